@@ -15,6 +15,7 @@ not looked through: there a division is made of such operations.
 
 import argparse
 import contextlib
+import itertools
 import json
 import os
 import re
@@ -42,6 +43,7 @@ from otm.kernels import SparseDrafts, verify_logits, verify_probs
 from otm.kernels.registry import uniforms_per_position
 from otm.kernels.triton import (
     chain,
+    clocks,
     distributions,
     grid_walk_and_keep,
     multi_draft,
@@ -94,7 +96,7 @@ def recorded() -> Iterator[list[Launch]]:
         launches.append(Launch(kernel, arguments, constants))
 
     with contextlib.ExitStack() as stack:
-        verifying = (grid_walk_and_keep, multi_draft, one_chain)
+        verifying = (clocks, grid_walk_and_keep, multi_draft, one_chain)
         for module in (distributions, *verifying):
             stack.enter_context(mock.patch.object(module, "launch", record))
         for module in verifying:
@@ -108,7 +110,8 @@ def specialisations(
     """Yield the uses of the verifiers by name, all or only these, each with its launches."""
     for shape, of_shape in ((SHAPE, types), (SMALLEST, ("fp32",))):
         for name in of_shape:
-            for use, verify, arguments in uses(shape, TYPES[name]):
+            all_uses = (uses(shape, TYPES[name]), uses_of_clocks(shape, TYPES[name]))
+            for use, verify, arguments in itertools.chain(*all_uses):
                 full_name = f"{use}, {name}, V = {shape[2]:,}"
                 if only is not None and full_name not in only:
                     continue
@@ -180,6 +183,20 @@ def uses(shape: tuple[int, int, int], dtype: torch.dtype) -> Iterator[tuple[str,
             further = {"temperature": temperature, "counted": counted}
             verify = partial(verify_logits, rule=rule, **further, **options)
             yield f"{rule}, logits, sparse tree", verify, arguments
+
+
+def uses_of_clocks(
+    shape: tuple[int, int, int], dtype: torch.dtype
+) -> Iterator[tuple[str, Any, Any]]:
+    """Yield the first ring of one list and of many, with arguments of the shape (B, γ, V)."""
+    batch, gamma, size = shape
+    target = torch.empty((batch, gamma + 1, size), dtype=dtype, device="meta")
+    positions = torch.empty((batch, gamma + 1), dtype=torch.int64, device="meta")
+    for count, lists in ((1, "one list"), (MOST_CHAINS, f"{MOST_CHAINS} lists")):
+        if batch > 1 or count == 1:
+            rings = partial(clocks.first_rings, count=count)
+            arguments = (target, positions[:, 0].contiguous(), positions, positions)
+            yield f"clocks, probabilities, {lists}", rings, arguments
 
 
 def compile_launch(launch: Launch, target: str, *, fusion: bool = False) -> dict[str, Any]:

@@ -7,17 +7,21 @@
   probabilities that a step must keep until it is verified, at V = 151,936 with 4 bytes a number;
 - flips: texts of coupled decoding that differ with a drafter and without, because a model's scores
   of several tokens at once differ in their last digits from those of one at a time;
-- selection: eight coupled drafts and their output, at 32,000 tokens.
+- selection: eight coupled drafts and their output, at 32,000 tokens, on the host and by the
+  operations of torch that a device would run.
 
 With --save the results go to benchmarks/results/coupled.json.
 """
 
 import timeit
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
+import torch
 
 from benchmarks.command import command, keep, options_of
 from benchmarks.machine import machine
@@ -25,7 +29,8 @@ from figures.shipped_pairs import prompts_of_text
 from otm._core.means import clustered_mean
 from otm._core.sparse import SparseProbs
 from otm.decoding import Generation, SamplingParameters, coupled, spectr, speculative
-from otm.decoding.clocks import SharedClocks
+from otm.kernels.clocks import first_rings
+from otm.kernels.numpy.clocks import SharedClocks
 from otm.models import load
 
 RESULTS = Path(__file__).parent / "results" / "coupled.json"
@@ -102,6 +107,17 @@ def selection(size: int, lists: int) -> dict[str, float]:
     drafts = timeit.repeat(lambda: [clocks.draft(0, m, draft) for m in range(lists)], number=1)
     output = timeit.repeat(lambda: clocks.output(0, target), number=1)
     times = {"drafts_ms": 1e3 * min(drafts), "output_ms": 1e3 * min(output)}
+    rows = torch.from_numpy(np.stack([x.dense(size) for x in (draft, target)]))[:, None]
+    key, nothing = torch.tensor([1]), torch.zeros(1, 1, dtype=torch.int64)
+    of_lists = torch.arange(lists)[None]
+    arguments = {
+        "drafts": (rows[0].expand(1, lists, -1), key, 0 * of_lists, of_lists, 1),
+        "output": (rows[1:], key, nothing, nothing, lists),
+    }
+    with mock.patch("otm.kernels.torch.clocks.LEAST_VOCABULARY", size + 1):  # not by NumPy
+        for name, each in arguments.items():
+            seconds = timeit.repeat(partial(first_rings, *each), number=1)
+            times[f"torch_{name}_ms"] = 1e3 * min(seconds)
     print(f"n = {size:,}, k = {lists}: {times}")
     return times
 

@@ -15,16 +15,21 @@ from functools import partial
 from otm._core.checks import as_draft_count
 from otm._core.sparse import SparseProbs
 from otm.decoding.checks import as_paths
-from otm.decoding.clocks import SharedClocks
 from otm.decoding.drafting import Drafter, DraftNode, ModelDrafter, Randomness
 from otm.decoding.reading import Context, Path, Reader
 from otm.decoding.rounds import Outcome, Rounds
 from otm.decoding.verification import TargetProbs
+from otm.kernels.numpy.clocks import SharedClocks
+
+RULE = "list coupling"
+"""Name of the rule in `otm.rules`; one token of it is `ListCoupling.couple`."""
 
 
 @dataclass(frozen=True)
 class CoupledVerifier:
     """Verification by shared clocks, for `stream`; `coupled` is the usual way to it.
+
+    Chains of models that return tensors are drafted and verified on the models' device.
 
     Parameters
     ----------
@@ -65,7 +70,8 @@ class CoupledRounds(Rounds):
         lists: int,
         keys: Sequence[int] | None = None,
     ) -> None:
-        self._reader, self._drafter, self._lists, self._keys = reader, drafter, lists, keys
+        self._reader, self._drafter, self._lists = reader, drafter, lists
+        self._given = keys
         self._clocks: list[SharedClocks] = []
 
     def play(
@@ -76,8 +82,8 @@ class CoupledRounds(Rounds):
         uniforms: Sequence[Randomness],
     ) -> list[Outcome]:
         """Draft by the clocks or in any other way, read the drafts, and follow the output."""
-        if parents is None:  # a sequence draws its key first, whatever drafts for it
-            keys = map(drawn_key, uniforms) if self._keys is None else self._keys
+        if parents is None:
+            keys = map(drawn_key, uniforms) if self._given is None else self._given
             self._clocks = [SharedClocks(key, self._lists) for key in keys]
         else:
             self._clocks = [self._clocks[parent] for parent in parents]
@@ -137,5 +143,5 @@ class CoupledRounds(Rounds):
 
 
 def drawn_key(uniforms: Randomness) -> int:
-    """Draw the key of a sequence, the first that it takes from its uniforms."""
+    """Draw the key of a sequence, before anything else, whatever drafts for it."""
     return int(uniforms(1)[0] * 2**53)

@@ -25,9 +25,9 @@ from otm._core.numbers import as_integer, as_real, check_name
 from otm._core.tensors import to_host
 from otm._core.text import shown
 from otm.coupling.list_coupling import ListCoupling
-from otm.decoding.clocks import SharedClocks
 from otm.decoding.watermark import COINS, DRAFTS, METHODS, RECOVERED, as_key
 from otm.errors import InvalidInputError, InvalidParameterError
+from otm.kernels.numpy.clocks import SharedClocks
 from otm.problem import Problem
 
 THRESHOLD = 0.9

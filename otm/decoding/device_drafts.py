@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,9 +19,13 @@ from otm.decoding.held_rows import HeldRows
 from otm.decoding.reading import Context, Path
 from otm.errors import InvalidDraftsError
 from otm.kernels.sparse_drafts import SparseDrafts
+from otm.models.base import LanguageModel
 
 Place = tuple[int, int, int]
 """A sequence, a chain and a position."""
+
+DrawLevel = Callable[[int, Any], Any]
+"""Draws a draft of each chain from a level's distributions, of the first level one: → [B, K]."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +71,9 @@ class DeviceDrafts(ABC):
 class ModelDrafts(DeviceDrafts):
     """Chains that a model draws; no draft comes to the host before it is verified."""
 
+    keeps_probs = True
+    """Whether verification needs what the drafts were drawn from."""
+
     def __init__(self, drafter: ModelDrafter) -> None:
         self.chains: int = drafter.branching  # type: ignore[assignment]  # no prefix tree
         self._rows = HeldRows(drafter.model, drafter.sampling, drafter.processor)
@@ -85,25 +92,21 @@ class ModelDrafts(DeviceDrafts):
     ) -> Drafted:
         """Draw the next token of all chains, level by level."""
         torch = require("torch")
-        from otm.kernels.torch.host import draw
-
         batch, chains, gamma = len(contexts), self.chains, max(depths)
         lengths = np.repeat(np.array(depths, np.int64)[:, None], chains, axis=1)
-        coins = np.zeros((batch, gamma, chains))
-        for coin, depth, source in zip(coins, depths, uniforms, strict=True):
-            coin[:depth] = source(depth * chains).reshape(depth, chains)
         self._rows.follow(contexts, parents)
         if gamma == 0:
             return Drafted.nothing(batch)
         scores = self._rows.read_contexts(contexts)  # [B, V]
-        points = on_device(coins, scores.device)  # [B, γ, K]
+        draw = self._drawing(depths, uniforms, scores.device)
         nothing = torch.zeros((batch, 1, 0), dtype=torch.int64, device=scores.device)
-        rows = self._rows.memory(scores, (batch, chains, gamma, scores.shape[-1]))
+        kept = gamma if self.keeps_probs else 1
+        rows = self._rows.memory(scores, (batch, chains, kept, scores.shape[-1]))
         live = lengths[:, :1] > 0
         probs, good = self._rows.probs(scores[:, None], nothing, live, rows[:, :1, 0])
-        if chains > 1:
+        if chains > 1 and self.keeps_probs:
             rows[:, 1:, 0] = probs
-        drawn = [draw(probs, points[:, :1])[:, 0]]  # [B, K]
+        drawn = [draw(0, probs)]  # [B, K]
         goods = [good]
         self._rows.repeat(chains)
         for i in range(1, gamma):
@@ -111,15 +114,34 @@ class ModelDrafts(DeviceDrafts):
             scores = self._rows.append(drawn[-1].reshape(-1, 1), counts)
             scores = scores.view(batch, chains, -1)
             before = torch.stack(drawn, 2)
-            probs, good = self._rows.probs(scores, before, lengths > i, rows[:, :, i])
-            drawn.append(draw(probs, points[:, i, :, None])[..., 0])
+            out = rows[:, :, min(i, kept - 1)]
+            probs, good = self._rows.probs(scores, before, lengths > i, out)
+            drawn.append(draw(i, probs))
             goods.append(good | on_device(lengths <= i, good.device))
         tokens = torch.stack(drawn, 2)
         if min(depths) < gamma:
             live = on_device(np.arange(gamma) < lengths[..., None], tokens.device)
             tokens = tokens.where(live, -1)
         good = torch.cat(goods, 1).all(1) | on_device(lengths[:, 0] == 0, tokens.device)
-        return Drafted(tokens, rows, good, lengths)
+        return Drafted(tokens, rows if self.keeps_probs else None, good, lengths)
+
+    def _drawing(
+        self, depths: Sequence[int], uniforms: Sequence[Randomness], device: Any
+    ) -> DrawLevel:
+        """Draw by uniforms, which are taken now: as many as a sequence has drafts."""
+        from otm.kernels.torch.host import draw
+
+        coins = np.zeros((len(depths), max(depths), self.chains))
+        for coin, depth, source in zip(coins, depths, uniforms, strict=True):
+            coin[:depth] = source(depth * self.chains).reshape(depth, self.chains)
+        points = on_device(coins, device)  # [B, γ, K]
+
+        def draw_level(level: int, probs: Any) -> Any:
+            if level == 0:  # of one row
+                return draw(probs, points[:, :1])[:, 0]
+            return draw(probs, points[:, level, :, None])[..., 0]
+
+        return draw_level
 
     def learn(self, contexts: Sequence[Context], chains: Sequence[Sequence[Path]]) -> None:
         """Note what the rows have read: all drafts of a chain but the last."""
@@ -197,6 +219,26 @@ class HostDrafts(DeviceDrafts):
             ids[place][: each.tokens.size] = each.tokens
             values[place][: each.tokens.size] = each.probabilities
         return SparseDrafts(torch.from_numpy(ids), torch.from_numpy(values))
+
+
+def drafts_there(drafter: ModelDrafter) -> bool:
+    """Whether a model's drafts can be drawn on its device: independent chains."""
+    return isinstance(drafter.branching, int) and drafter.law == "IID"
+
+
+def as_drafts(
+    drafter: Drafter | None,
+    target: LanguageModel,
+    of_model: Callable[[ModelDrafter], DeviceDrafts],
+    *,
+    several: bool,
+) -> DeviceDrafts | None:
+    """Return what drafts tensors: a model on its device, or any drafter on the host."""
+    if drafter is None:
+        return None
+    if type(drafter) is ModelDrafter and drafts_there(drafter):
+        return of_model(drafter)
+    return HostDrafts(drafter, target.vocabulary, several=several)
 
 
 def _as_chain(node: DraftNode) -> list[DraftNode]:

@@ -425,6 +425,11 @@ def as_branching(branching: Any) -> Branching:
     return counts if isinstance(branching, tuple) else counts[0]
 
 
+def drafts_of_token(branching: Branching) -> int:
+    """Return the largest number of drafts of a token."""
+    return max(branching) if isinstance(branching, tuple) else branching
+
+
 def children_at(branching: Branching, level: int) -> int:
     """Return the number of children of a node at a level; 0 below the last one of a prefix tree."""
     if isinstance(branching, int):

@@ -9,7 +9,13 @@ from otm._core.checks import as_draft_count
 from otm.coupling.build import PlanBuilder
 from otm.decoding.checks import as_prompts, check_draft, check_models
 from otm.decoding.coupled import CoupledVerifier
-from otm.decoding.drafting import Branching, Drafter, ModelDrafter, as_branching
+from otm.decoding.drafting import (
+    Branching,
+    Drafter,
+    ModelDrafter,
+    as_branching,
+    drafts_of_token,
+)
 from otm.decoding.loop import DecodingOptions, Prompts, stream
 from otm.decoding.on_device import place_verifier
 from otm.decoding.policies import GammaPolicy
@@ -268,7 +274,8 @@ def coupled(
     -----
     Rounding of the models can change a text: scores of one token at a time and of several differ in
     their last digits, and the first to ring of two nearly equal clocks with them.  Clocks are in
-    floats, also for models in fractions.
+    floats, also for models in fractions.  Of models that return tensors on a GPU, chains and
+    prompt lookup run there, without probabilities of drafts; the clocks are the same, to the bit.
 
     References
     ----------
@@ -288,8 +295,7 @@ def coupled(
     >>> [len(text.steps) for text in texts]
     [8, 2, 3]
     """
-    branching = as_branching(k)
-    drafts = max(branching) if isinstance(branching, tuple) else branching
+    drafts = drafts_of_token(as_branching(k))
     count = drafts if lists is None else as_draft_count(lists)
     if count < drafts:
         raise InvalidParameterError(

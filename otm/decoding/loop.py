@@ -15,10 +15,11 @@ import numpy.typing as npt
 from otm._core.tensors import in_inference_mode, inference_mode
 from otm.decoding.checks import as_end, as_sources, check_options, check_task
 from otm.decoding.coupled import CoupledRounds, CoupledVerifier
+from otm.decoding.coupled_on_device import CoupledDeviceRounds
 from otm.decoding.drafting import Drafter, Randomness
 from otm.decoding.greedy_block import GreedyBlockRounds, GreedyBlockVerifier
 from otm.decoding.held_rows import HeldRows
-from otm.decoding.on_device import DeviceRounds, DeviceVerifier
+from otm.decoding.on_device import DeviceVerifier, KernelRounds, suits_device
 from otm.decoding.policies import GammaPolicy, as_gamma, as_policy
 from otm.decoding.reading import Context, LogitsProcessor, Path, Reader
 from otm.decoding.rounds import Rounds, TreeRounds
@@ -144,7 +145,10 @@ def stream(
     sampling, processor = options.get("sampling"), options.get("logits_processor")
     rounds: Rounds
     if isinstance(verifier, DeviceVerifier):
-        rounds = DeviceRounds(HeldRows(target, sampling, processor), drafter, verifier.rule)
+        rounds = KernelRounds(HeldRows(target, sampling, processor), drafter, verifier.rule)
+    elif isinstance(verifier, CoupledVerifier) and suits_device(target, drafter, sampling):
+        rows = HeldRows(target, sampling, processor)
+        rounds = CoupledDeviceRounds(rows, drafter, verifier.lists)
     elif isinstance(verifier, CoupledVerifier):
         rounds = CoupledRounds(Reader(target, sampling, processor), drafter, verifier.lists)
     elif isinstance(verifier, WatermarkVerifier):

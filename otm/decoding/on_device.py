@@ -6,9 +6,10 @@ gave distributions.  The kernels of `otm.kernels` verify, for the whole batch.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -16,17 +17,24 @@ import numpy.typing as npt
 from otm._core.optional import require
 from otm._core.tensors import on_device
 from otm.coupling.build import PLANS, PlanBuilder
-from otm.decoding.device_drafts import DeviceDrafts, Drafted, HostDrafts, ModelDrafts
+from otm.decoding.device_drafts import (
+    DeviceDrafts,
+    Drafted,
+    ModelDrafts,
+    as_drafts,
+    drafts_there,
+)
 from otm.decoding.drafters import PromptLookup
 from otm.decoding.drafting import Drafter, ModelDrafter, Randomness
 from otm.decoding.held_rows import HeldRows
 from otm.decoding.reading import Context, Path
 from otm.decoding.rounds import Outcome, Rounds
 from otm.decoding.sampling_parameters import SamplingParameters, as_sampling, leaves_all
-from otm.decoding.verification import OPTIMAL_FOR_ONE, Verifier
+from otm.decoding.verification import OPTIMAL_FOR_ONE
 from otm.errors import InvalidDistributionError, InvalidDraftsError
 from otm.kernels.registry import uniforms_per_position
 from otm.kernels.sparse_drafts import SparseDrafts
+from otm.kernels.verified import Verified
 from otm.kernels.verify import verify_probs
 from otm.models.base import LanguageModel
 from otm.rules import named, names
@@ -37,6 +45,9 @@ LEAST_VOCABULARY = 2048
 BAD_DRAFT, BAD_TARGET = 1, 2
 """What is said of a sequence whose scores gave no distribution."""
 
+
+AnyVerifier = TypeVar("AnyVerifier")
+"""What verifies if the device does not."""
 
 NAMES_FOR_ONE = {rule for rule, plan in PLANS.items() if plan in OPTIMAL_FOR_ONE}
 """Rules that are chain verification for a single chain."""
@@ -79,12 +90,12 @@ class DeviceVerifier:
 
 
 def place_verifier(
-    verifier: Verifier,
+    verifier: AnyVerifier,
     rule: str | PlanBuilder,
     target: LanguageModel,
     drafter: Drafter | None,
     sampling: SamplingParameters | None,
-) -> Verifier | DeviceVerifier:
+) -> AnyVerifier | DeviceVerifier:
     """Return what verifies on the device of the models, if that suits; else the host's verifier."""
     kernel = rule_on_device(rule, target, drafter, sampling)
     return verifier if kernel is None else DeviceVerifier(kernel)
@@ -97,40 +108,55 @@ def rule_on_device(
     sampling: SamplingParameters | None,
 ) -> str | None:
     """Return the rule whose kernel is to verify, None if the host does it better or alone."""
+    if not suits_device(target, drafter, sampling):
+        return None
     name = rule if isinstance(rule, str) else ""
-    if target.device is None:
-        return None  # arrays, perhaps of fractions
-    if type(drafter) is ModelDrafter:
-        if drafter.model.device is None or not _drafts_there(drafter):
-            return None  # arrays, a prefix tree, or drafts that are not independent
-        if drafter.branching == 1 and (name in NAMES_FOR_ONE or rule in OPTIMAL_FOR_ONE):
-            name = "chain"
-    elif drafter is not None and type(drafter) is not PromptLookup:
-        return None  # whatever it draws from is on the host
-    if target.device.type == "cpu":
-        if target.vocabulary < LEAST_VOCABULARY:
-            return None  # where single calls of torch take longer than their work
-        if not leaves_all(as_sampling(sampling)):
-            return None  # a few tokens are left, and the host keeps them by their support
+    if type(drafter) is ModelDrafter and drafter.branching == 1:
+        name = "chain" if name in NAMES_FOR_ONE or rule in OPTIMAL_FOR_ONE else name
     return name if name in names("kernel") else None
 
 
-def _drafts_there(drafter: ModelDrafter) -> bool:
-    """Whether a model's drafts can be drawn on its device: independent chains."""
-    return isinstance(drafter.branching, int) and drafter.law == "IID"
+def suits_device(
+    target: LanguageModel, drafter: Drafter | None, sampling: SamplingParameters | None
+) -> bool:
+    """Whether drafts and target are on a device, and not done better by the host."""
+    if target.device is None:
+        return False  # arrays, perhaps of fractions
+    if type(drafter) is ModelDrafter:
+        if drafter.model.device is None or not drafts_there(drafter):
+            return False  # arrays, a prefix tree, or drafts that are not independent
+    elif drafter is not None and type(drafter) is not PromptLookup:
+        return False  # whatever it draws from is on the host
+    if target.device.type != "cpu":
+        return True
+    if target.vocabulary < LEAST_VOCABULARY:
+        return False  # where single calls of torch take longer than their work
+    # of a few tokens that are left the host keeps the support
+    return leaves_all(as_sampling(sampling))
 
 
 class DeviceRounds(Rounds):
-    """Chains of drafts of a whole batch, verified by a kernel."""
+    """Chains of drafts of a whole batch, read and verified on the device."""
 
-    def __init__(self, target: HeldRows, drafter: Drafter | None, rule: str) -> None:
-        self._target, self._rule = target, rule
-        self._drafts: DeviceDrafts | None = None
-        if type(drafter) is ModelDrafter and _drafts_there(drafter):
-            self._drafts = ModelDrafts(drafter)
-        elif drafter is not None:
-            several = named(rule, "kernel").several
-            self._drafts = HostDrafts(drafter, target.model.vocabulary, several=several)
+    def __init__(self, target: HeldRows, drafts: DeviceDrafts | None) -> None:
+        self._target, self._drafts = target, drafts
+
+    @abstractmethod
+    def _decide(
+        self, drafted: Drafted, tokens: Any, target: Any, uniforms: Sequence[Randomness]
+    ) -> Verified[Any]:
+        """Verify drafts [B, K, γ] by distributions [B, K, γ + 1, V]: the output of each sequence.
+
+        Of one chain its number may be left out; else it is one that has all accepted drafts.
+        """
+
+    def _begin(
+        self,
+        contexts: Sequence[Context],
+        parents: Sequence[int] | None,
+        uniforms: Sequence[Randomness],
+    ) -> None:
+        """Prepare a round, before anything is drafted."""
 
     @property
     def seconds(self) -> tuple[float, float]:
@@ -146,6 +172,7 @@ class DeviceRounds(Rounds):
     ) -> list[Outcome]:
         """Draft, read and verify on the device, then bring the outcome to the host."""
         torch = require("torch")
+        self._begin(contexts, parents, uniforms)
         with torch.no_grad():
             drafted = Drafted.nothing(len(contexts))
             if self._drafts is not None:
@@ -175,31 +202,13 @@ class DeviceRounds(Rounds):
         return scores.view(batch, chains, gamma + 1, -1)
 
     def _verify(self, drafted: Drafted, scores: Any, uniforms: Sequence[Randomness]) -> Any:
-        """Verify by the rule; returns drafts, output and faults as one tensor of whole numbers."""
+        """Verify; returns drafts, output and faults as one tensor of whole numbers."""
         torch = require("torch")
-        batch, chains, gamma = drafted.tokens.shape
-        several = named(self._rule, "kernel").several and gamma > 0
-        if chains > 1 and not several:
-            raise InvalidDraftsError(
-                f"{chains} drafts of a token; rule {self._rule!r} is for one chain; for several "
-                f"there are {', '.join(names('kernel', several=True))}"
-            )
+        batch, _, gamma = drafted.tokens.shape
         device = scores.device
         tokens = drafted.tokens.to(device, non_blocking=True)
-        draft = _moved(drafted.probs, lambda x: x.to(device, non_blocking=True))
         target, good = self._target.probs_along(scores, tokens.clamp(min=0), drafted.lengths)
-
-        # without drafts every rule draws the bonus token alone, and "chain" needs no chains
-        rule = self._rule if gamma else "chain"
-        count = uniforms_per_position(rule, chains)
-        coins = np.zeros((batch, gamma * count + 2))
-        for coin, length, source in zip(coins, drafted.lengths.max(1), uniforms, strict=True):
-            coin[: length * count], coin[-2:] = np.split(source(length * count + 2), [-2])
-        arguments = (target, draft, tokens)
-        if not several:
-            arguments = (target[:, 0], _moved(draft, lambda x: x[:, 0]), tokens[:, 0])
-        verified = verify_probs(*arguments, on_device(coins, device), rule=rule, validate=False)
-
+        verified = self._decide(drafted, tokens, target, uniforms)
         sequence = torch.arange(batch, device=device)
         chain = sequence * 0 if verified.chain is None else verified.chain
         after = torch.arange(gamma + 1, device=device) > verified.accepted[:, None]
@@ -247,6 +256,39 @@ class DeviceRounds(Rounds):
                 "but −∞, or the probabilities are below 0 or do not sum to one; there must be a "
                 "finite logit, and beside it only finite ones and −∞"
             )
+
+
+class KernelRounds(DeviceRounds):
+    """Rounds that a kernel verifies."""
+
+    def __init__(self, target: HeldRows, drafter: Drafter | None, rule: str) -> None:
+        self._rule = rule
+        several = named(rule, "kernel").several
+        super().__init__(target, as_drafts(drafter, target.model, ModelDrafts, several=several))
+
+    def _decide(
+        self, drafted: Drafted, tokens: Any, target: Any, uniforms: Sequence[Randomness]
+    ) -> Verified[Any]:
+        """Verify by the rule."""
+        batch, chains, gamma = tokens.shape
+        several = named(self._rule, "kernel").several and gamma > 0
+        if chains > 1 and not several:
+            raise InvalidDraftsError(
+                f"{chains} drafts of a token; rule {self._rule!r} is for one chain; for several "
+                f"there are {', '.join(names('kernel', several=True))}"
+            )
+        device = tokens.device
+        draft = _moved(drafted.probs, lambda x: x.to(device, non_blocking=True))
+        # without drafts every rule draws the bonus token alone, and "chain" needs no chains
+        rule = self._rule if gamma else "chain"
+        count = uniforms_per_position(rule, chains)
+        coins = np.zeros((batch, gamma * count + 2))
+        for coin, length, source in zip(coins, drafted.lengths.max(1), uniforms, strict=True):
+            coin[: length * count], coin[-2:] = np.split(source(length * count + 2), [-2])
+        arguments = (target, draft, tokens)
+        if not several:
+            arguments = (target[:, 0], _moved(draft, lambda x: x[:, 0]), tokens[:, 0])
+        return verify_probs(*arguments, on_device(coins, device), rule=rule, validate=False)
 
 
 def _moved(probs: Any, move: Callable[[Any], Any]) -> Any:

@@ -58,6 +58,7 @@ def verify_traversal(root: DraftNode, target_probs: TargetProbs, uniforms: Rando
     --------
     The first draft alone would be rejected; both together pass.
 
+    >>> from otm import SparseProbs
     >>> probs = {(): SparseProbs([0, 1], [0.25, 0.75]), (0,): SparseProbs([0], [1])}
     >>> root = DraftNode()
     >>> root.draw_children(SparseProbs([0, 1], [0.5, 0.5]), 1, lambda m: np.zeros(m))

@@ -26,12 +26,12 @@ from otm._core.numbers import as_integer, as_positive, check_name
 from otm._core.shown import Brief
 from otm._core.sparse import SparseProbs, of_one_kind
 from otm.decoding.checks import as_sources
-from otm.decoding.clocks import SharedClocks
 from otm.decoding.coupled import CoupledRounds, drawn_key
 from otm.decoding.drafting import Drafter, DraftNode, Randomness, samples_one_chain
 from otm.decoding.reading import Path, Reader
 from otm.decoding.verification import TargetProbs, residual_on
 from otm.errors import InvalidInputError, InvalidParameterError
+from otm.kernels.numpy.clocks import SharedClocks
 
 METHODS = ("coupled", "rejection", "keyed rejection")
 """How texts are watermarked."""

@@ -9,6 +9,7 @@ the same decisions, bit for bit:
   `multi_draft`: SpecTr's recursion over them along K chains;
 - `grid_walk_and_keep`: K chains as a whole;
 - `distributions`: from logits to probabilities, and to whole numbers that are added;
+- `clocks`: the first of the clocks that drafts and output share, for `otm.decoding.coupled`;
 - `rows`: packed rows, and draft rows that list their tokens.
 
 `registry` lists them, `checks` refuses what they cannot take.  docs/add-a-kernel.md adds one.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
@@ -12,10 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from otm._core.sparse import SparseProbs
 from otm.coupling import ListCoupling
 from otm.decoding import ModelDrafter, PromptLookup, SamplingParameters, coupled
-from otm.decoding.clocks import SharedClocks
 from otm.decoding.coupled import CoupledVerifier
 from otm.decoding.reading import Path
 from otm.errors import InvalidDraftCountError, InvalidParameterError
@@ -69,38 +66,6 @@ def test_one_sequence_is_the_same_in_any_batch() -> None:
     assert len({len(text) for text in together}) > 1
     one_by_one = [coupled(TARGET, None, prompts[: b + 1], **options) for b in range(4)]
     assert together == tuple(each.sequences[b] for b, each in enumerate(one_by_one))
-
-
-def test_clocks_are_philox_and_ring_by_their_logarithms() -> None:
-    """Known answer: the first block of Philox 4x64-10, by its definition in whole numbers."""
-    mask, key, counter = 2**64 - 1, (7, 0), (1, 2, 5, 0)  # NumPy counts before it draws
-    for _ in range(10):
-        high = [int(m) * c for m, c in zip(MULTIPLIERS, counter[::2], strict=True)]
-        counter = (
-            (high[1] >> 64) ^ counter[1] ^ key[0], high[1] & mask,
-            (high[0] >> 64) ^ counter[3] ^ key[1], high[0] & mask,
-        )  # fmt: skip
-        key = tuple((k + w) & mask for k, w in zip(key, WEYL, strict=True))  # type: ignore[assignment]
-    probs = SparseProbs(range(4), [0.1, 0.2, 0.3, 0.4])
-    assert SharedClocks(7, 3)._bits(5, 2, probs).tolist() == list(counter)
-    uniforms = [(c + 0.5) * 2.0**-64 for c in counter]
-    pairs = zip(uniforms, probs.probabilities, strict=True)
-    rings = [-math.log1p(-u) / p for u, p in pairs]
-    assert SharedClocks(7, 3).draft(5, 2, probs) == int(np.argmin(rings))
-
-
-MULTIPLIERS = 0xD2E7470EE14C6C93, 0xCA5A826395121157
-WEYL = 0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B
-
-
-def test_the_first_ring_is_found_among_few_logarithms() -> None:
-    rng = np.random.default_rng(0)
-    for position in range(300):
-        probs = SparseProbs(range(9), rng.dirichlet(np.full(9, 0.2)))
-        bits = SharedClocks(1, 1)._bits(position, 0, probs)
-        uniforms = bits.astype(float) * 2.0**-64
-        rings = -np.log1p(-uniforms[probs.tokens]) / probs.probabilities
-        assert SharedClocks(1, 1).draft(position, 0, probs) == probs.tokens[rings.argmin()]
 
 
 # Laws

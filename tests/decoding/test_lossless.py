@@ -17,13 +17,8 @@ from otm.coupling.plan import TransportPlan
 from otm.decoding import autoregressive, spectr, speculative, stream
 from otm.decoding.drafting import Branching, DraftNode, ModelDrafter, Randomness
 from otm.decoding.reading import Path
-from otm.decoding.verification import (
-    TargetProbs,
-    Verifier,
-    spectr_verifier,
-    verify_chain,
-    verify_traversal,
-)
+from otm.decoding.traversal import verify_traversal
+from otm.decoding.verification import TargetProbs, Verifier, spectr_verifier, verify_chain
 from otm.models import TableModel
 from otm.problem import Problem
 from otm.testing.sequences import (

@@ -29,7 +29,6 @@ from otm.decoding import (
     watermark_laws,
     watermarked,
 )
-from otm.decoding.clocks import SharedClocks
 from otm.decoding.reading import Path
 from otm.decoding.watermark import COINS, DRAFTS, METHODS, RECOVERED, RejectionRounds
 from otm.errors import (
@@ -38,6 +37,7 @@ from otm.errors import (
     InvalidParameterError,
     UnknownMethodError,
 )
+from otm.kernels.numpy.clocks import SharedClocks, clock_bits
 from otm.models import TableModel
 from otm.problem import Problem
 from otm.testing import BUDGET, Control
@@ -223,9 +223,9 @@ def test_a_sequence_keeps_its_key(method: str) -> None:
 def test_a_single_uniform_is_that_of_the_row() -> None:
     """Bug: another counter where a clock is read without the row."""
     clocks = SharedClocks(2**64 - 1, 3)
-    probs = SparseProbs(range(11), np.full(11, 1 / 11))
     for position, of_list in ((0, 0), (7, 2), (2**40, 1)):
-        row = clocks._bits(position, of_list, probs).astype(float) * 2.0**-64 + 2.0**-65
+        bits = clock_bits(clocks.key, position, range(of_list, of_list + 1), 11)
+        row = bits.astype(float) * 2.0**-64 + 2.0**-65
         found = [clocks.uniform(position, of_list, token) for token in range(11)]
         assert found == np.minimum(row, 1 - 2.0**-53).tolist()
 

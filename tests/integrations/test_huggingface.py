@@ -13,9 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from otm.decoding import coupled
 from otm.errors import InvalidInputError, InvalidParameterError, UnknownMethodError
 from otm.integrations.huggingface import AssistedDecoding, patch_generate
 from otm.integrations.huggingface.arguments import split_processors
+from otm.models import HuggingFaceModel
 from otm.testing import BUDGET, Control
 
 torch = pytest.importorskip("torch")
@@ -592,3 +594,50 @@ def test_what_is_no_report(tmp_path: Path) -> None:
     (tmp_path / "report.json").write_text("{}")
     with pytest.raises(InvalidInputError, match="is no report of `otm report`"):
         AssistedDecoding(DRAFT, report=tmp_path)
+
+
+# Coupled decoding
+
+
+def seeded(decoding: AssistedDecoding, **options: Any) -> Any:
+    """Sample from the target under one seed of torch, which is returned as the loops take it."""
+    torch.manual_seed(5)
+    seed = int(torch.randint(2**63 - 1, ()))
+    torch.manual_seed(5)
+    options = {"do_sample": True, "top_k": 0, "max_new_tokens": 12, **PADDED, **options}
+    return TARGET.generate(PROMPTS, custom_generate=decoding, **options), seed
+
+
+@pytest.mark.parametrize("k", [1, 3, (2, 3)])
+def test_list_coupling_gives_one_text_with_any_assistant(k: Any) -> None:
+    """Catches lists that follow from the chains, and a seed or keys that follow the drafts."""
+    lists = max(k) if isinstance(k, tuple) else k
+    made = []
+    for assistant, gamma in ((DRAFT, 3), (TARGET, 5), (llama(seed=7), 2)):
+        decoding = AssistedDecoding(assistant, k=k, gamma=gamma, rule="list coupling")
+        out, seed = seeded(decoding)
+        made.append(out.tolist())
+        models = HuggingFaceModel(TARGET), HuggingFaceModel(assistant)
+        prompts = [[3, 4, 5, 6], [7, 8]]
+        options: dict[str, Any] = {"gamma": gamma, "max_tokens": 12, "seed": seed}
+        expected = coupled(*models, prompts, k=k, **options)
+        assert decoding.generation is not None
+        assert decoding.generation.sequences == expected.sequences
+        assert [step.drafts for step in decoding.generation.steps] == [
+            step.drafts for step in expected.steps
+        ]
+    assert made[0] == made[1] == made[2]
+    alone = coupled(models[0], None, prompts, lists=lists, max_tokens=12, seed=seed)
+    assert [row[4:] for row in made[0]] == list(map(list, alone.sequences))
+
+
+def test_other_rules_do_not_give_one_text() -> None:
+    """Negative control of the test above; greedy decoding is that of generate with any rule."""
+    made = [seeded(AssistedDecoding(draft, k=3, gamma=3))[0].tolist() for draft in (DRAFT, TARGET)]
+    assert made[0] != made[1]
+    decoding = AssistedDecoding(DRAFT, k=3, gamma=3, rule="list coupling")
+    greedy: dict[str, Any] = {"do_sample": False, "max_new_tokens": 12, **PADDED}
+    expected = TARGET.generate(PROMPTS, **greedy)
+    assert torch.equal(TARGET.generate(PROMPTS, custom_generate=decoding, **greedy), expected)
+    with patch_generate(TARGET, DRAFT, k=2, rule="list coupling"):
+        assert torch.equal(TARGET.generate(PROMPTS, **greedy), expected)

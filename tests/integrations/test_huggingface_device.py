@@ -21,6 +21,7 @@ from tests.integrations.test_huggingface import DRAFT, PADDED, PROMPTS, TARGET  
 
 GAMMA = 3
 RULES = [("k-Seq", 1), ("block", 1), ("grid k-Seq", 3), ("grid optimal", 3)]
+RULES += [("list coupling", 1), ("list coupling", 3)]
 PROCESSED = {
     "temperature": 0.8, "top_k": 9, "top_p": 0.9, "min_p": 0.01,
     "repetition_penalty": 1.3, "min_new_tokens": 3, "eos_token_id": 16,
@@ -108,3 +109,28 @@ def test_rules_for_one_chain() -> None:
         assert decoding.generation.sequences == expected.sequences
         made.append(np.array(expected.sequences))
     assert (made[0] != made[1]).any()
+
+
+@pytest.mark.parametrize("k", [1, 3])
+@pytest.mark.parametrize(
+    "options",
+    [{"top_k": 0}, PROCESSED, {"do_sample": False}],
+    ids=["plain", "processed", "greedy"],
+)
+def test_a_coupled_text_is_that_of_the_host(
+    k: int, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a batch with padding; catches positions or keys that count what is padded."""
+
+    def text() -> Any:
+        torch.manual_seed(6)
+        return generate(AssistedDecoding(DRAFT, k=k, gamma=3, rule="list coupling"), **options)
+
+    with counted_by_step(monkeypatch) as steps:
+        found = text()
+    assert steps
+    with monkeypatch.context() as patch, counted_by_step(monkeypatch) as steps:
+        patch.setattr("otm.decoding.on_device.LEAST_VOCABULARY", 2048)
+        expected = text()
+    assert not steps
+    assert torch.equal(found, expected)

@@ -133,6 +133,7 @@ CALLS = {
     "compare": lambda: repr(otm.compare([0.5, 0.3, 0.2], [0.2, 0.5, 0.3], 2)),
     "generate": partial(generate, "k-Seq"),
     "generate, on the device": partial(generate, "grid optimal"),
+    "generate, coupled on the device": partial(generate, "list coupling"),
     "report": report,
     "audit": lambda: lossless(accept_everything, examples=0, instances=[*INSTANCES.values()][:1]),
 }

@@ -14,12 +14,20 @@ from typing import Any
 
 from otm._core.files.paths import AnyPath
 from otm.coupling.build import PlanBuilder
-from otm.decoding.drafting import Branching, Drafter, ModelDrafter, as_branching
+from otm.decoding.coupled import RULE as LIST_COUPLING
+from otm.decoding.coupled import CoupledVerifier
+from otm.decoding.drafting import (
+    Branching,
+    Drafter,
+    ModelDrafter,
+    as_branching,
+    drafts_of_token,
+)
 from otm.decoding.loop import stream
 from otm.decoding.on_device import place_verifier
 from otm.decoding.policies import GammaPolicy, as_policy
 from otm.decoding.trace import Generation
-from otm.decoding.verification import chain_verifier, law_of, tree_verifier
+from otm.decoding.verification import Verifier, chain_verifier, law_of, tree_verifier
 from otm.errors import InvalidInputError, InvalidParameterError
 from otm.integrations.huggingface import arguments
 from otm.integrations.huggingface.output import as_output
@@ -49,8 +57,10 @@ class AssistedDecoding:
         Number of speculative tokens γ of a chain, or depth of the tree.
     rule : str or callable, optional
         As for `otm.decoding.spectr`, with k = 1 also as for `speculative`.  On a GPU "grid k-Seq",
-        "grid optimal" and "grid walk and keep" verify there; for k > 1 other rules copy all scores
-        to the host.
+        "grid optimal", "grid walk and keep" and "list coupling" verify there; for k > 1 other rules
+        copy all scores to the host.  "list coupling" decodes as `otm.decoding.coupled`, with as
+        many lists as there are drafts of a token: a seed then gives the same text with any
+        assistant and any γ, up to rounding of the scores.
     vocabulary : int, optional
         Number of tokens, if the two models pad it to different sizes.
     process_drafts : bool, optional
@@ -134,7 +144,10 @@ class AssistedDecoding:
         self.k = as_branching(k)
         self.gamma = as_policy(gamma)
         self.rule = rule
-        if self.k == 1 and isinstance(rule, str) and rule in names("verifier", several=False):
+        self.verifier: Verifier | CoupledVerifier
+        if rule == LIST_COUPLING:
+            self.verifier = CoupledVerifier(drafts_of_token(self.k))
+        elif self.k == 1 and isinstance(rule, str) and rule in names("verifier", several=False):
             self.verifier = chain_verifier(rule)
         else:
             self.verifier = tree_verifier(rule)

@@ -18,6 +18,7 @@ ROOT = Path(__file__).resolve().parents[3]
 FROM_PROBABILITIES = ["add_up", "draw"]
 OF_ROWS = ["peaks_and_weights", "finish_softmaxes"]
 K_SEQ = [*["add_up"] * 5, "draw"]
+CLOCKS = ["ring_in_blocks", "first_of_blocks"]
 BINS = [*["add_up", "make_tables"] * 4, "add_up", "draw"]
 
 KERNELS: dict[str, dict[str, list[str]]] = {
@@ -39,6 +40,11 @@ KERNELS: dict[str, dict[str, list[str]]] = {
     "grid optimal": {"grid optimal, probabilities, drawn, fp32, V = 128,256": BINS},
     "grid optimal, 64 chains": {"grid optimal, probabilities, 64 chains, fp32, V = 128,256": BINS},
     "grid optimal, logits": {"grid optimal, logits, drawn, bf16, V = 128,256": OF_ROWS + BINS},
+    "clocks": {
+        "clocks, probabilities, one list, fp32, V = 128,256": CLOCKS,
+        "clocks, probabilities, 64 lists, bf16, V = 128,256": CLOCKS,
+        "clocks, probabilities, one list, fp32, V = 1": CLOCKS,
+    },
     "grid walk and keep": {
         "grid walk and keep, probabilities, drawn, fp32, V = 128,256": BINS,
         "grid walk and keep, logits, sparse tree, bf16, V = 128,256": OF_ROWS + BINS,
@@ -53,6 +59,7 @@ OF_OTHERS = {
     "grid optimal, probabilities, drawn, fp32, V = 128,256": BINS,
     "grid k-Seq, logits, 64 chains, fp32, V = 128,256": OF_ROWS + K_SEQ,
     "grid walk and keep, probabilities, drawn, fp32, V = 128,256": BINS,
+    "clocks, probabilities, 64 lists, fp32, V = 128,256": CLOCKS,
 }
 """Every kernel once for the other targets, with drawn drafts and one type."""
 

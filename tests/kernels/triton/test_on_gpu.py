@@ -20,6 +20,7 @@ from otm.kernels import (  # noqa: E402
     verify_probs,
     verify_sigmoid,
 )
+from otm.kernels.clocks import first_rings  # noqa: E402
 from otm.kernels.registry import uniforms_per_position  # noqa: E402
 from otm.kernels.torch import softmax  # noqa: E402
 from otm.kernels.triton.runtime import compiles  # noqa: E402
@@ -315,3 +316,19 @@ def test_rows_beyond_two_to_the_31_entries() -> None:
     for rule in ("chain", "block"):
         outcome = verify_probs(target, target[:, :gamma], tokens, uniforms, rule=rule, **options)
         assert torch.equal(outcome.tokens, places)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, *TYPES], ids=str)
+@pytest.mark.parametrize("size", SIZES)
+def test_the_first_ring_is_that_of_the_definition(size: int, dtype: Any) -> None:
+    """Compiled, and by torch's operations: 64-bit products, and a logarithm rounded as written."""
+    for seed, count in ((0, 1), (1, 8)):
+        probs = make(size, torch.float32, seed).target.double().softmax(-1).to(dtype)
+        rng = torch.Generator().manual_seed(seed)
+        keys = torch.randint(-(2**63), 2**63 - 1, (len(probs),), generator=rng)
+        positions = torch.randint(2**62, probs.shape[:2], generator=rng)
+        of_rows = (keys, positions, positions % 5)
+        expected = first_rings(probs.double().numpy(), *(x.numpy() for x in of_rows), count)
+        for backend in ("triton", "torch"):
+            found = first_rings(*on_gpu((probs, *of_rows)), count, backend=backend)
+            assert found.tolist() == expected.tolist()
