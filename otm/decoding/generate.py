@@ -19,7 +19,7 @@ from otm.decoding.drafting import (
 from otm.decoding.loop import DecodingOptions, Prompts, stream
 from otm.decoding.on_device import place_verifier
 from otm.decoding.policies import GammaPolicy
-from otm.decoding.sampling_parameters import SamplingParameters
+from otm.decoding.sampling_parameters import SamplingParameters, ranked_by
 from otm.decoding.trace import Generation
 from otm.decoding.verification import (
     Verifier,
@@ -428,6 +428,7 @@ def _as_drafter(
     """Return a drafter as it is, or one of a model: of so many chains, unless k is given."""
     if isinstance(draft, LanguageModel):
         chosen = options.get("sampling") if sampling is None else sampling
+        chosen = ranked_by(chosen) if law == "Top" else chosen
         processor = options.get("logits_processor")
         return ModelDrafter(draft, chains if k is None else k, chosen, processor, law)
     check_draft(draft, LanguageModel, Drafter)

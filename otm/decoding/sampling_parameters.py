@@ -230,6 +230,16 @@ def as_sampling(sampling: object) -> SamplingParameters:
     return sampling or SamplingParameters()
 
 
+def ranked_by(sampling: SamplingParameters | None) -> SamplingParameters | None:
+    """Return how the draft model's tokens are ranked where the likeliest are drafted, not sampled.
+
+    At temperature 0 it would leave one token of each node, and other drafts are worth as much.
+    """
+    if sampling is not None and sampling.temperature == 0:
+        return SamplingParameters()
+    return sampling
+
+
 def leaves_all(sampling: SamplingParameters) -> bool:
     """Whether no token is left out."""
     return sampling.temperature > 0 and sampling == SamplingParameters(sampling.temperature)

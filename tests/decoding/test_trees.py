@@ -18,9 +18,11 @@ from otm.decoding import (
     DraftNode,
     ModelDrafter,
     Randomness,
+    SamplingParameters,
     Shape,
     StaticTreeDrafter,
     Verifier,
+    autoregressive,
     spectr,
     spectr_verifier,
     stream,
@@ -453,3 +455,16 @@ def test_a_rule_says_how_its_drafts_are_drawn() -> None:
     assert [law_of(rule) for rule in ("k-Seq", *SAMPLED, "target-only")] == [
         "IID", "WithoutReplacement", "Greedy", "Top",
     ]  # fmt: skip
+
+
+def test_greedy_decoding_drafts_more_than_one_token_of_a_node() -> None:
+    """Bug: the target's temperature of 0 applied to drafts that are ranked, not sampled."""
+    target, draft = models(4, seed=2)
+    greedy = SamplingParameters(temperature=0)
+    options: dict[str, Any] = {"gamma": 2, "max_tokens": 6, "sampling": greedy, "seed": 0}
+    made = spectr(target, draft, [PROMPT], k=3, rule="target-only", **options)
+    assert len({path[0] for path in made.steps[0].drafts}) > 1
+    assert (
+        made.sequences
+        == autoregressive(target, [PROMPT], max_tokens=6, sampling=greedy, seed=1).sequences
+    )

@@ -641,3 +641,32 @@ def test_other_rules_do_not_give_one_text() -> None:
     assert torch.equal(TARGET.generate(PROMPTS, custom_generate=decoding, **greedy), expected)
     with patch_generate(TARGET, DRAFT, k=2, rule="list coupling"):
         assert torch.equal(TARGET.generate(PROMPTS, **greedy), expected)
+
+
+# Trees within a budget
+
+
+def test_a_budget_of_nodes_drafts_the_likeliest_paths() -> None:
+    """Bug: a budget that is not passed on, or drafts of chains beside it."""
+    options: dict[str, Any] = {"do_sample": False, "max_new_tokens": 12, **PADDED}
+    expected = TARGET.generate(PROMPTS, **options)
+    decoding = AssistedDecoding(DRAFT, nodes=7, gamma=3, rule="target-only")
+    assert torch.equal(TARGET.generate(PROMPTS, custom_generate=decoding, **options), expected)
+    assert decoding.generation is not None
+    first = decoding.generation.steps[0].drafts
+    assert len({path[:i] for path in first for i in range(1, len(path) + 1)}) == 7
+    assert max(map(len, first)) <= 3
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"nodes": 7}, 'there is rule="target-only"'),
+        ({"nodes": 0, "rule": "target-only"}, "nodes = 0"),
+        ({"match": "strings", "rule": "target-only", "k": 1}, "without tokenizers"),
+    ],
+    ids=["rule", "none", "match"],
+)
+def test_options_that_do_not_go_together_are_refused(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(InvalidParameterError, match=words):
+        AssistedDecoding(DRAFT, **options)

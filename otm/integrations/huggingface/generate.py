@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from otm._core.files.paths import AnyPath
+from otm._core.text import shown
 from otm.coupling.build import PlanBuilder
 from otm.decoding.coupled import RULE as LIST_COUPLING
 from otm.decoding.coupled import CoupledVerifier
@@ -26,7 +27,9 @@ from otm.decoding.drafting import (
 from otm.decoding.loop import stream
 from otm.decoding.on_device import place_verifier
 from otm.decoding.policies import GammaPolicy, as_policy
+from otm.decoding.sampling_parameters import ranked_by
 from otm.decoding.trace import Generation
+from otm.decoding.tree_drafters import BestFirstDrafter, as_nodes
 from otm.decoding.verification import Verifier, chain_verifier, law_of, tree_verifier
 from otm.errors import InvalidInputError, InvalidParameterError
 from otm.integrations.huggingface import arguments
@@ -61,6 +64,9 @@ class AssistedDecoding:
         copy all scores to the host.  "list coupling" decodes as `otm.decoding.coupled`, with as
         many lists as there are drafts of a token: a seed then gives the same text with any
         assistant and any γ, up to rounding of the scores.
+    nodes : int, optional
+        Budget of drafts of a step: the likeliest paths as one tree, in place of k, as EAGLE-2 and
+        OPT-Tree draft (`BestFirstDrafter`), for the rule "target-only".
     vocabulary : int, optional
         Number of tokens, if the two models pad it to different sizes.
     process_drafts : bool, optional
@@ -82,13 +88,13 @@ class AssistedDecoding:
     Raises
     ------
     InvalidParameterError
-        If the assistant is no loaded model, or a parameter is out of range.
+        If the assistant is no loaded model, a parameter is out of range, or two do not go together.
     InvalidInputError
-        If the report is none.
+        If the report is none, or the tokenizers are not two of transformers.
     InvalidDraftCountError
         If a number of chains or children is not an integer of at least 1.
     ProblemTooLargeError
-        If the tree has more than 65,536 paths.
+        If the tree has more than 65,536 paths, or 4,096 nodes.
     UnknownMethodError
         If there is no rule of this name for several drafts of a token.
 
@@ -132,6 +138,7 @@ class AssistedDecoding:
         k: Branching = 8,
         gamma: int | GammaPolicy = 5,
         rule: str | PlanBuilder = "k-Seq",
+        nodes: int | None = None,
         vocabulary: int | None = None,
         process_drafts: bool = True,
         streamer: Any = None,
@@ -151,7 +158,18 @@ class AssistedDecoding:
             self.verifier = chain_verifier(rule)
         else:
             self.verifier = tree_verifier(rule)
+        if nodes is not None and rule != "target-only":
+            raise InvalidParameterError(
+                f"nodes = {nodes} with the rule {shown(rule)}; a best-first tree is certain, for "
+                'which there is rule="target-only"'
+            )
+        self.nodes = None if nodes is None else as_nodes(nodes)
         self.other: OtherVocabulary | None = None
+        if tokenizers is None and match != "tokens":
+            raise InvalidParameterError(
+                f"match = {shown(match)} without tokenizers; give tokenizers=(that of the target, "
+                "that of the assistant)"
+            )
         if tokenizers is not None:
             self.other = OtherVocabulary(tokenizers, match, rule, self.k)
         self.vocabulary = vocabulary
@@ -220,7 +238,12 @@ class AssistedDecoding:
             drafting = self.other.drafter(draft, target.vocabulary, sampling)
         if isinstance(drafting, LanguageModel):
             law = law_of(self.rule)
-            drafting = ModelDrafter(drafting, self.k, sampling, of_drafts, law)
+            how = ranked_by(sampling) if law == "Top" else sampling
+            drafting = (
+                ModelDrafter(drafting, self.k, how, of_drafts, law)
+                if self.nodes is None
+                else BestFirstDrafter(drafting, self.nodes, None, how, of_drafts)
+            )
         steps = stream(
             target,
             prompts,
@@ -314,8 +337,9 @@ def patch_generate(
     """
     check_loaded(model, "model")
     try:
-        # refuses what is wrong at once
-        AssistedDecoding(model if assistant is None else assistant, **options)
+        # refuses what is wrong at once; tokenizers may come with a call
+        known = {name: value for name, value in options.items() if name != "match"}
+        AssistedDecoding(model if assistant is None else assistant, **known)
     except TypeError as reason:
         raise InvalidParameterError(f"{reason}; see the parameters of AssistedDecoding") from reason
     return _patched(model, assistant, options)
