@@ -3,9 +3,9 @@
 - `autoregressive`, `speculative`, `spectr` and `coupled`, whose texts no drafter changes, decode
   prompts; `stream` is the loop that they share; `beam_search` and `speculative_beam_search` search.
 - `ModelDrafter`, `AcceleratedDrafter`, `NonAutoregressiveDrafter` and `PromptLookup` draft, and
-  whole trees `BestFirstDrafter` and `StaticTreeDrafter`, and texts `StringDrafter`, for a target of
-  another vocabulary; `verify_chain`, `verify_traversal`,
-  `verify_walk_and_keep`, `verify_target_only` and `spectr_verifier` verify, `GreedyBlockVerifier`
+  whole trees `BestFirstDrafter`, `StaticTreeDrafter` and `DynamicTreeDrafter`, and `StringDrafter`
+  for a target of another vocabulary; `verify_chain`, `verify_traversal`, `verify_walk_and_keep`,
+  `verify_target_only` and `spectr_verifier` verify, `GreedyBlockVerifier`
   with a state, `entropy_window_verifier` and `verify_hierarchical` with loss; policies choose the
   number of speculative tokens γ of a step.
 - `watermarked` decodes a text that `detect_watermark` recognises by a key.
@@ -37,6 +37,7 @@ from otm.decoding.detection import (
 )
 from otm.decoding.drafters import NonAutoregressiveDrafter, PromptLookup, skip_gram_heads
 from otm.decoding.drafting import Branching, Drafter, DraftNode, ModelDrafter, Randomness
+from otm.decoding.dynamic_trees import DynamicTreeDrafter
 from otm.decoding.entropy_window import entropy_window_verifier
 from otm.decoding.generate import autoregressive, coupled, spectr, speculative, watermarked
 from otm.decoding.generation_config import read_generation_config
@@ -74,6 +75,7 @@ __all__ = [
     "DeviceVerifier",
     "DraftNode",
     "Drafter",
+    "DynamicTreeDrafter",
     "GammaPolicy",
     "Generation",
     "GreedyBlockVerifier",

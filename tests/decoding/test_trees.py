@@ -16,6 +16,7 @@ from otm.decoding import (
     Branching,
     Drafter,
     DraftNode,
+    DynamicTreeDrafter,
     ModelDrafter,
     Randomness,
     SamplingParameters,
@@ -468,3 +469,58 @@ def test_greedy_decoding_drafts_more_than_one_token_of_a_node() -> None:
         made.sequences
         == autoregressive(target, [PROMPT], max_tokens=6, sampling=greedy, seed=1).sequences
     )
+
+
+# Trees whose shape follows from their own draws
+
+
+@pytest.mark.parametrize(("vocabulary", "seed"), [(3, 1), (3, 4), (2, 6)])
+@pytest.mark.parametrize("threshold", [F(1, 3), F(1, 8)])
+def test_dynamic_trees_keep_the_law_of_rejection_without_replacement(
+    vocabulary: int, seed: int, threshold: Fraction
+) -> None:
+    """Catches a number of siblings that looks at the sibling itself, and a mass not updated."""
+    target, draft = models(vocabulary, seed)
+    gamma = 2 if vocabulary == 2 else 1
+    drafter = DynamicTreeDrafter(draft, nodes=6, threshold=threshold)
+    law = step_law(target, drafter, tree_verifier(WITHOUT), gamma)
+    assert is_lossless(law, target, gamma)
+
+
+def test_a_sibling_that_is_kept_for_its_probability_loses_the_law() -> None:
+    """Negative control: whether a draft stays is decided by the draft itself."""
+
+    class Ranking(DynamicTreeDrafter):
+        def draft(self, *arguments: Any) -> list[DraftNode]:
+            roots = super().draft(*arguments)
+            for root in roots:
+                probs = root.checked_draft_probs("WithoutReplacement")
+                root.children.sort(key=lambda child: -probs.of(child.token))
+                del root.children[1:]
+            return roots
+
+    target = draft = TableModel({(): [F(1, 4), F(1, 2), F(1, 4)]})
+    drafter = Ranking(draft, nodes=6, threshold=F(1, 8))
+    law = step_law(target, drafter, tree_verifier(WITHOUT), 1)
+    assert not is_lossless(law, target, 1)
+
+
+def test_dynamic_trees_have_more_drafts_where_the_model_is_less_sure() -> None:
+    """By hand; a threshold of one is a chain, and a budget is never passed."""
+    sure, flat = [F(9, 10), F(1, 10), 0, 0], [F(1, 4)] * 4
+
+    def children(row: Any, nodes: int, threshold: Any) -> int:
+        drafter = DynamicTreeDrafter(TableModel({(): row}), nodes, threshold)
+        [root] = drafter.draft([(0,)], [1], None, [lambda m: np.full(m, F(1, 2))])
+        return len(root.children)
+
+    assert [children(row, 9, F(1, 5)) for row in (sure, flat)] == [1, 4]
+    assert [children(row, 9, 1) for row in (sure, flat)] == [1, 1]
+    assert [children(row, 9, F(1, 100)) for row in (sure, flat)] == [2, 4]
+    assert children(flat, 3, F(1, 100)) == 3
+
+
+@pytest.mark.parametrize("threshold", [0, 1.5, "much", float("nan")])
+def test_thresholds_that_are_no_probability_are_refused(threshold: Any) -> None:
+    with pytest.raises(InvalidParameterError, match=r"a number in \(0, 1\]"):
+        DynamicTreeDrafter(models(2, 0)[1], 4, threshold)

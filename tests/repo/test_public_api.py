@@ -141,6 +141,7 @@ NAMES = {
         "DeviceVerifier",
         "DraftNode",
         "Drafter",
+        "DynamicTreeDrafter",
         "GammaPolicy",
         "Generation",
         "GreedyBlockVerifier",
