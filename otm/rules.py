@@ -135,7 +135,7 @@ _LIST = (
     ),
     Rule(
         "list coupling", "IID", "Daliri et al. 2024; Rowan et al. 2025",
-        "list_coupling.ListCoupling", loop="generate.coupled",
+        "list_coupling.ListCoupling", loop="keyed.coupled",
     ),
     Rule(
         "naive target sampling", "IID", "Miao et al. 2024 (SpecInfer)",

@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from otm._core.shown import Brief
 from otm._core.text import shown
-from otm.decoding.drafting import Randomness
+from otm.decoding.draft_tree import Randomness
 from otm.decoding.reading import Path
 from otm.errors import MissingDependencyError, ProblemTooLargeError
 from otm.models.table import TableModel

@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from otm.audit.adapter import Adapter, Instance, Source
 from otm.audit.races import Form, Noise, Race, place_of
-from otm.decoding.drafting import Randomness
+from otm.decoding.draft_tree import Randomness
 from otm.decoding.reading import Path
 
 OF_PYTHON = ("random", "uniform", "choice", "choices", "randint", "randrange", "sample", "shuffle")

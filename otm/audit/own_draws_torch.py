@@ -22,7 +22,7 @@ from torch.utils._pytree import tree_leaves
 
 from otm.audit.own_draws import Watch
 from otm.audit.races import Form, Race
-from otm.decoding.drafting import Randomness
+from otm.decoding.draft_tree import Randomness
 
 BITS = {torch.float64: 53, torch.float32: 24, torch.float16: 11, torch.bfloat16: 8}
 """Bits of the uniforms that torch draws."""

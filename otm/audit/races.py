@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from otm.decoding.drafting import Randomness
+from otm.decoding.draft_tree import Randomness
 
 Array = npt.NDArray[Any]
 

@@ -35,14 +35,16 @@ from otm.decoding.detection import (
     detect_watermark,
     watermark_laws,
 )
+from otm.decoding.draft_tree import DraftNode, Randomness
 from otm.decoding.drafters import NonAutoregressiveDrafter, PromptLookup, skip_gram_heads
-from otm.decoding.drafting import Branching, Drafter, DraftNode, ModelDrafter, Randomness
+from otm.decoding.drafting import Branching, Drafter, ModelDrafter
 from otm.decoding.dynamic_trees import DynamicTreeDrafter
 from otm.decoding.entropy_window import entropy_window_verifier
-from otm.decoding.generate import autoregressive, coupled, spectr, speculative, watermarked
+from otm.decoding.generate import autoregressive, spectr, speculative
 from otm.decoding.generation_config import read_generation_config
 from otm.decoding.greedy_block import GreedyBlockVerifier, verify_hierarchical
 from otm.decoding.hypotheses import Hypothesis
+from otm.decoding.keyed import coupled, watermarked
 from otm.decoding.loop import DecodingOptions, stream
 from otm.decoding.on_device import DeviceVerifier
 from otm.decoding.policies import GammaPolicy, OnlineGamma, best_gamma_policy, huggingface_heuristic

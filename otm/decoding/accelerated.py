@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from functools import cache, partial
 
 from otm.decoding.checks import as_paths, check_draft, check_vocabularies
-from otm.decoding.drafting import Drafter, DraftNode, Randomness, extend
+from otm.decoding.draft_tree import DraftNode, Randomness, extend
+from otm.decoding.drafting import Drafter
 from otm.decoding.reading import Context, Reader
 from otm.decoding.sampling_parameters import SamplingParameters
 from otm.decoding.verification import Verifier, verify_batch, verify_chain

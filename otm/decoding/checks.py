@@ -13,7 +13,8 @@ from otm._core.checks import check_uniforms
 from otm._core.numbers import as_integer, as_positive, whole
 from otm._core.tensors import to_host
 from otm._core.text import shown
-from otm.decoding.drafting import Drafter, DraftNode, Randomness
+from otm.decoding.draft_tree import DraftNode, Randomness
+from otm.decoding.drafting import Drafter
 from otm.decoding.reading import Context, Path
 from otm.errors import InvalidDraftsError, InvalidInputError, InvalidParameterError
 from otm.models.base import LanguageModel

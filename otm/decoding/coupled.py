@@ -15,7 +15,8 @@ from functools import partial
 from otm._core.checks import as_draft_count
 from otm._core.sparse import SparseProbs
 from otm.decoding.checks import as_paths
-from otm.decoding.drafting import Drafter, DraftNode, ModelDrafter, Randomness
+from otm.decoding.draft_tree import DraftNode, Randomness
+from otm.decoding.drafting import Drafter, ModelDrafter
 from otm.decoding.reading import Context, Path, Reader
 from otm.decoding.rounds import Outcome, Rounds
 from otm.decoding.verification import TargetProbs

@@ -16,7 +16,8 @@ from otm._core.optional import require
 from otm._core.tensors import on_device
 from otm.decoding.coupled import drawn_key
 from otm.decoding.device_drafts import Drafted, DrawLevel, ModelDrafts, as_drafts
-from otm.decoding.drafting import Drafter, ModelDrafter, Randomness
+from otm.decoding.draft_tree import Randomness
+from otm.decoding.drafting import Drafter, ModelDrafter
 from otm.decoding.held_rows import HeldRows
 from otm.decoding.on_device import DeviceRounds
 from otm.decoding.reading import Context

@@ -14,7 +14,8 @@ from otm._core.optional import require
 from otm._core.sparse import SparseProbs
 from otm._core.tensors import on_device
 from otm.decoding.checks import as_paths
-from otm.decoding.drafting import Drafter, DraftNode, ModelDrafter, Randomness
+from otm.decoding.draft_tree import DraftNode, Randomness
+from otm.decoding.drafting import Drafter, ModelDrafter
 from otm.decoding.held_rows import HeldRows
 from otm.decoding.reading import Context, Path
 from otm.errors import InvalidDraftsError

@@ -20,16 +20,8 @@ import numpy.typing as npt
 from otm._core.numbers import as_positive
 from otm._core.sparse import SparseProbs
 from otm._core.text import shown
-from otm.decoding.drafting import (
-    Branching,
-    Drafter,
-    DraftNode,
-    Randomness,
-    as_branching,
-    children_at,
-    extend,
-    grow_levels,
-)
+from otm.decoding.draft_tree import DraftNode, Randomness, extend
+from otm.decoding.drafting import Branching, Drafter, as_branching, children_at, grow_levels
 from otm.decoding.reading import Context, ProbsAfter
 from otm.decoding.sampling_parameters import SamplingParameters, as_sampling
 from otm.decoding.tree_drafters import BestFirst, as_nodes

@@ -10,7 +10,8 @@ import numpy as np
 from otm._core.arithmetic import Number
 from otm._core.numbers import as_parameter
 from otm._core.sampling import locate
-from otm.decoding.drafting import DraftNode, Randomness, ReadingDrafter, grow_by_levels
+from otm.decoding.draft_tree import DraftNode, Randomness
+from otm.decoding.drafting import ReadingDrafter, grow_by_levels
 from otm.decoding.reading import Context, LogitsProcessor, ProbsAfter
 from otm.decoding.sampling_parameters import SamplingParameters
 from otm.decoding.tree_drafters import as_nodes

@@ -7,7 +7,7 @@ import numpy as np
 from otm._core.checks import as_draft_count
 from otm._core.numbers import as_real
 from otm._core.sparse import SparseProbs
-from otm.decoding.drafting import DraftNode, Randomness
+from otm.decoding.draft_tree import DraftNode, Randomness
 from otm.decoding.reading import Path
 from otm.decoding.verification import TargetProbs, Verifier, drawn_from, residual_of
 from otm.errors import InvalidDraftsError

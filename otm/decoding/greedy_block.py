@@ -25,7 +25,8 @@ from otm._core.arithmetic import Number, Probs
 from otm._core.sampling import locate
 from otm._core.sparse import align
 from otm.decoding.checks import as_paths
-from otm.decoding.drafting import Drafter, DraftNode, Randomness, samples_one_chain
+from otm.decoding.draft_tree import DraftNode, Randomness
+from otm.decoding.drafting import Drafter, samples_one_chain
 from otm.decoding.reading import Context, Path, Reader
 from otm.decoding.rounds import Outcome, Rounds
 from otm.decoding.verification import TargetProbs, drawn_from

@@ -16,7 +16,8 @@ from otm._core.tensors import in_inference_mode, inference_mode
 from otm.decoding.checks import as_end, as_sources, check_options, check_task
 from otm.decoding.coupled import CoupledRounds, CoupledVerifier
 from otm.decoding.coupled_on_device import CoupledDeviceRounds
-from otm.decoding.drafting import Drafter, Randomness
+from otm.decoding.draft_tree import Randomness
+from otm.decoding.drafting import Drafter
 from otm.decoding.greedy_block import GreedyBlockRounds, GreedyBlockVerifier
 from otm.decoding.held_rows import HeldRows
 from otm.decoding.on_device import DeviceVerifier, KernelRounds, suits_device

@@ -24,8 +24,9 @@ from otm.decoding.device_drafts import (
     as_drafts,
     drafts_there,
 )
+from otm.decoding.draft_tree import Randomness
 from otm.decoding.drafters import PromptLookup
-from otm.decoding.drafting import Drafter, ModelDrafter, Randomness
+from otm.decoding.drafting import Drafter, ModelDrafter
 from otm.decoding.held_rows import HeldRows
 from otm.decoding.reading import Context, Path
 from otm.decoding.rounds import Outcome, Rounds

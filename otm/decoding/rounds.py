@@ -11,7 +11,8 @@ from functools import partial
 from typing import NamedTuple
 
 from otm.decoding.checks import as_paths
-from otm.decoding.drafting import Drafter, DraftNode, Randomness
+from otm.decoding.draft_tree import DraftNode, Randomness
+from otm.decoding.drafting import Drafter
 from otm.decoding.reading import Context, Path, Reader
 from otm.decoding.verification import Verifier, verify_batch
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from otm.decoding.drafting import Drafter, DraftNode, ModelDrafter, Randomness
+from otm.decoding.draft_tree import DraftNode, Randomness
+from otm.decoding.drafting import Drafter, ModelDrafter
 from otm.decoding.reading import Context, Path
 from otm.decoding.sampling_parameters import SamplingParameters
 from otm.models.base import LanguageModel

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from otm.decoding.drafting import DraftNode, Randomness
+from otm.decoding.draft_tree import DraftNode, Randomness
 from otm.decoding.reading import Path
 from otm.decoding.verification import TargetProbs, drawn_from
 

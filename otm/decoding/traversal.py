@@ -10,7 +10,7 @@ import numpy as np
 from otm._core.arithmetic import Number, Probs
 from otm._core.sampling import locate
 from otm._core.sparse import align
-from otm.decoding.drafting import DraftNode, Randomness
+from otm.decoding.draft_tree import DraftNode, Randomness
 from otm.decoding.reading import Path
 from otm.decoding.verification import TargetProbs
 

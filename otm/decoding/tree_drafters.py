@@ -21,7 +21,8 @@ from typing import Any, NamedTuple, TypeAlias
 from otm._core.arithmetic import Number
 from otm._core.numbers import as_positive, check_name
 from otm._core.text import shown
-from otm.decoding.drafting import DraftNode, Randomness, ReadingDrafter, grow_by_levels
+from otm.decoding.draft_tree import DraftNode, Randomness
+from otm.decoding.drafting import ReadingDrafter, grow_by_levels
 from otm.decoding.reading import Context, LogitsProcessor, Path, ProbsAfter
 from otm.decoding.sampling_parameters import SamplingParameters
 from otm.drafts.top import likeliest

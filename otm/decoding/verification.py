@@ -32,7 +32,7 @@ from otm.coupling.k_seq import KSeq
 from otm.coupling.optimal import OptimalPlan
 from otm.coupling.plan import TransportPlan
 from otm.coupling.recursive_rejection import RecursiveRejection
-from otm.decoding.drafting import DraftNode, Randomness
+from otm.decoding.draft_tree import DraftNode, Randomness
 from otm.decoding.reading import Path
 from otm.errors import InvalidDraftsError, InvalidParameterError
 from otm.problem import Problem

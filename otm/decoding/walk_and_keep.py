@@ -16,7 +16,7 @@ from otm._core.arithmetic import Number, Probs, zeros
 from otm._core.sampling import locate
 from otm._core.sparse import Tokens
 from otm.coupling.agreeing import AgreeingDrafts
-from otm.decoding.drafting import DraftNode, Randomness
+from otm.decoding.draft_tree import DraftNode, Randomness
 from otm.decoding.reading import Path
 from otm.decoding.verification import TargetProbs, shared_draft_probs
 from otm.errors import ProblemTooLargeError

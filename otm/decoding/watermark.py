@@ -27,7 +27,8 @@ from otm._core.shown import Brief
 from otm._core.sparse import SparseProbs, of_one_kind
 from otm.decoding.checks import as_sources
 from otm.decoding.coupled import CoupledRounds, drawn_key
-from otm.decoding.drafting import Drafter, DraftNode, Randomness, samples_one_chain
+from otm.decoding.draft_tree import DraftNode, Randomness
+from otm.decoding.drafting import Drafter, samples_one_chain
 from otm.decoding.reading import Path, Reader
 from otm.decoding.verification import TargetProbs, residual_on
 from otm.errors import InvalidInputError, InvalidParameterError

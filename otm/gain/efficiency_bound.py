@@ -24,7 +24,8 @@ import numpy as np
 from otm._core.means import Floats, PairedMeans, Setup
 from otm._core.ratio_bins import RatioBins
 from otm._core.sparse import align
-from otm.decoding.drafting import Branching, DraftNode, children_at
+from otm.decoding.draft_tree import DraftNode
+from otm.decoding.drafting import Branching, children_at
 from otm.decoding.verification import TargetProbs
 from otm.errors import InvalidInputError
 from otm.gain.efficiency import drafts_of, prompts_of

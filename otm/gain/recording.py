@@ -25,7 +25,8 @@ from otm.decoding.checks import (
     check_length,
     check_models,
 )
-from otm.decoding.drafting import Branching, Drafter, DraftNode, children_at
+from otm.decoding.draft_tree import DraftNode
+from otm.decoding.drafting import Branching, Drafter, children_at
 from otm.decoding.policies import as_gamma
 from otm.decoding.reading import Context, Path, Reader
 from otm.decoding.sampling_parameters import SamplingParameters

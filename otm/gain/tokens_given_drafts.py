@@ -20,7 +20,7 @@ import numpy as np
 
 from otm._core.arithmetic import Number, Probs, zeros
 from otm.coupling.build import PlanBuilder
-from otm.decoding.drafting import DraftNode
+from otm.decoding.draft_tree import DraftNode
 from otm.decoding.traversal import OpenNode
 from otm.decoding.verification import TargetProbs, plan_of_tree, shared_draft_probs
 from otm.decoding.walk_and_keep import Walk

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from otm._core.arithmetic import Number, Probs, zeros
 from otm.coupling.plan import TransportPlan
-from otm.decoding.drafting import Randomness
+from otm.decoding.draft_tree import Randomness
 from otm.errors import InvalidParameterError
 from otm.testing.symbolic import MAX_UNIFORMS, Region
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from otm._core.checks import Drafts, Uniforms
 from otm._core.sampling import locate_in_rows
 from otm.coupling.plan import TransportPlan
-from otm.decoding.drafting import Randomness
+from otm.decoding.draft_tree import Randomness
 from otm.decoding.reading import Path
 from otm.models import TableModel
 from otm.testing.exact import regions, summed

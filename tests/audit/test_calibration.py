@@ -12,7 +12,7 @@ from scipy.stats import binom
 from otm.audit import Adapter, Instance, findings, lossless
 from otm.audit.instances import INSTANCES
 from otm.audit.sampling import Sampler
-from otm.decoding.drafting import Randomness
+from otm.decoding.draft_tree import Randomness
 from otm.decoding.reading import Path
 
 REPETITIONS = 1_000

@@ -16,7 +16,7 @@ from otm.audit.exact import by_paths
 from otm.audit.instances import INSTANCES
 from otm.audit.observation import UnsuitedError
 from otm.coupling.build import PLANS
-from otm.decoding.drafting import Randomness
+from otm.decoding.draft_tree import Randomness
 from otm.decoding.reading import Path
 from otm.errors import InvalidParameterError, UnknownMethodError
 from otm.kernels import verify_probs

@@ -11,7 +11,7 @@ import pytest
 
 from otm._core.sparse import SparseProbs
 from otm.decoding import ModelDrafter, entropy_window_verifier, verify_chain
-from otm.decoding.drafting import DraftNode, Randomness
+from otm.decoding.draft_tree import DraftNode, Randomness
 from otm.decoding.entropy_window import top_entropy
 from otm.decoding.reading import Path
 from otm.decoding.verification import Verifier

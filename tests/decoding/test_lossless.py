@@ -15,7 +15,8 @@ from otm._core.sparse import SparseProbs, align
 from otm.coupling import KSeq, MaximalCoupling, OptimalPlan, RecursiveRejection
 from otm.coupling.plan import TransportPlan
 from otm.decoding import autoregressive, spectr, speculative, stream
-from otm.decoding.drafting import Branching, DraftNode, ModelDrafter, Randomness
+from otm.decoding.draft_tree import DraftNode, Randomness
+from otm.decoding.drafting import Branching, ModelDrafter
 from otm.decoding.reading import Path
 from otm.decoding.traversal import verify_traversal
 from otm.decoding.verification import TargetProbs, Verifier, spectr_verifier, verify_chain

@@ -16,7 +16,8 @@ from otm._core.arithmetic import Number, Probs
 from otm._core.sparse import SparseProbs
 from otm.coupling import OptimalPlan
 from otm.coupling.agreeing import AgreeingDrafts
-from otm.decoding.drafting import Branching, DraftNode
+from otm.decoding.draft_tree import DraftNode
+from otm.decoding.drafting import Branching
 from otm.decoding.reading import Path
 from otm.gain.tokens_given_drafts import tokens_by_rule, tokens_by_traversal
 from otm.models import TableModel

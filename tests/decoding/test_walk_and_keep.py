@@ -19,7 +19,8 @@ from otm._core.sampling import locate_in_rows
 from otm._core.sparse import SparseProbs
 from otm.coupling.agreeing import AgreeingDrafts
 from otm.decoding import ModelDrafter, stream, verify_traversal
-from otm.decoding.drafting import Branching, Drafter, DraftNode, Randomness
+from otm.decoding.draft_tree import DraftNode, Randomness
+from otm.decoding.drafting import Branching, Drafter
 from otm.decoding.reading import Path
 from otm.decoding.verification import TargetProbs, Verifier
 from otm.decoding.walk_and_keep import Walk, verify_walk_and_keep

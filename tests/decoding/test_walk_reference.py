@@ -13,7 +13,7 @@ import pytest
 
 from otm._core.arithmetic import as_fractions
 from otm._core.sparse import SparseProbs
-from otm.decoding.drafting import DraftNode, Randomness
+from otm.decoding.draft_tree import DraftNode, Randomness
 from otm.decoding.reading import Path
 from otm.decoding.walk_and_keep import verify_walk_and_keep
 from otm.models import TableModel

@@ -18,7 +18,7 @@ import pytest
 from otm._core.sparse import SparseProbs
 from otm._core.tensors import to_host
 from otm.coupling import KSeq
-from otm.decoding.drafting import Randomness
+from otm.decoding.draft_tree import Randomness
 from otm.decoding.reading import Path
 from otm.decoding.sampling_parameters import SamplingParameters
 from otm.integrations.huggingface import AssistedDecoding, generate, processors

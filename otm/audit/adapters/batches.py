@@ -21,7 +21,7 @@ from otm._core.tensors import to_host
 from otm.audit.adapter import Adapter, Instance, Source, found
 from otm.audit.adapters.drafted import as_tokens, chain_probs, draw_chain, is_exact
 from otm.audit.adapters.plain import Plain, parameters_of
-from otm.decoding.drafting import Randomness
+from otm.decoding.draft_tree import Randomness
 from otm.decoding.reading import Path
 
 PLACES = 3

@@ -21,7 +21,7 @@ from otm.audit.adapters.batches import differing, same
 from otm.audit.adapters.drafted import as_tokens, chain_probs, draw_chain, is_exact
 from otm.audit.adapters.plain import Chain, Plain
 from otm.audit.instances import INSTANCES
-from otm.decoding.drafting import Randomness
+from otm.decoding.draft_tree import Randomness
 from otm.decoding.reading import Path
 from otm.errors import InvalidParameterError
 

@@ -22,7 +22,7 @@ from otm._core.tensors import to_host
 from otm.audit.adapter import Adapter, Instance, Source
 from otm.coupling.build import PlanBuilder
 from otm.coupling.plan import TransportPlan
-from otm.decoding.drafting import Randomness
+from otm.decoding.draft_tree import Randomness
 from otm.decoding.reading import Path
 from otm.models.base import StatelessModel
 from otm.models.table import TableModel

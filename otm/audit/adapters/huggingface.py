@@ -12,7 +12,7 @@ import numpy as np
 from otm._core.optional import require
 from otm.audit.adapter import Adapter, Instance
 from otm.audit.adapters.plain import chain
-from otm.decoding.drafting import Randomness
+from otm.decoding.draft_tree import Randomness
 from otm.decoding.reading import Path
 from otm.models.table import TableModel
 

@@ -19,7 +19,8 @@ from otm.audit.adapters.drafted import Batched, InFloats, models_for
 from otm.coupling.build import PlanBuilder, plan_builder
 from otm.coupling.plan import TransportPlan
 from otm.decoding import DeviceVerifier, ModelDrafter, speculative, stream
-from otm.decoding.drafting import Branching, Randomness
+from otm.decoding.draft_tree import Randomness
+from otm.decoding.drafting import Branching
 from otm.decoding.reading import Path
 from otm.decoding.verification import law_of, plan_of_tree, spectr_verifier, tree_verifier
 from otm.kernels import verify_probs

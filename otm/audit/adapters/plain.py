@@ -23,7 +23,7 @@ from otm.audit.adapters.drafted import (
 from otm.audit.instances import CHANGING
 from otm.audit.own_draws import handed_out
 from otm.coupling.build import PlanBuilder
-from otm.decoding.drafting import Randomness
+from otm.decoding.draft_tree import Randomness
 from otm.decoding.reading import Path
 from otm.errors import InvalidParameterError
 

@@ -11,7 +11,7 @@ from otm.audit.adapter import Adapter, Instance
 from otm.audit.adapters.drafted import as_tokens, chain_probs, draw_chain, is_exact
 from otm.audit.adapters.plain import Plain
 from otm.audit.instances import pair
-from otm.decoding.drafting import Randomness
+from otm.decoding.draft_tree import Randomness
 from otm.decoding.reading import Path
 
 PAIRS_OF_CHAINS = pair(

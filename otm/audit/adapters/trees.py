@@ -21,7 +21,8 @@ from otm.audit.adapters.drafted import as_tokens, locate_drafts, models_for
 from otm.audit.adapters.plain import Plain, parameters_of
 from otm.audit.adapters.several import PAIRS_OF_CHAINS
 from otm.audit.instances import INSTANCES
-from otm.decoding.drafting import Randomness, as_branching
+from otm.decoding.draft_tree import Randomness
+from otm.decoding.drafting import as_branching
 from otm.decoding.reading import Path
 from otm.errors import InvalidParameterError
 

@@ -27,7 +27,7 @@ from otm.audit.known_bugs.steps import (
     passes,
     residual,
 )
-from otm.decoding.drafting import Randomness
+from otm.decoding.draft_tree import Randomness
 from otm.decoding.reading import Path
 from otm.kernels.numpy.distributions import locate
 

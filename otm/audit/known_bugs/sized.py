@@ -24,7 +24,7 @@ from otm.audit.known_bugs.steps import (
     normalised,
     residual,
 )
-from otm.decoding.drafting import Randomness
+from otm.decoding.draft_tree import Randomness
 from otm.decoding.reading import Path
 
 DRAFTS, LARGEST_TILE = 6, 128

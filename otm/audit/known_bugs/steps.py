@@ -17,7 +17,7 @@ import numpy as np
 from otm._core.arithmetic import Probs
 from otm._core.distribution import residual_weights
 from otm.audit.adapter import Adapter, Instance, max_tokens
-from otm.decoding.drafting import Randomness
+from otm.decoding.draft_tree import Randomness
 from otm.decoding.reading import Path
 from otm.kernels.numpy.distributions import locate, one_hot
 

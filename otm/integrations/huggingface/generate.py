@@ -17,13 +17,7 @@ from otm._core.text import shown
 from otm.coupling.build import PlanBuilder
 from otm.decoding.coupled import RULE as LIST_COUPLING
 from otm.decoding.coupled import CoupledVerifier
-from otm.decoding.drafting import (
-    Branching,
-    Drafter,
-    ModelDrafter,
-    as_branching,
-    drafts_of_token,
-)
+from otm.decoding.drafting import Branching, Drafter, ModelDrafter, as_branching, drafts_of_token
 from otm.decoding.loop import stream
 from otm.decoding.on_device import place_verifier
 from otm.decoding.policies import GammaPolicy, as_policy

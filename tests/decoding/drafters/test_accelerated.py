@@ -12,8 +12,9 @@ import pytest
 from otm._core.sparse import SparseProbs
 from otm.coupling import KSeq
 from otm.decoding.accelerated import AcceleratedDrafter
+from otm.decoding.draft_tree import DraftNode, Randomness
 from otm.decoding.drafters import NonAutoregressiveDrafter, PromptLookup
-from otm.decoding.drafting import Branching, Drafter, DraftNode, ModelDrafter, Randomness
+from otm.decoding.drafting import Branching, Drafter, ModelDrafter
 from otm.decoding.loop import stream
 from otm.decoding.reading import Path
 from otm.decoding.sampling_parameters import SamplingParameters

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 from otm._core.sparse import SparseProbs
+from otm.decoding.draft_tree import DraftNode, Randomness
 from otm.decoding.drafters import NonAutoregressiveDrafter, skip_gram_heads
-from otm.decoding.drafting import Branching, DraftNode, Randomness
+from otm.decoding.drafting import Branching
 from otm.decoding.loop import stream
 from otm.decoding.reading import Context, Path
 from otm.decoding.target_only import verify_target_only

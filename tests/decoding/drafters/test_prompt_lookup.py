@@ -10,8 +10,8 @@ import numpy.typing as npt
 import pytest
 
 from otm.coupling import KSeq
+from otm.decoding.draft_tree import DraftNode, Randomness
 from otm.decoding.drafters import LONGEST_COPY, PromptLookup
-from otm.decoding.drafting import DraftNode, Randomness
 from otm.decoding.loop import stream
 from otm.decoding.reading import Path
 from otm.decoding.traversal import verify_traversal
