@@ -250,7 +250,7 @@ def mean_score(probs: Floats) -> Floats:
     from scipy.special import digamma
 
     positive = probs > 0
-    inverse = np.divide(1, probs, out=np.ones_like(probs), where=positive)
+    inverse = 1 / np.maximum(probs, 1e-300)  # beyond it a score is no float, and never counts
     return np.where(positive, digamma(1 + inverse) + np.euler_gamma, 0.0)
 
 

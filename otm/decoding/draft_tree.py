@@ -84,8 +84,9 @@ class DraftNode(Brief):
         if not isinstance(self.draft_probs, SparseProbs):
             raise InvalidDraftsError(
                 f"the drafts after {self.path} come with a {type(self.draft_probs).__name__} as "
-                "the distribution that they were drawn from; without it no verifier is lossless, "
-                "so give a SparseProbs as `draft_probs` beside `children`"
+                "the distribution that they were drawn from; without it only target-only sampling "
+                'and coupled decoding are lossless: take `rule="target-only"` or `coupled`, or '
+                "give a SparseProbs as `draft_probs` beside `children`"
             )
         for child in self.children:
             if child.path[:-1] != self.path or not self.draft_probs.of(child.token) > 0:

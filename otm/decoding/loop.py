@@ -6,7 +6,7 @@ import itertools
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias, TypedDict, Unpack
 
 import numpy as np
@@ -207,7 +207,7 @@ class _Loop:
                     seconds=seconds,
                 )
                 new[b] += output
-                history[b].append(step)
+                history[b].append(step if self.rounds.draws_afresh else _seen(step))
                 if finish_reason is None:
                     going.append(i)
                 yield step
@@ -230,3 +230,11 @@ class _Loop:
             if len(before) + i == self.limit:
                 return output[:i], "length"
         return output, None
+
+
+def _seen(step: Step) -> Step:
+    """Leave out the drafts that were not reached, which a policy must not know.
+
+    Their random numbers are read again: a γ that follows from them would change the distribution.
+    """
+    return replace(step, drafts=tuple(path[: step.accepted + 1] for path in step.drafts))

@@ -4,7 +4,8 @@ A policy sees the steps of its sequence that are over, the last `LONGEST_HISTORY
 so it may look at whatever they hold, their times and their rejected drafts included.  Given all of
 this, a step draws its drafts and coins afresh, and so what it outputs, continued by the target, has
 the distribution of the target whatever γ is.  A policy that saw the drafts of the step itself would
-break this.
+break this.  Where a key draws, by the clocks of positions, later steps read again what decided
+about drafts that were not reached: policies are not shown these.
 
 No policy gains more than `otm.decoding.oracle_speedup` with its α, if every draft is accepted with
 the same probability: 1/(1 − α) where drafts cost nothing ([leviathan2023]_, section 3.5).

@@ -25,7 +25,15 @@ class Outcome(NamedTuple):
 
 
 class Rounds(ABC):
-    """Makes one round after another, each with the sequences that still go on."""
+    """Makes one round after another, each with the sequences that still go on.
+
+    Attributes
+    ----------
+    draws_afresh : bool
+        Whether later rounds have nothing in common with the drafts that were not reached.
+    """
+
+    draws_afresh = True
 
     @abstractmethod
     def play(

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
+from otm._core.numbers import as_integer
+from otm._core.text import shown
 from otm.decoding.draft_tree import DraftNode, Randomness
 from otm.decoding.drafting import Drafter, ModelDrafter
 from otm.decoding.reading import Context, Path
 from otm.decoding.sampling_parameters import SamplingParameters
+from otm.errors import InvalidInputError
 from otm.models.base import LanguageModel
-from otm.models.spelling import Spelling, Translation
+from otm.models.spelling import (
+    UNREADABLE,
+    Spelling,
+    TranslatedRow,
+    Translation,
+    check_spellings,
+    end_of_row,
+)
 
 
 class StringDrafter(Drafter):
@@ -30,6 +41,15 @@ class StringDrafter(Drafter):
     sampling : SamplingParameters, optional
         How to sample from the model; with a temperature of 0 it drafts what it finds likeliest,
         which the target draws most often.
+    vocabulary : int, optional
+        Number of tokens of the target, if that is not the number of the spelling's.
+
+    Raises
+    ------
+    InvalidInputError
+        If the model is none or a spelling none.
+    InvalidParameterError
+        If the vocabulary is not an integer of at least 1.
 
     Notes
     -----
@@ -59,13 +79,17 @@ class StringDrafter(Drafter):
         spelling: Spelling,
         target_spelling: Spelling,
         sampling: SamplingParameters | None = None,
+        vocabulary: int | None = None,
     ) -> None:
+        check_spellings(model, spelling, target_spelling)
         self.model = model
         self._spelling, self._target = spelling, target_spelling
-        sizes = len(target_spelling.texts), model.vocabulary
-        self._translation = Translation(target_spelling, spelling, sizes)
+        size = len(target_spelling.texts) if vocabulary is None else vocabulary
+        self._size = as_integer(size, "vocabulary", 1)
+        self._translation = Translation(target_spelling, spelling, (self._size, model.vocabulary))
         self._back = {own: token for token, own in self._translation.shared.items()}
         self._chains = ModelDrafter(model, 1, sampling)
+        self._rows: list[TranslatedRow] = []
 
     @property
     def seconds(self) -> float:
@@ -80,10 +104,13 @@ class StringDrafter(Drafter):
         uniforms: Sequence[Randomness],
     ) -> list[DraftNode]:
         """Draft a chain for every sequence of a batch."""
-        read = [self._translation.row(context) for context in contexts]
-        if self.model.context_length is not None:
-            most = [max(self.model.context_length - depth, 1) for depth in depths]
-            read = [row[-n:] for row, n in zip(read, most, strict=True)]
+        self._rows = [
+            self._row(context, None if parents is None else self._rows[parents[b]])
+            for b, context in enumerate(contexts)
+        ]
+        limit = self.model.context_length
+        most = [None if limit is None else max(limit - depth, 1) for depth in depths]
+        read = [end_of_row(row.read(), n) for row, n in zip(self._rows, most, strict=True)]
         known = [depth if row else 0 for row, depth in zip(read, depths, strict=True)]
         rows = [tuple(row) or (0,) for row in read]
         chains = self._chains.draft(rows, known, parents, uniforms)
@@ -98,8 +125,8 @@ class StringDrafter(Drafter):
         Parameters
         ----------
         drafts : tuple of int
-            Tokens of the model; the text ends with the first that spells none, but for one that the
-            target has too, such as an end token.
+            Tokens of the model; the text ends with the first that spells none, or a part of a
+            character, but for those that the target has too, such as an end token.
         most : int
             Number of tokens that are kept.
 
@@ -107,18 +134,37 @@ class StringDrafter(Drafter):
         -------
         tuple of int
             Tokens of the target, at most so many.
+
+        Raises
+        ------
+        InvalidInputError
+            If a number is below 0.
         """
+        if min((most, *drafts)) < 0:
+            raise InvalidInputError(
+                f"{shown(drafts)} and {most}; tokens and numbers are at least 0"
+            )
         tokens, text = list[int](), ""
         for token in drafts:
-            if token < len(self._spelling.texts) and self._spelling.texts[token]:
-                text += self._spelling.texts[token]
+            own = self._spelling.texts[token] if token < len(self._spelling.texts) else ""
+            if own and UNREADABLE not in own:
+                text += own
                 continue
             tokens += self._target.encode(text)
             text = ""
             if token not in self._back:
-                return tuple(tokens[:most])
-            tokens.append(self._back[token])  # which spells nothing, as an end token
-        return (*tokens, *self._target.encode(text))[:most]
+                break
+            tokens.append(self._back[token])
+        tokens += self._target.encode(text)
+        fitting = itertools.takewhile(lambda token: token < self._size, tokens)
+        return tuple(itertools.islice(fitting, most))
+
+    def _row(self, context: Context, before: TranslatedRow | None) -> TranslatedRow:
+        """Return the row of a context, which mostly goes on from the one before."""
+        known = 0 if before is None else len(before.tokens)
+        if before is not None and tuple(before.tokens) == context[:known]:
+            return before.cut(known).extended(context[known:])
+        return TranslatedRow(self._translation).extended(context)
 
 
 def _chain(tokens: Path) -> DraftNode:

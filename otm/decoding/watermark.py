@@ -18,9 +18,11 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+import numpy as np
 
 from otm._core.numbers import as_integer, as_positive, check_name
 from otm._core.shown import Brief
@@ -76,10 +78,10 @@ class WatermarkVerifier(Brief):
 
     def __post_init__(self) -> None:
         check_name("watermark", self.method, METHODS)
-        if isinstance(self.key, Iterable):
-            object.__setattr__(self, "key", tuple(map(as_key, self.key)))
-        else:
-            object.__setattr__(self, "key", as_key(self.key))
+        key: Any = self.key
+        several = isinstance(key, Sequence | np.ndarray) and np.ndim(key) == 1
+        key = tuple(map(as_key, key)) if several and not isinstance(key, bytes) else as_key(key)
+        object.__setattr__(self, "key", key)
 
 
 class RejectionRounds(CoupledRounds):
@@ -89,6 +91,7 @@ class RejectionRounds(CoupledRounds):
     drafts are drawn again behind a rejection, their clocks have decided nothing.
     """
 
+    draws_afresh = False  # the clocks behind a rejected draft are read again
     keeps_draft_probs = True
     bonus = DRAFTS
     """List of the bonus token: not the second one, since a detector looks where most tokens are."""

@@ -27,6 +27,12 @@ from otm.errors import InvalidDistributionError, InvalidInputError
 
 RULES = ("chain", "block")
 
+CLOSE, LOOSE = 1e-4, 2e-2
+"""How far probabilities may sum from one: rounding of float32, and of bfloat16."""
+
+LARGEST = 80.0
+"""Logarithm of the largest factor of a draft's probabilities."""
+
 
 def accepted_along_text(
     draft_probs: Any,
@@ -55,7 +61,8 @@ def accepted_along_text(
         Accept drafts up to the first that is rejected ([leviathan2023]_, Algorithm 1), or verify
         them together ([sun2024block]_).
     validate : bool, optional
-        Whether to check that the target can draw the tokens, which waits for the device.
+        Whether to check probabilities, and that the target can draw the tokens, which waits for the
+        device.
 
     Returns
     -------
@@ -72,7 +79,7 @@ def accepted_along_text(
     UnknownMethodError
         If there is no such rule.
     InvalidDistributionError
-        If the target gives a token of the text no probability.
+        If these are no probabilities, or the target gives a token of the text none.
     MissingDependencyError
         If torch is not installed.
 
@@ -96,43 +103,58 @@ def accepted_along_text(
     _check(torch, draft_probs, target_probs, tokens)
     length = tokens.shape[-1]
     gamma = as_integer(gamma, "gamma", 1, length)
+    if draft_probs.dtype == torch.bfloat16:
+        draft_probs, target_probs = draft_probs.float(), target_probs.float()
+        tolerance = LOOSE
+    else:
+        tolerance = CLOSE
     size = draft_probs.shape[-1]
-    if validate and bool((tokens < 0).any() | (tokens >= size).any()):
-        raise InvalidInputError(f"a token of the text is not from 0 to {size - 1}")
+    if validate:
+        if bool((tokens < 0).any() | (tokens >= size).any()):
+            raise InvalidInputError(f"a token of the text is not from 0 to {size - 1}")
+        for name, probs in (("draft_probs", draft_probs), ("target_probs", target_probs)):
+            far = (probs.sum(-1) - 1).abs() <= tolerance
+            if not bool(((probs >= 0).all(-1) & far).all()):
+                raise InvalidDistributionError(
+                    f"{name} are below 0, NaN, or do not sum to one; give probabilities, such as "
+                    "logits.softmax(-1)"
+                )
     of_draft, of_target = (
         probs.gather(-1, tokens[..., None])[..., 0] for probs in (draft_probs, target_probs)
     )
     if validate and not bool((of_target > 0).all()):
         raise InvalidDistributionError(
-            "the target gives a token of the text probability 0 or NaN; give the text that was "
-            "drawn from these probabilities"
+            "the target gives a token of the text probability 0; give the text that was drawn from "
+            "these probabilities"
         )
+    least = torch.finfo(of_draft.dtype).tiny  # whose logarithm is finite
+    logs = of_draft.clamp(min=least).log() - of_target.clamp(min=least).log()
     accepted = _chain if rule == "chain" else _block
-    return accepted(draft_probs, target_probs, of_draft / of_target, gamma)
+    return accepted(draft_probs, target_probs, logs, gamma)
 
 
-def _chain(p: Any, q: Any, ratios: Any, gamma: int) -> Any:
+def _chain(p: Any, q: Any, logs: Any, gamma: int) -> Any:
     """Sum over i of Π_{j<i} min(1, p(x_j)/q(x_j)) α_1 at i."""
-    starts = ratios.shape[-1] - gamma + 1
-    alpha, kept = p.minimum(q).sum(-1), ratios.clamp(max=1)
+    starts = logs.shape[-1] - gamma + 1
+    alpha, kept = p.minimum(q).sum(-1), logs.clamp(max=0).exp()
     accepted = alpha[..., gamma - 1 :]
     for i in range(gamma - 2, -1, -1):  # from the last draft to the first
         accepted = alpha[..., i : i + starts] + kept[..., i : i + starts] * accepted
     return accepted
 
 
-def _block(p: Any, q: Any, ratios: Any, gamma: int) -> Any:
+def _block(p: Any, q: Any, logs: Any, gamma: int) -> Any:
     """Sum over i of Σ_v min(u q(v), c p(v)), c and u being those of the path before i."""
-    starts = ratios.shape[-1] - gamma + 1
-    largest = require("torch").finfo(p.dtype).max ** 0.5  # u ≤ 1, and no product overflows
-    u = c = ratios.new_ones(1).expand_as(ratios[..., :starts])
+    starts = logs.shape[-1] - gamma + 1
+    log_c = log_u = logs.new_zeros(1).expand_as(logs[..., :starts])
     accepted = 0
     for i in range(gamma):
         here = slice(i, i + starts)
+        u, c = log_u.exp(), log_c.clamp(max=LARGEST).exp()  # beyond it u q is less at any p
         masses = (u[..., None] * q[..., here, :]).minimum(c[..., None] * p[..., here, :])
         accepted = accepted + masses.sum(-1)
-        c = (c * ratios[..., here].clamp(max=largest)).clamp(max=largest)
-        u = u.minimum(c)
+        log_c = log_c + logs[..., here]
+        log_u = log_u.minimum(log_c)
     return accepted
 
 
@@ -145,6 +167,11 @@ def _check(torch: Any, draft: Any, target: Any, tokens: Any) -> None:
     for name, tensor in given[:2]:
         if not tensor.is_floating_point() or tensor.dtype != draft.dtype:
             raise InvalidInputError(f"{name} has {tensor.dtype}; both must have one type of floats")
+    if draft.dtype == torch.float16:
+        raise InvalidInputError(
+            "the probabilities are of torch.float16, in which gradients overflow; give "
+            "logits.float().softmax(-1)"
+        )
     shapes = [tuple(tensor.shape) for _, tensor in given]
     if shapes[0] != shapes[1] or shapes[0][:-1] != shapes[2] or not shapes[2]:
         raise InvalidInputError(

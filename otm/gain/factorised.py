@@ -22,7 +22,9 @@ import numpy.typing as npt
 
 from otm._core.arithmetic import Probs, is_exact, zeros
 from otm._core.checks import as_array
-from otm._core.distribution import as_probs
+from otm._core.distribution import as_probs, to_floats
+from otm._core.numbers import is_real
+from otm._core.text import shown
 from otm.errors import InvalidInputError
 
 
@@ -151,17 +153,26 @@ def _as_rows(values: Any) -> npt.NDArray[Any]:
         raise InvalidInputError(
             f"distributions of shape {given.shape}; give an array [N, V], a row for each context"
         )
-    return np.stack([as_probs(row, f"row {n}") for n, row in enumerate(given)])
+    rows = [as_probs(row, f"row {n}") for n, row in enumerate(given)]
+    if not all(map(is_exact, rows)):
+        rows = list(map(to_floats, rows))
+    return np.stack(rows)
 
 
 def _as_weights(weights: Any, rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Check weights [N], of the kind of the rows."""
+    """Check weights [N], and divide them by the largest."""
     if weights is None:
         return zeros(len(rows), rows[0]) + 1
     given = as_array(weights, "weights", InvalidInputError)
-    if given.shape != rows.shape[:1] or not (given >= 0).all() or not given.any():
+    if given.dtype.kind not in "fiu" and not (given.size and all(map(is_real, given.flat))):
+        raise InvalidInputError(f"weights {shown(weights)}; give numbers")
+    floats = given.astype(np.float64)
+    if given.shape != rows.shape[:1] or not (np.isfinite(floats) & (floats >= 0)).all():
         raise InvalidInputError(
-            f"weights of shape {given.shape} for {len(rows)} contexts; give one of at least 0 for "
-            "each, not all 0"
+            f"weights {shown(weights)} for {len(rows)} contexts; give a finite one of at least 0 "
+            "for each"
         )
-    return given
+    if not floats.any():
+        raise InvalidInputError("all weights are 0; one context must count")
+    scaled: npt.NDArray[Any] = given / given.max()
+    return scaled

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from otm._core.arithmetic import is_exact
 from otm._core.numbers import as_integer
 from otm._core.optional import require
 from otm._core.tensors import is_tensor, like
 from otm.errors import InvalidInputError
 from otm.models.base import LanguageModel, Rows, Session, common_length, padded
-from otm.models.spelling import Spelling, TranslatedRow, Translation
+from otm.models.spelling import (
+    Spelling,
+    TranslatedRow,
+    Translation,
+    check_spellings,
+    end_of_row,
+)
 
 
 class IntersectionModel(LanguageModel):
@@ -37,7 +45,7 @@ class IntersectionModel(LanguageModel):
     Raises
     ------
     InvalidInputError
-        If no token is in both vocabularies.
+        If the model is none or a spelling none, or no token is in both vocabularies.
     InvalidParameterError
         If the vocabulary is not an integer of at least 1.
 
@@ -72,6 +80,7 @@ class IntersectionModel(LanguageModel):
         target_spelling: Spelling,
         vocabulary: int | None = None,
     ) -> None:
+        check_spellings(model, spelling, target_spelling)
         self.model = model
         size = len(target_spelling.texts) if vocabulary is None else vocabulary
         self.vocabulary = as_integer(size, "vocabulary", 1)
@@ -120,6 +129,8 @@ class _SharedSession(Session):
 
     def append(self, tokens: Rows) -> Any:
         """Read tokens, and return what follows each: logits or probabilities [R, L, V]."""
+        if not tokens.shape[1]:
+            return self._among_shared(None, np.zeros((0,), np.int64))[None][[0] * len(tokens)]
         found = [self._append(column) for column in tokens.T]
         if is_tensor(found[0]):
             return require("torch").stack(found, 1)
@@ -151,10 +162,12 @@ class _SharedSession(Session):
 
     def _take(self, tokens: Rows) -> None:
         """Add tokens to the rows."""
+        if tokens.max(initial=-1) >= self._vocabulary:
+            raise InvalidInputError(
+                f"token {tokens.max()}; the target has the tokens 0 to {self._vocabulary - 1}"
+            )
         for row, given in zip(self._rows, tokens.tolist(), strict=True):
-            for token in given:
-                if token >= 0:
-                    row.append(token)
+            row.extended(token for token in given if token >= 0)
 
     def _turned(self, asked: npt.NDArray[np.bool_]) -> Rows:
         """Rewind to what stays, and return the tokens that the model is to read, −1 behind them.
@@ -170,12 +183,8 @@ class _SharedSession(Session):
         return padded([row[n:] for row, n in zip(rows, same, strict=True)])
 
     def _window(self, row: TranslatedRow) -> list[int]:
-        """Return what the model reads of a row: all, or the end if that is more than it takes."""
-        found = row.read()
-        if self._most is None or len(found) <= self._most:
-            return found
-        step = max(self._most // 2, 1)  # not a token at a time, so that the cache serves again
-        return found[-(-(len(found) - self._most) // step) * step :]
+        """Return what the model reads of a row."""
+        return end_of_row(row.read(), self._most)
 
     def _among_shared(self, scores: Any, places: npt.NDArray[np.int64]) -> Any:
         """Take scores [R, L', V'] at places [R], −1 if unknown, of shared tokens: [R, V]."""
@@ -193,6 +202,7 @@ class _SharedSession(Session):
         else:
             found = np.full(shape, empty, dtype=scores.dtype)
         chosen = scores[rows, columns][:, of_draft]
-        chosen[(places < 0) | ~(chosen > empty).any(-1)] = 1  # nothing is known of what follows
+        # where nothing is known of what follows, all are equally likely
+        chosen[(places < 0) | ~(chosen > empty).any(-1)] = Fraction(1) if is_exact(chosen) else 1
         found[:, of_target] = chosen / chosen.sum(-1)[:, None] if probs else chosen
         return found

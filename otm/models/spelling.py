@@ -8,6 +8,9 @@ otherwise, drafts are worse, and nothing else.
 
 from __future__ import annotations
 
+import bisect
+import itertools
+import operator
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -16,6 +19,7 @@ from typing import Any, Self
 from otm._core.shown import Brief
 from otm._core.text import shown
 from otm.errors import InvalidInputError
+from otm.models.base import LanguageModel
 
 Encode = Callable[[str], Sequence[int]]
 """From a text to the tokens that spell it."""
@@ -26,8 +30,33 @@ ANCHOR = "\n"
 LONGEST_WORD = 64
 """Most tokens that are read as one word, as of a text without spaces."""
 
+OTHER_NAME = "\ud800"
+"""What the names of tokens without a text begin with, and no text; alone, that of an end token."""
+
 UNREADABLE = "\ufffd"
 """What a tokenizer writes for bytes that are a part of a character."""
+
+
+class LongestMatch:
+    """Encode by the longest token that fits, of equal ones the first."""
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self._ids: dict[str, int] = {}
+        for i, text in enumerate(texts):
+            self._ids.setdefault(text, i)
+        self._ids.pop("", None)
+        self._lengths = sorted({len(text) for text in self._ids}, reverse=True)
+
+    def __call__(self, text: str) -> list[int]:
+        """Cut a text, without what no token begins with."""
+        tokens, place = [], 0
+        while place < len(text):
+            fitting = (n for n in self._lengths if text[place : place + n] in self._ids)
+            length = next(fitting, 0)
+            if length:
+                tokens.append(self._ids[text[place : place + length]])
+            place += length or 1
+        return tokens
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,11 +73,13 @@ class Spelling(Brief):
     names : sequence of V str, optional
         What makes tokens of two vocabularies the same, if not the text: end tokens have a name.
         Tokens with an empty name have no like.
+    decoder : callable, optional
+        From tokens to their text, for those that spell a character together.
 
     Raises
     ------
     InvalidInputError
-        If these are no texts, or the names are not as many.
+        If these are no texts and functions, or the names are not as many.
 
     Examples
     --------
@@ -60,6 +91,7 @@ class Spelling(Brief):
     texts: Sequence[str]
     encoder: Encode | None = None
     names: Sequence[str] = ()
+    decoder: Callable[[list[int]], str] | None = None
 
     def __post_init__(self) -> None:
         texts = _as_strings(self.texts, "texts")
@@ -68,10 +100,13 @@ class Spelling(Brief):
             raise InvalidInputError(
                 f"{len(names)} names for {len(texts)} texts; give one of each for every token"
             )
+        for name in ("encoder", "decoder"):
+            if not (getattr(self, name) is None or callable(getattr(self, name))):
+                raise InvalidInputError(f"{name} = {shown(getattr(self, name))}; give a function")
         object.__setattr__(self, "texts", texts)
         object.__setattr__(self, "names", names)
         if self.encoder is None:
-            object.__setattr__(self, "encoder", _longest_match(texts))
+            object.__setattr__(self, "encoder", LongestMatch(texts))
 
     @classmethod
     def of(cls, tokenizer: Any) -> Self:
@@ -104,7 +139,9 @@ class Spelling(Brief):
                 f"the tokenizer is a {type(tokenizer).__name__}; give one of transformers, as "
                 "AutoTokenizer.from_pretrained returns it"
             )
+        called = {i: name for name, i in tokenizer.get_vocab().items()}  # ids may have gaps
         plain: dict[str, Any] = {"add_special_tokens": False}
+        as_it_is: dict[str, Any] = {"clean_up_tokenization_spaces": False}
         head = list(tokenizer.encode(ANCHOR, **plain))
 
         def encode(text: str) -> list[int]:
@@ -113,21 +150,26 @@ class Spelling(Brief):
                 return tokens[len(head) :]
             return list(tokenizer.encode(text, **plain))  # the anchor is one token with what begins
 
-        ids = range(len(tokenizer))
-        before = tokenizer.decode(head, clean_up_tokenization_spaces=False)
-        after = tokenizer.batch_decode(
-            [[*head, i] for i in ids], clean_up_tokenization_spaces=False
-        )
+        # what stands before a token when it is decoded: where lines are not kept, any word
+        words = (i for i, name in sorted(called.items()) if name.isalpha())
+        before = head or [next(words, min(called))]
+        start = tokenizer.decode(before, **as_it_is)
+
+        def decode(tokens: list[int]) -> str:
+            text = tokenizer.decode([*before, *tokens], **as_it_is)
+            return text[len(start) :] if text.startswith(start) else ""
+
         special = set(tokenizer.all_special_ids)
-        texts = ["" if i in special else text[len(before) :] for i, text in enumerate(after)]
-        called = tokenizer.convert_ids_to_tokens(list(ids))
-        names = [
-            "<end>" if i == tokenizer.eos_token_id
-            else f"<{name}>" if not text or UNREADABLE in text
-            else text
-            for i, (text, name) in enumerate(zip(texts, called, strict=True))
-        ]  # fmt: skip
-        return cls(texts, encode, names)
+        texts, names = [], []
+        for i in range(max(called) + 1):
+            name = called.get(i, "")
+            text = decode([i]) if name and i not in special else ""
+            readable = text and UNREADABLE not in text
+            texts.append(text)
+            names.append(text if readable else name and OTHER_NAME + name)  # which no text is
+        if tokenizer.eos_token_id in called:
+            names[tokenizer.eos_token_id] = OTHER_NAME
+        return cls(texts, encode, names, decode)
 
     def encode(self, text: str) -> list[int]:
         """Cut a text into tokens.
@@ -141,8 +183,22 @@ class Spelling(Brief):
         -------
         list of int
             The tokens that spell it, as far as there are some.
+
+        Raises
+        ------
+        InvalidInputError
+            If it is no text, or the encoder returns no tokens.
         """
-        return [] if self.encoder is None else [int(token) for token in self.encoder(text)]
+        if not isinstance(text, str):
+            raise InvalidInputError(f"{shown(text)} is no text; give a string")
+        found = None if self.encoder is None else self.encoder(text)
+        try:
+            tokens = list(map(operator.index, found or []))
+        except TypeError as error:
+            raise InvalidInputError(
+                f"the encoder made {shown(found)} of {shown(text)}; it must return whole numbers"
+            ) from error
+        return self._checked(tokens)
 
     def decode(self, tokens: Iterable[int]) -> str:
         """Join what tokens spell.
@@ -156,8 +212,27 @@ class Spelling(Brief):
         -------
         str
             Their texts.
+
+        Raises
+        ------
+        InvalidInputError
+            If these are no tokens.
         """
-        return "".join(self.texts[token] for token in tokens)
+        try:
+            given = self._checked(list(map(operator.index, tokens)))
+        except TypeError as error:
+            raise InvalidInputError(f"{shown(tokens)} are no tokens; give whole numbers") from error
+        text = "".join(self.texts[token] for token in given)
+        if UNREADABLE in text and self.decoder is not None:
+            return self.decoder(given)
+        return text
+
+    def _checked(self, tokens: list[int]) -> list[int]:
+        if tokens and not 0 <= min(tokens) <= max(tokens) < len(self.texts):
+            raise InvalidInputError(
+                f"tokens {shown(tokens)}; they must be from 0 to {len(self.texts) - 1}"
+            )
+        return tokens
 
 
 class Translation:
@@ -182,25 +257,30 @@ class Translation:
                 self.shared[i] = first.pop(name)
         self.word = cache(self._word)
 
-    def begins_word(self, token: int) -> bool:
-        """Whether a word begins with this token: a space comes first, or it spells nothing."""
+    def begins_word(self, token: int, before: int) -> bool:
+        """Whether a word begins with this token: with a space, or where one of both has no text."""
         text = self._text(token)
-        return not text or text[0].isspace()
+        return not text or text[0].isspace() or not self._text(before)
 
     def row(self, tokens: Iterable[int]) -> list[int]:
         """Read tokens of the target as the draft model does."""
-        row = TranslatedRow(self)
-        for token in tokens:
-            row.append(token)
-        return row.read()
+        return TranslatedRow(self).extended(tokens).read()
 
     def _word(self, tokens: tuple[int, ...]) -> list[int]:
         """Read the tokens of a word."""
-        texts = [self._text(token) for token in tokens]
-        if all(texts) and not any(UNREADABLE in text for text in texts):
-            return [i for i in self._draft.encode("".join(texts)) if i < self._size]
+        text = self._target.decode(tokens) if self._text(tokens[0]) else ""
+        if text and UNREADABLE not in text:
+            return [i for i in self._draft.encode(text) if i < self._size]
         # parts of characters, and what spells nothing, are the same by their names alone
-        return [self.shared[token] for token in tokens if token in self.shared]
+        found: list[int] = []
+        runs = itertools.groupby(tokens, key=lambda token: UNREADABLE in self._text(token))
+        for by_name, run in runs:
+            if by_name or not text:
+                found += [self.shared[token] for token in run if token in self.shared]
+            else:
+                own = "".join(map(self._text, run))
+                found += [i for i in self._draft.encode(own) if i < self._size]
+        return found
 
     def _text(self, token: int) -> str:
         return self._target.texts[token] if token < len(self._target.texts) else ""
@@ -213,55 +293,68 @@ class TranslatedRow:
         self._translation = translation
         self.tokens: list[int] = []
         self._closed: list[int] = []  # what the model reads of the words before the last one
-        self._start = 0  # of the last word
+        # of each word: its place, and how much is read before it
+        self._words: list[tuple[int, int]] = [(0, 0)]
 
-    def append(self, token: int) -> None:
-        """Take a token."""
-        word = self.tokens[self._start :]
-        if word and (self._translation.begins_word(token) or len(word) == LONGEST_WORD):
-            self._closed = self._closed + self._translation.word(tuple(word))
-            self._start = len(self.tokens)
-        self.tokens.append(token)
+    def extended(self, tokens: Iterable[int]) -> TranslatedRow:
+        """Take more tokens, and return the row."""
+        for token in tokens:
+            start = self._words[-1][0]
+            length = len(self.tokens) - start
+            if length and (
+                length == LONGEST_WORD or self._translation.begins_word(token, self.tokens[-1])
+            ):
+                self._closed += self._translation.word(tuple(self.tokens[start:]))
+                self._words.append((len(self.tokens), len(self._closed)))
+            self.tokens.append(token)
+        return self
 
     def read(self) -> list[int]:
         """Return the draft model's tokens."""
-        return self._closed + self._translation.word(tuple(self.tokens[self._start :]))
+        word = tuple(self.tokens[self._words[-1][0] :])
+        return self._closed + (self._translation.word(word) if word else [])
 
     def cut(self, length: int) -> TranslatedRow:
-        """Return a row of the first tokens."""
+        """Return a row of the first tokens, which shares nothing with this one."""
         row = TranslatedRow(self._translation)
-        if length > self._start:
-            row._closed, row._start = self._closed, self._start
-            row.tokens = self.tokens[:length]
-        else:
-            for token in self.tokens[:length]:
-                row.append(token)
+        count = max(bisect.bisect_left(self._words, (length, 0)), 1)
+        row._words = self._words[:count]
+        row._closed = self._closed[: row._words[-1][1]]
+        row.tokens = self.tokens[:length]
         return row
+
+
+def check_spellings(model: Any, *spellings: Any) -> None:
+    """Refuse what is no model, or no spelling."""
+    if not isinstance(model, LanguageModel):
+        raise InvalidInputError(
+            f"the draft model is a {type(model).__name__}; give a LanguageModel"
+        )
+    for spelling in spellings:
+        if not isinstance(spelling, Spelling):
+            raise InvalidInputError(
+                f"a {type(spelling).__name__} as what tokens spell; give a Spelling, such as "
+                "Spelling.of(tokenizer)"
+            )
+
+
+def end_of_row(tokens: list[int], most: int | None) -> list[int]:
+    """Return what a model of so many tokens reads of a row: all, or the end if that is too long.
+
+    The beginning is left out in large steps, not a token at a time, so that a cache serves again.
+    """
+    if most is None or len(tokens) <= most:
+        return tokens
+    step = max(most // 2, 1)
+    return tokens[-(-(len(tokens) - most) // step) * step :]
 
 
 def _as_strings(values: Any, name: str) -> tuple[str, ...]:
     """Check that these are strings."""
-    if isinstance(values, str) or not all(isinstance(value, str) for value in values):
+    try:
+        given = tuple(values) if not isinstance(values, str) or not values else (None,)
+    except TypeError:
+        given = (None,)
+    if not all(isinstance(value, str) for value in given):
         raise InvalidInputError(f"{name} = {shown(values)}; give a string for every token")
-    return tuple(values)
-
-
-def _longest_match(texts: Sequence[str]) -> Encode:
-    """Encode by the longest token that fits, of equal ones the first."""
-    ids: dict[str, int] = {}
-    for i, text in enumerate(texts):
-        ids.setdefault(text, i)
-    ids.pop("", None)
-    lengths = sorted({len(text) for text in ids}, reverse=True)
-
-    def encode(text: str) -> list[int]:
-        tokens, place = [], 0
-        while place < len(text):
-            fitting = (n for n in lengths if text[place : place + n] in ids)
-            length = next(fitting, 0)
-            if length:
-                tokens.append(ids[text[place : place + length]])
-            place += length or 1
-        return tokens
-
-    return encode
+    return given

@@ -234,6 +234,48 @@ def test_the_text_of_coupled_decoding_is_that_without_drafts() -> None:
     assert made[0] == made[1]
 
 
+def test_a_token_that_only_the_tokenizer_has_ends_the_drafts() -> None:
+    """Bug: a draft that the target has no score for, and an error in the middle of a text."""
+    spelling = Spelling(["a", "b", "c"])
+    draft, target = TableModel({(): [0, 0, 1]}), TableModel({(): [0.5, 0.5]})
+    drafter = StringDrafter(draft, spelling, spelling, vocabulary=2)
+    made = spectr(target, drafter, [[0]], rule="target-only", gamma=2, max_tokens=4, seed=0)
+    assert len(made.sequences[0]) == 4
+
+
+def test_where_nothing_is_known_fractions_stay_fractions() -> None:
+    draft = TableModel({(): [F(0), F(0), F(0), F(1)]})
+    model = IntersectionModel(draft, Spelling(["a", "b", "c", "z"]), Spelling(["a", "b", "c"]))
+    assert model.start(1).append(np.array([[0]])).tolist() == [[[F(1, 3)] * 3]]
+
+
+def test_a_special_token_is_no_part_of_the_word_behind_it() -> None:
+    """Bug: the first word behind a beginning or a marker lost."""
+    target = Spelling(["", "Hel", "lo", " wor", "ld"], names=["<bos>", "Hel", "lo", " wor", "ld"])
+    draft = Spelling(["", *"Helo wrd"], names=["<bos>", *"Helo wrd"])
+    row = IntersectionModel(TableModel({(): [1 / 9] * 9}), draft, target).translation.row
+    assert draft.decode(row([0, 1, 2, 3, 4, 0, 1])) == "Hello worldHel"
+    assert row([0, 1])[0] == 0
+
+
+def test_long_texts_are_read_once() -> None:
+    """Bug: what slides out of a context a token at a time, so that no cache serves."""
+    counts: list[int] = []
+
+    class Counting(TableModel):
+        context_length = 20
+
+        def probs(self, context: tuple[int, ...]) -> Any:
+            counts.append(1)
+            return super().probs(context)
+
+    spelling = Spelling(["a", "b"])
+    target, draft = TableModel({(): [0.5, 0.5]}), Counting({(): [0.5, 0.5]})
+    drafter = StringDrafter(draft, spelling, spelling)
+    spectr(target, drafter, [[0]], rule="target-only", gamma=2, max_tokens=200, seed=0)
+    assert len(counts) < 1500
+
+
 @pytest.mark.parametrize(
     ("make", "words"),
     [
@@ -242,8 +284,33 @@ def test_the_text_of_coupled_decoding_is_that_without_drafts() -> None:
         (lambda: Spelling([]), "0 names for 0 texts"),
         (lambda: Spelling(["a"], names=["a", "b"]), "2 names for 1 texts"),
         (lambda: IntersectionModel(tables(0)[0], STRANGE, TARGET), "no token in common"),
+        (lambda: Spelling(["a"], "x"), "encoder = 'x'; give a function"),  # type: ignore[arg-type]
+        (lambda: Spelling(["a"], lambda text: [0.7]).encode("a"), "whole numbers"),  # type: ignore[list-item]
+        (lambda: Spelling(["a"], lambda text: [-1]).encode("a"), "from 0 to 0"),
+        (lambda: Spelling(["a"]).decode([1]), "from 0 to 0"),
+        (lambda: Spelling(["a"]).encode(5), "give a string"),  # type: ignore[arg-type]
+        (lambda: StringDrafter("x", DRAFT, TARGET), "give a LanguageModel"),  # type: ignore[arg-type]
+        (lambda: IntersectionModel(tables(0)[0], DRAFT, None), "give a Spelling"),  # type: ignore[arg-type]
+        (
+            lambda: IntersectionModel(tables(0)[0], DRAFT, TARGET).start(1).append(np.array([[7]])),
+            "the tokens 0 to 3",
+        ),
     ],
-    ids=["string", "number", "nothing", "names", "disjoint"],
+    ids=[
+        "string",
+        "number",
+        "nothing",
+        "names",
+        "disjoint",
+        "encoder",
+        "floats",
+        "negative",
+        "decode",
+        "encode",
+        "model",
+        "spelling",
+        "token",
+    ],
 )
 def test_bad_vocabularies_are_refused(make: Any, words: str) -> None:
     with pytest.raises(InvalidInputError, match=words):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from importlib import import_module
 from typing import Any
@@ -81,7 +81,7 @@ class ExactClocks:
 
 
 def law_of_texts(
-    models: tuple[TableModel, TableModel], method: str, gamma: int, length: int, end: int | None
+    models: tuple[TableModel, TableModel], method: str, gamma: Any, length: int, end: int | None
 ) -> dict[Path, Fraction]:
     """Exact law over all clocks and coins."""
 
@@ -454,3 +454,32 @@ def test_bad_input() -> None:
 
 def test_the_key_is_not_shown() -> None:
     assert repr(WatermarkVerifier(12345)) == "WatermarkVerifier(method='coupled')"
+
+
+def looking_ahead(steps: Sequence[Any]) -> int:
+    """Draft nothing more where the draft behind the first rejected one was token 1."""
+    if not steps:
+        return 2
+    drafts, place = steps[-1].drafts[0] if steps[-1].drafts else (), len(steps[-1].output)
+    return 0 if len(drafts) > place and drafts[place] == 1 else 1
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_policy_does_not_see_drafts_whose_clocks_are_read_again(
+    method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bug: γ that follows from a draft that was not reached; exact, with a negative control."""
+    laws = [F(1, 10), F(3, 10), F(6, 10)], [F(5, 10), F(3, 10), F(2, 10)]
+    pair = TableModel({(): laws[0]}), TableModel({(): laws[1]})
+    right = sequence_distribution(pair[0], PROMPT, 3)
+    assert law_of_texts(pair, method, looking_ahead, 3, None) == right
+    if method != "coupled":
+        monkeypatch.setattr(RejectionRounds, "draws_afresh", True)
+        assert law_of_texts(pair, method, looking_ahead, 3, None) != right
+
+
+@pytest.mark.parametrize("key", [{5, 9}, {1: 2}, b"ab", "7", 1.5], ids=str)
+def test_what_is_no_key_is_refused(key: Any) -> None:
+    """Bug: numbers in no order taken for keys of sequences."""
+    with pytest.raises(InvalidParameterError, match="key"):
+        WatermarkVerifier(key)

@@ -23,6 +23,7 @@ from otm.gain import accepted_along_text  # noqa: E402
 from otm.models import TableModel  # noqa: E402
 
 V = 3
+PROBS, TEXT = torch.full((4, 2), 0.5), torch.tensor([0, 1, 0, 1])
 
 
 def logits_of_contexts(seed: int, depth: int) -> dict[tuple[int, ...], Any]:
@@ -116,6 +117,35 @@ def test_far_ratios_and_zeros_give_finite_values_and_gradients(dtype: Any) -> No
         assert ((values >= 0) & (values <= 5)).all()
 
 
+def test_far_ratios_in_a_row_are_not_cut_off() -> None:
+    """Bug: a product of ratios that is kept below a bound, and falls again from there."""
+    rows = torch.tensor([[1, 1e-12]] * 6), torch.tensor([[1e-12, 1]] * 6)
+    text = torch.tensor([0, 0, 0, 1, 1, 1])
+    single, double = (
+        accepted_along_text(*(row.to(dtype).softmax(-1) for row in map(torch.log, rows)), text, 6)
+        for dtype in (torch.float32, torch.float64)
+    )
+    assert single.item() == pytest.approx(double.item(), rel=1e-4)
+
+
+def test_half_precision() -> None:
+    """Bug: ratios of half precision, which are beyond it, or gradients that overflow in silence."""
+    draw = torch.Generator().manual_seed(0)
+    p, q = torch.randn(2, 9, 7, generator=draw).softmax(-1)
+    text = torch.arange(9) % 7
+    found = accepted_along_text(p.bfloat16(), q.bfloat16(), text, 4)
+    torch.testing.assert_close(found, accepted_along_text(p, q, text, 4), rtol=0.05, atol=0.05)
+    with pytest.raises(InvalidInputError, match="float16, in which gradients overflow"):
+        accepted_along_text(p.half(), q.half(), text, 4)
+
+
+def test_logits_in_place_of_probabilities_are_refused() -> None:
+    """Bug: a loss of nonsense."""
+    for wrong in (torch.randn(4, 2), torch.tensor([[1.5, -0.5]] * 4), PROBS * float("nan")):
+        with pytest.raises(InvalidDistributionError, match="give probabilities"):
+            accepted_along_text(wrong, PROBS, TEXT, 2)
+
+
 def test_equal_models_accept_all_of_any_batch() -> None:
     """Bug: leading axes mixed up, or positions whose drafts do not all lie in the text."""
     q = torch.softmax(torch.randn(2, 4, 7, 5, generator=torch.Generator().manual_seed(0)), -1)
@@ -123,9 +153,6 @@ def test_equal_models_accept_all_of_any_batch() -> None:
     for rule in ("chain", "block"):
         values = accepted_along_text(q, q, tokens, 3, rule=rule)
         torch.testing.assert_close(values, torch.full((2, 4, 5), 3.0))
-
-
-PROBS, TEXT = torch.full((4, 2), 0.5), torch.tensor([0, 1, 0, 1])
 
 
 @pytest.mark.parametrize(

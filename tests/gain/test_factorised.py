@@ -62,6 +62,12 @@ def test_fractions_stay_exact() -> None:
     assert [accepted(d, np.array(rows), weights) for d in (draft, mean)] == [F(17, 25), F(77, 125)]
 
 
+def test_rows_of_both_kinds_are_floats_and_weights_may_be_large() -> None:
+    """Bug: a result that is half a fraction, sums of weights that overflow."""
+    found = common_draft([[F(1, 3), F(2, 3)], [0.2, 0.8]], [1e308, 1e308])
+    assert found.dtype == np.float64
+
+
 def test_one_context_is_drafted_as_it_is() -> None:
     rng = np.random.default_rng(0)
     row = rng.dirichlet(np.ones(50))
@@ -130,12 +136,26 @@ def test_drafts_drawn_in_any_way_keep_the_law(temperature: float) -> None:
         (lambda: common_draft([0.5, 0.5]), InvalidInputError, r"\(2,\)"),
         (lambda: common_draft([[0.5, 0.4]]), InvalidDistributionError, "row 0"),
         (lambda: common_draft([[0.5, 0.5]], [1, 1]), InvalidInputError, "for 1 contexts"),
-        (lambda: common_draft([[0.5, 0.5]], [0]), InvalidInputError, "not all 0"),
+        (lambda: common_draft([[0.5, 0.5]], ["a"]), InvalidInputError, "give numbers"),
+        (lambda: common_draft([[0.5, 0.5]], [1j]), InvalidInputError, "give numbers"),
+        (lambda: common_draft([[0.5, 0.5]], [np.inf]), InvalidInputError, "finite"),
+        (lambda: common_draft([[0.5, 0.5]], [0]), InvalidInputError, "all weights are 0"),
         (lambda: factorised_draft([[[1.0, 0.0]]], [[1]]), InvalidInputError, "cannot give"),
         (lambda: factorised_draft([[[1.0, 0.0]]], [[2]]), InvalidInputError, "from 0 to 1"),
         (lambda: factorised_draft([[[1.0, 0.0]]], [0]), InvalidInputError, "of shape"),
     ],
-    ids=["flat", "sum", "weights", "zero", "other text", "token", "shape"],
+    ids=[
+        "flat",
+        "sum",
+        "weights",
+        "text",
+        "complex",
+        "infinite",
+        "zero",
+        "other text",
+        "token",
+        "shape",
+    ],
 )
 def test_bad_input_is_refused(call: Any, error: Any, words: str) -> None:
     with pytest.raises(error, match=words):

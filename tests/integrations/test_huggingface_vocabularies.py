@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import json
 from typing import Any
 
 import numpy as np
 import pytest
 
+from otm.decoding import StringDrafter
 from otm.errors import InvalidInputError, InvalidParameterError
 from otm.integrations.huggingface import AssistedDecoding, patch_generate
 from otm.models import IntersectionModel, Spelling, TableModel
@@ -150,3 +152,95 @@ def test_wrong_options_are_refused_at_once(
     draft = llama(len(tokenizers_of_two[1]), 1)
     with pytest.raises(error, match=words):
         AssistedDecoding(draft, **{"tokenizers": tokenizers_of_two} | options)
+
+
+@pytest.mark.parametrize("options", [{"match": "text"}, {"match": "strings"}], ids=str)
+def test_a_patch_refuses_a_wrong_match_at_once(options: dict[str, Any]) -> None:
+    """Bug: an error in the first call, or none."""
+    with pytest.raises(Exception, match=r"no match 'text'|give k=1"):
+        patch_generate(llama(8, 0), **options)
+
+
+# Tokenizers of other kinds
+
+TEXTS = ["the cat and the dog went to the house. unbelievable things happening é 中文字 x-ray"] * 3
+
+
+def trained(kind: str) -> Any:
+    """Make a tokenizer that keeps no lines, one with bytes for what it does not know, and so on."""
+    models, pre, decoders = tokenizers.models, tokenizers.pre_tokenizers, tokenizers.decoders
+    trainers, special = tokenizers.trainers, ["<unk>", "</s>"]
+    if kind == "words":
+        made = tokenizers.Tokenizer(models.WordLevel(unk_token="<unk>"))
+        made.pre_tokenizer = pre.Whitespace()
+        trainer = trainers.WordLevelTrainer(special_tokens=special)
+    elif kind == "pieces":
+        made = tokenizers.Tokenizer(models.WordPiece(unk_token="<unk>"))
+        made.pre_tokenizer, made.decoder = pre.BertPreTokenizer(), decoders.WordPiece()
+        trainer = trainers.WordPieceTrainer(vocab_size=80, special_tokens=special)
+    elif kind == "unigram":
+        made = tokenizers.Tokenizer(models.Unigram())
+        made.pre_tokenizer, made.decoder = pre.Metaspace(), decoders.Metaspace()
+        trainer = trainers.UnigramTrainer(vocab_size=70, special_tokens=special, unk_token="<unk>")
+    else:  # SentencePiece with bytes, as Llama's
+        made = tokenizers.Tokenizer(models.BPE(byte_fallback=True, unk_token="<unk>"))
+        steps = tokenizers.normalizers
+        made.normalizer = steps.Sequence([steps.Prepend("▁"), steps.Replace(" ", "▁")])
+        made.decoder = decoders.Sequence(
+            [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(),
+             decoders.Strip(" ", 1, 0)]
+        )  # fmt: skip
+        special += [f"<0x{i:02X}>" for i in range(256)]
+        trainer = trainers.BpeTrainer(vocab_size=320, special_tokens=special)
+    made.train_from_iterator(TEXTS, trainer)
+    return transformers.PreTrainedTokenizerFast(
+        tokenizer_object=made, eos_token="</s>", unk_token="<unk>"
+    )
+
+
+@pytest.mark.parametrize("kind", ["words", "pieces", "unigram", "bytes"])
+def test_a_tokenizer_is_read_by_itself_as_it_writes(kind: str) -> None:
+    """Bug: spaces or marks of pieces lost, so that a draft model reads what nobody wrote."""
+    tokenizer = trained(kind)
+    spelling = Spelling.of(tokenizer)
+    tokens = tokenizer.encode("the unbelievable dog and the house", add_special_tokens=False)
+    model = TableModel({(): np.ones(len(tokenizer)) / len(tokenizer)})
+    shared = IntersectionModel(model, spelling, spelling).translation
+    assert shared.row(tokens) == tokens
+    assert len(shared.shared) > 0.9 * len(tokenizer)  # bytes spell letters that there are, too
+
+
+def test_characters_in_parts_keep_their_words(tokenizers_of_two: tuple[Any, Any]) -> None:
+    """Bug: a word with a character of several tokens that loses its other letters, or all of it."""
+    of_target, other = tokenizers_of_two[0], trained("bytes")
+    model = TableModel({(): np.ones(len(other)) / len(other)})
+    shared = IntersectionModel(model, Spelling.of(other), Spelling.of(of_target)).translation
+    for text in (" the中day", "happening中文字happening", " café x-ray"):
+        row = shared.row(of_target.encode(text, add_special_tokens=False))
+        assert other.decode(row).strip() == text.strip()
+    half = of_target.encode("中", add_special_tokens=False)[:1]  # the rest is not yet written
+    before = of_target.encode(" day", add_special_tokens=False)
+    assert other.decode(shared.row([*before, *half])).startswith("day")
+    drafter = StringDrafter(
+        TableModel({(): np.ones(len(of_target)) / len(of_target)}),
+        *map(Spelling.of, (of_target, tokenizers_of_two[1])),
+    )
+    drafts = of_target.encode("the é", add_special_tokens=False)
+    assert tokenizers_of_two[1].decode(drafter.cut(tuple(drafts), 9)) == "the é"
+
+
+def test_ids_with_gaps(tokenizers_of_two: tuple[Any, Any]) -> None:
+    """Bug: ids above the number of tokens have no text, and gaps are alike."""
+    content = json.loads(tokenizers_of_two[0].backend_tokenizer.to_str())
+    ids = content["model"]["vocab"]
+    ids.update({token: i + 20 for token, i in ids.items() if i > 200})
+    gaps = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=tokenizers.Tokenizer.from_str(json.dumps(content)), eos_token="</s>"
+    )
+    spelling = Spelling.of(gaps)
+    model = TableModel({(): np.ones(281) / 281})
+    shared = IntersectionModel(model, spelling, spelling).translation
+    tokens = gaps.encode(" the house", add_special_tokens=False)
+    assert max(tokens) > len(gaps)
+    assert shared.row(tokens) == tokens
+    assert not set(range(201, 221)) & set(shared.shared)

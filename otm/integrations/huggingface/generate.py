@@ -31,7 +31,7 @@ from otm.integrations.huggingface.output import as_output
 from otm.integrations.huggingface.past import ContinuedModel, as_past
 from otm.integrations.huggingface.processors import BatchProcessor, check_processors
 from otm.integrations.huggingface.reported import Reported
-from otm.integrations.huggingface.vocabularies import OtherVocabulary
+from otm.integrations.huggingface.vocabularies import OtherVocabulary, check_match
 from otm.models.base import LanguageModel
 from otm.models.huggingface.model import check_loaded, check_same_vocabulary
 from otm.rules import names
@@ -158,6 +158,7 @@ class AssistedDecoding:
                 'which there is rule="target-only"'
             )
         self.nodes = None if nodes is None else as_nodes(nodes)
+        check_match(match, rule, self.k)
         self.other: OtherVocabulary | None = None
         if tokenizers is None and match != "tokens":
             raise InvalidParameterError(
@@ -165,7 +166,7 @@ class AssistedDecoding:
                 "that of the assistant)"
             )
         if tokenizers is not None:
-            self.other = OtherVocabulary(tokenizers, match, rule, self.k)
+            self.other = OtherVocabulary(tokenizers, match)
         self.vocabulary = vocabulary
         self.process_drafts = process_drafts
         self.streamer = streamer
@@ -333,7 +334,8 @@ def patch_generate(
     try:
         # refuses what is wrong at once; tokenizers may come with a call
         known = {name: value for name, value in options.items() if name != "match"}
-        AssistedDecoding(model if assistant is None else assistant, **known)
+        decoding = AssistedDecoding(model if assistant is None else assistant, **known)
+        check_match(options.get("match", "tokens"), decoding.rule, decoding.k)
     except TypeError as reason:
         raise InvalidParameterError(f"{reason}; see the parameters of AssistedDecoding") from reason
     return _patched(model, assistant, options)

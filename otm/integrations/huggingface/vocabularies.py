@@ -20,24 +20,28 @@ BY_TEXT = "target-only", "list coupling"
 class OtherVocabulary:
     """What the tokens of target and assistant spell, and what goes from one to the other."""
 
-    def __init__(self, tokenizers: Any, match: str, rule: object, k: Branching) -> None:
-        check_name("match", match, ("tokens", "strings"))
+    def __init__(self, tokenizers: Any, match: str) -> None:
         if not isinstance(tokenizers, tuple | list) or len(tokenizers) != 2:
             raise InvalidInputError(
                 "tokenizers must be two: (that of the target, that of the assistant)"
             )
         self._target, self._draft = map(Spelling.of, tokenizers)
         self._by_text = match == "strings"
-        if self._by_text and (rule not in BY_TEXT or k != 1):
-            raise InvalidParameterError(
-                f"match='strings' drafts one chain without probabilities; give k=1 and a rule that "
-                f"needs none: {', '.join(BY_TEXT)}"
-            )
 
     def drafter(
         self, assistant: LanguageModel, vocabulary: int, sampling: SamplingParameters
     ) -> Drafter | LanguageModel:
         """Return what drafts strings, or the model of shared tokens for a target of so many."""
         if self._by_text:
-            return StringDrafter(assistant, self._draft, self._target, sampling)
+            return StringDrafter(assistant, self._draft, self._target, sampling, vocabulary)
         return IntersectionModel(assistant, self._draft, self._target, vocabulary)
+
+
+def check_match(match: str, rule: object, k: Branching) -> None:
+    """Refuse a way to draft that there is not, or that the rule does not take."""
+    check_name("match", match, ("tokens", "strings"))
+    if match == "strings" and (rule not in BY_TEXT or k != 1):
+        raise InvalidParameterError(
+            "match='strings' drafts one chain without probabilities; give k=1 and a rule that "
+            f"needs none: {', '.join(BY_TEXT)}"
+        )
