@@ -202,7 +202,8 @@ class _SharedSession(Session):
         else:
             found = np.full(shape, empty, dtype=scores.dtype)
         chosen = scores[rows, columns][:, of_draft]
-        # where nothing is known of what follows, all are equally likely
-        chosen[(places < 0) | ~(chosen > empty).any(-1)] = Fraction(1) if is_exact(chosen) else 1
+        # where nothing is known of what follows, all are equally likely; NaN stays what it is
+        unknown = (places < 0) | (chosen <= empty).all(-1)
+        chosen[unknown] = Fraction(1) if is_exact(chosen) else 1
         found[:, of_target] = chosen / chosen.sum(-1)[:, None] if probs else chosen
         return found

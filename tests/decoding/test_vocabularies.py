@@ -25,7 +25,7 @@ from otm.decoding import (
 )
 from otm.decoding.reading import Path
 from otm.decoding.verification import tree_verifier
-from otm.errors import InvalidInputError
+from otm.errors import InvalidDistributionError, InvalidInputError
 from otm.models import GPT, GPTConfig, IntersectionModel, Spelling, TableModel, load
 from otm.models.base import LanguageModel
 from otm.testing.sequences import output_distribution_of, sequence_distribution
@@ -247,6 +247,15 @@ def test_where_nothing_is_known_fractions_stay_fractions() -> None:
     draft = TableModel({(): [F(0), F(0), F(0), F(1)]})
     model = IntersectionModel(draft, Spelling(["a", "b", "c", "z"]), Spelling(["a", "b", "c"]))
     assert model.start(1).append(np.array([[0]])).tolist() == [[[F(1, 3)] * 3]]
+
+
+def test_scores_that_are_not_numbers_are_not_repaired() -> None:
+    """Bug: NaN of a broken draft model read as a distribution that nothing is known of."""
+    draft = GPT.random(GPTConfig(layers=1, width=8, heads=2, vocabulary=4), 0)
+    draft.weights["norm"].fill_(float("nan"))
+    target = GPT.random(GPTConfig(layers=1, width=8, heads=2, vocabulary=4), 1)
+    with pytest.raises(InvalidDistributionError, match="NaN"):
+        speculative(target, IntersectionModel(draft, DRAFT, TARGET), [[0]], max_tokens=4, seed=0)
 
 
 def test_a_special_token_is_no_part_of_the_word_behind_it() -> None:
