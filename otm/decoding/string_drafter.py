@@ -104,10 +104,10 @@ class StringDrafter(Drafter):
         uniforms: Sequence[Randomness],
     ) -> list[DraftNode]:
         """Draft a chain for every sequence of a batch."""
-        self._rows = [
-            self._row(context, None if parents is None else self._rows[parents[b]])
-            for b, context in enumerate(contexts)
-        ]
+        before: Sequence[TranslatedRow | None] = [None] * len(contexts)
+        if parents is not None and self._rows:  # there are none in a first call
+            before = [self._rows[parent] for parent in parents]
+        self._rows = list(map(self._row, contexts, before))
         limit = self.model.context_length
         most = [None if limit is None else max(limit - depth, 1) for depth in depths]
         read = [end_of_row(row.read(), n) for row, n in zip(self._rows, most, strict=True)]
