@@ -150,6 +150,10 @@ NEVER_RAISED = {
         "otm.decoding.verify_hierarchical",
         "InvalidDistributionError",
     ): "without SparseProbs it fails before",
+    (
+        "otm.decoding.StringDrafter.draft",
+        "InvalidInputError",
+    ): "a model draws tokens, which are at least 0",
     ("otm.drafts.DraftDistribution.sample", "InvalidUniformsError"): "a generator makes valid ones",
     ("otm.drafts.Joint.from_array", "InvalidDraftsError"): "places in an array are tuples",
     ("otm.drafts.Joint.from_array", "InvalidParameterError"): "its length is an integer",
