@@ -24,6 +24,7 @@ from otm._core.means import PairedMeans, Setup
 from otm.decoding import (
     BestFirstDrafter,
     Drafter,
+    DynamicTreeDrafter,
     ModelDrafter,
     SamplingParameters,
     StaticTreeDrafter,
@@ -77,6 +78,8 @@ def ways(
     return [
         *found,
         ("planned shape, without replacement", static, WITHOUT, DEPTH),
+        ("dynamic tree, without replacement", DynamicTreeDrafter(draft, NODES, None, sampling),
+         WITHOUT, DEPTH),
         ("planned shape, target-only", StaticTreeDrafter(draft, top, "Top", sampling),
          "target-only", DEPTH),
         (BEST, BestFirstDrafter(draft, NODES, None, sampling), "target-only", DEPTH),

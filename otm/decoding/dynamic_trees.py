@@ -34,7 +34,8 @@ class DynamicTreeDrafter(ReadingDrafter):
     nodes : int, optional
         Most drafts of a tree.
     threshold : number, optional
-        Least probability of what another draft is for, above 0 and at most 1; 1/nodes if left out.
+        Least probability of what another draft is for, above 0 and at most 1; 2/nodes if left out,
+        for which about as many are drafted, and deeper than with less.
     sampling : SamplingParameters, optional
         How to sample from the model; need not be that of the target.
     logits_processor : LogitsProcessor, optional
@@ -76,7 +77,7 @@ class DynamicTreeDrafter(ReadingDrafter):
         logits_processor: LogitsProcessor | None = None,
     ) -> None:
         self.nodes = as_nodes(nodes)
-        least = Fraction(1, self.nodes) if threshold is None else threshold
+        least = Fraction(2, max(self.nodes, 2)) if threshold is None else threshold
         self.threshold = as_parameter(least, "threshold", exact=True, above=0, most=1)
         super().__init__(model, sampling, logits_processor)
 

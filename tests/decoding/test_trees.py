@@ -520,6 +520,18 @@ def test_dynamic_trees_have_more_drafts_where_the_model_is_less_sure() -> None:
     assert children(flat, 3, F(1, 100)) == 3
 
 
+def test_the_probability_of_a_draft_is_not_that_of_its_acceptance() -> None:
+    """DySpec's estimate, where the draft model is the target and a chain has all accepted."""
+    model = TableModel({(): [F(1, 3), F(2, 3)]})
+
+    def accepted(drafter: Drafter, rule: str) -> Fraction:
+        law = step_law(model, drafter, tree_verifier(rule), gamma=2)
+        return sum((len(output) * mass for output, mass in law.items()), -F(1))
+
+    assert accepted(DynamicTreeDrafter(model, 2, F(1, 2)), WITHOUT) == F(5, 3)
+    assert accepted(ModelDrafter(model, 1), "optimal") == 2
+
+
 @pytest.mark.parametrize("threshold", [0, 1.5, "much", float("nan")])
 def test_thresholds_that_are_no_probability_are_refused(threshold: Any) -> None:
     with pytest.raises(InvalidParameterError, match=r"a number in \(0, 1\]"):
