@@ -6,11 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+from figures.digest import digest_of
 from figures.drawing.style import PICTURES, save_pictures
 from figures.records import records_of, where
 from figures.registry import DataFigure, Kind, load, module_name
 from figures.table import Table
-from otm._core.digest import data_files, digest_of, versions
+from otm._core.digest import data_files, versions
 from otm._core.files.paths import write_whole
 from otm.errors import InvalidInputError
 

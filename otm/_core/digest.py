@@ -1,15 +1,7 @@
-"""A digest of everything that numbers depend on.
-
-The digest covers the code of a module and of all modules of its package and of this one that it
-imports, directly or not, the data files of this package, and the versions of Python and of the
-packages that compute.  Left out are docstrings and comments, and what only draws: outside of this
-package, functions that are named `draw` or `draw_…`, and the modules that the caller names.  So a
-changed colour recomputes nothing, and a changed solver recomputes all that rests on it.
-"""
+"""Digests of what numbers depend on: this package's code and data, and the packages below it."""
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import importlib.metadata
 import platform
@@ -22,15 +14,12 @@ PACKAGES = ("numpy", "scipy", "highspy", "torch")
 """Packages that numbers are computed with."""
 
 
-def digest_of(module: str, drawing: tuple[str, ...] = ()) -> str:
-    """Digest of what a module, by its full name, computes from: 64 hexadecimal digits.
-
-    `drawing` names the modules and packages that compute no numbers.
-    """
-    whole = hashlib.sha256()
-    for name in sorted(_needed(module, ("otm._core.drawing", *drawing))):
-        whole.update(f"{name}\n{_code(name)[0]}\n".encode())
-    whole.update(bytes.fromhex(data_files()))
+@cache
+def digest_of_code() -> str:
+    """Digest of this package and of `versions`: 64 hexadecimal digits."""
+    whole = hashlib.sha256(data_files().encode())
+    for name, code in sources(files("otm")):
+        whole.update(name.encode() + hashlib.sha256(code).digest())
     whole.update(repr(sorted(versions().items())).encode())
     return whole.hexdigest()
 
@@ -47,62 +36,6 @@ def versions() -> dict[str, str]:
     return found
 
 
-def _needed(module: str, drawing: tuple[str, ...]) -> set[str]:
-    """Names of the module and of all that it imports of its package and of this one."""
-    found, waiting = set[str](), [module]
-    while waiting:
-        name = waiting.pop()
-        if name in found or name.startswith(drawing):
-            continue
-        found.add(name)
-        waiting += _code(name)[1]
-    return found
-
-
-@cache
-def _code(module: str) -> tuple[str, tuple[str, ...]]:
-    """Code of a module without what only draws or explains, and the modules that it imports."""
-    tree = ast.parse(_file_of(module).read_text(encoding="utf-8"))
-    package = module.partition(".")[0]
-    if package != "otm":  # which draws tokens
-        tree.body = [
-            node
-            for node in tree.body
-            if not (isinstance(node, ast.FunctionDef) and f"{node.name}_".startswith("draw_"))
-        ]
-    imported = dict.fromkeys(name for name in _imports(tree, package) if _file_of(name).is_file())
-    for node in ast.walk(tree):
-        body = getattr(node, "body", None)
-        if isinstance(body, list):
-            node.body = [part for part in body if not _is_text(part)]  # type: ignore[attr-defined]
-    return ast.dump(tree), tuple(imported)
-
-
-def _imports(tree: ast.Module, package: str) -> Iterator[str]:
-    """Names that may be modules of two packages: what is imported, and packages around it."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
-        else:
-            continue
-        for name in names:
-            parts = name.split(".")
-            if parts[0] in ("otm", package):
-                yield from (".".join(parts[: i + 1]) for i in range(len(parts)))
-
-
-def _is_text(node: ast.AST) -> bool:
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-
-
-def _file_of(module: str) -> Traversable:
-    package, *parts = module.split(".")
-    path = files(package).joinpath(*parts)
-    return path / "__init__.py" if path.is_dir() else path.parent / f"{path.name}.py"  # type: ignore[attr-defined]
-
-
 @cache
 def data_files() -> str:
     """Digest of the texts and weights of this package, as 64 hexadecimal digits."""
@@ -112,3 +45,12 @@ def data_files() -> str:
             if file.is_file():
                 whole.update(file.name.encode() + hashlib.sha256(file.read_bytes()).digest())
     return whole.hexdigest()
+
+
+def sources(folder: Traversable, path: str = "") -> Iterator[tuple[str, bytes]]:
+    """Modules below a folder, always in the same order: their paths there, and what they hold."""
+    for file in sorted(folder.iterdir(), key=lambda file: file.name):
+        if file.is_dir():
+            yield from sources(file, f"{path}{file.name}/")
+        elif file.name.endswith(".py"):
+            yield path + file.name, file.read_bytes()

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.digest import digest_of
+from otm._core.digest import digest_of_code
 from otm._core.files.headers import open_arrays
 from otm._core.files.paths import read_json, write_whole
 from otm._core.interrupts import deaf_to_interrupts
@@ -59,9 +59,8 @@ def measure_all(
         raise InvalidParameterError("workers = 0; give at least 1, or −1 for one a core")
     joblib = require("joblib")
     bounds = source.bounds
-    modules = {__name__, type(source).__module__}  # what computes
     key = {
-        "code": {name: digest_of(name) for name in sorted(modules) if name.startswith("otm.")},
+        "code": digest_of_code(),
         "source": source.key,
         "settings": settings.key,
         "blocks": {"bytes": BLOCK_BYTES, "count": len(bounds), "first": bounds[0][1]},

@@ -17,8 +17,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from figures import output, registry
+from figures import digest, output, registry
 from figures.__main__ import main
+from figures.digest import digest_of
 from figures.gallery import write_gallery
 from figures.output import COMMITTED, SUFFIXES, digest_for, write
 from figures.progress import progress
@@ -26,8 +27,7 @@ from figures.records import records_of, where
 from figures.registry import FIGURES, Kind, load
 from figures.run import Done, draw_all
 from figures.table import Table, agrees
-from otm._core import digest
-from otm._core.digest import data_files, digest_of, versions
+from otm._core.digest import data_files, versions
 from otm.errors import InvalidInputError, MissingDependencyError, UnknownMethodError
 
 NAME = "spectr_figure_5"
