@@ -39,7 +39,13 @@ except ImportError as error:
     print(f"nothing is compiled: torch and triton are needed ({error})")
     sys.exit()
 
-from otm.kernels import SparseDrafts, verify_logits, verify_probs
+from otm.kernels import (
+    SparseDrafts,
+    verify_logits,
+    verify_probs,
+    verify_tree_logits,
+    verify_tree_probs,
+)
 from otm.kernels.registry import uniforms_per_position
 from otm.kernels.triton import (
     chain,
@@ -49,6 +55,7 @@ from otm.kernels.triton import (
     multi_draft,
     one_chain,
     runtime,
+    tree,
 )
 from otm.rules import names
 
@@ -96,7 +103,7 @@ def recorded() -> Iterator[list[Launch]]:
         launches.append(Launch(kernel, arguments, constants))
 
     with contextlib.ExitStack() as stack:
-        verifying = (clocks, grid_walk_and_keep, multi_draft, one_chain)
+        verifying = (clocks, grid_walk_and_keep, multi_draft, one_chain, tree)
         for module in (distributions, *verifying):
             stack.enter_context(mock.patch.object(module, "launch", record))
         for module in verifying:
@@ -110,8 +117,8 @@ def specialisations(
     """Yield the uses of the verifiers by name, all or only these, each with its launches."""
     for shape, of_shape in ((SHAPE, types), (SMALLEST, ("fp32",))):
         for name in of_shape:
-            all_uses = (uses(shape, TYPES[name]), uses_of_clocks(shape, TYPES[name]))
-            for use, verify, arguments in itertools.chain(*all_uses):
+            all_uses = (of(shape, TYPES[name]) for of in (uses, uses_of_clocks, uses_of_trees))
+            for use, verify, arguments in itertools.chain.from_iterable(all_uses):
                 full_name = f"{use}, {name}, V = {shape[2]:,}"
                 if only is not None and full_name not in only:
                     continue
@@ -197,6 +204,26 @@ def uses_of_clocks(
             rings = partial(clocks.first_rings, count=count)
             arguments = (target, positions[:, 0].contiguous(), positions, positions)
             yield f"clocks, probabilities, {lists}", rings, arguments
+
+
+def uses_of_trees(
+    shape: tuple[int, int, int], dtype: torch.dtype
+) -> Iterator[tuple[str, Any, Any]]:
+    """Yield the verifiers of trees of γ nodes: of certain drafts a level, of sampled ones two."""
+    batch, nodes, size = shape
+
+    def on_meta(*shape: int, dtype: torch.dtype = torch.int64) -> torch.Tensor:
+        return torch.empty(shape, dtype=dtype, device="meta")
+
+    drafts, parents = on_meta(batch, nodes), on_meta(batch, nodes)
+    target = on_meta(batch, nodes + 1, size, dtype=dtype)
+    options: dict[str, Any] = {"backend": "triton", "validate": False}
+    warm = partial(verify_tree_logits, temperature=on_meta(batch, dtype=torch.float32), **options)
+    for name, draft, tests in (("certain", None, 1), ("sampled", target, 2)):
+        uniforms = on_meta(batch, 1 if draft is None else 2, tests, dtype=torch.float64)
+        arguments = (target, draft, drafts, parents, uniforms)
+        yield f"tree, probabilities, {name}", partial(verify_tree_probs, **options), arguments
+        yield f"tree, logits, {name}", warm, arguments
 
 
 def compile_launch(launch: Launch, target: str, *, fusion: bool = False) -> dict[str, Any]:

@@ -61,7 +61,7 @@ class _Debt(NamedTuple):
     """What one step leaves to later ones: the next `horizon` tokens have another distribution.
 
     It is ∝ max(ratio · q − p, 0), where `ratio` is the probability of the tokens since that step
-    began under its target, over that under the draft model, and grows with each token.
+    began under its target, over that under the draft model; there is no debt where it is 1.
     """
 
     ratio: Number

@@ -8,6 +8,8 @@ the same decisions, bit for bit:
 - `grid_k_seq`, `grid_optimal`: two rules that select among several drafts of a position, and
   `multi_draft`: SpecTr's recursion over them along K chains;
 - `grid_walk_and_keep`: K chains as a whole;
+- `tree`: trees of drafts, certain ones or sampled without replacement, by `verify_tree_probs` and
+  `verify_tree_logits`;
 - `distributions`: from logits to probabilities, and to whole numbers that are added;
 - `clocks`: the first of the clocks that drafts and output share, for `otm.decoding.coupled`;
 - `rows`: packed rows, and draft rows that list their tokens.
@@ -18,7 +20,8 @@ the same decisions, bit for bit:
 from typing import TYPE_CHECKING, Any
 
 from otm.kernels.sparse_drafts import SparseDrafts
-from otm.kernels.verified import Verified
+from otm.kernels.trees import verify_tree_logits, verify_tree_probs
+from otm.kernels.verified import Verified, VerifiedTree
 from otm.kernels.verify import verify_logits, verify_probs
 from otm.kernels.workspace import Workspace
 
@@ -28,11 +31,14 @@ if TYPE_CHECKING:
 __all__ = [
     "SparseDrafts",
     "Verified",
+    "VerifiedTree",
     "Workspace",
     "sigmoid_distance",
     "verify_logits",
     "verify_probs",
     "verify_sigmoid",
+    "verify_tree_logits",
+    "verify_tree_probs",
 ]
 
 

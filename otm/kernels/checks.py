@@ -71,7 +71,7 @@ def check_arguments(
         del arrays["draft"]
     further = {"offsets": offsets, "counted": counted}
     arrays |= {name: array for name, array in further.items() if array is not None}
-    _check_arrays(library, arrays, temperature)
+    check_arrays(library, arrays, temperature)
 
     _check_shapes(target, draft, tokens, several=several, offsets=offsets)
     coins = uniforms_per_position(rule, tokens.shape[1] if several else 1)
@@ -86,7 +86,18 @@ def check_arguments(
             "for the residual, one for the bonus"
         )
     whole = [tokens, draft.tokens if sparse else tokens, offsets if packed else tokens]
-    _check_types(target, draft.probs if sparse else draft, whole, uniforms, logits=logits)
+    check_types(target, draft.probs if sparse else draft, whole, uniforms, logits=logits)
+    check_uniforms(uniforms)
+    temperatures = check_temperature(library, temperature, batch) if logits else None
+    layout = packed_layout(tokens, offsets, gamma) if packed else padded_layout(tokens)
+    if layout.drafts.shape[0]:
+        _check_numbers(library, target, draft, tokens, layout=layout, temperatures=temperatures)
+    if counted is not None:
+        check_counted(tokens, counted, several)
+
+
+def check_uniforms(uniforms: Any) -> None:
+    """Refuse uniforms outside of [0, 1)."""
     values = to_host(uniforms)
     try:
         inside = bool(((values >= 0) & (values < 1)).all())
@@ -96,15 +107,9 @@ def check_arguments(
         raise InvalidUniformsError(
             "every uniform must be a number in [0, 1), which excludes NaN and 1"
         )
-    temperatures = _check_temperature(library, temperature, batch) if logits else None
-    layout = packed_layout(tokens, offsets, gamma) if packed else padded_layout(tokens)
-    if layout.drafts.shape[0]:
-        _check_numbers(library, target, draft, tokens, layout=layout, temperatures=temperatures)
-    if counted is not None:
-        check_counted(tokens, counted, several)
 
 
-def _check_arrays(library: ModuleType, arrays: dict[str, Any], temperature: Any) -> None:
+def check_arrays(library: ModuleType, arrays: dict[str, Any], temperature: Any) -> None:
     """Refuse what is no dense array of a library, and arrays on different devices."""
     kind = np.ndarray if library is np else library.Tensor
     for name, array in arrays.items():
@@ -147,7 +152,7 @@ def _check_numbers(
         )
     live = np.logical_and.accumulate(drafts >= 0, axis=1)
     logits = temperatures is not None
-    faults = _faults_of_logits if logits else _faults_of_probs
+    faults = faults_of_logits if logits else faults_of_probs
     used = np.concatenate([np.ones((chains, 1), bool), live], axis=1)
     names = [f"the target's row after draft, number {i}" for i in range(gamma)]
     names = ["the target's first row, number 0", *names]
@@ -224,7 +229,7 @@ def _check_shapes(target: Any, draft: Any, tokens: Any, *, several: bool, offset
         )
 
 
-def _check_types(
+def check_types(
     target: Any, draft: Any, tokens: Sequence[Any], uniforms: Any, *, logits: bool
 ) -> None:
     """Refuse types that are not allowed, or do not fit each other."""
@@ -255,7 +260,7 @@ def _check_types(
         )
 
 
-def _check_temperature(library: ModuleType, temperature: Any, batch: int) -> Any:
+def check_temperature(library: ModuleType, temperature: Any, batch: int) -> Any:
     """Check the temperatures, and return them as an array [B]."""
     number = is_real(temperature)
     if not number and type(temperature).__module__.partition(".")[0] != library.__name__:
@@ -286,7 +291,7 @@ Faults = list[tuple[npt.NDArray[np.bool_], str]]
 """Which rows [...] are wrong, and why."""
 
 
-def _faults_of_probs(library: ModuleType, rows: Any, kind: str = "") -> Faults:
+def faults_of_probs(library: ModuleType, rows: Any, kind: str = "") -> Faults:
     """Find rows [..., V] that are no distributions, within the tolerance of a type or their own."""
     kind = kind or _type(rows)
     remedy = "(logits go to verify_logits)"
@@ -313,11 +318,11 @@ def _faults_of_lists(draft: SparseDrafts[Any], size: int) -> Faults:
     return [
         (outside, f"lists tokens outside [0, {size}) that are not −1, for padding"),
         (twice, "lists a token twice"),
-        *_faults_of_probs(np, listed, _type(draft.probs)),
+        *faults_of_probs(np, listed, _type(draft.probs)),
     ]
 
 
-def _faults_of_logits(library: ModuleType, rows: Any) -> Faults:
+def faults_of_logits(library: ModuleType, rows: Any) -> Faults:
     """Find rows [..., V] of logits that have no softmax."""
     largest = _over_tokens("max", rows)
     return [

@@ -37,3 +37,31 @@ class Verified(NamedTuple, Generic[Array]):
     tokens: Array
     accepted: Array
     chain: Array | None = None
+
+
+class VerifiedTree(NamedTuple, Generic[Array]):
+    """Outcome of the verification of a tree of drafts for each of B sequences.
+
+    Attributes
+    ----------
+    tokens : int64 array or Tensor [B, L + 1]
+        The output: the drafts along the way through the tree, one token more, then −1.
+    accepted : int64 array or Tensor [B]
+        Number of accepted drafts, so that `accepted + 1` tokens are output.
+    node : int64 array or Tensor [B]
+        The last accepted draft, whose path is kept in the cache; −1 if none was accepted.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from otm.kernels import verify_tree_probs
+    >>> target = np.full((1, 3, 2), 0.5)
+    >>> drafts, parents = np.array([[1, 0]]), np.array([[-1, 0]])
+    >>> outcome = verify_tree_probs(target, None, drafts, parents, np.full((1, 3, 1), 0.7))
+    >>> outcome.tokens[0, : outcome.accepted[0] + 1].tolist(), int(outcome.node[0])
+    ([1, 1], 0)
+    """
+
+    tokens: Array
+    accepted: Array
+    node: Array

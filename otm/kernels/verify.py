@@ -64,7 +64,7 @@ def verify_probs(
         accepts more on average.  The others are for K chains: "grid k-Seq" is k-Seq with the
         smallest valid division factor of a grid; "grid optimal", the optimal rule for bins of the
         ratio of the probabilities, accepts more and takes longer; "grid walk and keep" looks at
-        whole chains, accepts the most, and takes longest.
+        whole chains, accepts the most on the models that were measured, and takes longest.
     backend : {"auto", "numpy", "torch", "triton"}, optional
         "auto" takes NumPy for arrays, Triton for CUDA tensors where it is installed, and torch for
         all other tensors.

@@ -268,11 +268,14 @@ NAMES = {
     "otm.kernels": [
         "SparseDrafts",
         "Verified",
+        "VerifiedTree",
         "Workspace",
         "sigmoid_distance",
         "verify_logits",
         "verify_probs",
         "verify_sigmoid",
+        "verify_tree_logits",
+        "verify_tree_probs",
     ],
     "otm.models": [
         "GPT",

@@ -74,6 +74,11 @@ def draw(probs: Tensor, uniforms: Tensor) -> Tensor:
     return torch.tensor(tokens).view(uniforms.shape)
 
 
+def as_arrays(model: str, rows: Tensor) -> Any:
+    """Rows of a model by sequence, in the memory of their tensor."""
+    return _as_rows(model, _in_place(rows), rows.dtype)
+
+
 def _in_place(numbers: Tensor) -> Any:
     """Return the memory of a tensor as an array: of bfloat16, which NumPy has not, its bits."""
     numbers = numbers.detach()

@@ -192,6 +192,61 @@ def _scale(temperature: tl.tensor) -> tl.tensor:
 
 
 @jit
+def write_peak(
+    value: tl.tensor,
+    token: tl.tensor,
+    temperature: tl.tensor,
+    to_peak: tl.tensor,
+    to_weight: tl.tensor,
+    size: tl.tensor,
+) -> None:
+    """Write the largest logit of a block and the sum of its weights; if greedy, its first place."""
+    peak = tl.max(value, 0)
+    tl.store(to_peak, peak)
+    if temperature == 0:
+        certain = tl.min(tl.where(value == peak, token, size), 0)
+        tl.store(to_weight, certain.to(tl.int64))
+    else:
+        reference = tl.where(peak > float("-inf"), peak, 0.0)  # not −∞ − (−∞)
+        weight = exp2((value - reference) * _scale(temperature))
+        tl.store(to_weight, tl.sum(mass(weight, _WEIGHT_UNIT), 0))
+
+
+@jit
+def write_softmax(
+    tops: tl.tensor,
+    sums: tl.tensor,
+    inside: tl.tensor,
+    temperature: tl.tensor,
+    drafted: tl.tensor,
+    softmax: tl.tensor,
+    size: tl.tensor,
+) -> None:
+    """Write what `probability` reads of a row: peak, scale, inverse sum, token that is certain.
+
+    That token is the first largest logit where decoding is greedy, or a draft, if there is one.
+    """
+    peak = tl.max(tops, 0)
+    if temperature == 0:
+        certain = tl.min(tl.where(inside & (tops == peak), sums, size), 0)
+        certain = tl.where(drafted >= 0, drafted, certain)
+        tl.store(softmax, float("inf"))
+        tl.store(softmax + 1, 1.0)
+        tl.store(softmax + 2, 0.0)
+        tl.store(softmax + 3, certain.to(tl.float32))
+    else:
+        peak = tl.where(peak > float("-inf"), peak, 0.0)
+        scale = _scale(temperature)
+        factor = exp2((tops - peak) * scale).to(tl.float64)
+        total = tl.sum((sums.to(tl.float64) * factor).to(tl.int64), 0)
+        inverse = tl.full((), _WEIGHT_UNIT, tl.float64) / tl.maximum(total, 1).to(tl.float64)
+        tl.store(softmax, peak)
+        tl.store(softmax + 1, scale)
+        tl.store(softmax + 2, inverse.to(tl.float32))
+        tl.store(softmax + 3, -1.0)
+
+
+@jit
 def peaks_and_weights(
     target: tl.tensor,
     draft: tl.tensor,
@@ -234,16 +289,8 @@ def peaks_and_weights(
         start += (first + row - gamma - 1) * draft_row
         value = tl.load(start + token, mask=token < draft_size, other=float("-inf"))  # [block size]
         value = value.to(tl.float32)
-    peak = tl.max(value, 0)
     place = (chain * (2 * gamma + 1) + row) * tl.num_programs(2) + block
-    tl.store(peaks + place, peak)
-    if temperature == 0:
-        certain = tl.min(tl.where(value == peak, token, size), 0)
-        tl.store(weights + place, certain.to(tl.int64))
-    else:
-        reference = tl.where(peak > float("-inf"), peak, 0.0)  # not −∞ − (−∞)
-        weight = exp2((value - reference) * _scale(temperature))
-        tl.store(weights + place, tl.sum(mass(weight, _WEIGHT_UNIT), 0))
+    write_peak(value, token, temperature, peaks + place, weights + place, size)
 
 
 @jit
@@ -280,25 +327,9 @@ def finish_softmaxes(
     # [padded blocks]
     tops = tl.load(peaks + place * blocks + block, mask=inside, other=float("-inf"))
     sums = tl.load(weights + place * blocks + block, mask=inside, other=0)  # [padded blocks]
-    peak = tl.max(tops, 0)
-    if temperature == 0:
-        certain = tl.min(tl.where(inside & (tops == peak), sums, size), 0)
-        drafted = tl.load(tokens + row - gamma - 1, mask=greedy_draft, other=0)  # scalar
-        certain = tl.where(greedy_draft, drafted.to(tl.int64), certain)
-        tl.store(softmax, float("inf"))
-        tl.store(softmax + 1, 1.0)
-        tl.store(softmax + 2, 0.0)
-        tl.store(softmax + 3, certain.to(tl.float32))
-    else:
-        peak = tl.where(peak > float("-inf"), peak, 0.0)
-        scale = _scale(temperature)
-        factor = exp2((tops - peak) * scale).to(tl.float64)
-        total = tl.sum((sums.to(tl.float64) * factor).to(tl.int64), 0)
-        inverse = tl.full((), _WEIGHT_UNIT, tl.float64) / tl.maximum(total, 1).to(tl.float64)
-        tl.store(softmax, peak)
-        tl.store(softmax + 1, scale)
-        tl.store(softmax + 2, inverse.to(tl.float32))
-        tl.store(softmax + 3, -1.0)
+    # scalar
+    drafted = tl.load(tokens + row - gamma - 1, mask=greedy_draft, other=-1).to(tl.int64)
+    write_softmax(tops, sums, inside, temperature, drafted, softmax, size)
 
 
 def summarise_logits(

@@ -15,24 +15,36 @@ def pick_block(
     blocks: tl.tensor,
     padded_blocks: tl.constexpr,
 ) -> tl.tensor:
-    """Return the first block where the cumulative mass exceeds the point, and what is left of it.
+    """`pick_of_sums` of the residual; of the row if nothing was rejected or, by rounding, is left.
 
-    The masses are those of the residual, or of the row if nothing was rejected or, by rounding
-    alone, nothing is left; the third result says which.  They are whole numbers, hence the token is
-    the one that a cumulative sum over all of the vocabulary would find.
+    The third result says which.
     """
     block = tl.arange(0, padded_blocks)
     inside = block < blocks
     residual = tl.load(sums + block, mask=inside, other=0)  # [padded blocks]
     subtract = rejected & (tl.max(residual, 0) > 0)
     sums += tl.where(subtract, 0, blocks)
-    values = tl.load(sums + block, mask=inside, other=0)  # [padded blocks]
+    chosen, left = pick_of_sums(sums, uniform, blocks, padded_blocks)
+    return chosen, left, subtract
+
+
+@jit
+def pick_of_sums(
+    sums: tl.tensor, uniform: tl.tensor, blocks: tl.tensor, padded_blocks: tl.constexpr
+) -> tl.tensor:
+    """Return the first block where the cumulative mass exceeds the point, and what is left of it.
+
+    Masses are whole numbers, hence the token is the one that a cumulative sum over all of the
+    vocabulary would find.
+    """
+    block = tl.arange(0, padded_blocks)
+    values = tl.load(sums + block, mask=block < blocks, other=0)  # [padded blocks]
     total = tl.sum(values, 0)
     # the product can round up to the total
     point = tl.minimum((uniform * total.to(tl.float64)).to(tl.int64), total - 1)
     above = tl.cumsum(values, 0) > point
     chosen = tl.minimum(tl.min(tl.where(above, block, padded_blocks), 0), blocks - 1)
-    return chosen, point - tl.sum(tl.where(block < chosen, values, 0), 0), subtract
+    return chosen, point - tl.sum(tl.where(block < chosen, values, 0), 0)
 
 
 @jit

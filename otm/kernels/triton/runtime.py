@@ -46,9 +46,14 @@ them, as it does on `BLOCK`: the sum of a softmax is rounded by block.
 def jit(function: Callable[..., Any]) -> Any:
     """Compile a kernel with Triton; without it the function stays as it is and is never called.
 
-    Not for some positions apart from the others: Triton would, for 1 and for multiples of 16.
+    Not for some positions, levels or tests apart from the others: Triton would, for 1 and for
+    multiples of 16.
     """
-    return function if triton is None else triton.jit(function, do_not_specialize=["position"])
+    return (
+        function
+        if triton is None
+        else triton.jit(function, do_not_specialize=["position", "level", "test"])
+    )
 
 
 def constant(number: float) -> Any:

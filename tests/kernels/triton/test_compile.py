@@ -19,6 +19,8 @@ FROM_PROBABILITIES = ["add_up", "draw"]
 OF_ROWS = ["peaks_and_weights", "finish_softmaxes"]
 K_SEQ = [*["add_up"] * 5, "draw"]
 CLOCKS = ["ring_in_blocks", "first_of_blocks"]
+TREE = ["add_up", "step"]
+TREE_OF_LOGITS = ["peak_and_weight", "finish_softmax", *TREE, *TREE]
 BINS = [*["add_up", "make_tables"] * 4, "add_up", "draw"]
 
 KERNELS: dict[str, dict[str, list[str]]] = {
@@ -45,6 +47,11 @@ KERNELS: dict[str, dict[str, list[str]]] = {
         "clocks, probabilities, 64 lists, bf16, V = 128,256": CLOCKS,
         "clocks, probabilities, one list, fp32, V = 1": CLOCKS,
     },
+    "trees": {
+        "tree, probabilities, certain, bf16, V = 128,256": TREE,
+        "tree, logits, sampled, fp32, V = 128,256": 2 * TREE_OF_LOGITS,
+        "tree, logits, sampled, fp32, V = 1": 2 * TREE_OF_LOGITS,
+    },
     "grid walk and keep": {
         "grid walk and keep, probabilities, drawn, fp32, V = 128,256": BINS,
         "grid walk and keep, logits, sparse tree, bf16, V = 128,256": OF_ROWS + BINS,
@@ -60,6 +67,7 @@ OF_OTHERS = {
     "grid k-Seq, logits, 64 chains, fp32, V = 128,256": OF_ROWS + K_SEQ,
     "grid walk and keep, probabilities, drawn, fp32, V = 128,256": BINS,
     "clocks, probabilities, 64 lists, fp32, V = 128,256": CLOCKS,
+    "tree, logits, sampled, fp32, V = 128,256": 2 * TREE_OF_LOGITS,
 }
 """Every kernel once for the other targets, with drawn drafts and one type."""
 
