@@ -110,6 +110,12 @@ def mean_of_tree_rule(
     return total
 
 
+def test_traversal_joins_what_is_drawn_twice() -> None:
+    """The table of docs/theory/walk-and-keep.md; apart, its copies would accept 38/27."""
+    draft, target = (lambda _, row=row: row for row in ([F(2, 3), F(1, 3)], [F(1, 3), F(2, 3)]))
+    assert mean_of_tree_rule(tokens_by_traversal, target, draft) == F(115, 81)
+
+
 def test_traversal_is_rarely_better() -> None:
     """The first counterexample of docs/theory/walk-and-keep.md."""
     draft = by_path({(): [F(1, 7), F(6, 7)], (0,): [F(1, 3), F(2, 3)], (1,): [F(20, 21), F(1, 21)]})
