@@ -144,6 +144,8 @@ def test_other_targets(target: str, compiled: Compile) -> None:
     """Catches a kernel that only one architecture compiles, or keeps in registers."""
     rows = compiled(OF_OTHERS, target)
     most = [176 if "walk" in row["use"] else 160 for row in rows]  # two positions at a time
+    # a program for each sequence, not for each block: they do not compete for registers
+    most = [192 if row["kernel"] == "step" else n for row, n in zip(rows, most, strict=True)]
     assert all(row["spilled bytes"] == 0 for row in rows)
     assert all(row["registers"] <= limit for row, limit in zip(rows, most, strict=True))
     assert all(row.get("inexact", []) == [] for row in rows)
