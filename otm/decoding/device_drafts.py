@@ -14,7 +14,7 @@ from otm._core.optional import require
 from otm._core.sparse import SparseProbs
 from otm._core.tensors import on_device
 from otm.decoding.checks import as_paths
-from otm.decoding.draft_tree import DraftNode, Randomness
+from otm.decoding.draft_tree import Randomness, one_chain
 from otm.decoding.drafting import Drafter, ModelDrafter
 from otm.decoding.held_rows import HeldRows
 from otm.decoding.reading import Context, Path
@@ -27,6 +27,13 @@ Place = tuple[int, int, int]
 
 DrawLevel = Callable[[int, Any], Any]
 """Draws a draft of each chain from a level's distributions, of the first level one: → [B, K]."""
+
+
+NO_TREES = (
+    "on a device chains are verified, which branch at their beginning only; `spectr_verifier` "
+    "takes trees"
+)
+"""Why the chains of a tree must not branch."""
 
 
 @dataclass(frozen=True)
@@ -182,7 +189,7 @@ class HostDrafts(DeviceDrafts):
         torch = require("torch")
         trees = self._drafter.draft(contexts, depths, parents, uniforms)
         as_paths(trees, depths, self._vocabulary)
-        chains = [[_as_chain(child) for child in tree.children] for tree in trees]
+        chains = [[one_chain(child, NO_TREES) for child in tree.children] for tree in trees]
         count = max(1, *map(len, chains))
         gamma = max((len(chain) for paths in chains for chain in paths), default=0)
         tokens = np.full((len(trees), count, gamma), -1, np.int64)
@@ -240,16 +247,3 @@ def as_drafts(
     if type(drafter) is ModelDrafter and drafts_there(drafter):
         return of_model(drafter)
     return HostDrafts(drafter, target.vocabulary, several=several)
-
-
-def _as_chain(node: DraftNode) -> list[DraftNode]:
-    """Nodes of a chain, from its first draft on."""
-    nodes = [node]
-    while nodes[-1].children:
-        if len(nodes[-1].children) > 1:
-            raise InvalidDraftsError(
-                f"{len(nodes[-1].children)} drafts after {nodes[-1].path}; on a device chains are "
-                "verified, which branch at their beginning only; `spectr_verifier` takes trees"
-            )
-        nodes.append(nodes[-1].children[0])
-    return nodes

@@ -158,6 +158,16 @@ class DraftNode(Brief):
         self.children = [DraftNode((*self.path, token)) for token in tokens.tolist()]
 
 
+def one_chain(node: DraftNode, why: str) -> list[DraftNode]:
+    """List a node and all below it, which must be one chain; `why` ends the refusal of others."""
+    nodes = [node]
+    while children := nodes[-1].children:
+        if len(children) > 1:
+            raise InvalidDraftsError(f"{len(children)} drafts after {nodes[-1].path}; {why}")
+        nodes.append(children[0])
+    return nodes
+
+
 def extend(end: DraftNode, probs: SparseProbs, token: int) -> DraftNode:
     """Put a draft behind the last one of a chain."""
     end.draft_probs = probs

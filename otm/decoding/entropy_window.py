@@ -7,10 +7,9 @@ import numpy as np
 from otm._core.checks import as_draft_count
 from otm._core.numbers import as_real
 from otm._core.sparse import SparseProbs
-from otm.decoding.draft_tree import DraftNode, Randomness
+from otm.decoding.draft_tree import DraftNode, Randomness, one_chain
 from otm.decoding.reading import Path
 from otm.decoding.verification import TargetProbs, Verifier, drawn_from, residual_of
-from otm.errors import InvalidDraftsError
 
 
 def entropy_window_verifier(window: int, threshold: float, top: int = 3) -> Verifier:
@@ -64,7 +63,7 @@ def entropy_window_verifier(window: int, threshold: float, top: int = 3) -> Veri
     least = as_real(threshold, "threshold", least=0)
 
     def verify(root: DraftNode, target_probs: TargetProbs, uniforms: Randomness) -> Path:
-        nodes = _chain(root)
+        nodes = one_chain(root, "windows of entropy are for one chain")
         coins = uniforms(len(nodes) - 1)
         passed, laws = [], []
         for node, child, coin in zip(nodes, nodes[1:], coins, strict=False):
@@ -92,16 +91,3 @@ def top_entropy(probs: SparseProbs, top: int) -> float:
     largest = np.sort(probs.probabilities.astype(np.float64))[-top:]
     shares = largest[largest > 0] / largest.sum()
     return float(-(shares * np.log(shares)).sum())
-
-
-def _chain(root: DraftNode) -> list[DraftNode]:
-    """Nodes of a chain, from the root down."""
-    nodes = [root]
-    while nodes[-1].children:
-        if len(nodes[-1].children) > 1:
-            raise InvalidDraftsError(
-                f"{len(nodes[-1].children)} drafts after {nodes[-1].path}; windows of entropy are "
-                "for one chain"
-            )
-        nodes.append(nodes[-1].children[0])
-    return nodes

@@ -25,12 +25,12 @@ from otm._core.arithmetic import Number, Probs
 from otm._core.sampling import locate
 from otm._core.sparse import align
 from otm.decoding.checks import as_paths
-from otm.decoding.draft_tree import DraftNode, Randomness
+from otm.decoding.draft_tree import DraftNode, Randomness, one_chain
 from otm.decoding.drafting import Drafter, samples_one_chain
 from otm.decoding.reading import Context, Path, Reader
 from otm.decoding.rounds import Outcome, Rounds
 from otm.decoding.verification import TargetProbs, drawn_from
-from otm.errors import InvalidDraftsError, InvalidInputError
+from otm.errors import InvalidInputError
 
 
 @dataclass(frozen=True)
@@ -215,9 +215,7 @@ def verify_hierarchical(root: DraftNode, target_probs: TargetProbs, uniforms: Ra
     >>> verify_hierarchical(root, lambda path: q, lambda m: np.full(m, 0.5))
     (1, 1)
     """
-    nodes = list(root.nodes())
-    if any(len(node.children) > 1 for node in nodes):
-        raise InvalidDraftsError("hierarchical verification takes one chain of drafts")
+    nodes = one_chain(root, "hierarchical verification takes one chain of drafts")
     weight = ratio = 1 + 0 * target_probs(root.path).probabilities.item(0)
     residuals = []
     for node, child in pairwise(nodes):
