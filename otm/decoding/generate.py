@@ -7,18 +7,12 @@ from typing import Unpack
 from otm.coupling.build import PlanBuilder
 from otm.decoding.checks import as_prompts, check_draft, check_models
 from otm.decoding.drafting import Branching, Drafter, ModelDrafter
-from otm.decoding.loop import DecodingOptions, Prompts, stream
+from otm.decoding.loop import AnyVerifier, DecodingOptions, Prompts, stream
 from otm.decoding.on_device import place_verifier
 from otm.decoding.policies import GammaPolicy
 from otm.decoding.sampling_parameters import SamplingParameters, ranked_by
 from otm.decoding.trace import Generation
-from otm.decoding.verification import (
-    Verifier,
-    chain_verifier,
-    law_of,
-    tree_verifier,
-    verify_chain,
-)
+from otm.decoding.verification import chain_verifier, law_of, tree_verifier, verify_chain
 from otm.errors import InvalidParameterError
 from otm.models.base import LanguageModel
 
@@ -59,7 +53,7 @@ def autoregressive(
     >>> autoregressive(model, [[0], [2]], max_tokens=4, eos_token_id=2, seed=0).sequences
     ((1, 1, 2), (1, 0, 1, 1))
     """
-    return _decode(target, prompts, None, verify_chain, "chain", gamma=0, options=options)
+    return decode(target, prompts, None, verify_chain, gamma=0, options=options, rule="chain")
 
 
 def speculative(
@@ -122,7 +116,7 @@ def speculative(
     """
     verifier = chain_verifier(rule)
     drafter = as_drafter(draft, 1, draft_sampling, options)
-    return _decode(target, prompts, drafter, verifier, rule, gamma=gamma, options=options)
+    return decode(target, prompts, drafter, verifier, gamma=gamma, options=options, rule=rule)
 
 
 def spectr(
@@ -201,23 +195,26 @@ def spectr(
     """
     verifier = tree_verifier(rule)
     drafter = as_drafter(draft, CHAINS, draft_sampling, options, k=k, law=law_of(rule))
-    return _decode(target, prompts, drafter, verifier, rule, gamma=gamma, options=options)
+    return decode(target, prompts, drafter, verifier, gamma=gamma, options=options, rule=rule)
 
 
-def _decode(
+def decode(
     target: LanguageModel,
     prompts: Prompts,
     drafter: Drafter | None,
-    verifier: Verifier,
-    rule: str | PlanBuilder,
+    verifier: AnyVerifier,
     *,
     gamma: int | GammaPolicy,
     options: DecodingOptions,
+    rule: str | PlanBuilder | None = None,
 ) -> Generation:
+    """Decode to the end; a rule that has a kernel is verified on the device where it suits."""
     check_models(target, drafter)
     given = as_prompts(prompts, target.vocabulary)
-    placed = place_verifier(verifier, rule, target, drafter, options.get("sampling"))
-    steps = stream(target, given, drafter, placed, gamma=gamma, **options)
+    if rule is not None:
+        verifier = place_verifier(verifier, rule, target, drafter, options.get("sampling"))
+    gamma = 0 if drafter is None else gamma
+    steps = stream(target, given, drafter, verifier, gamma=gamma, **options)
     return Generation(given, tuple(steps))
 
 

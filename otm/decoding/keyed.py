@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from typing import Unpack
 
 from otm._core.checks import as_draft_count
-from otm.decoding.checks import as_prompts, check_models
 from otm.decoding.coupled import CoupledVerifier
 from otm.decoding.drafting import Branching, Drafter, as_branching, drafts_of_token
-from otm.decoding.generate import as_drafter
-from otm.decoding.loop import DecodingOptions, Prompts, stream
+from otm.decoding.generate import as_drafter, decode
+from otm.decoding.loop import DecodingOptions, Prompts
 from otm.decoding.policies import GammaPolicy
 from otm.decoding.sampling_parameters import SamplingParameters
 from otm.decoding.trace import Generation
@@ -110,11 +109,7 @@ def coupled(
     if draft is not None:
         of_model = isinstance(draft, LanguageModel) or k != 1
         drafter = as_drafter(draft, 1, draft_sampling, options, k=k if of_model else None)
-    check_models(target, drafter)
-    given = as_prompts(prompts, target.vocabulary)
-    verifier = CoupledVerifier(count)
-    steps = stream(target, given, drafter, verifier, gamma=gamma if drafter else 0, **options)
-    return Generation(given, tuple(steps))
+    return decode(target, prompts, drafter, CoupledVerifier(count), gamma=gamma, options=options)
 
 
 def watermarked(
@@ -198,7 +193,4 @@ def watermarked(
     """
     verifier = WatermarkVerifier(key, method)
     drafter = None if draft is None else as_drafter(draft, 1, draft_sampling, options)
-    check_models(target, drafter)
-    given = as_prompts(prompts, target.vocabulary)
-    steps = stream(target, given, drafter, verifier, gamma=gamma if drafter else 0, **options)
-    return Generation(given, tuple(steps))
+    return decode(target, prompts, drafter, verifier, gamma=gamma, options=options)
