@@ -5,17 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-import numpy as np
-import numpy.typing as npt
-
-from otm._core.arithmetic import Number, Probs, at_most_one, read_only
-from otm._core.checks import Drafts, Uniforms
-from otm.coupling.residual import ResidualPlan
+from otm._core.arithmetic import Number, at_most_one
+from otm.coupling.naive_target_sampling import NaiveTargetSampling
 from otm.drafts.top import Top
 
 
 @dataclass(frozen=True, eq=False)
-class TargetOnly(ResidualPlan):
+class TargetOnly(NaiveTargetSampling):
     """Draw Y from the target distribution, and see whether it is among the k likeliest drafts.
 
     The drafts are the k most likely tokens A of p for sure (`Top`).  Then no rule accepts more than
@@ -53,21 +49,7 @@ class TargetOnly(ResidualPlan):
         """The k most likely tokens."""
         return self.problem.drafts_as(Top, self.problem.k)
 
-    uniforms_per_selection = 1
-    """One uniform, for the draw from the target."""
-
-    @cached_property
-    def accepted_mass(self) -> Probs:
-        """Zero for each token, since no draft is tested: the residual is the target, array [n]."""
-        return read_only(0 * self.problem.target)
-
     @property
     def acceptance(self) -> Number:
         """Acceptance probability q(A)."""
         return at_most_one(self.residual.probs(self.problem.n)[self.drafts.sure].sum())
-
-    def _accept(self, drafts: Drafts, uniforms: Uniforms) -> npt.NDArray[np.int64]:
-        return np.full(len(drafts), -1)
-
-    def _acceptance_per_draft(self, drafts: Drafts) -> Probs:
-        return np.zeros_like(self.problem.target, shape=drafts.shape)
