@@ -28,7 +28,7 @@ PLACES = 3
 """Rows of a batch in which a row changes its place."""
 
 COINS = (Fraction(1, 16), Fraction(15, 16))
-"""Uniforms of the rows beside: with the first drafts are accepted, with the second rejected."""
+"""Uniforms of rows beside or before: drafts are accepted with the first, not with the second."""
 
 
 @dataclass(frozen=True, eq=False)

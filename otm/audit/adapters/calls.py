@@ -17,16 +17,13 @@ import numpy.typing as npt
 from otm._core.numbers import as_positive
 from otm._core.text import shown
 from otm.audit.adapter import Adapter, Instance
-from otm.audit.adapters.batches import differing, same
+from otm.audit.adapters.batches import COINS, differing, same
 from otm.audit.adapters.drafted import as_tokens, chain_probs, draw_chain, is_exact
 from otm.audit.adapters.plain import Chain, Plain
 from otm.audit.instances import INSTANCES
 from otm.decoding.draft_tree import Randomness
 from otm.decoding.reading import Path
 from otm.errors import InvalidParameterError
-
-FORMER = (Fraction(1, 16), Fraction(15, 16))
-"""Uniforms of two sequences that may come before: other drafts, accepted or rejected."""
 
 
 class Stateful(Plain):
@@ -63,7 +60,7 @@ class Stateful(Plain):
             return taken[len(taken) - m :].copy()
 
         after: list[Path] = []
-        for coin, uniforms in zip(FORMER, (recorded, None), strict=True):
+        for coin, uniforms in zip(COINS, (recorded, None), strict=True):
             self._decode(instance, _constant(coin, exact))
             again = uniforms or _replayed(taken, source)
             after.append(self._decode(instance, again)[0])
@@ -85,8 +82,8 @@ class Stateful(Plain):
             here = replace(instance, prompt=instance.prompt + output)
             drafted.append(draw_chain(here, source))
             rows = chain_probs(here, drafted[-1], is_exact(source))
-            arrays = map(self.convert, (*rows, np.array(drafted[-1])))
-            tokens = as_tokens(self.function(*arrays, **self._random(source, instance.gamma)))
+            asked = (*rows, np.array(drafted[-1]))
+            tokens = as_tokens(self._ask(source, instance.gamma, *asked))
             if not _valid(tokens, instance):
                 return tokens, tuple(drafted)
             output += tokens

@@ -111,10 +111,11 @@ class Plain(Adapter):
         self.exact = (self.repeatable or self.own_draws) and convert is None
         self._uniforms = uniforms or (lambda drafts: drafts + self.beyond)
 
-    def _call(self, *arguments: Any, **options: Any) -> Any:
-        """Call the function; say what is missing if it takes tensors."""
+    def _ask(self, source: Randomness, drafts: int, *arrays: Any, **more: Any) -> Any:
+        """Call the function with arrays and its randomness; say what it may need if it fails."""
+        arguments, more = list(map(self.convert, arrays)), more | self._random(source, drafts)
         try:
-            return self.function(*arguments, **options)
+            return self.function(*arguments, **more)
         except (TypeError, AttributeError) as error:
             if not self._converts and _wants_tensors(str(error)):
                 error.add_note(WANTS_TENSORS)
@@ -150,8 +151,7 @@ class Chain(Plain):
         """Draft, then verify."""
         drafts = draw_chain(instance, source)
         rows = chain_probs(instance, drafts, is_exact(source))
-        arrays = map(self.convert, (*rows, np.array(drafts)))
-        return as_tokens(self._call(*arrays, **self._random(source, instance.gamma)))
+        return as_tokens(self._ask(source, instance.gamma, *rows, np.array(drafts)))
 
 
 class TokenRule(Plain):
@@ -172,8 +172,7 @@ class TokenRule(Plain):
         """Draft, then select."""
         drafts = self.drafted(instance, source)
         target, draft = chain_probs(instance, drafts[:1], is_exact(source))
-        arrays = map(self.convert, (target[0], draft[0], np.array(drafts)))
-        return as_tokens([self._call(*arrays, **self._random(source, instance.k))])
+        return as_tokens([self._ask(source, instance.k, target[0], draft[0], np.array(drafts))])
 
 
 class Loop(Plain):

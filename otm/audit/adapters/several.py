@@ -39,10 +39,8 @@ class Chains(Plain):
         drafts = self.drafted(instance, source)
         rows = [chain_probs(instance, each, is_exact(source)) for each in drafts]
         target, draft = (np.array(part) for part in zip(*rows, strict=True))
-        arrays = map(self.convert, (target, draft, np.array(drafts)))
-        return as_tokens(
-            self.function(*arrays, **self._random(source, instance.gamma * instance.k))
-        )
+        count = instance.gamma * instance.k
+        return as_tokens(self._ask(source, count, target, draft, np.array(drafts)))
 
 
 def chains(function: Callable[..., Any], **options: Any) -> Adapter:

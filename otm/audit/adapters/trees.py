@@ -162,9 +162,9 @@ class Tree(Plain):
         models = models_for(instance, source)
         rows = (np.array([model.probs(context) for context in contexts]) for model in models)
         tokens = np.array([path[-1] for path in nodes.paths])
-        arrays = map(self.convert, (*rows, tokens, np.array(nodes.parents)))
+        arrays = (*rows, tokens, np.array(nodes.parents))
         more = {"counts": self.convert(np.array(nodes.counts))} if self.counts else {}
-        return as_tokens(self.function(*arrays, **more, **self._random(source, tokens.size)))
+        return as_tokens(self._ask(source, tokens.size, *arrays, **more))
 
     def _draw(self, instance: Instance, source: Randomness) -> Nodes:
         """Draw a tree level by level."""
