@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from otm._core.arithmetic import read_only
-from otm._core.files.paths import AnyPath, as_path, file_label, file_size, opened, read_exactly
+from otm._core.files.paths import AnyPath, as_path, file_label, read_whole
 from otm._core.numbers import as_positive
 from otm._core.optional import require
 from otm._core.shown import Brief
@@ -225,13 +225,7 @@ def digest_of_weights(model: Any) -> str:
 
 
 def _lines(path: Path) -> list[str]:
-    size = file_size(path)
-    if size > LONGEST_TEXT:
-        raise InvalidInputError(
-            f"{file_label(path)} has {size:,} bytes; texts of at most {LONGEST_TEXT:,} are read"
-        )
-    with opened(path) as file:
-        data = read_exactly(file, 0, size, path)
+    data = read_whole(path, LONGEST_TEXT, "texts")
     try:
         return [line.strip() for line in data.decode("utf-8").splitlines()]
     except UnicodeDecodeError as error:

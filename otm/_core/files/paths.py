@@ -117,15 +117,25 @@ def read_exactly(file: IO[bytes], offset: int, count: int, path: Path) -> bytes:
     return data
 
 
-def read_json(path: AnyPath, *, max_bytes: int = LARGEST_JSON) -> Any:
+def read_whole(path: AnyPath, most: int, kind: str) -> bytes:
+    """Read a file of at most so many bytes; a refusal says what of such a kind can be read."""
+    path = as_path(path)
+    size = file_size(path)
+    if size > most:
+        raise InvalidInputError(
+            f"{file_label(path)} has {size:,} bytes; {kind} of at most {most:,} can be read"
+        )
+    with opened(path) as file:
+        return read_exactly(file, 0, size, path)
+
+
+def read_json(path: AnyPath) -> Any:
     """Read a JSON file.
 
     Parameters
     ----------
     path : str or Path
-        The file.
-    max_bytes : int, optional
-        Most bytes that are read, 2^24 if left out.
+        The file, of at most 2^24 bytes.
 
     Returns
     -------
@@ -147,14 +157,7 @@ def read_json(path: AnyPath, *, max_bytes: int = LARGEST_JSON) -> Any:
     ...     read_json(path)
     {'a': 1}
     """
-    path = as_path(path)
-    size = file_size(path)
-    if size > max_bytes:
-        raise InvalidInputError(
-            f"{file_label(path)} has {size:,} bytes; JSON of at most {max_bytes:,} is read"
-        )
-    with opened(path) as file:
-        return parse_json(read_exactly(file, 0, size, path), file_label(path))
+    return parse_json(read_whole(path, LARGEST_JSON, "JSON"), file_label(path))
 
 
 def parse_json(text: bytes, where: str) -> Any:

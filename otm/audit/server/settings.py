@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from otm._core.files.paths import AnyPath, as_path, file_label, opened, parse_json
+from otm._core.files.paths import AnyPath, file_label, parse_json, read_whole
 from otm._core.numbers import as_integer
 from otm._core.text import shown
 from otm.audit.server.client import Prompt
@@ -97,11 +96,7 @@ def as_prompts(prompts: Sequence[Any] | None, *, chat: bool, ids: bool) -> tuple
 
 def read_prompts(path: AnyPath) -> list[Any]:
     """Read a file with a prompt a line: a text, or token ids as a JSON list."""
-    file = as_path(path)
-    with opened(Path(file)) as content:
-        text = content.read(MOST_PROMPTS_BYTES + 1)
-    if len(text) > MOST_PROMPTS_BYTES:
-        raise InvalidInputError(f"{file_label(path)} has more than {MOST_PROMPTS_BYTES:,} bytes")
+    text = read_whole(path, MOST_PROMPTS_BYTES, "prompts")
     lines = [line for line in text.split(b"\n") if line.strip()]
     prompts: list[Any] = []
     for number, line in enumerate(lines, 1):
