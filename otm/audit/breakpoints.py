@@ -89,7 +89,8 @@ def by_breakpoints(
         for place in range(depth):
             pieces.split(place)
         checks = rng.random((precision.checks, MAX_UNIFORMS))
-        if (answers(checks) == pieces.predict(checks)).all():
+        found = answers(pieces.points)  # once: a run is all that costs
+        if (answers(checks) == found[pieces.of(checks)]).all():
             break
         if getattr(adapter, "looked", False):  # at values of noise, which more probes do not mend
             raise UnsuitedError("its output depends on the values of random noise")
@@ -97,8 +98,9 @@ def by_breakpoints(
         raise UnsuitedError("its output is not constant on the pieces between its breakpoints")
     probs: dict[Outcome, float] = defaultdict(float)
     examples: dict[Outcome, tuple[float, ...]] = {}
+    outcomes = answers.outcomes
     for i in np.argsort(-pieces.weights, kind="stable").tolist():
-        outcome = answers.outcomes[pieces.answers[i]]
+        outcome = outcomes[found[i]]
         probs[outcome] += float(pieces.weights[i])
         examples.setdefault(outcome, tuple(pieces.points[i, : pieces.depth].tolist()))
     return Observation(
@@ -162,11 +164,6 @@ class _Pieces:
         volumes: Floats = (self._high - self._low).prod(axis=1)
         return volumes
 
-    @property
-    def answers(self) -> Numbers:
-        """What the verifier gives on each piece."""
-        return self._ask(self.points)
-
     def split(self, place: int) -> None:
         """Divide all pieces along one uniform."""
         cuts = self._cuts(place)
@@ -181,12 +178,12 @@ class _Pieces:
         self.points[:, place] = np.where(low >= LARGEST - self._resolution, LARGEST, inside)
         self.depth = place + 1
 
-    def predict(self, rows: Floats) -> Numbers:
-        """Tell what the verifier gives at other points of the pieces."""
+    def of(self, rows: Floats) -> Numbers:
+        """Tell in which pieces points lie."""
         low, high = self._low[:, : self.depth], self._high[:, : self.depth]
         rows = rows[:, : self.depth]
         inside = [((low <= row) & (row < high)).all(axis=1).argmax() for row in rows]
-        return self.answers[inside]
+        return np.array(inside, dtype=np.int64)
 
     def _cuts(self, place: int) -> list[list[float]]:
         """Breakpoints along one uniform, for each piece."""
