@@ -6,7 +6,6 @@ import os
 import signal
 import sys
 from collections.abc import Callable
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -37,31 +36,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_runtest_setup() -> None:
-    """Once Triton's interpreter is imported, let it patch its language once for each launch."""
-    interpreter = sys.modules.get("triton.runtime.interpreter")
-    patch = getattr(interpreter, "_patch_lang", None)
-    if hasattr(interpreter, "_LangPatchScope") and not isinstance(patch, partial):
-        interpreter._patch_lang = partial(patch_once, interpreter, patch)
-        interpreter._get_np_dtype = partial(type_once, {}, interpreter._get_np_dtype)
+    """Once Triton's interpreter is imported, make it quicker."""
+    if "triton.runtime.interpreter" in sys.modules:
+        from tests.interpreter import quicken
 
-
-def patch_once(interpreter: Any, patch: Callable[[Any], Any], function: Any) -> Any:
-    """Patch Triton's language unless it is: the interpreter asks again in each call of a helper.
-
-    To find out that all is patched takes it nearly half of its time.
-    """
-    language = interpreter.tl
-    if any(language.core.is_builtin(module.arange) for module in (language, language.core)):
-        return patch(function)
-    return interpreter._LangPatchScope()  # nothing to restore
-
-
-def type_once(known: dict[str, Any], find: Callable[[Any], Any], of: Any) -> Any:
-    """Find the type of NumPy for one of Triton: the interpreter makes a table for each question."""
-    name = of.name
-    if name not in known:
-        known[name] = find(of)
-    return known[name]
+        quicken()
 
 
 CONSTRAINTS = Path(__file__).resolve().parents[1] / "constraints.txt"
