@@ -56,7 +56,7 @@ def keep_shapes(core: Any) -> None:
         else:
             vars(self).update(types[key])
 
-    def of_tensor(self: Any, handle: Any, type: Any) -> None:  # noqa: A002  its name there
+    def of_tensor(self: Any, handle: Any, type: Any) -> None:
         shape = type.shape.values if type.is_block() else ()
         key = (*shape,)
         if key not in shapes:

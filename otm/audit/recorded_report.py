@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
-from otm._core.shown import Printed
 from otm._core.text import text_table
 from otm.audit.e_values import MISSED
-from otm.audit.report import LOSSLESS, NOT_LOSSLESS, Diagnosis
+from otm.audit.report import LOSSLESS, NOT_LOSSLESS, Diagnosis, Judged, power_text
 
 SHOWN = 5
 """Most lines of the table of counts that are printed."""
@@ -56,7 +53,7 @@ class Followed:
 
 
 @dataclass(frozen=True, eq=False)
-class RecordedReport(Printed):
+class RecordedReport(Judged):
     """The answer of `otm.audit.recorded` about recorded steps.
 
     Attributes
@@ -114,14 +111,6 @@ class RecordedReport(Printed):
     rounding: float
     diagnoses: tuple[Diagnosis, ...]
 
-    @property
-    def lossless(self) -> bool:
-        """Whether no deviation shows, where one of the size asked for would have."""
-        return self.verdict == LOSSLESS
-
-    def __str__(self) -> str:
-        return "\n".join(self._lines())
-
     def _lines(self) -> Iterator[str]:
         yield f"{self.name}: {self.verdict}"
         yield f"  recorded: {self.steps:,} steps, {self.output.tokens:,} tokens"
@@ -155,7 +144,7 @@ class RecordedReport(Printed):
             else f"{what} {'do' if what == 'drafts' else 'does'} not follow"
         )
         at = "" if seen.shown_at is None else f", certain from step {seen.shown_at:,} on"
-        yield f"  {says} {rows}: e-value {_power(seen.log10_e_value)}{at}"
+        yield f"  {says} {rows}: e-value {power_text(seen.log10_e_value)}{at}"
         if seen.first_impossible is not None:
             first = seen.first_impossible
             yield (
@@ -176,16 +165,8 @@ class RecordedReport(Printed):
                     f"{count.positions:,}",
                     f"{count.expected:,.1f}",
                     f"{count.seen:,}",
-                    _power(count.log10_e_value),
+                    power_text(count.log10_e_value),
                 )
                 for count in seen.counts[:SHOWN]
             ]
             yield from ("    " + line for line in text_table(names, cells).splitlines())
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return all of it as numbers, strings, lists and dicts, for JSON."""
-        return dataclasses.asdict(self)
-
-
-def _power(log10: float) -> str:
-    return f"10^{log10:.1f}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -26,6 +27,32 @@ UNDECIDED = "undecided"
 
 Drafts: TypeAlias = Path | tuple[Path, ...] | Mapping[str, Path]
 """A chain or the drafts of one token; several chains; a tree, as its tokens and parents."""
+
+
+class Judged(Printed):
+    """A report with a verdict, which is printed line by line."""
+
+    verdict: str
+
+    @property
+    def lossless(self) -> bool:
+        """Whether no deviation shows, where one of the size asked for would have."""
+        return self.verdict == LOSSLESS
+
+    def _lines(self) -> Iterable[str]:
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        return "\n".join(self._lines())
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all of it as numbers, strings, lists and dicts, for JSON."""
+        return dataclasses.asdict(self)  # type: ignore[call-overload,no-any-return]
+
+
+def power_text(log10: float) -> str:
+    """Write a power of ten by its logarithm."""
+    return f"10^{log10:.1f}"
 
 
 @dataclass(frozen=True)
@@ -97,7 +124,7 @@ class Counterexample(Brief):
 
 
 @dataclass(frozen=True, eq=False)
-class Report(Printed):
+class Report(Judged):
     """The answer of `otm.audit.lossless` about a verifier.
 
     Attributes
@@ -168,14 +195,6 @@ class Report(Printed):
     counterexample: Counterexample | None
     isolated: Isolated | None
     diagnoses: tuple[Diagnosis, ...]
-
-    @property
-    def lossless(self) -> bool:
-        """Whether no deviation shows, in an audit that would have seen it."""
-        return self.verdict == LOSSLESS
-
-    def __str__(self) -> str:
-        return "\n".join(self._lines())
 
     def _lines(self) -> Iterable[str]:
         yield f"{self.verifier}: {self.verdict}"

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
-from otm._core.shown import Printed
 from otm._core.text import shown, text_table
-from otm.audit.report import LOSSLESS, NOT_LOSSLESS
+from otm.audit.report import LOSSLESS, NOT_LOSSLESS, Judged, power_text
 from otm.audit.server.acceptance import Acceptance
 
 MISSED = 1e-3
@@ -49,7 +46,7 @@ class Agreement:
 
 
 @dataclass(frozen=True, eq=False)
-class ServerReport(Printed):
+class ServerReport(Judged):
     """The answer of `audit_server`.
 
     Attributes
@@ -121,14 +118,6 @@ class ServerReport(Printed):
     seeds: Agreement | None
     acceptance: Acceptance | None
 
-    @property
-    def lossless(self) -> bool:
-        """Whether the distance is at most the one that was asked for."""
-        return self.verdict == LOSSLESS
-
-    def __str__(self) -> str:
-        return "\n".join(self._lines())
-
     def _lines(self) -> Iterator[str]:
         yield f"{shown(self.model)} at {self.server}: {self.verdict}"
         yield f"  compared with {self.against}"
@@ -144,7 +133,12 @@ class ServerReport(Printed):
         )
         names = ("setting", "tokens", "deviation", "e-value")
         cells = [
-            (line.setting, f"{line.tokens:,}", f"{line.deviation:.3f}", _power(line.log10_e_value))
+            (
+                line.setting,
+                f"{line.tokens:,}",
+                f"{line.deviation:.3f}",
+                power_text(line.log10_e_value),
+            )
             for line in self.settings
         ]
         yield from ("    " + line for line in text_table(names, cells).splitlines())
@@ -152,7 +146,7 @@ class ServerReport(Printed):
         if worst is not None:
             yield (
                 f"  most deviant prompt: {worst.prompt}, {worst.deviation:.3f}, e-value "
-                f"{_power(worst.log10_e_value)}"
+                f"{power_text(worst.log10_e_value)}"
             )
             yield (
                 f"    token {shown(worst.token)}: {worst.seen:,} times instead of "
@@ -185,11 +179,3 @@ class ServerReport(Printed):
         if seen.first is not None:
             best = "" if seen.possible is None else f"; the models allow {seen.possible:.3f}"
             yield f"    the first of a step: {seen.first:.3f}{best}"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return all of it as numbers, strings, lists and dicts, for JSON."""
-        return dataclasses.asdict(self)
-
-
-def _power(log10: float) -> str:
-    return f"10^{log10:.1f}"
