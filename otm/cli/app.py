@@ -18,6 +18,7 @@ STATUS = (
     "Exit status: 0 if all went well, 2 if the command line or its input is wrong, 70 after a "
     "bug of OTM, 130 after Ctrl-C; `otm audit --help` has more."
 )
+AUDIT_SERVER = "audit server"
 
 # plain text: rich would draw boxes around the help in a pipe too
 app = typer.Typer(
@@ -33,8 +34,10 @@ app = typer.Typer(
 def run(arguments: Sequence[str] | None) -> int:
     """Run a command line, None for that of this process, and return the exit status."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    if words[:2] == ["audit", "server"]:  # a verifier's name has a colon
-        words[:2] = ["audit-server"]
+    if words[:2] == AUDIT_SERVER.split():  # a verifier's name has a colon
+        words[:2] = [AUDIT_SERVER]
+    elif words[:1] == [AUDIT_SERVER.replace(" ", "-")]:
+        words[0] = AUDIT_SERVER
     usage_error: Any = typer.BadParameter.__base__  # typer names the derived class alone
     try:
         status = app(words, prog_name="otm", standalone_mode=False)
@@ -66,18 +69,18 @@ def _version() -> str:
         return "(not installed, run from its source)"
 
 
-def _add(command: Callable[..., int | None]) -> None:
-    """Add a command; its errors become one line and a status."""
+def _add(command: Callable[..., int | None], name: str | None = None) -> None:
+    """Add a command, named as its function or otherwise; its errors become a line and a status."""
 
     @functools.wraps(command)
     def guarded(*arguments: Any, **keywords: Any) -> None:
         raise typer.Exit(status_of(lambda: command(*arguments, **keywords)))
 
-    app.command()(guarded)
+    app.command(name)(guarded)
 
 
 _add(solve.solve)
 _add(audit.audit)
-_add(audit_server.audit_server)
+_add(audit_server.audit_server, AUDIT_SERVER)
 _add(report.report)
 _add(decode.decode)

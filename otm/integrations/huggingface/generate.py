@@ -54,8 +54,9 @@ class AssistedDecoding:
         Number of speculative tokens γ of a chain, or depth of the tree.
     rule : str or callable, optional
         As for `otm.decoding.spectr`, with k = 1 also as for `speculative`.  On a GPU "grid k-Seq",
-        "grid optimal", "grid walk and keep" and "list coupling" verify there; for k > 1 other rules
-        copy all scores to the host.  "list coupling" decodes as `otm.decoding.coupled`, with as
+        "grid optimal", "grid walk and keep" and "list coupling" verify there.  With k > 1 every
+        other rule, the default included, verifies on the host, as all rules do for a prefix tree:
+        each step then copies all scores there, and no warning says so.  "list coupling" decodes as `otm.decoding.coupled`, with as
         many lists as there are drafts of a token: a seed then gives the same text with any
         assistant and any γ, up to rounding of the scores.
     nodes : int, optional
