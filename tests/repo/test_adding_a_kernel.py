@@ -34,6 +34,11 @@ LINE = re.compile(r"^ {7}(Rule\(.*?^ {7}\)),$", re.MULTILINE | re.DOTALL)
 IMPORT_OR_DEF = re.compile(r"from |import |def ")
 
 
+EXCERPT = re.compile(
+    r"^```python\n# (otm/kernels/\w+/\w+\.py)\n(.*?)^```", re.MULTILINE | re.DOTALL
+)
+
+
 def imported(path: str) -> ModuleType:
     """Import tests, which are in no package."""
     spec = spec_from_file_location(Path(path).stem, ROOT / "tests" / "kernels" / path)
@@ -115,3 +120,13 @@ def test_the_joint_law_is_exactly_the_target_s(
 def test_the_audit_takes_it(rule: str) -> None:
     report = lossless(kernel(rule), instances=[INSTANCES["pairs"]], examples=0)
     assert (report.verdict, report.method) == (LOSSLESS, "exact paths")
+
+
+def test_the_lines_that_the_page_shows_are_in_the_kernel() -> None:
+    """Bug: an excerpt that the code has left behind, or in another order."""
+    excerpts = EXCERPT.findall(PAGE)
+    assert [path for path, _ in excerpts] == ["otm/kernels/triton/one_chain.py"]
+    for path, text in excerpts:
+        lines = iter((ROOT / path).read_text(encoding="utf-8").splitlines())
+        assert len(text.splitlines()) > 3
+        assert all(line in lines for line in text.splitlines())

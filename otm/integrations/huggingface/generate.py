@@ -56,9 +56,9 @@ class AssistedDecoding:
         As for `otm.decoding.spectr`, with k = 1 also as for `speculative`.  On a GPU "grid k-Seq",
         "grid optimal", "grid walk and keep" and "list coupling" verify there.  With k > 1 every
         other rule, the default included, verifies on the host, as all rules do for a prefix tree:
-        each step then copies all scores there, and no warning says so.  "list coupling" decodes as `otm.decoding.coupled`, with as
-        many lists as there are drafts of a token: a seed then gives the same text with any
-        assistant and any γ, up to rounding of the scores.
+        each step then copies all scores there, and no warning says so.  "list coupling" decodes as
+        `otm.decoding.coupled`, with as many lists as there are drafts of a token: a seed then gives
+        the same text with any assistant and any γ, up to rounding of the scores.
     nodes : int, optional
         Budget of drafts of a step: the likeliest paths as one tree, in place of k, as EAGLE-2 and
         OPT-Tree draft (`BestFirstDrafter`), for the rule "target-only".
