@@ -23,7 +23,10 @@ from otm.errors import InvalidDraftCountError
 from otm.optimum.win_ratio import WinRatio, optimal_win_ratio
 
 LARGEST_COUNT = 2**30
-"""Most drafts in floats: up to here a plan loses at most 1e-7 of acceptance."""
+"""Most drafts in floats: up to here plans have been measured to lose less than 1e-7 of acceptance.
+
+What is proved grows with the number of bins as well (Theorem 5.8 of docs/theory/optimal-plan.md).
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,8 +43,8 @@ class OptimalPlan(ResidualPlan):
     drawn from the residual ∝ max(q − v', 0).
 
     The distribution v' is recomputed from the stored table, so that the output distribution is q up
-    to a few roundings whatever k is: a table in floats can cost acceptance, at most about
-    k · 2^−53, but never correctness.  `acceptance` is then a lower bound on Pr(Y ∈ drafts) and, in
+    to a few roundings whatever k is (Theorem 5.7): a table in floats can cost acceptance, about
+    k · 2^−53 as measured, but never correctness.  `acceptance` is then a lower bound on Pr(Y ∈ drafts) and, in
     exact mode, equal to it and to α_k.
 
     Parameters

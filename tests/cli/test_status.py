@@ -33,6 +33,21 @@ def test_help_goes_to_the_output_and_a_bare_command_is_an_error(
         assert "--json" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("words", [["audit", "server"], ["audit-server"]])
+def test_the_audit_of_a_server_has_one_name(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Bug: a help that says one name, and an error or a page that says another."""
+    assert main([*words, "--help"]) == 0
+    assert "Usage: otm audit server " in capsys.readouterr().out
+    assert main(words) == 2
+    assert "see otm audit server --help" in capsys.readouterr().err
+    assert main(["--help"]) == 0
+    text = capsys.readouterr().out
+    assert "audit server  " in text
+    assert "audit-server" not in text
+
+
 def test_version_and_unknown_commands(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--version"]) == 0
     assert capsys.readouterr().out.startswith("otm ")

@@ -1,4 +1,4 @@
-"""The README's examples print what it says, and its figures are those of benchmarks and theorems."""
+"""The README's examples print what it says; its figures are those of benchmarks and theorems."""
 
 import doctest
 import json
