@@ -44,8 +44,8 @@ class OptimalPlan(ResidualPlan):
 
     The distribution v' is recomputed from the stored table, so that the output distribution is q up
     to a few roundings whatever k is (Theorem 5.7): a table in floats can cost acceptance, about
-    k · 2^−53 as measured, but never correctness.  `acceptance` is then a lower bound on Pr(Y ∈ drafts) and, in
-    exact mode, equal to it and to α_k.
+    k · 2^−53 as measured, but never correctness.  `acceptance` is then a lower bound on
+    Pr(Y ∈ drafts) and, in exact mode, equal to it and to α_k.
 
     Parameters
     ----------
