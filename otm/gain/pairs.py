@@ -109,8 +109,6 @@ class Pairs:
 
     def _as_logits(self, scores: Floats, which: Literal[0, 1]) -> Floats:
         """Check that these are what they are said to be; return them, or their logarithms."""
-        from scipy.special import logsumexp
-
         if self.kind == "logits":
             within = scores.size > 2 and scores.min() >= 0 and scores.max() < 1
             if within and abs(scores.sum() - 1) <= SUM_TOLERANCE["f2"]:
@@ -129,6 +127,8 @@ class Pairs:
                 )
             with np.errstate(divide="ignore"):
                 return np.log(scores)
+        from scipy.special import logsumexp  # slow to import: logits do not need it
+
         total, allowed = logsumexp(scores), LOG_SUM_TOLERANCE.get(dtype, CLOSEST)
         if np.isfinite(scores.max()) and not abs(total) <= allowed:
             raise InvalidDistributionError(
