@@ -357,7 +357,7 @@ def test_long_rows_on_a_cpu_are_read_one_by_one(dtype: Any, kind: str) -> None:
 @pytest.mark.parametrize("size", SIZES)
 def test_triton_decides_as_the_definition(size: int, kind: str, device: str) -> None:
     """Also with rows apart in memory; no access beyond a row, none of another program's."""
-    for seed in range(3):
+    for seed in range(2):
         trees = draw_trees(seed, size, kind)
         expected = trees.verified()
         tensors = trees.tensors(device, (torch.float32, torch.float64)[seed % 2])
@@ -376,7 +376,7 @@ def test_triton_decides_from_logits_as_its_softmax_says(
 ) -> None:
     """At several temperatures, of which one is 0, in one batch; −∞ excludes a token."""
     workspace = Workspace()
-    for seed in range(3):
+    for seed in range(2):
         trees = draw_trees(seed, size, kind).tensors(device)
         draft = None if trees.draft is None else trees.draft.log()
         logits, batch = trees._replace(target=trees.target.log(), draft=draft), len(trees.target)

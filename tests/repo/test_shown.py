@@ -63,7 +63,7 @@ def results(folder: Path) -> Iterator[Any]:
     generation = spectr(target, draft, [[0]] * 9, k=3, gamma=3, max_tokens=200, seed=1)
     yield from (generation, generation.steps[0], target, ModelDrafter(draft, 2))
     yield beam_search(target, [[0]] * 9, width=4, max_tokens=50)
-    contexts = contexts_from(generation)[:2]
+    contexts = [some[:4] for some in contexts_from(generation)[:2]]
     recordings = record(target, ModelDrafter(draft, 2), contexts, depth=2, seed=0)
     yield from (recordings[0], first_step_acceptance(recordings))
     yield Latency(tuple(range(1, 40)), (1, 2), [0.1] * 39, [[1.0] * 39] * 2)
