@@ -21,6 +21,12 @@ ORDER = 5
 WIDE, NARROW = 12, 4
 """Numbers of tokens that a row has, of many."""
 
+WIDEST = 64
+"""Number of tokens of the widest row, after which all is certain: its paths are few even so."""
+
+DEEP = 12
+"""Number of drafts of the longest chain."""
+
 RARE = Fraction(1, 50)
 """Least weight of a token, where others have 1 to 5: its probability is below 1/1000."""
 
@@ -39,9 +45,14 @@ def spread(vocabulary: int, count: int) -> list[int]:
 
 def _weights(tokens: list[int], random: Random) -> dict[int, Fraction]:
     """Weights of some tokens, of which one is rare if they are many."""
-    weights = {token: Fraction(random.randint(1, 5)) for token in tokens}
-    if len(tokens) > NARROW:
-        weights[tokens[random.randrange(len(tokens))]] = RARE
+    count = len(tokens)
+    if count > WIDE:  # all different: which are the largest does not depend on how ties are broken
+        drawn = random.sample(range(1, count + 1), count)
+    else:
+        drawn = [random.randint(1, 5) for _ in tokens]
+    weights = dict(zip(tokens, map(Fraction, drawn), strict=True))
+    if count > NARROW:
+        weights[tokens[random.randrange(count)]] = RARE
     return weights
 
 
@@ -64,17 +75,20 @@ def spread_out(
     prompt: Path = (1, 0),
     length: int | None = None,
     seed: int = 0,
+    counts: tuple[int, int] = (WIDE, NARROW),
 ) -> Instance:
     """Make a target of many tokens and a draft of few after the prompt, or the other way round.
 
-    After other contexts the next token is certain.
+    `counts` says how many these are.  After other contexts the next token is certain.
     """
     random = Random(seed)
-    many = spread(vocabulary, WIDE)
-    few = sorted({many[0], many[-1], many[len(many) // 2] - 1, many[len(many) // 3]})
+    many = spread(vocabulary, counts[0])
+    few = [many[len(many) // 3], many[len(many) // 2] - 1, many[0], many[-1]][: counts[1]]
     target, draft = (
         _model(vocabulary, {prompt: _weights(tokens, random), (): {then: Fraction(1)}})
-        for tokens, then in zip((many, few) if wide else (few, many), many[:2], strict=True)
+        for tokens, then in zip(
+            (many, sorted({*few})) if wide else (sorted({*few}), many), many[:2], strict=True
+        )
     )
     return Instance(target, draft, gamma, k, prompt, length)
 
@@ -110,17 +124,38 @@ def far_back(
     return Instance(model(certain[0]), model(certain[1]), gamma, k, prompt, length)
 
 
+def ladder(gamma: int) -> Instance:
+    """Make models of which each row down to the last, γ deep, is reached often and has few paths.
+
+    Three tokens change roles from row to row: one is the next rung, which both models give the same
+    probability, so that it never replaces a draft, and two leave the ladder, after which all is
+    certain.  The row behind 12 drafts is reached with probability 1/4.
+    """
+    start = 3  # comes in the prompt only, so that no shorter context is that of a rung
+    target: Rows = {(): {0: Fraction(1)}}
+    draft: Rows = {(): {0: Fraction(1)}}
+    path: Path = (start,)
+    for i in range(gamma + 1):
+        rung, liked, other = ((i + i // 3 + role) % 3 for role in range(3))
+        few = Fraction(1 + i % 2)
+        target[path] = {rung: Fraction(30), liked: few, other: Fraction(2)}
+        draft[path] = {rung: Fraction(30), liked: few + 2}
+        path = (*path, rung)
+    return Instance(_model(4, target), _model(4, draft), gamma, prompt=(start,))
+
+
 @cache
 def larger_instances() -> dict[str, Instance]:
     """By name, beside those of `otm.audit.instances`; made when they are first needed."""
     return {
         "40 tokens": spread_out(40, wide=True),
         "40 tokens drafted": spread_out(40, wide=False),
-        "300 tokens": spread_out(300, wide=True, seed=1),
+        "300 tokens": spread_out(300, wide=True, seed=1, counts=(WIDEST, 1)),
         "pairs of 40 tokens": spread_out(40, wide=True, k=2, seed=2),
         "four of two tokens": far_back(2, (0, 0), k=4, seed=13),
         "four drafts": far_back(2, (2, 4), gamma=4, seed=37),
         "six drafts": far_back(2, (3, 7), gamma=6, prompt=(0, 1), seed=56),
+        "twelve drafts": ladder(DEEP),
         "a prompt that repeats": far_back(
             3, (0, 8), gamma=2, prompt=(2, 0, 1, 2, 0, 1, 2), length=4, tokens=3
         ),
