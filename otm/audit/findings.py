@@ -16,9 +16,10 @@ from otm.audit.adapter import CRASHES, Adapter, Failure, Instance, Source
 from otm.audit.exact import by_paths
 from otm.audit.known_bugs import KNOWN_BUGS, KnownBug
 from otm.audit.known_bugs.drafting import RANDOMNESS
-from otm.audit.known_bugs.sized import SIZED, beyond
+from otm.audit.known_bugs.sized import SIZED
 from otm.audit.known_bugs.steps import Repeated, both
 from otm.audit.known_bugs.verification import ACCEPTANCE, BONUS, RESIDUAL
+from otm.audit.measured import of_measure
 from otm.audit.observation import ISOLATED, Observation, UnsuitedError, distance, rows_of
 from otm.audit.own_drafts import SECOND_SAMPLE, samples_twice
 from otm.audit.report import (
@@ -70,8 +71,7 @@ def diagnose(
     of a single step.
     """
     observations = sorted(observations, key=_cost)  # most fail on one soon
-    shapes = [_shape(seen.instance)[:2] for seen in observations]
-    known = (*KNOWN_BUGS, *beyond(*map(max, zip(*shapes, strict=True))))
+    known = (*KNOWN_BUGS, *(of_measure(observations) if loop is None else ()))
     bugs = [(bug, bug.verifier) for bug in known if loop is None or bug.verifier.loops]
     for place, same in enumerate(ways):
         explained = _named(bugs, observations, same)

@@ -10,6 +10,7 @@ import itertools
 from fractions import Fraction
 from functools import cache
 from random import Random
+from typing import Any
 
 from otm.audit.adapter import Instance
 from otm.decoding.reading import Path
@@ -172,9 +173,9 @@ def of_size(
     drafts, before = gamma or 2, (0, 1) if prompt is None else prompt
     made = []
     for k in (1, 2):
-        shape = {"gamma": drafts if k == 1 else 1, "k": k, "seed": seed}
+        shape: dict[str, Any] = {"gamma": drafts if k == 1 else 1, "k": k, "seed": seed}
         made += [spread_out(tokens, wide=wide, prompt=before, **shape) for wide in (True, False)]
         for certain in ((0, 8), (5, 5)):
             length = drafts + 2
             made.append(far_back(tokens, certain, prompt=before, length=length, **shape))
-    return made
+    return made if gamma is None else [*made, ladder(gamma)]

@@ -50,6 +50,7 @@ def test_the_benchmark_of_kernels_runs(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "name",
     [
+        "audit",
         "block",
         "coupled",
         "drafters",

@@ -1,4 +1,7 @@
-"""Mistakes that have a size or a place, each in several: most show on larger instances only."""
+"""Mistakes that have a size or a place: most show on larger instances only.
+
+Some sizes are in the list, to hold the audit to them.  `otm.audit.measured` makes the others.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +30,8 @@ from otm.audit.known_bugs.steps import (
 from otm.decoding.draft_tree import Randomness
 from otm.decoding.reading import Path
 
-DRAFTS, LARGEST_TILE = 6, 128
-"""Last place, and largest tile, of those that the instances of every audit show."""
+DRAFTS = 6
+"""Last place of those in the list; others are made where an audit sees them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,14 +47,19 @@ class _Placed(Chain):
         return super().verify(rows._replace(target=aims), uniforms._replace(coins=surely))
 
 
-def _passes(place: int) -> KnownBug:
+@cache
+def passes_at(place: int) -> KnownBug:
+    """Accept the draft at a place, the first of which is 1, whatever it is."""
     return _Placed(f"draft {place} always accepted", passes=lambda i: i == place - 1).as_bug(
         mistake="draft that is not verified",
         summary=f"Draft {place} of a chain is accepted, whatever its probabilities.",
     )
 
 
-def _hot(place: int) -> KnownBug:
+@cache
+def hot_from(place: int) -> KnownBug:
+    """Forget the temperature of the target from a place on."""
+
     def aims(i: int, probs: Probs) -> Probs:
         return normalised(probs**2) if i >= place - 1 else probs
 
@@ -62,7 +70,10 @@ def _hot(place: int) -> KnownBug:
     )
 
 
-def _cut_off(kept: int) -> KnownBug:
+@cache
+def cut_to(kept: int) -> KnownBug:
+    """Draw what replaces a draft from so many tokens."""
+
     def largest(rows: Rows, i: int) -> Probs:
         rest = residual(rows, i)
         ranks = np.argsort(np.argsort(-rest, kind="stable"), kind="stable")
@@ -85,7 +96,9 @@ def _by_tiles(weights: Probs, uniform: Any, size: int) -> int:
     return int(weights.size - 1)
 
 
-def _tiles(size: int) -> KnownBug:
+@cache
+def tiles_of(size: int) -> KnownBug:
+    """Sum rows in tiles of so many tokens."""
     return Chain(f"sums of tiles of {size} tokens", draw_last=partial(_by_tiles, size=size)).as_bug(
         mistake="sums of tiles",
         summary=f"A row is summed in tiles of {size} tokens, and only the last sum is carried on.",
@@ -99,7 +112,10 @@ class _FewTokens(Chain):
         return super().supports(instance) and instance.vocabulary <= 8
 
 
-def _floor(least: Fraction) -> KnownBug:
+@cache
+def floor_at(least: Fraction) -> KnownBug:
+    """Raise small probabilities of the target."""
+
     def aim(probs: Probs) -> Probs:
         return np.where(probs < least, least + 0 * probs, probs)
 
@@ -114,22 +130,12 @@ SIZED = (
         mistake="draft that is not verified",
         summary="Every draft is accepted, whatever its probabilities.",
     ),
-    *map(_passes, range(1, DRAFTS + 1)),
-    *map(_hot, range(2, DRAFTS + 1)),
-    *map(_cut_off, range(2, 10)),
-    *map(_tiles, (4, 8, 16, 32, 64, LARGEST_TILE)),
-    *(_floor(Fraction(1, least)) for least in (10, 20, 50, 100)),
+    *map(passes_at, range(1, DRAFTS + 1)),
+    *map(hot_from, range(2, DRAFTS + 1)),
+    *map(cut_to, range(2, 10)),
+    *map(tiles_of, (4, 8, 16, 32, 64, 128)),
+    *(floor_at(Fraction(1, least)) for least in (10, 20, 50, 100)),
 )
-
-
-@cache
-def beyond(vocabulary: int, gamma: int) -> tuple[KnownBug, ...]:
-    """Make those of places and sizes that only longer chains and larger vocabularies have."""
-    tile, tiles = 2 * LARGEST_TILE, list[int]()
-    while 2 * tile < vocabulary:
-        tiles, tile = [*tiles, tile], 2 * tile
-    places = range(DRAFTS + 1, gamma + 1)
-    return (*map(_passes, places), *map(_hot, places), *map(_tiles, tiles))
 
 
 class _CachedLoop(Loop):
@@ -158,20 +164,23 @@ class _CachedLoop(Loop):
 class _PassingSibling(Siblings):
     """Recursive rejection that accepts one of the drafts, whatever it is."""
 
-    passes: int = 0
+    passes: int = 1  # the place of this draft
 
     def supports(self, instance: Instance) -> bool:
-        return instance.k > max(1, self.passes)
+        return instance.k >= max(2, self.passes)
 
 
-def _passing(place: int) -> KnownBug:
+@cache
+def passing(place: int) -> KnownBug:
+    """Accept the draft of a node at a place, the first of which is 1, whatever it is."""
+
     def passes(i: int, *draft: Any) -> Any:
-        return i == place or accepts(*draft)
+        return i == place - 1 or accepts(*draft)
 
-    name = f"sibling {place + 1} always accepted"
+    name = f"sibling {place} always accepted"
     return _PassingSibling(name, accepts=passes, passes=place).as_bug(
         mistake="draft that is not verified",
-        summary=f"Draft {place + 1} of a node is accepted, whatever its probabilities.",
+        summary=f"Draft {place} of a node is accepted, whatever its probabilities.",
     )
 
 
@@ -186,7 +195,7 @@ LOOPS_AND_TREES = (
         summary="Each step reads the whole sequence again, behind what the cache holds of it.",
         threads=("romsto/Speculative-Decoding #4",),
     ),
-    *map(_passing, range(4)),
+    *map(passing, range(1, 5)),
     Siblings("residual of the first sibling", residuals=1).as_bug(
         mistake="residual of the wrong sibling",
         summary="The last token is drawn from the residual of the first sibling of all rejected.",

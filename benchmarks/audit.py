@@ -1,0 +1,101 @@
+"""How many mistakes of random sizes and places an audit finds, and whether it names them first.
+
+    python -m benchmarks.audit [--quick] [--save] [--seed NAME]
+
+Each mutant is a known bug of `otm.audit.known_bugs` with a size or a place that is drawn from the
+seed, most of them none of those in the list there.  It is audited as `otm audit` does, with all
+defaults.  Right verifiers come last: they must pass, and their times are those of an audit that
+finds nothing.
+"""
+
+import time
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from benchmarks.command import command, keep, options_of
+from benchmarks.machine import machine
+from otm.audit import LOSSLESS, Adapter, lossless
+from otm.audit.known_bugs import KnownBug
+from otm.audit.known_bugs.sized import cut_to, floor_at, hot_from, passes_at, passing, tiles_of
+from otm.audit.known_bugs.steps import Block, Chain, Loop, Siblings
+
+RESULTS = Path(__file__).parent / "results" / "audit.json"
+SEED = "sizes and places"
+
+Draw = Callable[[Random], KnownBug]
+
+MUTANTS: tuple[tuple[int, Draw], ...] = (
+    (10, lambda random: passes_at(random.randint(1, 12))),
+    (7, lambda random: hot_from(random.randint(2, 12))),
+    (9, lambda random: cut_to(random.randint(2, 48))),
+    (6, lambda random: tiles_of(8 * random.randint(1, 17))),
+    (6, lambda random: floor_at(Fraction(1, random.randint(10, 1000)))),
+    (2, lambda random: passing(random.randint(1, 4))),
+)
+"""How many of each kind, and how one is drawn; no two are the same."""
+
+RIGHT: tuple[Adapter, ...] = (Chain(), Block(), Siblings(), Loop())
+
+
+def drawn(seed: str, *, each: int | None = None) -> list[KnownBug]:
+    """Draw the mutants, or so many of each kind."""
+    random = Random(seed)
+    mutants: dict[str, KnownBug] = {}
+    for count, draw in MUTANTS:
+        wanted = len(mutants) + (each or count)
+        while len(mutants) < wanted:
+            bug = draw(random)
+            mutants[bug.name] = bug
+    return list(mutants.values())
+
+
+def audited(verifier: Adapter) -> dict[str, Any]:
+    """Audit with all defaults."""
+    start = time.perf_counter()
+    report = lossless(verifier)
+    names = [diagnosis.name for diagnosis in report.diagnoses]
+    return {
+        "verifier": verifier.name,
+        "found": report.verdict != LOSSLESS,
+        "tv": float(report.tv_distance),
+        "named": names,
+        "first": names[:1] == [verifier.name],
+        "seconds": time.perf_counter() - start,
+    }
+
+
+def shown(row: dict[str, Any]) -> str:
+    found = f"found, TV {row['tv']:.2g}" if row["found"] else "lossless"
+    first = "named" if row["first"] else ", ".join(row["named"]) or "-"
+    return f"{row['verifier']:<42} {found:<18} {first:<18} {row['seconds']:5.1f} s"
+
+
+def main() -> None:
+    parser = command(__doc__)
+    parser.add_argument("--seed", default=SEED, metavar="NAME", help="what sizes are drawn from")
+    options = options_of(parser)
+    mutants = drawn(options.seed, each=1 if options.quick else None)
+    audited(Chain())  # load all that an audit needs
+    rows = []
+    for mutant in mutants:
+        rows.append(audited(mutant.verifier))
+        print(shown(rows[-1]))
+    controls = [audited(verifier) for verifier in RIGHT]
+    print(*map(shown, controls), sep="\n")
+    found, first = (sum(row[key] for row in rows) for key in ("found", "first"))
+    alarms = sum(row["found"] for row in controls)
+    seconds = sum(row["seconds"] for row in rows)
+    print(
+        f"{len(rows)} mutants: {found} found, {first} named first, {seconds:.0f} s; "
+        f"{len(controls)} right verifiers: {alarms} false alarms"
+    )
+    if options.save:
+        record = {"seed": options.seed, "mutants": rows, "right": controls, **machine("numpy")}
+        keep(record, RESULTS)
+
+
+if __name__ == "__main__":
+    main()
