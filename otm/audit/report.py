@@ -247,7 +247,7 @@ class Report(Judged):
                 "  This is evidence, not a proof: other models were not tried, none of more than "
                 f"{tokens} tokens, γ = {gamma}, k = {k}."
             )
-            yield "  To try larger ones: vocabulary, gamma, prompt (--vocabulary, --gamma, --prompt)."
+            yield "  Larger ones: vocabulary, gamma, prompt (--vocabulary, --gamma, --prompt)."
         else:
             yield "  No deviation shows, but a smaller one would be missed: allow more runs."
 

@@ -168,7 +168,10 @@ def larger_instances() -> dict[str, Instance]:
 def of_size(
     vocabulary: int | None, gamma: int | None, prompt: Path | None, seed: int
 ) -> list[Instance]:
-    """Make pairs of models of the sizes asked for, for one draft and for two."""
+    """Make pairs of models of the sizes asked for, for one draft and for two.
+
+    The last is for γ alone, if it is asked for.
+    """
     tokens = max([(vocabulary or 2) - 1, *(prompt or (1,))]) + 1
     drafts, before = gamma or 2, (0, 1) if prompt is None else prompt
     made = []
