@@ -30,7 +30,7 @@ Draw = Callable[[Random], KnownBug]
 MUTANTS: tuple[tuple[int, Draw], ...] = (
     (10, lambda random: passes_at(random.randint(1, 12))),
     (7, lambda random: hot_from(random.randint(2, 12))),
-    (9, lambda random: cut_to(random.randint(2, 48))),
+    (9, lambda random: cut_to(random.randint(2, 40))),
     (6, lambda random: tiles_of(8 * random.randint(1, 17))),
     (6, lambda random: floor_at(Fraction(1, random.randint(10, 1000)))),
     (2, lambda random: passing(random.randint(1, 4))),

@@ -22,8 +22,8 @@ ORDER = 5
 WIDE, NARROW = 12, 4
 """Numbers of tokens that a row has, of many."""
 
-WIDEST = 64
-"""Number of tokens of the widest row, after which all is certain: its paths are few even so."""
+WIDER, WIDEST = 24, 48
+"""Numbers of tokens of wider rows, which have few paths with one draft and certainty after it."""
 
 DEEP = 12
 """Number of drafts of the longest chain."""
@@ -151,7 +151,8 @@ def larger_instances() -> dict[str, Instance]:
     return {
         "40 tokens": spread_out(40, wide=True),
         "40 tokens drafted": spread_out(40, wide=False),
-        "300 tokens": spread_out(300, wide=True, seed=1, counts=(WIDEST, 1)),
+        "48 tokens": spread_out(48, wide=True, counts=(WIDEST, 1)),
+        "300 tokens": spread_out(300, wide=True, seed=1, counts=(WIDER, 1)),
         "pairs of 40 tokens": spread_out(40, wide=True, k=2, seed=2),
         "four of two tokens": far_back(2, (0, 0), k=4, seed=13),
         "four drafts": far_back(2, (2, 4), gamma=4, seed=37),

@@ -113,7 +113,7 @@ def by_n_grams(  # noqa: PLR0917
 
 FOUND = {
     "residual of its 3 largest tokens": verifier(residual=largest(3)),
-    "residual of its 41 largest tokens": verifier(residual=largest(41)),
+    "residual of its 37 largest tokens": verifier(residual=largest(37)),
     "draft 4 always accepted": verifier(passes=3),
     "draft 11 always accepted": verifier(passes=10),
     "sums of tiles of 8 tokens": verifier(find=in_tiles(8)),
@@ -134,7 +134,7 @@ def of_larger(name: str, *names: str) -> Report:
     ("name", "where"),
     [
         ("residual of its 3 largest tokens", "40 tokens"),
-        ("residual of its 41 largest tokens", "300 tokens"),
+        ("residual of its 37 largest tokens", "48 tokens"),
         ("draft 4 always accepted", "four drafts"),
         ("draft 11 always accepted", "twelve drafts"),
         ("sums of tiles of 8 tokens", "40 tokens"),
@@ -166,10 +166,10 @@ def test_every_rung_of_a_ladder_shows_its_mistakes(place: int) -> None:
     assert passed.tv_distance > Fraction(1, 60) * (place <= instance.gamma) - Fraction(1, 10**9)
 
 
-@pytest.mark.parametrize("kept", [12, 30, 59])
+@pytest.mark.parametrize("kept", [12, 30, 44])
 def test_the_widest_row_shows_a_residual_of_any_size(kept: int) -> None:
     """Bug: residuals of 12 tokens at most, to which a cut behind the 12 largest does nothing."""
-    seen = by_paths(cut_to(kept).verifier, larger_instances()["300 tokens"])
+    seen = by_paths(cut_to(kept).verifier, larger_instances()["48 tokens"])
     assert seen.tv_distance > Fraction(1, 1000)
     assert seen.runs < 300
 
