@@ -66,15 +66,17 @@ def diagnose(
 ) -> tuple[Diagnosis, ...]:
     """Name the known mistakes that explain what was observed of one verifier.
 
-    Several are named if the instances do not tell them apart.  Of two ways to compare, the second
-    sets isolated outcomes apart; then two mistakes at once are tried too.  A loop may make those
-    of a single step.
+    Several are named if the instances do not tell them apart, but of sizes read off the output only
+    the first that fits.  Of two ways to compare, the second sets isolated outcomes apart; then two
+    mistakes at once are tried too.  A loop may make those of a single step.
     """
     observations = sorted(observations, key=_cost)  # most fail on one soon
-    known = (*KNOWN_BUGS, *(of_measure(observations) if loop is None else ()))
-    bugs = [(bug, bug.verifier) for bug in known if loop is None or bug.verifier.loops]
+    bugs = [(bug, bug.verifier) for bug in KNOWN_BUGS if loop is None or bug.verifier.loops]
     for place, same in enumerate(ways):
         explained = _named(bugs, observations, same)
+        if not explained and loop is None:
+            measured = ((bug, bug.verifier) for bug in of_measure(observations))
+            explained = _named(measured, observations, same, most=1)
         if explained:
             return tuple(replace(diagnosis, apart=place > 0) for diagnosis in explained)
     sound = [o for o in observations if not any(isinstance(out, Failure) for out in o.probs)]
@@ -120,13 +122,13 @@ def _pairs() -> tuple[KnownBug, ...]:
 
 
 def _named(
-    bugs: Iterable[tuple[KnownBug, Adapter]], observations: Sequence[Observation], same: Same
+    bugs: Iterable[tuple[KnownBug, Adapter]],
+    observations: Sequence[Observation],
+    same: Same,
+    most: int | None = None,
 ) -> tuple[Diagnosis, ...]:
-    named = {
-        bug.name: _named_so(bug)
-        for bug, verifier in bugs
-        if _explains(verifier, observations, same)
-    }
+    fitting = (bug for bug, verifier in bugs if _explains(verifier, observations, same))
+    named = {bug.name: _named_so(bug) for bug in itertools.islice(fitting, most)}
     return tuple(named.values())
 
 

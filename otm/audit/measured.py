@@ -31,12 +31,13 @@ FINEST = 10**6
 
 
 def of_measure(observations: Sequence[Observation]) -> tuple[KnownBug, ...]:
-    """Make the mistakes of the sizes and places that chains of drafts show, if they are new."""
-    wrong = [seen for seen in observations if seen.instance.k == 1 and seen.is_off(ROUNDING)]
-    places = [place for seen in wrong if (place := first_wrong(seen))]
-    firsts = [_First(seen) for seen in wrong if first_wrong(seen) == 1]
-    made = [make(min(places)) for make in (passes_at, hot_from) if places]
-    made += [cut_to(kept) for kept in _likeliest([first.kept() for first in firsts])]
+    """Make the mistakes of the sizes and places that chains of drafts show, if not in the list."""
+    chains = [seen for seen in observations if seen.instance.k == 1 and seen.is_off(ROUNDING)]
+    wrong = [(seen, place) for seen in chains if (place := first_wrong(seen))]
+    firsts = [_First(seen) for seen, place in wrong if place == 1]
+    place = min((place for _, place in wrong), default=1)
+    made = [passes_at(place), hot_from(place)] if place > 1 else []
+    made += [cut_to(kept) for kept in _likeliest([first.kept() for first in firsts]) if kept > 1]
     made += [tiles_of(size) for size in tile_sizes([first.tiles() for first in firsts])]
     floors = [least for first in firsts for least in first.floors()]
     made += [floor_at(least) for least in _likeliest(floors)]

@@ -179,7 +179,8 @@ def of_size(
     for k in (1, 2):
         shape: dict[str, Any] = {"gamma": drafts if k == 1 else 1, "k": k, "seed": seed}
         made += [spread_out(tokens, wide=wide, prompt=before, **shape) for wide in (True, False)]
-        for certain in ((0, 8), (5, 5)):
+        # what follows of a long chain, if no row of the target is certain, has too many ways
+        for certain in ((0, 8), (5, 5)) if drafts <= DEEP else ((5, 5),):
             length = drafts + 2
             made.append(far_back(tokens, certain, prompt=before, length=length, **shape))
     return made if gamma is None else [*made, ladder(gamma)]

@@ -152,9 +152,7 @@ def test_mistakes_of_size_are_found_and_named(name: str, where: str) -> None:
     report = of_larger(name, where)
     assert report.verdict == "not lossless"
     assert report.method == "exact paths"
-    names = [diagnosis.name for diagnosis in report.diagnoses]
-    assert names[0] == name
-    assert names == [name] or "tiles of 72" in name, "24 tokens of 300 do not tell tiles of 73"
+    assert [diagnosis.name for diagnosis in report.diagnoses] == [name]
 
 
 @pytest.mark.parametrize("place", range(1, 14))
@@ -239,6 +237,7 @@ def test_nothing_else_is_called_wrong() -> None:
     report = lossless(verifier(), instances=[*larger_instances().values()], examples=0)
     assert report.lossless
     assert (report.tv_distance, report.method) == (0, "exact paths")
+    assert "--vocabulary, --gamma, --prompt" in str(report).splitlines()[-1]
 
 
 @pytest.mark.parametrize(
@@ -279,6 +278,16 @@ def test_instances_are_made_to_order() -> None:
         row = instance.target.probs(instance.prompt)
         assert sum(row) == 1
     assert of_size(None, None, (7, 7), seed=0)[0].vocabulary == 8
+
+
+def test_long_chains_end_in_time() -> None:
+    """Bug: gigabytes for the 2^21 sequences that follow a chain of 20 drafts."""
+    for instance in of_size(None, 20, None, 0):
+        ways = [instance.prompt]
+        for _ in range(instance.gamma + 1):
+            rows = [(way, instance.target.probs(way)) for way in ways]
+            ways = [(*way, token) for way, row in rows for token in np.flatnonzero(row > 0)]
+            assert len(ways) < 10_000
 
 
 @pytest.mark.parametrize(
