@@ -7,6 +7,7 @@ and otherwise makes a suspect that does not fit.
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from fractions import Fraction
@@ -36,7 +37,9 @@ def of_measure(observations: Sequence[Observation]) -> tuple[KnownBug, ...]:
     wrong = [(seen, place) for seen in chains if (place := first_wrong(seen))]
     firsts = [_First(seen) for seen, place in wrong if place == 1]
     place = min((place for _, place in wrong), default=1)
-    made = [passes_at(place), hot_from(place)] if place > 1 else []
+    sampled = any(seen.counts for seen, _ in wrong)  # then an earlier place may not show yet
+    places = range(2 if sampled else max(place, 2), place + 1)
+    made = [make(place) for place in places for make in (passes_at, hot_from)]
     made += [cut_to(kept) for kept in _likeliest([first.kept() for first in firsts]) if kept > 1]
     made += [tiles_of(size) for size in tile_sizes([first.tiles() for first in firsts])]
     floors = [least for first in firsts for least in first.floors()]
@@ -48,10 +51,17 @@ def of_measure(observations: Sequence[Observation]) -> tuple[KnownBug, ...]:
 def first_wrong(seen: Observation) -> int | None:
     """Place of the first token that is wrong: those before it have the law of the target."""
     for place in range(1, seen.length + 1):
-        off = distance(_beginnings(seen.sequences, place), _beginnings(seen.target, place))
-        if float(off) > seen.error + ROUNDING:
+        wanted = _beginnings(seen.target, place)
+        off = distance(_beginnings(seen.sequences, place), wanted)
+        if float(off) > _error(seen, len(wanted)):
             return place
     return None
+
+
+def _error(seen: Observation, outcomes: int) -> float:
+    """How far probabilities can be off together (TV): of frequencies, twice what is expected."""
+    noise = math.sqrt(outcomes / seen.runs) if seen.counts else 0.0
+    return seen.error + ROUNDING + noise
 
 
 def _beginnings(law: Any, length: int) -> dict[Path, Number]:
@@ -83,7 +93,7 @@ class _First:
         self.law: Probs = np.array([law.get((x,), 0) for x in range(instance.vocabulary)])
         self.target = instance.target.probs(instance.prompt)
         self.draft = instance.draft.probs(instance.prompt)
-        self.error = seen.error + ROUNDING
+        self.error = _error(seen, 4)  # of a single token, four standard deviations
 
     def kept(self) -> int:
         """Count what can replace a draft: it is likelier than its drafts that are accepted."""

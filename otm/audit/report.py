@@ -204,7 +204,7 @@ class Report(Judged):
         yield from (f"  not by {reason}" for reason in self.why_not_exact)
         low, high = (float(end) for end in (self.tv_interval.lower, self.tv_interval.upper))
         between = "" if low == high else f", between {low:.3g} and {high:.3g}"
-        yield f"  distance to the target (TV), at worst: {_number(self.tv_distance)}{between}"
+        yield f"  distance to the target (TV), at worst: {_short(self.tv_distance)}{between}"
         if self.false_alarms:
             yield (
                 f"  false alarms: probability at most {self.false_alarms:g}; a distance of "
@@ -325,6 +325,12 @@ def _plain(value: Any) -> Any:
 
 def _number(value: Number) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _short(value: Number) -> str:
+    """Write out a number, but no fraction of many digits."""
+    exact = _number(value)
+    return exact if len(exact) <= MAX_SHOWN else f"{float(value):.4g}"
 
 
 def _numbers(values: Iterable[Number]) -> str:

@@ -6,6 +6,7 @@ from fractions import Fraction
 
 import pytest
 
+from otm.audit import lossless
 from otm.audit.exact import by_paths
 from otm.audit.findings import diagnose, same_distribution
 from otm.audit.instances import INSTANCES
@@ -65,6 +66,12 @@ def test_nothing_is_measured_where_nothing_is_wrong() -> None:
 @pytest.mark.parametrize("place", [1, 5, 8])
 def test_the_first_wrong_token_is_where_the_mistake_is(place: int) -> None:
     assert first_wrong(by_paths(passes_at(place).verifier, DEEP)) == place
+
+
+def test_frequencies_are_not_taken_for_mistakes() -> None:
+    """Bug: the first token of a sample is always a little off, and no place is named."""
+    report = lossless(hot_from(7).verifier, method="Monte Carlo", instances=[DEEP])
+    assert [diagnosis.name for diagnosis in report.diagnoses] == [hot_from(7).name]
 
 
 def test_round_sizes_come_first() -> None:
