@@ -140,7 +140,7 @@ def uses(shape: tuple[int, int, int], dtype: torch.dtype) -> Iterator[tuple[str,
     uniforms = on_meta(batch, gamma + 2, dtype=torch.float64)
     target = on_meta(batch, gamma + 1, size, dtype=dtype)
     draft = on_meta(batch, gamma, size, dtype=dtype)
-    one_chain = names("kernel", several=False)
+    one_chain = names("kernel", several=False, backend="triton")
     for drafts, rows in (("drawn", draft), ("one-hot", None)):
         arguments: Any = (target, rows, tokens, uniforms)
         for rule in one_chain:
@@ -172,7 +172,7 @@ def uses(shape: tuple[int, int, int], dtype: torch.dtype) -> Iterator[tuple[str,
             on_meta(batch, count, gamma, size, dtype=dtype),
             on_meta(batch, count, gamma, dtype=torch.int64),
         )
-        for rule in names("kernel", several=True):
+        for rule in names("kernel", several=True, backend="triton"):
             number = gamma * uniforms_per_position(rule, count) + 2
             arguments = (*rows, on_meta(batch, number, dtype=torch.float64))
             verify = partial(verify_probs, rule=rule, **options)

@@ -7,11 +7,13 @@ four forms, and has one name for all of them:
   reports, the audit and the tests of the protocol run over these; in a loop the rules in
   `TREE_DRAFTS` verify trees of drafts by SpecTr's recursion;
 - a *verifier* (`otm.decoding`): several tokens from a chain or a tree of drafts;
-- a *kernel* (`otm.kernels`): the same decisions on tensors, in a file of one name per backend;
+- a *kernel* (`otm.kernels`): whole batches of chains on tensors, in a file of one name per backend.
+  The backends make the same decisions.  Plan and verifier of the same name have the same
+  distribution, but read their uniforms in another order;
 - a *loop* of its own, where drafts and output are drawn together ("list coupling": `coupled`).
 
-"grid walk and keep" alone is a kernel that has no other form: on the host a loop takes "walk and
-keep" in its place, which needs no grid and accepts a little more.
+The kernel "grid walk and keep" has no plan, and no verifier of its own: by that name a loop on the
+host runs "walk and keep", which needs no grid and accepts a little more.
 
 A rule of one's own needs no line here: "module:name" of a function from a problem to a plan, such
 as "my_rules:MyPlan", is a name too, wherever a rule is asked for as a plan.  The module must be one
@@ -222,7 +224,9 @@ RULES: Mapping[str, Rule] = MappingProxyType(_BY_NAME)
 """Every rule by its name."""
 
 
-def names(form: Form, *, several: bool | None = None) -> tuple[str, ...]:
+def names(
+    form: Form, *, several: bool | None = None, backend: str | None = None
+) -> tuple[str, ...]:
     """List the lossless rules that have a form and need no parameters.
 
     Parameters
@@ -232,6 +236,8 @@ def names(form: Form, *, several: bool | None = None) -> tuple[str, ...]:
         `TREE_DRAFTS`.
     several : bool, optional
         Only those for several drafts of a token (True) or for one chain (False).
+    backend : {"numpy", "torch", "triton"}, optional
+        Only those with a kernel of this backend.
 
     Returns
     -------
@@ -241,7 +247,7 @@ def names(form: Form, *, several: bool | None = None) -> tuple[str, ...]:
     Raises
     ------
     UnknownMethodError
-        If there is no such form.
+        If there is no such form or backend.
 
     Examples
     --------
@@ -251,10 +257,15 @@ def names(form: Form, *, several: bool | None = None) -> tuple[str, ...]:
     ('chain', 'block', 'greedy block')
     """
     check_name("form", form, _HOMES)
+    if backend is not None:
+        check_name("backend", backend, BACKENDS)
     return tuple(
         rule.name
         for rule in RULES.values()
-        if _has(rule, form) and rule.lossless and several in (None, rule.several)
+        if _has(rule, form)
+        and rule.lossless
+        and several in (None, rule.several)
+        and backend in (None, *rule.backends)
     )
 
 

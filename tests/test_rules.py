@@ -71,9 +71,12 @@ def test_every_plan_class_is_listed() -> None:
     assert {plan_class(rule).__name__ for rule in RULES.values() if rule.plan} == classes - bases
 
 
-@pytest.mark.parametrize("name", names("kernel"))
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(
+    ("name", "backend"),
+    [(name, backend) for backend in BACKENDS for name in names("kernel", backend=backend)],
+)
 def test_a_kernel_has_a_file_for_each_backend(name: str, backend: str) -> None:
+    """Bug: a name that only some machines find no module for."""
     assert (KERNELS / backend / f"{RULES[name].kernel}.py").is_file()
 
 

@@ -10,7 +10,7 @@ from benchmarks.kernels import ON_GPU, Plan
 from otm.rules import names
 
 TYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
-RULES = names("kernel")
+RULES = names("kernel", backend="triton")
 SMI = "nvidia-smi --query-gpu={} --format=csv,noheader,nounits"
 ONE_CHAIN = ("one_chain.add_up", "one_chain.draw")
 ROWS = ("distributions.peaks_and_weights", "distributions.finish_softmaxes")

@@ -23,7 +23,7 @@ from otm.kernels.torch import distributions, host, softmax  # noqa: E402
 from otm.kernels.triton import rows as triton_rows  # noqa: E402
 from otm.rules import names  # noqa: E402
 
-ONE, SEVERAL = (names("kernel", several=several) for several in (False, True))
+ONE, SEVERAL = (names("kernel", several=several, backend="triton") for several in (False, True))
 TYPES = [torch.float32, torch.float16, torch.bfloat16, torch.float64]
 BACKENDS = ["numpy", "batched", "by rows", "triton"]
 OF_SEVERAL = pytest.mark.parametrize("run", ["numpy", "batched", "triton"], indirect=True)

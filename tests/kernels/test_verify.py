@@ -138,7 +138,7 @@ for rule in names("kernel"):
 assert not {"torch", "triton"} & set(sys.modules)
 sys.modules["triton"] = None
 import otm.kernels.torch.sigmoid, otm.kernels.torch.softmax
-for rule in names("kernel"):
+for rule in names("kernel", backend="triton"):
     load(rule, "triton")
 """
     subprocess.run([sys.executable, "-W", "error", "-c", code], cwd=ROOT, check=True)

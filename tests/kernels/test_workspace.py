@@ -57,7 +57,7 @@ def assert_repeats(rule: str, *inputs: Any) -> None:
     assert (addresses(workspace), workspace.nbytes) == held
 
 
-@pytest.mark.parametrize("rule", names("kernel", several=False))
+@pytest.mark.parametrize("rule", names("kernel", several=False, backend="triton"))
 @pytest.mark.usefixtures("small_blocks")
 def test_chains(rule: str, chains: Callable[..., Any], device: str) -> None:
     inputs = on(device, chains(np.random.default_rng(1), 2, 2, 10).logits())
@@ -66,7 +66,7 @@ def test_chains(rule: str, chains: Callable[..., Any], device: str) -> None:
     assert_repeats(rule, *turned, torch.tensor([0.0, 0.7], device=device))
 
 
-@pytest.mark.parametrize("rule", names("kernel", several=True))
+@pytest.mark.parametrize("rule", names("kernel", several=True, backend="triton"))
 @pytest.mark.usefixtures("small_blocks")
 def test_several_chains(rule: str, several: Callable[..., Any], device: str) -> None:
     inputs = on(device, several(np.random.default_rng(2), 2, 2, 1, 9, rule=rule))
@@ -74,7 +74,7 @@ def test_several_chains(rule: str, several: Callable[..., Any], device: str) -> 
     assert_repeats(rule, *logits, torch.ones(2, device=device))
 
 
-@pytest.mark.parametrize("rule", names("kernel"))
+@pytest.mark.parametrize("rule", names("kernel", backend="triton"))
 @pytest.mark.usefixtures("small_blocks")
 def test_lists_packed_rows_and_trees(
     rule: str, several: Callable[..., Any], lists: Callable[..., Any], device: str

@@ -32,7 +32,7 @@ pytestmark = pytest.mark.skipif(
     runtime.triton is None or runtime.compiles(), reason="accesses are seen in the interpreter"
 )
 
-SEVERAL = names("kernel", several=True)
+SEVERAL = names("kernel", several=True, backend="triton")
 NUMBER = 8  # bytes of the numbers in tables
 CHAINS = 2
 LISTED = 16  # tokens of a sparse draft
@@ -204,7 +204,7 @@ def test_a_row_that_every_program_reads_is_seen() -> None:
     assert [launch.read_again("source") for launch in launches] == [0, 2 * 8 * 4]
 
 
-@pytest.mark.parametrize("rule", names("kernel"))
+@pytest.mark.parametrize("rule", names("kernel", backend="triton"))
 @pytest.mark.usefixtures("small_blocks")
 def test_rows_apart_in_memory(rule: str, several: Callable[..., Any], device: str) -> None:
     """Catches a mask that lets the entries beyond a row be read, also where the batch is one."""

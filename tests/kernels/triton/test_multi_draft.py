@@ -16,7 +16,7 @@ from otm.kernels import verify_probs  # noqa: E402
 from otm.kernels.registry import uniforms_per_position  # noqa: E402
 from otm.rules import names  # noqa: E402
 
-SEVERAL = names("kernel", several=True)
+SEVERAL = names("kernel", several=True, backend="triton")
 TYPES = [torch.float32, torch.float16, torch.bfloat16, torch.float64]
 
 

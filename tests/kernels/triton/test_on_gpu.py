@@ -33,7 +33,7 @@ pytestmark = [
     ),
 ]
 
-SEVERAL = names("kernel", several=True)
+SEVERAL = names("kernel", several=True, backend="triton")
 SIZES = [1, 4095, 8193, 10_000, 128_256, 151_936]
 TYPES = [torch.float32, torch.float16, torch.bfloat16]
 TEMPERATURES = torch.tensor([0.0, 0.7, 1.0, 1.3, 1e-8])
