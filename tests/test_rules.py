@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 from importlib import import_module
 from pathlib import Path
@@ -16,7 +17,7 @@ from otm.coupling.plan import TransportPlan
 from otm.decoding import GreedyBlockVerifier, tree_rules
 from otm.decoding.verification import chain_verifier, tree_verifier
 from otm.errors import UnknownMethodError
-from otm.rules import BACKENDS, RULES, Form, named, names
+from otm.rules import _BY_NAME, BACKENDS, RULES, Form, named, names
 
 KERNELS = Path(otm.__file__).parent / "kernels"
 PROBLEM = otm.Problem([0.5, 0.3, 0.2], [0.2, 0.5, 0.3], 2)
@@ -78,6 +79,19 @@ def test_every_plan_class_is_listed() -> None:
 def test_a_kernel_has_a_file_for_each_backend(name: str, backend: str) -> None:
     """Bug: a name that only some machines find no module for."""
     assert (KERNELS / backend / f"{RULES[name].kernel}.py").is_file()
+
+
+def test_a_rule_without_a_kernel_on_a_backend_is_not_named_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Bug: a rule without Triton kernels that is compiled, tuned or run on a GPU."""
+    rule = dataclasses.replace(RULES["grid k-Seq"], name="new", backends=("numpy", "torch"))
+    monkeypatch.setitem(_BY_NAME, rule.name, rule)
+    assert "new" in names("kernel", backend="torch")
+    assert "new" not in names("kernel", backend="triton")
+    assert "k-Seq" not in names("plan", backend="numpy")
+    with pytest.raises(UnknownMethodError, match="numpy, torch, triton"):
+        names("kernel", backend="cuda")
 
 
 def test_verifiers_are_functions_of_the_loop() -> None:

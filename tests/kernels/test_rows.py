@@ -21,9 +21,9 @@ from otm.kernels.numpy import rows  # noqa: E402
 from otm.kernels.registry import uniforms_per_position  # noqa: E402
 from otm.kernels.torch import distributions, host, softmax  # noqa: E402
 from otm.kernels.triton import rows as triton_rows  # noqa: E402
-from otm.rules import names  # noqa: E402
+from otm.rules import RULES, names  # noqa: E402
 
-ONE, SEVERAL = (names("kernel", several=several, backend="triton") for several in (False, True))
+ONE, SEVERAL = (names("kernel", several=several) for several in (False, True))
 TYPES = [torch.float32, torch.float16, torch.bfloat16, torch.float64]
 BACKENDS = ["numpy", "batched", "by rows", "triton"]
 OF_SEVERAL = pytest.mark.parametrize("run", ["numpy", "batched", "triton"], indirect=True)
@@ -52,6 +52,8 @@ class Run(NamedTuple):
     def __call__(self, verify: Any, *arguments: Any, **options: Any) -> list[Any]:
         options = {key: self.moved(x) for key, x in options.items()}
         options["backend"] = self.name if self.name in {"numpy", "triton"} else "torch"
+        if options["backend"] not in RULES[options["rule"]].backends:
+            pytest.skip(f"{options['rule']} has no kernel there")
         outcome = verify(*map(self.moved, arguments), validate=False, **options)
         return [None if x is None else torch.as_tensor(x).cpu() for x in outcome]
 
@@ -246,7 +248,9 @@ def test_all_backends_decide_alike_about_trees(
         inputs[1] = lists(rng, inputs[1])
         assert_same(run(verify_probs, *inputs, rule=rule, counted=counted), expected)
         other |= set(expected.chain.tolist())
-    assert run.name == "triton" or (changed and len(other) > 2)
+    if run.name != "triton" and rule.startswith("grid"):  # a rule may look at one draft alone
+        assert changed
+        assert len(other) > 2
 
 
 @OF_SEVERAL
@@ -288,7 +292,7 @@ def test_nothing_waits_for_the_device() -> None:
         assert outcome.chain.shape == (4,)
 
 
-@pytest.mark.parametrize("rule", [*ONE, *SEVERAL])
+@pytest.mark.parametrize("rule", names("kernel", backend="triton"))
 @pytest.mark.usefixtures("small_blocks")
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of the interpreter, about NaN
 def test_no_garbage_gives_a_token_outside_the_vocabulary(rule: str, device: str) -> None:

@@ -99,14 +99,17 @@ def test_broadcast_laws_and_a_sequence_alone(several: Callable[..., Any], device
         assert_same(alone, [x[b : b + 1] for x in expected])
 
 
-@pytest.mark.parametrize("rule", SEVERAL)
-@pytest.mark.parametrize("triton", [False, True], ids=["torch", "triton"])
+@pytest.mark.parametrize(
+    ("backend", "rule"),
+    [(x, rule) for x in ("torch", "triton") for rule in names("kernel", several=True, backend=x)],
+)
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of the interpreter, about NaN
 @pytest.mark.usefixtures("small_blocks")
 def test_no_garbage_gives_a_token_outside_the_vocabulary(
-    triton: bool, rule: str, device: str
+    backend: str, rule: str, device: str
 ) -> None:
-    backend, device = ("triton", device) if triton else ("torch", "cpu")
+    triton = backend == "triton"
+    device = device if triton else "cpu"
     rng = np.random.default_rng(4)
     values = np.array([0, 1, -1, math.nan, math.inf, -math.inf, 1e30, -1e30, 0.5, 1e-40])
     batch = 3 if triton else 100

@@ -45,7 +45,7 @@ def assert_same(outcome: Any, expected: Any) -> None:
         assert mine.cpu().tolist() == other.tolist()
 
 
-@pytest.mark.parametrize("rule", SEVERAL)
+@pytest.mark.parametrize("rule", names("kernel", several=True, backend="torch"))
 def test_torch_decides_as_the_definition(rule: str, several: Callable[..., Any]) -> None:
     rng = np.random.default_rng(1)
     accepted = 0
