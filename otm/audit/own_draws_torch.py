@@ -337,6 +337,15 @@ def _bernoulli_in_place(
     return (uniforms(result, 53) < p).to(result.dtype)
 
 
+def _integers(uniforms: Uniforms, result: Tensor, *arguments: Any, **_: Any) -> Tensor:
+    bounds = [each for each in arguments if isinstance(each, int)]
+    if not bounds:
+        return result  # of any size: torch's own
+    low, high = [0, *bounds][-2:]
+    drawn = (uniforms(result, 53) * (high - low)).floor().clamp(max=high - low - 1) + low
+    return drawn.to(result.dtype)
+
+
 def _multinomial(
     uniforms: Uniforms,
     result: Tensor,
@@ -361,6 +370,9 @@ DRAWS: dict[str, Callable[..., Tensor]] = {
     "uniform_": _uniform_between,
     "bernoulli": _bernoulli,
     "bernoulli_": _bernoulli_in_place,
+    "randint": _integers,
+    "randint_like": _integers,
+    "random_": _integers,
     "multinomial": _multinomial,
 }
 """What operations give, from uniforms, their result and their arguments."""

@@ -124,6 +124,16 @@ def test_draws_of_torch(name: str) -> None:
     assert float(wrong.tv_distance) == pytest.approx(float(exact.tv_distance), abs=1e-6)
 
 
+def test_whole_numbers_of_torch() -> None:
+    """Catches a draw by an n-gram that knows nothing, which made every run another one."""
+    torch = torch_module()
+    with drawing_from(Source(np.array([0.0, 0.5, 1 - 2**-53, 0.3, 0.9, 0.99, 0.5]))):
+        assert torch.randint(3, (3,)).tolist() == [0, 1, 2]
+        assert torch.randint(2, 4, (2,)).tolist() == [2, 3]
+        assert torch.randint_like(torch.zeros(1), 100).tolist() == [99]
+        assert torch.empty(1).random_(5, 7).tolist() == [6]
+
+
 def test_bernoulli_variables_of_torch() -> None:
     torch = torch_module()
     probs = torch.tensor([0.25, 0.5, 0.75])
