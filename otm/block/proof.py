@@ -34,7 +34,7 @@ Document = dict[str, Any]
 class BlockCertificate(Facts):
     """Proof of how many drafts a lossless rule can accept on average: lower ≤ optimum ≤ upper.
 
-    Multipliers of antichains prove the upper end, and a feasible S the lower one (Theorem 13.4 of
+    Multipliers of antichains prove the upper end, and a feasible S the lower one (Theorem 13.5 of
     docs/theory/block.md).  Of a tree in fractions the gap is zero.
 
     Attributes

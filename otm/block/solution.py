@@ -27,7 +27,7 @@ Drafted = tuple[Path, ...]
 
 @dataclass(frozen=True, eq=False)
 class BlockSolution(Facts):
-    """The most drafts that any lossless rule accepts on average, with its proof.
+    """The most drafts that any memoryless lossless rule accepts on average, with its proof.
 
     Attributes
     ----------

@@ -65,7 +65,7 @@ def solve_block(
     rounds: Any = 100,
     node_limit: Any = NODE_LIMIT,
 ) -> BlockSolution:
-    """Find the most drafts that any lossless rule accepts on average from k paths of some length.
+    """Find the most drafts that any memoryless lossless rule accepts on average from k paths.
 
     It is the value of a linear program over the nodes of the tree of paths (Theorem 13.1 of
     docs/theory/block.md).  For one path it is what block verification [sun2024block]_ accepts, for

@@ -47,7 +47,7 @@ def efficiency_bound(
     *,
     level: float = 0.95,
 ) -> PairedMeans:
-    """Upper bound on `block_efficiency` for every lossless verifier, known or not.
+    """Upper bound on `block_efficiency` for every memoryless lossless verifier, known or not.
 
     One plus the sum over depths i of the least T_i(H) + Pr(some draft of i tokens is outside H)
     over thresholds (docs/theory/block.md).

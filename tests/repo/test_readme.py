@@ -44,7 +44,7 @@ def test_speeds_are_those_of_the_benchmark() -> None:
 
 def test_bounds_on_rounding_are_those_of_the_theorems() -> None:
     """Theorems 5.7 and 5.8 for the distributions of the benchmark, by the tables of the plans."""
-    stated = re.search(r"Proved are (\S+) and (\S+) for the distributions", TEXT)
+    stated = re.search(r"roundings, are (\S+) and (\S+) for the distributions", TEXT)
     assert stated
     found = np.array([bounds(*pair_of_laws(kind, N), k) for kind in LAWS for k in COUNTS])
     for largest, limit in zip(found.max(axis=0), map(float, stated.groups()), strict=True):
