@@ -143,6 +143,16 @@ def test_a_loop(method: str) -> None:
 
     assert not lossless(draft_alone, kind="loop", instances=FEW[:1], examples=0).lossless
 
+    def overshoots(
+        target: Any, draft: Any, prompt: Any, *, gamma: int, max_tokens: int, uniforms: Any
+    ) -> Sequence[int]:
+        return decode(
+            target, draft, prompt, gamma=gamma, max_tokens=max_tokens + 1, uniforms=uniforms
+        )
+
+    report = lossless(overshoots, kind="loop", method=method, instances=FEW[:1], examples=0)
+    assert "3 were asked for: cut off the others" in str(report)
+
 
 def test_too_many_uniforms_are_refused() -> None:
     """Bug: an audit that runs out of uniforms reports a crash of the verifier."""

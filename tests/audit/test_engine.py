@@ -178,7 +178,7 @@ def _raises(target_probs: Any, draft_probs: Any, draft_tokens: Any, uniforms: An
         (_returns([-1, -1]), "returned no token"),
         (_returns([7]), "returned token 7 of 2"),
         (_returns([-1, 0]), "returned token -1 of 2"),
-        (_returns([0] * 9), "returned 9 tokens; at most 2"),
+        (_returns([0] * 9), "returned 9 tokens; one run gives at most 2"),
         (_returns([0.5]), "returned 0.5 of type float as a token"),
         (_returns(np.array([np.nan])), "returned nan"),
         (_returns(None), "returned None of type NoneType, not tokens"),

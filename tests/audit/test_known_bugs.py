@@ -16,7 +16,8 @@ from otm.audit.adapter import Adapter, Instance, max_tokens
 from otm.audit.exact import by_paths
 from otm.audit.instances import INSTANCES
 from otm.audit.known_bugs import KNOWN_BUGS, SUSPECTED, KnownBug
-from otm.audit.known_bugs.sized import LOOPS_AND_TREES, SIZED
+from otm.audit.known_bugs.caches import CACHES
+from otm.audit.known_bugs.sized import SIZED, TREES
 from otm.audit.known_bugs.steps import Block, Chain, Loop, Siblings
 from otm.audit.sizes import larger_instances
 from otm.decoding.reading import Path
@@ -78,7 +79,7 @@ def instances_of(adapter: Adapter) -> list[Instance]:
 
 
 def instances_for(bug: KnownBug) -> list[Instance]:
-    sized = bug in (*SIZED, *LOOPS_AND_TREES)
+    sized = bug in (*SIZED, *CACHES, *TREES)
     larger = filter(bug.verifier.supports, larger_instances().values() if sized else ())
     return [*instances_of(bug.verifier), *larger]
 

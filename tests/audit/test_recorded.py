@@ -19,7 +19,8 @@ from otm.audit.adapter import Adapter, Source
 from otm.audit.e_values import CLASSES, Evidence, Tokens, classes_of
 from otm.audit.instances import INSTANCES
 from otm.audit.known_bugs import KNOWN_BUGS, SUSPECTED, KnownBug
-from otm.audit.known_bugs.sized import LOOPS_AND_TREES, SIZED
+from otm.audit.known_bugs.caches import CACHES
+from otm.audit.known_bugs.sized import SIZED, TREES
 from otm.audit.known_bugs.steps import Block, Chain, Loop, Siblings
 from otm.audit.recorded_audit import _add_output, _Series
 from otm.audit.recorded_steps import as_step
@@ -180,10 +181,11 @@ NOT_IN_STEPS = {
     "padded tail of the vocabulary": "returns a token outside the vocabulary",
     "seeded in each step": "is one of loops: a step by itself is right",
     "cache fed twice": "as above",
+    "caches of both models fed twice": "as above",
 }
 
 
-OTHER_SIZES = {bug.name for bug in (*SIZED, *LOOPS_AND_TREES)} - {*ELSEWHERE, *SMALL}
+OTHER_SIZES = {bug.name for bug in (*SIZED, *CACHES, *TREES)} - {*ELSEWHERE, *SMALL}
 """The same mistakes in other sizes and places, which need instances of their own."""
 
 

@@ -10,8 +10,9 @@ in the end, or wrong in one version only.
 
 from __future__ import annotations
 
+from otm.audit.known_bugs.caches import CACHES
 from otm.audit.known_bugs.drafting import BLOCKS, DRAFTING, LOCATING, RANDOMNESS, SEVERAL
-from otm.audit.known_bugs.sized import LOOPS_AND_TREES, SIZED
+from otm.audit.known_bugs.sized import SIZED, TREES
 from otm.audit.known_bugs.steps import KnownBug
 from otm.audit.known_bugs.verification import ACCEPTANCE, BONUS, RESIDUAL, SUSPECTED
 
@@ -19,6 +20,6 @@ __all__ = ["KNOWN_BUGS", "SUSPECTED", "KnownBug"]
 
 KNOWN_BUGS: tuple[KnownBug, ...] = (
     *ACCEPTANCE, *RESIDUAL, *BONUS, *DRAFTING, *RANDOMNESS, *LOCATING, *BLOCKS, *SEVERAL,
-    *SIZED, *LOOPS_AND_TREES,
+    *SIZED, *CACHES, *TREES,
 )  # fmt: skip
 """All of them, by what goes wrong."""

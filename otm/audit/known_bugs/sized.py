@@ -5,9 +5,8 @@ Some sizes are in the list, to hold the audit to them.  `otm.audit.measured` mak
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache, partial
 from typing import Any
@@ -15,11 +14,10 @@ from typing import Any
 import numpy as np
 
 from otm._core.arithmetic import Probs
-from otm.audit.adapter import Instance, max_tokens
+from otm.audit.adapter import Instance
 from otm.audit.known_bugs.steps import (
     Chain,
     KnownBug,
-    Loop,
     Rows,
     Siblings,
     Uniforms,
@@ -27,7 +25,6 @@ from otm.audit.known_bugs.steps import (
     normalised,
     residual,
 )
-from otm.decoding.draft_tree import Randomness
 from otm.decoding.reading import Path
 
 DRAFTS = 6
@@ -138,28 +135,6 @@ SIZED = (
 )
 
 
-class _CachedLoop(Loop):
-    """A loop whose target reads the whole sequence again in each step, behind what it has read."""
-
-    def output(self, instance: Instance, source: Randomness) -> Path:
-        tokens, cached, limit = Path(), Path(), max_tokens(self, instance)
-        for number in itertools.count():
-            if len(tokens) >= limit:
-                break
-
-            def shown(step: Instance, rows: Rows, before: Path = cached) -> Rows:
-                contexts = (step.prompt + rows.tokens[:i] for i in range(len(rows.tokens) + 1))
-                target = [step.target.probs(before + context) for context in contexts]
-                return rows._replace(target=target)
-
-            gamma = min(instance.gamma_of(number), limit - len(tokens) - 1)
-            prompt = instance.prompt + tokens
-            step = replace(instance, prompt=prompt, gamma=gamma)
-            tokens += Chain(shown=shown).output(step, source)
-            cached += prompt
-        return tokens
-
-
 @dataclass(frozen=True, eq=False)
 class _PassingSibling(Siblings):
     """Recursive rejection that accepts one of the drafts, whatever it is."""
@@ -189,12 +164,7 @@ def _top(draft: Probs, uniforms: Any) -> list[int]:
     return [ranked[min(i, draft.size - 1)] for i in range(len(uniforms))]
 
 
-LOOPS_AND_TREES = (
-    _CachedLoop("cache fed twice").as_bug(
-        mistake="cache",
-        summary="Each step reads the whole sequence again, behind what the cache holds of it.",
-        threads=("romsto/Speculative-Decoding #4",),
-    ),
+TREES = (
     *map(passing, range(1, 5)),
     Siblings("residual of the first sibling", residuals=1).as_bug(
         mistake="residual of the wrong sibling",
