@@ -36,7 +36,7 @@ def test_whole_numbers_beside_fractions_stay_exact() -> None:
     [
         ([], "no draft distribution"),
         (3, "not a sequence"),
-        ([0.5, 0.5], "shape"),
+        ([0.5, 0.5], "of type float"),
         ([[0.5, 0.5], [1.0]], "1 and 2 tokens"),
         ([[0.5, 0.5], [0.5, 0.6]], "sum"),
         ([[0.5, 0.5], [1.5, -0.5]], "index 1"),
