@@ -199,7 +199,7 @@ class Report(Judged):
     def _lines(self) -> Iterable[str]:
         yield f"{self.verifier}: {self.verdict}"
         left_out = f" (left out as too large: {self.skipped})" if self.skipped else ""
-        pairs = f"{self.instances} pairs of models"
+        pairs = f"{self.instances} {'pair' if self.instances == 1 else 'pairs'} of models"
         yield f"  method: {self.method}, {pairs}, {self.runs:,} runs{left_out}"
         yield from (f"  not by {reason}" for reason in self.why_not_exact)
         low, high = (float(end) for end in (self.tv_interval.lower, self.tv_interval.upper))
@@ -249,7 +249,8 @@ class Report(Judged):
             )
             yield "  Larger ones: vocabulary, gamma, prompt (--vocabulary, --gamma, --prompt)."
         else:
-            yield "  No deviation shows, but a smaller one would be missed: allow more runs."
+            smaller = "No deviation shows, but a smaller one would be missed"
+            yield f"  {smaller}: allow more runs, or more time."
 
     @staticmethod
     def _besides(isolated: Isolated) -> str:
