@@ -287,10 +287,10 @@ def _checked(adapter: Adapter, instance: Instance, output: Any) -> Outcome:
         return Failure(f"returned {text} of type {type(output).__name__}, not tokens")
     limit = max_tokens(adapter, instance)
     if not 0 < len(output) <= limit:
-        much = f"{len(output)} tokens; one run gives at most {limit}"
+        most = f"one run gives at most {limit}"
         if adapter.loops:
-            much = f"{len(output)} tokens; {limit} were asked for: cut off the others"
-        return Failure(f"returned {much if output else 'no token'}")
+            most = f"{limit} were asked for: cut off the others"
+        return Failure(f"returned {len(output)} tokens; {most}" if output else "returned no token")
     for token in output:
         if isinstance(token, bool) or not isinstance(token, int | np.integer):
             text = _without_address(shown(token))

@@ -84,12 +84,11 @@ def spread_out(
     """
     random = Random(seed)
     many = spread(vocabulary, counts[0])
-    few = [many[len(many) // 3], many[len(many) // 2] - 1, many[0], many[-1]][: counts[1]]
+    some = many[len(many) // 3], many[len(many) // 2] - 1, many[0], many[-1]
+    few = sorted({*some[: counts[1]]})
     target, draft = (
         _model(vocabulary, {prompt: _weights(tokens, random), (): {then: Fraction(1)}})
-        for tokens, then in zip(
-            (many, sorted({*few})) if wide else (sorted({*few}), many), many[:2], strict=True
-        )
+        for tokens, then in zip((many, few) if wide else (few, many), many[:2], strict=True)
     )
     return Instance(target, draft, gamma, k, prompt, length)
 

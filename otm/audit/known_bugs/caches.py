@@ -3,37 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
 
 from otm._core.arithmetic import Probs
 from otm.audit.adapter import Instance, max_tokens
-from otm.audit.known_bugs.steps import Chain, Loop, Rows, Uniforms
+from otm.audit.known_bugs.steps import Loop, Rows, Uniforms
 from otm.decoding.draft_tree import Randomness
 from otm.decoding.reading import Path
 from otm.kernels.numpy.distributions import locate
 from otm.models import TableModel
-
-
-class _CachedLoop(Loop):
-    """A loop whose target reads the whole sequence again in each step, behind what it has read."""
-
-    def output(self, instance: Instance, source: Randomness) -> Path:
-        tokens, cached, limit = Path(), Path(), max_tokens(self, instance)
-        for number in itertools.count():
-            if len(tokens) >= limit:
-                break
-
-            def shown(step: Instance, rows: Rows, before: Path = cached) -> Rows:
-                contexts = (step.prompt + rows.tokens[:i] for i in range(len(rows.tokens) + 1))
-                target = [step.target.probs(before + context) for context in contexts]
-                return rows._replace(target=target)
-
-            gamma = min(instance.gamma_of(number), limit - len(tokens) - 1)
-            prompt = instance.prompt + tokens
-            step = replace(instance, prompt=prompt, gamma=gamma)
-            tokens += Chain(shown=shown).output(step, source)
-            cached += prompt
-        return tokens
 
 
 class _Cache:
@@ -52,6 +29,21 @@ class _Cache:
     def drop(self, count: int) -> None:
         """Forget the last tokens."""
         self._held = self._held[: len(self._held) - count]
+
+
+class _CachedLoop(Loop):
+    """A loop whose target reads the whole sequence again in each step, behind what it has read."""
+
+    def output(self, instance: Instance, source: Randomness) -> Path:
+        cache = _Cache(instance.target)
+
+        def shown(step: Instance, rows: Rows) -> Rows:
+            drafts = len(rows.tokens)
+            target = cache.rows(step.prompt + rows.tokens, drafts)
+            cache.drop(drafts)
+            return rows._replace(target=target)
+
+        return Loop(shown=shown).output(instance, source)
 
 
 class _CachedModelsLoop(Loop):
