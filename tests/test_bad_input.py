@@ -33,7 +33,6 @@ F = Fraction
 NAN, INF = float("nan"), float("inf")
 FINITE = "must be a finite number of at least 0"
 FLAT = "give one distribution as a flat, non-empty sequence"
-SPARSE = "or a SparseProbs of token ids and probabilities"
 REAL = "allowed are real numbers and fractions"
 
 
@@ -93,18 +92,18 @@ LAWS: dict[str, tuple[Any, tuple[str, ...]]] = {
     "many integers that sum to more than a float": ([10**308] * 20, ("index 0", "at most 1")),
     "empty": ([], ("shape (0,)", FLAT)),
     "empty array": (np.zeros(0), ("shape (0,)", FLAT)),
-    "a number": (0.5, ("of type float;", SPARSE)),
-    "None": (None, ("of type NoneType;", SPARSE)),
+    "a number": (0.5, ("of type float;", FLAT)),
+    "None": (None, ("of type NoneType;", FLAT)),
     "two axes": ([[0.5, 0.5]], ("shape (1, 2)", FLAT)),
     "a column": (np.full((2, 1), 0.5), ("shape (2, 1)", FLAT)),
     "no rows": (np.zeros((0, 2)), ("shape (0, 2)", FLAT)),
     "ragged": ([[0.5], [0.25, 0.25]], ("not array-like", "flat sequence")),
     "a list of itself": (nested(), ("not array-like", "flat sequence")),
-    "a dictionary": ({0: 0.5, 1: 0.5}, ("of type dict;", SPARSE)),
-    "a set": ({0.25, 0.75}, ("of type set;", SPARSE)),
-    "a generator": ((x for x in (0.5, 0.5)), ("of type generator;", SPARSE)),
-    "a string": ("0.5, 0.5", ("of type str;", SPARSE)),
-    "bytes": (b"ab", ("of type bytes;", SPARSE)),
+    "a dictionary": ({0: 0.5, 1: 0.5}, ("of type dict;", FLAT)),
+    "a set": ({0.25, 0.75}, ("of type set;", FLAT)),
+    "a generator": ((x for x in (0.5, 0.5)), ("of type generator;", FLAT)),
+    "a string": ("0.5, 0.5", ("of type str;", FLAT)),
+    "bytes": (b"ab", ("of type bytes;", FLAT)),
     "strings": (["0.5", "0.5"], ("str", REAL)),
     "dates": (np.array(["2020-01-01"], dtype="datetime64[D]"), ("datetime64", REAL)),
     "complex": ([0.5 + 0j, 0.5], ("complex128", REAL)),
@@ -115,20 +114,20 @@ LAWS: dict[str, tuple[Any, tuple[str, ...]]] = {
     "a long string inside": ([F(1), "x" * 10**6], ("'xxx", "index 1", REAL)),
     "a boolean inside": ([F(1), False], ("False", "bool", "index 1", REAL)),
     "a list inside": (np.array([[0.5], F(1)], dtype=object), ("list", "index 0", REAL)),
-    "an object": (object(), ("of type object;", SPARSE)),
+    "an object": (object(), ("of type object;", FLAT)),
     "an object that fails": (Broken(), ("not array-like", "the shard is gone")),
     "a record": (np.zeros(2, dtype=[("p", float)]), ("void", REAL)),
     "tensor of NaN": (row([NAN, 1.0], "float32"), ("nan", "index 0", FINITE)),
     "bfloat16 tensor of logits": (row([3.0, -2.0], "bfloat16"), ("-2.0", "index 1", "softmax")),
     "tensor of two axes": (row([[0.5, 0.5]], "float32"), ("shape (1, 2)", FLAT)),
-    "tensor without axes": (row(1.0, "float32"), ("of type Tensor;", SPARSE)),  # type: ignore[arg-type]
+    "tensor without axes": (row(1.0, "float32"), ("of type Tensor;", FLAT)),  # type: ignore[arg-type]
     "complex tensor": (row([0.5 + 1j, 0.5], "complex64"), ("complex64", REAL)),
     "boolean tensor": (row([True, False], "bool"), ("bool", REAL)),
     "tensor without data": (row([0.5, 0.5], "float32", device="meta"), ("not array-like",)),
     "sparse tensor": (lambda: row([0.5, 0.5], "float32")().to_sparse(), ("not array-like",)),
     "a distribution of torch": (
         lambda: pytest.importorskip("torch").distributions.Categorical(row([1.0], "float32")()),
-        ("of type Categorical;", SPARSE),
+        ("of type Categorical;", FLAT),
     ),
 }  # fmt: skip
 

@@ -131,20 +131,16 @@ def _as_array(values: Any, name: str, *, rows: bool = False) -> tuple[Probs, str
     float64 = array.dtype == np.float64  # of which NumPy takes its time to find the name
     given = "float64" if float64 else array.dtype.name
     given = str(values.dtype).removeprefix("torch.") if is_tensor(values) else given
-    if array.ndim == 0:
-        raise InvalidDistributionError(
-            f"the {name} distribution is of type {type(values).__name__}; give a flat sequence "
-            "with one probability a token, or a SparseProbs of token ids and probabilities"
-        )
-    if rows and array.shape[-1] == 0:
+    if rows and array.ndim and array.shape[-1] == 0:
         raise InvalidDistributionError(
             f"the {name} distributions have shape {array.shape}; the last axis must hold one "
             "probability a token"
         )
-    if not rows and (array.ndim != 1 or array.size == 0):
+    if array.ndim == 0 or (not rows and (array.ndim != 1 or array.size == 0)):
+        kind = f"has shape {array.shape}" if array.ndim else f"is of type {type(values).__name__}"
         raise InvalidDistributionError(
-            f"the {name} distribution has shape {array.shape}; give one distribution as a flat, "
-            "non-empty sequence with one probability a token"
+            f"the {name} distribution {kind}; give one distribution as a flat, non-empty sequence "
+            "with one probability a token"
         )
     if float64:
         return array, given
