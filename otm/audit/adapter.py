@@ -9,11 +9,14 @@ an outcome like others.
 
 from __future__ import annotations
 
+import pathlib
 import random
 import re
 import sys
+import traceback
 import warnings
 from abc import ABC, abstractmethod
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -44,6 +47,10 @@ class Source:
         if self.taken > self._uniforms.size:
             raise too_many_uniforms(self.taken, self._uniforms.size)
         return self._uniforms[self.taken - m : self.taken].copy()  # which may be written into
+
+    def cell(self, ends: Sequence[float]) -> int:
+        """Return the place of the cell that the next uniform is in; `ends` end the cells."""
+        return bisect_right(ends, self(1)[0])
 
 
 @dataclass(frozen=True, eq=False)
@@ -219,6 +226,9 @@ def found(text: str) -> Path:
     return Failure(text)  # type: ignore[return-value]
 
 
+OWN_CODE = str(pathlib.Path(__file__).parents[1])
+"""Where files of this package are, whose lines say nothing about a verifier."""
+
 LEAST_LENGTH = 3
 """Tokens of a loop, if an instance does not say how many."""
 
@@ -270,7 +280,20 @@ def _crash(error: BaseException) -> Failure:
     except Exception:  # its own
         text = "(its message cannot be read)"
     hints = "".join(f"; {note}" for note in getattr(error, "__notes__", ()))
-    return Failure(f"crashed with {type(error).__name__}: {text:.150}{hints:.200}", crashed=True)
+    what = f"{type(error).__name__}: {text:.150}{_where(error)}"
+    return Failure(f"crashed with {what}{hints:.200}", crashed=True)
+
+
+def _where(error: BaseException) -> str:
+    """Say in which line of the verifier an error was raised, or of what it calls."""
+    steps = [
+        (frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)
+    ]
+    others = [step for step in steps if not step[0].startswith(OWN_CODE)]
+    of_the_verifier = [step for step in others if "site-packages" not in step[0]]
+    for file, line in (of_the_verifier or others)[-1:]:
+        return f" ({pathlib.Path(file).name}, line {line})"
+    return ""
 
 
 def _without_address(text: str) -> str:

@@ -10,21 +10,26 @@ from __future__ import annotations
 import math
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from otm.audit.adapter import Adapter, Instance, Outcome, Source, max_tokens, run_rows
 from otm.audit.observation import Observation, UnsuitedError
+from otm.audit.own_draws import OwnDraws, runs
+from otm.audit.recalled import NOT_REPEATED, Memory, Recorded
 from otm.errors import ProblemTooLargeError
 from otm.testing.symbolic import MAX_UNIFORMS
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Numbers: TypeAlias = npt.NDArray[np.int64]
+
+Cells: TypeAlias = tuple[Any, ...]
+"""What a run has drawn from: ends of cells, or None for a uniform."""
 
 LARGEST = 1 - 2.0**-24
 """The largest uniform that float32 holds."""
@@ -56,6 +61,9 @@ FINE = Precision(
 COARSE = Precision(np.array([0, LARGEST]), (1, 4), 2.0**-16, 4, 64, 16)
 """For code that takes hundredths of a second and more for a run."""
 
+REPEATED = 16
+"""Random runs that are made twice, of a verifier of which it is known what it draws."""
+
 MAX_PIECES = 64
 """Most pieces of one uniform; a generator that is seeded by it has no end of them."""
 
@@ -79,18 +87,23 @@ def by_breakpoints(
         raise UnsuitedError("it draws random numbers of its own")
     tries = rng.random((precision.tries, MAX_UNIFORMS))
     answers = _Answers(adapter, instance, max_runs, precision.batch, deadline)
-    if (answers(tries) != answers(tries)).any():
-        raise UnsuitedError("the same uniforms do not always give the same output")
-    depth = _uniforms_taken(adapter, instance, tries)
+    if answers.memory is not None:
+        tries = tries[:REPEATED]  # all other runs are compared with those that begin alike
+    if (answers.fresh(tries) != answers.fresh(tries)).any():
+        raise UnsuitedError(NOT_REPEATED)
+    answers.depth = answers.depth or _uniforms_taken(adapter, instance, tries)
     edges = np.repeat([[0.0], [LARGEST]], MAX_UNIFORMS, axis=1)
-    for number in precision.probes:
-        probes = np.append(edges, rng.random((number, MAX_UNIFORMS)), axis=0)
+    for number in (0, *precision.probes) if answers.shows_coins else precision.probes:
+        probes = np.append(
+            edges if number else edges[:0], rng.random((max(number, 1), MAX_UNIFORMS)), axis=0
+        )
         pieces = _Pieces(answers, probes, precision)
-        for place in range(depth):
-            pieces.split(place)
+        while pieces.depth < answers.depth:  # which is more when a run has taken more
+            pieces.split()
         checks = rng.random((precision.checks, MAX_UNIFORMS))
         found = answers(pieces.points)  # once: a run is all that costs
-        if (answers(checks) == found[pieces.of(checks)]).all():
+        predicted = found[pieces.of(checks)]
+        if all(map(answers.alike, answers.fresh(checks).tolist(), predicted.tolist())):
             break
         if getattr(adapter, "looked", False):  # at values of noise, which more probes do not mend
             raise UnsuitedError("its output depends on the values of random noise")
@@ -100,7 +113,7 @@ def by_breakpoints(
     examples: dict[Outcome, tuple[float, ...]] = {}
     outcomes = answers.outcomes
     for i in np.argsort(-pieces.weights, kind="stable").tolist():
-        outcome = outcomes[found[i]]
+        outcome = outcomes[found[i]][0]
         probs[outcome] += float(pieces.weights[i])
         examples.setdefault(outcome, tuple(pieces.points[i, : pieces.depth].tolist()))
     return Observation(
@@ -110,53 +123,104 @@ def by_breakpoints(
         examples,
         error=pieces.error,
         runs=answers.runs,
+        pieces=len(pieces.points),
     )
 
 
 class _Answers:
-    """A verifier as a function from rows of uniforms to numbers of outcomes."""
+    """A verifier as a function from rows of uniforms to numbers of outcomes.
+
+    Runs that differ in the cells that they draw from have different numbers.
+    """
 
     def __init__(
         self, adapter: Adapter, instance: Instance, max_runs: int, batch: int, deadline: float
     ) -> None:
         self._adapter, self._instance, self._max_runs = adapter, instance, max_runs
         self._batch, self._deadline = batch, deadline
-        self._numbers: dict[Outcome, int] = {}
-        self.runs = 0
+        # one that runs on many rows at once is fast, and does not say what it draws
+        self.memory = None if _runs_on_rows(adapter) else Memory()
+        self._numbers: dict[tuple[Outcome, Cells], int] = {}
+        self.runs = self.depth = 0  # how many were made; most uniforms that one has taken
+        # whether what coins decide shows in the cells that are drawn from after them
+        self.shows_coins = self.memory is not None
 
     @property
-    def outcomes(self) -> list[Outcome]:
-        """The outcomes by number."""
+    def outcomes(self) -> list[tuple[Outcome, Cells]]:
+        """The outcomes by number, and the cells."""
         return list(self._numbers)
 
+    def alike(self, a: int, b: int) -> bool:
+        """Whether two numbers have the same outcome."""
+        outcomes = self.outcomes
+        return a == b or outcomes[a][0] == outcomes[b][0]
+
     def __call__(self, rows: Floats) -> Numbers:
-        self.runs += len(rows)
+        """Recall the outcomes, and run for those that are not known."""
+        return self.fresh(rows) if self.memory is None else self._follow(rows, self.memory)
+
+    def fresh(self, rows: Floats) -> Numbers:
+        """Run on all rows, whatever was run before."""
+        if self.memory is not None:
+            return self._follow(rows, None)
+        self._count(len(rows))
+        numbers: list[int] = []
+        for start in range(0, len(rows), self._batch):
+            self._look_at_time()
+            part = rows[start : start + self._batch]
+            outcomes = run_rows(self._adapter, self._instance, part)
+            numbers += [self._number(outcome, ()) for outcome in outcomes]
+        return np.array(numbers, dtype=np.int64)
+
+    def _follow(self, rows: Floats, known: Memory | None) -> Numbers:
+        """Run one after another, but for outcomes that are known when it is their turn."""
+        numbers: list[Any] = []
+
+        def sources() -> Iterator[Recorded]:
+            for row in rows:
+                numbers.append(None if known is None else known.outcome(row.tolist()))
+                if numbers[-1] is None:
+                    self._count(1)
+                    self._look_at_time()
+                    yield Recorded(row)
+
+        for source, outcome in runs(self._adapter, self._instance, sources()):
+            cells = tuple(ends for ends, _ in source.draws)
+            numbers[-1] = self._number(outcome, cells)
+            self.depth = max(self.depth, len(cells))
+            self.shows_coins = self.shows_coins and not (cells and cells[-1] is None)
+            if self.memory is not None:
+                self.memory.add(source.draws, numbers[-1])
+        return np.array(numbers, dtype=np.int64)
+
+    def _number(self, outcome: Outcome, cells: Cells) -> int:
+        return self._numbers.setdefault((outcome, cells), len(self._numbers))
+
+    def _count(self, more: int) -> None:
+        self.runs += more
         if self.runs > self._max_runs:
             raise ProblemTooLargeError(
                 f"its breakpoints take more than the {self._max_runs:,} runs that are left"
             )
-        outcomes: list[Outcome] = []
-        for start in range(0, len(rows), self._batch):
-            if time.monotonic() > self._deadline:
-                raise ProblemTooLargeError("its breakpoints take more than the time that is left")
-            part = rows[start : start + self._batch]
-            outcomes += run_rows(self._adapter, self._instance, part)
-        numbers = self._numbers
-        return np.array([numbers.setdefault(o, len(numbers)) for o in outcomes], dtype=np.int64)
+
+    def _look_at_time(self) -> None:
+        if time.monotonic() > self._deadline:
+            raise ProblemTooLargeError("its breakpoints take more than the time that is left")
 
 
 class _Pieces:
     """Pieces of the unit cube, divided coordinate by coordinate, and the output on each."""
 
-    def __init__(
-        self, answers: Callable[[Floats], Numbers], probes: Floats, precision: Precision
-    ) -> None:
+    def __init__(self, answers: _Answers, probes: Floats, precision: Precision) -> None:
         self._ask, self._probes = answers, probes
         self._grid, self._resolution = precision.grid, precision.resolution
+        if len(probes) == 1:
+            self._grid = self._grid[::2]
         # [N, m], a point of each piece, arbitrary in coordinates not yet split; its edges
         self.points = probes[:1].copy()
         self._low, self._high = np.zeros_like(self.points), np.ones_like(self.points)
         self.error, self.depth = 0.0, 0
+        self._edges = np.empty(0)  # of brackets around breakpoints
 
     @property
     def weights(self) -> Floats:
@@ -164,19 +228,36 @@ class _Pieces:
         volumes: Floats = (self._high - self._low).prod(axis=1)
         return volumes
 
-    def split(self, place: int) -> None:
-        """Divide all pieces along one uniform."""
-        cuts = self._cuts(place)
+    def split(self) -> None:
+        """Divide all pieces along the next uniform."""
+        place = self.depth
+        cuts = self._known(place)
+        searched = np.array([i for i, each in enumerate(cuts) if each is None], dtype=np.int64)
+        slow = len(self._probes) == 1  # one after another, each learns from those before
+        for part in searched[:, None] if slow else [searched]:
+            for i, each in zip(part.tolist(), self._search(place, part), strict=True):
+                cuts[i] = each
+                self.error += float(self.weights[i]) * len(each) * self._resolution
         counts = np.array([len(c) + 1 for c in cuts])
-        self.error += float((self.weights * (counts - 1)).sum()) * self._resolution
         self.points, self._low, self._high = (
             np.repeat(edges, counts, axis=0) for edges in (self.points, self._low, self._high)
         )
         self._low[:, place] = low = np.concatenate([[0.0, *each] for each in cuts])
         self._high[:, place] = high = np.concatenate([[*each, 1.0] for each in cuts])
-        inside = np.where(high <= 2 * self._resolution, 0.0, (low + high) / 2)  # u = 0 for itself
-        self.points[:, place] = np.where(low >= LARGEST - self._resolution, LARGEST, inside)
+        first, last = high <= 2 * self._resolution, low >= LARGEST - self._resolution
+        inside = np.where((low == 0) & first, 0.0, (low + high) / 2)  # u = 0 for itself
+        in_last = last & (low <= LARGEST) & (high > LARGEST)
+        self.points[:, place] = np.where(in_last, LARGEST, inside)
         self.depth = place + 1
+
+    def _known(self, place: int) -> list[Any]:
+        """Breakpoints along one uniform for each piece; None where they have to be searched for."""
+        memory = self._ask.memory
+        if memory is None:
+            return [None] * len(self.points)
+        self._ask(self.points)
+        ends = [memory.ends(point) for point in self.points[:, :place].tolist()]
+        return [each and sorted({end for end in each if 0 < end < 1}) for each in ends]
 
     def of(self, rows: Floats) -> Numbers:
         """Tell in which pieces points lie."""
@@ -185,13 +266,15 @@ class _Pieces:
         inside = [((low <= row) & (row < high)).all(axis=1).argmax() for row in rows]
         return np.array(inside, dtype=np.int64)
 
-    def _cuts(self, place: int) -> list[list[float]]:
-        """Breakpoints along one uniform, for each piece."""
-        n = len(self.points)
-        piece = np.repeat(np.arange(n), self._grid.size)
+    def _search(self, place: int, pieces: Numbers) -> list[list[float]]:
+        """Breakpoints along one uniform, for some pieces."""
+        n = len(pieces)
+        if not n:
+            return []
+        piece = np.repeat(pieces, self._grid.size)
         seen = self._at(piece, np.tile(self._grid, n), place).reshape(n, self._grid.size, -1)
-        cuts: list[list[float]] = [[] for _ in range(n)]
-        piece = np.repeat(np.arange(n), self._grid.size - 1)
+        cuts: dict[int, list[float]] = {i: [] for i in pieces.tolist()}
+        piece = np.repeat(pieces, self._grid.size - 1)
         low, high = np.tile(self._grid[:-1], n), np.tile(self._grid[1:], n)
         below, above = (
             seen[:, part].reshape(-1, len(self._probes)) for part in (slice(-1), slice(1, None))
@@ -199,13 +282,13 @@ class _Pieces:
         while True:
             open_ = (below != above).any(axis=1)
             if not open_.any():
-                return list(map(sorted, cuts))
+                return list(map(sorted, cuts.values()))
             piece, low, high = piece[open_], low[open_], high[open_]
             below, above = below[open_], above[open_]
             left, right = self._bisect(place, piece, low, high, (below, above))
             for i, cut in zip(piece.tolist(), right.tolist(), strict=True):
                 cuts[i].append(cut)
-            if max(map(len, cuts)) >= MAX_PIECES:
+            if max(map(len, cuts.values())) >= MAX_PIECES:
                 raise UnsuitedError(f"its output has more than {MAX_PIECES} steps in one uniform")
             before, after = self._at(piece, left, place), self._at(piece, right, place)
             piece = np.concatenate([piece, piece])
@@ -226,13 +309,21 @@ class _Pieces:
         start = below[np.arange(probe.size), probe]
         low, high = low.copy(), high.copy()
         while (high - low).max() > self._resolution:
-            middle = (low + high) / 2
+            middle = self._middle(low, high)
             rows = self._probes[probe].copy()
             rows[:, :place] = self.points[piece, :place]
             rows[:, place] = middle
             same = self._ask(rows) == start
             low, high = np.where(same, middle, low), np.where(same, high, middle)
+        self._edges = np.unique(np.concatenate([self._edges, low, high]))
         return low, high
+
+    def _middle(self, low: Floats, high: Floats) -> Floats:
+        """Halve brackets, first by the edges of breakpoints that were found: most come again."""
+        first = np.searchsorted(self._edges, low, side="right")
+        last = np.searchsorted(self._edges, high, side="left")
+        edges = np.append(self._edges, 0.0)[(first + last) // 2]
+        return np.where(first < last, edges, (low + high) / 2)
 
     def _at(self, piece: Numbers, values: Floats, place: int) -> Numbers:
         """Answers [R, probes] with one uniform at these values."""
@@ -240,6 +331,11 @@ class _Pieces:
         rows[:, :place] = np.repeat(self.points[piece, :place], len(self._probes), axis=0)
         rows[:, place] = np.repeat(values, len(self._probes))
         return self._ask(rows).reshape(-1, len(self._probes))
+
+
+def _runs_on_rows(adapter: Adapter) -> bool:
+    """Whether a verifier makes many runs at once, faster than one after another."""
+    return not isinstance(adapter, OwnDraws) and type(adapter).outputs is not Adapter.outputs
 
 
 def _uniforms_taken(adapter: Adapter, instance: Instance, tries: Floats) -> int:

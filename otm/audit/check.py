@@ -34,8 +34,14 @@ SECONDS = 45.0
 AT_LEAST = 10.0
 """Seconds that Monte Carlo has in any case."""
 
-FOR_SLOW = ("rows differ", "pairs", "two drafts, two tokens", "three tokens")
-"""Names of the instances for code that is slow; later ones may be left out."""
+NEEDED = ("rows differ", "pairs", "two drafts, two tokens")
+"""Names of the instances that come first, and without which no verifier is called lossless."""
+
+FOR_SLOW = (*NEEDED, "three tokens")
+"""Names of the instances for code that is slow."""
+
+FIRST = (*NEEDED, "zeros", "three tokens")
+"""Names of the first instances, in case that there is no time for all."""
 
 LOOKED_AT = ("five tokens back", "drafts from far back", "four drafts")
 """Names of larger instances that are sampled where breakpoints leave some out."""
@@ -59,7 +65,7 @@ class Effort:
     tolerance: float
     seed: int
     watch: Watch = SILENT
-    deadline: float = math.inf  # of `time.monotonic`, for breakpoints
+    deadline: float = math.inf  # of `time.monotonic`, for exact paths and breakpoints
     slow: bool = False  # whether the verifier is one that takes its time
 
 
@@ -68,7 +74,7 @@ def by_paths(adapter: Adapter, instances: Sequence[Instance], effort: Effort) ->
     rng = np.random.default_rng(effort.seed)
 
     def observe(instance: Instance) -> Observation:
-        seen = exact.by_paths(adapter, instance)
+        seen = exact.by_paths(adapter, instance, effort.deadline)
         exact.check_in_floats(adapter, seen, rng)
         return seen
 
@@ -154,6 +160,7 @@ def _by_distributions(
             _refuse_values_of_noise(adapter, deviates(observations[-1]))
     if not observations:
         raise UnsuitedError(str(too_much))
+    needed = {INSTANCES[name] for name in NEEDED}
 
     off = (seen.tv_distance for seen in observations if seen.is_off(effort.tolerance))
     most = max(map(float, off), default=0.0)
@@ -175,6 +182,7 @@ def _by_distributions(
         [same_distribution(effort.tolerance, apart=apart) for apart in (False, True)],
         searched=searched,
         skipped=len(instances) - len(observations),
+        enough=not needed & (set(instances) - {seen.instance for seen in observations}),
         tolerance=effort.tolerance,
     )
 
@@ -245,8 +253,8 @@ def lossless(
     max_runs : int, optional
         Most runs of the verifier, for breakpoints and again for Monte Carlo.
     max_seconds : float, optional
-        When breakpoints end, in seconds from the start; pairs of models for which no time is left
-        count as too large.  With `slow` Monte Carlo ends then too.
+        When exact paths and breakpoints end, in seconds from the start; pairs of models for which
+        no time is left count as too large.  With `slow` Monte Carlo ends then too.
     tolerance : float, optional
         Deviations (TV) up to this are taken for rounding.
     seed : int, optional
@@ -318,7 +326,8 @@ def lossless(
                     _refuse_values_of_noise(given, findings.smallest is not None)
                 if name == "breakpoints" and instances is None and not slow:
                     others = _look_at_larger(adapter, findings, effort)
-                    if others is not None:
+                    findings = dataclasses.replace(findings, sampled=others)
+                    if others is not None and others.deviating:
                         seen = "isolated outcomes alone" if findings.deviating else "no deviation"
                         why_not.append(f"{name}: {seen}, but {findings.skipped} pairs left out")
                         return others.report(adapter, "Monte Carlo", tuple(why_not))
@@ -332,7 +341,7 @@ def lossless(
 
 
 def _look_at_larger(adapter: Adapter, findings: Findings, effort: Effort) -> Findings | None:
-    """Sample for some seconds on larger instances that were left out; tell if one deviates."""
+    """Sample for some seconds on larger instances, if some were left out."""
     chosen = [larger_instances()[name] for name in LOOKED_AT]
     chosen = [instance for instance in chosen if adapter.supports(instance)]
     seen = [*findings.deviating, *([findings.smallest] if findings.smallest else [])]
@@ -340,8 +349,7 @@ def _look_at_larger(adapter: Adapter, findings: Findings, effort: Effort) -> Fin
     if is_off or not findings.skipped or not chosen:
         return None
     quick = dataclasses.replace(effort, slow=True, deadline=time.monotonic() + AT_LEAST)
-    sampled = by_sampling(adapter, chosen, quick)
-    return sampled if sampled.deviating else None
+    return by_sampling(adapter, chosen, quick)
 
 
 def _refuse_crashes(findings: Findings) -> None:
@@ -386,7 +394,7 @@ def _instances(
     """Choose the instances that a verifier takes, those of some names if any are given."""
     if instances is None:
         known = INSTANCES | larger_instances()
-        instances = [known[name] for name in (names or known)]
+        instances = [known[name] for name in names or dict.fromkeys((*FIRST, *known))]
     instances = [*instances, *more]
     if not instances or not all(isinstance(instance, Instance) for instance in instances):
         raise InvalidParameterError("`instances` must hold Instance objects, at least one")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections import defaultdict
 from collections.abc import Iterable
 from fractions import Fraction
@@ -27,11 +29,12 @@ REPEATED = 8
 """Random runs that are made twice."""
 
 
-def by_paths(adapter: Adapter, instance: Instance) -> Observation:
+def by_paths(adapter: Adapter, instance: Instance, deadline: float = math.inf) -> Observation:
     """Exact output distribution of a verifier with its drafts, in fractions, along all its paths.
 
     Outputs at isolated values of a uniform, such as u = 0, have probability 0.  Raises
-    `UnsuitedError` if the verifier does more than compare its uniforms, or does not repeat itself.
+    `UnsuitedError` if the verifier does more than compare its uniforms, or does not repeat itself,
+    `ProblemTooLargeError` after too many paths or the time of a clock, `time.monotonic`.
     """
     if not adapter.repeatable:
         raise UnsuitedError("it draws random numbers of its own")
@@ -45,6 +48,8 @@ def by_paths(adapter: Adapter, instance: Instance) -> Observation:
             lambda source: run(adapter, instance, source), max_isolated=1
         ):
             runs += 1
+            if time.monotonic() > deadline:
+                raise ProblemTooLargeError("its paths take more than the time that is left")
             if runs > MAX_PATHS:
                 raise ProblemTooLargeError(
                     f"the verifier has more than {MAX_PATHS:,} paths on {instance.vocabulary} "
@@ -58,13 +63,20 @@ def by_paths(adapter: Adapter, instance: Instance) -> Observation:
             if isinstance(outcome, Failure) and outcome.crashed:
                 (again,) = _run_in_floats(adapter, instance, [region.example()])
                 if not (isinstance(again, Failure) and again.crashed):
-                    raise UnsuitedError(f"on fractions it {outcome.text}")
+                    raise UnsuitedError(_why_not_exact(outcome.text))
     except IndexError:  # of a script that does not fit what is compared this time
         raise UnsuitedError("the same uniforms do not always give the same comparisons") from None
     if sum(probs.values()) != 1:
         raise UnsuitedError("the same uniforms do not always give the same comparisons")
     examples = {outcome: tuple(region.example()) for outcome, (_, region) in widest.items()}
     return Observation(instance, dict(probs), max_tokens(adapter, instance), examples, runs=runs)
+
+
+def _why_not_exact(text: str) -> str:
+    """Say why a verifier that crashes on fractions alone is not followed on them."""
+    if "SymbolicUniform" in text or "Fraction" in text:
+        return "it computes in floats, not in fractions"
+    return f"on fractions it {text}"
 
 
 def check_in_floats(adapter: Adapter, seen: Observation, rng: np.random.Generator) -> None:

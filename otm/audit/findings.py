@@ -13,6 +13,7 @@ import numpy as np
 
 from otm._core.interval import Interval
 from otm.audit.adapter import CRASHES, Adapter, Failure, Instance, Source
+from otm.audit.drawn import accepts_at_zero, draws_twice
 from otm.audit.exact import by_paths
 from otm.audit.known_bugs import KNOWN_BUGS, KnownBug
 from otm.audit.known_bugs.drafting import RANDOMNESS
@@ -30,6 +31,7 @@ from otm.audit.report import (
     Diagnosis,
     Isolated,
     Report,
+    Sampled,
 )
 from otm.errors import ProblemTooLargeError
 
@@ -38,6 +40,9 @@ PAIRS, STEPS = 150, 1000
 
 SINGLE = 8 * ISOLATED
 """A distance that isolated uniforms, of a few drafts, can give."""
+
+AT_ZERO = "u ≤ ratio"
+"""Name of the known bug of a loop that accepts drafts at u = 0."""
 
 TELLING = 4
 """A counterexample, and what is shown there, has at least this part of the largest distance."""
@@ -55,7 +60,9 @@ def same_distribution(tolerance: float, *, apart: bool = False) -> Same:
     def same(seen: Observation, known: Observation) -> bool:
         length = max(seen.length, known.length)
         off = distance(seen.continued(length), known.continued(length))
-        near = float(off) <= seen.error + known.error + (tolerance if seen.error else 0)
+        near = float(off) <= seen.error + known.error + (
+            tolerance if seen.error or seen.pieces else 0
+        )
         return near and (apart or seen.impossible_outcomes() == known.impossible_outcomes())
 
     return same
@@ -85,28 +92,39 @@ def diagnose(
         if explained:
             return tuple(replace(diagnosis, partly=True) for diagnosis in explained)
     wrong = [seen for seen in observations if seen.is_off(SINGLE)]
-    if len(ways) == 1 or not wrong:
-        return ()
-    if loop is not None:
-        few = [seen for seen in [*wrong, *observations] if _cost(seen) <= STEPS]
+    shows = wrong or [seen for seen in observations if seen.impossible is not None]
+    if loop is not None and shows and (len(ways) > 1 or not wrong):
+        few = [seen for seen in [*shows, *observations] if _cost(seen) <= STEPS]
         steps = [
             (bug, _in_loop(bug.verifier, loop.max_tokens, cut))
             for bug in KNOWN_BUGS
             for cut in (False, True)
             if not (bug.verifier.loops or bug.verifier.several or bug in SIZED)
         ]
-        explained = _named(steps, few, ways[0]) if _cost(wrong[0]) <= STEPS else ()
-        if not explained and samples_twice(wrong):
-            explained = tuple(_named_so(bug) for bug in KNOWN_BUGS if bug.name == SECOND_SAMPLE)
+        explained = _named(steps, few, ways[0]) if _cost(shows[0]) <= STEPS else ()
+        if not explained:
+            explained = _told(loop, wrong, observations)
         return explained
-    if _cost(wrong[0]) > PAIRS:
+    if loop is not None or len(ways) == 1 or not wrong or _cost(wrong[0]) > PAIRS:
         return ()
     return _named([(bug, bug.verifier) for bug in _pairs()], [wrong[0], *observations], ways[0])
 
 
+def _told(
+    loop: Adapter, wrong: Sequence[Observation], observations: Sequence[Observation]
+) -> tuple[Diagnosis, ...]:
+    """Name the mistake that a loop's tokens, or what it draws, give away."""
+    if wrong:
+        told = samples_twice(wrong) or draws_twice(loop, wrong)
+    else:
+        told = accepts_at_zero(loop, observations)
+    name = SECOND_SAMPLE if wrong else AT_ZERO
+    return tuple(_named_so(bug) for bug in KNOWN_BUGS if told and bug.name == name)
+
+
 def _cost(seen: Observation) -> int:
     """Estimate what it takes to follow a mistake on an instance."""
-    return seen.runs * seen.instance.vocabulary**2 * seen.instance.gamma
+    return (seen.pieces or seen.runs) * seen.instance.vocabulary**2 * seen.instance.gamma
 
 
 @cache
@@ -179,7 +197,8 @@ class Findings:
     skipped: int = 0  # instances that were too large
     false_alarms: float = 0.0  # probability that a lossless verifier deviates; as in the report
     delta: float = 0.0  # the deviation (TV) that is detected; as in the report
-    enough: bool = True  # whether all runs were made that the level and delta asked for
+    enough: bool = True  # whether all was done that a verdict without a deviation needs
+    sampled: Findings | None = None  # of larger instances that were sampled beside these
     tolerance: float = 0.0  # distances (TV) up to this were taken for rounding
 
     def report(self, adapter: Adapter, method: str, why_not_exact: tuple[str, ...]) -> Report:
@@ -210,7 +229,13 @@ class Findings:
             counterexample=self._counterexample(adapter, example) if example else None,
             isolated=self._isolated(example) if example else None,
             diagnoses=self._diagnoses(adapter, example) if example else (),
+            sampled=self.sampled.as_sampled() if self.sampled else None,
         )
+
+    def as_sampled(self) -> Sampled:
+        """Say what was sampled, where nothing deviates."""
+        runs = sum(each.runs for each in self.observations)
+        return Sampled(len(self.observations), runs, self.delta)
 
     def _example(self) -> Observation | None:
         """Choose the smallest instance on which much is wrong, that of the search before others."""

@@ -21,6 +21,9 @@ from otm.testing.sequences import continued_distribution, sequence_distribution
 ISOLATED = 2.0**-23
 """Most probability of an outcome that is taken for that of a single uniform, of 24 bits."""
 
+TWICE_ISOLATED = 2.0**-40
+"""Least probability of an outcome of one isolated uniform; that of two is 2^−46 at most."""
+
 MAX_ROWS = 1_000
 """Most contexts of one length whose rows are listed."""
 
@@ -58,6 +61,7 @@ class Observation(Brief):
     # how often each outcome was seen, for probabilities that are frequencies
     counts: Counter[Outcome] | None = None
     runs: int = 0  # runs of the verifier that it took
+    pieces: int = 0  # pieces between breakpoints, each of which a known mistake has as a path
 
     @cached_property
     def sequences(self) -> dict[Path, Number]:
@@ -116,10 +120,14 @@ class Observation(Brief):
         ]
 
     def impossible_outcomes(self) -> set[str]:
-        """All outcomes that the target cannot give, written out."""
+        """All outcomes that the target cannot give, written out.
+
+        Where breakpoints give them, those of two isolated uniforms at once are left out.
+        """
         return {
             "crashed" if isinstance(outcome, Failure) and outcome.crashed else str(outcome)
             for outcome in self._impossible
+            if not 0 < self.probs[outcome] < TWICE_ISOLATED
         }
 
     def likeliest_excess(self) -> Outcome:

@@ -16,15 +16,16 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from math import prod
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from otm.audit.adapter import Adapter, Instance, Source
-from otm.audit.races import Form, Noise, Race, place_of
+from otm.audit.adapter import Adapter, Instance, Outcome, Source, run
+from otm.audit.races import Form, Noise, Race, draw_place
 from otm.decoding.draft_tree import Randomness
-from otm.decoding.reading import Path
+
+AnySource = TypeVar("AnySource", bound=Randomness)
 
 OF_PYTHON = ("random", "uniform", "choice", "choices", "randint", "randrange", "sample", "shuffle")
 """Functions of the module `random` that draw from the source."""
@@ -35,6 +36,9 @@ OF_NUMPY = (
 )  # fmt: skip
 """Functions of `numpy.random` that do."""
 
+
+FEW = 64
+"""Most numbers of which each is a place of its own for a uniform."""
 
 MT19937_BYTES = 4 * (624 + 1)
 """Bytes of the state of that generator: 624 words and a place."""
@@ -63,24 +67,38 @@ class OwnDraws(Adapter):
         """Whether the verifier can run on an instance."""
         return self._adapter.supports(instance)
 
-    def output(self, instance: Instance, source: Randomness) -> Path:
-        """Run once."""
-        return self._run(instance, [source])[0]
+    def output(self, instance: Instance, source: Randomness) -> Any:
+        """Run once, whatever happens."""
+        ((_, outcome),) = self.runs(instance, [source])
+        return outcome
 
-    def outputs(self, instance: Instance, uniforms: npt.NDArray[np.float64]) -> list[Path]:
-        """Run many times, with generators that are replaced once."""
-        return self._run(instance, map(Source, uniforms))
+    def outputs(self, instance: Instance, uniforms: npt.NDArray[np.float64]) -> list[Any]:
+        """Run many times, whatever happens."""
+        return [outcome for _, outcome in self.runs(instance, map(Source, uniforms))]
 
-    def _run(self, instance: Instance, sources: Iterable[Randomness]) -> list[Path]:
-        outputs = []
+    def runs(
+        self, instance: Instance, sources: Iterable[AnySource]
+    ) -> Iterator[tuple[AnySource, Outcome]]:
+        """Run on each source, with generators that are replaced once."""
         with own_generators() as generators:
             for source in sources:
                 generators.begin(source)
-                outputs.append(self._adapter.output(instance, source))
+                outcome = run(self._adapter, instance, source)
                 generators.end()
                 self.reset = self.reset or any(watch.reset for watch in generators.watches)
                 self.looked = self.looked or any(race.looked_at for race in generators.races)
-        return outputs
+                yield source, outcome
+
+
+def runs(
+    adapter: Adapter, instance: Instance, sources: Iterable[AnySource]
+) -> Iterator[tuple[AnySource, Outcome]]:
+    """Run a verifier on one source after another."""
+    if isinstance(adapter, OwnDraws):
+        yield from adapter.runs(instance, sources)
+    else:
+        for source in sources:
+            yield source, run(adapter, instance, source)
 
 
 class Watch:
@@ -188,7 +206,7 @@ def own_generators() -> Iterator[Generators]:
             generators.drawing.append(draws)
             generators.watches.append(draws.watch_of_handed)
             generators.torch = draws.handed
-            stack.enter_context(draws)
+            stack.enter_context(draws.following())
         stack.callback(_replacing.pop)
         _replacing.append(generators)
         yield generators
@@ -242,6 +260,8 @@ class _Python(random.Random):
 
     def _randbelow(self, n: int) -> int:
         """Draw a whole number below n, which `choice`, `randrange` and others ask for."""
+        if n <= FEW:
+            return draw_place(self.source, [1] * n)
         point, low, high = self.random() * n, 0, n - 1
         while low < high:
             middle = (low + high + 1) // 2
@@ -256,7 +276,7 @@ class _Python(random.Random):
         if weights is None:
             cumulative = range(1, len(population) + 1) if cum_weights is None else cum_weights
             weights = [b - a for a, b in zip([0, *cumulative], cumulative, strict=False)]
-        return [population[place_of(weights, self.random())] for _ in range(k)]
+        return [population[draw_place(self.source, weights)] for _ in range(k)]
 
 
 _REAL = np.random.PCG64()
@@ -304,7 +324,7 @@ class _NumPy(np.random.Generator):
         floats = None if p is None else np.asarray(p, np.float64)
         super().choice(entries.shape[axis], size, replace, floats)  # refuses what is wrong
         for _ in range(_count(size)):
-            places.append(place_of(weights, self.source(1)[0]))
+            places.append(draw_place(self.source, weights))
             if not replace:
                 weights[places[-1]] = 0
         return entries.take(places[0] if size is None else np.reshape(places, size), axis)
@@ -315,7 +335,7 @@ class _NumPy(np.random.Generator):
         weights = [*pvals[:-1], max(1 - sum(pvals[:-1]), 0)]  # NumPy gives the last what is left
         for row in counts:
             for _ in range(n):
-                row[place_of(weights, self.source(1)[0])] += 1
+                row[draw_place(self.source, weights)] += 1
         return counts[0] if size is None else counts.reshape(*np.atleast_1d(size), -1)
 
     def exponential(self, scale: Any = 1, size: Any = None) -> Any:

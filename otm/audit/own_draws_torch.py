@@ -7,9 +7,11 @@ and rows of uniforms, become so where they make a race (`otm.audit.races`), or a
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
+from types import FunctionType
 from typing import Any
 from weakref import ref
 
@@ -20,8 +22,8 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from otm.audit.own_draws import Watch
-from otm.audit.races import Form, Race
+from otm.audit.own_draws import FEW, Watch
+from otm.audit.races import Form, Race, draw_place
 from otm.decoding.draft_tree import Randomness
 
 BITS = {torch.float64: 53, torch.float32: 24, torch.float16: 11, torch.bfloat16: 8}
@@ -39,26 +41,48 @@ class Racing:
     compute: Callable[[], Tensor]  # its values
 
 
-class _Reads(TorchFunctionMode):  # type: ignore[misc]  # torch gives it no types
-    """Sees what reads the values of a tensor although it is no operation."""
+class _Calls(TorchFunctionMode):  # type: ignore[misc]  # torch gives it no types
+    """Sees all calls of torch, and lets the draws see the operations of those that matter."""
 
-    def __init__(self, look: Callable[[Any], None]) -> None:
+    def __init__(self, draws: TorchDraws) -> None:
         super().__init__()
-        self._look = look
+        self._draws = draws
 
     def __torch_function__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        if getattr(func, "__name__", "") in READS:
-            self._look(args)
-        return func(*args, **(kwargs or {}))
+        draws = self._draws
+        if draws.follows:
+            if getattr(func, "__name__", "") in READS:
+                draws.look(args)
+        elif _draws_nothing(func):  # most do not: without the operations they are far faster
+            return func(*args, **kwargs) if kwargs else func(*args)
+        with draws:
+            return func(*args, **(kwargs or {}))
+
+
+@cache
+def _draws_nothing(func: Any) -> bool:
+    """Whether a function of torch is certain to have no random operation in it."""
+    name = getattr(func, "__name__", "")
+    written_in_python = isinstance(func, FunctionType) and func.__module__ != "torch._tensor"
+    if written_in_python or not name:
+        return name in DRAW_NOTHING
+    packet = None if name.startswith("__") else getattr(torch.ops.aten, name, None)
+    if packet is None:
+        # what is no operation
+        return name.startswith("_") or hasattr(Tensor, name)
+    schemas = torch._C._jit_get_schemas_for_operator(f"aten::{name}")
+    overloads = (getattr(packet, each.overload_name or "default", None) for each in schemas)
+    return not any(each is not None and _described(each)[1] for each in overloads)
 
 
 class TorchDraws(TorchDispatchMode):  # type: ignore[misc]  # torch gives it no types
-    """Random operations of torch draw from a source while this context lasts.
+    """Random operations of torch draw from a source in this context.
 
-    A generator that is given to an operation is left to itself, but for `handed`; and so is the
-    global one once it has been seeded.
+    `following` enters it for those calls alone that may draw, or compute with noise.  A generator
+    that is given to an operation is left to itself, but for `handed`; so is the global one once it
+    has been seeded.
     """
 
     def __init__(self, source: Randomness, races: list[Race]) -> None:
@@ -95,7 +119,7 @@ class TorchDraws(TorchDispatchMode):  # type: ignore[misc]  # torch gives it no 
             raced = self._race(name, func, args, options)
             if raced is not None:
                 return raced
-            self._look((args, options))
+            self.look((args, options))
         given = options.get("generator")
         watch = self.watch if given is None else self.watch_of_handed
         draws = random and not watch.seeded and (given is None or self._is_handed(given))
@@ -113,34 +137,32 @@ class TorchDraws(TorchDispatchMode):  # type: ignore[misc]  # torch gives it no 
         elif name in {"rand", "rand_like", "uniform_"} and _makes_rows(result, *args[1:]):
             self._noise(result, Form("uniform", np.ones(tuple(result.shape))))
         elif name in DRAWS:
-            result.copy_(DRAWS[name](self._uniforms, result, *args, **options))
+            result.copy_(DRAWS[name](_Uniforms(self._source), result, *args, **options))
         return result
 
     def _is_handed(self, given: torch.Generator) -> bool:
         """Whether a generator is the one handed out; operations get it as another object."""
         return bool(torch.equal(given.get_state(), self.handed.get_state()))
 
-    def __enter__(self) -> Any:
+    @contextmanager
+    def following(self) -> Iterator[None]:
+        """See all calls of torch, and the operations of those that may draw."""
         self._manual_seed = torch.manual_seed
         torch.manual_seed = torch.random.manual_seed = self._let_seed
-        self._reads = _Reads(self._look)
-        self._reads.__enter__()
-        return super().__enter__()
+        try:
+            with _Calls(self):
+                yield
+        finally:
+            torch.manual_seed = torch.random.manual_seed = self._manual_seed
 
-    def __exit__(self, *error: Any) -> None:
-        super().__exit__(*error)
-        self._reads.__exit__(*error)
-        torch.manual_seed = torch.random.manual_seed = self._manual_seed
+    @property
+    def follows(self) -> bool:
+        """Whether there is noise whose values are still to come."""
+        return bool(self._known)
 
     def _let_seed(self, seed: int) -> torch.Generator:
         self.watch.seed()
         return self._manual_seed(seed)
-
-    def _uniforms(self, like: Tensor, bits: int | None = None) -> Tensor:
-        """Draw uniforms in float64 of a shape, with the bits that a type has."""
-        unit = 2.0 ** (bits or BITS.get(like.dtype, 24))
-        drawn = torch.from_numpy(self._source(like.numel()).astype("float64"))
-        return ((drawn * unit).floor() / unit).reshape(like.shape).to(like.device)
 
     def _noise(self, result: Tensor, form: Form) -> None:
         """Follow new noise."""
@@ -160,7 +182,9 @@ class TorchDraws(TorchDispatchMode):  # type: ignore[misc]  # torch gives it no 
     def _follow(
         self, result: Tensor, race: Race, form: Form | None, compute: Callable[[], Tensor]
     ) -> None:
-        self._known[id(result)] = Racing(ref(result), result.clone(), race, form, compute)
+        key, known = id(result), self._known
+        held = ref(result, lambda _: known.pop(key, None))
+        known[key] = Racing(held, result.clone(), race, form, compute)
 
     def _race(self, name: str, func: Any, args: Any, options: dict[str, Any]) -> Any:
         """Compute with noise, or find a winner; None where its values are needed."""
@@ -202,7 +226,7 @@ class TorchDraws(TorchDispatchMode):  # type: ignore[misc]  # torch gives it no 
         )
         return racing if same else None
 
-    def _look(self, values: Any) -> None:
+    def look(self, values: Any) -> None:
         """Give tensors of noise their values."""
         for leaf in tree_leaves(values):
             if (racing := self._of(leaf)) is not None:
@@ -281,6 +305,9 @@ def _number(value: Any) -> Any:
     return value.double().cpu().numpy() if isinstance(value, Tensor) else value
 
 
+DRAW_NOTHING = {"softmax", "log_softmax", "relu", "pad"}
+"""Functions that torch has in Python, and that have no random operation in them."""
+
 READS = ("numpy", "tolist", "__array__", "__dlpack__", "data_ptr", "__get__")
 """Functions that read a tensor and are no operations; the last is of its attributes."""
 
@@ -306,62 +333,71 @@ WINNERS = {
 }
 
 
-def _places(weights: Tensor, uniforms: Tensor) -> Tensor:
-    """Places that uniforms [..., m] fall on, of weights [..., V] side by side."""
-    ends = weights.double().cumsum(-1).contiguous()
-    points = (uniforms.double() * ends[..., -1:]).contiguous()
-    last = ends.shape[-1] - 1 - (weights > 0).flip(-1).int().argmax(-1, keepdim=True)
-    return torch.minimum(torch.searchsorted(ends, points, right=True), last)
+class _Uniforms:
+    """What operations take from a source."""
+
+    def __init__(self, source: Randomness) -> None:
+        self.source = source
+
+    def __call__(self, like: Tensor, bits: int | None = None) -> Tensor:
+        """Draw uniforms in float64 of a shape, with the bits that a type has."""
+        unit = 2.0 ** (bits or BITS.get(like.dtype, 24))
+        drawn = torch.from_numpy(self.source(like.numel()).astype("float64"))
+        return ((drawn * unit).floor() / unit).reshape(like.shape).to(like.device)
+
+    def place(self, weights: list[float]) -> int:
+        """Draw a place by weights."""
+        return draw_place(self.source, weights)
 
 
-Uniforms = Callable[..., Tensor]
-
-
-def _uniform(uniforms: Uniforms, result: Tensor, *_: Any, **__: Any) -> Tensor:
+def _uniform(uniforms: _Uniforms, result: Tensor, *_: Any, **__: Any) -> Tensor:
     return uniforms(result)
 
 
 def _uniform_between(
-    uniforms: Uniforms, result: Tensor, _: Any, low: float = 0, high: float = 1, **__: Any
+    uniforms: _Uniforms, result: Tensor, _: Any, low: float = 0, high: float = 1, **__: Any
 ) -> Tensor:
     return low + (high - low) * uniforms(result)
 
 
-def _bernoulli(uniforms: Uniforms, result: Tensor, probs: Any, p: Any = None, **_: Any) -> Tensor:
-    return (uniforms(result, 53) < (probs if p is None else p)).to(result.dtype)
+def _bernoulli(uniforms: _Uniforms, result: Tensor, probs: Any, p: Any = None, **_: Any) -> Tensor:
+    probs = torch.as_tensor(probs if p is None else p).expand(result.shape).reshape(-1)
+    drawn = [1 - uniforms.place([p, 1 - p]) for p in probs.tolist()]
+    return torch.tensor(drawn).reshape(result.shape)
 
 
 def _bernoulli_in_place(
-    uniforms: Uniforms, result: Tensor, _: Any, p: Any = 0.5, **__: Any
+    uniforms: _Uniforms, result: Tensor, _: Any, p: Any = 0.5, **__: Any
 ) -> Tensor:
-    return (uniforms(result, 53) < p).to(result.dtype)
+    return _bernoulli(uniforms, result, p)
 
 
-def _integers(uniforms: Uniforms, result: Tensor, *arguments: Any, **_: Any) -> Tensor:
+def _integers(uniforms: _Uniforms, result: Tensor, *arguments: Any, **_: Any) -> Tensor:
     bounds = [each for each in arguments if isinstance(each, int)]
     if not bounds:
         return result  # of any size: torch's own
     low, high = [0, *bounds][-2:]
-    drawn = (uniforms(result, 53) * (high - low)).floor().clamp(max=high - low - 1) + low
-    return drawn.to(result.dtype)
+    if high - low <= FEW:
+        drawn = [low + uniforms.place([1] * (high - low)) for _ in range(result.numel())]
+        return torch.tensor(drawn).reshape(result.shape)
+    return (uniforms(result, 53) * (high - low)).floor().clamp(max=high - low - 1) + low
 
 
 def _multinomial(
-    uniforms: Uniforms,
+    uniforms: _Uniforms,
     result: Tensor,
     weights: Tensor,
     num_samples: int,
     replacement: bool = False,
     **_: Any,
 ) -> Tensor:
-    drawn = uniforms(result, 53)
-    if replacement or num_samples == 1:
-        return _places(weights, drawn)
-    left, places = weights.clone(), []
-    for uniform in drawn.split(1, -1):
-        places.append(_places(left, uniform))
-        left.scatter_(-1, places[-1], 0)
-    return torch.cat(places, -1)
+    places = []
+    for row in weights.reshape(-1, weights.shape[-1]).tolist():
+        for _each in range(num_samples):
+            places.append(uniforms.place(row))
+            if not replacement:
+                row[places[-1]] = 0.0
+    return torch.tensor(places).reshape(result.shape)
 
 
 DRAWS: dict[str, Callable[..., Tensor]] = {

@@ -9,7 +9,8 @@ p(y) M + E'(y) for others, where M is exponential with rate Σp and E' are expon
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -34,6 +35,18 @@ def place_of(weights: Any, uniform: Any) -> int:
             if point < below:
                 break
     return last
+
+
+def draw_place(source: Randomness, weights: Sequence[Any]) -> int:
+    """Draw a place by its weight and one uniform; the audit's floats know the steps of that."""
+    cell = getattr(source, "cell", None)
+    return place_of(weights, source(1)[0]) if cell is None else cell(ends_of(weights))
+
+
+def ends_of(weights: Sequence[Any]) -> tuple[float, ...]:
+    """Divide [0, 1) into cells as large as weights: their ends, of which the last is 1."""
+    sums = list(itertools.accumulate(map(float, weights)))
+    return tuple(end / sums[-1] for end in sums)
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,8 +168,7 @@ class Race:
         if self._uniforms is not None:
             return None
         rows = weights.reshape(-1, weights.shape[-1])
-        drawn = self._source(len(rows))
-        places = [place_of(row.tolist(), u) for row, u in zip(rows, drawn, strict=True)]
+        places = [draw_place(self._source, row.tolist()) for row in rows]
         self._weights, self._places = weights, np.reshape(places, weights.shape[:-1])
         return self._places
 

@@ -25,6 +25,9 @@ LOSSLESS = "lossless on everything tried"
 NOT_LOSSLESS = "not lossless"
 UNDECIDED = "undecided"
 
+RARELY = ", but only at isolated values of a uniform, such as 0, or by rounding"
+"""What the first line adds to a verdict where the distance is no more than rounding."""
+
 Drafts: TypeAlias = Path | tuple[Path, ...] | Mapping[str, Path]
 """A chain or the drafts of one token; several chains; a tree, as its tokens and parents."""
 
@@ -80,6 +83,15 @@ class Isolated(Brief):
     outcomes: tuple[Outcome, ...]
     probability: Number  # of all of them there; 0 if only isolated values of a uniform give them
     uniforms: tuple[Number, ...] | None  # some that give the first of them
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """Larger pairs of models that were sampled for some seconds, where no deviation shows."""
+
+    instances: int  # how many
+    runs: int  # on all of them
+    delta: float  # a deviation (TV) of this size on one of them is missed with probability 10^−3
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,6 +180,8 @@ class Report(Judged):
         counterexample: from single values of a uniform, such as 0, or from rounding.
     diagnoses : tuple of Diagnosis
         The known mistakes with the same output distributions.
+    sampled : Sampled or None
+        Larger pairs that were sampled beside, where breakpoints had to leave some out.
 
     Examples
     --------
@@ -195,10 +209,12 @@ class Report(Judged):
     counterexample: Counterexample | None
     isolated: Isolated | None
     diagnoses: tuple[Diagnosis, ...]
+    sampled: Sampled | None = None
 
     def _lines(self) -> Iterable[str]:
-        yield f"{self.verifier}: {self.verdict}"
-        left_out = f" (left out as too large: {self.skipped})" if self.skipped else ""
+        rare = self.counterexample is not None and self.tv_distance <= self.tolerance
+        yield f"{self.verifier}: {self.verdict}{RARELY if rare else ''}"
+        left_out = f" ({self.skipped} left out: too large, or no time)" if self.skipped else ""
         pairs = f"{self.instances} {'pair' if self.instances == 1 else 'pairs'} of models"
         yield f"  method: {self.method}, {pairs}, {self.runs:,} runs{left_out}"
         yield from (f"  not by {reason}" for reason in self.why_not_exact)
@@ -208,7 +224,7 @@ class Report(Judged):
         if self.false_alarms:
             yield (
                 f"  false alarms: probability at most {self.false_alarms:g}; a distance of "
-                f"{self.delta:.3g} is missed with probability 0.001"
+                f"{min(self.delta, 1):.3g} is missed with probability 0.001"
             )
         elif self.delta and self.lossless:
             yield (
@@ -217,10 +233,13 @@ class Report(Judged):
             )
         if self.lossless and 0 < self.tv_distance <= self.tolerance:
             yield f"  A distance up to {self.tolerance:g} is taken for rounding."
+        if (sampled := self.sampled) is not None:
+            yield (
+                f"  sampled besides: {sampled.instances} larger pairs, {sampled.runs:,} runs; no "
+                f"deviation, but up to {min(sampled.delta, 1):.2g} would be missed"
+            )
         if self.counterexample is not None:
             yield from self._example(self.counterexample)
-            if self.tv_distance <= self.tolerance:
-                yield "  Only isolated values of a uniform, such as 0, or rounding show it."
         if (worst := self.worst_prefix) is not None:
             probability = _number(worst.probability)
             yield f"  worst prefix: {_tokens(worst.prefix)} (probability {probability})"
@@ -249,8 +268,8 @@ class Report(Judged):
             )
             yield "  Larger ones: vocabulary, gamma, prompt (--vocabulary, --gamma, --prompt)."
         else:
-            smaller = "No deviation shows, but a smaller one would be missed"
-            yield f"  {smaller}: allow more runs, or more time."
+            missed = "a smaller one would be missed" if self.false_alarms else "on too few pairs"
+            yield f"  No deviation shows, but {missed}: allow more runs, or more time."
 
     @staticmethod
     def _besides(isolated: Isolated) -> str:
@@ -301,6 +320,7 @@ class Report(Judged):
             "largest_instance": dict(shape),
             "worst_prefix": worst and _plain(vars(worst)),
             "counterexample": example and _plain(_parts(example.instance) | vars(example)),
+            "sampled": self.sampled and vars(self.sampled),
             "isolated": besides and _plain(_parts(besides.instance) | vars(besides)),
             "diagnoses": [_plain(vars(diagnosis)) for diagnosis in self.diagnoses],
         }

@@ -67,17 +67,25 @@ def test_a_mistake_in_the_rule_of_transformers_would_be_seen(
     assert "draft law taken as uniform" in [diagnosis.name for diagnosis in report.diagnoses]
 
 
-def test_generate_of_transformers_is_lossless() -> None:
+def test_generate_of_transformers_is_computed() -> None:
+    """Catches draws that the audit does not make, or runs of milliseconds that are made in vain."""
     pytest.importorskip("transformers")
-    report = audit(huggingface.generate(), ("zeros", "two drafts, two tokens"), delta=0.3)
-    assert report.verdict == LOSSLESS, str(report)
+    chosen = [INSTANCES[name] for name in ("rows differ", "zeros")]
+    report = lossless(huggingface.generate(), instances=chosen, examples=0)
+    assert (report.verdict, report.method) == (NOT_LOSSLESS, "breakpoints")
+    assert "u ≤ ratio" in [diagnosis.name for diagnosis in report.diagnoses]
+    assert "but only at isolated values of a uniform" in str(report).splitlines()[0]
+    assert report.tv_distance < 1e-6
+    assert report.runs < 2_500
 
 
 def test_generate_at_another_temperature_is_not() -> None:
     """A negative control, and a test that options reach `generate`."""
     pytest.importorskip("transformers")
-    report = audit(huggingface.generate(temperature=0.2), ("three tokens",), delta=0.3)
+    chosen = [INSTANCES["rows differ"]]
+    report = lossless(huggingface.generate(temperature=0.2), instances=chosen, examples=0)
     assert report.verdict == NOT_LOSSLESS
+    assert report.tv_distance > 0.1
 
 
 def test_runs_leave_the_generator_of_torch_alone_and_repeat_themselves() -> None:

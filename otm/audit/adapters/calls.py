@@ -259,6 +259,6 @@ def windowed(function: Callable[..., Any], **options: Any) -> Adapter:
     >>> def last_row(target_probs, draft_probs, draft_tokens, uniforms):
     ...     return [int((target_probs[-1].cumsum() <= uniforms[0]).sum())]
     >>> print(lossless(windowed(last_row), examples=0).counterexample.output.text)
-    it reads what it drops: (2,), but (0,) with others from draft 2 on
+    it reads what it drops: (1,), but (0,) with others from draft 2 on
     """
     return Windowed(function, **options)

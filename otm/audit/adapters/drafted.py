@@ -52,23 +52,22 @@ class _Steps:
     """What `locate_drafts` needs to draw one token by one uniform, without arrays: much faster."""
 
     tokens: list[int]
-    cumulative: list[Number]
-    total: Number
+    ends: tuple[Number, ...]  # of the cells of [0, 1)
 
-    def locate(self, uniform: Any) -> int:
+    def draw(self, source: Randomness) -> int:
         """Draw a token."""
-        place = bisect_right(self.cumulative, uniform * self.total)
+        cell = getattr(source, "cell", None)
+        place = bisect_right(self.ends, source(1)[0]) if cell is None else cell(self.ends)
         return self.tokens[min(place, len(self.tokens) - 1)]
 
 
 def draw_chain(instance: Instance, source: Randomness) -> Path:
     """Draw a chain of γ drafts, a uniform each: exact with symbolic uniforms, fast with floats."""
     drafts: Path = ()
-    uniforms = source(instance.gamma)
-    exact = uniforms.dtype == object
-    for uniform in uniforms.tolist():
+    exact = is_exact(source)
+    for _ in range(instance.gamma):
         steps = _steps(instance.draft, instance.prompt + drafts, exact)
-        drafts = (*drafts, steps.locate(uniform))
+        drafts = (*drafts, steps.draw(source))
     return drafts
 
 
@@ -111,7 +110,7 @@ def _steps(model: TableModel, context: tuple[int, ...], exact: bool) -> _Steps:
     probs = _probs(model, context, exact)
     tokens = np.flatnonzero(probs > 0)
     cumulative = np.cumsum(probs[tokens]).tolist()
-    return _Steps(tokens.tolist(), cumulative, cumulative[-1])
+    return _Steps(tokens.tolist(), tuple(end / cumulative[-1] for end in cumulative))
 
 
 @lru_cache(maxsize=4096)

@@ -93,6 +93,7 @@ class _Generate(Adapter):
     name = "transformers, generate with an assistant"
     repeatable = False
     exact = False
+    own_draws = True
 
     def output(self, instance: Instance, source: Randomness) -> Path:
         import torch
