@@ -7,6 +7,7 @@ a token comes from tells the mistake.
 
 from __future__ import annotations
 
+import itertools
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -17,7 +18,6 @@ import numpy.typing as npt
 from otm.audit.adapter import Adapter, Failure, Instance
 from otm.audit.observation import Observation
 from otm.audit.own_draws import runs
-from otm.audit.races import ends_of
 from otm.audit.recalled import Cells, Recorded
 from otm.decoding.reading import Path
 from otm.models.table import TableModel
@@ -55,8 +55,9 @@ def _draws_again(source: Recorded, instance: Instance, output: Path) -> bool | N
     for ends, uniform in source.draws:
         if place == len(output):
             break
-        if ends and _is_row(ends, instance.target, instance.prompt + output[:place]):
-            matches = bisect_right(ends, uniform) == output[place]
+        token = _token(ends, uniform, instance.target, instance.prompt + output[:place])
+        if token is not None:
+            matches = token == output[place]
             twice, waiting = twice or (waiting and matches), not matches
             place += matches
     return twice if place == len(output) else None
@@ -83,9 +84,8 @@ def _accepted_at_zero(source: Recorded, instance: Instance, output: Path) -> boo
         before = instance.prompt + output[:place]
         if instance.target.probs(before)[token] == 0:
             drawn = any(
-                _is_row(ends, instance.draft, before) and bisect_right(ends, uniform) == token
+                _token(ends, uniform, instance.draft, before) == token
                 for ends, uniform in source.draws
-                if ends
             )
             return drawn and any(ends is None and coin < EDGE for ends, coin in source.draws)
     return False
@@ -99,7 +99,14 @@ def _runs(
         yield source, () if isinstance(outcome, Failure) else outcome
 
 
-def _is_row(ends: Cells, model: TableModel, context: Path) -> bool:
-    """Whether cells are those of a row."""
-    row = np.array(ends_of(model.probs(context).tolist()))
-    return len(ends) == row.size and bool((abs(row - ends) < ROUNDING).all())
+def _token(ends: Cells | None, uniform: float, model: TableModel, context: Path) -> int | None:
+    """Token that a uniform draws from a row; None if its cells are not those of the row.
+
+    Cells without width do not count: a loop may have more tokens, or put others before them.
+    """
+    probs = model.probs(context).astype(np.float64)
+    tokens = np.flatnonzero(probs > 0)
+    positive = [b for a, b in itertools.pairwise((0.0, *(ends or ()))) if b > a]
+    if len(positive) != tokens.size or (abs(probs[tokens].cumsum() - positive) > ROUNDING).any():
+        return None
+    return int(tokens[bisect_right(positive, uniform)])

@@ -70,6 +70,7 @@ NAMES = {
         "chain_speculative_sampling",
     ],
     "otm.audit.adapters.huggingface": [
+        "causal_lm",
         "generate",
         "speculative_sampling",
     ],

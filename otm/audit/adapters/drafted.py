@@ -96,7 +96,13 @@ def models_for(instance: Instance, source: Randomness) -> tuple[StatelessModel, 
     """Target and draft model, in fractions or in floats."""
     if is_exact(source):
         return instance.target, instance.draft
-    return InFloats(instance.target), InFloats(instance.draft)
+    return _in_floats(instance.target), _in_floats(instance.draft)
+
+
+@lru_cache(maxsize=256)
+def _in_floats(table: TableModel) -> InFloats:
+    """Make it once: adapters keep what they make of it."""
+    return InFloats(table)
 
 
 @lru_cache(maxsize=4096)

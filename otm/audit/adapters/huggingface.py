@@ -14,9 +14,9 @@ from otm.audit.adapter import Adapter, Instance
 from otm.audit.adapters.plain import chain
 from otm.decoding.draft_tree import Randomness
 from otm.decoding.reading import Path
-from otm.models.table import TableModel
+from otm.models.base import StatelessModel
 
-__all__ = ["generate", "speculative_sampling"]
+__all__ = ["causal_lm", "generate", "speculative_sampling"]
 
 
 def speculative_sampling() -> Adapter:
@@ -65,8 +65,8 @@ def generate(**options: Any) -> Adapter:
     """Audit assisted generation, `target.generate(assistant_model=draft, do_sample=True)`.
 
     Target and draft are models of transformers that look their logits up in the tables of the
-    instance, caches and all.  A run takes some thousandths of a second, too many for
-    breakpoints: it is sampled.
+    instance, caches and all (`causal_lm`).  The audit makes its draws, and finds its breakpoints on
+    a dozen pairs of models in a minute.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ class _Generate(Adapter):
     def output(self, instance: Instance, source: Randomness) -> Path:
         import torch
 
-        target, draft = _load(instance.target), _load(instance.draft)
+        target, draft = causal_lm(instance.target), causal_lm(instance.draft)
         settings = draft.generation_config
         settings.num_assistant_tokens = instance.gamma
         settings.num_assistant_tokens_schedule = "constant"
@@ -114,10 +114,36 @@ class _Generate(Adapter):
         return tuple(tokens[0, prompt.shape[1] :].tolist())
 
 
-@lru_cache(maxsize=64)
-def _load(table: TableModel) -> Any:
-    """Turn a table into a model of transformers."""
-    return _model_class()(table)
+@lru_cache(maxsize=256)
+def causal_lm(model: StatelessModel) -> Any:
+    """Turn a model of the audit into one of transformers, for loops that take such models.
+
+    Parameters
+    ----------
+    model : StatelessModel
+        The target or the draft model that `otm.audit.loop` hands to a loop.
+
+    Returns
+    -------
+    PreTrainedModel
+        In float32, on the CPU, with a cache of transformers; the same one for the same model.
+
+    Raises
+    ------
+    MissingDependencyError
+        If transformers is not installed.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from otm.models import TableModel
+    >>> lm = causal_lm(TableModel({(): [0.25, 0.75]}))
+    >>> lm(torch.tensor([[0, 1]])).logits.softmax(-1)
+    tensor([[[0.2500, 0.7500],
+             [0.2500, 0.7500]]])
+    """
+    require("transformers")
+    return _model_class()(model)
 
 
 @cache
@@ -132,7 +158,7 @@ def _model_class() -> Any:
         config_class = PretrainedConfig
         main_input_name = "input_ids"
 
-        def __init__(self, table: TableModel) -> None:
+        def __init__(self, table: StatelessModel) -> None:
             super().__init__(
                 PretrainedConfig(
                     vocab_size=table.vocabulary,
