@@ -54,6 +54,11 @@ SHARES, AT_LEAST_RUNS = 8, 20_000
 """Breakpoints of one instance may take this part of all runs, and so many in any case."""
 
 
+def needed() -> set[Instance]:
+    """Instances without which no verifier is called lossless."""
+    return {INSTANCES[name] for name in NEEDED}
+
+
 @dataclass(frozen=True)
 class Effort:
     """How much an audit does, and what it lets pass: as in `otm.audit.lossless`."""
@@ -74,7 +79,12 @@ def by_paths(adapter: Adapter, instances: Sequence[Instance], effort: Effort) ->
     rng = np.random.default_rng(effort.seed)
 
     def observe(instance: Instance) -> Observation:
-        seen = exact.by_paths(adapter, instance, effort.deadline)
+        try:
+            seen = exact.by_paths(adapter, instance, effort.deadline)
+        except ProblemTooLargeError as error:
+            if instance not in needed():
+                raise
+            raise UnsuitedError(f"a pair that a verdict needs is too large: {error}") from None
         exact.check_in_floats(adapter, seen, rng)
         return seen
 
@@ -160,7 +170,6 @@ def _by_distributions(
             _refuse_values_of_noise(adapter, deviates(observations[-1]))
     if not observations:
         raise UnsuitedError(str(too_much))
-    needed = {INSTANCES[name] for name in NEEDED}
 
     off = (seen.tv_distance for seen in observations if seen.is_off(effort.tolerance))
     most = max(map(float, off), default=0.0)
@@ -182,7 +191,7 @@ def _by_distributions(
         [same_distribution(effort.tolerance, apart=apart) for apart in (False, True)],
         searched=searched,
         skipped=len(instances) - len(observations),
-        enough=not needed & (set(instances) - {seen.instance for seen in observations}),
+        enough=not needed() & (set(instances) - {seen.instance for seen in observations}),
         tolerance=effort.tolerance,
     )
 

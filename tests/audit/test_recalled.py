@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from otm.audit import Adapter, Instance, loop, lossless
+from otm.audit import Adapter, Instance, exact, loop, lossless
 from otm.audit.adapter import Source
 from otm.audit.breakpoints import by_breakpoints
 from otm.audit.instances import INSTANCES
@@ -65,6 +65,28 @@ def test_runs_that_contradict_each_other_are_refused() -> None:
             memory.add(other, 1)
     memory.add([((0.5, 1.0), 0.2), (None, 0.3)], 0)
     memory.add([((0.5, 1.0), 0.7)], 1)
+
+
+def test_too_many_paths_of_a_pair_that_is_needed_leave_it_to_breakpoints(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Catches a loop that is undecided for ever, since a pair of two drafts has too many paths."""
+
+    def verify(target_probs: Any, draft_probs: Any, draft_tokens: Any, uniforms: Any) -> Any:
+        for i, x in enumerate(draft_tokens):
+            if uniforms[i] * draft_probs[i][x] >= target_probs[i][x]:
+                weights = np.maximum(target_probs[i] - draft_probs[i], 0)
+                break
+        else:
+            i, weights = len(draft_tokens), target_probs[-1]
+        ends = weights.cumsum()
+        return [*draft_tokens[:i], int((ends <= uniforms[-1] * ends[-1]).sum())]
+
+    monkeypatch.setattr(exact, "MAX_PATHS", 12)
+    chosen = [INSTANCES[name] for name in ("rows differ", "two drafts, two tokens")]
+    report = lossless(verify, instances=chosen, examples=0)
+    assert (report.verdict, report.method) == ("lossless on everything tried", "breakpoints")
+    assert "a pair that a verdict needs is too large" in report.why_not_exact[0]
 
 
 class Rarely(Adapter):
