@@ -82,7 +82,7 @@ def test_too_many_paths_of_a_pair_that_is_needed_leave_it_to_breakpoints(
         ends = weights.cumsum()
         return [*draft_tokens[:i], int((ends <= uniforms[-1] * ends[-1]).sum())]
 
-    monkeypatch.setattr(exact, "MAX_PATHS", 12)
+    monkeypatch.setattr(exact, "MAX_PATHS", 4)
     chosen = [INSTANCES[name] for name in ("rows differ", "two drafts, two tokens")]
     report = lossless(verify, instances=chosen, examples=0)
     assert (report.verdict, report.method) == ("lossless on everything tried", "breakpoints")
