@@ -286,14 +286,13 @@ def _crash(error: BaseException) -> Failure:
 
 def _where(error: BaseException) -> str:
     """Say in which line of the verifier an error was raised, or of what it calls."""
-    steps = [
-        (frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)
-    ]
+    steps = [(f.f_code.co_filename, line) for f, line in traceback.walk_tb(error.__traceback__)]
     others = [step for step in steps if not step[0].startswith(OWN_CODE)]
     of_the_verifier = [step for step in others if "site-packages" not in step[0]]
-    for file, line in (of_the_verifier or others)[-1:]:
-        return f" ({pathlib.Path(file).name}, line {line})"
-    return ""
+    if not others:
+        return ""
+    file, line = (of_the_verifier or others)[-1]
+    return f" ({pathlib.Path(file).name}, line {line})"
 
 
 def _without_address(text: str) -> str:

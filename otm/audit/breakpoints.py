@@ -19,17 +19,14 @@ import numpy as np
 import numpy.typing as npt
 
 from otm.audit.adapter import Adapter, Instance, Outcome, Source, max_tokens, run_rows
-from otm.audit.observation import Observation, UnsuitedError
+from otm.audit.observation import NOT_REPEATED, Observation, UnsuitedError
 from otm.audit.own_draws import OwnDraws, runs
-from otm.audit.recalled import NOT_REPEATED, Memory, Recorded
+from otm.audit.recalled import Cells, Memory, Recorded
 from otm.errors import ProblemTooLargeError
 from otm.testing.symbolic import MAX_UNIFORMS
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Numbers: TypeAlias = npt.NDArray[np.int64]
-
-Cells: TypeAlias = tuple[Any, ...]
-"""What a run has drawn from: ends of cells, or None for a uniform."""
 
 LARGEST = 1 - 2.0**-24
 """The largest uniform that float32 holds."""
@@ -94,16 +91,15 @@ def by_breakpoints(
     answers.depth = answers.depth or _uniforms_taken(adapter, instance, tries)
     edges = np.repeat([[0.0], [LARGEST]], MAX_UNIFORMS, axis=1)
     for number in (0, *precision.probes) if answers.shows_coins else precision.probes:
-        probes = np.append(
-            edges if number else edges[:0], rng.random((max(number, 1), MAX_UNIFORMS)), axis=0
-        )
-        pieces = _Pieces(answers, probes, precision)
+        probes = np.append(edges, rng.random((number, MAX_UNIFORMS)), axis=0)
+        if number == 0:  # one is enough at first, where what a coin decides shows after it
+            probes = rng.random((1, MAX_UNIFORMS))
+        pieces = _Pieces(answers, probes, precision, few=number == 0)
         while pieces.depth < answers.depth:  # which is more when a run has taken more
             pieces.split()
         checks = rng.random((precision.checks, MAX_UNIFORMS))
         found = answers(pieces.points)  # once: a run is all that costs
-        predicted = found[pieces.of(checks)]
-        if all(map(answers.alike, answers.fresh(checks).tolist(), predicted.tolist())):
+        if answers.outcomes(answers.fresh(checks)) == answers.outcomes(found[pieces.of(checks)]):
             break
         if getattr(adapter, "looked", False):  # at values of noise, which more probes do not mend
             raise UnsuitedError("its output depends on the values of random noise")
@@ -111,9 +107,9 @@ def by_breakpoints(
         raise UnsuitedError("its output is not constant on the pieces between its breakpoints")
     probs: dict[Outcome, float] = defaultdict(float)
     examples: dict[Outcome, tuple[float, ...]] = {}
-    outcomes = answers.outcomes
+    outcomes = answers.outcomes(found)
     for i in np.argsort(-pieces.weights, kind="stable").tolist():
-        outcome = outcomes[found[i]][0]
+        outcome = outcomes[i]
         probs[outcome] += float(pieces.weights[i])
         examples.setdefault(outcome, tuple(pieces.points[i, : pieces.depth].tolist()))
     return Observation(
@@ -140,20 +136,15 @@ class _Answers:
         self._batch, self._deadline = batch, deadline
         # one that runs on many rows at once is fast, and does not say what it draws
         self.memory = None if _runs_on_rows(adapter) else Memory()
-        self._numbers: dict[tuple[Outcome, Cells], int] = {}
+        self._numbers: dict[tuple[Outcome, tuple[Cells | None, ...]], int] = {}
+        self._outcomes: list[Outcome] = []  # by number
         self.runs = self.depth = 0  # how many were made; most uniforms that one has taken
         # whether what coins decide shows in the cells that are drawn from after them
         self.shows_coins = self.memory is not None
 
-    @property
-    def outcomes(self) -> list[tuple[Outcome, Cells]]:
-        """The outcomes by number, and the cells."""
-        return list(self._numbers)
-
-    def alike(self, a: int, b: int) -> bool:
-        """Whether two numbers have the same outcome."""
-        outcomes = self.outcomes
-        return a == b or outcomes[a][0] == outcomes[b][0]
+    def outcomes(self, numbers: Numbers) -> list[Outcome]:
+        """Tell the outcomes that have these numbers."""
+        return [self._outcomes[number] for number in numbers.tolist()]
 
     def __call__(self, rows: Floats) -> Numbers:
         """Recall the outcomes, and run for those that are not known."""
@@ -193,8 +184,11 @@ class _Answers:
                 self.memory.add(source.draws, numbers[-1])
         return np.array(numbers, dtype=np.int64)
 
-    def _number(self, outcome: Outcome, cells: Cells) -> int:
-        return self._numbers.setdefault((outcome, cells), len(self._numbers))
+    def _number(self, outcome: Outcome, cells: tuple[Cells | None, ...]) -> int:
+        number = self._numbers.setdefault((outcome, cells), len(self._outcomes))
+        if number == len(self._outcomes):
+            self._outcomes.append(outcome)
+        return number
 
     def _count(self, more: int) -> None:
         self.runs += more
@@ -211,11 +205,13 @@ class _Answers:
 class _Pieces:
     """Pieces of the unit cube, divided coordinate by coordinate, and the output on each."""
 
-    def __init__(self, answers: _Answers, probes: Floats, precision: Precision) -> None:
+    def __init__(
+        self, answers: _Answers, probes: Floats, precision: Precision, *, few: bool
+    ) -> None:
         self._ask, self._probes = answers, probes
-        self._grid, self._resolution = precision.grid, precision.resolution
-        if len(probes) == 1:
-            self._grid = self._grid[::2]
+        self._few = few  # whether as few runs as can be are made
+        self._grid = precision.grid[::2] if few else precision.grid
+        self._resolution = precision.resolution
         # [N, m], a point of each piece, arbitrary in coordinates not yet split; its edges
         self.points = probes[:1].copy()
         self._low, self._high = np.zeros_like(self.points), np.ones_like(self.points)
@@ -233,8 +229,8 @@ class _Pieces:
         place = self.depth
         cuts = self._known(place)
         searched = np.array([i for i, each in enumerate(cuts) if each is None], dtype=np.int64)
-        slow = len(self._probes) == 1  # one after another, each learns from those before
-        for part in searched[:, None] if slow else [searched]:
+        # one after another, each learns from those before
+        for part in searched[:, None] if self._few else [searched]:
             for i, each in zip(part.tolist(), self._search(place, part), strict=True):
                 cuts[i] = each
                 self.error += float(self.weights[i]) * len(each) * self._resolution

@@ -23,6 +23,9 @@ from otm.decoding.reading import Path
 from otm.models.table import TableModel
 from otm.testing.symbolic import MAX_UNIFORMS
 
+AT_ZERO = "u ≤ ratio"
+"""Name of the known bug of a loop that accepts drafts at u = 0."""
+
 LEAST = 2
 """Runs that must show a mistake."""
 

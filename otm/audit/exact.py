@@ -12,7 +12,7 @@ import numpy as np
 
 from otm._core.arithmetic import Number
 from otm.audit.adapter import Adapter, Failure, Instance, Outcome, max_tokens, run, run_rows
-from otm.audit.observation import Observation, UnsuitedError
+from otm.audit.observation import NOT_REPEATED, Observation, UnsuitedError
 from otm.errors import ProblemTooLargeError
 from otm.testing.exact import regions
 from otm.testing.symbolic import MAX_UNIFORMS, Region
@@ -87,7 +87,7 @@ def check_in_floats(adapter: Adapter, seen: Observation, rng: np.random.Generato
     """
     rows = rng.random((REPEATED, MAX_UNIFORMS))
     if run_rows(adapter, seen.instance, rows) != run_rows(adapter, seen.instance, rows):
-        raise UnsuitedError("the same uniforms do not always give the same output")
+        raise UnsuitedError(NOT_REPEATED)
     inside = [outcome for outcome, probability in seen.probs.items() if probability > ROUNDING]
     examples = [seen.examples[outcome] for outcome in inside]
     if _run_in_floats(adapter, seen.instance, examples) != inside:

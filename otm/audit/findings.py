@@ -13,7 +13,7 @@ import numpy as np
 
 from otm._core.interval import Interval
 from otm.audit.adapter import CRASHES, Adapter, Failure, Instance, Source
-from otm.audit.drawn import accepts_at_zero, draws_twice
+from otm.audit.drawn import AT_ZERO, accepts_at_zero, draws_twice
 from otm.audit.exact import by_paths
 from otm.audit.known_bugs import KNOWN_BUGS, KnownBug
 from otm.audit.known_bugs.drafting import RANDOMNESS
@@ -40,9 +40,6 @@ PAIRS, STEPS = 150, 1000
 
 SINGLE = 8 * ISOLATED
 """A distance that isolated uniforms, of a few drafts, can give."""
-
-AT_ZERO = "u ≤ ratio"
-"""Name of the known bug of a loop that accepts drafts at u = 0."""
 
 TELLING = 4
 """A counterexample, and what is shown there, has at least this part of the largest distance."""
@@ -115,10 +112,9 @@ def _told(
 ) -> tuple[Diagnosis, ...]:
     """Name the mistake that a loop's tokens, or what it draws, give away."""
     if wrong:
-        told = samples_twice(wrong) or draws_twice(loop, wrong)
+        name, told = SECOND_SAMPLE, samples_twice(wrong) or draws_twice(loop, wrong)
     else:
-        told = accepts_at_zero(loop, observations)
-    name = SECOND_SAMPLE if wrong else AT_ZERO
+        name, told = AT_ZERO, accepts_at_zero(loop, observations)
     return tuple(_named_so(bug) for bug in KNOWN_BUGS if told and bug.name == name)
 
 

@@ -24,6 +24,9 @@ ISOLATED = 2.0**-23
 TWICE_ISOLATED = 2.0**-40
 """Least probability of an outcome of one isolated uniform; that of two is 2^−46 at most."""
 
+NOT_REPEATED = "the same uniforms do not always give the same output"
+"""Why no distribution can be computed."""
+
 MAX_ROWS = 1_000
 """Most contexts of one length whose rows are listed."""
 

@@ -16,12 +16,10 @@ import numpy as np
 import numpy.typing as npt
 
 from otm.audit.adapter import Source
-from otm.audit.observation import UnsuitedError
+from otm.audit.observation import NOT_REPEATED, UnsuitedError
 
 Cells: TypeAlias = Sequence[float]
 """Ends of the cells of a uniform, in order; the last is 1."""
-
-NOT_REPEATED = "the same uniforms do not always give the same output"
 
 
 class Recorded(Source):

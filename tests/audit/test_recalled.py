@@ -12,6 +12,7 @@ from otm.audit import Adapter, Instance, exact, loop, lossless
 from otm.audit.adapter import Source
 from otm.audit.breakpoints import by_breakpoints
 from otm.audit.instances import INSTANCES
+from otm.audit.known_bugs.steps import Chain
 from otm.audit.observation import UnsuitedError
 from otm.audit.own_draws import OwnDraws, with_own_draws
 from otm.audit.recalled import Memory, Recorded
@@ -71,20 +72,9 @@ def test_too_many_paths_of_a_pair_that_is_needed_leave_it_to_breakpoints(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Catches a loop that is undecided for ever, since a pair of two drafts has too many paths."""
-
-    def verify(target_probs: Any, draft_probs: Any, draft_tokens: Any, uniforms: Any) -> Any:
-        for i, x in enumerate(draft_tokens):
-            if uniforms[i] * draft_probs[i][x] >= target_probs[i][x]:
-                weights = np.maximum(target_probs[i] - draft_probs[i], 0)
-                break
-        else:
-            i, weights = len(draft_tokens), target_probs[-1]
-        ends = weights.cumsum()
-        return [*draft_tokens[:i], int((ends <= uniforms[-1] * ends[-1]).sum())]
-
     monkeypatch.setattr(exact, "MAX_PATHS", 4)
     chosen = [INSTANCES[name] for name in ("rows differ", "two drafts, two tokens")]
-    report = lossless(verify, instances=chosen, examples=0)
+    report = lossless(Chain("right"), instances=chosen, examples=0)
     assert (report.verdict, report.method) == ("lossless on everything tried", "breakpoints")
     assert "a pair that a verdict needs is too large" in report.why_not_exact[0]
 
