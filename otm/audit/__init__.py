@@ -18,7 +18,8 @@ from otm.audit.adapters.calls import stateful, windowed
 from otm.audit.adapters.plain import chain, loop, token_rule
 from otm.audit.adapters.several import chains
 from otm.audit.adapters.trees import tree
-from otm.audit.check import METHODS, lossless
+from otm.audit.check import lossless
+from otm.audit.methods import METHODS
 from otm.audit.recorded_audit import recorded
 from otm.audit.recorded_report import RecordedReport
 from otm.audit.report import LOSSLESS, NOT_LOSSLESS, UNDECIDED, Counterexample, Report

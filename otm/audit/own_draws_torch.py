@@ -22,12 +22,10 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from otm.audit.own_draws import FEW, Watch
-from otm.audit.races import Form, Race, draw_place
+from otm.audit.own_draws import Watch
+from otm.audit.races import Form, Race
+from otm.audit.torch_operations import BITS, DRAWS, Uniforms
 from otm.decoding.draft_tree import Randomness
-
-BITS = {torch.float64: 53, torch.float32: 24, torch.float16: 11, torch.bfloat16: 8}
-"""Bits of the uniforms that torch draws."""
 
 
 @dataclass(frozen=True)
@@ -137,7 +135,7 @@ class TorchDraws(TorchDispatchMode):  # type: ignore[misc]  # torch gives it no 
         elif name in {"rand", "rand_like", "uniform_"} and _makes_rows(result, *args[1:]):
             self._noise(result, Form("uniform", np.ones(tuple(result.shape))))
         elif name in DRAWS:
-            result.copy_(DRAWS[name](_Uniforms(self._source), result, *args, **options))
+            result.copy_(DRAWS[name](Uniforms(self._source), result, *args, **options))
         return result
 
     def _is_handed(self, given: torch.Generator) -> bool:
@@ -331,84 +329,3 @@ WINNERS = {
     "min": ("self", "dim", "keepdim"),
     "topk": ("self", "k", "dim", "largest", "sorted"),
 }
-
-
-class _Uniforms:
-    """What operations take from a source."""
-
-    def __init__(self, source: Randomness) -> None:
-        self.source = source
-
-    def __call__(self, like: Tensor, bits: int | None = None) -> Tensor:
-        """Draw uniforms in float64 of a shape, with the bits that a type has."""
-        unit = 2.0 ** (bits or BITS.get(like.dtype, 24))
-        drawn = torch.from_numpy(self.source(like.numel()).astype("float64"))
-        return ((drawn * unit).floor() / unit).reshape(like.shape).to(like.device)
-
-    def place(self, weights: list[float]) -> int:
-        """Draw a place by weights."""
-        return draw_place(self.source, weights)
-
-
-def _uniform(uniforms: _Uniforms, result: Tensor, *_: Any, **__: Any) -> Tensor:
-    return uniforms(result)
-
-
-def _uniform_between(
-    uniforms: _Uniforms, result: Tensor, _: Any, low: float = 0, high: float = 1, **__: Any
-) -> Tensor:
-    return low + (high - low) * uniforms(result)
-
-
-def _bernoulli(uniforms: _Uniforms, result: Tensor, probs: Any, p: Any = None, **_: Any) -> Tensor:
-    probs = torch.as_tensor(probs if p is None else p).expand(result.shape).reshape(-1)
-    drawn = [1 - uniforms.place([p, 1 - p]) for p in probs.tolist()]
-    return torch.tensor(drawn).reshape(result.shape)
-
-
-def _bernoulli_in_place(
-    uniforms: _Uniforms, result: Tensor, _: Any, p: Any = 0.5, **__: Any
-) -> Tensor:
-    return _bernoulli(uniforms, result, p)
-
-
-def _integers(uniforms: _Uniforms, result: Tensor, *arguments: Any, **_: Any) -> Tensor:
-    bounds = [each for each in arguments if isinstance(each, int)]
-    if not bounds:
-        return result  # of any size: torch's own
-    low, high = [0, *bounds][-2:]
-    if high - low <= FEW:
-        drawn = [low + uniforms.place([1] * (high - low)) for _ in range(result.numel())]
-        return torch.tensor(drawn).reshape(result.shape)
-    return (uniforms(result, 53) * (high - low)).floor().clamp(max=high - low - 1) + low
-
-
-def _multinomial(
-    uniforms: _Uniforms,
-    result: Tensor,
-    weights: Tensor,
-    num_samples: int,
-    replacement: bool = False,
-    **_: Any,
-) -> Tensor:
-    places = []
-    for row in weights.reshape(-1, weights.shape[-1]).tolist():
-        for _each in range(num_samples):
-            places.append(uniforms.place(row))
-            if not replacement:
-                row[places[-1]] = 0.0
-    return torch.tensor(places).reshape(result.shape)
-
-
-DRAWS: dict[str, Callable[..., Tensor]] = {
-    "rand": _uniform,
-    "rand_like": _uniform,
-    "uniform_": _uniform_between,
-    "bernoulli": _bernoulli,
-    "bernoulli_": _bernoulli_in_place,
-    "randint": _integers,
-    "randint_like": _integers,
-    "random_": _integers,
-    "multinomial": _multinomial,
-}
-"""What operations give, from uniforms, their result and their arguments."""

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from otm.audit import chain, check, findings, lossless
+from otm.audit import chain, findings, lossless, methods
 from otm.audit.breakpoints import COARSE, FINE
 
 FEW_RUNS = 2_500
@@ -63,7 +63,7 @@ def test_wrong_verifiers_in_few_runs(wrong: Any) -> None:
 
 def test_what_takes_too_long_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bug: a limit of time that nobody looks at."""
-    monkeypatch.setattr(check, "AT_LEAST", 0.05)
+    monkeypatch.setattr(methods, "AT_LEAST", 0.05)
     report = lossless(chain(right, convert=np.asarray), slow=True, max_seconds=1e-9)
     assert (report.verdict, report.method) == ("undecided", "Monte Carlo")
     assert any("more than the time that is left" in why for why in report.why_not_exact)

@@ -1,0 +1,190 @@
+"""The three methods of an audit: exact paths, breakpoints and Monte Carlo."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from otm._core.progress import SILENT, Watch
+from otm.audit import breakpoints, exact
+from otm.audit.adapter import Adapter, Instance, run_rows
+from otm.audit.findings import TELLING, Findings, same_distribution
+from otm.audit.instances import INSTANCES, smallest_deviation
+from otm.audit.observation import Observation, UnsuitedError
+from otm.audit.own_draws import OwnDraws
+from otm.audit.sampling import Sampler
+from otm.errors import ProblemTooLargeError
+from otm.testing.symbolic import MAX_UNIFORMS
+
+NEEDED = ("rows differ", "pairs", "two drafts, two tokens")
+"""Names of the instances that come first, and without which no verifier is called lossless."""
+
+AT_LEAST = 10.0
+"""Seconds that Monte Carlo has in any case."""
+
+COSTLY = 5
+"""How many times fewer examples are searched through where each takes thousands of runs."""
+
+SHARES, AT_LEAST_RUNS = 8, 20_000
+"""Breakpoints of one instance may take this part of all runs, and so many in any case."""
+
+
+def needed() -> set[Instance]:
+    """Instances without which no verifier is called lossless."""
+    return {INSTANCES[name] for name in NEEDED}
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much an audit does, and what it lets pass: as in `otm.audit.lossless`."""
+
+    examples: int
+    false_alarms: float
+    delta: float
+    max_runs: int
+    tolerance: float
+    seed: int
+    watch: Watch = SILENT
+    deadline: float = math.inf  # of `time.monotonic`, for exact paths and breakpoints
+    slow: bool = False  # whether the verifier is one that takes its time
+
+
+def by_paths(adapter: Adapter, instances: Sequence[Instance], effort: Effort) -> Findings:
+    """Audit in fractions."""
+    rng = np.random.default_rng(effort.seed)
+
+    def observe(instance: Instance) -> Observation:
+        try:
+            seen = exact.by_paths(adapter, instance, effort.deadline)
+        except ProblemTooLargeError as error:
+            if instance not in needed():
+                raise
+            raise UnsuitedError(f"a pair that a verdict needs is too large: {error}") from None
+        exact.check_in_floats(adapter, seen, rng)
+        return seen
+
+    return _by_distributions(adapter, instances, effort, observe, effort.examples)
+
+
+def by_breakpoints(adapter: Adapter, instances: Sequence[Instance], effort: Effort) -> Findings:
+    """Audit in floats."""
+    rng = np.random.default_rng(effort.seed)
+    left = effort.max_runs
+    precision = breakpoints.COARSE if effort.slow else breakpoints.FINE
+
+    def observe(instance: Instance) -> Observation:
+        nonlocal left
+        allowed = min(left, max(effort.max_runs // SHARES, AT_LEAST_RUNS))
+        try:
+            seen = breakpoints.by_breakpoints(
+                adapter, instance, rng, allowed, precision=precision, deadline=effort.deadline
+            )
+        except ProblemTooLargeError:
+            if time.monotonic() < effort.deadline:
+                left -= allowed
+            raise
+        left -= seen.runs
+        return seen
+
+    findings = _by_distributions(adapter, instances, effort, observe, effort.examples // COSTLY)
+    return dataclasses.replace(findings, delta=precision.unseen)
+
+
+def by_sampling(adapter: Adapter, instances: Sequence[Instance], effort: Effort) -> Findings:
+    """Audit by Monte Carlo; the level is shared by the instances."""
+    runs = effort.max_runs
+    if effort.slow:
+        uniforms = np.random.default_rng(effort.seed).random((4, MAX_UNIFORMS))
+        run_rows(adapter, instances[0], uniforms[:1])  # loads what it needs: not to be timed
+        start = time.monotonic()
+        run_rows(adapter, instances[0], uniforms)
+        end = time.monotonic()
+        runs = min(runs, int(4 * max(effort.deadline - end, AT_LEAST) / (end - start)))
+    sampler = Sampler(
+        effort.false_alarms / len(instances),
+        effort.delta,
+        max(runs // len(instances), 1),
+        np.random.default_rng(effort.seed),
+    )
+    watched = effort.watch.over(instances, "pair of models", len(instances))
+    samples = [sampler.sample(adapter, instance) for instance in watched]
+    delta = max(sample.delta for sample in samples)
+    return Findings(
+        [sample.observation for sample in samples],
+        [sample.observation for sample in samples if sample.rejected],
+        smallest=None,
+        ways=[sampler.fits],
+        radius=max(sample.radius for sample in samples),
+        false_alarms=effort.false_alarms,
+        delta=delta,
+        enough=delta <= effort.delta,
+    )
+
+
+def _by_distributions(
+    adapter: Adapter,
+    instances: Sequence[Instance],
+    effort: Effort,
+    observe: Callable[[Instance], Observation],
+    examples: int,
+) -> Findings:
+    """Observe where it is not too much, and search for the smallest instance that deviates."""
+    observations: list[Observation] = []
+    searched: list[Observation] = []
+    too_much: Exception | None = None
+
+    def deviates(seen: Observation) -> bool:
+        return seen.is_off(effort.tolerance) or seen.impossible is not None
+
+    for instance in effort.watch.over(instances, "pair of models", len(instances)):
+        try:
+            observations.append(observe(instance))
+        except ProblemTooLargeError as error:
+            too_much = error
+        else:
+            refuse_values_of_noise(adapter, deviates(observations[-1]))
+    if not observations:
+        raise UnsuitedError(str(too_much))
+
+    off = (seen.tv_distance for seen in observations if seen.is_off(effort.tolerance))
+    most = max(map(float, off), default=0.0)
+
+    def deviation(instance: Instance) -> Observation | None:
+        effort.watch.tell("search, pair of models", len(searched) + 1)
+        try:
+            searched.append(observe(instance))
+        except (UnsuitedError, ProblemTooLargeError):
+            return None
+        seen = searched[-1]
+        telling = seen.is_off(effort.tolerance) and float(seen.tv_distance) >= most / TELLING
+        return seen if (telling if most else deviates(seen)) else None
+
+    return Findings(
+        observations,
+        [seen for seen in observations if deviates(seen)],
+        smallest_deviation(adapter, deviation, examples, effort.seed) if examples else None,
+        [same_distribution(effort.tolerance, apart=apart) for apart in (False, True)],
+        searched=searched,
+        skipped=len(instances) - len(observations),
+        enough=not needed() & (set(instances) - {seen.instance for seen in observations}),
+        tolerance=effort.tolerance,
+    )
+
+
+METHODS: dict[str, Callable[[Adapter, Sequence[Instance], Effort], Findings]] = {
+    "exact paths": by_paths,
+    "breakpoints": by_breakpoints,
+    "Monte Carlo": by_sampling,
+}
+"""Ways to know an output distribution, the preferred ones first."""
+
+
+def refuse_values_of_noise(adapter: Adapter, deviates: bool) -> None:
+    """Leave it to Monte Carlo where pieces that are not quite exact may be what deviates."""
+    if deviates and isinstance(adapter, OwnDraws) and adapter.looked:
+        raise UnsuitedError("its output may depend on the values of random noise")
