@@ -338,7 +338,7 @@ def test_no_token_is_drawn_by_functions_that_fill_up_missing_mass() -> None:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
         if node.func.attr in {"multinomial", "choice", "choices"}
     }
-    refusing = {("otm/audit/own_draws.py", name) for name in ("choice", "choices", "multinomial")}
+    refusing = {("otm/audit/stand_ins.py", name) for name in ("choice", "choices", "multinomial")}
     assert calls == {("otm/audit/sampling.py", "multinomial")} | refusing
 
 
