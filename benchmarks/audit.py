@@ -19,7 +19,16 @@ from benchmarks.command import command, keep, options_of
 from benchmarks.machine import machine
 from otm.audit import LOSSLESS, Adapter, lossless
 from otm.audit.known_bugs import KnownBug
-from otm.audit.known_bugs.sized import cut_to, floor_at, hot_from, passes_at, passing, tiles_of
+from otm.audit.known_bugs.sized import (
+    behind_from,
+    cut_to,
+    floor_at,
+    hot_from,
+    lenient,
+    passes_at,
+    passing,
+    tiles_of,
+)
 from otm.audit.known_bugs.steps import Block, Chain, Loop, Siblings
 
 RESULTS = Path(__file__).parent / "results" / "audit.json"
@@ -30,9 +39,11 @@ Draw = Callable[[Random], KnownBug]
 MUTANTS: tuple[tuple[int, Draw], ...] = (
     (10, lambda random: passes_at(random.randint(1, 12))),
     (7, lambda random: hot_from(random.randint(2, 12))),
+    (4, lambda random: behind_from(random.randint(3, 11))),
     (9, lambda random: cut_to(random.randint(2, 40))),
     (6, lambda random: tiles_of(8 * random.randint(1, 17))),
     (6, lambda random: floor_at(Fraction(1, random.randint(10, 1000)))),
+    (4, lambda random: lenient(Fraction(random.randint(11, 40), 20))),
     (2, lambda random: passing(random.randint(1, 4))),
 )
 """How many of each kind, and how one is drawn; no two are the same."""
@@ -70,7 +81,7 @@ def audited(verifier: Adapter) -> dict[str, Any]:
 def shown(row: dict[str, Any]) -> str:
     found = f"found, TV {row['tv']:.2g}" if row["found"] else "lossless"
     first = "named" if row["first"] else ", ".join(row["named"]) or "-"
-    return f"{row['verifier']:<42} {found:<18} {first:<18} {row['seconds']:5.1f} s"
+    return f"{row['verifier']:<46} {found:<18} {first:<18} {row['seconds']:5.1f} s"
 
 
 def main() -> None:

@@ -1,28 +1,19 @@
-"""What an audit by one method shows: how far off the output is, and which known mistake it is."""
+"""What an audit by one method shows of a verifier: how far off the output is, and where."""
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache, lru_cache
+from functools import lru_cache
 
 import numpy as np
 
 from otm._core.interval import Interval
 from otm.audit.adapter import CRASHES, Adapter, Failure, Instance, Source
-from otm.audit.drawn import AT_ZERO, accepts_at_zero, draws_twice
-from otm.audit.exact import by_paths
-from otm.audit.known_bugs import KNOWN_BUGS, KnownBug
-from otm.audit.known_bugs.drafting import RANDOMNESS
-from otm.audit.known_bugs.sized import SIZED
-from otm.audit.known_bugs.steps import Repeated, both
-from otm.audit.known_bugs.verification import ACCEPTANCE, BONUS, RESIDUAL
-from otm.audit.measured import of_measure
-from otm.audit.observation import ISOLATED, Observation, UnsuitedError, distance, rows_of
-from otm.audit.own_drafts import SECOND_SAMPLE, samples_twice
+from otm.audit.diagnosis import Same, diagnose, nearest
+from otm.audit.observation import Observation, rows_of
 from otm.audit.report import (
     LOSSLESS,
     NOT_LOSSLESS,
@@ -30,154 +21,13 @@ from otm.audit.report import (
     Counterexample,
     Diagnosis,
     Isolated,
+    Nearest,
     Report,
     Sampled,
 )
-from otm.errors import ProblemTooLargeError
-
-PAIRS, STEPS = 150, 1000
-"""Two mistakes at once, and steps of loops, are looked for where a verifier costs no more."""
-
-SINGLE = 8 * ISOLATED
-"""A distance that isolated uniforms, of a few drafts, can give."""
 
 TELLING = 4
 """A counterexample, and what is shown there, has at least this part of the largest distance."""
-
-Same = Callable[[Observation, Observation], bool]
-"""Whether a verifier, observed on an instance, can have the distribution of a known mistake."""
-
-
-def same_distribution(tolerance: float, *, apart: bool = False) -> Same:
-    """Compare distributions that are known, exactly or up to an error.
-
-    What the target cannot give must come out in both, even at isolated uniforms, or is set apart.
-    """
-
-    def same(seen: Observation, known: Observation) -> bool:
-        length = max(seen.length, known.length)
-        off = distance(seen.continued(length), known.continued(length))
-        near = float(off) <= seen.error + known.error + (
-            tolerance if seen.error or seen.pieces else 0
-        )
-        return near and (apart or seen.impossible_outcomes() == known.impossible_outcomes())
-
-    return same
-
-
-def diagnose(
-    observations: Sequence[Observation], ways: Sequence[Same], loop: Adapter | None = None
-) -> tuple[Diagnosis, ...]:
-    """Name the known mistakes that explain what was observed of one verifier.
-
-    Several are named if the instances do not tell them apart, but of sizes read off the output only
-    the first that fits.  Of two ways to compare, the second sets isolated outcomes apart; then two
-    mistakes at once are tried too.  A loop may make those of a single step.
-    """
-    observations = sorted(observations, key=_cost)  # most fail on one soon
-    bugs = [(bug, bug.verifier) for bug in KNOWN_BUGS if loop is None or bug.verifier.loops]
-    for place, same in enumerate(ways):
-        explained = _named(bugs, observations, same)
-        if not explained and loop is None:
-            measured = ((bug, bug.verifier) for bug in of_measure(observations))
-            explained = _named(measured, observations, same, most=1)
-        if explained:
-            return tuple(replace(diagnosis, apart=place > 0) for diagnosis in explained)
-    sound = [o for o in observations if not any(isinstance(out, Failure) for out in o.probs)]
-    if 0 < len(sound) < len(observations):
-        explained = _named(bugs, sound, ways[0])
-        if explained:
-            return tuple(replace(diagnosis, partly=True) for diagnosis in explained)
-    wrong = [seen for seen in observations if seen.is_off(SINGLE)]
-    shows = wrong or [seen for seen in observations if seen.impossible is not None]
-    if loop is not None and shows and (len(ways) > 1 or not wrong):
-        few = [seen for seen in [*shows, *observations] if _cost(seen) <= STEPS]
-        steps = [
-            (bug, _in_loop(bug.verifier, loop.max_tokens, cut))
-            for bug in KNOWN_BUGS
-            for cut in (False, True)
-            if not (bug.verifier.loops or bug.verifier.several or bug in SIZED)
-        ]
-        explained = _named(steps, few, ways[0]) if _cost(shows[0]) <= STEPS else ()
-        if not explained:
-            explained = _told(loop, wrong, observations)
-        return explained
-    if loop is not None or len(ways) == 1 or not wrong or _cost(wrong[0]) > PAIRS:
-        return ()
-    return _named([(bug, bug.verifier) for bug in _pairs()], [wrong[0], *observations], ways[0])
-
-
-def _told(
-    loop: Adapter, wrong: Sequence[Observation], observations: Sequence[Observation]
-) -> tuple[Diagnosis, ...]:
-    """Name the mistake that a loop's tokens, or what it draws, give away."""
-    if wrong:
-        name, told = SECOND_SAMPLE, samples_twice(wrong) or draws_twice(loop, wrong)
-    else:
-        name, told = AT_ZERO, accepts_at_zero(loop, observations)
-    return tuple(_named_so(bug) for bug in KNOWN_BUGS if told and bug.name == name)
-
-
-def _cost(seen: Observation) -> int:
-    """Estimate what it takes to follow a mistake on an instance."""
-    return (seen.pieces or seen.runs) * seen.instance.vocabulary**2 * seen.instance.gamma
-
-
-@cache
-def _pairs() -> tuple[KnownBug, ...]:
-    """Make two mistakes at once, which are in different steps."""
-    pairs = []
-    for one, other in itertools.combinations((ACCEPTANCE, RESIDUAL, BONUS, RANDOMNESS), 2):
-        for a, b in itertools.product(one, other):
-            if (verifier := both(a.verifier, b.verifier)) is not None:
-                mistake, summary = f"{a.mistake}, and {b.mistake}", f"{a.summary} {b.summary}"
-                pairs.append(KnownBug(verifier, mistake, summary, a.threads + b.threads))
-    return tuple(pairs)
-
-
-def _named(
-    bugs: Iterable[tuple[KnownBug, Adapter]],
-    observations: Sequence[Observation],
-    same: Same,
-    most: int | None = None,
-) -> tuple[Diagnosis, ...]:
-    fitting = (bug for bug, verifier in bugs if _explains(verifier, observations, same))
-    named = {bug.name: _named_so(bug) for bug in itertools.islice(fitting, most)}
-    return tuple(named.values())
-
-
-def _named_so(bug: KnownBug) -> Diagnosis:
-    return Diagnosis(bug.name, bug.mistake, bug.summary, tuple(bug.threads))
-
-
-@lru_cache(maxsize=1024)
-def _in_loop(verifier: Adapter, max_tokens: int | None, cut: bool) -> Adapter:
-    """Repeat a verifier of one step as a loop may do."""
-    return Repeated(verifier, cut, max_tokens)
-
-
-def _explains(adapter: Adapter, observations: Sequence[Observation], same: Same) -> bool:
-    """Whether a mistake has these outputs wherever it can be made, and is a mistake there."""
-    shows, isolated = False, not any(seen.is_off(SINGLE) for seen in observations)
-    for seen in observations:
-        if not adapter.supports(seen.instance):
-            continue
-        known = _of_known_bug(adapter, seen.instance)
-        if known is None:
-            continue
-        if not same(seen, known):
-            return False
-        shows = shows or known.tv_distance > 0 or (isolated and known.impossible is not None)
-    return shows
-
-
-@lru_cache(maxsize=16384)
-def _of_known_bug(adapter: Adapter, instance: Instance) -> Observation | None:
-    """Observe a known bug; kept, since audits have most of their instances in common."""
-    try:
-        return by_paths(adapter, instance)
-    except (UnsuitedError, ProblemTooLargeError):
-        return None
 
 
 @dataclass(frozen=True)
@@ -207,6 +57,7 @@ class Findings:
             tv = float(worst.tv_distance)
             interval = Interval(max(tv - error, 0.0), min(tv + error, 1.0))
         example = self._example()
+        diagnoses = self._diagnoses(adapter, example) if example else ()
         return Report(
             verifier=adapter.name,
             verdict=NOT_LOSSLESS if example else LOSSLESS if self.enough else UNDECIDED,
@@ -224,7 +75,8 @@ class Findings:
             worst_prefix=example.worst_prefix() if example else None,
             counterexample=self._counterexample(adapter, example) if example else None,
             isolated=self._isolated(example) if example else None,
-            diagnoses=self._diagnoses(adapter, example) if example else (),
+            diagnoses=diagnoses,
+            nearest=self._nearest(adapter) if example and not diagnoses else None,
             sampled=self.sampled.as_sampled() if self.sampled else None,
         )
 
@@ -251,6 +103,9 @@ class Findings:
         searched = [example] if example is self.smallest else []
         ways = self.ways if example.is_off(self.tolerance) else self.ways[:1]
         return diagnose([*self.observations, *searched], ways, adapter if adapter.loops else None)
+
+    def _nearest(self, adapter: Adapter) -> Nearest | None:
+        return nearest(self.observations, adapter if adapter.loops else None)
 
     def _isolated(self, example: Observation) -> Isolated | None:
         """Find outcomes of next to no probability, on the example or else on a small instance."""

@@ -67,7 +67,7 @@ INSTANCES: dict[str, Instance] = {
     "pairs of two drafts": pair(*TWO, gamma=2, k=2),
     "three of two tokens": pair(*TWO, k=3),
     "rare tokens": pair([1, 10**7, 5 * 10**6], [5 * 10**6, 10**7, 1]),
-    "three of three tokens": pair([1, 4, 5], [5, 2, 3], k=3),
+    "three of three tokens": pair([1, 4, 5], [5, 3, 2], k=3),  # each rejection changes the next
 }
 """By name.  The prompt of all is (0,), and the row (0, 0) is for a first output 0 alone."""
 

@@ -17,7 +17,15 @@ import numpy as np
 
 from otm._core.arithmetic import Number, Probs
 from otm.audit.known_bugs import KNOWN_BUGS, KnownBug
-from otm.audit.known_bugs.sized import cut_to, floor_at, hot_from, passes_at, tiles_of
+from otm.audit.known_bugs.sized import (
+    behind_from,
+    cut_to,
+    floor_at,
+    hot_from,
+    lenient,
+    passes_at,
+    tiles_of,
+)
 from otm.audit.observation import Observation, distance
 from otm.decoding.reading import Path
 
@@ -39,11 +47,13 @@ def of_measure(observations: Sequence[Observation]) -> tuple[KnownBug, ...]:
     place = min((place for _, place in wrong), default=1)
     sampled = any(seen.counts for seen, _ in wrong)  # then an earlier place may not show yet
     places = range(2 if sampled else max(place, 2), place + 1)
-    made = [make(place) for place in places for make in (passes_at, hot_from)]
+    made = [make(place) for place in places for make in (passes_at, hot_from, behind_from)]
     made += [cut_to(kept) for kept in _likeliest([first.kept() for first in firsts]) if kept > 1]
     made += [tiles_of(size) for size in tile_sizes([first.tiles() for first in firsts])]
     floors = [least for first in firsts for least in first.floors()]
     made += [floor_at(least) for least in _likeliest(floors)]
+    factors = [factor for first in firsts for factor in first.factors()]
+    made += [lenient(factor) for factor in _likeliest(factors)]
     known = {bug.name for bug in KNOWN_BUGS}
     return tuple(bug for bug in made if bug.name not in known)
 
@@ -84,6 +94,11 @@ def _likeliest(values: Sequence[Any]) -> list[Any]:
     return [value for value, _ in Counter(values).most_common(MOST)]
 
 
+def _simple(values: Probs) -> list[Fraction]:
+    """Write values as fractions, each once."""
+    return [Fraction(value).limit_denominator(FINEST) for value in set(values.tolist())]
+
+
 class _First:
     """The law of the first token, where it is wrong, beside the rows that it comes from."""
 
@@ -108,4 +123,10 @@ class _First:
     def floors(self) -> list[Fraction]:
         """Find probabilities that rare tokens are raised to: they come as drafts alone."""
         raised = (self.law > self.target + self.error) & (self.law < self.draft + self.error)
-        return [Fraction(p).limit_denominator(FINEST) for p in set(self.law[raised].tolist())]
+        return _simple(self.law[raised])
+
+    def factors(self) -> list[Fraction]:
+        """Find what the ratio is multiplied by, from drafts that nothing replaces."""
+        other = (abs(self.law - self.target) > self.error) & (self.law < self.draft - self.error)
+        rejected = other & (self.target > 0) & (self.target < self.draft)
+        return _simple(self.law[rejected] / self.target[rejected])

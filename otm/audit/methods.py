@@ -13,7 +13,8 @@ import numpy as np
 from otm._core.progress import SILENT, Watch
 from otm.audit import breakpoints, exact
 from otm.audit.adapter import Adapter, Instance, run_rows
-from otm.audit.findings import TELLING, Findings, same_distribution
+from otm.audit.diagnosis import same_distribution
+from otm.audit.findings import TELLING, Findings
 from otm.audit.instances import INSTANCES, smallest_deviation
 from otm.audit.observation import Observation, UnsuitedError
 from otm.audit.own_draws import OwnDraws

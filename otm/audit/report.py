@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
-from otm._core.arithmetic import Number, Probs
+from otm._core.arithmetic import Number
 from otm._core.interval import Interval
 from otm._core.shown import Brief, Printed
+from otm.audit import written
 from otm.audit.adapter import Failure, Instance, Outcome
 from otm.audit.observation import WorstPrefix, rows_of
-from otm.decoding.reading import Path
-
-MAX_SHOWN = 12
-"""Most rows of a model, and most tokens of a row, that the text of a report shows."""
+from otm.audit.written import Drafts
 
 LOSSLESS = "lossless on everything tried"
 NOT_LOSSLESS = "not lossless"
@@ -27,9 +24,6 @@ UNDECIDED = "undecided"
 
 RARELY = ", but only at isolated values of a uniform, such as 0, or by rounding"
 """What the first line adds to a verdict where the distance is no more than rounding."""
-
-Drafts: TypeAlias = Path | tuple[Path, ...] | Mapping[str, Path]
-"""A chain or the drafts of one token; several chains; a tree, as its tokens and parents."""
 
 
 class Judged(Printed):
@@ -70,6 +64,15 @@ class Diagnosis:
     # it fails where its mistake leaves nothing to draw differs from one verifier to another
     partly: bool = False
     apart: bool = False  # whether outcomes at isolated uniforms, which differ, were set aside
+
+
+@dataclass(frozen=True)
+class Nearest:
+    """The known mistake that comes nearest to a verifier where none has its distribution."""
+
+    diagnosis: Diagnosis
+    tv_distance: float  # mean distance (TV) of the two, on the pairs of models where most is wrong
+    from_target: float  # that of verifier and target there
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,6 +183,8 @@ class Report(Judged):
         counterexample: from single values of a uniform, such as 0, or from rounding.
     diagnoses : tuple of Diagnosis
         The known mistakes with the same output distributions.
+    nearest : Nearest or None
+        Without these, a known mistake that is much nearer to the output than the target is.
     sampled : Sampled or None
         Larger pairs that were sampled beside, where breakpoints had to leave some out.
 
@@ -209,6 +214,7 @@ class Report(Judged):
     counterexample: Counterexample | None
     isolated: Isolated | None
     diagnoses: tuple[Diagnosis, ...]
+    nearest: Nearest | None = None
     sampled: Sampled | None = None
 
     def _lines(self) -> Iterable[str]:
@@ -220,7 +226,7 @@ class Report(Judged):
         yield from (f"  not by {reason}" for reason in self.why_not_exact)
         low, high = (float(end) for end in (self.tv_interval.lower, self.tv_interval.upper))
         between = "" if low == high else f", between {low:.3g} and {high:.3g}"
-        yield f"  distance to the target (TV), at worst: {_short(self.tv_distance)}{between}"
+        yield f"  distance to the target (TV), at worst: {written.short(self.tv_distance)}{between}"
         if self.false_alarms:
             yield (
                 f"  false alarms: probability at most {self.false_alarms:g}; a distance of "
@@ -241,10 +247,10 @@ class Report(Judged):
         if self.counterexample is not None:
             yield from self._example(self.counterexample)
         if (worst := self.worst_prefix) is not None:
-            probability = _number(worst.probability)
-            yield f"  worst prefix: {_tokens(worst.prefix)} (probability {probability})"
-            yield f"    next token: {_probs(worst.output_probs)}"
-            yield f"    the target: {_probs(worst.target_probs)}"
+            probability = written.number(worst.probability)
+            yield f"  worst prefix: {written.tokens(worst.prefix)} (probability {probability})"
+            yield f"    next token: {written.probs(worst.output_probs)}"
+            yield f"    the target: {written.probs(worst.target_probs)}"
         if self.isolated is not None:
             yield self._besides(self.isolated)
         yield from self._conclusion()
@@ -253,6 +259,11 @@ class Report(Judged):
         if self.verdict == NOT_LOSSLESS:
             if not self.diagnoses:
                 yield "  no known mistake has this distribution"
+            if (near := self.nearest) is not None:
+                yield (
+                    f"  nearest: {near.diagnosis.mistake} ({near.diagnosis.name}), at "
+                    f"{near.tv_distance:.2g} where the target is at {near.from_target:.2g}"
+                )
             for diagnosis in self.diagnoses[:4]:
                 known = "; ".join((diagnosis.name, *diagnosis.threads))
                 where = ", where it returns tokens" if diagnosis.partly else ""
@@ -273,12 +284,12 @@ class Report(Judged):
 
     @staticmethod
     def _besides(isolated: Isolated) -> str:
-        outputs = ", ".join(map(_outcome, isolated.outcomes[:3]))
+        outputs = ", ".join(map(written.outcome, isolated.outcomes[:3]))
         more = ", ..." if len(isolated.outcomes) > 3 else ""
-        at = f" at uniforms {_numbers(isolated.uniforms)}" if isolated.uniforms else ""
+        at = f" at uniforms {written.numbers(isolated.uniforms)}" if isolated.uniforms else ""
         return (
             "  besides, isolated uniforms or rounding give what the target never gives: "
-            f"{outputs}{more} (probability {_number(isolated.probability)}){at}"
+            f"{outputs}{more} (probability {written.number(isolated.probability)}){at}"
         )
 
     @staticmethod
@@ -288,23 +299,23 @@ class Report(Judged):
         turns = " in turn" if instance.gammas else ""
         shape = f"{instance.vocabulary} tokens, γ = {drafts}{turns}, k = {instance.k}"
         asked = "" if instance.length is None else f", {instance.length} tokens asked for"
-        yield f"  smallest counterexample: {shape}, prompt {_tokens(instance.prompt)}{asked}"
+        yield f"  smallest counterexample: {shape}, prompt {written.tokens(instance.prompt)}{asked}"
         for name, rows in zip(("target", "draft"), rows_of(instance), strict=True):
-            yield f"    {name}: {_table(rows)}"
+            yield f"    {name}: {written.table(rows)}"
         if example.uniforms is not None:
-            yield f"    uniforms: {_numbers(example.uniforms)}"
+            yield f"    uniforms: {written.numbers(example.uniforms)}"
         if example.drafts is not None:
-            yield f"    drafts: {_drafts(example.drafts)}"
+            yield f"    drafts: {written.drafts(example.drafts)}"
         if isinstance(example.output, Failure):
-            yield f"    {example.output.text} (probability {_number(example.probability)})"
+            yield f"    {example.output.text} (probability {written.number(example.probability)})"
         elif example.impossible:
             yield (
-                f"    output: {_tokens(example.output)}, which the target never gives (probability "
-                f"{_number(example.probability)})"
+                f"    output: {written.tokens(example.output)}, which the target never gives "
+                f"(probability {written.number(example.probability)})"
             )
         else:
-            tv = _number(example.tv_distance)
-            yield f"    output: {_tokens(example.output)}, too often; TV {tv}"
+            tv = written.number(example.tv_distance)
+            yield f"    output: {written.tokens(example.output)}, too often; TV {tv}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return all of it as numbers, strings, lists and dicts, for JSON.
@@ -322,6 +333,7 @@ class Report(Judged):
             "counterexample": example and _plain(_parts(example.instance) | vars(example)),
             "sampled": self.sampled and vars(self.sampled),
             "isolated": besides and _plain(_parts(besides.instance) | vars(besides)),
+            "nearest": self.nearest and dataclasses.asdict(self.nearest),
             "diagnoses": [_plain(vars(diagnosis)) for diagnosis in self.diagnoses],
         }
 
@@ -342,52 +354,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Failure):
         return value.text
     return str(value) if isinstance(value, float | Fraction) else value
-
-
-def _number(value: Number) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-def _short(value: Number) -> str:
-    """Write out a number, but no fraction of many digits."""
-    exact = _number(value)
-    return exact if len(exact) <= MAX_SHOWN else f"{float(value):.4g}"
-
-
-def _numbers(values: Iterable[Number]) -> str:
-    return ", ".join(map(_number, values))
-
-
-def _probs(probs: Probs) -> str:
-    """Write out a row; of many tokens, those with a positive probability."""
-    if probs.size <= MAX_SHOWN:
-        return f"({_numbers(probs.tolist())})"
-    positive = np.flatnonzero(probs > 0).tolist()
-    shown = [f"{token}: {_number(probs[token])}" for token in positive[:MAX_SHOWN]]
-    more = [f"{len(positive) - MAX_SHOWN} more"] if len(positive) > MAX_SHOWN else []
-    return f"({', '.join([*shown, *more])})"
-
-
-def _tokens(path: Path) -> str:
-    return " ".join(map(str, path)) or "(none)"
-
-
-def _outcome(outcome: Outcome) -> str:
-    return outcome.text if isinstance(outcome, Failure) else _tokens(outcome)
-
-
-def _drafts(drafts: Drafts) -> str:
-    if isinstance(drafts, Mapping):
-        return ", ".join(f"{name} {_tokens(values)}" for name, values in drafts.items())
-    chains = [part for part in drafts if isinstance(part, tuple)]
-    return " | ".join(map(_tokens, chains)) if chains else _tokens(drafts)  # type: ignore[arg-type]
-
-
-def _table(rows: dict[Path, Probs]) -> str:
-    """Write out the rows of a model, those after the shortest contexts first."""
-    shown = [
-        f"after {_tokens(path)} {_probs(probs)}" if path else _probs(probs)
-        for path, probs in itertools.islice(rows.items(), MAX_SHOWN)
-    ]
-    more = [f"{len(rows) - MAX_SHOWN} rows more"] if len(rows) > MAX_SHOWN else []
-    return "; ".join([*shown, *more])

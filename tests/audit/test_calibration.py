@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pytest
 from scipy.stats import binom
 
-from otm.audit import Adapter, Instance, findings, lossless
+from otm.audit import Adapter, Instance, diagnosis, lossless
 from otm.audit.instances import INSTANCES
 from otm.audit.sampling import Sampler
 from otm.decoding.draft_tree import Randomness
@@ -58,7 +58,7 @@ def test_false_alarms_stay_within_the_level() -> None:
 
 def test_a_deviation_of_delta_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bug: an audit that never raises an alarm would pass the test above."""
-    monkeypatch.setattr(findings, "KNOWN_BUGS", ())  # not asked for, and slow
+    monkeypatch.setattr(diagnosis, "KNOWN_BUGS", ())  # not asked for, and slow
     off = 0.3
     for instance in FEW:
         target = instance.target.probs(instance.prompt).astype(float)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from otm.audit import METHODS, Adapter, Instance, Report, chain, findings, lossless
+from otm.audit import METHODS, Adapter, Instance, Report, chain, diagnosis, lossless
 from otm.audit.breakpoints import by_breakpoints
 from otm.audit.exact import by_paths
 from otm.audit.instances import INSTANCES
@@ -63,7 +63,7 @@ FEW = [INSTANCES[name] for name in ("rows differ", "three tokens", "two drafts, 
 @pytest.fixture(autouse=True)
 def _no_diagnosis(monkeypatch: pytest.MonkeyPatch) -> None:
     """Skip what is tested with the report, and takes its time."""
-    monkeypatch.setattr(findings, "KNOWN_BUGS", ())
+    monkeypatch.setattr(diagnosis, "KNOWN_BUGS", ())
 
 
 MUTANTS: dict[str, Verify] = {

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from otm.audit import Instance, chain, findings, loop, lossless
+from otm.audit import Instance, chain, diagnosis, loop, lossless
 from otm.audit.instances import INSTANCES
 from otm.errors import InvalidParameterError
 from otm.models import TableModel
@@ -201,7 +201,7 @@ def test_the_wrong_row_is_named_however_it_fails_where_its_residual_is_empty(rai
 
 def test_the_report_says_what_was_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bug: "lossless" without a word on what the audit cannot see, such as a narrow interval."""
-    monkeypatch.setattr(findings, "KNOWN_BUGS", ())
+    monkeypatch.setattr(diagnosis, "KNOWN_BUGS", ())
 
     def narrow(target_probs: Any, draft_probs: Any, draft_tokens: Any, uniforms: Any) -> Any:
         laws = in_floats(target_probs, draft_probs)

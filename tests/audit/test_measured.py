@@ -7,8 +7,8 @@ from fractions import Fraction
 import pytest
 
 from otm.audit import lossless
+from otm.audit.diagnosis import diagnose, same_distribution
 from otm.audit.exact import by_paths
-from otm.audit.findings import diagnose, same_distribution
 from otm.audit.instances import INSTANCES
 from otm.audit.known_bugs import KNOWN_BUGS, KnownBug
 from otm.audit.known_bugs.sized import cut_to, floor_at, hot_from, passes_at, tiles_of

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from otm.audit import Report, findings, lossless
+from otm.audit import Report, diagnosis, lossless
 from otm.audit.instances import INSTANCES
 from otm.audit.known_bugs import KNOWN_BUGS
 from otm.audit.observation import rows_of
@@ -45,13 +45,35 @@ def test_an_unknown_mistake_has_no_name() -> None:
 
     report = lossless(unheard_of, instances=FEW, examples=0)
     assert report.diagnoses == ()
+    assert report.nearest is None
     assert "no known mistake has this distribution" in str(report)
+
+
+def test_the_nearest_mistake_is_named_where_none_fits() -> None:
+    """Bug: a mistake like a known one, but of another size, goes without a word."""
+
+    def verify(target_probs: Any, draft_probs: Any, draft_tokens: Any, uniforms: Any) -> Any:
+        (x,), (coin, residual, bonus) = draft_tokens, uniforms
+        if coin * draft_probs[0][x] < target_probs[0][x]:
+            weights = target_probs[1] ** 3  # the known mistake has squares
+            return [x, _draw(weights / weights.sum(), bonus)]
+        rest = np.maximum(target_probs[0] - draft_probs[0], 0)
+        return [_draw(rest / rest.sum(), residual)]
+
+    report = lossless(verify, instances=FEW, examples=0)
+    assert report.verdict == "not lossless"
+    assert report.diagnoses == ()
+    assert report.nearest is not None
+    assert report.nearest.diagnosis.name == "temperature of the bonus"
+    assert 0 < 2 * report.nearest.tv_distance < report.nearest.from_target
+    assert "nearest: sampling parameters of the last token alone (temp" in str(report)
+    assert report.to_dict()["nearest"]["diagnosis"]["name"] == "temperature of the bonus"
 
 
 def test_the_diagnosis_asks_for_all_instances(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bug: a mistake is named although it has another law somewhere, or is none there."""
     bugs = [bug for bug in KNOWN_BUGS if bug.name in {"no residual", "u ≤ ratio"}]
-    monkeypatch.setattr(findings, "KNOWN_BUGS", bugs)
+    monkeypatch.setattr(diagnosis, "KNOWN_BUGS", bugs)
     assert [found.name for found in audit("exact paths").diagnoses] == ["no residual"]
     equal = lossless(no_residual, instances=FEW[2:], examples=0)
     assert equal.lossless

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from otm.audit import chain, findings, lossless, methods
+from otm.audit import chain, diagnosis, lossless, methods
 from otm.audit.breakpoints import COARSE, FINE
 
 FEW_RUNS = 2_500
@@ -17,7 +17,7 @@ FEW_RUNS = 2_500
 @pytest.fixture(autouse=True)
 def _no_diagnosis(monkeypatch: pytest.MonkeyPatch) -> None:
     """Skip what is tested with the report, and takes its time."""
-    monkeypatch.setattr(findings, "KNOWN_BUGS", ())
+    monkeypatch.setattr(diagnosis, "KNOWN_BUGS", ())
 
 
 def right(target_probs: Any, draft_probs: Any, draft_tokens: Any, uniforms: Any) -> Any:

@@ -26,15 +26,11 @@ from otm.audit.known_bugs.steps import (
     normalised,
     passes,
     residual,
+    top_half,
 )
 from otm.decoding.draft_tree import Randomness
 from otm.decoding.reading import Path
 from otm.kernels.numpy.distributions import locate
-
-
-def _top_half(probs: Probs) -> Probs:
-    kept = np.argsort(-probs, kind="stable")[: (probs.size + 1) // 2]
-    return normalised(np.where(np.isin(np.arange(probs.size), kept), probs, 0 * probs))
 
 
 def _rounded(probs: Probs) -> Probs:
@@ -54,7 +50,7 @@ DRAFTING = (
             "alibaba/rtp-llm #1311",
         ),
     ),
-    Chain("drafts of top-k reported without it", drawn=_top_half).as_bug(
+    Chain("drafts of top-k reported without it", drawn=top_half).as_bug(
         mistake="draft not sampled from its stated distribution",
         summary="Drafts are sampled after top-k, and verified by the draft distribution before it.",
         threads=("huggingface/transformers #47932", "huggingface/transformers #47961"),
@@ -291,7 +287,7 @@ SEVERAL = (
         mistake="draft not sampled from its stated distribution",
         summary="The drafts of a node are drawn without replacement, and verified as if with it.",
     ),
-    Siblings("siblings judged by the same law", left=lambda target, draft: target).as_bug(
+    Siblings("siblings judged by the same law", updates=0).as_bug(
         mistake="no residual",
         summary="After a rejected draft the next one is still verified by the target itself.",
         threads=("NJUNLP/MCSD #5",),

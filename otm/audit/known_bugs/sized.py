@@ -5,6 +5,7 @@ Some sizes are in the list, to hold the audit to them.  `otm.audit.measured` mak
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -37,11 +38,15 @@ class _Placed(Chain):
 
     passes: Callable[[int], bool] = lambda _: False  # which drafts are accepted, whatever they are
     aims: Callable[[int, Probs], Probs] = lambda _, probs: probs  # the target at a position
+    behind: int = sys.maxsize  # from which draft on the draft row before is taken
 
     def verify(self, rows: Rows, uniforms: Uniforms) -> Path:
         aims = [self.aims(i, probs) for i, probs in enumerate(rows.target)]
+        draft = [rows.draft[max(i - (i >= self.behind), 0)] for i in range(len(rows.draft))]
         surely = [Fraction(-1) if self.passes(i) else u for i, u in enumerate(uniforms.coins)]
-        return super().verify(rows._replace(target=aims), uniforms._replace(coins=surely))
+        return super().verify(
+            rows._replace(target=aims, draft=draft), uniforms._replace(coins=surely)
+        )
 
 
 @cache
@@ -64,6 +69,16 @@ def hot_from(place: int) -> KnownBug:
         mistake="one-sided temperature",
         summary=f"From position {place} on, the temperature of the target is what memory held.",
         threads=("vllm-project/vllm #55005",),
+    )
+
+
+@cache
+def behind_from(place: int) -> KnownBug:
+    """Verify drafts from a place on by the draft row of the position before."""
+    name = f"draft laws of the rows before, from draft {place} on"
+    return _Placed(name, behind=place - 1).as_bug(
+        mistake="draft not sampled from its stated distribution",
+        summary=f"From draft {place} on, a draft is verified by the row of the position before.",
     )
 
 
@@ -122,6 +137,19 @@ def floor_at(least: Fraction) -> KnownBug:
     )
 
 
+@cache
+def lenient(factor: Fraction) -> KnownBug:
+    """Accept drafts by the ratio times a factor."""
+
+    def passes(coin: Any, draft: Probs, target: Probs, x: int) -> Any:
+        return accepts(coin, draft, factor * target, x)
+
+    return Chain(f"ratio times {factor}", accepts=passes).as_bug(
+        mistake="lossy acceptance",
+        summary=f"A draft is accepted with probability min(1, {factor} t(x)/d(x)).",
+    )
+
+
 SIZED = (
     _Placed("all drafts accepted", passes=lambda _: True).as_bug(
         mistake="draft that is not verified",
@@ -129,8 +157,11 @@ SIZED = (
     ),
     *map(passes_at, range(1, DRAFTS + 1)),
     *map(hot_from, range(2, DRAFTS + 1)),
+    *map(behind_from, range(3, DRAFTS + 1)),
     *map(cut_to, range(2, 10)),
     *map(tiles_of, (4, 8, 16, 32, 64, 128)),
+    lenient(Fraction(1, 2)),
+    lenient(Fraction(2)),
     *(floor_at(Fraction(1, least)) for least in (10, 20, 50, 100)),
 )
 
@@ -166,6 +197,10 @@ def _top(draft: Probs, uniforms: Any) -> list[int]:
 
 TREES = (
     *map(passing, range(1, 5)),
+    Siblings("residual of the first rejection alone", updates=1).as_bug(
+        mistake="residual of the wrong sibling",
+        summary="From the third sibling on, the target is not updated after a rejection.",
+    ),
     Siblings("residual of the first sibling", residuals=1).as_bug(
         mistake="residual of the wrong sibling",
         summary="The last token is drawn from the residual of the first sibling of all rejected.",

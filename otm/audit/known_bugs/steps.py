@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -102,6 +103,12 @@ def normalised(weights: Probs) -> Probs:
 def likeliest(probs: Probs) -> Probs:
     """Put everything on the token of the largest probability."""
     return one_hot(int(probs.argmax()), probs)
+
+
+def top_half(probs: Probs) -> Probs:
+    """Keep the likelier half of the tokens."""
+    kept = np.argsort(-probs, kind="stable")[: (probs.size + 1) // 2]
+    return normalised(np.where(np.isin(np.arange(probs.size), kept), probs, 0 * probs))
 
 
 def unchanged(probs: Probs) -> Probs:
@@ -291,7 +298,8 @@ class Siblings(Steps):
     left: Callable[[Probs, Probs], Probs] = lambda target, draft: normalised(
         residual_weights(target, draft)
     )
-    residuals: int = -1  # how many rejected drafts the last token takes account of; −1 for all
+    updates: float = math.inf  # how many rejected drafts the target is updated after
+    residuals: int = -1  # how many of them the last token takes account of; −1 for all
 
     def supports(self, instance: Instance) -> bool:
         """Whether there are several drafts."""
@@ -308,5 +316,5 @@ class Siblings(Steps):
         for i, (x, coin) in enumerate(zip(drafts, coins, strict=True)):
             if self.accepts(i, coin, draft, targets[-1], x):
                 return (x, locate(instance.target.probs((*instance.prompt, x)), last))
-            targets.append(self.left(targets[-1], draft))
+            targets.append(self.left(targets[-1], draft) if i < self.updates else targets[-1])
         return (locate(targets[self.residuals], last),)

@@ -20,6 +20,7 @@ from otm.audit.known_bugs.steps import (
     likeliest,
     normalised,
     residual,
+    top_half,
     unchanged,
 )
 from otm.decoding.reading import Path
@@ -151,6 +152,13 @@ RESIDUAL = (
         mistake="residual of the wrong row",
         summary="The residual takes the target row at the position after the rejected draft.",
     ),
+    Chain(
+        "residual of the first draft row",
+        residual=lambda rows, i: residual_weights(rows.target[i], rows.draft[0]),
+    ).as_bug(
+        mistake="residual of the wrong row",
+        summary="The residual takes the draft row of the first position, whichever is rejected.",
+    ),
     Chain("no residual", residual=lambda rows, i: rows.target[i]).as_bug(
         mistake="no residual",
         summary="A rejected draft is replaced by a token drawn from the target itself.",
@@ -229,6 +237,22 @@ BONUS = (
         mistake="bonus from the wrong position",
         summary="The bonus is drawn from the row of the last draft, as if a cache lacked it.",
         threads=("vllm-project/vllm #9730",),
+    ),
+    Chain("bonus of top-k", bonus=lambda rows: top_half(rows.target[-1])).as_bug(
+        mistake="sampling parameters of the last token alone",
+        summary="The bonus is drawn after top-k, and drafts are verified by the target before it.",
+    ),
+    Chain(
+        "last token of top-k",
+        residual=lambda rows, i: residual_weights(top_half(rows.target[i]), rows.draft[i]),
+        bonus=lambda rows: top_half(rows.target[-1]),
+    ).as_bug(
+        mistake="sampling parameters of the last token alone",
+        summary="Residual and bonus are drawn after top-k, but drafts accepted before it.",
+    ),
+    Chain("temperature of the bonus", bonus=lambda rows: rows.target[-1] ** 2).as_bug(
+        mistake="sampling parameters of the last token alone",
+        summary="The bonus is drawn at a temperature that the drafts were not verified by.",
     ),
     _EndDrawnAgain("accepted end token drawn again").as_bug(
         mistake="end of the sequence",

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from otm.audit import Adapter, batch, findings, lossless
+from otm.audit import Adapter, batch, diagnosis, lossless
 from otm.audit.adapter import Failure
 from otm.audit.instances import INSTANCES
 from otm.kernels import verify_probs
@@ -19,7 +19,7 @@ FEW = [INSTANCES[name] for name in ("rows differ", "three tokens", "two drafts, 
 @pytest.fixture(autouse=True)
 def _no_diagnosis(monkeypatch: pytest.MonkeyPatch) -> None:
     """Skip what is tested with the report, and takes its time."""
-    monkeypatch.setattr(findings, "KNOWN_BUGS", ())
+    monkeypatch.setattr(diagnosis, "KNOWN_BUGS", ())
 
 
 def draw(weights: Any, uniform: Any) -> int:

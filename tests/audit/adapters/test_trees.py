@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from otm.audit import Instance, Report, chains, findings, lossless, tree
+from otm.audit import Instance, Report, chains, diagnosis, lossless, tree
 from otm.audit.adapters.several import PAIRS_OF_CHAINS
 from otm.audit.adapters.trees import SIBLINGS, Tree
 from otm.audit.instances import INSTANCES
@@ -27,7 +27,7 @@ FEW = [*(INSTANCES[name] for name in NAMES), PAIRS_OF_CHAINS]
 @pytest.fixture(autouse=True)
 def _no_diagnosis(monkeypatch: pytest.MonkeyPatch) -> None:
     """Skip what is tested with the report, and takes its time."""
-    monkeypatch.setattr(findings, "KNOWN_BUGS", ())
+    monkeypatch.setattr(diagnosis, "KNOWN_BUGS", ())
 
 
 def draw(weights: Any, uniform: Any) -> int:
