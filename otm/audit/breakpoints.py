@@ -91,9 +91,7 @@ def by_breakpoints(
     answers.depth = answers.depth or _uniforms_taken(adapter, instance, tries)
     edges = np.repeat([[0.0], [LARGEST]], MAX_UNIFORMS, axis=1)
     for number in (0, *precision.probes) if answers.shows_coins else precision.probes:
-        probes = np.append(edges, rng.random((number, MAX_UNIFORMS)), axis=0)
-        if number == 0:  # one is enough at first, where what a coin decides shows after it
-            probes = rng.random((1, MAX_UNIFORMS))
+        probes = np.append(edges, rng.random((number or 1, MAX_UNIFORMS)), axis=0)
         pieces = _Pieces(answers, probes, precision, few=number == 0)
         while pieces.depth < answers.depth:  # which is more when a run has taken more
             pieces.split()
@@ -208,12 +206,14 @@ class _Pieces:
     def __init__(
         self, answers: _Answers, probes: Floats, precision: Precision, *, few: bool
     ) -> None:
-        self._ask, self._probes = answers, probes
+        self._ask, self._looks = answers, probes
         self._few = few  # whether as few runs as can be are made
+        # one is enough at first, where what a coin decides shows after it
+        self._probes = probes[2:] if few else probes
         self._grid = precision.grid[::2] if few else precision.grid
         self._resolution = precision.resolution
         # [N, m], a point of each piece, arbitrary in coordinates not yet split; its edges
-        self.points = probes[:1].copy()
+        self.points = self._probes[:1].copy()
         self._low, self._high = np.zeros_like(self.points), np.ones_like(self.points)
         self.error, self.depth = 0.0, 0
         self._edges = np.empty(0)  # of brackets around breakpoints
@@ -228,6 +228,7 @@ class _Pieces:
         """Divide all pieces along the next uniform."""
         place = self.depth
         cuts = self._known(place)
+        cuts = [each and self._shown(place, i, each) for i, each in enumerate(cuts)]
         searched = np.array([i for i, each in enumerate(cuts) if each is None], dtype=np.int64)
         # one after another, each learns from those before
         for part in searched[:, None] if self._few else [searched]:
@@ -254,6 +255,14 @@ class _Pieces:
         self._ask(self.points)
         ends = [memory.ends(point) for point in self.points[:, :place].tolist()]
         return [each and sorted({end for end in each if 0 < end < 1}) for each in ends]
+
+    def _shown(self, place: int, piece: int, cuts: list[float]) -> list[float]:
+        """Leave out the cells of draws that nothing comes of, such as beyond the last token."""
+        edges = np.array([0.0, *cuts, 1.0])
+        middles = (edges[:-1] + edges[1:]) / 2
+        seen = self._at(np.full(middles.size, piece), middles, place, self._looks)
+        steps = (seen[:-1] != seen[1:]).any(axis=1)
+        return [cut for cut, step in zip(cuts, steps.tolist(), strict=True) if step]
 
     def of(self, rows: Floats) -> Numbers:
         """Tell in which pieces points lie."""
@@ -321,12 +330,15 @@ class _Pieces:
         edges = np.append(self._edges, 0.0)[(first + last) // 2]
         return np.where(first < last, edges, (low + high) / 2)
 
-    def _at(self, piece: Numbers, values: Floats, place: int) -> Numbers:
+    def _at(
+        self, piece: Numbers, values: Floats, place: int, probes: Floats | None = None
+    ) -> Numbers:
         """Answers [R, probes] with one uniform at these values."""
-        rows = np.tile(self._probes, (piece.size, 1))
-        rows[:, :place] = np.repeat(self.points[piece, :place], len(self._probes), axis=0)
-        rows[:, place] = np.repeat(values, len(self._probes))
-        return self._ask(rows).reshape(-1, len(self._probes))
+        probes = self._probes if probes is None else probes
+        rows = np.tile(probes, (piece.size, 1))
+        rows[:, :place] = np.repeat(self.points[piece, :place], len(probes), axis=0)
+        rows[:, place] = np.repeat(values, len(probes))
+        return self._ask(rows).reshape(-1, len(probes))
 
 
 def _runs_on_rows(adapter: Adapter) -> bool:

@@ -20,7 +20,6 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from otm.audit.own_draws import Watch
 from otm.audit.races import Form, Race
@@ -49,14 +48,31 @@ class _Calls(TorchFunctionMode):  # type: ignore[misc]  # torch gives it no type
     def __torch_function__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        draws = self._draws
-        if draws.follows:
-            if getattr(func, "__name__", "") in READS:
+        draws, options = self._draws, kwargs or {}
+        if draws.knows((args, options)):
+            if _reads(func):
                 draws.look(args)
-        elif _draws_nothing(func):  # most do not: without the operations they are far faster
-            return func(*args, **kwargs) if kwargs else func(*args)
+        # most calls have no operations that matter, and are far faster without a look at them
+        elif _draws_nothing(func):
+            return func(*args, **options)
+        elif _is_draw(func) and not BY_NAME & options.keys():
+            return draws.draw(func.__name__, func, args, options)
         with draws:
-            return func(*args, **(kwargs or {}))
+            return func(*args, **options)
+
+
+@cache
+def _is_draw(func: Any) -> bool:
+    """Whether a function is a random operation itself, so that nobody needs to look into it."""
+    name = getattr(func, "__name__", "")
+    return name in RANDOM and any(func is getattr(each, name, None) for each in (torch, Tensor))
+
+
+@cache
+def _reads(func: Any) -> bool:
+    """Whether a function that is no operation reads the values of a tensor."""
+    name = getattr(func, "__name__", "")
+    return name in READS or (name == "__get__" and func.__self__.__name__ not in NO_VALUES)
 
 
 @cache
@@ -118,21 +134,28 @@ class TorchDraws(TorchDispatchMode):  # type: ignore[misc]  # torch gives it no 
             if raced is not None:
                 return raced
             self.look((args, options))
+        if random:
+            return self.draw(name, func, args, options)
+        result = func(*args, **options)
+        self._known.pop(id(result), None)
+        return result
+
+    def draw(self, name: str, func: Any, args: Any, options: dict[str, Any]) -> Tensor:
+        """Run a random operation, and put what the source gives in the place of its result."""
         given = options.get("generator")
         watch = self.watch if given is None else self.watch_of_handed
-        draws = random and not watch.seeded and (given is None or self._is_handed(given))
+        draws = not watch.seeded and (given is None or self._is_handed(given))
         if draws:
             watch.check()
-        result = func(*args, **options)  # it refuses what is wrong, and has the right shape
-        if draws:
-            watch.drawn(step=False)
+        result: Tensor = func(*args, **options)  # it refuses what is wrong, and has the right shape
         self._known.pop(id(result), None)
         if not draws:
             return result
+        watch.drawn(step=False)
         if name == "exponential_":
             rate = args[1] if len(args) > 1 else options.get("lambd", 1)
             self._noise(result, Form("multiple", np.full(tuple(result.shape), 1 / float(rate))))
-        elif name in {"rand", "rand_like", "uniform_"} and _makes_rows(result, *args[1:]):
+        elif name in MAKES_NOISE and _makes_rows(result, *(args[1:] if name == "uniform_" else ())):
             self._noise(result, Form("uniform", np.ones(tuple(result.shape))))
         elif name in DRAWS:
             result.copy_(DRAWS[name](Uniforms(self._source), result, *args, **options))
@@ -153,10 +176,9 @@ class TorchDraws(TorchDispatchMode):  # type: ignore[misc]  # torch gives it no 
         finally:
             torch.manual_seed = torch.random.manual_seed = self._manual_seed
 
-    @property
-    def follows(self) -> bool:
-        """Whether there is noise whose values are still to come."""
-        return bool(self._known)
+    def knows(self, values: Any) -> bool:
+        """Whether there is noise among arguments whose values are still to come."""
+        return bool(self._known) and any(id(leaf) in self._known for leaf in _leaves(values))
 
     def _let_seed(self, seed: int) -> torch.Generator:
         self.watch.seed()
@@ -226,7 +248,7 @@ class TorchDraws(TorchDispatchMode):  # type: ignore[misc]  # torch gives it no 
 
     def look(self, values: Any) -> None:
         """Give tensors of noise their values."""
-        for leaf in tree_leaves(values):
+        for leaf in _leaves(values):
             if (racing := self._of(leaf)) is not None:
                 del self._known[id(leaf)]
                 leaf.copy_(racing.compute())
@@ -258,6 +280,20 @@ class TorchDraws(TorchDispatchMode):  # type: ignore[misc]  # torch gives it no 
 
         self._follow(largest, racing.race, None, values)
         return result
+
+
+def _leaves(values: Any) -> Iterator[Any]:
+    """List arguments, and what is in lists, tuples and dictionaries of them."""
+    if isinstance(values, dict):
+        values = values.values()
+    elif not isinstance(values, list | tuple):
+        yield values
+        return
+    for each in values:
+        if isinstance(each, list | tuple | dict):
+            yield from _leaves(each)
+        else:
+            yield each
 
 
 @cache
@@ -306,8 +342,19 @@ def _number(value: Any) -> Any:
 DRAW_NOTHING = {"softmax", "log_softmax", "relu", "pad"}
 """Functions that torch has in Python, and that have no random operation in them."""
 
-READS = ("numpy", "tolist", "__array__", "__dlpack__", "data_ptr", "__get__")
-"""Functions that read a tensor and are no operations; the last is of its attributes."""
+RANDOM = {"exponential_", *DRAWS}
+"""Operations whose results come from a source."""
+
+MAKES_NOISE = {"rand", "rand_like", "uniform_"}
+
+BY_NAME = {"input", "out", "from", "to", "low", "high"}
+"""Arguments of functions that operations call otherwise, change, or take by their place."""
+
+READS = ("numpy", "tolist", "__array__", "__dlpack__", "data_ptr")
+"""Functions that read a tensor and are no operations."""
+
+NO_VALUES = ("shape", "ndim", "dtype", "device", "layout", "requires_grad", "is_cuda")
+"""Attributes that say nothing of the values of a tensor."""
 
 OVERWRITES = (
     "exponential_", "uniform_", "rand_like", "empty_like", "zeros_like", "ones_like",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -25,8 +26,8 @@ class Uniforms:
     def __call__(self, like: Tensor, bits: int | None = None) -> Tensor:
         """Draw uniforms in float64 of a shape, with the bits that a type has."""
         unit = 2.0 ** (bits or BITS.get(like.dtype, 24))
-        drawn = torch.from_numpy(self.source(like.numel()).astype("float64"))
-        return ((drawn * unit).floor() / unit).reshape(like.shape).to(like.device)
+        drawn = np.floor(self.source(like.numel()).astype(np.float64) * unit) / unit
+        return torch.from_numpy(drawn.reshape(tuple(like.shape))).to(like.device)
 
     def place(self, weights: list[float]) -> int:
         """Draw a place by weights."""

@@ -134,6 +134,24 @@ def test_whole_numbers_of_torch() -> None:
         assert torch.empty(1).random_(5, 7).tolist() == [6]
 
 
+def test_draws_of_torch_by_names_of_arguments() -> None:
+    """Catches an argument that is not where it is looked for, and a size taken for a bound."""
+    torch = torch_module()
+    weights = torch.tensor([1.0, 1.0])
+    uniforms = [0.5, 0.9, 0.9, 0.25, 0.75, 0.25, 0.25]
+    with drawing_from(Source(np.array(uniforms))) as generators:
+        assert torch.randint(low=2, high=4, size=(1,)).tolist() == [3]
+        assert torch.randint(4, size=(1,)).tolist() == [3]
+        assert torch.multinomial(input=weights, num_samples=1).tolist() == [1]
+        assert torch.empty(1).uniform_(to=8).tolist() == [2]
+        assert torch.rand(1, out=torch.empty(1)).tolist() == [0.75]
+        assert torch.rand((2, 1)).tolist() == [[0.25], [0.25]]
+        assert not generators.races
+        noise = torch.rand(1, 3)
+        assert len(generators.races) == 1
+        assert noise.shape == (1, 3)
+
+
 def test_bernoulli_variables_of_torch() -> None:
     torch = torch_module()
     probs = torch.tensor([0.25, 0.5, 0.75])

@@ -151,6 +151,47 @@ def test_known_cells_give_the_distribution_of_the_search() -> None:
     assert seen.runs < blind.runs / 3
 
 
+def test_draws_that_nothing_comes_of_divide_no_pieces() -> None:
+    """Catches pieces by the hundred: a draw for nothing, as of a public loop, doubled them."""
+
+    def wasteful(target: Any, draft: Any, prompt: Any, gamma: int, max_tokens: int) -> list[int]:
+        row = target.probs(prompt)
+        random.choices(range(len(row)), [float(w) for w in row])
+        return decode(target, draft, prompt, gamma, max_tokens)
+
+    seen, plain = (
+        by_breakpoints(
+            with_own_draws(loop(each)),
+            INSTANCES["two drafts, two tokens"],
+            np.random.default_rng(0),
+            10**5,
+        )
+        for each in (wasteful, decode)
+    )
+    assert float(seen.tv_distance) < 1e-9
+    assert seen.pieces == plain.pieces
+
+
+def keeps_a_draft(target: Any, draft: Any, prompt: Any, gamma: int, max_tokens: int) -> list[int]:
+    """Return a draft where a coin is low, and otherwise what depends on nothing."""
+    row = draft.probs(prompt)
+    x = random.choices(range(len(row)), [float(w) for w in row])[0]
+    return [x if random.random() < 0.125 else 0] + [0] * (max_tokens - 1)
+
+
+def test_a_draw_that_shows_at_some_coins_divides_pieces() -> None:
+    """Catches a draft taken for nothing, since the coins that were looked at reject it."""
+    seen = by_breakpoints(
+        with_own_draws(loop(keeps_a_draft)),
+        INSTANCES["two tokens"],
+        np.random.default_rng(0),
+        10**5,
+    )
+    (one,) = (p for tokens, p in seen.probs.items() if tokens[0] == 1)
+    draft = INSTANCES["two tokens"].draft.probs((0,))
+    assert one == pytest.approx(float(draft[1]) / 8, abs=1e-8)
+
+
 def test_a_source_places_uniforms_in_cells() -> None:
     ends = (0.0, 0.25, 0.25, 1.0, 1.0)
     uniforms = np.array([0.0, 0.2499, 0.25, 0.999])
