@@ -22,7 +22,7 @@ from otm.audit.sizes import MOST_DRAFTS, MOST_TOKENS, larger_instances, of_size
 from otm.errors import InvalidParameterError
 from otm.testing.statistics import LEAST_DELTA
 
-SECONDS = 45.0
+SECONDS = 40.0
 """How long a verifier is run for breakpoints; a slow one for Monte Carlo too."""
 
 FOR_SLOW = (*NEEDED, "three tokens")
