@@ -2,7 +2,7 @@
 
 Types of blocks and the shapes of tensors are made again for every operation, and that all of the
 language is patched is found out again in each call of a helper: together more than half of its
-time.  No operation on values is changed.
+time.  So are casts and broadcasts that change nothing.  No operation on values is changed.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ def quicken() -> None:
     interpreter._patch_lang = partial(patch_once, interpreter, patch)
     interpreter._get_np_dtype = partial(type_once, {}, interpreter._get_np_dtype)
     keep_shapes(interpreter.tl.core)
+    keep_pairs(type(interpreter.interpreter_semantic))
 
 
 def patch_once(interpreter: Any, patch: Callable[[Any], Any], function: Any) -> Any:
@@ -66,3 +67,22 @@ def keep_shapes(core: Any) -> None:
             vars(self).update(shapes[key], handle=handle, type=type, dtype=type.scalar)
 
     core.block_type.__init__, core.tensor.__init__ = of_block, of_tensor
+
+
+UNMIXED = {"int1", "int32", "int64", "fp32", "fp64"}
+"""Types of numbers of which two are computed with as they are, in every operation."""
+
+
+def keep_pairs(semantic: Any) -> None:
+    """Leave two tensors of one type and shape as they are: to cast or broadcast returns them."""
+    check = semantic.binary_op_type_checking_impl
+
+    def of_pair(self: Any, lhs: Any, rhs: Any, *rules: Any, **named: Any) -> Any:
+        kind = getattr(lhs, "type", None)
+        if kind is not None and kind.scalar.name in UNMIXED:
+            other = getattr(rhs, "type", None)
+            if other is not None and kind.name == other.name:
+                return lhs, rhs
+        return check(self, lhs, rhs, *rules, **named)
+
+    semantic.binary_op_type_checking_impl = of_pair

@@ -79,7 +79,7 @@ def rounded(value: Number, towards: float) -> float:
 def as_integers(probs: Probs) -> tuple[list[int], int]:
     """Write fractions as integers over their least common denominator, which comes second."""
     unit = math.lcm(*(value.denominator for value in probs))
-    return [int(value * unit) for value in probs], unit
+    return [value.numerator * (unit // value.denominator) for value in probs], unit
 
 
 def read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:

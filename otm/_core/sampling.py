@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
+from fractions import Fraction
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.arithmetic import Frozen, Probs, is_exact, read_only, zeros
+from otm._core.arithmetic import Frozen, Probs, as_integers, is_exact, read_only, zeros
 
 BLOCK = 512
 """Tokens of a block: a cumulative sum over more of them rounds away more of each."""
@@ -17,6 +20,8 @@ BLOCK = 512
 
 def locate(tokens: npt.NDArray[np.int64], weights: Probs, uniform: Any) -> int:
     """Draw one token by non-negative weights, as `InverseCdf` does."""
+    if is_exact(weights) and (cell := exact_cell(weights, uniform)) < weights.size:
+        return int(tokens[cell])
     if is_exact(weights) or weights.size <= BLOCK:
         ends = np.cumsum(weights)
         left, start = uniform * ends[-1], 0
@@ -32,6 +37,18 @@ def locate(tokens: npt.NDArray[np.int64], weights: Probs, uniform: Any) -> int:
     if place == ends.size:  # u · total rounds up to the total itself: the last of positive weight
         place = int(np.searchsorted(ends, ends[-1]))
     return int(tokens[start + place])
+
+
+def exact_cell(weights: Probs, uniform: Any) -> int:
+    """Place of the cell of [0, total) that uniform · total is in, by weights in fractions.
+
+    Unlike NumPy's search it does not ask whether a symbolic uniform is on an edge, where it draws
+    what it draws above it: a path for that would be for nothing.  Sums of whole numbers are quick.
+    """
+    parts, unit = as_integers(weights)
+    ends = list(accumulate(parts))
+    point = uniform * Fraction(ends[-1], unit)
+    return bisect_right(ends, point, key=lambda end: Fraction(end, unit))
 
 
 @dataclass(frozen=True, eq=False)

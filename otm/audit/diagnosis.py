@@ -104,8 +104,11 @@ def _steps(loop: Adapter) -> list[tuple[KnownBug, Adapter]]:
 
 
 def nearest(observations: Sequence[Observation], loop: Adapter | None = None) -> Nearest | None:
-    """Find the known mistake that comes nearest to what was seen, where much is wrong."""
-    cheap = [seen for seen in observations if seen.is_off(SINGLE) and _cost(seen) <= STEPS]
+    """Find the known mistake that comes nearest to what was seen, where much is wrong.
+
+    Where no tokens come out, there is nothing to be near to.
+    """
+    cheap = [o for o in observations if o.sequences and o.is_off(SINGLE) and _cost(o) <= STEPS]
     telling = sorted(cheap, key=lambda seen: -float(seen.tv_distance))[:FEW]
     wrong = sum(float(seen.tv_distance) for seen in telling)
     least, found = wrong / NEAR, None

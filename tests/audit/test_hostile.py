@@ -164,6 +164,17 @@ def test_a_rule_that_fails_before_it_has_drafts_is_a_finding() -> None:
     assert report.counterexample.drafts is None
 
 
+def test_what_returns_no_tokens_is_near_no_mistake() -> None:
+    """Bug: a crash was said to be at distance 0 from a mistake that fails in another way."""
+
+    def decode(target: Any, draft: Any, prompt: Any, *, gamma: int, max_tokens: int) -> Any:
+        raise ValueError
+
+    report = lossless(loop(decode), instances=FEW, delta=0.2)
+    assert report.diagnoses == ()
+    assert report.nearest is None
+
+
 def test_what_cannot_be_called_so_is_refused() -> None:
     """Bug: a coroutine or a TypeError of the call itself was reported as a lossy verifier."""
 

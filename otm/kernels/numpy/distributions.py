@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from otm._core.sampling import exact_cell
 from otm.kernels.verified import Verified
 
 UNIT = 2.0**61
@@ -156,6 +157,8 @@ def residual_mass(
 
 def locate(masses: npt.NDArray[Any], uniform: Any) -> int:
     """Locate a token: the first at which the cumulative mass exceeds uniform · total."""
+    if masses.dtype == object:
+        return min(exact_cell(masses, uniform), masses.size - 1)
     find: Callable[..., np.intp] = partial(np.searchsorted, side="right")
     if masses.size <= BLOCK:
         inside = np.cumsum(masses)
