@@ -34,6 +34,9 @@ Uniforms: TypeAlias = npt.NDArray[Any]
 LARGEST_DRAFT_COUNT = 2**63 - 1
 """Most drafts that a problem may have."""
 
+FEW = 32
+"""Numbers that are checked faster one by one than as an array."""
+
 
 def as_draft_count(k: Any) -> int:
     """Check that k is a number of drafts: an integer from 1 to `LARGEST_DRAFT_COUNT`.
@@ -151,8 +154,11 @@ def check_uniforms(
     if array.shape != shape:
         raise InvalidUniformsError(f"uniforms of shape {array.shape}; {need.format(shape=shape)}")
     try:
-        valid = array.dtype.kind in "fiuO"
-        valid = valid and np.count_nonzero((array >= 0) & (array < 1)) == array.size
+        if array.size <= FEW and array.dtype == np.float64:
+            valid = all(0 <= u < 1 for u in array.ravel().tolist())
+        else:
+            valid = array.dtype.kind in "fiuO"
+            valid = valid and np.count_nonzero((array >= 0) & (array < 1)) == array.size
     except TypeError:  # objects that are no numbers
         valid = False
     if not valid:

@@ -12,7 +12,7 @@ number of units of 2^−52, which add up without rounding, and a rest
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -70,23 +70,34 @@ class RatioBins(Frozen):
     most: Probs  # [m], bound on its ratios: equal to `least` where all tokens have this ratio
     parts: Probs  # [2, 2, m], whole units of draft mass and target mass, and the rests of both
     excess: Probs  # [2, 1], Σp − 1 and Σq − 1
+    # whether masses were added up in units, and not as floats
+    in_units: bool = field(default=True, kw_only=True)
 
     @classmethod
-    def of(cls, draft: Probs, target: Probs, few: int = FEW, bits: int = MANTISSA) -> RatioBins:
+    def of(
+        cls,
+        draft: Probs,
+        target: Probs,
+        few: int = FEW,
+        bits: int = MANTISSA,
+        *,
+        in_units: bool = True,
+    ) -> RatioBins:
         """Put all tokens into bins: fractions and few tokens into one for each ratio.
 
-        The last bits of a ratio do not decide its bin, `FINEST` at the least.
+        The last bits of a ratio do not decide its bin, `FINEST` at the least.  If not `in_units`,
+        the mass of a bin of many tokens is a plain sum of floats, which takes half the time.
         """
         if not in_bins(draft, few):
             parts = split_parts(np.array((draft, target)))
             return cls._by_ratio(draft, target, parts, sum_excess(parts))
-        least, most, parts = _by_key(draft, target, (LEAST, MOST), bits)
+        least, most, parts = _by_key(draft, target, (LEAST, MOST), bits, in_units)
         sums = np.add.reduce(parts, axis=-1, keepdims=True)
         never_drafted = split_parts(target[draft == 0])  # in no bin
         sums[:, 1] += np.add.reduce(never_drafted, axis=-1, keepdims=True)
         excess = sum_excess(sums)
         least, most = np.where(least > LEAST, least, 0), np.where(most > MOST, np.inf, most)
-        return cls(draft, target, *map(read_only, (least, most, parts, excess)))
+        return cls(draft, target, *map(read_only, (least, most, parts, excess)), in_units=in_units)
 
     @classmethod
     def of_measures(cls, draft: Probs, target: Probs) -> RatioBins:
@@ -150,7 +161,7 @@ class RatioBins(Frozen):
             return self.least
         with np.errstate(over="ignore"):
             mean = self.target / self.draft
-        return read_only(np.clip(mean, self.least, self.most))
+        return read_only(np.minimum(np.maximum(mean, self.least), self.most))
 
     @cached_property
     def wide(self) -> npt.NDArray[np.int64]:
@@ -247,22 +258,31 @@ class RatioBins(Frozen):
         least, most, parts = map(partial(np.append, axis=-1), rest, (least, most, parts))
         order = least.argsort(kind="stable")  # two runs
         least, most, parts = (read_only(x.take(order, axis=-1)) for x in (least, most, parts))
-        return replace(self, least=least, most=most, parts=parts)
+        excess = self.excess
+        if not self.in_units:  # the tokens of a bin can have another sum than it had
+            excess = read_only(excess + (sum_excess(parts) - sum_excess(self.parts)))
+        return replace(self, least=least, most=most, parts=parts, excess=excess)
 
     def _tokens(self, chosen: npt.NDArray[np.bool_]) -> tuple[Probs, Probs]:
         """Probabilities of the tokens in some bins: draft and target."""
         low, high = (_key(ends[chosen], 0) for ends in (self.least, self.most))
         # a token may be inside by its key; a search decides where bins are narrower than keys
-        possible = np.zeros((_key(np.inf, 0) >> FINEST) + 1, dtype=np.bool_)
-        beyond = -(-high >> FINEST)  # rounded up
-        for first, last in zip((low >> FINEST).tolist(), beyond.tolist(), strict=True):
-            possible[first:last] = True
-        possible[-1] = self.most[chosen].max() == np.inf
+        least, most = self.least[chosen].min(), self.most[chosen].max()
+        ends = (LEAST, MOST) if least >= LEAST and most <= MOST else (0.0, np.inf)
+        lowest, highest = _key(ends, FINEST).tolist()
+        before = lowest - 1  # an entry for all ratios below, the last for all above
+        possible = np.zeros(highest - before + 1, dtype=np.bool_)
+        starts, stops = (low >> FINEST) - before, -(-high >> FINEST) - before  # rounded up
+        for start, stop in zip(starts.tolist(), stops.tolist(), strict=True):
+            possible[start:stop] = True
+        possible[-1] = most == np.inf
         whole = not ((low | high) & ((1 << FINEST) - 1)).any()
         drafts, targets = [], []
-        for p, q in _blocks(self.draft_probs, self.target_probs):
+        for p, q in _blocks(self.draft_probs, self.target_probs, 2 * CACHED):
             ratio = ratio_of(p, q)
-            inside = np.flatnonzero(possible.take(_key(ratio, FINEST), mode="clip"))
+            key = _key(ratio, FINEST)
+            key -= before
+            inside = possible.take(key, mode="clip").nonzero()[0]
             if not whole:
                 place = np.searchsorted(self.least, ratio[inside], side="right") - 1
                 inside = inside[chosen[place]]
@@ -283,8 +303,11 @@ def corners(xp: Any, n: int, low: Any, high: Any, masses: Iterable[Any]) -> tupl
     turn = xp.where(finite, (high * draft - target) / width, draft)
     margin = (8 + n) * 2.0**-53
     unsure = xp.where(finite, margin * (high * draft + target) / width, nothing)
-    most, least = (xp.clip(x, nothing, draft) for x in (turn + unsure, turn - unsure))
-    return xp.clip(above - most, 0, None), below + low * least
+    # minimum and maximum are faster than clip
+    most, least = (
+        xp.minimum(xp.maximum(x, nothing), draft) for x in (turn + unsure, turn - unsure)
+    )
+    return xp.maximum(above - most, nothing), below + low * least
 
 
 def even_bins() -> tuple[int, npt.NDArray[np.float64]]:
@@ -307,10 +330,10 @@ def count_up_to(ascending: Probs, most: Number) -> int:
     return int(ascending.searchsorted(np.asarray(most), side="right"))
 
 
-def _blocks(draft: Probs, target: Probs) -> Iterator[tuple[Probs, Probs]]:
-    """Give the tokens that can be drafted, some at a time."""
-    for start in range(0, draft.size, CACHED):
-        p, q = draft[start : start + CACHED], target[start : start + CACHED]
+def _blocks(draft: Probs, target: Probs, size: int) -> Iterator[tuple[Probs, Probs]]:
+    """Give the tokens that can be drafted, of so many at a time."""
+    for start in range(0, draft.size, size):
+        p, q = draft[start : start + size], target[start : start + size]
         if p.min() == 0:
             drafted = p > 0
             p, q = p[drafted], q[drafted]
@@ -341,16 +364,16 @@ def by_ratio(ratio: Probs, parts: Probs) -> tuple[Probs, Probs, Any]:
 
 
 def _by_key(
-    draft: Probs, target: Probs, ends: tuple[float, float], bits: int
+    draft: Probs, target: Probs, ends: tuple[float, float], bits: int, in_units: bool = True
 ) -> tuple[Probs, Probs, Probs]:
     """Least and largest ratios and parts of bins, one for each value of the leading bits of ratios.
 
     Tokens with a ratio beyond the two ends are in the first and the last bin.
     """
     first, last = _key(ends, bits).tolist()
-    parts = np.zeros((2, 2, last - first + 1))
+    parts = np.zeros((1 + in_units, 2, last - first + 1))
     lowest, highest = last, first
-    for p, q in _blocks(draft, target):
+    for p, q in _blocks(draft, target, CACHED if in_units else 4 * CACHED):  # two arrays fewer
         key = _key(ratio_of(p, q), bits)
         low, high = int(key.min()), int(key.max())
         if low < first or high > last:
@@ -359,14 +382,15 @@ def _by_key(
         key -= low
         some = parts[..., low - first : high - first + 1]  # mostly few of all keys
         for j, probs in enumerate((p, q)):
-            for i, part in enumerate(split_units(probs)):
+            for i, part in enumerate(split_units(probs) if in_units else [probs]):
                 some[i, j] += np.bincount(key, part, some.shape[-1])
         lowest, highest = min(lowest, low), max(highest, high)
     parts = parts[..., lowest - first : highest - first + 1]
     edges = _edges(lowest, highest, bits)
-    used = (parts[0, 0] + parts[1, 0] > 0).nonzero()[0]
+    used = (parts[:, 0].sum(axis=0) > 0).nonzero()[0]
     # an index would leave the parts of a bin side by side, and sums along the bins slow
-    return edges.take(used), edges.take(used + 1), parts.take(used, axis=-1)
+    parts = parts.take(used, axis=-1)
+    return edges.take(used), edges.take(used + 1), parts if in_units else split_parts(parts[0])
 
 
 def _key(ratio: Any, bits: int) -> Any:

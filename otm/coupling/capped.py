@@ -7,6 +7,7 @@ give the acceptance probabilities of all three, for any number of k.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
@@ -59,7 +60,7 @@ def capped_rules(
 
     Of many tokens a bin stands for one; all bins in which that could matter are split together.
     """
-    order = RatioBins.of(draft, target, bits=FINEST)
+    order = RatioBins.of(draft, target, bits=FINEST, in_units=False)
     rules: dict[str, Accepted] = {}
     wide = None
     while True:
@@ -161,7 +162,6 @@ def _caps_of_values(order: RatioBins, values: Floats, ks: Sequence[int]) -> Floa
     return np.where(free, largest, np.clip(cap, 1, largest))
 
 
-@np.errstate(divide="ignore", invalid="ignore")  # ln 0 where every draft is accepted
 def by_division_factor(
     order: RatioBins, ks: Sequence[int], start: Floats | None = None
 ) -> Accepted:
@@ -169,27 +169,33 @@ def by_division_factor(
 
     From factors close by it takes fewer steps.
     """
+    begin = np.sqrt(ks) if start is None else start  # not far off for models that are alike
+    found = [_at_factor(order, k, rho) for k, rho in zip(ks, begin.tolist(), strict=True)]
+    mass, cap = np.transpose(found)
+    return Accepted(np.minimum(mass, 1), cap)
+
+
+def _at_factor(order: RatioBins, k: int, rho: float) -> tuple[float, float]:
+    """Capped mass V(ρ*) of k-Seq, and ρ*, found from a factor in [1, k]."""
     # ρ* is the root of f(ρ) = 1 − (1 − V/ρ)^k − V, V(ρ) = Σ min(q, ρ p) the capped mass, as in
-    # otm.optimum.division_factor; here by Newton's steps within a bracket
-    counts = np.asarray(ks, dtype=np.float64)
-    low, high = np.ones(counts.size), counts.copy()
-    rho = np.sqrt(counts) if start is None else start  # not far off for models that are alike
+    # otm.optimum.division_factor; here by Newton's steps within a bracket, in Python's floats,
+    # which for few k are faster than arrays
+    ratio, draft_above, target_below = order.ratio, order.draft_above, order.target_below
+    low, high = 1.0, float(k)
     for _ in range(MAX_ITERATIONS):
-        mass, slope = _capped(order, rho)
-        share = np.minimum(mass / rho, 1)
-        kept = counts * np.log1p(-share)
-        excess = -np.expm1(kept) - mass
-        valid = excess <= 0
-        high, low = np.where(valid, rho, high), np.where(valid, low, rho)
-        fall = counts * np.exp(kept) / (1 - share) * (slope - share) / rho - slope
-        step = rho - excess / fall
-        inside = (step > low) & (step < high)
-        done = (np.abs(excess) <= RESOLVED * mass) | (high - low <= RESOLVED * rho)
-        rho = np.where(inside, step, np.where(done, rho, (low + high) / 2))
-        if done.all():
+        place = ratio.searchsorted(rho, "right").item()
+        slope = draft_above.item(place)
+        mass = target_below.item(place) + rho * slope
+        share = min(mass / rho, 1.0)
+        kept = k * math.log1p(-share) if share < 1 else -math.inf  # ln of what no draft takes
+        excess = -math.expm1(kept) - mass
+        low, high = (low, rho) if excess <= 0 else (rho, high)
+        if abs(excess) <= RESOLVED * mass or high - low <= RESOLVED * rho:
             break
-    mass, _ = _capped(order, rho)
-    return Accepted(np.minimum(mass, 1), rho)
+        fall = k * math.exp(kept) / (1 - share) * (slope - share) / rho - slope if share < 1 else 0
+        step = rho - excess / fall if fall else high
+        rho = step if low < step < high else (low + high) / 2
+    return mass, rho
 
 
 def by_rounds(order: RatioBins, ks: Sequence[int]) -> Accepted:
@@ -203,10 +209,3 @@ def by_rounds(order: RatioBins, ks: Sequence[int]) -> Accepted:
         mass = min(target_below.item(place) + cap * draft_above.item(place), 1.0)
         rounds.append((mass, cap))
     return Accepted(*np.transpose(rounds)[:, np.asarray(ks) - 1])
-
-
-def _capped(order: RatioBins, cap: Floats) -> tuple[Floats, Floats]:
-    """`RatioBins.capped_mass` for each entry of an array, and its slopes to the right."""
-    below = order.ratio.searchsorted(cap, "right")
-    slope = order.draft_above[below]
-    return order.target_below[below] + cap * slope, slope

@@ -68,6 +68,17 @@ class Selection(Brief):
         return iter((self.token, self.index))
 
 
+def _first_equal(rows: Drafts, tokens: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Position of the first entry of each row that equals its token, −1 for none: [B, k], [B]."""
+    if tokens.size == 1:  # faster in a list
+        entries, token = rows[0].tolist(), tokens.item()
+        return np.array([entries.index(token) if token in entries else -1], dtype=np.int64)
+    equal = rows == tokens[:, None]
+    index: npt.NDArray[np.int64] = equal.argmax(axis=1)
+    index[~np.logical_or.reduce(equal, axis=1)] = -1
+    return index
+
+
 @dataclass(frozen=True, eq=False)
 class TransportPlan(Frozen, ABC):
     """A selection rule as a transport plan from the distribution of its drafts to its output's.
@@ -208,9 +219,7 @@ class TransportPlan(Frozen, ABC):
         numbers = check_uniforms(uniforms, (*leading, m), self.problem.exact, NEED)
         rows = checked.reshape(-1, checked.shape[-1])
         token = self._select(rows, numbers.reshape(-1, m))
-        equal = rows == token[:, None]
-        index = equal.argmax(axis=1)
-        index[~np.logical_or.reduce(equal, axis=1)] = -1
+        index = _first_equal(rows, token)
         token, index = probs.ids(token.reshape(leading)[()]), index.reshape(leading)[()]
         return Selection(like(drafts, token), like(drafts, index))
 

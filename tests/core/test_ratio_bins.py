@@ -55,10 +55,13 @@ def check_masses(bins: RatioBins) -> None:
 
 @pytest.mark.parametrize("bits", [MANTISSA, FINEST])
 @pytest.mark.parametrize("spread", [1.0, 1e-3, 20.0])
-def test_bins_hold_their_tokens_however_they_are_split(spread: float, bits: int) -> None:
+@pytest.mark.parametrize("in_units", [True, False])
+def test_bins_hold_their_tokens_however_they_are_split(
+    spread: float, bits: int, in_units: bool
+) -> None:
     """Catches tokens of another bin, of the first or the last, or of a part of one, on a split."""
     rng = np.random.default_rng(4)
-    bins = RatioBins.of(*long_pair(spread), bits=bits)
+    bins = RatioBins.of(*long_pair(spread), bits=bits, in_units=in_units)
     check_masses(bins)
     for _ in range(4):
         wide = np.flatnonzero(bins.least < bins.most)
@@ -67,6 +70,9 @@ def test_bins_hold_their_tokens_however_they_are_split(spread: float, bits: int)
         chosen = np.union1d(rng.choice(wide, min(3, wide.size)), wide[[0, -1]])
         bins = bins.split(chosen)
         check_masses(bins)
+        never_drafted = bins.target_probs[bins.draft_probs == 0].sum()
+        assert bins.draft.sum() == pytest.approx(1, rel=2.0**-50)
+        assert bins.target.sum() == pytest.approx(1 - never_drafted, rel=2.0**-50)
 
 
 @pytest.mark.parametrize("drafted", [slice(CACHED, None), slice(0, CACHED), slice(6_000, 6_003)])
