@@ -89,6 +89,7 @@ FOR_SAMPLING = (
     "three of two tokens",
     "40 tokens",
     "five tokens back",
+    "four drafts",  # what shows from the third draft on, such as coins that are not independent
 )
 """Names of those, and of `otm.audit.sizes`, that Monte Carlo uses: each costs many runs."""
 

@@ -264,6 +264,20 @@ def test_larger_instances_are_sampled_where_breakpoints_leave_them_out(
     assert f"sampled besides: {report.sampled.instances} larger pairs" in str(report)
 
 
+def test_coins_that_depend_on_each_other_from_the_third_on_are_seen() -> None:
+    """Bug: "lossless" by Monte Carlo, whose pairs had two drafts at most."""
+    right = verifier()
+
+    def verify(target_probs: Any, draft_probs: Any, draft_tokens: Any, uniforms: Any) -> list[int]:
+        uniforms[2:-2] = (uniforms[1:-3] + uniforms[2:-2]) / 2  # no steps along one of them
+        return right(target_probs, draft_probs, draft_tokens, uniforms)
+
+    report = lossless(chain(verify), method="Monte Carlo", max_runs=40_000)
+    assert report.verdict == "not lossless"
+    assert report.counterexample is not None
+    assert report.counterexample.instance == larger_instances()["four drafts"]
+
+
 def test_instances_are_made_to_order() -> None:
     """Bug: sizes that are asked for and not tried."""
     few = [INSTANCES["zeros"]]
