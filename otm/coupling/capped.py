@@ -60,7 +60,7 @@ def capped_rules(
 
     Of many tokens a bin stands for one; all bins in which that could matter are split together.
     """
-    order = RatioBins.of(draft, target, bits=FINEST, in_units=False)
+    order = RatioBins.of(draft, target, bits=FINEST, units=False)
     rules: dict[str, Accepted] = {}
     wide = None
     while True:
