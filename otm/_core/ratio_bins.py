@@ -70,34 +70,28 @@ class RatioBins(Frozen):
     most: Probs  # [m], bound on its ratios: equal to `least` where all tokens have this ratio
     parts: Probs  # [2, 2, m], whole units of draft mass and target mass, and the rests of both
     excess: Probs  # [2, 1], Σp − 1 and Σq − 1
-    # whether masses were added up in units, and not as floats
-    in_units: bool = field(default=True, kw_only=True)
+    # whether masses were added up in whole units and rests, and not as floats
+    units: bool = field(default=True, kw_only=True)
 
     @classmethod
     def of(
-        cls,
-        draft: Probs,
-        target: Probs,
-        few: int = FEW,
-        bits: int = MANTISSA,
-        *,
-        in_units: bool = True,
+        cls, draft: Probs, target: Probs, few: int = FEW, bits: int = MANTISSA, units: bool = True
     ) -> RatioBins:
         """Put all tokens into bins: fractions and few tokens into one for each ratio.
 
-        The last bits of a ratio do not decide its bin, `FINEST` at the least.  If not `in_units`,
+        The last bits of a ratio do not decide its bin, `FINEST` at the least.  Without `units`
         the mass of a bin of many tokens is a plain sum of floats, which takes half the time.
         """
         if not in_bins(draft, few):
             parts = split_parts(np.array((draft, target)))
             return cls._by_ratio(draft, target, parts, sum_excess(parts))
-        least, most, parts = _by_key(draft, target, (LEAST, MOST), bits, in_units)
+        least, most, parts = _by_key(draft, target, (LEAST, MOST), bits, units)
         sums = np.add.reduce(parts, axis=-1, keepdims=True)
         never_drafted = split_parts(target[draft == 0])  # in no bin
         sums[:, 1] += np.add.reduce(never_drafted, axis=-1, keepdims=True)
         excess = sum_excess(sums)
         least, most = np.where(least > LEAST, least, 0), np.where(most > MOST, np.inf, most)
-        return cls(draft, target, *map(read_only, (least, most, parts, excess)), in_units=in_units)
+        return cls(draft, target, *map(read_only, (least, most, parts, excess)), units=units)
 
     @classmethod
     def of_measures(cls, draft: Probs, target: Probs) -> RatioBins:
@@ -259,7 +253,7 @@ class RatioBins(Frozen):
         order = least.argsort(kind="stable")  # two runs
         least, most, parts = (read_only(x.take(order, axis=-1)) for x in (least, most, parts))
         excess = self.excess
-        if not self.in_units:  # the tokens of a bin can have another sum than it had
+        if not self.units:  # the tokens of a bin can have another sum than it had
             excess = read_only(excess + (sum_excess(parts) - sum_excess(self.parts)))
         return replace(self, least=least, most=most, parts=parts, excess=excess)
 
@@ -364,16 +358,16 @@ def by_ratio(ratio: Probs, parts: Probs) -> tuple[Probs, Probs, Any]:
 
 
 def _by_key(
-    draft: Probs, target: Probs, ends: tuple[float, float], bits: int, in_units: bool = True
+    draft: Probs, target: Probs, ends: tuple[float, float], bits: int, units: bool = True
 ) -> tuple[Probs, Probs, Probs]:
     """Least and largest ratios and parts of bins, one for each value of the leading bits of ratios.
 
     Tokens with a ratio beyond the two ends are in the first and the last bin.
     """
     first, last = _key(ends, bits).tolist()
-    parts = np.zeros((1 + in_units, 2, last - first + 1))
+    parts = np.zeros((1 + units, 2, last - first + 1))
     lowest, highest = last, first
-    for p, q in _blocks(draft, target, CACHED if in_units else 4 * CACHED):  # two arrays fewer
+    for p, q in _blocks(draft, target, CACHED if units else 4 * CACHED):  # two arrays fewer
         key = _key(ratio_of(p, q), bits)
         low, high = int(key.min()), int(key.max())
         if low < first or high > last:
@@ -382,7 +376,7 @@ def _by_key(
         key -= low
         some = parts[..., low - first : high - first + 1]  # mostly few of all keys
         for j, probs in enumerate((p, q)):
-            for i, part in enumerate(split_units(probs) if in_units else [probs]):
+            for i, part in enumerate(split_units(probs) if units else [probs]):
                 some[i, j] += np.bincount(key, part, some.shape[-1])
         lowest, highest = min(lowest, low), max(highest, high)
     parts = parts[..., lowest - first : highest - first + 1]
@@ -390,7 +384,7 @@ def _by_key(
     used = (parts[:, 0].sum(axis=0) > 0).nonzero()[0]
     # an index would leave the parts of a bin side by side, and sums along the bins slow
     parts = parts.take(used, axis=-1)
-    return edges.take(used), edges.take(used + 1), parts if in_units else split_parts(parts[0])
+    return edges.take(used), edges.take(used + 1), parts if units else split_parts(parts[0])
 
 
 def _key(ratio: Any, bits: int) -> Any:

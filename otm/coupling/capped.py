@@ -60,7 +60,7 @@ def capped_rules(
 
     Of many tokens a bin stands for one; all bins in which that could matter are split together.
     """
-    order = RatioBins.of(draft, target, bits=FINEST, in_units=False)
+    order = RatioBins.of(draft, target, bits=FINEST, units=False)
     rules: dict[str, Accepted] = {}
     wide = None
     while True:
@@ -73,14 +73,16 @@ def capped_rules(
         if not order.wide.size:
             break
         # a cap depends on those of all rounds before
-        doubtful = _with_caps(order, [rule.cap for rule in rules.values()])
+        doubtful = np.zeros(order.least.size, dtype=np.bool_)
+        doubtful[_with_caps(order, [rule.cap for rule in rules.values()])] = True
         now_wide = order.wide.size
         if wide is None or now_wide > wide:  # as the optimum descends, others come to no doubt
             values = rules["optimal"].probability, *lenient
-            doubtful = np.union1d(doubtful, _with_cuts(order, ks, (1, *leniences), values))
-        if not doubtful.size:
+            doubtful[_with_cuts(order, ks, (1, *leniences), values)] = True
+        places = doubtful.nonzero()[0]  # `np.union1d` is slow, and first loads masked arrays
+        if not places.size:
             break
-        order, wide = order.split(doubtful), now_wide - np.unique(doubtful).size
+        order, wide = order.split(places), now_wide - places.size
     if "recursive rejection" in rules:
         of_rounds = rules["recursive rejection"]
         rules["recursive rejection"] = Accepted(*(each[np.array(ks) - 1] for each in of_rounds[:2]))

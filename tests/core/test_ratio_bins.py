@@ -55,13 +55,13 @@ def check_masses(bins: RatioBins) -> None:
 
 @pytest.mark.parametrize("bits", [MANTISSA, FINEST])
 @pytest.mark.parametrize("spread", [1.0, 1e-3, 20.0])
-@pytest.mark.parametrize("in_units", [True, False])
+@pytest.mark.parametrize("units", [True, False])
 def test_bins_hold_their_tokens_however_they_are_split(
-    spread: float, bits: int, in_units: bool
+    spread: float, bits: int, units: bool
 ) -> None:
     """Catches tokens of another bin, of the first or the last, or of a part of one, on a split."""
     rng = np.random.default_rng(4)
-    bins = RatioBins.of(*long_pair(spread), bits=bits, in_units=in_units)
+    bins = RatioBins.of(*long_pair(spread), bits=bits, units=units)
     check_masses(bins)
     for _ in range(4):
         wide = np.flatnonzero(bins.least < bins.most)
