@@ -5,7 +5,7 @@ import importlib.metadata
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -30,9 +30,21 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 def pytest_configure(config: pytest.Config) -> None:
     """Look for old garbage rarely, and leave out modules that cannot be read without torch."""
     gc.set_threshold(*gc.get_threshold()[:2], 100)  # there are thousands of tests to look through
+    config.add_cleanup(gc.unfreeze)  # for extensions that look in the end for what they have left
     if find_spec("torch") is None:
         folders = [f"{config.rootpath}/otm/kernels/{name}/*" for name in ("torch", "triton")]
         config.option.ignore_glob = [*(config.option.ignore_glob or []), *folders]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[object]:
+    """Look for no garbage while tests are collected, nor later among them: nearly all stays."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_runtest_setup() -> None:

@@ -12,7 +12,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.arithmetic import Frozen, Probs, as_integers, is_exact, read_only, zeros
+from otm._core.arithmetic import (
+    Frozen,
+    Probs,
+    as_integers,
+    as_number,
+    is_exact,
+    read_only,
+    zeros,
+)
 
 BLOCK = 512
 """Tokens of a block: a cumulative sum over more of them rounds away more of each."""
@@ -47,7 +55,10 @@ def exact_cell(weights: Probs, uniform: Any) -> int:
     """
     parts, unit = as_integers(weights)
     ends = list(accumulate(parts))
-    point = uniform * Fraction(ends[-1], unit)
+    point = as_number(uniform) * Fraction(ends[-1], unit)
+    if isinstance(point, float | Fraction):
+        over, under = point.as_integer_ratio()
+        return bisect_right(ends, over * unit // under)
     return bisect_right(ends, point, key=lambda end: Fraction(end, unit))
 
 
