@@ -6,6 +6,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Some machines set it: every process of the tests would then compile the package anew.
+export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # the targets share one environment

@@ -47,7 +47,8 @@ tests/test_certificate.py tests/test_proof.py tests/test_solve.py tests/test_spa
 tests/test_bad_input.py tests/test_solution_rows.py tests/test_concurrency.py
 tests/core/test_sparse.py tests/core/test_tensors.py tests/optimum/test_cut.py
 tests/optimum/test_bounds.py tests/optimum/test_torch.py tests/coupling/test_k_seq.py
-tests/coupling/test_maximal.py tests/coupling/test_mutants.py tests/coupling/test_optimal.py
+tests/coupling/test_maximal.py tests/coupling/test_mutants.py tests/coupling/test_one_set.py
+tests/coupling/test_optimal.py
 tests/coupling/test_plan_input.py tests/coupling/test_plan_protocol.py
 tests/coupling/test_recursive_rejection.py
 """.split()

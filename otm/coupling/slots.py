@@ -33,9 +33,6 @@ KEY_BITS = 63
 MASS_SCALE = 2.0**62
 """Masses are summed over the moves of a bin as integers of this scale."""
 
-BELOW_ONE = 1 - 2.0**-53
-"""The largest float below one."""
-
 
 @dataclass(frozen=True, eq=False)
 class SlotTable(Frozen):
@@ -134,7 +131,7 @@ class SlotTable(Frozen):
         A draft swaps `share` times as often as those of its bin do on average.
         """
         if not is_exact(self.draft):
-            stretched = np.minimum(uniforms / share, BELOW_ONE)
+            stretched = np.minimum(uniforms / share, 1 - 2.0**-53)
             uniforms = (stretched * 2.0**self._grid_bits).astype(np.int64)
         moving = uniforms < self._last.take(ranks)
         if not np.count_nonzero(moving):
@@ -149,7 +146,7 @@ class SlotTable(Frozen):
         slots: list[int] = ranks.tolist()
         bits, scale = self._grid_bits, 2.0**self._grid_bits
         for i, last in enumerate(self._last.take(ranks).tolist()):
-            end = int(min(uniforms[i] / shares[i], BELOW_ONE) * scale)
+            end = int(min(uniforms[i] / shares[i], 1 - 2.0**-53) * scale)
             if end < last:
                 move = self.keys.searchsorted((slots[i] << bits) + end, side="right")
                 slots[i] = self.partner.item(move)
