@@ -81,7 +81,7 @@ def audited(verifier: Adapter) -> dict[str, Any]:
 def shown(row: dict[str, Any]) -> str:
     found = f"found, TV {row['tv']:.2g}" if row["found"] else "lossless"
     first = "named" if row["first"] else ", ".join(row["named"]) or "-"
-    return f"{row['verifier']:<46} {found:<18} {first:<18} {row['seconds']:5.1f} s"
+    return f"{row['verifier']:<48} {found:<18} {first:<18} {row['seconds']:5.1f} s"
 
 
 def main() -> None:
