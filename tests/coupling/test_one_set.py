@@ -50,6 +50,9 @@ def assert_as_many(plan: TransportPlan, sets: int, seed: int = 0) -> None:
     numbers[special] = rng.choice([*SPECIAL, *edges(plan)], special.sum())
     chosen = plan.drafts.sample(rng, sets)
     together = plan.select(chosen, numbers)
+    some = plan.select(chosen[:3], numbers[:3])
+    assert (some.token == together.token[:3]).all()
+    assert (some.index == together.index[:3]).all()
     for i in range(sets):
         expected = together.token[i], together.index[i]
         one = plan.select(chosen[i], numbers[i])
