@@ -101,6 +101,22 @@ def test_numbers_at_the_ends(draft: list[float], target: list[float], k: int) ->
         assert tuple(plan.select(drafts[i], numbers[i])) == (together.token[i], together.index[i])
 
 
+@pytest.mark.parametrize("name", [*INSTANCES, "many"])
+def test_slots_at_the_ends_of_moves(name: str) -> None:
+    """Catches another rounding, or another place to cut stretched uniforms off."""
+    problem = Problem(*zipf(300, 3), 4) if name == "many" else instance(name, exact=False)
+    table = OptimalPlan(problem).slots
+    bins = np.arange(table.draft.size)
+    ends = [end * 2.0**-table._grid_bits for end in (*table.ends, *(table.ends - 1))]
+    for uniform in (*SPECIAL, *ends):
+        for share in (1.0, 0.75, 1e-300, 1.5):
+            many = table.slot_of(
+                bins, np.full(bins.size, uniform), np.full(bins.size, share)
+            ).tolist()
+            some = table.slots_of_few(bins, [uniform] * bins.size, [share] * bins.size)
+            assert some == many
+
+
 def test_sparse_problems() -> None:
     p, q = zipf(400, 1)
     tokens = np.arange(400) * 3 + 1
