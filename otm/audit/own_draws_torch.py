@@ -52,20 +52,26 @@ class _Calls(TorchFunctionMode):  # type: ignore[misc]  # torch gives it no type
         if draws.knows((args, options)):
             if _reads(func):
                 draws.look(args)
-        # most calls have no operations that matter, and are far faster without a look at them
-        elif _draws_nothing(func):
-            return func(*args, **options)
-        elif _is_draw(func) and not BY_NAME & options.keys():
-            return draws.draw(func.__name__, func, args, options)
+        elif not _transforms():  # which hide the tensors that they are about
+            # most calls have no operations that matter, and are far faster without a look at them
+            if _draws_nothing(func):
+                return func(*args, **options)
+            if _is_draw(func) and not UNLIKE & options.keys():
+                return draws.draw(func.__name__, func, args, options)
         with draws:
             return func(*args, **options)
 
 
+def _transforms() -> bool:
+    """Whether `torch.vmap` or another transform of functions is at work."""
+    return torch._C._functorch.peek_interpreter_stack() is not None
+
+
 @cache
 def _is_draw(func: Any) -> bool:
-    """Whether a function is a random operation itself, so that nobody needs to look into it."""
+    """Whether a function is a random operation itself, with the arguments of the operation."""
     name = getattr(func, "__name__", "")
-    return name in RANDOM and any(func is getattr(each, name, None) for each in (torch, Tensor))
+    return name in ALIKE and any(func is getattr(each, name, None) for each in (torch, Tensor))
 
 
 @cache
@@ -342,13 +348,13 @@ def _number(value: Any) -> Any:
 DRAW_NOTHING = {"softmax", "log_softmax", "relu", "pad"}
 """Functions that torch has in Python, and that have no random operation in them."""
 
-RANDOM = {"exponential_", *DRAWS}
-"""Operations whose results come from a source."""
-
 MAKES_NOISE = {"rand", "rand_like", "uniform_"}
 
-BY_NAME = {"input", "out", "from", "to", "low", "high"}
-"""Arguments of functions that operations call otherwise, change, or take by their place."""
+ALIKE = {*MAKES_NOISE, "exponential_", "bernoulli", "bernoulli_", "multinomial"}
+"""Random functions that take what their operations take; whole numbers have bounds of any type."""
+
+UNLIKE = {"input", "out", "from", "to", "requires_grad"}
+"""But for these arguments, which operations call otherwise, change, or do not have."""
 
 READS = ("numpy", "tolist", "__array__", "__dlpack__", "data_ptr")
 """Functions that read a tensor and are no operations."""

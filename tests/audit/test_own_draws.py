@@ -134,6 +134,35 @@ def test_whole_numbers_of_torch() -> None:
         assert torch.empty(1).random_(5, 7).tolist() == [6]
 
 
+@pytest.mark.parametrize("kind", [int, np.int64, "tensor"])
+def test_whole_numbers_of_torch_have_bounds_of_any_type(kind: Any) -> None:
+    """Bug: a bound of NumPy was no bound, so that all draws were the least number."""
+    torch = torch_module()
+    bound = torch.tensor if kind == "tensor" else kind
+    with drawing_from(Source(np.full(5, 0.999))):
+        assert torch.randint(0, bound(7), (1,)).tolist() == [6]
+        assert torch.randint(bound(2), 7, (1,)).tolist() == [6]
+        assert torch.randint(bound(5), (1,)).tolist() == [4]
+        assert torch.empty(1).random_(2, bound(7)).tolist() == [6]
+
+
+def test_draws_of_torch_within_transforms() -> None:
+    """Bug: draws in `vmap` crashed, and noise that it is given had torch's own values."""
+    torch = torch_module()
+    rows = torch.tensor([[0.5, 0.5], [0.25, 0.75]])
+
+    seen = []
+    for _ in range(2):
+        with drawing_from(Source(np.resize([0.9, 0.1, 0.5, 0.3], 16))):
+            drawn = torch.vmap(lambda p: torch.multinomial(p, 1), randomness="different")(rows)
+            assert drawn.tolist() == [[1], [0]]
+            noise = torch.empty(2, 2).exponential_()
+            won = torch.vmap(lambda p, e: (p / e).argmax(-1))(rows, noise)
+            assert torch.equal(won, (rows / noise).argmax(-1))
+            seen.append((won.tolist(), noise.tolist()))
+    assert seen[0] == seen[1]
+
+
 def test_draws_of_torch_by_names_of_arguments() -> None:
     """Catches an argument that is not where it is looked for, and a size taken for a bound."""
     torch = torch_module()

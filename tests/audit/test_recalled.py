@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from otm.audit import Adapter, Instance, exact, loop, lossless
+from otm.audit import Adapter, Instance, breakpoints, exact, loop, lossless
 from otm.audit.adapter import Source
 from otm.audit.breakpoints import by_breakpoints
-from otm.audit.instances import INSTANCES
+from otm.audit.instances import INSTANCES, pair
 from otm.audit.known_bugs.steps import Chain
 from otm.audit.observation import UnsuitedError
 from otm.audit.own_draws import OwnDraws, with_own_draws
@@ -151,8 +151,9 @@ def test_known_cells_give_the_distribution_of_the_search() -> None:
     assert seen.runs < blind.runs / 3
 
 
-def test_draws_that_nothing_comes_of_divide_no_pieces() -> None:
+def test_draws_that_nothing_comes_of_divide_no_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Catches pieces by the hundred: a draw for nothing, as of a public loop, doubled them."""
+    monkeypatch.setattr(breakpoints, "SLOW", 0)
 
     def wasteful(target: Any, draft: Any, prompt: Any, gamma: int, max_tokens: int) -> list[int]:
         row = target.probs(prompt)
@@ -179,8 +180,9 @@ def keeps_a_draft(target: Any, draft: Any, prompt: Any, gamma: int, max_tokens: 
     return [x if random.random() < 0.125 else 0] + [0] * (max_tokens - 1)
 
 
-def test_a_draw_that_shows_at_some_coins_divides_pieces() -> None:
+def test_a_draw_that_shows_at_some_coins_divides_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Catches a draft taken for nothing, since the coins that were looked at reject it."""
+    monkeypatch.setattr(breakpoints, "SLOW", 0)
     seen = by_breakpoints(
         with_own_draws(loop(keeps_a_draft)),
         INSTANCES["two tokens"],
@@ -190,6 +192,38 @@ def test_a_draw_that_shows_at_some_coins_divides_pieces() -> None:
     (one,) = (p for tokens, p in seen.probs.items() if tokens[0] == 1)
     draft = INSTANCES["two tokens"].draft.probs((0,))
     assert one == pytest.approx(float(draft[1]) / 8, abs=1e-8)
+
+
+def middling(target: Any, draft: Any, prompt: Any, gamma: int, max_tokens: int) -> list[int]:
+    """Accept at coins about one half, rarely: a third draft shows in one run of a hundred."""
+    tokens = list(prompt)
+
+    def drawn(weights: Any) -> int:
+        return int(random.choices(range(len(weights)), [float(w) for w in weights])[0])
+
+    drafts: list[int] = []
+    for _ in range(gamma):
+        drafts.append(drawn(draft.probs((*tokens, *drafts))))
+    for x in drafts:
+        t, d = target.probs(tuple(tokens)), draft.probs(tuple(tokens))
+        if (random.random() + 0.5) % 1 * float(d[x]) >= float(t[x]):
+            tokens.append(drawn(np.maximum(t - d, 0)))
+            break
+        tokens.append(x)
+    while len(tokens) < len(prompt) + max_tokens:
+        tokens.append(drawn(target.probs(tuple(tokens))))
+    return tokens[len(prompt) : len(prompt) + max_tokens]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_draw_that_seldom_shows_condemns_nobody(
+    monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """Bug: a right loop was wrong by 10^-3, with an error of 0: its third draft was left out."""
+    monkeypatch.setattr(breakpoints, "SLOW", 0)
+    rare = pair([1, 10], [10, 1], gamma=3)
+    seen = by_breakpoints(with_own_draws(loop(middling)), rare, np.random.default_rng(seed), 10**5)
+    assert float(seen.tv_distance) < 1e-9
 
 
 def test_a_source_places_uniforms_in_cells() -> None:
