@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import accumulate
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -47,19 +47,21 @@ def locate(tokens: npt.NDArray[np.int64], weights: Probs, uniform: Any) -> int:
     return int(tokens[start + place])
 
 
-def exact_cell(weights: Probs, uniform: Any) -> int:
+def exact_cell(weights: Probs, uniform: Any, *, side: Literal["left", "right"] = "right") -> int:
     """Place of the cell of [0, total) that uniform · total is in, by weights in fractions.
 
-    Unlike NumPy's search it does not ask whether a symbolic uniform is on an edge, where it draws
-    what it draws above it: a path for that would be for nothing.  Sums of whole numbers are quick.
+    Unlike NumPy's search to the right it does not ask whether a symbolic uniform is on an edge,
+    where it draws what it draws above it: a path for that would be for nothing.  Sums of whole
+    numbers are quick.
     """
+    search = bisect_right if side == "right" else bisect_left
     parts, unit = as_integers(weights)
     ends = list(accumulate(parts))
     point = as_number(uniform) * Fraction(ends[-1], unit)
-    if isinstance(point, float | Fraction):
+    if side == "right" and isinstance(point, float | Fraction):
         over, under = point.as_integer_ratio()
-        return bisect_right(ends, over * unit // under)
-    return bisect_right(ends, point, key=lambda end: Fraction(end, unit))
+        return search(ends, over * unit // under)
+    return search(ends, point, key=lambda end: Fraction(end, unit))
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,7 +14,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from otm.audit import batch, findings, lossless  # noqa: E402
+from otm.audit import batch, diagnosis, lossless  # noqa: E402
 from otm.audit.instances import INSTANCES  # noqa: E402
 from otm.errors import (  # noqa: E402
     InvalidParameterError,
@@ -47,7 +47,7 @@ def metadata(batch_size: int, temperature: float = 1.0, **more: Any) -> Any:
 def given_uniforms(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Uniforms come from the audit."""
     given: dict[str, Any] = {}
-    monkeypatch.setattr(findings, "KNOWN_BUGS", ())
+    monkeypatch.setattr(diagnosis, "KNOWN_BUGS", ())
     monkeypatch.setattr(runner_v1, "draw_uniforms", lambda *_: given["uniforms"])
     monkeypatch.setattr(runner_v2, "counted_uniforms", lambda *_: given["uniforms"])
     return given

@@ -41,7 +41,7 @@ MUTANTS = {
     ),
     "one coin for all": ("coins[i]", "coins[0]"),
     "the coin locates too": ("mass(target), for_residual", "mass(target), coins[i]"),
-    "edges to the left": ('side="right"', 'side="left"'),
+    "edges to the left": ('= "right"', '= "left"'),
     "padding is a draft": ("if not 0 <= x <", "if not -1 <= x <"),
 }
 

@@ -143,6 +143,8 @@ def test_sessions_give_the_logits_of_single_rows(
     model = architecture()
     source = SOURCE if model.config.is_encoder_decoder else None
     wrapped = HuggingFaceModel(model, source=source, cache=cache)
+    # the softmax of bloom's attention is in float32, which some machines round by the row's length
+    close = 1e-5 if architecture is bloom else 1e-10
     for seed in range(3):
         rng = np.random.default_rng(seed)
         session = wrapped.start(3)
@@ -163,7 +165,7 @@ def test_sessions_give_the_logits_of_single_rows(
                 for r, (b, row) in enumerate(new):
                     if counts[r]:
                         expected = plainly(model, row, b)[len(row) - counts[r] :]
-                        assert logits[r, : counts[r]] == pytest.approx(expected, abs=1e-10)
+                        assert logits[r, : counts[r]] == pytest.approx(expected, abs=close)
             kept = rng.integers(0, len(rows), int(rng.integers(2, 6)))
             lengths = np.array(
                 [len(new[r][1]) - min(rng.integers(0, 4), len(new[r][1])) for r in kept]

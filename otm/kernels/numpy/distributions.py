@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -157,9 +157,10 @@ def residual_mass(
 
 def locate(masses: npt.NDArray[Any], uniform: Any) -> int:
     """Locate a token: the first at which the cumulative mass exceeds uniform · total."""
+    side: Literal["left", "right"] = "right"  # an edge is of the cell above it
     if masses.dtype == object:
-        return min(exact_cell(masses, uniform), masses.size - 1)
-    find: Callable[..., np.intp] = partial(np.searchsorted, side="right")
+        return min(exact_cell(masses, uniform, side=side), masses.size - 1)
+    find: Callable[..., np.intp] = partial(np.searchsorted, side=side)
     if masses.size <= BLOCK:
         inside = np.cumsum(masses)
         return min(int(find(inside, _point(uniform, inside[-1]))), inside.size - 1)
