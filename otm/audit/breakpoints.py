@@ -117,8 +117,8 @@ def by_breakpoints(
             pieces.split()
         checks = rng.random((precision.checks, MAX_UNIFORMS))
         found = answers(pieces.points)  # once: a run is all that costs
-        seen = _observed(answers, pieces, found, instance, max_tokens(adapter, instance))
         if answers.outcomes(answers.fresh(checks)) == answers.outcomes(found[pieces.of(checks)]):
+            seen = _observed(answers, pieces, found, instance, max_tokens(adapter, instance))
             # merged cells find nobody guilty: what deviates is looked at again without them
             sound = not seen.is_off(ROUNDING) and seen.impossible is None
             if not looks.merged or (sound and pieces.hold(found)):

@@ -112,9 +112,7 @@ def nearest(observations: Sequence[Observation], loop: Adapter | None = None) ->
     telling = sorted(cheap, key=lambda seen: -float(seen.tv_distance))[:FEW]
     wrong = sum(float(seen.tv_distance) for seen in telling)
     least, found = wrong / NEAR, None
-    for bug, verifier in (
-        ((bug, bug.verifier) for bug in KNOWN_BUGS) if loop is None else _steps(loop)
-    ):
+    for bug, verifier in _whole(None) if loop is None else _steps(loop):
         off = _off(verifier, telling, least)
         if off < least:
             least, found = off, bug

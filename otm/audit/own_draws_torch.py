@@ -290,16 +290,11 @@ class TorchDraws(TorchDispatchMode):  # type: ignore[misc]  # torch gives it no 
 
 def _leaves(values: Any) -> Iterator[Any]:
     """List arguments, and what is in lists, tuples and dictionaries of them."""
-    if isinstance(values, dict):
-        values = values.values()
-    elif not isinstance(values, list | tuple):
+    if not isinstance(values, list | tuple | dict):
         yield values
         return
-    for each in values:
-        if isinstance(each, list | tuple | dict):
-            yield from _leaves(each)
-        else:
-            yield each
+    for each in values.values() if isinstance(values, dict) else values:
+        yield from _leaves(each)
 
 
 @cache
