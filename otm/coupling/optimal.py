@@ -110,12 +110,14 @@ class OptimalPlan(ResidualPlan):
         return read_only(slope * scale), read_only(added * scale)
 
     @cached_property
-    def _stretch(self) -> Probs:
+    def _stretch(self) -> Probs | None:
         """Share of a token: (q/p − first) · second, from third to fourth; array [4, m].
 
-        It is one where t does not follow q/p.
+        It is one where t does not follow q/p; None if that is everywhere.
         """
         wanted = self._wanted
+        if not np.count_nonzero(wanted.follows):
+            return None
         moved = self.slots.moved
         limit = np.divide(1, moved, out=np.full_like(moved, np.inf), where=moved > 0)
         gap = wanted.mean - wanted.slope
@@ -128,7 +130,7 @@ class OptimalPlan(ResidualPlan):
         """Bins of tokens, and how often each of them swaps, over the mean of its bin."""
         ratio = ratio_of(draft, target)
         place = self._wanted.bins.place(ratio)
-        if not np.count_nonzero(self._wanted.follows):
+        if self._stretch is None:
             return place, np.ones(ratio.shape, ratio.dtype)
         slope, factor, least, limit = self._stretch.take(place, axis=1)
         share = (ratio - slope) * factor
@@ -183,8 +185,12 @@ class OptimalPlan(ResidualPlan):
         target = self.problem.target.take(drafts).tolist()
         ratio = [q / p for p, q in zip(draft, target, strict=True)]
         place = self._wanted.bins.place(np.array(ratio))
-        stretch = zip(ratio, *self._stretch.take(place, axis=1).tolist(), strict=True)
-        share = [min(max((r - slope) * by, least), limit) for r, slope, by, least, limit in stretch]
+        share = [1.0] * len(ratio)
+        if self._stretch is not None:
+            stretch = self._stretch.take(place, axis=1).tolist()
+            for i, (r, slope, factor, least, limit) in enumerate(zip(ratio, *stretch, strict=True)):
+                wanted = (r - slope) * factor
+                share[i] = least if wanted < least else limit if wanted > limit else wanted
         slots = self.slots.slots_of_few(place, uniforms, share)
         winner = slots.index(max(slots))
         slope, added = (each.item(place[winner]) for each in self._win_ratio)

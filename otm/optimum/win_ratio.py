@@ -44,6 +44,9 @@ def optimal_win_ratio(problem: Problem) -> WinRatio:
     floor = floor_of(bins.least, bins.draft_below, bins.target_below, missing)
     while True:
         slope = interval_slopes(bins.draft_below, bins.draft_above, bins.draft, k)
+        follows: npt.NDArray[np.bool_] = np.zeros(slope.size, dtype=np.bool_)
+        if not bins.wide.size:
+            break
         follows = (bins.least < bins.most) & (bins.least >= floor) & (bins.most <= cap)
         impure = follows & (bins.least < slope) & (slope < bins.most)
         if not np.count_nonzero(impure):
