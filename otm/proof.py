@@ -312,7 +312,9 @@ class Certificate(Facts, Frozen):
         if self.cut.dtype.kind not in "iu" or self.cut.ndim != 1:
             return False
         tokens = np.zeros(self.problem.n, dtype=bool)
-        tokens[self.cut[(self.cut >= 0) & (self.cut < self.problem.n)]] = True
+        if self.cut.size and (self.cut.min() < 0 or self.cut.max() >= self.problem.n):
+            return False
+        tokens[self.cut] = True
         return bool(
             np.count_nonzero(tokens) == self.cut.size
             and self.cap >= 0

@@ -8,15 +8,18 @@ from numbers import Real
 from typing import Any, overload
 
 from otm._core.arithmetic import Number, read_only
+from otm._core.checks import as_draft_count
+from otm._core.distribution import as_probs_pair
 from otm._core.interval import Interval
 from otm._core.numbers import check_name
+from otm._core.ratio_bins import RatioBins
 from otm._core.sparse import SparseProbs
 from otm._core.tensors import is_tensor
 from otm._core.text import shown
 from otm.coupling.table import TablePlan
 from otm.drafts import DraftDistribution
 from otm.errors import InvalidDistributionError, InvalidParameterError
-from otm.optimum.cut import optimal_value
+from otm.optimum.cut import cut_in_bins, optimal_value
 from otm.optimum.multisets import MEMORY_LIMIT
 from otm.optimum.other_drafts import optimum_of
 from otm.optimum.rows import alpha_rows, optimal_values
@@ -180,8 +183,12 @@ def alpha(p: Any, q: Any, k: Any = None) -> Any:
         from otm.optimum.torch import optimal_values as on_torch
 
         return on_torch(p, q, k)[0]
-    if has_rows(p, q, k):  # equal to those of a problem, which would hold the normalised rows
+    # equal to those of a problem, which would hold normalised distributions
+    if has_rows(p, q, k):
         return alpha_rows(p, q, k)
+    if not any(isinstance(probs, SparseProbs | DraftDistribution) for probs in (p, q)):
+        count = as_draft_count(k)
+        return cut_in_bins(RatioBins.of(*as_probs_pair(p, q, keep=False)), count)[0]
     problem = Problem(p, q, k)
     if problem.shape:
         return optimal_values(problem.draft, problem.target, problem.k)

@@ -390,8 +390,9 @@ def test_the_html_representation_is_escaped_and_complete() -> None:
 def test_inputs_are_neither_changed_nor_kept() -> None:
     """Catches a law that is normalised in place, and a result that changes with its input."""
     p, q = np.array(P), np.array(Q)
-    solution = otm.solve(p, q, 2)
     before = [x.copy() for x in (p, q)]
+    solution = otm.solve(p, q, 2)
+    assert otm.alpha(p, q, 2) == solution.alpha
     _ = solution.plan, solution.certificate, solution.bounds, repr(solution)
     assert (p == before[0]).all()
     assert (q == before[1]).all()

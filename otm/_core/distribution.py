@@ -44,26 +44,27 @@ ROUNDING = 2.0**-50
 """Floats that sum to one within this are left as they are: normalising twice changes nothing."""
 
 
-def as_probs_pair(draft: Any, target: Any) -> tuple[Probs, Probs]:
+def as_probs_pair(draft: Any, target: Any, *, keep: bool = True) -> tuple[Probs, Probs]:
     """Check and normalise a pair of distributions of one length; both come back read-only.
 
     Fractions, and whole numbers among or beside them, are made to sum to one exactly, floats up to
-    rounding.  If one of the two distributions holds floats, both become float64.
+    rounding.  If one of the two distributions holds floats, both become float64.  What the caller
+    does not `keep` may be a view of what was given.
     """
-    return _checked_pair(draft, target, rows=False)
+    return _checked_pair(draft, target, rows=False, keep=keep)
 
 
-def as_probs_rows(draft: Any, target: Any) -> tuple[Probs, Probs]:
+def as_probs_rows(draft: Any, target: Any, *, keep: bool = True) -> tuple[Probs, Probs]:
     """Check and normalise many pairs; equivalent to `as_probs_pair` row by row.
 
     Distributions stand along the last axis; the leading axes must broadcast, but each array keeps
     its shape. Every row comes out bit for bit as from `as_probs_pair`; a refusal names the row and
     the token.
     """
-    return _checked_pair(draft, target, rows=True)
+    return _checked_pair(draft, target, rows=True, keep=keep)
 
 
-def _checked_pair(draft: Any, target: Any, *, rows: bool) -> tuple[Probs, Probs]:
+def _checked_pair(draft: Any, target: Any, *, rows: bool, keep: bool) -> tuple[Probs, Probs]:
     first, of_draft = _as_array(draft, "draft", rows=rows)
     second, of_target = _as_array(target, "target", rows=rows)
     broadcast_shape(first, second)
@@ -73,7 +74,10 @@ def _checked_pair(draft: Any, target: Any, *, rows: bool) -> tuple[Probs, Probs]
         first, second = (
             as_fractions(x) if whole else x.astype(np.float64) for x in (first, second)
         )
-    return _normalise(first, of_draft, "draft"), _normalise(second, of_target, "target")
+    return (
+        _normalise(first, of_draft, "draft", keep=keep),
+        _normalise(second, of_target, "target", keep=keep),
+    )
 
 
 def as_probs(values: Any, name: str) -> Probs:
@@ -209,11 +213,11 @@ def _place(array: Probs, position: int) -> tuple[str, int]:
     return f" of row {row[0] if len(row) == 1 else tuple(row)}", index
 
 
-def _normalise(array: Probs, given: str, name: str) -> Probs:
+def _normalise(array: Probs, given: str, name: str, *, keep: bool = True) -> Probs:
     """Check the entries and the sum of each row, and divide it by its sum: [..., n] → [..., n]."""
     tolerance = SUM_TOLERANCE.get(given, DEFAULT_SUM_TOLERANCE)
     rows = np.ascontiguousarray(array)
-    normalised, n = np.empty_like(rows), rows.shape[-1]
+    normalised, n = np.empty_like(rows), rows.shape[-1]  # memory that is not written costs nothing
     least_excess = -1 if is_exact(rows) else ROUNDING
     done = 0
     for block, copy in _in_cache(rows, normalised):
@@ -227,6 +231,8 @@ def _normalise(array: Probs, given: str, name: str) -> Probs:
             _refuse(block.reshape(-1, n)[first], given, tolerance, f"{name} distribution{row}")
         settled = np.asarray(excess <= least_excess)
         if np.count_nonzero(settled) == settled.size:
+            if not keep and block.size == rows.size:
+                return read_only(rows.view())
             copy[...] = block
         else:
             np.divide(block, np.where(settled, 1, total)[..., None], out=copy)

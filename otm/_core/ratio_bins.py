@@ -11,7 +11,7 @@ number of units of 2^−52, which add up without rounding, and a rest
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
@@ -34,18 +34,21 @@ from otm._core.arithmetic import (
     sum_excess,
     zeros,
 )
-
-MANTISSA = 46
-"""Bits of a ratio that do not decide its bin: 64 bins an octave."""
+from otm._core.ratio_keys import (
+    FINEST,
+    LEAST,
+    MANTISSA,
+    MOST,
+    NO_KEYS,
+    RatioKeys,
+    bins_by_key,
+    even_bins,
+    key_of,
+    ratio_of,
+)
 
 FINER = 6
 """Further bits that decide where a bin with many tokens is split."""
-
-FINEST = 44
-"""The least of such bits for bins that all tokens are put into."""
-
-LEAST, MOST = 2.0**-32, 2.0**32
-"""Ratios beyond these share the first and the last bin."""
 
 FEW = 2**13
 """Tokens up to which each ratio gets a bin of its own, which takes a sort."""
@@ -72,6 +75,7 @@ class RatioBins(Frozen):
     excess: Probs  # [2, 1], Σp − 1 and Σq − 1
     # whether masses were added up in whole units and rests, and not as floats
     units: bool = field(default=True, kw_only=True)
+    keys: RatioKeys = field(default=NO_KEYS, kw_only=True)  # of many tokens
 
     @classmethod
     def of(
@@ -85,13 +89,14 @@ class RatioBins(Frozen):
         if not in_bins(draft, few):
             parts = split_parts(np.array((draft, target)))
             return cls._by_ratio(draft, target, parts, sum_excess(parts))
-        least, most, parts = _by_key(draft, target, (LEAST, MOST), bits, units)
+        least, most, parts, keys = bins_by_key(draft, target, (LEAST, MOST), bits, units)
         sums = np.add.reduce(parts, axis=-1, keepdims=True)
-        never_drafted = split_parts(target[draft == 0])  # in no bin
+        never_drafted = split_parts(target.take((keys < 0).nonzero()[0]))  # in no bin
         sums[:, 1] += np.add.reduce(never_drafted, axis=-1, keepdims=True)
         excess = sum_excess(sums)
         least, most = np.where(least > LEAST, least, 0), np.where(most > MOST, np.inf, most)
-        return cls(draft, target, *map(read_only, (least, most, parts, excess)), units=units)
+        found = map(read_only, (least, most, parts, excess))
+        return cls(draft, target, *found, units=units, keys=RatioKeys(read_only(keys), bits))
 
     @classmethod
     def of_measures(cls, draft: Probs, target: Probs) -> RatioBins:
@@ -179,29 +184,45 @@ class RatioBins(Frozen):
         if ratio.size <= FEW or is_exact(ratio):
             return np.asarray(self.least.searchsorted(ratio, side="right") - 1)
         # many tokens by their keys; those of keys with several bins are searched for
+        first, low, has_several = self._of_keys
+        key = key_of(ratio, MANTISSA) - first
+        place: npt.NDArray[np.int64] = low.take(key, mode="clip")
+        several = has_several.take(key, mode="clip").nonzero()
+        place[several] = np.searchsorted(self.least, ratio[several], side="right") - 1
+        return place
+
+    @cached_property
+    def _of_keys(self) -> tuple[int, npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+        """The first key; for each the first bin that holds a ratio of it, and whether more do."""
         first, edges = even_bins()
         low = np.searchsorted(self.least, edges[:-1], side="right") - 1
         high = np.searchsorted(self.least, edges[1:]) - 1
         high[-1] = self.least.size - 1
-        key = np.clip(_key(ratio, MANTISSA) - first, 0, low.size - 1)
-        place: npt.NDArray[np.int64] = low[key]
-        several = (low < high)[key]
-        place[several] = np.searchsorted(self.least, ratio[several], side="right") - 1
-        return place
+        return first, read_only(low), read_only(low < high)
 
     def mass(self, probs: Probs, chosen: npt.NDArray[np.bool_]) -> Number:
         """Mass of chosen tokens under one of the two distributions, as a share of its sum."""
         excess = self.excess.item(0 if probs is self.draft_probs else 1)
-        return as_number(shares((part.sum() for part in split_units(probs[chosen])), excess)[()])
+        whole = rest = 0 * probs.item(0)
+        for start in range(0, probs.size, CACHED):
+            block = slice(start, start + CACHED)
+            of_whole, of_rest = split_units(probs[block][chosen[block]])
+            whole, rest = whole + of_whole.sum(), rest + of_rest.sum()
+        return as_number(shares((whole, rest), excess)[()])
 
     def tokens_below(self, size: int) -> npt.NDArray[np.int64]:
         """Tokens of the first bins, ascending."""
         if size == self.least.size:
             return read_only(np.flatnonzero(self.draft_probs))
-        ratio = np.full_like(self.draft_probs, np.inf)
-        with np.errstate(over="ignore"):
-            np.divide(self.target_probs, self.draft_probs, out=ratio, where=self.draft_probs > 0)
-        return read_only(np.flatnonzero(ratio < self.least[size]))
+        edge, keys = self.least[size], self.keys.of_tokens
+        if keys.size:
+            key = self.keys.of(edge)
+            below, unsure = (keys >= 0) & (keys < key), keys == key
+        else:
+            below, unsure = np.zeros(self.draft_probs.size, dtype=np.bool_), self.draft_probs > 0
+        tokens = unsure.nonzero()[0]
+        below[tokens] = self._ratio_of(tokens) < edge
+        return read_only(np.flatnonzero(below))
 
     def capped_mass(self, cap: Number) -> Number:
         """Capped mass Σ min(q, cap · p) over all tokens."""
@@ -239,10 +260,10 @@ class RatioBins(Frozen):
         chosen[places] = True
         draft, target = self._tokens(chosen)
         low, high = self.least[chosen], self.most[chosen]
-        width = _key(high, 0) - _key(low, 0)
+        width = key_of(high, 0) - key_of(low, 0)
         if draft.size > FEW and width.min() == width.max() >= 1 << FINEST:
             bits = int(width[0]).bit_length() - 1
-            least, most, parts = _by_key(draft, target, (low[0], high[-1]), bits - FINER)
+            least, most, parts, _ = bins_by_key(draft, target, (low[0], high[-1]), bits - FINER)
         else:
             both = np.array((draft, target))
             least, parts, _ = by_ratio(ratio_of(draft, target), split_parts(both))
@@ -258,31 +279,16 @@ class RatioBins(Frozen):
         return replace(self, least=least, most=most, parts=parts, excess=excess)
 
     def _tokens(self, chosen: npt.NDArray[np.bool_]) -> tuple[Probs, Probs]:
-        """Probabilities of the tokens in some bins: draft and target."""
-        low, high = (_key(ends[chosen], 0) for ends in (self.least, self.most))
-        # a token may be inside by its key; a search decides where bins are narrower than keys
-        least, most = self.least[chosen].min(), self.most[chosen].max()
-        ends = (LEAST, MOST) if least >= LEAST and most <= MOST else (0.0, np.inf)
-        lowest, highest = _key(ends, FINEST).tolist()
-        before = lowest - 1  # an entry for all ratios below, the last for all above
-        possible = np.zeros(highest - before + 1, dtype=np.bool_)
-        starts, stops = (low >> FINEST) - before, -(-high >> FINEST) - before  # rounded up
-        for start, stop in zip(starts.tolist(), stops.tolist(), strict=True):
-            possible[start:stop] = True
-        possible[-1] = most == np.inf
-        whole = not ((low | high) & ((1 << FINEST) - 1)).any()
-        drafts, targets = [], []
-        for p, q in _blocks(self.draft_probs, self.target_probs, 2 * CACHED):
-            ratio = ratio_of(p, q)
-            key = _key(ratio, FINEST)
-            key -= before
-            inside = possible.take(key, mode="clip").nonzero()[0]
-            if not whole:
-                place = np.searchsorted(self.least, ratio[inside], side="right") - 1
-                inside = inside[chosen[place]]
-            drafts.append(p[inside])
-            targets.append(q[inside])
-        return np.concatenate(drafts), np.concatenate(targets)
+        """Probabilities of the tokens in some bins with several ratios: draft and target."""
+        tokens, whole = self.keys.within(self.least[chosen], self.most[chosen])
+        if not whole:
+            place = np.searchsorted(self.least, self._ratio_of(tokens), side="right") - 1
+            tokens = tokens[chosen[place]]
+        return self.draft_probs[tokens], self.target_probs[tokens]
+
+    def _ratio_of(self, tokens: npt.NDArray[np.int64]) -> Probs:
+        """Ratio of some tokens that can be drafted: [t] → [t]."""
+        return ratio_of(self.draft_probs[tokens], self.target_probs[tokens])
 
 
 def corners(xp: Any, n: int, low: Any, high: Any, masses: Iterable[Any]) -> tuple[Any, Any]:
@@ -304,35 +310,9 @@ def corners(xp: Any, n: int, low: Any, high: Any, masses: Iterable[Any]) -> tupl
     return xp.maximum(above - most, nothing), below + low * least
 
 
-def even_bins() -> tuple[int, npt.NDArray[np.float64]]:
-    """Return the key of the first bin, and the ends of all bins that tokens are first put into."""
-    first, last = _key(LEAST, MANTISSA), _key(MOST, MANTISSA)
-    edges = _edges(first, last, MANTISSA)
-    edges[0], edges[-1] = 0, np.inf
-    return int(first), edges
-
-
-def ratio_of(draft: Probs, target: Probs) -> Probs:
-    """Ratio q/p of tokens that can be drafted, infinite where it overflows: [...] → [...]."""
-    with np.errstate(over="ignore"):
-        ratio: Probs = target / draft
-    return ratio
-
-
 def count_up_to(ascending: Probs, most: Number) -> int:
     """Count the entries up to a number."""
     return int(ascending.searchsorted(np.asarray(most), side="right"))
-
-
-def _blocks(draft: Probs, target: Probs, size: int) -> Iterator[tuple[Probs, Probs]]:
-    """Give the tokens that can be drafted, of so many at a time."""
-    for start in range(0, draft.size, size):
-        p, q = draft[start : start + size], target[start : start + size]
-        if p.min() == 0:
-            drafted = p > 0
-            p, q = p[drafted], q[drafted]
-        if p.size:
-            yield p, q
 
 
 def by_ratio(ratio: Probs, parts: Probs) -> tuple[Probs, Probs, Any]:
@@ -355,44 +335,3 @@ def by_ratio(ratio: Probs, parts: Probs) -> tuple[Probs, Probs, Any]:
         ratio, parts = ratio[first], np.add.reduceat(parts, first, axis=-1)
         sizes = np.count_nonzero(new.reshape(*rows, n), axis=-1)
     return ratio, parts, sizes
-
-
-def _by_key(
-    draft: Probs, target: Probs, ends: tuple[float, float], bits: int, units: bool = True
-) -> tuple[Probs, Probs, Probs]:
-    """Least and largest ratios and parts of bins, one for each value of the leading bits of ratios.
-
-    Tokens with a ratio beyond the two ends are in the first and the last bin.
-    """
-    first, last = _key(ends, bits).tolist()
-    parts = np.zeros((1 + units, 2, last - first + 1))
-    lowest, highest = last, first
-    for p, q in _blocks(draft, target, CACHED if units else 4 * CACHED):  # two arrays fewer
-        key = _key(ratio_of(p, q), bits)
-        low, high = int(key.min()), int(key.max())
-        if low < first or high > last:
-            np.clip(key, first, last, out=key)
-            low, high = (min(max(end, first), last) for end in (low, high))
-        key -= low
-        some = parts[..., low - first : high - first + 1]  # mostly few of all keys
-        for j, probs in enumerate((p, q)):
-            for i, part in enumerate(split_units(probs) if units else [probs]):
-                some[i, j] += np.bincount(key, part, some.shape[-1])
-        lowest, highest = min(lowest, low), max(highest, high)
-    parts = parts[..., lowest - first : highest - first + 1]
-    edges = _edges(lowest, highest, bits)
-    used = (parts[:, 0].sum(axis=0) > 0).nonzero()[0]
-    # an index would leave the parts of a bin side by side, and sums along the bins slow
-    parts = parts.take(used, axis=-1)
-    return edges.take(used), edges.take(used + 1), parts if units else split_parts(parts[0])
-
-
-def _key(ratio: Any, bits: int) -> Any:
-    """Leading bits of floats of at least zero, all but so many: they ascend as the floats do."""
-    return np.asarray(ratio, dtype=np.float64).view(np.int64) >> bits
-
-
-def _edges(first: int, last: int, bits: int) -> npt.NDArray[np.float64]:
-    """Least float of each key from the first to the last, and of the next: [last − first + 2]."""
-    edges: npt.NDArray[np.float64] = (np.arange(first, last + 2) << bits).view(np.float64)
-    return edges

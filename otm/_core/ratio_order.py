@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from otm._core.arithmetic import Frozen, Number, Probs, is_exact, read_only, running_sum
-from otm._core.ratio_bins import ratio_of
+from otm._core.ratio_keys import ratio_of
 
 
 @dataclass(frozen=True, eq=False)

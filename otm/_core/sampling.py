@@ -88,7 +88,7 @@ class InverseCdf(Frozen):
             cumulative = np.cumsum(weights)
             return cls(read_only(tokens), read_only(cumulative), cumulative[-1:])
         rows = np.zeros((-(-weights.size // BLOCK), BLOCK))
-        rows.flat[: weights.size] = weights
+        rows.ravel()[: weights.size] = weights  # a view
         cumulative = np.cumsum(rows, axis=1).ravel()[: weights.size]
         return cls(*map(read_only, (tokens, cumulative, np.cumsum(rows.sum(axis=1)))))
 

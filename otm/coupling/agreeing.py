@@ -20,7 +20,8 @@ from otm._core.arithmetic import (
     zeros,
 )
 from otm._core.quadrature import quadrature
-from otm._core.ratio_bins import LEAST, MOST, in_bins, ratio_of
+from otm._core.ratio_bins import in_bins
+from otm._core.ratio_keys import LEAST, MOST, ratio_of
 from otm._core.ratio_order import places_along
 from otm._core.sampling import chunks
 from otm._core.sparse import SparseProbs, Tokens, of_one_kind, places_of

@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from otm._core.arithmetic import at_least_once
-from otm._core.ratio_bins import FINEST, RatioBins
+from otm._core.ratio_bins import RatioBins
+from otm._core.ratio_keys import FINEST
 from otm.optimum.cut import ROUNDING
 
 Floats = npt.NDArray[np.float64]

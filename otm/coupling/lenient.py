@@ -25,7 +25,7 @@ from otm._core.arithmetic import (
 )
 from otm._core.distribution import residual_weights, total_variation
 from otm._core.numbers import check_name
-from otm._core.ratio_bins import ratio_of
+from otm._core.ratio_keys import ratio_of
 from otm._core.sampling import InverseCdf
 from otm.coupling.optimal import OptimalPlan
 from otm.coupling.plan import TransportPlan

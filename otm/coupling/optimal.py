@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from otm._core.arithmetic import TINY, Probs, read_only, zeros
 from otm._core.checks import Drafts, Uniforms
-from otm._core.ratio_bins import ratio_of
+from otm._core.ratio_keys import blocks, ratio_of
 from otm.coupling.residual import ResidualPlan, acceptance_ratio
 from otm.coupling.slots import Ranks, SlotTable, winning_probabilities
 from otm.coupling.swaps import match_swaps
@@ -144,11 +144,9 @@ class OptimalPlan(ResidualPlan):
     @cached_property
     def winner_distribution(self) -> Probs:
         """Distribution v' of the draft that wins, computed from the stored table: array [n]."""
-        problem = self.problem
-        drafted = problem.draft > 0
-        probs = zeros(problem.n, problem.draft)
-        draft = problem.draft[drafted]
-        probs[drafted] = draft * self._ratio(*self._place(draft, problem.target[drafted]))
+        probs = zeros(self.problem.n, self.problem.draft)
+        for tokens, draft, target in blocks(self.problem.draft, self.problem.target):
+            probs[tokens] = draft * self._ratio(*self._place(draft, target))
         return read_only(probs)
 
     def _ratio(self, place: Ranks, share: Probs) -> Probs:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,8 @@ from otm._core.arithmetic import (
 )
 from otm._core.checks import Counts, as_draft_counts, broadcast_counts
 from otm._core.distribution import as_probs_rows
-from otm._core.ratio_bins import RatioBins, by_ratio, in_bins, ratio_of
+from otm._core.ratio_bins import RatioBins, by_ratio, in_bins
+from otm._core.ratio_keys import ratio_of
 from otm.errors import InvalidDistributionError
 from otm.optimum.cut import cut_in_bins
 
@@ -47,7 +49,7 @@ def alpha_rows(p: Any, q: Any, k: Any) -> Probs:
         # checked and normalised as they are met, in cache: a normalised copy of all of them can
         # cost more than the rest together
         try:
-            return _by_blocks(p, q, counts, as_probs_rows)
+            return _by_blocks(p, q, counts, partial(as_probs_rows, keep=False))
         except InvalidDistributionError:
             pass  # it named a row of its block: found again below
     return optimal_values(*as_probs_rows(p, q), counts)

@@ -42,7 +42,8 @@ from otm._core.distribution import (
     broadcast_shape,
 )
 from otm._core.optional import require
-from otm._core.ratio_bins import FEW, MANTISSA, RatioBins, corners, even_bins
+from otm._core.ratio_bins import FEW, RatioBins, corners
+from otm._core.ratio_keys import MANTISSA, even_bins
 from otm.errors import InvalidDistributionError, InvalidDraftCountError, InvalidInputError
 from otm.optimum.cut import cuts_in_bins
 from otm.optimum.rows import probs_axes

@@ -143,6 +143,19 @@ def test_laws_are_copies_and_read_only() -> None:
         law[0] = 1
 
 
+def test_laws_that_are_not_kept_are_views_that_change_nothing() -> None:
+    """Catches an array of the caller that ends read-only, and a sum that is not divided by."""
+    given_law, unsettled = np.array(HALVES), np.array(HALVES) * (1 + 2.0**-40)
+    for borrowed in (as_probs_pair, as_probs_rows):
+        law, other = borrowed(given_law, unsettled, keep=False)
+        kept = as_probs_pair(given_law, unsettled)
+        assert np.shares_memory(law, given_law)
+        assert [law.tolist(), other.tolist()] == [each.tolist() for each in kept]
+        assert given_law.flags.writeable
+        assert not law.flags.writeable
+        assert not np.shares_memory(other, unsettled)
+
+
 def test_strided_arrays_are_as_contiguous_ones() -> None:
     # Inputs: strided or expanded
     wide = np.array([0.5, 9, 0.25, 9, 0.25, 9])

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from otm._core import ratio_bins
 from otm._core.arithmetic import CACHED, Probs
-from otm._core.ratio_bins import FEW, FINEST, MANTISSA, RatioBins
+from otm._core.ratio_bins import FEW, RatioBins
+from otm._core.ratio_keys import FINEST, MANTISSA
 from otm._core.ratio_order import RatioOrder
 from otm.testing.strategies import pairs
 
@@ -73,6 +74,26 @@ def test_bins_hold_their_tokens_however_they_are_split(
         never_drafted = bins.target_probs[bins.draft_probs == 0].sum()
         assert bins.draft.sum() == pytest.approx(1, rel=2.0**-50)
         assert bins.target.sum() == pytest.approx(1 - never_drafted, rel=2.0**-50)
+
+
+@pytest.mark.parametrize("bits", [MANTISSA, FINEST])
+@pytest.mark.parametrize("spread", [1.0, 1e-3, 20.0])
+def test_tokens_of_single_bins_and_below_them(spread: float, bits: int) -> None:
+    """Catches a token of the same key that is in another bin, or that is never drafted."""
+    bins = RatioBins.of(*long_pair(spread), bits=bits)
+    p, q = bins.draft_probs, bins.target_probs
+    with np.errstate(over="ignore"):
+        ratio = np.divide(q, p, out=np.full_like(q, np.inf), where=p > 0)
+    for step in range(6):
+        wide = bins.wide
+        if not wide.size:
+            break
+        bins = bins.split(wide[[[0, -1, wide.size // 2][step % 3]]])  # then parts of its parts
+        check_masses(bins)
+        for size in {*range(0, bins.least.size, 50), bins.least.size - 1}:
+            expected = np.flatnonzero((ratio < bins.least[size]) & (p > 0))
+            assert bins.tokens_below(size).tolist() == expected.tolist()
+    assert bins.tokens_below(bins.least.size).tolist() == np.flatnonzero(p).tolist()
 
 
 @pytest.mark.parametrize("drafted", [slice(CACHED, None), slice(0, CACHED), slice(6_000, 6_003)])
