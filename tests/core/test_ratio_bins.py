@@ -76,10 +76,14 @@ def test_bins_hold_their_tokens_however_they_are_split(
         assert bins.target.sum() == pytest.approx(1 - never_drafted, rel=2.0**-50)
 
 
+@pytest.mark.parametrize("few", [FEW, 64])  # with 64 a bin is split by further bits first
 @pytest.mark.parametrize("bits", [MANTISSA, FINEST])
 @pytest.mark.parametrize("spread", [1.0, 1e-3, 20.0])
-def test_tokens_of_single_bins_and_below_them(spread: float, bits: int) -> None:
+def test_tokens_of_single_bins_and_below_them(
+    spread: float, bits: int, few: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Catches a token of the same key that is in another bin, or that is never drafted."""
+    monkeypatch.setattr(ratio_bins, "FEW", few)
     bins = RatioBins.of(*long_pair(spread), bits=bits)
     p, q = bins.draft_probs, bins.target_probs
     with np.errstate(over="ignore"):
@@ -90,6 +94,8 @@ def test_tokens_of_single_bins_and_below_them(spread: float, bits: int) -> None:
             break
         bins = bins.split(wide[[[0, -1, wide.size // 2][step % 3]]])  # then parts of its parts
         check_masses(bins)
+        expected = np.searchsorted(bins.least, ratio[p > 0], side="right") - 1
+        assert (bins.place(ratio[p > 0]) == expected).all()
         for size in {*range(0, bins.least.size, 50), bins.least.size - 1}:
             expected = np.flatnonzero((ratio < bins.least[size]) & (p > 0))
             assert bins.tokens_below(size).tolist() == expected.tolist()
