@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from otm._core import ratio_bins
 from otm._core.arithmetic import CACHED, Probs
 from otm._core.ratio_bins import FEW, RatioBins
-from otm._core.ratio_keys import FINEST, MANTISSA
+from otm._core.ratio_keys import FINEST, MANTISSA, MOST
 from otm._core.ratio_order import RatioOrder
 from otm.testing.strategies import pairs
 
@@ -34,6 +34,7 @@ def long_pair(spread: float) -> tuple[Probs, Probs]:
     draft[5_000:5_050], target[5_040:5_090] = 0, 0
     draft[5_090:5_100], target[5_100:5_110] = 5e-324, 1e-310
     draft[5_110:5_120] = 1e-30 * target[5_110:5_120]
+    draft[5_120:5_130] = 1e-300 * 1e-18
     return draft / draft.sum(), target / target.sum()
 
 
@@ -49,7 +50,8 @@ def check_masses(bins: RatioBins) -> None:
         assert np.allclose(masses, np.bincount(place, probs[drafted], size), rtol=1e-12, atol=0)
     narrow = bins.least == bins.most
     assert (ratio[narrow[place]] == bins.least[place[narrow[place]]]).all()
-    assert (ratio[~narrow[place]] < bins.most[place[~narrow[place]]]).all()
+    wide = place[~narrow[place]]
+    assert ((ratio[~narrow[place]] < bins.most[wide]) | (bins.most[wide] == np.inf)).all()
     assert (bins.least <= bins.ratio).all()
     assert (np.diff(bins.ratio) >= 0).all()
 
@@ -88,11 +90,13 @@ def test_tokens_of_single_bins_and_below_them(
     p, q = bins.draft_probs, bins.target_probs
     with np.errstate(over="ignore"):
         ratio = np.divide(q, p, out=np.full_like(q, np.inf), where=p > 0)
-    for step in range(6):
+    for step in range(8):
         wide = bins.wide
         if not wide.size:
             break
-        bins = bins.split(wide[[[0, -1, wide.size // 2][step % 3]]])  # then parts of its parts
+        beyond = min(int(np.searchsorted(bins.least[wide], MOST)), wide.size - 1)
+        which = [0, -1, beyond, wide.size // 2][step % 4]
+        bins = bins.split(wide[[which]])  # and then parts of its parts
         check_masses(bins)
         expected = np.searchsorted(bins.least, ratio[p > 0], side="right") - 1
         assert (bins.place(ratio[p > 0]) == expected).all()
@@ -100,6 +104,18 @@ def test_tokens_of_single_bins_and_below_them(
             expected = np.flatnonzero((ratio < bins.least[size]) & (p > 0))
             assert bins.tokens_below(size).tolist() == expected.tolist()
     assert bins.tokens_below(bins.least.size).tolist() == np.flatnonzero(p).tolist()
+
+
+def test_tokens_are_placed_in_a_bin_of_infinite_ratio_alone() -> None:
+    """Catches a last key whose one bin beyond the others is taken for none."""
+    draft, target = long_pair(1e-3)
+    draft[:5_200], target[:5_200] = 1 / draft.size, 1 / draft.size
+    draft[7] = 5e-324
+    bins = RatioBins.of(draft / draft.sum(), target)
+    bins = bins.split(bins.wide[-1:])
+    assert bins.least[-1] == np.inf > MOST > bins.least[-2]
+    ratio = np.append(np.full(FEW, 1.0), np.inf)
+    assert bins.place(ratio)[-1] == bins.least.size - 1
 
 
 @pytest.mark.parametrize("drafted", [slice(CACHED, None), slice(0, CACHED), slice(6_000, 6_003)])
