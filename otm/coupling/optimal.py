@@ -187,8 +187,8 @@ class OptimalPlan(ResidualPlan):
         if self._stretch is not None:
             stretch = self._stretch.take(place, axis=1).tolist()
             for i, (r, slope, factor, least, limit) in enumerate(zip(ratio, *stretch, strict=True)):
-                wanted = (r - slope) * factor
-                share[i] = least if wanted < least else limit if wanted > limit else wanted
+                within = (r - slope) * factor
+                share[i] = least if within < least else limit if within > limit else within
         slots = self.slots.slots_of_few(place, uniforms, share)
         winner = slots.index(max(slots))
         slope, added = (each.item(place[winner]) for each in self._win_ratio)
