@@ -2,7 +2,7 @@
 A researcher's day: two models, every rule
 ==========================================
 
-From two local models of Hugging Face to a picture of rule × k, and to what no memoryless rule can exceed.
+From two models of Hugging Face to a picture of rule × k, and to what no memoryless rule exceeds.
 
 Needs OTM with its extras huggingface and figures.
 """
