@@ -1,4 +1,4 @@
-"""Tokens of a step by each rule for several drafts, beside what no rule can exceed.
+"""Tokens of a step by each rule for several drafts, beside what no memoryless rule can exceed.
 
     python -m benchmarks.block_rules [--quick] [--save]
 

@@ -2,7 +2,7 @@
 A researcher's day: two models, every rule
 ==========================================
 
-From two local models of Hugging Face to a picture of rule × k, and to what no rule can exceed.
+From two models of Hugging Face to a picture of rule × k, and to what no memoryless rule exceeds.
 
 Needs OTM with its extras huggingface and figures.
 """
@@ -74,7 +74,7 @@ table.to_csv(folder / "acceptance.csv")
 # %%
 # **Whole steps.**  For drafts of several tokens, tokens a step are computed from recorded drafts:
 # the mean over the coins of the verifier, for the same drafts.  ``efficiency_bound`` says what no
-# lossless verifier exceeds with such drafts.
+# memoryless lossless verifier exceeds with such drafts.
 
 target, draft = load("target"), load("small")
 sample = spectr(
@@ -96,4 +96,4 @@ plt.show()
 # **The decision.**  How much of what is possible does the rule reach?
 
 best, bound = steps["walk and keep", 4, 4], steps["bound", 4, 4]
-print(f"walk and keep: {best} tokens a step; no lossless verifier exceeds {bound}")
+print(f"walk and keep: {best} tokens a step; no memoryless lossless verifier exceeds {bound}")

@@ -38,8 +38,9 @@ def solve(
 
     The problem is that of [sun2023]_.  Its value in closed form (Theorem 3.1 of
     docs/theory/closed-form.md) was also found by [hu2025]_; the plan is that of Theorem 5.3 of
-    docs/theory/optimal-plan.md, the proof that of docs/theory/certificates.md.  For drafts that are
-    not i.i.d. see `otm.optimum.other_drafts`.
+    docs/theory/optimal-plan.md, the proof that of docs/theory/certificates.md.  Coq proves the
+    value, and the plan given its level t and its matching (docs/theory/machine-checked.md).  For
+    drafts that are not i.i.d. see `otm.optimum.other_drafts`.
 
     Parameters
     ----------

@@ -21,13 +21,13 @@ BOUND = "bound"
     record="block_rules", command="python -m benchmarks.block_rules --save", models=OUR_GPTS
 )
 def block_rules(records: list[dict[str, Any]]) -> Table:
-    """How many tokens a step of several drafts gives, and what no lossless rule exceeds.
+    """How many tokens a step of several drafts gives, and what no memoryless rule exceeds.
 
     The shipped target with each of its draft models, at contexts where steps of a loop begin.
     All rules see the same drafts.  Above, the mean number of tokens of a step with γ = 8; the
-    dashed line is an upper bound for every lossless rule, known or not.  Below, the same less
-    that of SpecTr's recursion with the optimal plan ("optimal"), for γ = 5 (open) and γ = 8.
-    Intervals are 95 %, over prompts, those of differences paired.
+    dashed line is an upper bound for every memoryless lossless rule, known or not.  Below, the
+    same less that of SpecTr's recursion with the optimal plan ("optimal"), for γ = 5 (open) and
+    γ = 8.  Intervals are 95 %, over prompts, those of differences paired.
     """
     names = ("draft", "gamma", "k", "rule", "mean", "low", "high", "gain", "gain_low", "gain_high")
     rows = [

@@ -72,7 +72,7 @@ class BlockCertificate(Facts):
 
     @property
     def upper(self) -> Fraction:
-        """What no lossless rule exceeds."""
+        """What no memoryless lossless rule exceeds."""
         return certificate.number(self.document["upper"], "upper")
 
     @property

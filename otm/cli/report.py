@@ -192,7 +192,7 @@ def _print(summary: Summary, folder: Path) -> None:
         shown = [row for row in summary.efficiency_bounds if row["draft temperature"] == first]
         gammas = dict.fromkeys(row["gamma"] for row in shown)
         most = {k: [str(row["bound"]) for row in shown if row["K"] == k] for k in settings.ks}
-        print("\ntokens of a step that no lossless verifier of K chains exceeds")
+        print("\ntokens of a step that no memoryless lossless verifier of K chains exceeds")
         heading = ("K", *(f"γ = {gamma}" for gamma in gammas))
         print_table(heading, [[str(k), *cells] for k, cells in most.items()])
     if summary.recommendation is not None:

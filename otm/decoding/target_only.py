@@ -12,8 +12,8 @@ def verify_target_only(root: DraftNode, target_probs: TargetProbs, uniforms: Ran
 
     The output is what the target alone would write, whatever was drafted and however: sampled, the
     likeliest tokens, or a tree whose shape follows from its own tokens.  Of drafts that are certain
-    no verifier accepts more (Theorem 18.1 of docs/theory/trees.md); of sampled ones nearly every
-    other rule does.  No probabilities of the drafts are needed ([zheng2024]_).
+    no memoryless verifier accepts more (Theorem 18.1 of docs/theory/trees.md); of sampled ones
+    nearly every other rule does.  No probabilities of the drafts are needed ([zheng2024]_).
 
     Parameters
     ----------

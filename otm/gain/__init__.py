@@ -4,7 +4,7 @@ From recorded distributions of two models: `report` reads pairs of them from a s
 (`from_files`, `from_top_logprobs`, `from_models`), computes at every position what every rule
 accepts, and writes a page.  From the models: `record` draws drafts and keeps both models'
 distributions; `block_efficiency` and `first_step_acceptance` compare all rules on them, and
-`efficiency_bound` says what no rule exceeds.
+`efficiency_bound` says what no memoryless rule exceeds.
 `measure_latency` times the models, and with it both ways end in a `Recommendation`.
 """
 

@@ -1,10 +1,11 @@
-"""What no lossless verifier exceeds: a bound on block efficiency, from recorded drafts.
+"""What no memoryless lossless verifier exceeds: a bound on block efficiency, from recorded drafts.
 
-Whatever is done with the drafts of a step, the accepted path goes through depth i with probability
-at most T_i(H) + Pr(some draft of i tokens is outside H), for every set H of paths of i tokens: if
-it is in H it has the target's distribution T_i, and if not it must have been drafted
-(docs/theory/block.md).  The best H holds the paths whose ratio T_i/D_i to the draft's distribution
-is at most some threshold.
+If the output of a step, continued by the target, has the target's distribution, then the accepted
+path goes through depth i with probability at most T_i(H) + Pr(some draft of i tokens is outside H),
+for every set H of paths of i tokens: if it is in H it has the target's distribution T_i, and if not
+it must have been drafted (docs/theory/block.md).  The best H holds the paths whose ratio T_i/D_i to
+the draft's distribution is at most some threshold.  A verifier with a state can exceed the bound
+(docs/theory/state.md).
 
 Both terms are means over drafts.  T_i(H) is that of T_i/D_i on the drafts in H, so that the target
 need not write texts of its own.  The last token of a draft is averaged over, not drawn; for i = 1

@@ -54,8 +54,8 @@ class Candidate:
     gap_to_best : Estimate
         By how much the speed-up of the best candidate is larger, at the same contexts.
     bound : Estimate, optional
-        What the block efficiency of no lossless verifier exceeds with these drafts, from
-        `efficiency_bound`; None if it was not computed.
+        Upper bound on the block efficiency of every memoryless lossless verifier with these drafts,
+        from `efficiency_bound`; None if it was not computed.
 
     Examples
     --------
@@ -151,7 +151,9 @@ class Recommendation(Printed):
             speed = f"{self.best.speedup} times the speed of decoding without drafts"
             first = f"{rule}, K = {k}, γ = {gamma}: {speed}"
         if (bound := self.best.bound) is not None:
-            first += f"\nno lossless verifier exceeds {bound} tokens a step with these drafts"
+            first += (
+                f"\nno memoryless lossless verifier exceeds {bound} tokens a step with these drafts"
+            )
         if self.if_chains_are_free:
             other, speedup = self.if_chains_are_free[0].setup, self.if_chains_are_free[0].speedup
             first += (
@@ -285,7 +287,7 @@ def recommend(
     >>> latency = Latency((1, 2), (1, 5), (0.05, 0.05), ((1.0, 1.1), (1.1, 1.2)))
     >>> print(recommend(target, draft, contexts, latency, ks=[1, 2], gammas=[2, 4]))
     walk and keep, K = 2, γ = 4: 2.913 ± 0.115 times the speed of decoding without drafts
-    no lossless verifier exceeds 4.206 ± 0.433 tokens a step with these drafts
+    no memoryless lossless verifier exceeds 4.206 ± 0.433 tokens a step with these drafts
     12 setups, 20 contexts of 5 prompts, 95 % intervals
     rule           K  γ  draft model  tokens a step  speed-up       gap to best
     -------------  -  -  -----------  -------------  -------------  -------------

@@ -74,9 +74,9 @@ class Summary(Facts):
         Mean number of tokens of a step: "tree" for a prefix tree with K children at each node,
         "chains" at least for K chains.
     efficiency_bounds : list of dict
-        Mean "bound" that no lossless verifier of K i.i.d. chains exceeds with its tokens of a step,
-        where a step begins at each position of the text alike; if its tokens are known, of two
-        prompts or more.
+        Mean "bound" on the tokens of a step of every memoryless lossless verifier of K i.i.d.
+        chains, where a step begins at each position of the text alike; if its tokens are known, of
+        two prompts or more.
     lossy : list of dict
         What each setting adds to the acceptance of the best lossless rule, and its total variation
         from the target.

@@ -1,6 +1,6 @@
-"""What no lossless verifier exceeds, from a text that the target drew: the bound of a report.
+"""What no memoryless lossless verifier exceeds, from a text of the target: the bound of a report.
 
-A lossless step accepts i drafts of K i.i.d. chains with probability at most α_K(D_i, T_i), where
+Such a verifier accepts i drafts of K i.i.d. chains with probability at most α_K(D_i, T_i), where
 D_i and T_i are the distributions of i tokens (docs/theory/block.md).  φ(d) = 1 − (1 − d)^K is
 concave, so it lies below its tangent at any d, which has the slope λ = K (1 − d)^(K−1) and the
 height c = φ(d) − λ d at 0.  In the cut T_i(H) + φ(D_i(H^c)) this gives for every set H

@@ -1,4 +1,4 @@
-"""The bound on the tokens of a step for every lossless verifier."""
+"""The bound on the tokens of a step for every memoryless lossless verifier."""
 
 from __future__ import annotations
 

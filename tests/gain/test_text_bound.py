@@ -1,4 +1,4 @@
-"""The bound of a report: what no lossless verifier exceeds, from texts of the target."""
+"""The bound of a report: what no memoryless lossless verifier exceeds, from texts of the target."""
 
 from __future__ import annotations
 

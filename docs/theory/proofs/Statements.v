@@ -550,8 +550,8 @@ Definition theorem_12_1 : Prop := forall (R : realFieldType) (T : finType) (t d 
   /\ forall y, (size y <= n)%N ->
      certainly (block t d n 1 c) (accepts_drafts R y) = block_accepts t d 1 c y.
 
-(** Theorem 12.2: no lossless rule for one chain accepts any drafts with a larger probability
-    than block verification. *)
+(** Theorem 12.2: no memoryless lossless rule for one chain accepts any drafts with a larger
+    probability than block verification. *)
 Definition theorem_12_2 : Prop := forall (R : realFieldType) (T : finType) (t d : model R T) n law,
   is_model t -> is_model d -> @lossless_rule R T t d n law ->
   forall y, (size y <= n)%N -> accepts_at_least law y <= block_accepts t d 1 [::] y.
