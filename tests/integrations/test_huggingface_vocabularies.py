@@ -55,11 +55,11 @@ def test_shared_tokens_of_two_tokenizers(tokenizers_of_two: tuple[Any, Any]) -> 
     of_target, of_draft = tokenizers_of_two
     model = TableModel({(): np.ones(len(of_draft)) / len(of_draft)})
     shared = IntersectionModel(model, Spelling.of(of_draft), Spelling.of(of_target)).translation
-    assert len(shared.shared) == 256 + 2
-    assert shared.shared[of_target.eos_token_id] == of_draft.eos_token_id
+    assert len(shared.tokens.by_target) == 256 + 2
+    assert shared.tokens.by_target[of_target.eos_token_id] == of_draft.eos_token_id
     the, space_the = of_target.convert_tokens_to_ids(["the", "Ġthe"])
-    assert of_draft.convert_ids_to_tokens(shared.shared[the]) == "the"
-    assert space_the not in shared.shared
+    assert of_draft.convert_ids_to_tokens(shared.tokens.by_target[the]) == "the"
+    assert space_the not in shared.tokens.by_target
     assert of_draft.convert_ids_to_tokens(shared.row([space_the])) == ["Ġ", "the"]
     letter = of_target.encode("é", add_special_tokens=False)  # two tokens, of a byte each
     assert shared.row(letter) == of_draft.encode("é", add_special_tokens=False)
@@ -207,7 +207,9 @@ def test_a_tokenizer_is_read_by_itself_as_it_writes(kind: str) -> None:
     model = TableModel({(): np.ones(len(tokenizer)) / len(tokenizer)})
     shared = IntersectionModel(model, spelling, spelling).translation
     assert shared.row(tokens) == tokens
-    assert len(shared.shared) > 0.9 * len(tokenizer)  # bytes spell letters that there are, too
+    assert len(shared.tokens.by_target) > 0.9 * len(
+        tokenizer
+    )  # bytes spell letters that there are, too
 
 
 def test_characters_in_parts_keep_their_words(tokenizers_of_two: tuple[Any, Any]) -> None:
@@ -243,4 +245,4 @@ def test_ids_with_gaps(tokenizers_of_two: tuple[Any, Any]) -> None:
     tokens = gaps.encode(" the house", add_special_tokens=False)
     assert max(tokens) > len(gaps)
     assert shared.row(tokens) == tokens
-    assert not set(range(201, 221)) & set(shared.shared)
+    assert not set(range(201, 221)) & set(shared.tokens.by_target)
