@@ -54,7 +54,8 @@ class Spelling(Brief):
         again, and a character that no token begins with is left out.
     names : sequence of V str, optional
         What makes tokens of two vocabularies the same, if not the text: end tokens have a name.
-        Tokens with an empty name have no like.
+        Tokens with an empty name are shared with none.  If several tokens have one name, it belongs
+        to the token that the encoder writes for its text, else to the first.
     decoder : callable, optional
         From tokens to their text, for those that spell a character together.
 
@@ -103,7 +104,7 @@ class Spelling(Brief):
         Returns
         -------
         Spelling
-            Of all its tokens.
+            Of all its tokens.  A tokenizer is read once, and again if its tokens have changed.
 
         Raises
         ------

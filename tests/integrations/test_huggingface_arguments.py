@@ -87,7 +87,6 @@ SAME_TEXT: list[dict[str, Any]] = [
     {"disable_compile": True},
     {"num_assistant_tokens": 3, "num_assistant_tokens_schedule": "constant"},
     {"assistant_confidence_threshold": 0.5},
-    {"use_mtp": False},
 ]
 """Arguments that change speed or memory, or nothing where no beams and no guidance are."""
 
@@ -137,7 +136,7 @@ ELSEWHERE = {
     *("assistant_lookbehind", "target_lookbehind", "is_assistant", "compile_config"),
     *("prefill_chunk_size", "cache_config", "max_cache_len", "continuous_batching_config"),
     *("trust_remote_code", "kwargs", "self", "use_model_defaults"),
-    *("transformers_version", "_from_model_config"),
+    *("return_legacy_cache", "transformers_version", "_from_model_config"),
 }
 
 
@@ -184,11 +183,9 @@ def test_what_changes_the_text_changes_ours(way: Any, options: dict[str, Any]) -
 @pytest.mark.parametrize("way", WAYS)
 def test_what_leaves_the_text_leaves_ours(way: Any, options: dict[str, Any]) -> None:
     """Bug: an argument that ends in an error, or that changes the distribution."""
-    known = transformers.GenerationConfig().to_dict()
-    found = way(
-        **GREEDY
-        | {name: value for name, value in options.items() if name != "use_mtp" or name in known}
-    )
+    if "cache_implementation" in options and transformers.__version__.startswith("4"):
+        pytest.skip("this version fails in a second call whose cache was not used")
+    found = way(**GREEDY | options)
     if options.get("return_dict_in_generate"):
         assert len(found.scores) == len(found.logits) == 9
         found = found.sequences
@@ -235,7 +232,7 @@ def test_drafts_of_transformers_are_refused_under_a_patch(
         given["generation_config"] = transformers.GenerationConfig(**config)
     else:
         for name, value in options.items():
-            monkeypatch.setattr(TARGET.generation_config, name, value)
+            monkeypatch.setattr(TARGET.generation_config, name, value, raising=False)
     with (
         patch_generate(TARGET, assistant, k=2, gamma=3),
         pytest.raises(InvalidParameterError, match=words),

@@ -67,7 +67,8 @@ class AssistedDecoding:
         Whether logits processors apply to the assistant too; without it fewer drafts are accepted.
         Temperature, top-k, top-p and min-p always do.
     streamer : BaseStreamer, optional
-        Receives tokens as soon as they are known; for one prompt only.
+        Receives tokens as soon as they are known, for one prompt only; the argument `streamer` of
+        `generate` does the same for one call.
     tokenizers : tuple of two PreTrainedTokenizerBase, optional
         That of the target and that of the assistant, if they are different.
     match : {"tokens", "strings"}, optional
@@ -107,10 +108,13 @@ class AssistedDecoding:
     as it is, and none is returned.
 
     Refused are beams; processors that keep a state from call to call (`guidance_scale`, SynthID),
-    which rejected drafts would change; attentions and hidden states as output; embeddings as input;
-    quantized caches; and tokens that `past_key_values` hold but the input does not, since the
-    assistant must read them.  `generate` does not pass on a streamer, a tokenizer, or an
-    `assistant_model`; `patch_generate` does.
+    which rejected drafts would change; drafts of transformers' own, such as
+    `prompt_lookup_num_tokens`; an assistant whose output layer transformers has pruned in place;
+    attentions and hidden states as output; embeddings as input; quantized caches; and tokens that
+    `past_key_values` hold but the input does not, since the assistant must read them.
+
+    `generate` does not pass on a tokenizer or another `assistant_model`; `patch_generate` does.  A
+    streamer given to either gets the prompt, each token, and the end, also after an error.
 
     A processor of your own must have no state, which nobody can check: with one the output would be
     wrong.  It sees B rows at a time, as in `generate`, so it is called more often than known ones;

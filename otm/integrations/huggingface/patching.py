@@ -27,7 +27,9 @@ def patch_generate(
     model : PreTrainedModel
         The target model.
     assistant : PreTrainedModel, optional
-        The draft model of calls without `assistant_model`; if left out, these calls do not change.
+        The draft model of calls without `assistant_model`; if left out, these calls do not change,
+        but for those in which transformers would draft (`prompt_lookup_num_tokens`,
+        `assistant_early_exit`, `use_mtp`): they raise an error.
     **options
         Parameters of `AssistedDecoding`.
 
