@@ -27,7 +27,10 @@ GREEDY: dict[str, Any] = {"do_sample": False, "max_new_tokens": 9, "pad_token_id
 
 
 class Collect(transformers.generation.BaseStreamer):
-    """Keeps what it gets; nothing may come behind the end."""
+    """Keeps what it gets; nothing may come behind the end.  Empty, it counts as false."""
+
+    def __len__(self) -> int:
+        return len(self.puts)
 
     def __init__(self) -> None:
         self.puts: list[list[int]] = []
@@ -189,6 +192,15 @@ def test_two_streamers_get_the_same() -> None:
     assert (one.ends, other.ends) == (1, 1)
     # a later call without a streamer does not go to that of the call before
     TARGET.generate(PROMPTS[:1], custom_generate=AssistedDecoding(DRAFT), **GREEDY)
+
+
+def test_a_streamer_of_a_patch_and_one_of_a_call_get_the_same() -> None:
+    """Bug: that of the call in place of that of the patch."""
+    one, other = Collect(), Collect()
+    with patch_generate(TARGET, DRAFT, k=2, gamma=3, streamer=one):
+        out = TARGET.generate(PROMPTS[:1], streamer=other, **GREEDY)
+    assert one.tokens == other.tokens == out[0].tolist()
+    assert (one.ends, other.ends) == (1, 1)
 
 
 def test_a_model_with_a_generate_of_its_own_streams_too() -> None:

@@ -35,7 +35,7 @@ OWN_DRAFTS = {
 
 
 def check_own_drafts(setting: Callable[[str], Any]) -> None:
-    """Refuse drafts by loops of transformers, given the value of each generation parameter."""
+    """Raise if the generation parameters ask for drafts by a loop of transformers."""
     for name, how in OWN_DRAFTS.items():
         if (value := setting(name)) is not None and value is not False:
             raise InvalidParameterError(

@@ -87,7 +87,6 @@ def _patched(model: Any, assistant: Any, options: dict[str, Any]) -> Iterator[An
         if (of_draft := kwargs.pop("assistant_tokenizer", None)) is not None:
             more = {"tokenizers": (kwargs.get("tokenizer"), of_draft)}
         decoding = AssistedDecoding(drafting, **options | more)
-        decoding.streamer = kwargs.pop("streamer", None) or decoding.streamer
         return original(*args, custom_generate=decoding, **_with_stop_strings(kwargs, setting))
 
     model.generate = generate
@@ -102,14 +101,14 @@ def _patched(model: Any, assistant: Any, options: dict[str, Any]) -> Iterator[An
 def _by_name(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Give names to arguments that were given by their places, such as an assistant."""
+    """Turn positional arguments into keyword arguments, since one may be the assistant."""
     parameters = [*inspect.signature(function).parameters.values()]
     names = [each.name for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD]
     if names != [each.name for each in parameters[: len(names)]] or len(args) > len(names):
         return args, kwargs
     named = dict(zip(names, args, strict=False))
     if named.keys() & kwargs.keys():
-        return args, kwargs  # which the function refuses
+        return args, kwargs  # the function itself raises
     return (), named | kwargs
 
 
@@ -122,7 +121,7 @@ def _setting(model: Any, kwargs: dict[str, Any], name: str) -> Any:
 
 
 def _check_call(kwargs: dict[str, Any], setting: Callable[[str], Any]) -> None:
-    """Refuse what `generate` would do in a way of its own, or not at all, in an assisted call."""
+    """Raise for arguments of an assisted call that `generate` would ignore or run by itself."""
     for name in "custom_generate", "synced_gpus":
         if kwargs.get(name):
             raise InvalidParameterError(f"{name} cannot be given to a patched model")

@@ -1,4 +1,4 @@
-"""Streamers of a call of `generate`, and arguments of it that its loops do not get."""
+"""The streamer of a call of `generate`, and other arguments that it keeps to itself."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from otm.errors import InvalidInputError, InvalidParameterError
 
 
 def arguments_of_generate() -> dict[str, Any]:
-    """Return the arguments of the innermost running call of `generate`; nothing without a call.
+    """Return the arguments of the innermost running call of `generate`, or none without a call.
 
-    A function given as `custom_generate` gets neither `streamer` nor `assistant_model`: `generate`
-    hands on what its own loop for sampling has no name for.  So they are read where they stand.
+    `generate` passes neither `streamer` nor `assistant_model` to a function that is given as
+    `custom_generate`.  So they are read from the frame of the call.
     """
     from transformers import GenerationMixin
 
@@ -29,7 +29,7 @@ def arguments_of_generate() -> dict[str, Any]:
 
 
 def check_unused(given: dict[str, Any], assistant: Any) -> None:
-    """Refuse arguments of `generate` that would be dropped without a word."""
+    """Raise for arguments of `generate` that would be ignored silently."""
     if given.get("assistant_model") not in (None, assistant):
         raise InvalidParameterError(
             "assistant_model is another model than the assistant of AssistedDecoding, which "
@@ -44,9 +44,9 @@ def check_unused(given: dict[str, Any], assistant: Any) -> None:
 
 @contextmanager
 def streaming(own: Any, of_call: Any, input_ids: Any) -> Iterator[Callable[[Sequence[int]], None]]:
-    """Feed streamers: the prompt, new tokens one by one, and the end, whatever happens.
+    """Feed streamers with the prompt, each new token, and the end, also after an error.
 
-    `generate` has given the prompt to the streamer of its call already.
+    `generate` has already given the prompt to the streamer of its call.
     """
     import torch
 

@@ -175,7 +175,7 @@ def _check_model(model: Any) -> None:
 
 
 def _check_head(model: Any, vocabulary: int) -> None:
-    """Refuse an output layer with fewer scores than tokens, such as one that was pruned."""
+    """Raise for an output layer with fewer scores than tokens, such as a pruned one."""
     name, head = type(model).__name__, model.get_output_embeddings()
     if hasattr(head, "pruned_lm_head"):
         raise InvalidParameterError(
