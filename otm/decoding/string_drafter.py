@@ -13,14 +13,9 @@ from otm.decoding.reading import Context, Path
 from otm.decoding.sampling_parameters import SamplingParameters
 from otm.errors import InvalidInputError
 from otm.models.base import LanguageModel
-from otm.models.spelling import (
-    UNREADABLE,
-    Spelling,
-    TranslatedRow,
-    Translation,
-    check_spellings,
-    end_of_row,
-)
+from otm.models.spelling import Spelling, check_spellings
+from otm.models.tokenizer_spelling import UNREADABLE
+from otm.models.translation import TranslatedRow, Translation, end_of_row
 
 
 class StringDrafter(Drafter):
@@ -87,7 +82,6 @@ class StringDrafter(Drafter):
         size = len(target_spelling.texts) if vocabulary is None else vocabulary
         self._size = as_integer(size, "vocabulary", 1)
         self._translation = Translation(target_spelling, spelling, (self._size, model.vocabulary))
-        self._back = {own: token for token, own in self._translation.shared.items()}
         self._chains = ModelDrafter(model, 1, sampling)
         self._rows: list[TranslatedRow] = []
 
@@ -152,9 +146,10 @@ class StringDrafter(Drafter):
                 continue
             tokens += self._target.encode(text)
             text = ""
-            if token not in self._back:
+            shared = self._translation.tokens.by_draft
+            if token not in shared:
                 break
-            tokens.append(self._back[token])
+            tokens.append(shared[token])
         tokens += self._target.encode(text)
         fitting = itertools.takewhile(lambda token: token < self._size, tokens)
         return tuple(itertools.islice(fitting, most))

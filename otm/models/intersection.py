@@ -14,13 +14,8 @@ from otm._core.optional import require
 from otm._core.tensors import is_tensor, like
 from otm.errors import InvalidInputError
 from otm.models.base import LanguageModel, Rows, Session, common_length, padded
-from otm.models.spelling import (
-    Spelling,
-    TranslatedRow,
-    Translation,
-    check_spellings,
-    end_of_row,
-)
+from otm.models.spelling import Spelling, check_spellings
+from otm.models.translation import TranslatedRow, Translation, end_of_row
 
 
 class IntersectionModel(LanguageModel):
@@ -87,7 +82,7 @@ class IntersectionModel(LanguageModel):
         self.returns_probs = model.returns_probs
         sizes = self.vocabulary, model.vocabulary
         self.translation = Translation(target_spelling, spelling, sizes)
-        if not self.translation.shared:
+        if not self.translation.tokens.by_target:
             raise InvalidInputError(
                 "the two vocabularies have no token in common; a StringDrafter needs none"
             )
@@ -124,8 +119,7 @@ class _SharedSession(Session):
         self._vocabulary = vocabulary
         self._rows = [TranslatedRow(translation) for _ in range(rows)]
         self._held: list[list[int]] = [[] for _ in range(rows)]  # what the model has read
-        pairs = sorted(translation.shared.items())
-        self._shared = np.array(pairs, dtype=np.int64).T  # [2, shared]: of the target, of the draft
+        self._shared = translation.tokens.pairs
 
     def append(self, tokens: Rows) -> Any:
         """Read tokens, and return what follows each: logits or probabilities [R, L, V]."""

@@ -1,40 +1,22 @@
-"""What the tokens of a vocabulary spell, and how tokens of one are read by another.
-
-Two models with different tokenizers have in common what tokens spell.  A draft model reads the
-target's tokens word by word, each as its own tokenizer cuts the text of the word; so what it reads
-changes at the end alone, and its cache is kept.  Where a tokenizer would have cut a whole text
-otherwise, drafts are worse, and nothing else.
-"""
+"""What the tokens of a vocabulary spell."""
 
 from __future__ import annotations
 
-import bisect
-import itertools
 import operator
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cached_property
 from typing import Any, Self
 
 from otm._core.shown import Brief
 from otm._core.text import shown
 from otm.errors import InvalidInputError
 from otm.models.base import LanguageModel
+from otm.models.name_index import NameIndex
+from otm.models.tokenizer_spelling import UNREADABLE, read_tokenizer
 
 Encode = Callable[[str], Sequence[int]]
 """From a text to the tokens that spell it."""
-
-ANCHOR = "\n"
-"""A text before others, since tokenizers treat what they begin with in another way."""
-
-LONGEST_WORD = 64
-"""Most tokens that are read as one word, as of a text without spaces."""
-
-OTHER_NAME = "\ud800"
-"""What the names of tokens without a text begin with, and no text; alone, that of an end token."""
-
-UNREADABLE = "\ufffd"
-"""What a tokenizer writes for bytes that are a part of a character."""
 
 
 class LongestMatch:
@@ -72,7 +54,8 @@ class Spelling(Brief):
         again, and a character that no token begins with is left out.
     names : sequence of V str, optional
         What makes tokens of two vocabularies the same, if not the text: end tokens have a name.
-        Tokens with an empty name have no like.
+        Tokens with an empty name are shared with none.  If several tokens have one name, it belongs
+        to the token that the encoder writes for its text, else to the first.
     decoder : callable, optional
         From tokens to their text, for those that spell a character together.
 
@@ -121,7 +104,7 @@ class Spelling(Brief):
         Returns
         -------
         Spelling
-            Of all its tokens.
+            Of all its tokens.  A tokenizer is read once, and again if its tokens have changed.
 
         Raises
         ------
@@ -134,42 +117,21 @@ class Spelling(Brief):
 
             Spelling.of(AutoTokenizer.from_pretrained("Qwen/Qwen3-8B"))
         """
-        if not hasattr(tokenizer, "convert_ids_to_tokens"):
-            raise InvalidInputError(
-                f"the tokenizer is a {type(tokenizer).__name__}; give one of transformers, as "
-                "AutoTokenizer.from_pretrained returns it"
-            )
-        called = {i: name for name, i in tokenizer.get_vocab().items()}  # ids may have gaps
-        plain: dict[str, Any] = {"add_special_tokens": False}
-        as_it_is: dict[str, Any] = {"clean_up_tokenization_spaces": False}
-        head = list(tokenizer.encode(ANCHOR, **plain))
+        table, functions = read_tokenizer(tokenizer)
+        spelling = object.__new__(cls)  # without the checks, which take long for 262,144 tokens
+        vars(spelling).update(
+            texts=table.texts,
+            encoder=functions.encode,
+            names=table.names,
+            decoder=functions.decode,
+            index=table.by_name,
+        )
+        return spelling
 
-        def encode(text: str) -> list[int]:
-            tokens = list(tokenizer.encode(ANCHOR + text, **plain))
-            if tokens[: len(head)] == head:
-                return tokens[len(head) :]
-            return list(tokenizer.encode(text, **plain))  # the anchor is one token with what begins
-
-        # what stands before a token when it is decoded: where lines are not kept, any word
-        words = (i for i, name in sorted(called.items()) if name.isalpha())
-        before = head or [next(words, min(called))]
-        start = tokenizer.decode(before, **as_it_is)
-
-        def decode(tokens: list[int]) -> str:
-            text = tokenizer.decode([*before, *tokens], **as_it_is)
-            return text[len(start) :] if text.startswith(start) else ""
-
-        special = set(tokenizer.all_special_ids)
-        texts, names = [], []
-        for i in range(max(called) + 1):
-            name = called.get(i, "")
-            text = decode([i]) if name and i not in special else ""
-            readable = text and UNREADABLE not in text
-            texts.append(text)
-            names.append(text if readable else name and OTHER_NAME + name)  # which no text is
-        if tokenizer.eos_token_id in called:
-            names[tokenizer.eos_token_id] = OTHER_NAME
-        return cls(texts, encode, names, decode)
+    @cached_property
+    def index(self) -> NameIndex:
+        """The token of each name."""
+        return NameIndex(self.texts, self.names, self.encode)
 
     def encode(self, text: str) -> list[int]:
         """Cut a text into tokens.
@@ -235,95 +197,6 @@ class Spelling(Brief):
         return tokens
 
 
-class Translation:
-    """Tokens of a target's vocabulary as the tokens of a draft model's.
-
-    Attributes
-    ----------
-    shared : dict from int to int
-        The draft model's token for each token of the target that both have.
-    """
-
-    def __init__(self, target: Spelling, draft: Spelling, sizes: tuple[int, int]) -> None:
-        self._target, self._draft = target, draft
-        self._size = sizes[1]  # of the draft model, which may have fewer tokens than its tokenizer
-        first: dict[str, int] = {}
-        for i, name in enumerate(draft.names[: sizes[1]]):
-            first.setdefault(name, i)
-        first.pop("", None)
-        self.shared: dict[int, int] = {}
-        for i, name in enumerate(target.names[: sizes[0]]):
-            if name in first:  # the first of equal ones has it
-                self.shared[i] = first.pop(name)
-        self.word = cache(self._word)
-
-    def begins_word(self, token: int, before: int) -> bool:
-        """Whether a word begins with this token: with a space, or where one of both has no text."""
-        text = self._text(token)
-        return not text or text[0].isspace() or not self._text(before)
-
-    def row(self, tokens: Iterable[int]) -> list[int]:
-        """Read tokens of the target as the draft model does."""
-        return TranslatedRow(self).extended(tokens).read()
-
-    def _word(self, tokens: tuple[int, ...]) -> list[int]:
-        """Read the tokens of a word."""
-        text = self._target.decode(tokens) if self._text(tokens[0]) else ""
-        if text and UNREADABLE not in text:
-            return [i for i in self._draft.encode(text) if i < self._size]
-        # parts of characters, and what spells nothing, are the same by their names alone
-        found: list[int] = []
-        runs = itertools.groupby(tokens, key=lambda token: UNREADABLE in self._text(token))
-        for by_name, run in runs:
-            if by_name or not text:
-                found += [self.shared[token] for token in run if token in self.shared]
-            else:
-                own = "".join(map(self._text, run))
-                found += [i for i in self._draft.encode(own) if i < self._size]
-        return found
-
-    def _text(self, token: int) -> str:
-        return self._target.texts[token] if token < len(self._target.texts) else ""
-
-
-class TranslatedRow:
-    """A row of the target's tokens that grows, and what the draft model reads."""
-
-    def __init__(self, translation: Translation) -> None:
-        self._translation = translation
-        self.tokens: list[int] = []
-        self._closed: list[int] = []  # what the model reads of the words before the last one
-        # of each word: its place, and how much is read before it
-        self._words: list[tuple[int, int]] = [(0, 0)]
-
-    def extended(self, tokens: Iterable[int]) -> TranslatedRow:
-        """Take more tokens, and return the row."""
-        for token in tokens:
-            start = self._words[-1][0]
-            length = len(self.tokens) - start
-            if length and (
-                length == LONGEST_WORD or self._translation.begins_word(token, self.tokens[-1])
-            ):
-                self._closed += self._translation.word(tuple(self.tokens[start:]))
-                self._words.append((len(self.tokens), len(self._closed)))
-            self.tokens.append(token)
-        return self
-
-    def read(self) -> list[int]:
-        """Return the draft model's tokens."""
-        word = tuple(self.tokens[self._words[-1][0] :])
-        return self._closed + (self._translation.word(word) if word else [])
-
-    def cut(self, length: int) -> TranslatedRow:
-        """Return a row of the first tokens, which shares nothing with this one."""
-        row = TranslatedRow(self._translation)
-        count = max(bisect.bisect_left(self._words, (length, 0)), 1)
-        row._words = self._words[:count]
-        row._closed = self._closed[: row._words[-1][1]]
-        row.tokens = self.tokens[:length]
-        return row
-
-
 def check_spellings(model: Any, *spellings: Any) -> None:
     """Refuse what is no model, or no spelling."""
     if not isinstance(model, LanguageModel):
@@ -336,17 +209,6 @@ def check_spellings(model: Any, *spellings: Any) -> None:
                 f"a {type(spelling).__name__} as what tokens spell; give a Spelling, such as "
                 "Spelling.of(tokenizer)"
             )
-
-
-def end_of_row(tokens: list[int], most: int | None) -> list[int]:
-    """Return what a model of so many tokens reads of a row: all, or the end if that is too long.
-
-    The beginning is left out in large steps, not a token at a time, so that a cache serves again.
-    """
-    if most is None or len(tokens) <= most:
-        return tokens
-    step = max(most // 2, 1)
-    return tokens[-(-(len(tokens) - most) // step) * step :]
 
 
 def _as_strings(values: Any, name: str) -> tuple[str, ...]:

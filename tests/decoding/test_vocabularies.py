@@ -80,6 +80,32 @@ def test_strings_keep_the_law(spelling: Spelling) -> None:
     assert law(target, drafter, "target-only", 2) == sequence_distribution(target, PROMPT, 3, 2)
 
 
+DOUBLED = Spelling(["b", "b", ""], lambda text: [1] * len(text), ["b", "b", "<end>"])
+DOUBLED_OF_DRAFT = Spelling(["b", "", "b"], lambda text: [2] * len(text), ["b", "<end>", "b"])
+
+
+def test_a_name_of_two_tokens_keeps_the_law() -> None:
+    """Bug: the mass of a byte token for that of the letter with its name."""
+    target, draft = tables(5, (3, 3))
+    shared = IntersectionModel(draft, DOUBLED_OF_DRAFT, DOUBLED)
+    assert shared.translation.tokens.by_target == {1: 2, 2: 1}
+    expected = sequence_distribution(target, PROMPT, 3, 2)
+    assert law(target, ModelDrafter(shared), "k-Seq", 2) == expected
+    strings = StringDrafter(draft, DOUBLED_OF_DRAFT, DOUBLED)
+    assert law(target, strings, "target-only", 2) == expected
+
+
+@pytest.mark.parametrize("pairs", [{0: 1, 1: 0, 2: 2}, {1: 2, 0: 2}, {2: 0}], ids=str)
+def test_any_map_of_tokens_keeps_the_law(pairs: dict[int, int]) -> None:
+    """A map that mixes tokens up, that gives one twice or that lacks some costs acceptance only."""
+    target, draft = tables(6, (3, 3))
+    shared = IntersectionModel(draft, FEW_OF_DRAFT, FEW)
+    shared.translation.tokens.by_target = pairs
+    expected = sequence_distribution(target, PROMPT, 2, 2)
+    assert law(target, ModelDrafter(shared), "k-Seq", 1) == expected
+    assert law(target, ModelDrafter(shared, 2), "optimal", 1) == expected
+
+
 def test_a_wrong_translation_of_drafts_only_costs_acceptance_and_a_wrong_law_is_seen() -> None:
     """Negative control: drafts of the intersection with the draft's own, larger masses."""
 

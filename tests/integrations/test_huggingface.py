@@ -178,28 +178,6 @@ def test_a_stopped_sequence_is_not_decoded_further() -> None:
     assert len(decoding.generation.steps_of(1)) == 1
 
 
-def test_tokens_are_streamed_as_by_generate() -> None:
-    class Collect(transformers.generation.BaseStreamer):
-        def __init__(self) -> None:
-            self.tokens: list[int] = []
-            self.ended = False
-
-        def put(self, value: Any) -> None:
-            self.tokens += value.flatten().tolist()
-
-        def end(self) -> None:
-            self.ended = True
-
-    expected, found = Collect(), Collect()
-    options: dict[str, Any] = {"do_sample": False, "max_new_tokens": 9}
-    TARGET.generate(PROMPTS[:1], streamer=expected, **options)
-    with patch_generate(TARGET, DRAFT):
-        TARGET.generate(PROMPTS[:1], streamer=found, **options)
-        with pytest.raises(InvalidInputError, match="a streamer for 2 sequences"):
-            TARGET.generate(PROMPTS, streamer=found, **PADDED, **options)
-    assert (found.tokens, found.ended) == (expected.tokens, expected.ended)
-
-
 # Sampling
 
 

@@ -13,21 +13,9 @@ from otm.decoding import StringDrafter
 from otm.errors import InvalidInputError, InvalidParameterError
 from otm.integrations.huggingface import AssistedDecoding, patch_generate
 from otm.models import IntersectionModel, Spelling, TableModel
+from tests.models.tokenizer_kinds import bpe, sentencepiece, tokenizers, trained, transformers
 
 torch = pytest.importorskip("torch")
-transformers = pytest.importorskip("transformers")
-tokenizers = pytest.importorskip("tokenizers")
-
-
-def bpe(merges: list[tuple[str, str]], end: str) -> Any:
-    """Make a byte-level tokenizer with these merges."""
-    alphabet = sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())
-    tokens = [end, *alphabet, *map("".join, merges)]
-    model = tokenizers.models.BPE({token: i for i, token in enumerate(tokens)}, merges)
-    tokenizer = tokenizers.Tokenizer(model)
-    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = tokenizers.decoders.ByteLevel()
-    return transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token=end)
 
 
 @pytest.fixture(scope="module")
@@ -55,11 +43,11 @@ def test_shared_tokens_of_two_tokenizers(tokenizers_of_two: tuple[Any, Any]) -> 
     of_target, of_draft = tokenizers_of_two
     model = TableModel({(): np.ones(len(of_draft)) / len(of_draft)})
     shared = IntersectionModel(model, Spelling.of(of_draft), Spelling.of(of_target)).translation
-    assert len(shared.shared) == 256 + 2
-    assert shared.shared[of_target.eos_token_id] == of_draft.eos_token_id
+    assert len(shared.tokens.by_target) == 256 + 2
+    assert shared.tokens.by_target[of_target.eos_token_id] == of_draft.eos_token_id
     the, space_the = of_target.convert_tokens_to_ids(["the", "Ġthe"])
-    assert of_draft.convert_ids_to_tokens(shared.shared[the]) == "the"
-    assert space_the not in shared.shared
+    assert of_draft.convert_ids_to_tokens(shared.tokens.by_target[the]) == "the"
+    assert space_the not in shared.tokens.by_target
     assert of_draft.convert_ids_to_tokens(shared.row([space_the])) == ["Ġ", "the"]
     letter = of_target.encode("é", add_special_tokens=False)  # two tokens, of a byte each
     assert shared.row(letter) == of_draft.encode("é", add_special_tokens=False)
@@ -101,14 +89,14 @@ def test_greedy_text_is_that_of_generate(
     assert torch.equal(patched, expected)
 
 
-def parrot(tokenizer: Any) -> Any:
-    """Make a model that writes " the" for ever."""
+def parrot(tokenizer: Any, text: str = " the the") -> Any:
+    """Make a model that writes " the" for ever, or repeats another text."""
     model = llama(len(tokenizer), 0, width=4 * len(tokenizer))
     weights = model.state_dict()
     for name, weight in weights.items():
         if "norm" not in name:
             weight.zero_()
-    tokens = tokenizer.encode(" the the", add_special_tokens=False)
+    tokens = tokenizer.encode(text, add_special_tokens=False)
     for token, following in itertools.pairwise(tokens):
         weights["model.embed_tokens.weight"][token, token] = 1
         weights["lm_head.weight"][following, token] = 100
@@ -132,6 +120,28 @@ def test_an_assistant_that_writes_the_same_text_is_accepted(
     assert decoding.generation is not None
     # four tokens of the draft are two of these
     assert [len(step.output) for step in decoding.generation.steps] == [3, 3, 2, 1]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"rule": "k-Seq"}, {"rule": "list coupling"}, {"rule": "target-only", "match": "strings"}],
+    ids=str,
+)
+@pytest.mark.parametrize("bytes_of", ["target", "draft"])
+def test_commas_are_drafted(options: dict[str, Any], bytes_of: str) -> None:
+    """Bug: the byte token of a comma in its place, so that one token a step comes out."""
+    pair = [bpe([], "</s>"), sentencepiece()]
+    if bytes_of == "target":
+        pair.reverse()
+    target, draft = (parrot(tokenizer, "x,x") for tokenizer in pair)
+    ids = torch.tensor([pair[0].encode("x", add_special_tokens=False)])
+    decoding = AssistedDecoding(draft, k=1, gamma=3, tokenizers=tuple(pair), **options)
+    out = target.generate(
+        ids, custom_generate=decoding, do_sample=False, max_new_tokens=8, pad_token_id=0
+    )
+    assert pair[0].decode(out[0]) == "x,x,x,x,x"
+    assert decoding.generation is not None
+    assert [len(step.output) for step in decoding.generation.steps] == [4, 4]
 
 
 @pytest.mark.parametrize(
@@ -163,40 +173,6 @@ def test_a_patch_refuses_a_wrong_match_at_once(options: dict[str, Any]) -> None:
 
 # Tokenizers of other kinds
 
-TEXTS = ["the cat and the dog went to the house. unbelievable things happening é 中文字 x-ray"] * 3
-
-
-def trained(kind: str) -> Any:
-    """Make a tokenizer that keeps no lines, one with bytes for what it does not know, and so on."""
-    models, pre, decoders = tokenizers.models, tokenizers.pre_tokenizers, tokenizers.decoders
-    trainers, special = tokenizers.trainers, ["<unk>", "</s>"]
-    if kind == "words":
-        made = tokenizers.Tokenizer(models.WordLevel(unk_token="<unk>"))
-        made.pre_tokenizer = pre.Whitespace()
-        trainer = trainers.WordLevelTrainer(special_tokens=special)
-    elif kind == "pieces":
-        made = tokenizers.Tokenizer(models.WordPiece(unk_token="<unk>"))
-        made.pre_tokenizer, made.decoder = pre.BertPreTokenizer(), decoders.WordPiece()
-        trainer = trainers.WordPieceTrainer(vocab_size=80, special_tokens=special)
-    elif kind == "unigram":
-        made = tokenizers.Tokenizer(models.Unigram())
-        made.pre_tokenizer, made.decoder = pre.Metaspace(), decoders.Metaspace()
-        trainer = trainers.UnigramTrainer(vocab_size=70, special_tokens=special, unk_token="<unk>")
-    else:  # SentencePiece with bytes, as Llama's
-        made = tokenizers.Tokenizer(models.BPE(byte_fallback=True, unk_token="<unk>"))
-        steps = tokenizers.normalizers
-        made.normalizer = steps.Sequence([steps.Prepend("▁"), steps.Replace(" ", "▁")])
-        made.decoder = decoders.Sequence(
-            [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(),
-             decoders.Strip(" ", 1, 0)]
-        )  # fmt: skip
-        special += [f"<0x{i:02X}>" for i in range(256)]
-        trainer = trainers.BpeTrainer(vocab_size=320, special_tokens=special)
-    made.train_from_iterator(TEXTS, trainer)
-    return transformers.PreTrainedTokenizerFast(
-        tokenizer_object=made, eos_token="</s>", unk_token="<unk>"
-    )
-
 
 @pytest.mark.parametrize("kind", ["words", "pieces", "unigram", "bytes"])
 def test_a_tokenizer_is_read_by_itself_as_it_writes(kind: str) -> None:
@@ -207,7 +183,9 @@ def test_a_tokenizer_is_read_by_itself_as_it_writes(kind: str) -> None:
     model = TableModel({(): np.ones(len(tokenizer)) / len(tokenizer)})
     shared = IntersectionModel(model, spelling, spelling).translation
     assert shared.row(tokens) == tokens
-    assert len(shared.shared) > 0.9 * len(tokenizer)  # bytes spell letters that there are, too
+    assert len(shared.tokens.by_target) > 0.9 * len(
+        tokenizer
+    )  # bytes spell letters that there are, too
 
 
 def test_characters_in_parts_keep_their_words(tokenizers_of_two: tuple[Any, Any]) -> None:
@@ -243,4 +221,4 @@ def test_ids_with_gaps(tokenizers_of_two: tuple[Any, Any]) -> None:
     tokens = gaps.encode(" the house", add_special_tokens=False)
     assert max(tokens) > len(gaps)
     assert shared.row(tokens) == tokens
-    assert not set(range(201, 221)) & set(shared.shared)
+    assert not set(range(201, 221)) & set(shared.tokens.by_target)

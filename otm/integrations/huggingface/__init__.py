@@ -1,5 +1,6 @@
 """The `generate` method of Hugging Face transformers, with the drafts and verifiers of OTM."""
 
-from otm.integrations.huggingface.generate import AssistedDecoding, patch_generate
+from otm.integrations.huggingface.generate import AssistedDecoding
+from otm.integrations.huggingface.patching import patch_generate
 
 __all__ = ["AssistedDecoding", "patch_generate"]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import inf
 from typing import Any
 
 import numpy as np
 
+from otm._core.text import shown
 from otm.decoding.sampling_parameters import SamplingParameters
 from otm.errors import InvalidParameterError
 from otm.integrations.huggingface.processors import kind_of
@@ -24,8 +25,33 @@ UNUSED = {"use_cache", "logits_to_keep", "cache_position"}
 """What transformers prepares for its own loops."""
 
 
+OWN_DRAFTS = {
+    "prompt_lookup_num_tokens": "copies drafts from the prompt",
+    "assistant_early_exit": "drafts by the first layers of the model",
+    "use_mtp": "drafts by further heads of the model",
+    "speculation_type": "drafts with a model of a kind of its own",
+}
+"""Parameters with which transformers drafts in a way of its own."""
+
+
+def check_own_drafts(setting: Callable[[str], Any]) -> None:
+    """Raise if the generation parameters ask for drafts by a loop of transformers."""
+    for name, how in OWN_DRAFTS.items():
+        if (value := setting(name)) is not None and value is not False:
+            raise InvalidParameterError(
+                f"{name} = {shown(value)} {how} in a loop of transformers, which OTM does not "
+                "replace; leave it out and give an assistant, or call generate without OTM"
+            )
+
+
 def check_config(config: Any) -> None:
     """Refuse ways of decoding other than greedy search and sampling, and some of the output."""
+    check_own_drafts(lambda name: getattr(config, name, None))
+    if getattr(config, "assistant_ensemble_weight", None) is not None:
+        raise InvalidParameterError(
+            "assistant_ensemble_weight mixes the assistant into the output, which is then not the "
+            "target's; leave it out, or see the lenient rules of otm.coupling"
+        )
     mode = str(getattr(config.get_generation_mode(), "value", ""))
     if mode not in ("greedy_search", "sample"):
         raise InvalidParameterError(

@@ -6,10 +6,8 @@ What cannot be honoured is refused.
 
 from __future__ import annotations
 
-import functools
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from otm._core.files.paths import AnyPath
@@ -25,12 +23,13 @@ from otm.decoding.sampling_parameters import ranked_by
 from otm.decoding.trace import Generation
 from otm.decoding.tree_drafters import BestFirstDrafter, as_nodes
 from otm.decoding.verification import Verifier, chain_verifier, law_of, tree_verifier
-from otm.errors import InvalidInputError, InvalidParameterError
+from otm.errors import InvalidParameterError
 from otm.integrations.huggingface import arguments
 from otm.integrations.huggingface.output import as_output
 from otm.integrations.huggingface.past import ContinuedModel, as_past
 from otm.integrations.huggingface.processors import BatchProcessor, check_processors
 from otm.integrations.huggingface.reported import Reported
+from otm.integrations.huggingface.streaming import arguments_of_generate, check_unused, streaming
 from otm.integrations.huggingface.vocabularies import OtherVocabulary, check_match
 from otm.models.base import LanguageModel
 from otm.models.huggingface.model import check_loaded, check_same_vocabulary
@@ -68,7 +67,8 @@ class AssistedDecoding:
         Whether logits processors apply to the assistant too; without it fewer drafts are accepted.
         Temperature, top-k, top-p and min-p always do.
     streamer : BaseStreamer, optional
-        Receives tokens as soon as they are known; for one prompt only.
+        Receives tokens as soon as they are known, for one prompt only; the argument `streamer` of
+        `generate` does the same for one call.
     tokenizers : tuple of two PreTrainedTokenizerBase, optional
         That of the target and that of the assistant, if they are different.
     match : {"tokens", "strings"}, optional
@@ -108,10 +108,13 @@ class AssistedDecoding:
     as it is, and none is returned.
 
     Refused are beams; processors that keep a state from call to call (`guidance_scale`, SynthID),
-    which rejected drafts would change; attentions and hidden states as output; embeddings as input;
-    quantized caches; and tokens that `past_key_values` hold but the input does not, since the
-    assistant must read them.  `generate` does not pass on a streamer, a tokenizer, or an
-    `assistant_model`; `patch_generate` does.
+    which rejected drafts would change; drafts of transformers' own, such as
+    `prompt_lookup_num_tokens`; an assistant whose output layer transformers has pruned in place;
+    attentions and hidden states as output; embeddings as input; quantized caches; and tokens that
+    `past_key_values` hold but the input does not, since the assistant must read them.
+
+    `generate` does not pass on a tokenizer or another `assistant_model`; `patch_generate` does.  A
+    streamer given to either gets the prompt, each token, and the end, also after an error.
 
     A processor of your own must have no state, which nobody can check: with one the output would be
     wrong.  It sees B rows at a time, as in `generate`, so it is called more often than known ones;
@@ -175,17 +178,21 @@ class AssistedDecoding:
         self.generation: Generation | None = None
 
     def __call__(
-        self,
-        model: Any,
-        input_ids: Any,
-        *,
-        logits_processor: Sequence[Any],
-        stopping_criteria: Sequence[Any],
-        generation_config: Any,
-        inputs_tensor: Any = None,
-        **model_kwargs: Any,
+        self, model: Any, input_ids: Any, *, inputs_tensor: Any = None, **prepared: Any
     ) -> Any:
         """Decode; called by `generate`, which gives what it has prepared.
+
+        Parameters
+        ----------
+        model : PreTrainedModel
+            The target.
+        input_ids : LongTensor [B, L]
+            Prompts, padded on either side.
+        inputs_tensor : Tensor, optional
+            What an encoder reads.
+        **prepared
+            Logits processors, stopping criteria, the generation configuration, and arguments of the
+            model.
 
         Returns
         -------
@@ -197,16 +204,30 @@ class AssistedDecoding:
         InvalidInputError, InvalidParameterError
             If something of the call cannot be honoured.
         """
+        given = arguments_of_generate()
+        with streaming(self.streamer, given.get("streamer"), input_ids) as put:
+            check_unused(given, self.assistant)
+            return self._decode(model, input_ids, put, inputs_tensor=inputs_tensor, **prepared)
+
+    def _decode(
+        self,
+        model: Any,
+        input_ids: Any,
+        put: Callable[[Sequence[int]], None],
+        *,
+        logits_processor: Sequence[Any],
+        stopping_criteria: Sequence[Any],
+        generation_config: Any,
+        inputs_tensor: Any,
+        **model_kwargs: Any,
+    ) -> Any:
+        """Decode, and hand new tokens on as soon as they are known."""
         import torch
 
         arguments.check_config(generation_config)
         check_processors(logits_processor)
         mask = arguments.as_mask(model, input_ids, model_kwargs, generation_config)
         prompts = [row[kept > 0].tolist() for row, kept in zip(input_ids, mask, strict=True)]
-        if self.streamer is not None and len(prompts) > 1:
-            raise InvalidInputError(
-                f"a streamer for {len(prompts)} sequences, which do not grow alike; stream one"
-            )
         sources = arguments.as_sources(
             model, self.assistant, input_ids, inputs_tensor, model_kwargs
         )
@@ -255,17 +276,12 @@ class AssistedDecoding:
             seed=int(torch.randint(2**63 - 1, ())) if generation_config.do_sample else 0,
         )
         made = []
-        put = (lambda tokens: None) if self.streamer is None else self.streamer.put
-        put(input_ids.cpu())
         for step in steps:
             made.append(step)
             turns.popleft()
             if step.finish_reason is None:
                 turns.append(step.sequence)
-            for token in step.output:
-                put(torch.tensor([token]))
-        if self.streamer is not None:
-            self.streamer.end()
+            put(step.output)
         self.generation = Generation(tuple(map(tuple, prompts)), tuple(made))
         return as_output(
             target,
@@ -292,95 +308,3 @@ def _stop(
         return any(bool(criterion(so_far, None)) for criterion in criteria)
 
     return stop
-
-
-def patch_generate(
-    model: Any, assistant: Any = None, **options: Any
-) -> AbstractContextManager[Any]:
-    """Run the assisted calls of ``model.generate(...)`` on OTM, also those within other code.
-
-    A context manager, to be used by `with`; on exit the model has its own `generate` again.
-
-    Parameters
-    ----------
-    model : PreTrainedModel
-        The target model.
-    assistant : PreTrainedModel, optional
-        The draft model of calls without `assistant_model`; if left out, these calls do not change.
-    **options
-        Parameters of `AssistedDecoding`.
-
-    Returns
-    -------
-    context manager
-        Gives the model, patched.
-
-    Raises
-    ------
-    InvalidInputError, ProblemTooLargeError
-        As for `AssistedDecoding`, at once or in a call.
-
-    Notes
-    -----
-    Patches may be nested; the inner one decodes.
-
-    Examples
-    --------
-    ::
-
-        with patch_generate(target, k=8, gamma=5):
-            target.generate(**inputs, assistant_model=draft, do_sample=True, max_new_tokens=100)
-    """
-    check_loaded(model, "model")
-    try:
-        # refuses what is wrong at once; tokenizers may come with a call
-        known = {name: value for name, value in options.items() if name != "match"}
-        decoding = AssistedDecoding(model if assistant is None else assistant, **known)
-        check_match(options.get("match", "tokens"), decoding.rule, decoding.k)
-    except TypeError as reason:
-        raise InvalidParameterError(f"{reason}; see the parameters of AssistedDecoding") from reason
-    return _patched(model, assistant, options)
-
-
-@contextmanager
-def _patched(model: Any, assistant: Any, options: dict[str, Any]) -> Iterator[Any]:
-    own = vars(model).get("generate")
-    original = model.generate
-
-    @functools.wraps(original)
-    def generate(*args: Any, **kwargs: Any) -> Any:
-        drafting = kwargs.get("assistant_model")
-        drafting = assistant if drafting is None else drafting
-        prepared = isinstance(kwargs.get("custom_generate"), AssistedDecoding)  # by an inner patch
-        if drafting is None or prepared:
-            return original(*args, **kwargs)
-        for name in "custom_generate", "synced_gpus":
-            if kwargs.get(name):
-                raise InvalidParameterError(f"{name} cannot be given to a patched model")
-        kwargs.pop("assistant_model", None)
-        more = {}
-        if (of_draft := kwargs.pop("assistant_tokenizer", None)) is not None:
-            more = {"tokenizers": (kwargs.get("tokenizer"), of_draft)}
-        decoding = AssistedDecoding(drafting, **options | more)
-        decoding.streamer = kwargs.pop("streamer", None) or decoding.streamer
-        return original(*args, custom_generate=decoding, **_with_stop_strings(kwargs))
-
-    model.generate = generate
-    try:
-        yield model
-    finally:
-        del model.generate
-        if own is not None:
-            model.generate = own
-
-
-def _with_stop_strings(kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Turn strings into a criterion, since `generate` loses the tokenizer with its own loops."""
-    tokenizer, strings = kwargs.pop("tokenizer", None), kwargs.get("stop_strings")
-    if tokenizer is None or strings is None:
-        return kwargs
-    from transformers import StoppingCriteriaList, StopStringCriteria
-
-    criterion = StopStringCriteria(stop_strings=kwargs.pop("stop_strings"), tokenizer=tokenizer)
-    given = kwargs.get("stopping_criteria") or []
-    return kwargs | {"stopping_criteria": StoppingCriteriaList([*given, criterion])}

@@ -74,6 +74,7 @@ class HuggingFaceModel(LanguageModel):
         most = config.vocab_size
         size = most if vocabulary is None else vocabulary
         self.vocabulary = as_integer(size, "vocabulary", 1, most)
+        _check_head(model, self.vocabulary)
         limits = (getattr(config, name, None) for name in LIMITS)
         self.context_length = next((limit for limit in limits if limit and limit > 0), None)
         self._sources = _as_sources(model, source)
@@ -170,6 +171,25 @@ def _check_model(model: Any) -> None:
         raise InvalidParameterError(
             f"the model ({type(model).__name__}) is in training mode, in which dropout makes its "
             "output random; call model.eval() first, of target and draft"
+        )
+
+
+def _check_head(model: Any, vocabulary: int) -> None:
+    """Raise for an output layer with fewer scores than tokens, such as a pruned one."""
+    name, head = type(model).__name__, model.get_output_embeddings()
+    if hasattr(head, "pruned_lm_head"):
+        raise InvalidParameterError(
+            f"the output layer of this {name} scores {head.pruned_lm_head.out_features} of its "
+            f"{vocabulary} tokens only: transformers has pruned it in place, as it does with the "
+            "assistants of its own decoding with two tokenizers; load the model anew (OTM leaves "
+            "an assistant as it is)"
+        )
+    scored = getattr(head, "out_features", vocabulary)
+    if isinstance(scored, int) and scored < vocabulary:
+        raise InvalidParameterError(
+            f"the output layer of this {name} scores {scored} tokens, its configuration says "
+            f"{vocabulary}; load the model anew, or give vocabulary={scored} if these are its "
+            "first tokens"
         )
 
 

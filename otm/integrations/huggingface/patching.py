@@ -1,0 +1,152 @@
+"""Calls of a model's own `generate` that run on OTM, also within other code."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+from otm.errors import InvalidParameterError
+from otm.integrations.huggingface.arguments import check_own_drafts
+from otm.integrations.huggingface.generate import AssistedDecoding
+from otm.integrations.huggingface.vocabularies import check_match
+from otm.models.huggingface.model import check_loaded
+
+
+def patch_generate(
+    model: Any, assistant: Any = None, **options: Any
+) -> AbstractContextManager[Any]:
+    """Run the assisted calls of ``model.generate(...)`` on OTM, also those within other code.
+
+    A context manager, to be used by `with`; on exit the model has its own `generate` again.
+
+    Parameters
+    ----------
+    model : PreTrainedModel
+        The target model.
+    assistant : PreTrainedModel, optional
+        The draft model of calls without `assistant_model`; if left out, these calls do not change,
+        but for those in which transformers would draft (`prompt_lookup_num_tokens`,
+        `assistant_early_exit`, `use_mtp`): they raise an error.
+    **options
+        Parameters of `AssistedDecoding`.
+
+    Returns
+    -------
+    context manager
+        Gives the model, patched.
+
+    Raises
+    ------
+    InvalidInputError, ProblemTooLargeError
+        As for `AssistedDecoding`, at once or in a call.
+
+    Notes
+    -----
+    Patches may be nested; the inner one decodes.
+
+    Examples
+    --------
+    ::
+
+        with patch_generate(target, k=8, gamma=5):
+            target.generate(**inputs, assistant_model=draft, do_sample=True, max_new_tokens=100)
+    """
+    check_loaded(model, "model")
+    try:
+        # refuses what is wrong at once; tokenizers may come with a call
+        known = {name: value for name, value in options.items() if name != "match"}
+        decoding = AssistedDecoding(model if assistant is None else assistant, **known)
+        check_match(options.get("match", "tokens"), decoding.rule, decoding.k)
+    except TypeError as reason:
+        raise InvalidParameterError(f"{reason}; see the parameters of AssistedDecoding") from reason
+    return _patched(model, assistant, options)
+
+
+@contextmanager
+def _patched(model: Any, assistant: Any, options: dict[str, Any]) -> Iterator[Any]:
+    own = vars(model).get("generate")
+    original = model.generate
+
+    @functools.wraps(original)
+    def generate(*args: Any, **kwargs: Any) -> Any:
+        args, kwargs = _by_name(original, args, kwargs)
+        drafting = kwargs.get("assistant_model")
+        drafting = assistant if drafting is None else drafting
+        if isinstance(kwargs.get("custom_generate"), AssistedDecoding):  # by an inner patch
+            return original(*args, **kwargs)
+        setting = functools.partial(_setting, model, kwargs)
+        if drafting is None:
+            check_own_drafts(setting)
+            return original(*args, **kwargs)
+        _check_call(kwargs, setting)
+        kwargs.pop("assistant_model", None)
+        more = {}
+        if (of_draft := kwargs.pop("assistant_tokenizer", None)) is not None:
+            more = {"tokenizers": (kwargs.get("tokenizer"), of_draft)}
+        decoding = AssistedDecoding(drafting, **options | more)
+        return original(*args, custom_generate=decoding, **_with_stop_strings(kwargs, setting))
+
+    model.generate = generate
+    try:
+        yield model
+    finally:
+        del model.generate
+        if own is not None:
+            model.generate = own
+
+
+def _by_name(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Turn positional arguments into keyword arguments, since one may be the assistant."""
+    parameters = [*inspect.signature(function).parameters.values()]
+    names = [each.name for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD]
+    if names != [each.name for each in parameters[: len(names)]] or len(args) > len(names):
+        return args, kwargs
+    named = dict(zip(names, args, strict=False))
+    if named.keys() & kwargs.keys():
+        return args, kwargs  # the function itself raises
+    return (), named | kwargs
+
+
+def _setting(model: Any, kwargs: dict[str, Any], name: str) -> Any:
+    """Return a generation parameter as `generate` finds it: of the call, else of the model."""
+    if name in kwargs:
+        return kwargs[name]
+    value = getattr(kwargs.get("generation_config"), name, None)
+    return getattr(model.generation_config, name, None) if value is None else value
+
+
+def _check_call(kwargs: dict[str, Any], setting: Callable[[str], Any]) -> None:
+    """Raise for arguments of an assisted call that `generate` would ignore or run by itself."""
+    for name in "custom_generate", "synced_gpus":
+        if kwargs.get(name):
+            raise InvalidParameterError(f"{name} cannot be given to a patched model")
+    check_own_drafts(setting)
+    if setting("cache_implementation") == "paged":
+        raise InvalidParameterError(
+            "cache_implementation='paged' runs continuous batching of transformers, without "
+            "drafts; leave it out, or leave out the assistant"
+        )
+    if setting("token_healing"):
+        raise InvalidParameterError(
+            "token_healing=True cannot be honoured where drafts are verified; heal the prompt "
+            "first by model.heal_tokens(input_ids, tokenizer), and leave it out"
+        )
+
+
+def _with_stop_strings(kwargs: dict[str, Any], setting: Callable[[str], Any]) -> dict[str, Any]:
+    """Turn strings into a criterion, since `generate` loses the tokenizer with its own loops."""
+    tokenizer, strings = kwargs.pop("tokenizer", None), setting("stop_strings")
+    if tokenizer is None or strings is None:
+        return kwargs
+    from transformers import StoppingCriteriaList, StopStringCriteria
+
+    criterion = StopStringCriteria(stop_strings=strings, tokenizer=tokenizer)
+    given = kwargs.get("stopping_criteria") or []
+    # None goes before strings of a configuration.
+    more = {"stop_strings": None, "stopping_criteria": StoppingCriteriaList([*given, criterion])}
+    return kwargs | more

@@ -1,0 +1,72 @@
+"""The streamer of a call of `generate`, and other arguments that it keeps to itself."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from otm.errors import InvalidInputError, InvalidParameterError
+
+
+def arguments_of_generate() -> dict[str, Any]:
+    """Return the arguments of the innermost running call of `generate`, or none without a call.
+
+    `generate` passes neither `streamer` nor `assistant_model` to a function that is given as
+    `custom_generate`.  So they are read from the frame of the call.
+    """
+    from transformers import GenerationMixin
+
+    code = inspect.unwrap(GenerationMixin.generate).__code__
+    frame = inspect.currentframe()
+    while frame is not None and frame.f_code is not code:
+        frame = frame.f_back
+    if frame is None:
+        return {}
+    names = code.co_varnames[: code.co_argcount]
+    return {name: frame.f_locals.get(name) for name in names}
+
+
+def check_unused(given: dict[str, Any], assistant: Any) -> None:
+    """Raise for arguments of `generate` that would be ignored silently."""
+    if given.get("assistant_model") not in (None, assistant):
+        raise InvalidParameterError(
+            "assistant_model is another model than the assistant of AssistedDecoding, which "
+            "drafts; leave it out, or use patch_generate, which takes assistant_model"
+        )
+    if given.get("synced_gpus"):
+        raise InvalidParameterError(
+            "synced_gpus=True cannot be honoured where drafts are verified, since the steps of "
+            "several processes differ in number; leave it out"
+        )
+
+
+@contextmanager
+def streaming(own: Any, of_call: Any, input_ids: Any) -> Iterator[Callable[[Sequence[int]], None]]:
+    """Feed streamers with the prompt, each new token, and the end, also after an error.
+
+    `generate` has already given the prompt to the streamer of its call.
+    """
+    import torch
+
+    streamers = [] if of_call is None else [of_call]
+    with ExitStack() as ends:
+        for streamer in streamers:
+            ends.callback(streamer.end)
+        if own is not None and own is not of_call:
+            streamers.append(own)
+            ends.callback(own.end)
+        if streamers and len(input_ids) > 1:
+            raise InvalidInputError(
+                f"a streamer for {len(input_ids)} sequences, which do not grow alike; stream one"
+            )
+        if own is not None and own is not of_call:
+            own.put(input_ids.cpu())
+
+        def put(tokens: Sequence[int]) -> None:
+            for token in tokens:
+                for streamer in streamers:
+                    streamer.put(torch.tensor([token]))
+
+        yield put
