@@ -5,10 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from numbers import Number
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from otm.errors import InvalidInputError
 
 
 def is_tensor(values: Any) -> bool:
@@ -21,9 +24,10 @@ def to_host(values: Any, *, widen: bool = True) -> Any:
     """Return a tensor from any device as a NumPy array, floats of all kinds as float64.
 
     Without `widen` those that NumPy has keep their type, and the others become float32.  Anything
-    else is returned as it is.
+    else is returned as it is, but for masked arrays, which are refused.
     """
     if not is_tensor(values):
+        refuse_masked(values)
         return values
     tensor = values.detach().cpu()
     if tensor.is_floating_point() and widen:
@@ -33,6 +37,34 @@ def to_host(values: Any, *, widen: bool = True) -> Any:
     if tensor.is_floating_point() and tensor.dtype not in of_numpy:
         tensor = tensor.float()
     return tensor.numpy()
+
+
+def is_masked(values: Any) -> bool:
+    """Whether this is one of NumPy's masked arrays; whoever has one has loaded their module."""
+    module = sys.modules.get("numpy.ma")
+    return module is not None and isinstance(values, module.MaskedArray)
+
+
+def is_array(values: Any) -> bool:
+    """Whether this is an array of NumPy, though no masked one, or a tensor."""
+    return is_tensor(values) or (isinstance(values, np.ndarray) and not is_masked(values))
+
+
+def refuse_masked(values: Any) -> None:
+    """Refuse masked entries, also in lists of arrays: NumPy would take what the mask hides."""
+    if "numpy.ma" not in sys.modules:  # nobody has made one
+        return
+    if is_masked(values):
+        count = int(np.count_nonzero(sys.modules["numpy.ma"].getmaskarray(values)))
+        if count:
+            raise InvalidInputError(
+                f"a masked array with {count} of {values.size} entries masked; OTM has no meaning "
+                "for a mask: say what stands there (array.filled(0)), or leave these entries out "
+                "(array.compressed())"
+            )
+    elif isinstance(values, list | tuple) and not isinstance(next(iter(values), 0), Number):
+        for part in values:
+            refuse_masked(part)
 
 
 def like(given: Any, array: npt.NDArray[np.int64]) -> Any:
