@@ -23,7 +23,7 @@ _ONLY_FOR = {
     **dict.fromkeys(("kind", "draft_name", "target_name", "tokens"), (_FILES,)),
     "prompts": (_FILES, _TEXT),
     **dict.fromkeys(("window", "sampled", "device"), (_TEXT,)),
-    "vocabulary": (_LISTS,),
+    "vocabulary": (_FILES, _LISTS),
     **dict.fromkeys(("rules", "temperature", "top_k", "top_p", "min_p"), (_FILES, _TEXT)),
     "generation_config": (_FILES, _TEXT),
     **dict.fromkeys(("draft_temperatures", "gammas", "latency"), (_FILES, _TEXT)),
@@ -65,7 +65,13 @@ def report(
     window: Annotated[int, Option(help="Most tokens that the models read at once.")] = 128,
     sampled: Annotated[bool, Option("--sampled", help="The target sampled this text.")] = False,
     device: Annotated[str | None, Option(help="Where the models run, such as cuda.")] = None,
-    vocabulary: Annotated[int | None, Option(help="Vocabulary size of the .jsonl lists.")] = None,
+    vocabulary: Annotated[
+        int | None,
+        Option(
+            help="Number of tokens: files are cut to it where they are padded, or filled up; lists "
+            "are bounded by it."
+        ),
+    ] = None,
     drafts: Annotated[
         list[int] | None, Option("-k", "--k", help="Drafts; may be repeated.")
     ] = None,
@@ -129,8 +135,16 @@ def report(
                     f"{model!r} is a folder; if it is a model of Hugging Face, give a text for "
                     "both models to read: --text FILE"
                 )
-        names = {"draft_name": draft_name, "target_name": target_name}
-        source = gain.from_files(draft, target, kind=kind, prompts=prompts, tokens=tokens, **names)
+        source = gain.from_files(
+            draft,
+            target,
+            kind=kind,
+            draft_name=draft_name,
+            target_name=target_name,
+            prompts=prompts,
+            tokens=tokens,
+            vocabulary=vocabulary,
+        )
     more: dict[str, Any] = {"gammas": tuple(gammas)} if gammas else {}
     summary = gain.report(
         source, output, settings, latency=costs, level=level, workers=workers, **more

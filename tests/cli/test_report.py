@@ -103,7 +103,8 @@ def test_lists_of_a_server_give_bounds(capsys: pytest.CaptureFixture[str]) -> No
         (["draft.npy", "target.npy", "--sampled"], "--sampled would have no effect on arrays"),
         (["draft.npy", "target.npy", "--window", "128"], "--window would have no effect"),
         (["draft.npy", "target.npy", "--device", "cpu"], "--device would have no effect"),
-        (["draft.npy", "target.npy", "--vocabulary", "9"], "--vocabulary would have no effect"),
+        (["a", "b", "--text", "text", "--vocabulary", "9"], "--vocabulary would have no effect"),
+        (["draft.npy", "target.npy", "--vocabulary", "0"], "vocabulary = 0"),
         (["lists.jsonl", "--latency", "0.1"], "--latency would have no effect"),
         (["lists.jsonl", "--generation-config", "."], "--generation-config would have no effect"),
         (
