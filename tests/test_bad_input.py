@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import otm
-from otm.coupling import PLANS, KSeq
+from otm.coupling import PLANS, KSeq, TablePlan
 from otm.decoding import SamplingParameters
 from otm.drafts import IID, Joint, WithoutReplacement
 from otm.errors import (
@@ -490,6 +490,8 @@ ROADS: dict[str, Callable[[], Any]] = {
     "sampling": lambda: SamplingParameters()(MASKED),
     "sparse sampling": lambda: SamplingParameters(top_k=2).sparse_probs(MASKED),
     "table model": lambda: TableModel({(): MASKED}),
+    "mean of rows": lambda: otm.compare([THIRDS] * 2, THIRDS, 2, prompts=masked([0, 1])),
+    "parameter": lambda: TablePlan(PROBLEM, masked(np.zeros((3, 2)))),
     "common draft": lambda: common_draft([MASKED, MASKED]),
     **{
         f"kernel, {name}": lambda name=name: verify_probs(**kernel_arguments(name))

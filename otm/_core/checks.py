@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from otm._core.arithmetic import Probs, as_fraction, as_fractions
 from otm._core.numbers import whole
-from otm._core.tensors import refuse_masked, to_host
+from otm._core.tensors import masked_fault, to_host
 from otm._core.text import shown
 from otm.errors import (
     InvalidDraftCountError,
@@ -61,10 +61,12 @@ def as_draft_counts(k: Any) -> Counts:
     """Check that k is a number of drafts, or an array of such numbers; a refusal names the row."""
     try:
         # entries as they were given: NumPy makes 2**63 a float, and True beside 2 a number
-        refuse_masked(k)
+        fault = masked_fault(k)
         given = k if isinstance(k, np.ndarray) else np.asarray(k, dtype=object)
     except Exception as error:  # whatever a foreign object raises when it is asked for its entries
         raise InvalidDraftCountError(f"k is not a number or an array: {error}") from error
+    if fault:
+        raise InvalidDraftCountError(f"k is {fault}")
     if given.ndim == 0:
         return np.asarray(as_draft_count(k), dtype=np.int64)
     if given.dtype == np.int64 and given.size and given.min() >= 1:
@@ -189,22 +191,32 @@ def rounded_down(numbers: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
 def as_numbers(values: Any, shape: tuple[int, ...], exact: bool, name: str, need: str) -> Probs:
     """Return an array of a given shape, as float64 or as fractions in exact mode."""
     try:
-        values = to_host(values)
         array = as_fractions(values) if exact else np.asarray(values).astype(np.float64)
     except (TypeError, ValueError, OverflowError) as error:
         raise InvalidParameterError(f"{name} is no array of numbers ({error}); {need}") from error
     if array.shape != shape:
         raise InvalidParameterError(f"{name} of shape {array.shape}; {need}")
+    if fault := masked_fault(values):
+        raise InvalidParameterError(f"{name} is {fault}")
     return array
 
 
 def as_array(
-    values: Any, name: str, error: type[InvalidInputError], advice: str = "give an array"
+    values: Any,
+    name: str,
+    error: type[InvalidInputError],
+    advice: str = "give an array",
+    *,
+    widen: bool = True,
 ) -> npt.NDArray[Any]:
-    """Return what is array-like, also tensors on any device, as an array; else raise `error`."""
+    """Return what is array-like, also tensors on any device, as an array; else raise `error`.
+
+    Tensors are widened as by `to_host`.
+    """
     try:
-        return np.asarray(to_host(values))
-    except InvalidInputError as reason:  # of our own words
-        raise error(f"{name} are {reason}") from None
+        array, fault = np.asarray(to_host(values, widen=widen)), masked_fault(values)
     except Exception as reason:  # whatever a foreign object raises when asked for its entries
         raise error(f"{name} are not array-like ({reason}); {advice}") from reason
+    if fault:
+        raise error(f"{name} are {fault}")
+    return array

@@ -11,8 +11,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from otm.errors import InvalidInputError
-
 
 def is_tensor(values: Any) -> bool:
     """Whether this is a torch tensor; whoever has one has loaded torch."""
@@ -24,10 +22,9 @@ def to_host(values: Any, *, widen: bool = True) -> Any:
     """Return a tensor from any device as a NumPy array, floats of all kinds as float64.
 
     Without `widen` those that NumPy has keep their type, and the others become float32.  Anything
-    else is returned as it is, but for masked arrays, which are refused.
+    else is returned as it is.
     """
     if not is_tensor(values):
-        refuse_masked(values)
         return values
     tensor = values.detach().cpu()
     if tensor.is_floating_point() and widen:
@@ -50,21 +47,24 @@ def is_array(values: Any) -> bool:
     return is_tensor(values) or (isinstance(values, np.ndarray) and not is_masked(values))
 
 
-def refuse_masked(values: Any) -> None:
-    """Refuse masked entries, also in lists of arrays: NumPy would take what the mask hides."""
+def masked_fault(values: Any) -> str:
+    """Say what is wrong with masked entries, also in lists of arrays; empty if there are none.
+
+    NumPy would take what the mask hides.
+    """
     if "numpy.ma" not in sys.modules:  # nobody has made one
-        return
+        return ""
     if is_masked(values):
         count = int(np.count_nonzero(sys.modules["numpy.ma"].getmaskarray(values)))
         if count:
-            raise InvalidInputError(
+            return (
                 f"a masked array with {count} of {values.size} entries masked; OTM has no meaning "
                 "for a mask: say what stands there (array.filled(0)), or leave these entries out "
                 "(array.compressed())"
             )
     elif isinstance(values, list | tuple) and not isinstance(next(iter(values), 0), Number):
-        for part in values:
-            refuse_masked(part)
+        return next(filter(None, map(masked_fault, values)), "")
+    return ""
 
 
 def like(given: Any, array: npt.NDArray[np.int64]) -> Any:

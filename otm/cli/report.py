@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _FILES = "arrays in files"
 _TEXT = "models that read a --text"
-_LISTS = "lists of a .jsonl file, which are taken as they are and bound α_k alone"
+_LISTS = "lists of log-probabilities, which are taken as they are and bound α_k alone"
 
 _ONLY_FOR = {
     **dict.fromkeys(("kind", "draft_name", "target_name", "tokens"), (_FILES,)),
@@ -36,12 +36,14 @@ def report(
     draft: Annotated[
         str,
         Argument(
-            help="Scores of the draft model [N, V] (.npy, .npz, .safetensors), of both models, or "
-            "lists of log-probabilities as servers return them (.jsonl); with --text the name of "
-            "a Hugging Face model.",
+            help="Scores of the draft model [N, V] (.npy, .npz, .safetensors), or of both models; "
+            "lists of log-probabilities, of both models (.jsonl) or in the responses of a server "
+            "(.json, .jsonl); with --text the name of a Hugging Face model.",
         ),
     ],
-    target: Annotated[str | None, Argument(help="Scores of the target model, or its name.")] = None,
+    target: Annotated[
+        str | None, Argument(help="Scores or responses of the target model, or its name.")
+    ] = None,
     *,
     output: Annotated[
         Path,
@@ -106,7 +108,7 @@ def report(
     """
     from otm import gain
 
-    lists = text is None and draft.lower().endswith(".jsonl")
+    lists = text is None and draft.lower().endswith((".json", ".jsonl"))
     _refuse_unused(context, _LISTS if lists else _FILES if text is None else _TEXT)
     defaults = gain.Settings()
     sampling = sampling_of(temperature, top_k, top_p, min_p, generation_config)
@@ -125,9 +127,12 @@ def report(
             draft, target, text, prompts=prompts, window=window, sampled=sampled, device=device
         )
     elif lists:
-        if target is not None:
-            raise InvalidInputError("a .jsonl file has both models' lists; give one file")
-        source = gain.from_top_logprobs(draft, vocabulary=vocabulary)
+        if target is not None and not target.lower().endswith((".json", ".jsonl")):
+            raise InvalidInputError(
+                "a .jsonl file has both models' lists, or the draft model's responses beside those "
+                "of the target in another; give one file, or two of such responses"
+            )
+        source = gain.from_top_logprobs(draft, target, vocabulary=vocabulary)
     else:
         for model in filter(None, (draft, target)):
             if Path(model).is_dir():

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from otm._core.distribution import sum_tolerance
 from otm._core.numbers import is_real
-from otm._core.tensors import is_masked, refuse_masked, to_host
+from otm._core.tensors import is_masked, masked_fault, to_host
 from otm._core.text import shown
 from otm.errors import (
     InvalidDistributionError,
@@ -105,14 +105,16 @@ def check_arrays(library: ModuleType, arrays: dict[str, Any], temperature: Any) 
     """Refuse what is no dense array of a library, and arrays on different devices."""
     kind = np.ndarray if library is np else library.Tensor
     for name, array in arrays.items():
-        refuse_masked(array)
+        if fault := masked_fault(array):
+            raise InvalidInputError(f"{name} is {fault}")
         if not isinstance(array, kind) or is_masked(array):  # in which arithmetic makes new masks
             one_hot = " (several chains must have been sampled: there is no one-hot form)"
             raise InvalidInputError(
                 f"{name} is a {type(array).__name__}; beside a target of this kind it must be a "
                 f"{kind.__name__} of {library.__name__}{one_hot if array is None else ''}"
             )
-    refuse_masked(temperature)
+    if fault := masked_fault(temperature):
+        raise InvalidInputError(f"the temperature is {fault}")
     if isinstance(temperature, kind):
         arrays["temperature"] = temperature
     devices = {name: str(getattr(array, "device", "cpu")) for name, array in arrays.items()}
