@@ -24,6 +24,7 @@ _ONLY_FOR = {
     "prompts": (_FILES, _TEXT),
     **dict.fromkeys(("window", "sampled", "device"), (_TEXT,)),
     "vocabulary": (_FILES, _LISTS),
+    "slack": (_LISTS,),
     **dict.fromkeys(("rules", "temperature", "top_k", "top_p", "min_p"), (_FILES, _TEXT)),
     "generation_config": (_FILES, _TEXT),
     **dict.fromkeys(("draft_temperatures", "gammas", "latency"), (_FILES, _TEXT)),
@@ -74,6 +75,9 @@ def report(
             "are bounded by it."
         ),
     ] = None,
+    slack: Annotated[
+        float, Option(help="Most by which a log-probability of the lists may be off.")
+    ] = 1e-5,
     drafts: Annotated[
         list[int] | None, Option("-k", "--k", help="Drafts; may be repeated.")
     ] = None,
@@ -132,7 +136,7 @@ def report(
                 "a .jsonl file has both models' lists, or the draft model's responses beside those "
                 "of the target in another; give one file, or two of such responses"
             )
-        source = gain.from_top_logprobs(draft, target, vocabulary=vocabulary)
+        source = gain.from_top_logprobs(draft, target, vocabulary=vocabulary, slack=slack)
     else:
         for model in filter(None, (draft, target)):
             if Path(model).is_dir():
