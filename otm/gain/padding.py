@@ -44,7 +44,7 @@ class Padding:
                     raise InvalidInputError(
                         f"{where} are NaN in {columns_in_words(missing)}; {advice_on(missing)}"
                     )
-            if kind != "probabilities":
+            if kind != "probabilities" and tokens.shape[1] > 1:
                 self._check_zeros(tokens, kind, name, where, first)
 
     def _check_zeros(
@@ -58,7 +58,8 @@ class Padding:
             raise InvalidInputError(
                 f"row {first + int(full.argmin())} of {name} is zero everywhere, as rows are that "
                 f"fill an array up; as {kind} it would count as a position where all tokens are "
-                "equally likely: leave such rows out of both files"
+                "equally likely: leave such rows out of both files, or write another constant if "
+                "they are"
             )
         if self.vocabulary is not None or tokens[:, -1].any() or are_probabilities(tokens[0]):
             return

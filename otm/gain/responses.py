@@ -164,9 +164,10 @@ def _token(name: Any, entry: Any) -> Token:
     if by_id:
         return Token(int(by_id[1]), None)
     number, raw = whole(entry.get("id")), entry.get("bytes")
-    text = bytes(raw) if raw else name.encode("utf-8", "surrogatepass")
-    unclear = not raw and (not name or UNCLEAR in name)
-    return Token(number, None if unclear else text)
+    if isinstance(raw, list) and raw:  # a number would make as many zeros
+        return Token(number, bytes(raw))
+    unclear = not name or UNCLEAR in name
+    return Token(number, None if unclear else name.encode("utf-8", "surrogatepass"))
 
 
 def _number(log: Any) -> float:

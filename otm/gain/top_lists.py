@@ -236,7 +236,8 @@ def from_top_logprobs(
     text, given to both with `echo`, or a single token after each prompt.  Tokens are compared by
     their ids where all have one (vLLM's `return_tokens_as_token_ids`), or else by their bytes, so
     that both models must have one tokenizer.  Positions are left out where a text stands for part
-    of a character, or for two tokens.  The sampled token is dropped where it is the least likely of
+    of a character, or for two tokens in the list of a chat; in that of a completion this cannot be
+    seen, so that ids are better.  The sampled token is dropped where it is the least likely of
     its list, as it may have been added to it.  Each response is a prompt.
 
     Examples

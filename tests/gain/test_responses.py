@@ -157,6 +157,9 @@ def test_two_tokens_of_one_text_are_not_one(tmp_path: Path) -> None:
         for j, top in enumerate(place["top_logprobs"]):
             top |= {"token": "\ufffd", "bytes": [0xE6, j]}
     assert from_top_logprobs(*write(tmp_path, by_bytes)).prompts.size == 4 * LENGTH
+    for place in by_bytes["draft"][0]["content"]:  # a number of bytes that would fill the memory
+        place["top_logprobs"][0]["bytes"] = 10**15
+    assert from_top_logprobs(*write(tmp_path, by_bytes)).prompts.size == 3 * LENGTH
 
 
 def test_the_last_tokens_may_differ(tmp_path: Path) -> None:
@@ -201,6 +204,8 @@ def list_in_turn(made: Made) -> None:
         made["draft" if n % 2 else "target"][n]["top_logprobs"] = [None] * LENGTH
 
 
+NO_BYTES = {"token": "a", "bytes": [256], "top_logprobs": []}
+
 WRONG: dict[str, tuple[Callable[[], Made], str]] = {
     "another text": (
         changed(lambda made: made["draft"][1]["tokens"].__setitem__(2, "x")),
@@ -214,6 +219,10 @@ WRONG: dict[str, tuple[Callable[[], Made], str]] = {
     ),
     "texts as numbers": (
         changed(lambda made: made["draft"][0]["top_logprobs"].__setitem__(0, {"a": "b"})),
+        "no lists of log-prob",
+    ),
+    "bytes as numbers": (
+        changed(lambda made: made["draft"].__setitem__(1, {"content": [NO_BYTES]})),
         "no lists of log-prob",
     ),
     "ids and texts": (lambda: responses(by_id) | {"draft": responses(completion)["draft"]},
