@@ -131,10 +131,11 @@ def report(
             draft, target, text, prompts=prompts, window=window, sampled=sampled, device=device
         )
     elif lists:
-        if target is not None and not target.lower().endswith((".json", ".jsonl")):
+        alone = target is None and draft.lower().endswith(".json")
+        if alone or (target is not None and not target.lower().endswith((".json", ".jsonl"))):
             raise InvalidInputError(
-                "a .jsonl file has both models' lists, or the draft model's responses beside those "
-                "of the target in another; give one file, or two of such responses"
+                "a .jsonl file has both models' lists, or a .json or .jsonl file the responses of "
+                "one model's server; give one of the first kind, or two of the second"
             )
         source = gain.from_top_logprobs(draft, target, vocabulary=vocabulary, slack=slack)
     else:
