@@ -70,6 +70,14 @@ class Problem(Frozen):
     InvalidDraftCountError
         If k is not an integer of at least 1, or does not broadcast with the distributions.
 
+    Notes
+    -----
+    A distribution on n tokens is divided by its sum, if this is within a tolerance of one: 0.01 or
+    n 2^−25 in float16 and bfloat16, 1e-4 or n 2^−26 in float32, 1e-6 or n 2^−30 in other types and
+    fractions; always the larger of the two.  An array of float64 or float32, or a list, has the
+    tolerance of the narrowest type that holds all its numbers: a softmax in float32 keeps its sum
+    in float64.  Types of 16 bits are looked for only in more than 64 numbers.
+
     References
     ----------
     .. [sun2023] Sun et al., "SpecTr: Fast Speculative Decoding via Optimal Transport",

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import otm
-from otm.coupling import PLANS, KSeq
+from otm.coupling import PLANS, KSeq, TablePlan
+from otm.decoding import SamplingParameters
 from otm.drafts import IID, Joint, WithoutReplacement
 from otm.errors import (
     InvalidDistributionError,
@@ -26,6 +27,9 @@ from otm.errors import (
     OTMError,
     UnknownMethodError,
 )
+from otm.gain import common_draft
+from otm.kernels import verify_probs
+from otm.models import TableModel
 from otm.optimum.division_factor import bisection_steps, optimal_division_factor
 from otm.optimum.top_logprobs import alpha_interval
 
@@ -445,3 +449,68 @@ def test_what_is_refused_elsewhere(case: str) -> None:
     call, error, message = ELSEWHERE[case]
     with pytest.raises(error, match=message):
         call()
+
+
+MASKED = np.ma.masked_array([0.5, 0.25, 0.25], mask=[0, 1, 0])  # type: ignore[no-untyped-call]
+THIRDS = [0.5, 0.25, 0.25]
+
+
+def masked(values: Any) -> Any:
+    """Mask the last entry of a copy."""
+    array = np.ma.masked_array(np.array(values))  # type: ignore[no-untyped-call]
+    array[(-1,) * array.ndim] = np.ma.masked
+    return array
+
+
+def kernel_arguments(name: str) -> dict[str, Any]:
+    """Return arguments of a verification, one of them masked."""
+    arguments: dict[str, Any] = {
+        "target_probs": np.full((1, 2, 2), 0.5),
+        "draft_probs": np.full((1, 1, 2), 0.5),
+        "draft_tokens": np.array([[1]]),
+        "uniforms": np.full((1, 3), 0.25),
+    }
+    return arguments | {name: masked(arguments[name])}
+
+
+# where arrays come in: none may take what a mask hides
+ROADS: dict[str, Callable[[], Any]] = {
+    "solve": lambda: otm.solve(MASKED, THIRDS, 2),
+    "alpha": lambda: otm.alpha(THIRDS, MASKED, 2),
+    "alpha of rows": lambda: otm.alpha(masked([THIRDS] * 2), THIRDS, 2),
+    "alpha of a list of arrays": lambda: otm.alpha([MASKED, MASKED], THIRDS, 2),
+    "alpha, k": lambda: otm.alpha(THIRDS, THIRDS, masked([1, 2])),
+    "compare": lambda: otm.compare(MASKED, THIRDS, 2),
+    "sparse": lambda: otm.SparseProbs([0, 1, 2], MASKED),
+    "sparse, tokens": lambda: otm.SparseProbs(masked([0, 1, 2]), THIRDS),
+    "drafts": lambda: WithoutReplacement(MASKED, k=2),
+    "joint drafts": lambda: Joint.from_array(masked(np.full((2, 2), 0.25))),
+    "select": lambda: SELECT(masked([0, 1]), COINS),
+    "select, uniforms": lambda: SELECT([0, 1], masked(COINS)),
+    "sampling": lambda: SamplingParameters()(MASKED),
+    "sparse sampling": lambda: SamplingParameters(top_k=2).sparse_probs(MASKED),
+    "table model": lambda: TableModel({(): MASKED}),
+    "mean of rows": lambda: otm.compare([THIRDS] * 2, THIRDS, 2, prompts=masked([0, 1])),
+    "parameter": lambda: TablePlan(PROBLEM, masked(np.zeros((3, 2)))),
+    "common draft": lambda: common_draft([MASKED, MASKED]),
+    **{
+        f"kernel, {name}": lambda name=name: verify_probs(**kernel_arguments(name))
+        for name in ("target_probs", "draft_probs", "draft_tokens", "uniforms")
+    },
+}
+
+
+@pytest.mark.parametrize("road", ROADS)
+def test_masked_entries_are_refused(road: str) -> None:
+    """Catches an entry that takes the numbers under a mask, as `np.asarray` does."""
+    with pytest.raises(InvalidInputError, match=r"masked array with \d+ of \d+ entries masked"):
+        ROADS[road]()
+
+
+def test_a_masked_array_that_masks_nothing_is_an_array() -> None:
+    """Catches a refusal of what readers of files return where nothing is missing."""
+    whole = np.ma.masked_array(THIRDS)  # type: ignore[no-untyped-call]
+    assert otm.alpha(whole, [0.25, 0.25, 0.5], 2) == otm.alpha(THIRDS, [0.25, 0.25, 0.5], 2)
+    rows = np.ma.masked_array(np.full((1, 2, 2), 0.5))  # type: ignore[no-untyped-call]
+    with pytest.raises(InvalidInputError, match="target is a MaskedArray"):
+        verify_probs(rows, None, np.ones((1, 1), dtype=np.int64), np.full((1, 3), 0.5))

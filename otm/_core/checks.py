@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from fractions import Fraction
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.arithmetic import Probs, as_fractions
+from otm._core.arithmetic import Probs, as_fraction, as_fractions
 from otm._core.numbers import whole
-from otm._core.tensors import to_host
+from otm._core.tensors import masked_fault, to_host
 from otm._core.text import shown
 from otm.errors import (
     InvalidDraftCountError,
@@ -62,9 +61,12 @@ def as_draft_counts(k: Any) -> Counts:
     """Check that k is a number of drafts, or an array of such numbers; a refusal names the row."""
     try:
         # entries as they were given: NumPy makes 2**63 a float, and True beside 2 a number
+        fault = masked_fault(k)
         given = k if isinstance(k, np.ndarray) else np.asarray(k, dtype=object)
     except Exception as error:  # whatever a foreign object raises when it is asked for its entries
         raise InvalidDraftCountError(f"k is not a number or an array: {error}") from error
+    if fault:
+        raise InvalidDraftCountError(f"k is {fault}")
     if given.ndim == 0:
         return np.asarray(as_draft_count(k), dtype=np.int64)
     if given.dtype == np.int64 and given.size and given.min() >= 1:
@@ -164,13 +166,26 @@ def check_uniforms(
     if not valid:
         raise InvalidUniformsError("every uniform must be a number in [0, 1); NaN and 1 are not")
     if not exact:
-        return array.astype(np.float64, copy=False)
+        return rounded_down(array)
     fractions = np.empty(array.size, dtype=object)
     # what compares as a number but is none of Python's stays: tests follow a choice by such objects
     fractions[:] = [
-        Fraction(u) if isinstance(u, float | int) else u for u in array.ravel().tolist()
+        as_fraction(u) if isinstance(u, float | int | Decimal | np.floating) else u
+        for u in array.ravel().tolist()
     ]
     return fractions.reshape(shape)
+
+
+def rounded_down(numbers: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+    """Largest float64 that is not above each number, a fraction or a long double among them.
+
+    A number below 1 stays below 1, and on its side of every edge that is a float: what a uniform
+    decides by comparison with floats is what it decides unrounded.
+    """
+    nearest = numbers.astype(np.float64, copy=False)
+    if numbers.dtype != object and numbers.dtype.itemsize <= 8:
+        return nearest
+    return np.where(nearest > numbers, np.nextafter(nearest, -np.inf), nearest)
 
 
 def as_numbers(values: Any, shape: tuple[int, ...], exact: bool, name: str, need: str) -> Probs:
@@ -181,14 +196,27 @@ def as_numbers(values: Any, shape: tuple[int, ...], exact: bool, name: str, need
         raise InvalidParameterError(f"{name} is no array of numbers ({error}); {need}") from error
     if array.shape != shape:
         raise InvalidParameterError(f"{name} of shape {array.shape}; {need}")
+    if fault := masked_fault(values):
+        raise InvalidParameterError(f"{name} is {fault}")
     return array
 
 
 def as_array(
-    values: Any, name: str, error: type[InvalidInputError], advice: str = "give an array"
+    values: Any,
+    name: str,
+    error: type[InvalidInputError],
+    advice: str = "give an array",
+    *,
+    widen: bool = True,
 ) -> npt.NDArray[Any]:
-    """Return what is array-like, also tensors on any device, as an array; else raise `error`."""
+    """Return what is array-like, also tensors on any device, as an array; else raise `error`.
+
+    Tensors are widened as by `to_host`.
+    """
     try:
-        return np.asarray(to_host(values))
+        array, fault = np.asarray(to_host(values, widen=widen)), masked_fault(values)
     except Exception as reason:  # whatever a foreign object raises when asked for its entries
         raise error(f"{name} are not array-like ({reason}); {advice}") from reason
+    if fault:
+        raise error(f"{name} are {fault}")
+    return array

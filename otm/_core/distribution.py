@@ -9,7 +9,7 @@ from __future__ import annotations
 import numbers
 from collections.abc import Iterable
 from fractions import Fraction
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -32,16 +32,54 @@ from otm._core.tensors import is_tensor
 from otm._core.text import shown
 from otm.errors import InvalidDistributionError
 
-SUM_TOLERANCE = {"float16": 1e-2, "bfloat16": 1e-2, "float32": 1e-4}
-"""How far a distribution may sum from one before it is refused, by its type."""
+SUM_TOLERANCE = {
+    "float16": (1e-2, 2.0**-25),
+    "bfloat16": (1e-2, 2.0**-25),
+    "float32": (1e-4, 2.0**-26),
+}
+"""How far a distribution may sum from one before it is refused: in all, and for each token.
 
-DEFAULT_SUM_TOLERANCE = 1e-6
+The larger of the two counts.  In float16 each probability may be 2^−25 off, however small it is.  A
+softmax in float32 adds up its n terms with an error that grows with n: one after the other to about
+n 2^−27, in the blocks of torch or NumPy far less.
+"""
+
+DEFAULT_SUM_TOLERANCE = 1e-6, 2.0**-30
+"""The same of all other types: exponentials of log-probabilities in float32 are such."""
+
+FEW_TOKENS = 64
+"""Up to as many numbers, typed by hand, may be those of a type with 16 bits by chance."""
 
 LARGEST_ENTRY = 1e200
 """Whole numbers and fractions beyond this are refused, before their sum can exceed all floats."""
 
 ROUNDING = 2.0**-50
 """Floats that sum to one within this are left as they are: normalising twice changes nothing."""
+
+
+def sum_tolerance(kind: str, n: int) -> float:
+    """How far a distribution of a type, on n tokens, may sum from one."""
+    least, per_token = SUM_TOLERANCE.get(kind, DEFAULT_SUM_TOLERANCE)
+    return max(least, n * per_token)
+
+
+def narrowest_type(kind: str, numbers: Probs) -> str:
+    """Name the narrowest type that holds all of these numbers [n], which are of a wider one.
+
+    What was rounded to a narrow type keeps its rounding in a wide one.
+    """
+    if kind not in ("float32", "float64"):
+        return kind
+    with np.errstate(over="ignore"):
+        single = numbers.astype(np.float32)
+        if not np.array_equal(single, numbers):
+            return kind
+        if numbers.size > FEW_TOKENS:
+            if np.array_equal(single.astype(np.float16), single):
+                return "float16"
+            if not np.count_nonzero(single.view(np.uint32) & 0xFFFF):  # half of a float32
+                return "bfloat16"
+    return "float32"
 
 
 def as_probs_pair(draft: Any, target: Any, *, keep: bool = True) -> tuple[Probs, Probs]:
@@ -215,9 +253,9 @@ def _place(array: Probs, position: int) -> tuple[str, int]:
 
 def _normalise(array: Probs, given: str, name: str, *, keep: bool = True) -> Probs:
     """Check the entries and the sum of each row, and divide it by its sum: [..., n] → [..., n]."""
-    tolerance = SUM_TOLERANCE.get(given, DEFAULT_SUM_TOLERANCE)
     rows = np.ascontiguousarray(array)
     normalised, n = np.empty_like(rows), rows.shape[-1]  # memory that is not written costs nothing
+    tolerance = sum_tolerance(given, n)
     least_excess = -1 if is_exact(rows) else ROUNDING
     done = 0
     for block, copy in _in_cache(rows, normalised):
@@ -226,9 +264,9 @@ def _normalise(array: Probs, given: str, name: str, *, keep: bool = True) -> Pro
             excess = abs(total - 1)
         valid = np.asarray((np.minimum.reduce(block, axis=-1) >= 0) & (excess <= tolerance))
         if np.count_nonzero(valid) < valid.size:  # NaN and infinity show in the sum
-            first = int(valid.argmin())
-            row, _ = _place(array, (done + first) * n)
-            _refuse(block.reshape(-1, n)[first], given, tolerance, f"{name} distribution{row}")
+            for place in np.flatnonzero(~valid).tolist():
+                row, _ = _place(array, (done + place) * n)
+                _check_row(block.reshape(-1, n)[place], given, f"{name} distribution{row}")
         settled = np.asarray(excess <= least_excess)
         if np.count_nonzero(settled) == settled.size:
             if not keep and block.size == rows.size:
@@ -249,8 +287,8 @@ def _in_cache(rows: Probs, copies: Probs) -> Iterable[tuple[Probs, Probs]]:
     return ((rows[i : i + step], copies[i : i + step]) for i in range(0, len(rows), step))
 
 
-def _refuse(entries: Probs, given: str, tolerance: float, name: str) -> NoReturn:
-    """Say what is wrong with the entries or the sum of one row."""
+def _check_row(entries: Probs, given: str, name: str) -> None:
+    """Refuse one row, and say what is wrong with it, unless its numbers are of a narrower type."""
     wrong = np.flatnonzero(~((entries >= 0) & (entries < np.inf)))
     if wrong.size:  # not so where finite entries sum to infinity
         raise InvalidDistributionError(
@@ -259,6 +297,9 @@ def _refuse(entries: Probs, given: str, tolerance: float, name: str) -> NoReturn
         )
     with np.errstate(over="ignore"):
         total = entries.sum()
+    tolerance = sum_tolerance(narrowest_type(given, entries), entries.size)
+    if abs(total - 1) <= tolerance:
+        return
     if total == 0:
         raise InvalidDistributionError(
             f"the {name} is zero everywhere; at least one token needs a positive probability"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from numbers import Number
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,37 @@ def to_host(values: Any, *, widen: bool = True) -> Any:
     if tensor.is_floating_point() and tensor.dtype not in of_numpy:
         tensor = tensor.float()
     return tensor.numpy()
+
+
+def is_masked(values: Any) -> bool:
+    """Whether this is one of NumPy's masked arrays; whoever has one has loaded their module."""
+    module = sys.modules.get("numpy.ma")
+    return module is not None and isinstance(values, module.MaskedArray)
+
+
+def is_array(values: Any) -> bool:
+    """Whether this is an array of NumPy, though no masked one, or a tensor."""
+    return is_tensor(values) or (isinstance(values, np.ndarray) and not is_masked(values))
+
+
+def masked_fault(values: Any) -> str:
+    """Say what is wrong with masked entries, also in lists of arrays; empty if there are none.
+
+    NumPy would take what the mask hides.
+    """
+    if "numpy.ma" not in sys.modules:  # nobody has made one
+        return ""
+    if is_masked(values):
+        count = int(np.count_nonzero(sys.modules["numpy.ma"].getmaskarray(values)))
+        if count:
+            return (
+                f"a masked array with {count} of {values.size} entries masked; OTM has no meaning "
+                "for a mask: say what stands there (array.filled(0)), or leave these entries out "
+                "(array.compressed())"
+            )
+    elif isinstance(values, list | tuple) and not isinstance(next(iter(values), 0), Number):
+        return next(filter(None, map(masked_fault, values)), "")
+    return ""
 
 
 def like(given: Any, array: npt.NDArray[np.int64]) -> Any:

@@ -17,13 +17,14 @@ if TYPE_CHECKING:
 
 _FILES = "arrays in files"
 _TEXT = "models that read a --text"
-_LISTS = "lists of a .jsonl file, which are taken as they are and bound α_k alone"
+_LISTS = "lists of log-probabilities, which are taken as they are and bound α_k alone"
 
 _ONLY_FOR = {
     **dict.fromkeys(("kind", "draft_name", "target_name", "tokens"), (_FILES,)),
     "prompts": (_FILES, _TEXT),
     **dict.fromkeys(("window", "sampled", "device"), (_TEXT,)),
-    "vocabulary": (_LISTS,),
+    "vocabulary": (_FILES, _LISTS),
+    "slack": (_LISTS,),
     **dict.fromkeys(("rules", "temperature", "top_k", "top_p", "min_p"), (_FILES, _TEXT)),
     "generation_config": (_FILES, _TEXT),
     **dict.fromkeys(("draft_temperatures", "gammas", "latency"), (_FILES, _TEXT)),
@@ -36,12 +37,14 @@ def report(
     draft: Annotated[
         str,
         Argument(
-            help="Scores of the draft model [N, V] (.npy, .npz, .safetensors), of both models, or "
-            "lists of log-probabilities as servers return them (.jsonl); with --text the name of "
-            "a Hugging Face model.",
+            help="Scores of the draft model [N, V] (.npy, .npz, .safetensors), or of both models; "
+            "lists of log-probabilities, of both models (.jsonl) or in the responses of a server "
+            "(.json, .jsonl); with --text the name of a Hugging Face model.",
         ),
     ],
-    target: Annotated[str | None, Argument(help="Scores of the target model, or its name.")] = None,
+    target: Annotated[
+        str | None, Argument(help="Scores or responses of the target model, or its name.")
+    ] = None,
     *,
     output: Annotated[
         Path,
@@ -65,7 +68,16 @@ def report(
     window: Annotated[int, Option(help="Most tokens that the models read at once.")] = 128,
     sampled: Annotated[bool, Option("--sampled", help="The target sampled this text.")] = False,
     device: Annotated[str | None, Option(help="Where the models run, such as cuda.")] = None,
-    vocabulary: Annotated[int | None, Option(help="Vocabulary size of the .jsonl lists.")] = None,
+    vocabulary: Annotated[
+        int | None,
+        Option(
+            help="Number of tokens: files are cut to it where they are padded, or filled up; lists "
+            "are bounded by it."
+        ),
+    ] = None,
+    slack: Annotated[
+        float, Option(help="Most by which a log-probability of the lists may be off.")
+    ] = 1e-5,
     drafts: Annotated[
         list[int] | None, Option("-k", "--k", help="Drafts; may be repeated.")
     ] = None,
@@ -100,7 +112,7 @@ def report(
     """
     from otm import gain
 
-    lists = text is None and draft.lower().endswith(".jsonl")
+    lists = text is None and draft.lower().endswith((".json", ".jsonl"))
     _refuse_unused(context, _LISTS if lists else _FILES if text is None else _TEXT)
     defaults = gain.Settings()
     sampling = sampling_of(temperature, top_k, top_p, min_p, generation_config)
@@ -119,9 +131,13 @@ def report(
             draft, target, text, prompts=prompts, window=window, sampled=sampled, device=device
         )
     elif lists:
-        if target is not None:
-            raise InvalidInputError("a .jsonl file has both models' lists; give one file")
-        source = gain.from_top_logprobs(draft, vocabulary=vocabulary)
+        alone = target is None and draft.lower().endswith(".json")
+        if alone or (target is not None and not target.lower().endswith((".json", ".jsonl"))):
+            raise InvalidInputError(
+                "a .jsonl file has both models' lists, or a .json or .jsonl file the responses of "
+                "one model's server; give one of the first kind, or two of the second"
+            )
+        source = gain.from_top_logprobs(draft, target, vocabulary=vocabulary, slack=slack)
     else:
         for model in filter(None, (draft, target)):
             if Path(model).is_dir():
@@ -129,8 +145,16 @@ def report(
                     f"{model!r} is a folder; if it is a model of Hugging Face, give a text for "
                     "both models to read: --text FILE"
                 )
-        names = {"draft_name": draft_name, "target_name": target_name}
-        source = gain.from_files(draft, target, kind=kind, prompts=prompts, tokens=tokens, **names)
+        source = gain.from_files(
+            draft,
+            target,
+            kind=kind,
+            draft_name=draft_name,
+            target_name=target_name,
+            prompts=prompts,
+            tokens=tokens,
+            vocabulary=vocabulary,
+        )
     more: dict[str, Any] = {"gammas": tuple(gammas)} if gammas else {}
     summary = gain.report(
         source, output, settings, latency=costs, level=level, workers=workers, **more

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from otm._core.checks import as_array
 from otm._core.means import PairedMeans, Setup
 from otm._core.progress import Progress, watching
 from otm.coupling.build import PLANS, PlanBuilder, build_plan
@@ -90,7 +91,7 @@ def _clusters(prompts: npt.ArrayLike | None, size: int) -> npt.NDArray[np.int64]
     """Prompt of each row; each row is one of its own if nothing is said."""
     if prompts is None:
         return np.arange(size)
-    given = np.asarray(prompts)
+    given = as_array(prompts, "the prompts", InvalidInputError)
     if given.size != size or given.dtype.kind not in "iu":
         raise InvalidInputError(
             f"prompts of shape {given.shape} and type {given.dtype}; give the prompt of each of "

@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.checks import check_uniforms
+from otm._core.checks import as_array, check_uniforms
 from otm._core.numbers import as_integer, as_positive, whole
-from otm._core.tensors import to_host
 from otm._core.text import shown
 from otm.decoding.draft_tree import DraftNode, Randomness
 from otm.decoding.drafting import Drafter
@@ -23,7 +22,7 @@ from otm.models.base import LanguageModel
 def as_prompts(prompts: Any, vocabulary: int) -> tuple[Context, ...]:
     """Return prompts as tuples of tokens, at least one in each."""
     try:
-        rows = [np.asarray(to_host(prompt)) for prompt in prompts]
+        rows = [as_array(prompt, "the prompts", InvalidInputError) for prompt in prompts]
     except Exception as reason:  # whatever foreign objects raise
         raise InvalidInputError(
             f"the prompts are a {type(prompts).__name__} that does not hold rows of tokens "

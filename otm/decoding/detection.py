@@ -20,9 +20,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.checks import as_draft_count
+from otm._core.checks import as_array, as_draft_count
 from otm._core.numbers import as_integer, as_real, check_name
-from otm._core.tensors import to_host
 from otm._core.text import shown
 from otm.coupling.list_coupling import ListCoupling
 from otm.decoding.watermark import COINS, DRAFTS, METHODS, RECOVERED, as_key
@@ -273,7 +272,7 @@ def _as_text(tokens: Any) -> list[int]:
     """Return tokens of a text, at least one."""
     values: npt.NDArray[Any] | None
     try:
-        values = np.asarray(to_host(tokens))
+        values = as_array(tokens, "the text", InvalidInputError)
     except Exception:  # whatever foreign objects raise
         values = None
     if values is None or values.ndim != 1 or not values.size or values.dtype.kind not in "iu":

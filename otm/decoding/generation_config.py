@@ -16,13 +16,50 @@ DEFAULTS: Mapping[str, Any] = {"temperature": 1.0, "top_k": 50, "top_p": 1.0, "m
 """What `generate` takes where neither the call nor the file says anything."""
 
 NEUTRAL: Mapping[str, Any] = {
-    "typical_p": 1.0, "epsilon_cutoff": 0.0, "eta_cutoff": 0.0, "repetition_penalty": 1.0,
-    "encoder_repetition_penalty": 1.0, "no_repeat_ngram_size": 0, "encoder_no_repeat_ngram_size": 0,
-    "bad_words_ids": None, "suppress_tokens": None, "begin_suppress_tokens": None,
-    "forced_bos_token_id": None, "forced_eos_token_id": None, "sequence_bias": None,
-    "guidance_scale": 1.0, "top_h": None,
+    # searches instead of sampling
+    "num_beams": 1, "num_beam_groups": 1, "diversity_penalty": 0.0, "penalty_alpha": 0.0,
+    "dola_layers": None, "constraints": None, "force_words_ids": None,
+    # processors of scores
+    "typical_p": 1.0, "epsilon_cutoff": 0.0, "eta_cutoff": 0.0, "top_h": None,
+    "repetition_penalty": 1.0, "encoder_repetition_penalty": 1.0, "no_repeat_ngram_size": 0,
+    "encoder_no_repeat_ngram_size": 0, "bad_words_ids": None, "sequence_bias": None,
+    "suppress_tokens": None, "begin_suppress_tokens": None, "forced_bos_token_id": None,
+    "forced_eos_token_id": None, "forced_decoder_ids": None, "guidance_scale": 1.0,
+    "min_length": 0, "min_new_tokens": 0, "exponential_decay_length_penalty": None,
+    "watermarking_config": None, "token_healing": False,
+    # drafts that are accepted for another distribution than the target's
+    "assistant_ensemble_weight": None,
 }  # fmt: skip
 """Settings that change distributions in other ways, at the values that do not."""
+
+WITHOUT_EFFECT = {
+    *("max_length", "max_new_tokens", "max_time", "stop_strings"),  # where a text ends
+    *("early_stopping", "length_penalty", "low_memory"),  # of searches, which are refused
+    *("renormalize_logits", "remove_invalid_values", "num_return_sequences", "use_cache"),
+    *("cache_config", "max_cache_len", "prefill_chunk_size", "compile_config", "disable_compile"),
+    *("continuous_batching_config", "output_attentions", "output_hidden_states", "output_scores"),
+    *("output_logits", "return_dict_in_generate", "return_legacy_cache"),
+    *("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id"),
+    # how drafts are made
+    *("is_assistant", "num_assistant_tokens", "num_assistant_tokens_schedule", "use_mtp"),
+    *("assistant_confidence_threshold", "prompt_lookup_num_tokens", "max_matching_ngram_size"),
+    *("assistant_early_exit", "assistant_lookbehind", "target_lookbehind", "speculation_type"),
+    *("_from_model_config", "transformers_version", "_commit_hash", "generation_kwargs"),
+    # for the chats of models that bring code of their own
+    *("chat_format", "max_window_size", "user_token_id", "assistant_token_id"),
+}
+"""Settings that do not change the distribution of the next token."""
+
+KNOWN = {*DEFAULTS, *NEUTRAL, *WITHOUT_EFFECT, "do_sample", "cache_implementation"}
+
+OTHER_FILES: Mapping[str, tuple[str, ...]] = {
+    "the configuration of a model (config.json)": ("architectures", "model_type", "vocab_size"),
+    "a part of a tokenizer": (
+        *("tokenizer_class", "added_tokens_decoder", "chat_template", "model_max_length"),
+        *("bos_token", "eos_token", "added_tokens"),
+    ),
+}
+"""What another file of a model's folder is, by names that it has."""
 
 
 def read_generation_config(path: AnyPath) -> SamplingParameters:
@@ -43,8 +80,8 @@ def read_generation_config(path: AnyPath) -> SamplingParameters:
     Raises
     ------
     InvalidInputError
-        If there is no such file, or it sets something that these parameters cannot express, such as
-        a repetition penalty.
+        If there is no such file, it is another file of the folder, or it sets something that these
+        parameters cannot express or that is not known: beams, least lengths, penalties, watermarks.
     InvalidParameterError
         If a parameter is outside its range.
 
@@ -63,16 +100,25 @@ def read_generation_config(path: AnyPath) -> SamplingParameters:
     settings = read_json(file)
     if not isinstance(settings, dict):
         raise InvalidInputError(f"{file_label(file)} holds {shown(settings)}; it must be an object")
+    _check_names(settings, file_label(file))
     others = [
         f"{name} = {shown(settings[name])}"
         for name, neutral in NEUTRAL.items()
-        if settings.get(name) not in (None, [], neutral)
+        if settings.get(name) not in (None, [], {}, neutral)
     ]
+    if settings.get("cache_implementation") == "quantized":  # scores from rounded keys and values
+        others.append("cache_implementation = 'quantized'")
     if others:
         raise InvalidInputError(
             f"{file_label(file)} sets {', '.join(others)}, which temperature, top-k, top-p and "
-            "min-p cannot express; record the scores after such processors and give these, or give "
-            "the sampling parameters by themselves"
+            "min-p cannot express; if you serve without it, give the sampling parameters by "
+            "themselves; if a processor of scores does it, record the scores behind it and give "
+            "these"
+        )
+    if not isinstance(settings.get("do_sample"), bool | None):
+        raise InvalidInputError(
+            f"{file_label(file)} sets do_sample = {shown(settings['do_sample'])}; it must be true "
+            "or false"
         )
     if settings.get("do_sample") is False:
         return SamplingParameters(temperature=0)
@@ -86,3 +132,22 @@ def read_generation_config(path: AnyPath) -> SamplingParameters:
         top_p=None if values["top_p"] == 1 else values["top_p"],
         min_p=values["min_p"] or None,
     )
+
+
+def _check_names(settings: Mapping[str, Any], label: str) -> None:
+    """Refuse other files of a model's folder, and settings that may mean anything."""
+    unknown = sorted(set(settings) - KNOWN)
+    for what, names in OTHER_FILES.items():
+        there = [name for name in names if name in settings]
+        if there:
+            raise InvalidInputError(
+                f"{label} has {', '.join(map(repr, there))}: it is {what}, which does not say how "
+                f"tokens are sampled; give {FILE} or the folder that has it, or the sampling "
+                "parameters by themselves"
+            )
+    if unknown:
+        raise InvalidInputError(
+            f"{label} sets {', '.join(f'{name} = {shown(settings[name])}' for name in unknown)}, "
+            "which is no setting of generate in transformers; correct its name, remove it if it "
+            "changes no probabilities, or give the sampling parameters by themselves"
+        )

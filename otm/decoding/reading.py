@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from otm._core.arithmetic import is_exact
 from otm._core.sparse import SparseProbs
-from otm._core.tensors import is_tensor, like, to_host
+from otm._core.tensors import is_array, is_tensor, like, to_host
 from otm.decoding.sampling_parameters import SamplingParameters, as_sampling
 from otm.errors import InvalidDistributionError
 from otm.models.base import LanguageModel, Session, common_length, padded
@@ -232,7 +232,7 @@ def _logarithms(probs: Any) -> Any:
 
 def check_scores(scores: Any, shape: tuple[int, ...], model: LanguageModel) -> None:
     """Refuse what a session returned if these are no scores of this shape [R, L, V]."""
-    if not (isinstance(scores, np.ndarray) or is_tensor(scores)) or tuple(scores.shape) != shape:
+    if not is_array(scores) or tuple(scores.shape) != shape:
         returned = getattr(scores, "shape", type(scores).__name__)
         raise InvalidDistributionError(
             f"a session of {type(model).__name__} returned scores {returned} for tokens "
@@ -243,7 +243,7 @@ def check_scores(scores: Any, shape: tuple[int, ...], model: LanguageModel) -> N
 
 def check_processed(scores: Any, shape: tuple[int, ...]) -> None:
     """Refuse what a logits processor returned if these are no scores of this shape [M, V]."""
-    if not (isinstance(scores, np.ndarray) or is_tensor(scores)) or tuple(scores.shape) != shape:
+    if not is_array(scores) or tuple(scores.shape) != shape:
         returned = getattr(scores, "shape", type(scores).__name__)
         raise InvalidDistributionError(
             f"the logits processor returned scores {returned} for scores {shape}; it must return "

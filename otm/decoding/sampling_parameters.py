@@ -184,7 +184,7 @@ class SamplingParameters:
         >>> SamplingParameters(top_k=2).sparse_probs(np.log([0.1, 0.4, 0.2, 0.3])).tokens.tolist()
         [1, 3]
         """
-        scores = np.asarray(to_host(logits, widen=False))
+        scores = as_array(logits, "the logits", InvalidDistributionError, widen=False)
         if scores.ndim != 1:
             raise InvalidDistributionError(
                 f"logits of shape {scores.shape}; one row takes [V], `sparse_probs_rows` [M, V]"
@@ -209,7 +209,7 @@ class SamplingParameters:
         InvalidDistributionError
             As for a call.
         """
-        scores = np.asarray(to_host(logits, widen=False))
+        scores = as_array(logits, "the logits", InvalidDistributionError, widen=False)
         if scores.ndim != 2:
             raise InvalidDistributionError(
                 f"logits of shape {scores.shape}; several rows of logits are an array [M, V]"

@@ -11,11 +11,13 @@ import numpy as np
 import numpy.typing as npt
 
 from otm._core.arithmetic import at_least_once, power_slopes
+from otm._core.distribution import narrowest_type, sum_tolerance
 from otm._core.files.stored import StoredArray
 from otm.coupling.build import build_plan, plan_builder
 from otm.coupling.capped import capped_rules
 from otm.decoding.sampling_parameters import SamplingParameters
 from otm.errors import InvalidDistributionError, InvalidInputError
+from otm.gain.padding import Padding, are_probabilities
 from otm.gain.settings import Lenience, Settings, Typical
 from otm.problem import Problem
 
@@ -27,14 +29,14 @@ Measured = dict[str, npt.NDArray[Any]]
 KINDS = ("logits", "log-probabilities", "probabilities")
 """What scores may be."""
 
-SUM_TOLERANCE = {"f2": 1e-2, "bfloat16": 1e-2, "f4": 1e-4}
-"""How far probabilities may sum from one, by the type that they are stored in."""
+TYPES = {"f2": "float16", "bfloat16": "bfloat16", "f4": "float32", "f8": "float64"}
+"""Types that scores are stored in."""
 
-LOG_SUM_TOLERANCE = {"f2": 3e-2, "bfloat16": 0.2, "f4": 1e-3}
-"""The same of the logarithm of a sum of exponentials of log-probabilities."""
+LOG_SUM_TOLERANCE = {"float16": 3e-2, "bfloat16": 0.2, "float32": 1e-3}
+"""How far the logarithm of a sum of exponentials of log-probabilities may be from zero, at least.
 
-CLOSEST = 1e-6
-"""Tolerance of both for other types."""
+As far as probabilities may sum from one, it may be of any type.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +52,7 @@ class Pairs:
     kind: str  # what the scores are
     names: tuple[str, str]  # where the scores of draft and target are from, for messages
     dtypes: tuple[str, str]  # types in which they were stored
+    padding: tuple[Padding, Padding] | None = None  # of files; models give tokens alone
 
     def measure(self, settings: Settings) -> Measured:
         """Compute everything at each position; rows of both models are held one at a time.
@@ -76,6 +79,9 @@ class Pairs:
             scores.read(self.first, self.stop) if isinstance(scores, StoredArray) else scores
             for scores in (self.draft, self.target)
         )
+        if self.padding is not None:
+            for which, rows in enumerate((drafts, targets)):
+                self.padding[which].check(rows, self.kind, self.names[which], self.first)
         for row in range(self.stop - self.first):
             target = self._probs(1, row, targets[row], of_target)
             yield row, [self._probs(0, row, drafts[row], each) for each in of_draft], target
@@ -99,7 +105,13 @@ class Pairs:
         """Check the scores of one row, and return the distribution that is sampled from."""
         try:
             with np.errstate(invalid="ignore"):  # NaN is refused below, without a warning
-                scores = self._as_logits(stored.astype(np.float64), which)
+                scores = stored.astype(np.float64)
+                if self.padding is None:
+                    scores = self._as_logits(scores, which)
+                else:
+                    padding = self.padding[which]
+                    scores = padding.without_nan(scores, self.kind)
+                    scores = padding.fit(self._as_logits(scores, which))
             probs: Floats = sampling(scores)
         except InvalidDistributionError as error:
             raise InvalidInputError(
@@ -110,16 +122,17 @@ class Pairs:
     def _as_logits(self, scores: Floats, which: Literal[0, 1]) -> Floats:
         """Check that these are what they are said to be; return them, or their logarithms."""
         if self.kind == "logits":
-            within = scores.size > 2 and scores.min() >= 0 and scores.max() < 1
-            if within and abs(scores.sum() - 1) <= SUM_TOLERANCE["f2"]:
+            if are_probabilities(scores):
                 raise InvalidDistributionError(
                     "the numbers lie in [0, 1] and sum to one, as probabilities do; give their "
                     'kind, by `kind` or --kind, as "probabilities"'
                 )
             return scores
-        dtype = self.dtypes[which].lstrip("<>|=")
+        kind = TYPES[self.dtypes[which].lstrip("<>|=")]
         if self.kind == "probabilities":
-            total, allowed = scores.sum(), SUM_TOLERANCE.get(dtype, CLOSEST)
+            total, allowed = scores.sum(), sum_tolerance(kind, scores.size)
+            if not abs(total - 1) <= allowed:
+                allowed = sum_tolerance(narrowest_type(kind, scores), scores.size)
             if not (scores.min() >= 0 and abs(total - 1) <= allowed):
                 raise InvalidDistributionError(
                     f"the least number is {scores.min():.6g} and the sum {total:.6g}; "
@@ -129,7 +142,9 @@ class Pairs:
                 return np.log(scores)
         from scipy.special import logsumexp  # slow to import: logits do not need it
 
-        total, allowed = logsumexp(scores), LOG_SUM_TOLERANCE.get(dtype, CLOSEST)
+        total, allowed = logsumexp(scores), _log_sum_tolerance(kind, scores.size)
+        if not abs(total) <= allowed:
+            allowed = _log_sum_tolerance(narrowest_type(kind, scores), scores.size)
         if np.isfinite(scores.max()) and not abs(total) <= allowed:
             raise InvalidDistributionError(
                 f"the logarithm of the sum of exponentials is {total:.6g}; that of "
@@ -137,6 +152,11 @@ class Pairs:
                 '"logits"'
             )
         return scores
+
+
+def _log_sum_tolerance(kind: str, n: int) -> float:
+    """How far the logarithm of a sum may be from zero, for n numbers of a type."""
+    return max(LOG_SUM_TOLERANCE.get(kind, 0.0), sum_tolerance(kind, n))
 
 
 def measure_pair(

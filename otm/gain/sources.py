@@ -15,9 +15,10 @@ import numpy.typing as npt
 from otm._core.files.headers import open_arrays
 from otm._core.files.paths import AnyPath, as_path, file_label, file_size, opened, read_exactly
 from otm._core.files.stored import StoredArray
-from otm._core.numbers import check_name
+from otm._core.numbers import as_vocabulary, check_name
 from otm._core.shown import Brief
 from otm.errors import InvalidInputError
+from otm.gain.padding import Padding
 from otm.gain.pairs import KINDS, Measured, Pairs
 from otm.gain.settings import Settings
 
@@ -100,6 +101,8 @@ class ScoreFiles(Brief):
         The token drawn from the target's distribution at each position, where known.
     prompts_known : bool
         Whether the prompts were given; otherwise all positions are taken to be of one kind.
+    vocabulary : int or None
+        Number of tokens that all rows are cut to or filled up to, if it was given.
 
     Examples
     --------
@@ -118,11 +121,13 @@ class ScoreFiles(Brief):
     prompts: Ints
     tokens: Ints | None
     prompts_known: bool
+    vocabulary: int | None = None
 
     @property
     def name(self) -> str:
         """The arrays, by the names of their files."""
-        return f"{self.draft.description} and {self.target.description}"
+        of = "" if self.vocabulary is None else f", {self.vocabulary:,} tokens of each"
+        return f"{self.draft.description} and {self.target.description}{of}"
 
     @property
     def bounds(self) -> list[Bounds]:
@@ -134,6 +139,7 @@ class ScoreFiles(Brief):
         """Digests of both arrays, of prompts and tokens, and the kind of scores."""
         return {
             "kind": self.kind,
+            "vocabulary": self.vocabulary,
             "draft": [self.draft.name, self.draft.dtype, digest(self.draft.path)],
             "target": [self.target.name, self.target.dtype, digest(self.target.path)],
             "prompts": hashlib.sha256(self.prompts.tobytes()).hexdigest(),
@@ -165,9 +171,15 @@ class ScoreFiles(Brief):
         )
         names = self.draft.description, self.target.description
         dtypes = self.draft.dtype, self.target.dtype
+        of_draft, of_target = (
+            Padding(self.vocabulary, begins_with_zeros=not rows.read(0, 1).any())
+            for rows in (self.draft, self.target)
+        )
         for (start, stop), draft, target in zip(places, *streams, strict=False):
             tokens = None if self.tokens is None else self.tokens[start:stop]
-            yield Pairs(draft, target, tokens, start, stop, self.kind, names, dtypes)
+            yield Pairs(
+                draft, target, tokens, start, stop, self.kind, names, dtypes, (of_draft, of_target)
+            )
 
 
 def from_files(
@@ -179,6 +191,7 @@ def from_files(
     target_name: str = "target",
     prompts: AnyPath | None = None,
     tokens: AnyPath | None = None,
+    vocabulary: int | None = None,
 ) -> ScoreFiles:
     """Take scores of both models from `.npy`, `.npz` or `.safetensors` files.
 
@@ -202,6 +215,10 @@ def from_files(
     tokens : str or Path, optional
         File with the token [N] that was drawn at each position from the target's distribution, at
         the same temperature; without it the array "tokens" of one of the files, if there is one.
+    vocabulary : int, optional
+        Number of tokens, where files have padded columns.  Those from it on are cut off, if they
+        are NaN or have less than 1e-4 of the mass of each row; narrower rows are filled up with
+        tokens of probability zero.
 
     Returns
     -------
@@ -213,8 +230,15 @@ def from_files(
     InvalidInputError
         If the files do not hold such arrays, or one array would be both models'; nothing but
         headers, prompts and tokens has been read.
+    InvalidParameterError
+        If the number of tokens is not from 1 to 2^24.
     UnknownMethodError
         If `kind` is another word.
+
+    Notes
+    -----
+    A report refuses padding that it can see: columns that are NaN in every row, rows of zeros, and
+    last columns of zeros, unless the scores are probabilities.
 
     Examples
     --------
@@ -226,6 +250,7 @@ def from_files(
     False
     """
     check_name("kind of scores", kind, KINDS)
+    size = None if vocabulary is None else as_vocabulary(vocabulary)
     paths = as_path(draft), as_path(draft if target is None else target)
     files = {path: open_arrays(path) for path in dict.fromkeys(paths)}
     of_draft, of_target = (
@@ -238,20 +263,7 @@ def from_files(
             f"{of_draft.description} {fault}; give a file for each model, or one file with both "
             "arrays"
         )
-    for rows in (of_draft, of_target):
-        if rows.kind != "f":
-            raise InvalidInputError(f"{rows.description} holds whole numbers; scores are floats")
-        if 0 in rows.shape:
-            missing = "rows" if rows.shape[0] == 0 else "tokens"
-            raise InvalidInputError(
-                f"{rows.description} has the shape {rows.shape}, and so no {missing}; {kind} must "
-                "be [N, V], a row for each position"
-            )
-    if of_draft.shape != of_target.shape or len(of_draft.shape) != 2:
-        raise InvalidInputError(
-            f"{of_draft.description} has the shape {of_draft.shape} and {of_target.description} "
-            f"{of_target.shape}; {kind} must be [N, V], a row for each position, in both alike"
-        )
+    _check_pair(of_draft, of_target, kind, size)
     positions = of_draft.shape[0]
     if positions > MAX_ROWS:  # a small archive can promise any number of zeros
         raise InvalidInputError(
@@ -260,7 +272,7 @@ def from_files(
     labels = _labels(files, "prompts", prompts, positions)
     drawn = _labels(files, "tokens", tokens, positions)
     clusters = np.zeros(positions, dtype=np.int64) if labels is None else labels
-    return ScoreFiles(of_draft, of_target, kind, clusters, drawn, labels is not None)
+    return ScoreFiles(of_draft, of_target, kind, clusters, drawn, labels is not None, size)
 
 
 def split(positions: int, row_bytes: int) -> list[Bounds]:
@@ -291,6 +303,34 @@ def _scores(arrays: dict[str, StoredArray], name: str, path: Path) -> StoredArra
         return next(iter(arrays.values()))
     there = ", ".join(f"{rows.name!r:.40} {rows.shape}" for rows in list(arrays.values())[:10])
     raise InvalidInputError(f"{file_label(path)} has no array {name!r:.60}; there are: {there}")
+
+
+def _check_pair(
+    of_draft: StoredArray, of_target: StoredArray, kind: str, vocabulary: int | None
+) -> None:
+    """Refuse arrays that are no rows of scores at the same positions, on the same tokens."""
+    for rows in (of_draft, of_target):
+        if rows.kind != "f":
+            raise InvalidInputError(f"{rows.description} holds whole numbers; scores are floats")
+        if 0 in rows.shape:
+            missing = "rows" if rows.shape[0] == 0 else "tokens"
+            raise InvalidInputError(
+                f"{rows.description} has the shape {rows.shape}, and so no {missing}; {kind} must "
+                "be [N, V], a row for each position"
+            )
+    shapes = of_draft.shape, of_target.shape
+    if not len(shapes[0]) == len(shapes[1]) == 2 or shapes[0][0] != shapes[1][0]:
+        raise InvalidInputError(
+            f"{of_draft.description} has the shape {of_draft.shape} and {of_target.description} "
+            f"{of_target.shape}; {kind} must be [N, V], a row for each position, in both alike"
+        )
+    if shapes[0] != shapes[1] and vocabulary is None:
+        raise InvalidInputError(
+            f"{of_draft.description} has {of_draft.shape[1]:,} tokens and {of_target.description} "
+            f"{of_target.shape[1]:,}; if models or files are padded, say how many tokens the "
+            "tokenizer has, --vocabulary N (vocabulary=N): columns beyond are cut off, narrower "
+            "rows filled up with tokens of probability zero"
+        )
 
 
 def _labels(

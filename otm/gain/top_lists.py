@@ -1,4 +1,4 @@
-"""Positions of which servers say only the most likely tokens: lines of JSON.
+"""Positions of which servers say only the most likely tokens: lines or responses in JSON.
 
 What α_k is then known to is an interval (`otm.optimum.top_logprobs`), and no more than that is
 computed: how much k-Seq or recursive rejection would accept depends on the unlisted tokens as well.
@@ -7,24 +7,23 @@ computed: how much k-Seq or recursive rejection would accept depends on the unli
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from otm._core.files.paths import AnyPath, as_path, file_label, file_size, opened, parse_json
+from otm._core.files.lines import lines_of
+from otm._core.files.paths import AnyPath, as_path, file_label, file_size, parse_json
 from otm._core.shown import Brief
 from otm._core.text import shown
 from otm.errors import InvalidInputError, OTMError
 from otm.gain.pairs import Measured
+from otm.gain.responses import Position, positions_of
 from otm.gain.settings import Settings
 from otm.gain.sources import Bounds, Ints, digest, split
 from otm.optimum.top_logprobs import alpha_interval_from_logprobs, as_size, as_slack
-
-LONGEST_LINE = 2**22
-"""Most bytes of a line, which is read as a whole."""
 
 LINE_BYTES = 2**15
 """More than most lines have: 512 of them are a block."""
@@ -45,22 +44,46 @@ class Lines:
 
     def measure(self, settings: Settings) -> Measured:
         """Compute lower and upper bounds of α_k at each position: "interval" [R, K, 2]."""
-        rows = []
-        lines = lines_of(self.path, self.begin, self.end)
-        for number, (_, line) in enumerate(lines, self.first):
+        places = []
+        for number, (_, line) in enumerate(lines_of(self.path, self.begin, self.end), self.first):
             where = f"position {number} of {file_label(self.path)}"
             draft, target, _ = parsed(line, where)
-            try:
-                intervals = [
-                    alpha_interval_from_logprobs(
-                        draft, target, k, vocabulary=self.vocabulary, slack=self.slack
-                    )
-                    for k in settings.ks
-                ]
-            except OTMError as error:
-                raise InvalidInputError(f"{where}: {error}") from None
-            rows.append([(float(each.lower), float(each.upper)) for each in intervals])
-        return {"interval": np.array(rows)}
+            places.append((where, draft, target))
+        return intervals(places, settings, self.vocabulary, self.slack)
+
+
+@dataclass(frozen=True, eq=False)
+class Positions:
+    """Consecutive positions of responses, which are in memory."""
+
+    positions: Sequence[Position]
+    vocabulary: int | None
+    slack: float
+
+    def measure(self, settings: Settings) -> Measured:
+        """Compute the same as for `Lines`."""
+        places = [(each.where, each.draft, each.target) for each in self.positions]
+        return intervals(places, settings, self.vocabulary, self.slack)
+
+
+def intervals(
+    places: Iterable[tuple[str, dict[int, float], dict[int, float]]],
+    settings: Settings,
+    vocabulary: int | None,
+    slack: float,
+) -> Measured:
+    """Compute bounds of α_k from the lists of draft and target at each named place."""
+    rows = []
+    for where, draft, target in places:
+        try:
+            found = [
+                alpha_interval_from_logprobs(draft, target, k, vocabulary=vocabulary, slack=slack)
+                for k in settings.ks
+            ]
+        except OTMError as error:
+            raise InvalidInputError(f"{where}: {error}") from None
+        rows.append([(float(each.lower), float(each.upper)) for each in found])
+    return {"interval": np.array(rows)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +99,8 @@ class TopLogprobs(Brief):
     prompts_known : bool
         Whether every line named one; otherwise all positions are taken to be of one kind.
     starts : int array [N + 1]
-        Byte at which the line of each position begins, and the size of the file.
+        Byte at which the line of each position begins, and the size of the file; empty for
+        responses of two servers.
     vocabulary : int or None
         Number of tokens, if it is known.
     slack : float
@@ -139,10 +163,39 @@ class TopLogprobs(Brief):
             yield Lines(self.path, begin, end, start, self.vocabulary, self.slack)
 
 
+@dataclass(frozen=True, eq=False)
+class Responses(TopLogprobs):
+    """Lists of the most likely tokens in the responses of two servers."""
+
+    target_path: Path
+    positions: Sequence[Position]
+    left_out: int
+
+    @property
+    def name(self) -> str:
+        """Both files, and how much of them is of no use."""
+        without = f", without {self.left_out:,} positions" if self.left_out else ""
+        return f"{file_label(self.path)} and {file_label(self.target_path)}{without}"
+
+    @property
+    def key(self) -> dict[str, Any]:
+        """As of one file, and a digest of the other."""
+        return {**super().key, "of the target": digest(self.target_path)}
+
+    def blocks(self, bounds: Iterable[Bounds]) -> Iterator[Any]:
+        """Hand out positions, in ascending order."""
+        for start, stop in bounds:
+            yield Positions(self.positions[start:stop], self.vocabulary, self.slack)
+
+
 def from_top_logprobs(
-    path: AnyPath, *, vocabulary: int | None = None, slack: float = 1e-5
+    path: AnyPath,
+    target: AnyPath | None = None,
+    *,
+    vocabulary: int | None = None,
+    slack: float = 1e-5,
 ) -> TopLogprobs:
-    """Take lists of log-probabilities, one position a line.
+    """Take lists of log-probabilities: one position a line, or responses of two servers.
 
     A line is a JSON object such as ::
 
@@ -155,7 +208,10 @@ def from_top_logprobs(
     Parameters
     ----------
     path : str or Path
-        The file.
+        The file of lines; beside a target, the draft model's responses.
+    target : str or Path, optional
+        The target model's responses to the same requests, in the same order: JSON of OpenAI's
+        completions or chats, one response, a list of them, or in `.jsonl` files one a line.
     vocabulary : int, optional
         Size of the vocabulary, in tokens, if it is known.
     slack : float, optional
@@ -169,10 +225,20 @@ def from_top_logprobs(
     Raises
     ------
     InvalidInputError
-        If the file cannot be read, or a line is no such object.
+        If a file cannot be read, a line is no such object, or two servers read different texts.
     InvalidParameterError
         If the size of the vocabulary is not a whole number of at least 1, or the slack not a number
         from 0 to 1/2.
+
+    Notes
+    -----
+    Positions of two responses belong together if both servers read the same tokens before: one
+    text, given to both with `echo`, or a single token after each prompt.  Tokens are compared by
+    their ids where all have one (vLLM's `return_tokens_as_token_ids`), or else by their bytes, so
+    that both models must have one tokenizer.  Positions are left out where a text stands for part
+    of a character, or for two tokens in the list of a chat; in that of a completion this cannot be
+    seen, so that ids are better.  The sampled token is dropped where it is the least likely of
+    its list, as it may have been added to it.  Each response is a prompt.
 
     Examples
     --------
@@ -183,44 +249,51 @@ def from_top_logprobs(
     ...     _ = path.write_text(f"{line}{chr(10)}{line}")
     ...     from_top_logprobs(path, vocabulary=8).prompts
     array([0, 0])
+
+    Responses of two servers to one request, which lists two tokens:
+
+    >>> import json
+    >>> lists = {"draft": {"a": -0.4, "the": -1.6}, "target": {"the": -0.7, "a": -0.9}}
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     paths = {name: Path(folder) / f"{name}.json" for name in lists}
+    ...     for name, path in paths.items():
+    ...         logprobs = {"tokens": ["the"], "top_logprobs": [lists[name]]}
+    ...         _ = path.write_text(json.dumps({"choices": [{"logprobs": logprobs}]}))
+    ...     from_top_logprobs(paths["draft"], paths["target"]).name
+    "file 'draft.json' and file 'target.json'"
     """
     vocabulary, slack = as_size(vocabulary), float(as_slack(slack))
     path = as_path(path)
+    if target is not None:
+        other = as_path(target)
+        positions, left_out = positions_of(path, other)
+        prompts_of = np.array([each.response for each in positions])
+        known = (path.absolute(), prompts_of, True, np.zeros(0, dtype=np.int64), vocabulary, slack)
+        return Responses(*known, other.absolute(), positions, left_out)
     size, numbers = file_size(path), dict[str | int, int]()
     starts: list[int] = []
     prompts: list[int] = []
-    known = True
+    named = True
     for place, line in lines_of(path, 0, size):
         *_, prompt = parsed(line, f"position {len(starts)} of {file_label(path)}")
-        known = known and prompt is not None
+        named = named and prompt is not None
         starts.append(place)
         prompts.append(numbers.setdefault("" if prompt is None else prompt, len(numbers)))
     if not starts:
         raise InvalidInputError(f"{file_label(path)} has no lines; give one for each position")
     labels, ends = np.array(prompts), np.array([*starts, size])
-    return TopLogprobs(path.absolute(), labels, known, ends, vocabulary, slack)
-
-
-def lines_of(path: Path, begin: int, end: int) -> Iterator[tuple[int, bytes]]:
-    """Read one line after the other, with its place: all of a block together may be gigabytes."""
-    with opened(path) as file:
-        file.seek(begin)
-        while (place := file.tell()) < end:
-            line = file.readline(LONGEST_LINE + 1)
-            if not line:
-                raise InvalidInputError(f"{file_label(path)} was cut short meanwhile")
-            if len(line) > LONGEST_LINE:
-                raise InvalidInputError(
-                    f"{file_label(path)} has a line of more than {LONGEST_LINE:,} bytes"
-                )
-            if line.strip():
-                yield place, line
+    return TopLogprobs(path.absolute(), labels, named, ends, vocabulary, slack)
 
 
 def parsed(line: bytes, where: str) -> tuple[dict[int, float], dict[int, float], str | int | None]:
     """Read a line: the log-probabilities of draft and target by token, and the prompt or None."""
     entry = parse_json(line, where)
     fits = isinstance(entry, dict) and set(NAMES) <= set(entry) <= {*NAMES, "prompt"}
+    if isinstance(entry, dict) and "choices" in entry:
+        raise InvalidInputError(
+            f"{where} is a response of one server; give two files, the draft model's responses and "
+            "the target's"
+        )
     if not fits or not all(isinstance(entry[name], dict) and entry[name] for name in NAMES):
         raise InvalidInputError(
             f'{where} is no object with "draft" and "target", each an object from tokens to '

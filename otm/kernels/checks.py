@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from otm._core.distribution import sum_tolerance
 from otm._core.numbers import is_real
-from otm._core.tensors import to_host
+from otm._core.tensors import is_masked, masked_fault, to_host
 from otm._core.text import shown
 from otm.errors import (
     InvalidDistributionError,
@@ -30,15 +31,6 @@ from otm.kernels.layout import Layout, check_counted, packed_layout, padded_layo
 from otm.kernels.registry import uniforms_per_position
 from otm.kernels.sparse_drafts import SparseDrafts
 from otm.rules import named
-
-SUM_TOLERANCE = {
-    "float16": 1e-2,
-    "bfloat16": 1e-2,
-    "float32": 1e-4,
-    "float64": 1e-6,
-    "object": 0.0,  # fractions, NumPy only
-}
-"""Types of probabilities, and how far a row may sum from one."""
 
 INTEGERS = {"int32", "int64"}
 FLOATS = {"float16", "bfloat16", "float32", "float64"}
@@ -113,12 +105,16 @@ def check_arrays(library: ModuleType, arrays: dict[str, Any], temperature: Any) 
     """Refuse what is no dense array of a library, and arrays on different devices."""
     kind = np.ndarray if library is np else library.Tensor
     for name, array in arrays.items():
-        if not isinstance(array, kind):
+        if fault := masked_fault(array):
+            raise InvalidInputError(f"{name} is {fault}")
+        if not isinstance(array, kind) or is_masked(array):  # in which arithmetic makes new masks
             one_hot = " (several chains must have been sampled: there is no one-hot form)"
             raise InvalidInputError(
                 f"{name} is a {type(array).__name__}; beside a target of this kind it must be a "
                 f"{kind.__name__} of {library.__name__}{one_hot if array is None else ''}"
             )
+    if fault := masked_fault(temperature):
+        raise InvalidInputError(f"the temperature is {fault}")
     if isinstance(temperature, kind):
         arrays["temperature"] = temperature
     devices = {name: str(getattr(array, "device", "cpu")) for name, array in arrays.items()}
@@ -233,7 +229,7 @@ def check_types(
     target: Any, draft: Any, tokens: Sequence[Any], uniforms: Any, *, logits: bool
 ) -> None:
     """Refuse types that are not allowed, or do not fit each other."""
-    allowed = FLOATS if logits else set(SUM_TOLERANCE)
+    allowed = FLOATS if logits else FLOATS | {"object"}  # fractions, NumPy only
     types = {_type(array) for array in (target, draft) if array is not None}
     if not types <= allowed or ("object" in types and len(types) > 1):
         raise InvalidDistributionError(
@@ -300,8 +296,9 @@ def faults_of_probs(library: ModuleType, rows: Any, kind: str = "") -> Faults:
         least = _over_tokens("min", rows)
         total = to_host(rows.sum(-1) if kind == "object" else rows.sum(-1, dtype=wide))
         none = ~((least >= 0) & (total < INFINITY))
-        off = ~(abs(total - 1) <= SUM_TOLERANCE[kind])
-    tolerance = f"{SUM_TOLERANCE[kind]:g}, the tolerance of {kind}"
+        allowed = 0.0 if kind == "object" else sum_tolerance(kind, rows.shape[-1])
+        off = ~(abs(total - 1) <= allowed)
+    tolerance = f"{allowed:g}, the tolerance of {kind}"
     return [
         (none, f"holds NaN, ∞ or less than 0 {remedy}"),
         (off, f"does not sum to one within {tolerance} {remedy}"),

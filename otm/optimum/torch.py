@@ -34,13 +34,7 @@ import numpy as np
 
 from otm._core.arithmetic import SUM_BLOCK, split_units
 from otm._core.checks import as_draft_counts, broadcast_counts
-from otm._core.distribution import (
-    DEFAULT_SUM_TOLERANCE,
-    ROUNDING,
-    SUM_TOLERANCE,
-    as_probs_rows,
-    broadcast_shape,
-)
+from otm._core.distribution import ROUNDING, as_probs_rows, broadcast_shape, sum_tolerance
 from otm._core.optional import require
 from otm._core.ratio_bins import FEW, RatioBins, corners
 from otm._core.ratio_keys import MANTISSA, even_bins
@@ -302,7 +296,7 @@ def _are_probs(torch: Any, draft: Any, target: Any) -> bool:
     for probs in (draft, target):
         kind = str(probs.dtype).removeprefix("torch.")
         total = probs.detach().sum(-1, dtype=torch.float64)
-        near_one = (total - 1).abs() <= SUM_TOLERANCE.get(kind, DEFAULT_SUM_TOLERANCE)
+        near_one = (total - 1).abs() <= sum_tolerance(kind, probs.shape[-1])
         valid = valid & near_one.all() & (probs.detach() >= 0).all()  # NaN and ∞ are not near one
     return bool(valid)
 

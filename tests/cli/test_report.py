@@ -83,14 +83,31 @@ def test_lists_of_a_server_give_bounds(capsys: pytest.CaptureFixture[str]) -> No
     assert f"{row['lower']['mean']:.3f}" in capsys.readouterr().out
 
 
+def test_responses_of_two_servers_give_bounds(capsys: pytest.CaptureFixture[str]) -> None:
+    """Catches a command that reads such files as arrays, or as lines of both models."""
+    lists = {"draft": {"a": -0.4, "the": -1.6}, "target": {"the": -0.7, "a": -0.9}}
+    for name, listed in lists.items():
+        logprobs = {"tokens": ["the"] * 3, "top_logprobs": [listed] * 3}
+        text = json.dumps([{"choices": [{"logprobs": logprobs}]}] * 2)
+        Path(f"{name}.json").write_text(text, encoding="utf-8")
+    assert main(["report", "draft.json", "target.json", "-k", "2", "--workers", "1"]) == 0
+    out = capsys.readouterr().out
+    assert "file 'draft.json' and file 'target.json'" in out
+    assert "α, between" in out
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         ([], "Missing argument"),
+        (["draft.pt", "target.pt"], "which can run code when it is loaded, and is never read"),
         (["missing.npy", "target.npy"], "cannot be found"),
         (["draft.npy"], "'draft.npy' holds one array; give a file for each model, or one file"),
         ([".", "target.npy"], "'.' is a folder; if it is a model of Hugging Face, give a text"),
         (["lists.jsonl", "target.npy"], "has both models' lists"),
+        (["draft.json"], "the responses of one model's server; give one of the first kind, or two"),
+        (["lists.jsonl", "--slack", "1"], "slack = 1.0"),
+        (["draft.npy", "target.npy", "--slack", "0.1"], "--slack would have no effect on arrays"),
         (["lists.jsonl", "--temperature", "0.5"], "--temperature would have no effect on lists"),
         (["lists.jsonl", "--gamma", "2"], "--gamma would have no effect on lists"),
         (["lists.jsonl", "--kind", "logits"], "--kind would have no effect on lists"),
@@ -103,7 +120,8 @@ def test_lists_of_a_server_give_bounds(capsys: pytest.CaptureFixture[str]) -> No
         (["draft.npy", "target.npy", "--sampled"], "--sampled would have no effect on arrays"),
         (["draft.npy", "target.npy", "--window", "128"], "--window would have no effect"),
         (["draft.npy", "target.npy", "--device", "cpu"], "--device would have no effect"),
-        (["draft.npy", "target.npy", "--vocabulary", "9"], "--vocabulary would have no effect"),
+        (["a", "b", "--text", "text", "--vocabulary", "9"], "--vocabulary would have no effect"),
+        (["draft.npy", "target.npy", "--vocabulary", "0"], "vocabulary = 0"),
         (["lists.jsonl", "--latency", "0.1"], "--latency would have no effect"),
         (["lists.jsonl", "--generation-config", "."], "--generation-config would have no effect"),
         (

@@ -394,3 +394,77 @@ def test_a_tensor_of_rows_is_refused() -> None:
 def test_tensors_that_are_no_laws_are_refused(tensor: Any, message: str) -> None:
     with pytest.raises(InvalidDistributionError, match=message):
         as_probs(tensor)
+
+
+SIZES = [2, 10, 65, 1000, 32_000, 128_256, 151_936, 1_000_000]
+
+
+def softmaxes(n: int) -> dict[str, Any]:
+    """Softmaxes of some shapes in narrow types, added up by libraries and one after the other."""
+    torch = pytest.importorskip("torch")
+    rng = np.random.default_rng(n)
+    made: dict[str, Any] = {}
+    for shape, scores in {
+        "normal": rng.normal(size=n),
+        "wide": 4 * rng.normal(size=n),
+        "nearly flat": 0.05 * (np.arange(n) % 2),
+    }.items():
+        logits = torch.tensor(scores)
+        for kind in ("float16", "bfloat16", "float32"):
+            made[f"{shape}, {kind}"] = torch.softmax(logits.to(getattr(torch, kind)), -1)
+        weights = np.exp(scores - scores.max(), dtype=np.float32)
+        made[f"{shape}, in turn"] = torch.tensor(weights / np.cumsum(weights)[-1])
+    return made
+
+
+@pytest.mark.parametrize("n", SIZES)
+def test_softmaxes_of_all_sizes_are_taken_in_wider_types_too(n: int) -> None:
+    # bug: a softmax in float32 at 128,256 tokens summed to 1.0000035, and was refused in float64
+    for name, probs in softmaxes(n).items():
+        given = {"as it is": probs}
+        if "16" not in name or n > 64:
+            given |= {"in float64": probs.double().numpy(), "in float32": probs.float().numpy()}
+        if "16" not in name and n < 10**5:
+            given["as a list"] = probs.tolist()
+        for form, values in given.items():
+            taken = as_probs(values)
+            assert abs(taken.sum() - 1) < 2.0**-48, (name, form)
+            at_once = as_probs_rows([values], values)[0] if form == "as a list" else taken
+            assert np.array_equal(at_once.ravel(), taken), (name, form)
+
+
+@pytest.mark.parametrize("n", [2, 1000, 151_936])
+def test_exponentials_of_narrow_log_probabilities_are_taken(n: int) -> None:
+    # bug: their numbers are of no narrow type, and their sum was refused at large vocabularies
+    torch = pytest.importorskip("torch")
+    logits = torch.tensor(np.random.default_rng(n).normal(size=n), dtype=torch.float32)
+    as_probs(torch.log_softmax(logits, -1).double().exp())
+
+
+@pytest.mark.parametrize("n", [2, 100, 151_936])
+@pytest.mark.parametrize("kind", ["float16", "float32", "float64", "a float32 in float64"])
+def test_a_sum_beyond_the_tolerance_is_stated(kind: str, n: int) -> None:
+    # bug: a tolerance that takes what is not normalised, such as what top-p leaves
+    narrow = np.float32 if kind == "a float32 in float64" else np.dtype(kind).type
+    probs = np.zeros(n, dtype=narrow)
+    probs[:2] = 0.5, 0.484375  # 63/64 in all types
+    given = probs.astype(np.float64) if kind == "a float32 in float64" else probs
+    with pytest.raises(InvalidDistributionError, match=r"sums to 0\.984375; .* within"):
+        as_probs(given)
+
+
+def test_numbers_typed_by_hand_have_no_wider_tolerance() -> None:
+    # bug: 1/2 and 127/256 are numbers of float16, whose tolerance is 0.01
+    with pytest.raises(InvalidDistributionError, match=r"float64 must sum to one within 0\.0001"):
+        as_probs([0.5, 0.49609375])
+    with pytest.raises(InvalidDistributionError, match=r"row 1 sums to 0\.9999"):
+        as_probs_rows([[0.5, 0.5], [0.3, 0.6999]], [0.5, 0.5])
+
+
+def test_every_row_has_the_tolerance_of_its_own_numbers() -> None:
+    # bug: one row in float32 gave the others its tolerance, or hid which row is wrong
+    narrow = np.full(3, np.float32(1 / 3) + np.float32(3e-6)).astype(np.float64)
+    rows = as_probs_rows([narrow, [0.2, 0.3, 0.5]], [1, 0, 0])[0]
+    assert abs(rows.sum(axis=1) - 1).max() < 1e-15
+    with pytest.raises(InvalidDistributionError, match=r"row 1 sums to 1\.00001; .* within 1e-06"):
+        as_probs_rows([narrow, [0.2, 0.3, 0.50001]], [1, 0, 0])

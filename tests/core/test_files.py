@@ -311,3 +311,26 @@ def test_paths_may_be_texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     for function in (open_arrays, read_json, file_size, file_label):
         with pytest.raises(InvalidInputError, match="3 is no path; give that of a file"):
             function(3)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("end", ["pt", "pth", "bin", "ckpt", "pkl", "PT"])
+def test_pickles_are_never_read_and_say_how_to_convert(end: str, tmp_path: Path) -> None:
+    """Catches a pickle that is loaded, which can run code, and a refusal without advice."""
+    place = tmp_path / f"scores.{end}"
+    place.write_bytes(b"cos\nsystem\n(S'touch harmed'\ntR.")
+    with pytest.raises(InvalidInputError, match=r"pickle .* never read; .* weights_only=True"):
+        open_arrays(place)
+
+
+def test_the_advice_for_pickles_works(tmp_path: Path) -> None:
+    """Catches advice that ends in an error: bfloat16, which NumPy does not have."""
+    torch = pytest.importorskip("torch")
+    from otm._core.files.headers import CONVERSION
+
+    scores = torch.tensor(NUMBERS, dtype=torch.bfloat16)
+    torch.save(scores, tmp_path / "scores.pt")
+    code = CONVERSION.partition(", or")[0].replace("scores.npy", str(tmp_path / "scores.npy"))
+    code = code.replace("…", str(tmp_path / "scores.pt"))
+    exec(code, {"numpy": np, "torch": torch})  # the advice itself
+    rows = open_arrays(tmp_path / "scores.npy")[""].read(0, len(NUMBERS))
+    assert np.array_equal(rows, scores.float().numpy())

@@ -53,6 +53,16 @@ TYPES = {
 }  # fmt: skip
 
 
+PICKLES = (".pt", ".pth", ".bin", ".ckpt", ".pkl", ".pickle")
+"""Ends of names of files that torch or pickle write."""
+
+CONVERSION = (
+    'numpy.save("scores.npy", torch.load("…", weights_only=True, map_location="cpu").float()'
+    ".numpy()), or safetensors.torch.save_file of a dictionary of tensors"
+)
+"""How to turn a pickle of torch into a file that is read."""
+
+
 def open_arrays(path: AnyPath) -> dict[str, StoredArray]:
     """Say which arrays a file holds; nothing but headers is read.
 
@@ -84,6 +94,11 @@ def open_arrays(path: AnyPath) -> dict[str, StoredArray]:
     """
     path = as_path(path)
     reader = FORMATS.get(path.suffix.lower())
+    if path.suffix.lower() in PICKLES:
+        raise InvalidInputError(
+            f"{file_label(path)} is a pickle by its name, which can run code when it is loaded, "
+            f"and is never read; convert it: {CONVERSION}"
+        )
     if reader is None:
         raise InvalidInputError(
             f"{file_label(path)} ends in none of {', '.join(FORMATS)}; arrays are read from these"
