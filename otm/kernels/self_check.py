@@ -123,7 +123,7 @@ def checked_backend(call: Call) -> str:
         if check is None:
             check = _known[call.family] = run_check(call)
             if check.reason:
-                warnings.warn(_warning(check), RuntimeWarning, stacklevel=5)
+                warnings.warn(_warning(check), RuntimeWarning, stacklevel=_depth())
     return check.backend
 
 
@@ -168,6 +168,14 @@ def difference(outcome: Any, expected: Any) -> str:
                 f"{other[b].tolist()} by torch, in {int(wrong.sum())} of {len(wrong)} sequences"
             )
     return ""
+
+
+def _depth() -> int:
+    """Count the frames from the caller of this function to the first outside of OTM."""
+    frame, depth = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("otm."):
+        frame, depth = frame.f_back, depth + 1
+    return depth
 
 
 def _warning(check: SelfCheck) -> str:

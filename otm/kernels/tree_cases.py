@@ -107,7 +107,7 @@ def draw_trees(
     tokens = np.full((SEQUENCES, nodes), -1)
     parents, sampled = tokens.copy(), np.zeros(tokens.shape, bool)
     uniforms = rng.random((SEQUENCES, levels, passes))
-    uniforms[::4, :, :-1] *= 0.3
+    uniforms[::4, :, :-1] *= 0.1
     uniforms[1::4, :, :-1] = 0.7 + 0.3 * uniforms[1::4, :, :-1]
     for b in range(SEQUENCES):
         depths = {-1: 0}

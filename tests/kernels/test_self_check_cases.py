@@ -15,13 +15,18 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from otm.kernels import chain_cases, clock_cases, tree_cases  # noqa: E402
+from otm.kernels.chain_cases import Shape  # noqa: E402
 from otm.kernels.numpy import clocks, grid_optimal, tree  # noqa: E402
 from otm.kernels.registry import load, uniforms_per_position  # noqa: E402
 from otm.kernels.tree_checks import Trees  # noqa: E402
 from otm.rules import names  # noqa: E402
 
-MARGIN = Fraction(1, 10**5)
-"""Ten times what logits and their softmax in float32 may change of a probability."""
+MARGIN = Fraction(5, 10**6)
+"""Five times what logits and their softmax in float32 may change of a probability."""
+
+ONE = Fraction(1)
+RATIO_MARGIN = Fraction(1, 10**6)
+"""Five times what it may change of the ratio of two probabilities, as a part of the ratio."""
 
 
 class Watched:
@@ -55,9 +60,10 @@ class Watched:
 
 def exact(rows: Any, temperature: Any = None) -> Any:
     """Probabilities in fractions of rows [..., S]: of logits, to 40 digits, if not None."""
-    flat = [softmax(row, temperature) for row in rows.reshape(-1, rows.shape[-1])]
-    laws = np.array(flat, dtype=object).reshape(rows.shape)
-    return laws
+    probs = np.empty(rows.shape, dtype=object)
+    for place in np.ndindex(rows.shape[:-1]):
+        probs[place] = softmax(rows[place], temperature)
+    return probs
 
 
 def softmax(row: Any, temperature: Any) -> list[Fraction]:
@@ -88,31 +94,97 @@ def watched_bins(distances: list[Fraction]) -> Iterator[None]:
     find = grid_optimal.find_places
 
     def find_places(target: Any, draft: Any, edges: Any) -> Any:
-        for ratio in (target / draft)[target > 0]:
-            if 2 * edges[1] > ratio and ratio < edges[-1]:
-                distances.append(min(abs(edges - ratio)) / ratio)
+        for ratio in (target / np.where(draft > 0, draft, 1))[draft > 0]:
+            gap = min(abs(edges - ratio))
+            if 0 < ratio < edges[-1] and gap:  # one-hot rows are exact in all types
+                distances.append(gap / ratio)
         return find(target, draft, edges)
 
     with mock.patch.object(grid_optimal, "find_places", find_places):
         yield
 
 
-def closest_of_chains(rule: str, shape: chain_cases.Shape) -> tuple[Fraction, Any]:
-    """Return the least distance of a uniform from an edge, and the decisions."""
+def decide(rule: str, shape: Shape, distances: list[Fraction]) -> tuple[list[int], list[int]]:
+    """Decide the cases of a shape in fractions: numbers of accepted drafts, and lengths."""
     cases = chain_cases.draw_cases(shape)
-    distances: list[Fraction] = []
-    outcomes = []
-    for b in range(chain_cases.SEQUENCES):
-        one = [x[b : b + 1] for x in cases]
-        warmth = cases.temperatures[b] if shape.target_logits else None
-        draft = exact(one[1], warmth if shape.draft_logits else None)
-        if warmth == 0:  # the draft itself
-            draft = np.array(np.arange(draft.shape[-1]) == one[2][..., None], dtype=object) * Fraction(1)
-        rows = [exact(one[0], warmth), draft, one[2]]
-        options = {"counted": one[5]} if shape.counted else {}
+    accepted = []
+    for b, warmth in enumerate(cases.temperatures.tolist()):
+        target, draft, tokens, uniforms, _, counted = (x[b : b + 1] for x in cases)
+        draft = exact(draft, warmth if shape.draft_logits else None)
+        if shape.target_logits and warmth == 0:  # one-hot
+            draft = 1 * (np.arange(draft.shape[-1]) == tokens[..., None]) * ONE
+        rows = [exact(target, warmth if shape.target_logits else None), draft, tokens]
+        options = {"counted": counted} if shape.counted else {}
         if rule in names("kernel", several=False):
             rows = [x[:, 0] for x in rows]
-        outcomes.append(
-            load(rule, "numpy").verify(*rows, watched(one[3], distances), **options)
-        )
-    return min(distances, default=Fraction(1)), outcomes
+        outcome = load(rule, "numpy").verify(*rows, watched(uniforms, distances), **options)
+        accepted += outcome.accepted.tolist()
+    return accepted, (cases.tokens >= 0).sum(2).max(1).tolist()
+
+
+def shapes_of(rule: str) -> Iterator[Shape]:
+    """Yield sizes that calls have, from probabilities and from logits."""
+    several = rule in names("kernel", several=True)
+    for chains, gamma in ((2, 2), (4, 1), (3, 4)) if several else ((1, 1), (1, 3), (1, 5), (1, 8)):
+        for tokens in ((14, 14), (10, 7)):
+            sizes = (chains, gamma, *tokens, uniforms_per_position(rule, chains))
+            yield Shape(*sizes, counted=several and gamma == 2)
+            yield Shape(*sizes, target_logits=True, draft_logits=True, one_temperature=False)
+            yield Shape(*sizes, target_logits=True)
+
+
+QUICK = {"grid optimal": 8, "grid walk and keep": 4}
+"""Shapes of rules that take long in fractions."""
+
+
+@pytest.mark.parametrize("rule", names("kernel", backend="triton"))
+def test_no_decision_about_chains_is_close(rule: str) -> None:
+    """Bug: a right kernel that rounds otherwise is found wrong, or cases that all end alike."""
+    uniforms: list[Fraction] = []
+    shapes = list(shapes_of(rule))[: QUICK.get(rule)]
+    all_accepted = 0
+    for shape in shapes:
+        ratios: list[Fraction] = []
+        with watched_bins(ratios):
+            accepted, lengths = decide(rule, shape, uniforms)
+        if shape.target_logits:
+            assert min(ratios, default=ONE) > RATIO_MARGIN, shape
+        assert max(lengths) == shape.gamma
+        assert 0 in accepted
+        all_accepted += any(n == most > 0 for n, most in zip(accepted, lengths, strict=True))
+    assert min(uniforms) > MARGIN
+    assert all_accepted > len(shapes) / 2
+
+
+@pytest.mark.parametrize("logits", [False, True], ids=["probabilities", "logits"])
+def test_no_decision_about_trees_is_close(logits: bool) -> None:
+    distances: list[Fraction] = []
+    nodes = set()
+    for shape in ((3, 3, 2), (8, 4, 3), (24, 6, 4)):
+        for draft_tokens in (0, 7, 14):
+            options = {"logits": logits, "one_temperature": False}
+            cases = tree_cases.draw_trees(shape, 14, draft_tokens, **options)
+            for b, warmth in enumerate(cases.temperatures.tolist()):
+                trees = Trees(*(x[b : b + 1] for x in cases.trees))
+                laws = [x[b : b + 1] for x in cases[: 1 + (draft_tokens > 0)]]
+                rows = [exact(x, warmth if logits else None) for x in laws]
+                trees = trees._replace(uniforms=watched(trees.uniforms, distances))
+                outcome = tree.verify(*(*rows, None)[:2], trees)
+                nodes.add(int(outcome.accepted[0]))
+    assert min(distances) > MARGIN
+    assert len(nodes) > 3
+
+
+def test_no_clock_rings_close_to_the_first() -> None:
+    for rows in (1, 3, 6):
+        laws, keys, positions, lists = clock_cases.draw_clocked(rows, 14)
+        for count in (1, 4):
+            first = clocks.first_rings(laws, keys, positions, lists, count)
+            others = laws.copy()
+            np.put_along_axis(others, first[..., None], 0.0, axis=-1)
+            # a rate that is 10^−6 higher makes no other token the first
+            for token in range(14):
+                raised = laws.copy()
+                raised[..., token] *= 1 + 1e-6
+                assert (clocks.first_rings(raised, keys, positions, lists, count) == first).all()
+            assert (clocks.first_rings(others, keys, positions, lists, count) != first).all()

@@ -1,0 +1,373 @@
+"""Which backend "auto" takes: Triton where it decides as torch does, found out at the first call.
+
+Triton's interpreter and tensors on the CPU stand in for a GPU.
+"""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("triton", minversion="3.7", reason="interprets kernels from Triton 3.7 on")
+
+from otm.errors import InvalidInputError, UnknownMethodError  # noqa: E402
+from otm.kernels import (  # noqa: E402
+    SparseDrafts,
+    Verified,
+    registry,
+    self_check,
+    self_checks,
+    verify_logits,
+    verify_probs,
+    verify_sigmoid,
+    verify_tree_logits,
+    verify_tree_probs,
+)
+from otm.kernels.clocks import first_rings  # noqa: E402
+from otm.kernels.registry import VARIABLE, uniforms_per_position  # noqa: E402
+from otm.kernels.triton import chain, grid_k_seq, runtime, tree  # noqa: E402
+from otm.kernels.triton import clocks as triton_clocks  # noqa: E402
+from otm.rules import names  # noqa: E402
+
+pytestmark = pytest.mark.skipif(runtime.compiles(), reason="needs TRITON_INTERPRET=1")
+
+BROKEN = "does not use its Triton kernels"
+
+
+@pytest.fixture(autouse=True)
+def as_on_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let tensors on the CPU count as CUDA tensors, with nothing checked so far."""
+    monkeypatch.setattr(registry, "suits_triton", lambda target: True)
+    monkeypatch.setattr(self_check, "_known", {})
+    monkeypatch.delenv(VARIABLE, raising=False)
+
+
+def arguments(
+    rule: str = "chain", size: int = 9, gamma: int = 2, dtype: Any = torch.float32
+) -> list[Any]:
+    """Chains of two sequences, with probabilities that add up to one exactly."""
+    rng = torch.Generator().manual_seed(1)
+    chains = (2,) if rule in names("kernel", several=True) else ()
+    rows = torch.full((2, *chains, gamma + 1, size), 1 / 256)
+    rows[..., 0] += 1 - rows[..., 0, :].sum(-1)[..., None]
+    tokens = torch.randint(size, (2, *chains, gamma), generator=rng)
+    coins = gamma * uniforms_per_position(rule, 2 if chains else 1) + 2
+    uniforms = torch.rand(2, coins, generator=rng, dtype=torch.float64)
+    return [rows.to(dtype), rows[..., :-1, :].to(dtype), tokens, uniforms]
+
+
+def trees() -> list[Any]:
+    """Trees of two sequences."""
+    rng = torch.Generator().manual_seed(1)
+    rows = torch.full((2, 4, 8), 1 / 8)
+    tokens, parents = torch.tensor([[0, 1, 2]] * 2), torch.tensor([[-1, -1, 0]] * 2)
+    uniforms = torch.rand(2, 3, 2, generator=rng, dtype=torch.float64)
+    return [rows, None, tokens, parents, uniforms]
+
+
+def clocked() -> list[Any]:
+    """Rows and their clocks, in two lists."""
+    rows, numbers = torch.full((2, 1, 8), 1 / 8), torch.zeros(2, 1, dtype=torch.int64)
+    return [rows, numbers[:, 0] + 5, numbers, numbers, 2]
+
+
+def backends() -> list[str]:
+    return [check.backend for check in self_checks()]
+
+
+def test_right_kernels_are_taken_and_checked_once() -> None:
+    """Bug: a self-check that warns for nothing, or is made at each call."""
+    given = arguments()
+    expected = verify_probs(*given, backend="torch")
+    checks = []
+    for _ in range(2):
+        assert torch.equal(verify_probs(*given).tokens, expected.tokens)
+        checks.append(self_checks())
+    assert backends() == ["triton"]
+    assert checks[0] == checks[1]
+    (check,) = self_checks()
+    assert check.call == "rule 'chain' from probabilities (torch.float32, 9 tokens, 2 drafts)"
+    assert (check.device, check.reason) == ("cpu", "")
+    assert check.seconds > 0
+
+
+def test_the_kernels_take_the_call_after_the_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bug: the check passes, and torch is called all the same."""
+    calls = []
+    right = chain.verify
+
+    def counted(target: Any, *rest: Any, **options: Any) -> Any:
+        calls.append(len(target))
+        return right(target, *rest, **options)
+
+    monkeypatch.setattr(chain, "verify", counted)
+    verify_probs(*arguments())
+    assert calls[-1] == 2
+    before = len(calls)
+    verify_probs(*arguments())
+    assert calls[before:] == [2]
+
+
+def spoiled(change: Callable[..., Any]) -> Callable[..., Any]:
+    """Kernels of chain verification whose results are changed."""
+    right = chain.verify
+
+    def verify(*given: Any, **options: Any) -> Any:
+        return change(right(*given, **options))
+
+    return verify
+
+
+def fails(*_: Any, **__: Any) -> Any:
+    raise RuntimeError("PassManager::run failed")
+
+
+def nothing_for_nan(result: Verified[Any]) -> Verified[Any]:
+    return result._replace(tokens=result.tokens.where(result.accepted[:, None] > 0, -1))
+
+
+SPOILED: dict[str, tuple[Callable[..., Any], str]] = {
+    "wrong token": (
+        lambda x: x._replace(tokens=x.tokens.roll(1, 0)),
+        "tokens of sequence 0 of the cases are",
+    ),
+    "wrong count": (lambda x: x._replace(accepted=x.accepted.clamp(max=1)), "accepted of sequence"),
+    "out of range": (lambda x: x._replace(tokens=x.tokens + 2**40), "by Triton and"),
+    "one token too few": (lambda x: x._replace(tokens=x.tokens[:, 1:]), "have shape"),
+    "no token after a rejection": (nothing_for_nan, "by Triton and"),
+    "cannot be built": (fails, "RuntimeError: PassManager::run failed"),
+}
+
+
+@pytest.mark.parametrize("name", SPOILED)
+def test_broken_kernels_are_not_used_and_one_warning_says_so(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change, reason = SPOILED[name]
+    monkeypatch.setattr(chain, "verify", change if change is fails else spoiled(change))
+    given = arguments()
+    expected = verify_probs(*given, backend="torch")
+    with pytest.warns(RuntimeWarning, match=BROKEN) as said:
+        outcome = verify_probs(*given)
+    (warning,) = said
+    text = str(warning.message)
+    for words in (reason, VARIABLE, "backend=", "report", torch.__version__, "cpu", "rule 'chain'"):
+        assert words in text
+    assert warning.filename == __file__
+    again = verify_probs(*given)  # without a warning, which would be an error
+    for result in (outcome, again):
+        assert torch.equal(result.tokens, expected.tokens)
+        assert torch.equal(result.accepted, expected.accepted)
+    assert backends() == ["torch"]
+
+
+def test_only_the_calls_whose_kernels_are_wrong_go_to_torch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Bug: one wrong kernel turns all off, or a right one vouches for others."""
+    right_chain, right_tree = chain.verify, tree.verify
+    right_k_seq, right_clocks = grid_k_seq.verify, triton_clocks.first_rings
+
+    def wrong_if(is_wrong: Callable[..., bool], right: Callable[..., Any]) -> Callable[..., Any]:
+        def verify(*given: Any, **options: Any) -> Any:
+            result = right(*given, **options)
+            if not is_wrong(*given, **options):
+                return result
+            return (
+                result + 1
+                if isinstance(result, torch.Tensor)
+                else type(result)(result.tokens + 1, *result[1:])
+            )
+
+        return verify
+
+    def of_chain(target: Any, draft: Any, *_: Any, **options: Any) -> bool:
+        return (
+            target.shape[-1] > 100
+            or target.dtype == torch.bfloat16
+            or isinstance(draft, SparseDrafts)
+            or "offsets" in options
+        )
+
+    monkeypatch.setattr(chain, "verify", wrong_if(of_chain, right_chain))
+    monkeypatch.setattr(tree, "verify", wrong_if(lambda *_, **__: True, right_tree))
+    monkeypatch.setattr(grid_k_seq, "verify", wrong_if(lambda *_, **__: True, right_k_seq))
+    monkeypatch.setattr(triton_clocks, "first_rings", wrong_if(lambda *_: True, right_clocks))
+
+    target, draft, tokens, uniforms = given = arguments()
+    sparse = SparseDrafts(torch.arange(9).expand(2, 2, 9), draft)
+    packed = [target.flatten(0, 1), draft.flatten(0, 1), tokens.flatten()]
+    calls: dict[str, tuple[Callable[[], Any], str]] = {
+        "dense": (lambda: verify_probs(*given), "triton"),
+        "another batch": (lambda: verify_probs(*(x[:1] for x in given)), "triton"),
+        "sparse drafts": (lambda: verify_probs(target, sparse, tokens, uniforms), "torch"),
+        "one-hot drafts": (lambda: verify_probs(target, None, tokens, uniforms), "triton"),
+        "large vocabulary": (lambda: verify_probs(*arguments(size=120)), "torch"),
+        "bfloat16": (lambda: verify_logits(*arguments(dtype=torch.bfloat16)), "torch"),
+        "float16": (lambda: verify_logits(*arguments(dtype=torch.float16)), "triton"),
+        "packed": (
+            lambda: verify_probs(*packed, uniforms, offsets=torch.tensor([0, 2, 4])),
+            "torch",
+        ),
+        "several chains": (
+            lambda: verify_probs(*arguments("grid k-Seq", gamma=1), rule="grid k-Seq"),
+            "torch",
+        ),
+        "trees": (lambda: verify_tree_probs(*trees()), "torch"),
+        "trees from logits": (lambda: verify_tree_logits(*trees()), "torch"),
+        "clocks": (lambda: first_rings(*clocked()), "torch"),
+    }
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        for name, (call, backend) in calls.items():
+            before = len(self_checks())
+            call()
+            new = backends()[before:]
+            assert new == [backend] if name != "another batch" else new == [], name
+        for call, _ in calls.values():
+            call()
+    assert len(said) == backends().count("torch") == 8
+
+
+def test_a_named_backend_is_not_checked_and_has_no_substitute(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    given = arguments()
+    monkeypatch.setattr(chain, "verify", fails)
+    verify_probs(*given, backend="torch")
+    with pytest.raises(RuntimeError, match="PassManager"):
+        verify_probs(*given, backend="triton")
+    monkeypatch.setenv(VARIABLE, "triton")
+    with pytest.raises(RuntimeError, match="PassManager"):
+        verify_probs(*given)
+    verify_probs(*given, backend="torch")  # the argument comes first
+    monkeypatch.setenv(VARIABLE, "torch")
+    verify_probs(*given)
+    assert self_checks() == ()
+    monkeypatch.setenv(VARIABLE, "auto")
+    with pytest.warns(RuntimeWarning, match=BROKEN):
+        verify_probs(*given)
+
+
+CALLS: dict[str, Callable[..., Any]] = {
+    "probabilities": lambda **options: verify_probs(*arguments(), **options),
+    "logits": lambda **options: verify_logits(*arguments(), **options),
+    "sigmoids": lambda **options: verify_sigmoid(*arguments(), **options),
+    "trees": lambda **options: verify_tree_probs(*trees(), **options),
+    "trees from logits": lambda **options: verify_tree_logits(*trees(), **options),
+    "clocks": lambda **options: first_rings(*clocked(), **options),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_every_entry_asks_argument_and_environment(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bug: an entry that has no way out of Triton."""
+    call = CALLS[name]
+    for variable in ("torch", "triton"):
+        monkeypatch.setenv(VARIABLE, variable)
+        call()
+    assert self_checks() == ()
+    monkeypatch.setenv(VARIABLE, "cuda")
+    with pytest.raises(UnknownMethodError, match=f"auto, numpy, torch, triton.*{VARIABLE}"):
+        call()
+    call(backend="torch")
+    monkeypatch.setenv(VARIABLE, "numpy")
+    with pytest.raises(InvalidInputError, match=f"'numpy' .*{VARIABLE}.* cannot work on a Tensor"):
+        call()
+    monkeypatch.delenv(VARIABLE)
+    call()
+    assert backends() == ["triton"]
+
+
+def test_arrays_have_one_backend_whatever_the_environment_says(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    arrays = [x.numpy() for x in arguments()]
+    for variable in ("torch", "triton", "numpy", "auto", ""):
+        monkeypatch.setenv(VARIABLE, variable)
+        assert isinstance(verify_probs(*arrays).tokens, np.ndarray)
+
+
+def test_nothing_is_checked_while_a_graph_is_captured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bug: a capture that ends in CUDA's own error, or a graph that holds torch's operations."""
+    given = arguments()
+    monkeypatch.setattr(self_check, "is_capturing", lambda: True)
+    with pytest.raises(InvalidInputError, match=f"one call of the same shapes.*{VARIABLE}"):
+        verify_probs(*given)
+    assert self_checks() == ()
+    verify_probs(*given, backend="triton")
+    monkeypatch.setattr(self_check, "is_capturing", lambda: False)
+    verify_probs(*given)
+    monkeypatch.setattr(self_check, "is_capturing", lambda: True)
+    verify_probs(*given)  # what is known already
+    assert backends() == ["triton"]
+
+
+def test_torch_is_asked_whether_a_graph_is_captured(monkeypatch: pytest.MonkeyPatch) -> None:
+    for there in (False, True):
+        monkeypatch.setattr(torch.cuda, "is_available", lambda there=there: there)
+        monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+        assert self_check.is_capturing() is there
+
+
+def test_of_many_threads_one_checks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bug: each thread checks, and each of them warns."""
+    made: list[Any] = []
+    check = self_check.run_check
+
+    def slowly(call: Any) -> Any:
+        made.append(call.family)
+        started.wait(0.2)  # nobody sets it: others come here meanwhile, if they can
+        return check(call)
+
+    started = threading.Event()
+    monkeypatch.setattr(self_check, "run_check", slowly)
+    monkeypatch.setattr(chain, "verify", fails)
+    given = arguments()
+    expected = verify_probs(*given, backend="torch").tokens
+    outcomes: list[Any] = []
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        threads = [
+            threading.Thread(target=lambda: outcomes.append(verify_probs(*given).tokens))
+            for _ in range(6)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert len(made) == len(said) == 1
+    assert len(outcomes) == 6
+    assert all(torch.equal(tokens, expected) for tokens in outcomes)
+
+
+def test_a_warning_that_is_an_error_leaves_the_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bug: with -W error each call checks and fails again."""
+    monkeypatch.setattr(chain, "verify", fails)
+    with pytest.raises(RuntimeWarning, match=BROKEN):
+        verify_probs(*arguments())
+    verify_probs(*arguments())
+    assert backends() == ["torch"]
+
+
+@pytest.fixture
+def no_randomness_is_used() -> Iterator[None]:
+    state = torch.random.get_rng_state()
+    yield
+    assert torch.equal(state, torch.random.get_rng_state())
+
+
+@pytest.mark.usefixtures("no_randomness_is_used")
+def test_a_check_leaves_seeds_as_they_are() -> None:
+    """Bug: a run with a seed gives another text after the first check than later."""
+    with torch.inference_mode():
+        verify_probs(*arguments(), validate=False)
+    assert backends() == ["triton"]
