@@ -20,7 +20,6 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
-from otm._core.tensors import on_device
 from otm.kernels.call_layout import (
     layout_of,
     numbers_like,
@@ -237,7 +236,7 @@ def lay_out(cases: Cases, call: Chains, places: list[int], other: float) -> Chai
         target = target[np.arange(target.shape[1]) <= lengths[:, None]]
         tokens, draft = tokens[drafted], draft[drafted]
     if call.counted is not None:
-        counted = on_device(cases.counted, call.counted.device)
+        counted = numbers_like(call.counted, cases.counted)
     rows: Any = None
     if isinstance(call.draft, SparseDrafts):
         rows = list_rows(call.draft, draft, places)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from decimal import Decimal, localcontext
 from fractions import Fraction
+from functools import partial
 from typing import Any
 from unittest import mock
 
@@ -14,11 +15,27 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from otm.kernels import chain_cases, clock_cases, tree_cases  # noqa: E402
-from otm.kernels.chain_cases import Shape  # noqa: E402
+from otm.kernels import (  # noqa: E402
+    SparseDrafts,
+    chain_cases,
+    clock_cases,
+    self_check,
+    tree_cases,
+)
+from otm.kernels.chain_cases import Chains, Shape  # noqa: E402
 from otm.kernels.numpy import clocks, grid_optimal, tree  # noqa: E402
 from otm.kernels.registry import load, uniforms_per_position  # noqa: E402
 from otm.kernels.tree_checks import Trees  # noqa: E402
+from otm.kernels.triton import clocks as triton_clocks  # noqa: E402
+from otm.kernels.triton import (  # noqa: E402
+    distributions,
+    grid_walk_and_keep,
+    multi_draft,
+    one_chain,
+    runtime,
+)
+from otm.kernels.triton import tree as triton_tree  # noqa: E402
+from otm.kernels.verify import _verify_cases  # noqa: E402
 from otm.rules import names  # noqa: E402
 
 MARGIN = Fraction(5, 10**6)
@@ -188,3 +205,94 @@ def test_no_clock_rings_close_to_the_first() -> None:
                 raised[..., token] *= 1 + 1e-6
                 assert (clocks.first_rings(raised, keys, positions, lists, count) == first).all()
             assert (clocks.first_rings(others, keys, positions, lists, count) != first).all()
+
+
+LAUNCHING = (one_chain, distributions, multi_draft, grid_walk_and_keep, triton_tree, triton_clocks)
+
+
+@contextmanager
+def recorded_kernels() -> Iterator[set[Any]]:
+    """Launch nothing, and note what Triton would compile: kernels with all that it compiles for."""
+    compiled: set[Any] = set()
+
+    def of_argument(value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            return value.dtype, value.data_ptr() % 16 == 0
+        if isinstance(value, int):
+            return value == 1, value % 16 == 0, value < 2**31
+        return type(value)
+
+    def launch(kernel: Any, grid: Any, *arguments: Any, **constants: Any) -> None:
+        named = dict(zip(kernel.arg_names, arguments, strict=False))
+        given = (named[x] for x in named if x not in {"position", "level", "test"})
+        key = (runtime.name_of(kernel), *map(of_argument, given), *sorted(constants.items()))
+        compiled.add(key)
+
+    with ExitStack() as stack:
+        for module in LAUNCHING:
+            stack.enter_context(mock.patch.object(module, "launch", launch))
+        yield compiled
+
+
+def given_layout(seed: int, batch: int, gamma: int) -> tuple[str, Chains]:
+    """Draw a layout that engines have, and make tensors of it for so many sequences and drafts."""
+    rng = np.random.default_rng(seed)
+    rule = str(rng.choice(names("kernel", backend="triton")))
+    several = rule in names("kernel", several=True)
+    count = int(rng.integers(1, 4))
+    size = int(rng.choice([16, 17, 40, 4096, 5000]))
+    logits, packed = rng.random() < 0.5, not several and rng.random() < 0.3
+    dtype = [torch.float32, torch.bfloat16][rng.integers(2)]
+    draft_size, wide = size - int(rng.choice([0, 0, 1])), int(rng.choice([0, 0, 3, 16]))
+    lead = (batch, count) if several else (batch,)
+
+    def rows(number: int, width: int) -> Any:
+        if packed:
+            return torch.zeros(batch * number, width + wide, dtype=dtype)[:, :width]
+        made = torch.zeros(*lead, number, width + wide, dtype=dtype)[..., :width]
+        return made[:, :1].expand(made.shape) if several and shared else made
+
+    shared = rng.random() < 0.3
+    start = int(rng.integers(2))  # some tensors do not begin at a multiple of 16 bytes
+    shape = (batch * gamma,) if packed else (*lead, gamma)
+    tokens = torch.zeros(int(np.prod(shape)) + start, dtype=torch.int32)[start:].view(shape)
+    coins = gamma * uniforms_per_position(rule, count if several else 1) + 2
+    uniforms = torch.zeros(batch, coins, dtype=torch.float64)
+    target, draft = rows(gamma + 1, size), rows(gamma, draft_size)
+    form = rng.integers(3)
+    if form == 0:
+        listed = torch.zeros(*shape, int(rng.choice([1, 5, 16])), dtype=torch.int64)
+        draft = SparseDrafts(listed, torch.zeros(listed.shape, dtype=dtype))
+    elif form == 1 and not several:
+        draft = None
+    temperature = [1.0, torch.ones(batch), torch.ones(1)][rng.integers(3)] if logits else None
+    offsets = torch.arange(batch + 1) * gamma if packed else None
+    counted = torch.ones(shape, dtype=torch.bool) if several and rng.random() < 0.5 else None
+    return rule, Chains(target, draft, tokens, uniforms, temperature, offsets, counted)
+
+
+def test_a_check_compiles_what_the_call_runs_and_calls_of_a_family_run_the_same() -> None:
+    """Bug: other kernels are checked than those that are used afterwards, or only some of them."""
+    families: dict[Any, set[Any]] = {}
+    gammas = ((1, 1), (2, 2), (3, 3), (4, 4), (5, 6), (7, 5), (8, 9))
+    calls = [
+        (seed, batch, gamma)
+        for seed in range(50)
+        for batch, gamma in zip((1, 2, 3), (*gammas[seed % 7], gammas[seed % 7][0]), strict=True)
+    ]
+    repeated = 0
+    for given in calls:
+        rule, chains = given_layout(*given)
+        verify = partial(_verify_cases, rule)
+        call = chain_cases.call_of_chains(rule, chains, verify)
+        with recorded_kernels() as used:
+            verify("triton", chains, None)
+        assert used
+        repeated += call.family in families
+        if call.family not in families:
+            with recorded_kernels() as checked:
+                for cases in call.cases():
+                    verify("triton", cases, self_check.Littered())
+            families[call.family] = checked
+        assert used == families[call.family], call.name
+    assert repeated > len(calls) / 3
