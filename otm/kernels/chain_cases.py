@@ -32,10 +32,21 @@ from otm.kernels.self_check import Call
 from otm.kernels.sparse_drafts import SparseDrafts
 from otm.kernels.triton import runtime
 
-SEQUENCES = 8
+SEQUENCES = 24
+"""Sequences of the cases; those whose numbers differ by `KINDS` are of one kind."""
+
+KINDS = 6
 SEED = 1
 PARTS = 128
 """Parts that probabilities are made of."""
+
+ACCEPTED, REJECTED, GREEDY, SHORT, HALF, ONE = range(KINDS)
+"""All drafts are accepted, or rejected, perhaps after one half; or of a node one is accepted.
+
+`GREEDY` sequences are so where temperatures differ, and `SHORT` ones have shorter chains."""
+
+EMPTY = KINDS + SHORT
+"""A sequence without drafts."""
 
 ALIKE = 0.5
 """Probability that a chain repeats a draft of the chain before it, beside chance."""
@@ -175,14 +186,14 @@ def draw_cases(shape: Shape) -> Cases:
     tokens = np.full((SEQUENCES, count, gamma), -1)
     counted = np.ones(tokens.shape, bool)
     uniforms = rng.random((SEQUENCES, gamma * shape.coins + 2))
-    uniforms[::4, :-2] *= 0.1
-    uniforms[1::4, :-2] = 0.7 + 0.3 * uniforms[1::4, :-2]
+    coins = uniforms[:, :-2].reshape(SEQUENCES, gamma, shape.coins)
+    choose_coins(coins)
     temperatures = draw_temperatures(shape.target_logits and not shape.one_temperature)
     for b in range(SEQUENCES):
         rows: dict[tuple[int, ...], tuple[Numbers, Numbers]] = {}
         for c in range(count):
-            length = gamma * (b != 5)
-            if b % 4 == 3:
+            length = gamma * (b != EMPTY)
+            if b % KINDS == SHORT:
                 length = max(gamma - (b + c) % 2, 0)
             if temperatures[b] == 0 and c:  # the chains of a greedy sequence are alike
                 length = 0
@@ -190,27 +201,56 @@ def draw_cases(shape: Shape) -> Cases:
                 prefix = (i,) if shape.rows_shared else tuple(tokens[b, c, :i].tolist())
                 if prefix not in rows:
                     of_target = draw_row(rng, shape.target_tokens, logits=shape.target_logits)
+                    if temperatures[b] == 0:  # the first of two largest logits is certain
+                        of_target[int(rng.integers(len(of_target)))] = of_target.max()
+                        of_target[-1] = of_target.max()
                     of_draft = draw_row(rng, shape.draft_tokens, logits=shape.draft_logits)
                     rows[prefix] = of_target, of_draft
                 target[b, c, i] = rows[prefix][0]
                 if i < (gamma if shape.rows_shared else length):
                     draft[b, c, i] = rows[prefix][1]
                 if i < length:
-                    tokens[b, c, i] = rng.integers(shape.draft_tokens)
+                    law = target[b, c, i, : shape.draft_tokens]
+                    rejected = is_rejected(b, i, gamma, last=c == count - 1)
+                    tokens[b, c, i] = draw_draft(rng, draft[b, c, i] - law, rejected=rejected)
                     if temperatures[b] == 0 and i + 1 < gamma:  # all other drafts are rejected
-                        tokens[b, c, i] = min(target[b, c, i].argmax(), shape.draft_tokens - 1)
+                        tokens[b, c, i] = law.argmax()
                     before = tokens[b, c - 1, i] if c else -1
                     counted[b, c, i] = before < 0 or i > 0 or c % 2 == 0 or not shape.counted
-                    if before >= 0 and (rng.random() < ALIKE or not counted[b, c, i]):
+                    alike = rng.random() < ALIKE and b % KINDS != ONE
+                    if before >= 0 and (alike or not counted[b, c, i]):
                         tokens[b, c, i] = before  # chains agree more often than by chance
     return Cases(target, draft, tokens, uniforms, temperatures, counted)
+
+
+def is_rejected(sequence: int, step: int, most: int, *, last: bool) -> bool:
+    """Whether a draft, perhaps the last one of its node, is to be rejected."""
+    kind = sequence % KINDS
+    if kind == ONE:
+        return not last or step == most - 1
+    return kind == REJECTED or (kind == HALF and step >= most // 2)
+
+
+def draw_draft(rng: np.random.Generator, excess: Numbers, *, rejected: bool) -> int:
+    """Draw a token, or take the one with the largest excess of draft over target."""
+    return int(excess.argmax() if rejected else rng.integers(len(excess)))
+
+
+def choose_coins(coins: Numbers) -> None:
+    """Change coins [n, γ, m], of m drafts of a node, so that most drafts meet their kind's end."""
+    sequences, most, drafts = coins.shape
+    for b, i, m in np.ndindex(sequences, most, drafts):
+        if is_rejected(b, i, most, last=m == drafts - 1):
+            coins[b, i, m] = 0.8 + 0.2 * coins[b, i, m]
+        elif b % KINDS in {ACCEPTED, HALF, ONE}:
+            coins[b, i, m] *= 0.1
 
 
 def draw_temperatures(several: bool) -> Numbers:
     """Return a temperature for each sequence, which all types hold: 1, or also 0 and 2."""
     temperatures = np.ones(SEQUENCES)
     if several:
-        temperatures[2::4], temperatures[3::4] = 0, 2
+        temperatures[GREEDY::KINDS], temperatures[SHORT::KINDS] = 0, 2
     return temperatures
 
 

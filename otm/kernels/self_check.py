@@ -24,9 +24,6 @@ from otm.errors import InvalidInputError
 from otm.kernels.registry import VARIABLE
 from otm.kernels.workspace import Workspace
 
-GARBAGE = 2**30
-"""What memory holds before kernels write to it: this, or NaN."""
-
 
 class SelfCheck(NamedTuple):
     """Outcome of the self-check of the kernels of some calls.
@@ -78,7 +75,7 @@ class Littered(Workspace):
     def take(self, name: str, shape: tuple[int, ...], dtype: Any, device: Any) -> torch.Tensor:
         """Return the buffer of a name, full of garbage."""
         memory = super().take(name, shape, dtype, device)
-        return memory.fill_(torch.nan if dtype.is_floating_point else GARBAGE)
+        return memory.fill_(torch.nan if dtype.is_floating_point else torch.iinfo(dtype).max // 2)
 
 
 _known: dict[Hashable, SelfCheck] = {}

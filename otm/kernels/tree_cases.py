@@ -14,13 +14,17 @@ from torch import Tensor
 
 from otm.kernels.call_layout import layout_of, numbers_like, rows_like, temperatures_like
 from otm.kernels.chain_cases import (
+    EMPTY,
     FAR_BELOW,
     MOST_ENTRIES,
     SEED,
     SEQUENCES,
     Numbers,
+    choose_coins,
+    draw_draft,
     draw_row,
     draw_temperatures,
+    is_rejected,
     support,
 )
 from otm.kernels.self_check import Call
@@ -107,29 +111,30 @@ def draw_trees(
     tokens = np.full((SEQUENCES, nodes), -1)
     parents, sampled = tokens.copy(), np.zeros(tokens.shape, bool)
     uniforms = rng.random((SEQUENCES, levels, passes))
-    uniforms[::4, :, :-1] *= 0.1
-    uniforms[1::4, :, :-1] = 0.7 + 0.3 * uniforms[1::4, :, :-1]
+    if passes > 1:
+        choose_coins(uniforms[:, :, :-1])
     for b in range(SEQUENCES):
         depths = {-1: 0}
-        for node in range(nodes):
-            parent = int(rng.choice([place for place, d in depths.items() if d < levels - 1]))
-            siblings = parents[b, :node] == parent
-            siblings &= tokens[b, :node] >= 0
-            drawn = rng.random() < SAMPLED and sampled[b, :node][siblings].sum() < passes - 1
-            drawn &= draft_tokens > 0
-            free = np.setdiff1d(
-                np.arange(draft_tokens if drawn else target_tokens), tokens[b, :node][siblings]
-            )
-            if free.size and b != 5:
-                tokens[b, node], parents[b, node], sampled[b, node] = (
-                    rng.choice(free),
-                    parent,
-                    drawn,
-                )
+        for node in range(-1, nodes * (b != EMPTY)):
+            if node >= 0:
+                parent = int(rng.choice([place for place, d in depths.items() if d < levels - 1]))
+                siblings = (parents[b] == parent) & (tokens[b] >= 0)
+                drawn = bool(draft_tokens) and sampled[b, siblings].sum() < passes - 1
+                drawn &= rng.random() < SAMPLED
+                free = np.arange(draft_tokens if drawn else target_tokens)
+                free = np.setdiff1d(free, tokens[b, siblings])
+                if not free.size:
+                    continue
+                token = int(rng.choice(free))
+                if drawn:
+                    last = sampled[b, siblings].sum() == passes - 2
+                    excess = draft[b, parent + 1, free] - target[b, parent + 1, free]
+                    rejected = is_rejected(b, depths[parent], levels - 1, last=last)
+                    token = int(free[draw_draft(rng, excess, rejected=rejected)])
+                tokens[b, node], parents[b, node], sampled[b, node] = token, parent, drawn
                 depths[node] = depths[parent] + 1
-        for place in depths:
-            target[b, place + 1] = draw_row(rng, target_tokens, logits=logits)
+            target[b, node + 1] = draw_row(rng, target_tokens, logits=logits)
             if draft_tokens:
-                draft[b, place + 1] = draw_row(rng, draft_tokens, logits=logits)
+                draft[b, node + 1] = draw_row(rng, draft_tokens, logits=logits)
     temperatures = draw_temperatures(logits and not one_temperature)
     return TreeCases(target, draft, Trees(tokens, parents, sampled, uniforms), temperatures)

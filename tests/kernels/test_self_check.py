@@ -20,9 +20,12 @@ from otm.errors import InvalidInputError, UnknownMethodError  # noqa: E402
 from otm.kernels import (  # noqa: E402
     SparseDrafts,
     Verified,
+    chain_cases,
+    clock_cases,
     registry,
     self_check,
     self_checks,
+    tree_cases,
     verify_logits,
     verify_probs,
     verify_sigmoid,
@@ -42,7 +45,9 @@ BROKEN = "does not use its Triton kernels"
 
 @pytest.fixture(autouse=True)
 def as_on_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let tensors on the CPU count as CUDA tensors, with nothing checked so far."""
+    """Let tensors on the CPU count as CUDA tensors, with nothing checked so far, by few cases."""
+    for module in (chain_cases, clock_cases, tree_cases):
+        monkeypatch.setattr(module, "SEQUENCES", 6)
     monkeypatch.setattr(registry, "suits_triton", lambda target: True)
     monkeypatch.setattr(self_check, "_known", {})
     monkeypatch.delenv(VARIABLE, raising=False)
