@@ -51,7 +51,7 @@ EMPTY = KINDS + SHORT
 ALIKE = 0.5
 """Probability that a chain repeats a draft of the chain before it, beside chance."""
 
-MOST_ENTRIES = 2**26
+MOST_ENTRIES = 2**25
 """Entries of the rows that are made together, if one sequence has no more than that."""
 
 FAR_BELOW = -40.0
