@@ -117,7 +117,10 @@ def draw_trees(
         depths = {-1: 0}
         for node in range(-1, nodes * (b != EMPTY)):
             if node >= 0:
-                parent = int(rng.choice([place for place, d in depths.items() if d < levels - 1]))
+                inner = [place for place, depth in depths.items() if depth < levels - 1]
+                if not inner:
+                    continue
+                parent = int(rng.choice(inner))
                 siblings = (parents[b] == parent) & (tokens[b] >= 0)
                 drawn = bool(draft_tokens) and sampled[b, siblings].sum() < passes - 1
                 drawn &= rng.random() < SAMPLED

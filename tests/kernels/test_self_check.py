@@ -363,6 +363,41 @@ def test_a_warning_that_is_an_error_leaves_the_finding(monkeypatch: pytest.Monke
     assert backends() == ["torch"]
 
 
+def zeros(batch: int, gamma: int, size: int) -> list[Any]:
+    """Chains of nothing: their sizes and layout alone count for a self-check."""
+    rows = torch.zeros(batch, gamma + 1, size)
+    uniforms = torch.zeros(batch, gamma + 2, dtype=torch.float64)
+    return [rows, rows[:, :gamma], torch.zeros(batch, gamma, dtype=torch.int64), uniforms]
+
+
+def no_trees(nodes: int, levels: int, size: int) -> list[Any]:
+    rows, numbers = torch.zeros(1, nodes + 1, size), torch.zeros(1, nodes, dtype=torch.int64)
+    return [rows, rows, numbers, numbers, torch.zeros(1, levels, 3, dtype=torch.float64)]
+
+
+EDGES: dict[str, Callable[..., Any]] = {
+    "no drafts": lambda **o: verify_probs(*zeros(2, 0, 9), **o),
+    "no sequences": lambda **o: verify_probs(*zeros(0, 2, 9), **o),
+    "one token": lambda **o: verify_probs(*zeros(1, 2, 1), **o),
+    "rows shared by all": lambda **o: verify_probs(
+        *(x[:1, :1].expand(x.shape) for x in zeros(3, 2, 9)), **o
+    ),
+    "tokens far apart": lambda **o: verify_probs(
+        torch.zeros(9, 3, 2).permute(2, 1, 0), *zeros(2, 2, 9)[1:], **o
+    ),
+    "a tree without drafts": lambda **o: verify_tree_probs(*no_trees(0, 1, 9), **o),
+    "a tree without levels": lambda **o: verify_tree_probs(*no_trees(3, 1, 9), **o),
+    "a tree of one token": lambda **o: verify_tree_probs(*no_trees(3, 3, 1), **o),
+}
+
+
+@pytest.mark.parametrize("name", EDGES)
+def test_right_kernels_pass_at_the_edges_of_shapes(name: str) -> None:
+    """Bug: cases that cannot be made of such a call, so that a warning blames the kernels."""
+    EDGES[name](validate=False)
+    assert backends() == ["triton"]
+
+
 @pytest.fixture
 def no_randomness_is_used() -> Iterator[None]:
     state = torch.random.get_rng_state()
