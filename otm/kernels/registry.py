@@ -57,9 +57,10 @@ def choose_backend(target: Any, backend: str, backends: Collection[str] = BACKEN
     fits = [name for name in backends if is_tensor != (name == "numpy")]
     source = ""
     if backend == AUTO:
-        backend, source = backend_of_environment(), f" (of the environment variable {VARIABLE})"
-    if (backend == AUTO or not is_tensor) and fits and source:
-        return AUTO if is_tensor and "triton" in fits and suits_triton(target) else fits[0]
+        backend = backend_of_environment()
+        if fits and (backend == AUTO or not is_tensor):
+            return AUTO if "triton" in fits and suits_triton(target) else fits[0]
+        source = f" (of the environment variable {VARIABLE})" if backend != AUTO else ""
     if backend not in fits:
         raise InvalidInputError(
             f"backend {backend!r}{source} cannot work on a {type(target).__name__}: 'numpy' takes "

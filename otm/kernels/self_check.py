@@ -117,10 +117,11 @@ def checked_backend(call: Call) -> str:
         )
     with _lock:  # of two threads one checks, and the other waits
         check = _known.get(call.family)
+        is_new = check is None
         if check is None:
             check = _known[call.family] = run_check(call)
-            if check.reason:
-                warnings.warn(_warning(check), RuntimeWarning, stacklevel=_depth())
+    if is_new and check.reason:  # without the lock: whoever shows warnings may call us
+        warnings.warn(_warning(check), RuntimeWarning, stacklevel=_depth())
     return check.backend
 
 

@@ -1,4 +1,4 @@
-"""Cases for the self-check of kernels that verify trees, and of the clocks.
+"""Cases for the self-check of kernels that verify trees.
 
 They are made as those of `chain_cases`: few tokens have a probability, and no decision is close.
 """
