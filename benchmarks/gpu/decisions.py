@@ -2,6 +2,7 @@
 
 import itertools
 import time
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,7 +13,7 @@ from benchmarks.chain.measure import in_short
 from benchmarks.gpu.environment import Row
 from benchmarks.gpu.inputs import FIRST, by_kernels, by_numpy, by_torch, make
 from benchmarks.gpu.settings import TYPES, Setting
-from otm.kernels import Verified, Workspace
+from otm.kernels import Verified, Workspace, self_checks
 
 FORMS = ("probabilities", "logits")
 
@@ -66,6 +67,28 @@ def serving(setting: Setting) -> Iterator[Row]:
             row["different from NumPy"] = different(first, by_numpy(rule, few))
             row["passed"] = not (row["different"] or row["different from NumPy"])
             row["accepted"] = float(outcome.accepted.double().mean())
+        except Exception as error:
+            row |= failed(error)
+        yield row
+
+
+def checked(setting: Setting) -> Iterator[Row]:
+    """Let "auto" choose after the kernels were compiled: what it takes, and how long it checks."""
+    batch, size = setting.replayed
+    shape = (batch, setting.chains, setting.gamma, size)
+    for rule, dtype, logits in uses(setting, setting.rules):
+        row: Row = {"case": title(rule, dtype, logits, batch, size)}
+        try:
+            inputs = make(rule, shape, TYPES[dtype], setting.device, logits=logits)
+            if not setting.rehearsal:
+                by_kernels(rule, inputs)
+            before = len(self_checks())
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # the row says it
+                by_kernels(rule, inputs, backend="auto")
+            for check in self_checks()[before:]:
+                row |= {"backend": check.backend, "check s": check.seconds, "note": check.reason}
+            row["passed"] = setting.rehearsal or row.get("backend") == "triton"
         except Exception as error:
             row |= failed(error)
         yield row

@@ -64,9 +64,11 @@ def make(
     return [*rows, tokens, uniforms, temperatures]
 
 
-def by_kernels(rule: str, inputs: list[Tensor], workspace: Any = None) -> Verified[Tensor]:
-    """Verify by the kernels."""
-    options: dict[str, Any] = {"rule": rule, "backend": "triton", "validate": False}
+def by_kernels(
+    rule: str, inputs: list[Tensor], workspace: Any = None, backend: str = "triton"
+) -> Verified[Tensor]:
+    """Verify by the kernels, or by "auto"."""
+    options: dict[str, Any] = {"rule": rule, "backend": backend, "validate": False}
     options["workspace"] = workspace
     if len(inputs) == 4:
         return verify_probs(*inputs, **options)

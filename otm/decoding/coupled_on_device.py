@@ -22,13 +22,15 @@ from otm.decoding.held_rows import HeldRows
 from otm.decoding.on_device import DeviceRounds
 from otm.decoding.reading import Context
 from otm.kernels.clocks import first_rings
+from otm.kernels.registry import AUTO
 from otm.kernels.verified import Verified
 
 
 class DeviceClocks:
     """The clocks of the sequences of a round, at the positions behind their contexts."""
 
-    def __init__(self) -> None:
+    def __init__(self, backend: str = AUTO) -> None:
+        self._backend = backend
         self._keys: list[int] = []
         self._lengths: list[int] = []
         self._there: dict[Any, Any] = {}  # keys and lengths [2, B] on each device, of this round
@@ -58,7 +60,8 @@ class DeviceClocks:
             self._there[device] = on_device(numbers, device)
         keys, lengths = self._there[device]
         positions = lengths[:, None] + offsets
-        return first_rings(probs, keys, positions, lists.expand(positions.shape), count)
+        lists = lists.expand(positions.shape)
+        return first_rings(probs, keys, positions, lists, count, backend=self._backend)
 
 
 class CoupledDrafts(ModelDrafts):
@@ -87,8 +90,10 @@ class CoupledDrafts(ModelDrafts):
 class CoupledDeviceRounds(DeviceRounds):
     """Rounds whose output follows the clocks, for as long as a chain agrees with it."""
 
-    def __init__(self, target: HeldRows, drafter: Drafter | None, lists: int) -> None:
-        self._clocks, self._lists = DeviceClocks(), lists
+    def __init__(
+        self, target: HeldRows, drafter: Drafter | None, lists: int, backend: str = AUTO
+    ) -> None:
+        self._clocks, self._lists = DeviceClocks(backend), lists
         of_model = partial(CoupledDrafts, clocks=self._clocks)
         super().__init__(target, as_drafts(drafter, target.model, of_model, several=False))
 

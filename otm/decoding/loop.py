@@ -20,7 +20,12 @@ from otm.decoding.draft_tree import Randomness
 from otm.decoding.drafting import Drafter
 from otm.decoding.greedy_block import GreedyBlockRounds, GreedyBlockVerifier
 from otm.decoding.held_rows import HeldRows
-from otm.decoding.on_device import DeviceVerifier, KernelRounds, suits_device
+from otm.decoding.on_device import (
+    DeviceVerifier,
+    KernelRounds,
+    as_device_backend,
+    suits_device,
+)
 from otm.decoding.policies import GammaPolicy, as_gamma, as_policy
 from otm.decoding.reading import Context, LogitsProcessor, Path, Reader
 from otm.decoding.rounds import Rounds, TreeRounds
@@ -58,6 +63,8 @@ class DecodingOptions(TypedDict, total=False):
         not depend on what else is in the batch.
     uniforms : sequence of Randomness
         In place of a seed, a source of uniforms for each sequence, such as `rng.random`.
+    backend : {"auto", "torch", "triton"}
+        What verifies where that is done on a device: as for `otm.kernels.verify_probs`.
 
     Examples
     --------
@@ -75,6 +82,7 @@ class DecodingOptions(TypedDict, total=False):
     stop: Callable[[Sequence[int]], bool] | None
     seed: int | None
     uniforms: Sequence[Randomness] | None
+    backend: str
 
 
 AnyVerifier: TypeAlias = (
@@ -140,16 +148,18 @@ def stream(
     ((1,),) -> (1, 0)
     """
     check_options(options, DecodingOptions.__annotations__)
+    backend = as_device_backend(options.get("backend", "auto"))
     given, limit = check_task(target, drafter, prompts, options.get("max_tokens", 64))
     end = as_end(options.get("eos_token_id"), target.vocabulary)
     sources = as_sources(options.get("seed"), options.get("uniforms"), len(given))
     sampling, processor = options.get("sampling"), options.get("logits_processor")
     rounds: Rounds
     if isinstance(verifier, DeviceVerifier):
-        rounds = KernelRounds(HeldRows(target, sampling, processor), drafter, verifier.rule)
+        rows = HeldRows(target, sampling, processor)
+        rounds = KernelRounds(rows, drafter, verifier.rule, backend)
     elif isinstance(verifier, CoupledVerifier) and suits_device(target, drafter, sampling):
         rows = HeldRows(target, sampling, processor)
-        rounds = CoupledDeviceRounds(rows, drafter, verifier.lists)
+        rounds = CoupledDeviceRounds(rows, drafter, verifier.lists, backend)
     elif isinstance(verifier, CoupledVerifier):
         rounds = CoupledRounds(Reader(target, sampling, processor), drafter, verifier.lists)
     elif isinstance(verifier, WatermarkVerifier):

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from otm._core.numbers import check_name
 from otm._core.optional import require
 from otm._core.tensors import on_device
 from otm.coupling.build import PLANS, PlanBuilder
@@ -33,12 +34,12 @@ from otm.decoding.rounds import Outcome, Rounds
 from otm.decoding.sampling_parameters import SamplingParameters, as_sampling, leaves_all
 from otm.decoding.verification import OPTIMAL_FOR_ONE
 from otm.errors import InvalidDistributionError, InvalidDraftsError
-from otm.kernels.registry import uniforms_per_position
+from otm.kernels.registry import AUTO, uniforms_per_position
 from otm.kernels.sparse_drafts import SparseDrafts
 from otm.kernels.verified import Verified
 from otm.kernels.verify import verify_probs
 from otm.models.base import LanguageModel
-from otm.rules import named, names
+from otm.rules import BACKENDS, named, names
 
 LEAST_VOCABULARY = 2048
 """The smallest vocabulary that is verified by tensor operations on a CPU if nobody asks for it."""
@@ -88,6 +89,11 @@ class DeviceVerifier:
 
     def __post_init__(self) -> None:
         named(self.rule, "kernel")
+
+
+def as_device_backend(backend: str) -> str:
+    """Return the name of a backend that works on tensors, which is all that a device has."""
+    return check_name("backend", backend, (AUTO, *(x for x in BACKENDS if x != "numpy")))
 
 
 def place_verifier(
@@ -262,8 +268,10 @@ class DeviceRounds(Rounds):
 class KernelRounds(DeviceRounds):
     """Rounds that a kernel verifies."""
 
-    def __init__(self, target: HeldRows, drafter: Drafter | None, rule: str) -> None:
-        self._rule = rule
+    def __init__(
+        self, target: HeldRows, drafter: Drafter | None, rule: str, backend: str = AUTO
+    ) -> None:
+        self._rule, self._backend = rule, backend
         several = named(rule, "kernel").several
         super().__init__(target, as_drafts(drafter, target.model, ModelDrafts, several=several))
 
@@ -289,7 +297,13 @@ class KernelRounds(DeviceRounds):
         arguments = (target, draft, tokens)
         if not several:
             arguments = (target[:, 0], _moved(draft, lambda x: x[:, 0]), tokens[:, 0])
-        return verify_probs(*arguments, on_device(coins, device), rule=rule, validate=False)
+        return verify_probs(
+            *arguments,
+            on_device(coins, device),
+            rule=rule,
+            backend=self._backend,
+            validate=False,
+        )
 
 
 def _moved(probs: Any, move: Callable[[Any], Any]) -> Any:

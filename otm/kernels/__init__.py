@@ -14,7 +14,8 @@ the same decisions, bit for bit:
 - `clocks`: the first of the clocks that drafts and output share, for `otm.decoding.coupled`;
 - `rows`: packed rows, and draft rows that list their tokens.
 
-`registry` lists them, `checks` refuses what they cannot take.  docs/add-a-kernel.md adds one.
+`registry` lists them and chooses a backend, `checks` refuses what they cannot take, `self_check`
+finds out on a GPU whether Triton decides as torch does.  docs/add-a-kernel.md adds one.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -26,13 +27,16 @@ from otm.kernels.verify import verify_logits, verify_probs
 from otm.kernels.workspace import Workspace
 
 if TYPE_CHECKING:
+    from otm.kernels.self_check import SelfCheck, self_checks
     from otm.kernels.torch.sigmoid import sigmoid_distance, verify_sigmoid
 
 __all__ = [
+    "SelfCheck",
     "SparseDrafts",
     "Verified",
     "VerifiedTree",
     "Workspace",
+    "self_checks",
     "sigmoid_distance",
     "verify_logits",
     "verify_probs",
@@ -43,6 +47,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:  # on use: it loads torch
+    if name in {"SelfCheck", "self_checks"}:
+        from otm.kernels import self_check
+
+        return getattr(self_check, name)
     if name in {"sigmoid_distance", "verify_sigmoid"}:
         from otm.kernels.torch import sigmoid
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from otm.kernels.registry import choose_backend
+from otm.kernels.registry import AUTO, choose_backend
 
 
 def first_rings(
@@ -22,5 +22,15 @@ def first_rings(
     Tokens without a positive probability never ring; nothing is checked.
     """
     chosen = choose_backend(probs, backend)
-    found: Any = import_module(f"otm.kernels.{chosen}.clocks").first_rings
-    return found(probs, keys, positions, lists, count)
+    return _ring(chosen, (probs, keys, positions, lists, count))
+
+
+def _ring(backend: str, arguments: tuple[Any, ...], workspace: None = None) -> Any:
+    """Find the tokens on a backend; clocks take no workspace."""
+    del workspace
+    if backend == AUTO:
+        from otm.kernels import clock_cases, self_check
+
+        backend = self_check.checked_backend(clock_cases.call_of_clocks(arguments, _ring))
+    found: Any = import_module(f"otm.kernels.{backend}.clocks").first_rings
+    return found(*arguments)

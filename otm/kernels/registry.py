@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Collection
 from importlib import import_module
@@ -12,6 +13,11 @@ import numpy as np
 from otm._core.numbers import check_name
 from otm.errors import InvalidInputError
 from otm.rules import BACKENDS, named
+
+VARIABLE = "OTM_BACKEND"
+"""Environment variable that names the backend of tensors where no argument does."""
+
+AUTO = "auto"
 
 
 def load(rule: str, backend: str) -> Any:
@@ -28,9 +34,20 @@ def uniforms_per_position(rule: str, chains: int = 1) -> int:
     return count
 
 
+def backend_of_environment() -> str:
+    """Return the backend that the environment names; "auto" if it names none."""
+    named_there = os.environ.get(VARIABLE) or AUTO
+    advice = f"the environment variable {VARIABLE} names it"
+    return check_name("backend", named_there, (AUTO, *BACKENDS), advice=advice)
+
+
 def choose_backend(target: Any, backend: str, backends: Collection[str] = BACKENDS) -> str:
-    """Return the backend, chosen if it is "auto"; refuse one that is for other arrays."""
-    check_name("backend", backend, ("auto", *backends))
+    """Return the backend by argument, environment and arrays; refuse one that is for other arrays.
+
+    It is "auto" if Triton is to be taken unless a self-check finds it wrong.  For NumPy arrays
+    there is one backend, whatever the environment says.
+    """
+    check_name("backend", backend, (AUTO, *backends))
     torch = sys.modules.get("torch")  # whoever has a tensor has loaded it
     is_tensor = torch is not None and isinstance(target, torch.Tensor)
     if not is_tensor and not isinstance(target, np.ndarray):
@@ -38,15 +55,25 @@ def choose_backend(target: Any, backend: str, backends: Collection[str] = BACKEN
             f"the target is a {type(target).__name__}; give NumPy arrays or torch tensors"
         )
     fits = [name for name in backends if is_tensor != (name == "numpy")]
-    if backend == "auto" and fits:
-        if is_tensor and target.is_cuda and "triton" in fits:
-            from otm.kernels.triton.runtime import compiles  # loads Triton, which takes a second
-
-            return "triton" if compiles() else fits[0]
-        return fits[0]
+    source = ""
+    if backend == AUTO:
+        backend = backend_of_environment()
+        if fits and (backend == AUTO or not is_tensor):
+            return AUTO if "triton" in fits and suits_triton(target) else fits[0]
+        source = f" (of the environment variable {VARIABLE})" if backend != AUTO else ""
     if backend not in fits:
         raise InvalidInputError(
-            f"backend {backend!r} cannot work on a {type(target).__name__}: 'numpy' takes NumPy "
-            f"arrays, 'torch' and 'triton' take tensors; here there are {', '.join(backends)}"
+            f"backend {backend!r}{source} cannot work on a {type(target).__name__}: 'numpy' takes "
+            "NumPy arrays, 'torch' and 'triton' take tensors; here there are "
+            f"{', '.join(backends)}"
         )
     return backend
+
+
+def suits_triton(target: Any) -> bool:
+    """Whether Triton's kernels can be the fastest backend for a tensor."""
+    if not target.is_cuda:
+        return False
+    from otm.kernels.triton.runtime import compiles  # loads Triton, which takes a second
+
+    return compiles()

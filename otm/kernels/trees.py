@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from otm._core.numbers import is_real
-from otm.kernels.registry import choose_backend
+from otm.kernels.registry import AUTO, choose_backend
 from otm.kernels.tree_checks import Trees, check_trees
 from otm.kernels.verified import VerifiedTree
 
@@ -81,7 +81,8 @@ def verify_tree_probs(
     UnknownMethodError
         If there is no such backend.
     InvalidInputError
-        If the backend cannot work on the arrays, or they are of several libraries or devices.
+        If the backend cannot work on the arrays, they are of several libraries or devices, or a
+        CUDA graph is being captured before the self-check of its kernels.
     MissingDependencyError
         If Triton is needed and not installed.
     InvalidDistributionError
@@ -205,12 +206,24 @@ def _verify(
         warm = temperature > 0 if is_real(temperature) else (temperature > 0)[:, None]
         sampled = sampled & warm
     trees = trees._replace(sampled=sampled)
-    if chosen == "triton":
+    return _walk(chosen, (target, draft, trees, temperature), workspace)
+
+
+def _walk(
+    backend: str, arguments: tuple[Any, Any, Trees[Any], Any], workspace: Workspace | None
+) -> VerifiedTree[Any]:
+    """Walk through trees, of which it is known which drafts were sampled, on a backend."""
+    if backend == AUTO:
+        from otm.kernels import self_check, tree_cases
+
+        backend = self_check.checked_backend(tree_cases.call_of_trees(*arguments, _walk))
+    target, draft, trees, temperature = arguments
+    if backend == "triton":
         from otm.kernels.triton import tree as by_triton
 
         return by_triton.verify(target, draft, trees, temperature, workspace)
     with np.errstate(all="ignore"):  # in numbers that nobody checked
-        if chosen == "torch":
+        if backend == "torch":
             from otm.kernels.torch import tree as by_torch
 
             return by_torch.verify(target, draft, trees, temperature)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -10,11 +11,12 @@ import numpy as np
 
 from otm._core.numbers import is_real
 from otm.kernels.checks import check_arguments
-from otm.kernels.registry import choose_backend, load, uniforms_per_position
+from otm.kernels.registry import AUTO, choose_backend, load, uniforms_per_position
 from otm.kernels.verified import Verified
 from otm.rules import named
 
 if TYPE_CHECKING:
+    from otm.kernels.chain_cases import Chains
     from otm.kernels.workspace import Workspace
 
 
@@ -66,8 +68,10 @@ def verify_probs(
         ratio of the probabilities, accepts more and takes longer; "grid walk and keep" looks at
         whole chains, accepts the most on the models that were measured, and takes longest.
     backend : {"auto", "numpy", "torch", "triton"}, optional
-        "auto" takes NumPy for arrays, Triton for CUDA tensors where it is installed, and torch for
-        all other tensors.
+        "auto" takes NumPy for arrays and torch for tensors; for tensors what the environment
+        variable OTM_BACKEND names, if it is set; and Triton for CUDA tensors where it is installed
+        and has passed a self-check against torch, which the first call of a kind makes
+        (`self_checks`).  A backend that is named is not checked, and no other takes its place.
     validate : bool, optional
         Whether to check all arguments first, which reads every row, of probabilities twice, and
         waits for the device (docs/benchmarks.md has the time).  Without it shapes and types are
@@ -98,7 +102,8 @@ def verify_probs(
     UnknownMethodError
         If there is no such rule or backend.
     InvalidInputError
-        If the backend cannot work on the arrays, or they are of several libraries or devices.
+        If the backend cannot work on the arrays, they are of several libraries or devices, or a
+        CUDA graph is being captured before the self-check of its kernels.
     MissingDependencyError
         If Triton is needed and not installed.
     InvalidDistributionError
@@ -240,6 +245,13 @@ def _verify(
     temperature: Any = None,
 ) -> Verified[Any]:
     """Verify by a rule on a backend: probabilities, or logits if there is a temperature."""
+    if backend == AUTO:
+        from otm.kernels import chain_cases, self_check
+
+        of_call = (*arguments, temperature, offsets, counted)
+        chains = chain_cases.Chains(*of_call)
+        call = chain_cases.call_of_chains(rule, chains, partial(_verify_cases, rule))
+        backend = self_check.checked_backend(call)
     verify: Callable[..., Verified[Any]] = load(rule, backend).verify
     options = {} if counted is None else {"counted": counted}
     if backend == "triton":  # takes the softmax on the way, and rows where they are
@@ -259,3 +271,12 @@ def _verify(
             rows = of_backend.unpack(*rows, offsets, most)
         given = of_backend.read(*rows, arguments[0].shape[-1], temperature)
         return verify(*given, rows[2], uniforms, **options)
+
+
+def _verify_cases(
+    rule: str, backend: str, cases: Chains, workspace: Workspace | None
+) -> Verified[Any]:
+    """Verify the cases of a self-check."""
+    *arguments, temperature, offsets, counted, _ = cases
+    options = {"temperature": temperature, "offsets": offsets, "counted": counted}
+    return _verify(rule, backend, tuple(arguments), workspace, **options)

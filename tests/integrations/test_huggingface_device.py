@@ -12,7 +12,8 @@ transformers = pytest.importorskip("transformers")
 
 from otm.decoding import speculative  # noqa: E402
 from otm.decoding.held_rows import HeldRows  # noqa: E402
-from otm.integrations.huggingface import AssistedDecoding  # noqa: E402
+from otm.errors import UnknownMethodError  # noqa: E402
+from otm.integrations.huggingface import AssistedDecoding, patch_generate  # noqa: E402
 from otm.integrations.huggingface.processors import BatchProcessor  # noqa: E402
 from otm.models import HuggingFaceModel  # noqa: E402
 from otm.models.cached_rows import LayerStorage  # noqa: E402
@@ -134,3 +135,28 @@ def test_a_coupled_text_is_that_of_the_host(
         expected = text()
     assert not steps
     assert torch.equal(found, expected)
+
+
+@pytest.mark.parametrize(("rule", "k"), [("block", 1), ("grid k-Seq", 3), ("list coupling", 1)])
+def test_the_named_backend_verifies(rule: str, k: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bug: no way out of Triton for a program that calls `generate`."""
+    asked = []
+    for place in ("on_device.verify_probs", "coupled_on_device.first_rings"):
+
+        def noted(*_: Any, backend: str, **__: Any) -> Any:
+            asked.append(backend)
+            raise StopIteration
+
+        monkeypatch.setattr(f"otm.decoding.{place}", noted)
+    for backend in ("auto", "torch", "triton"):
+        decoding = AssistedDecoding(DRAFT, k=k, gamma=GAMMA, rule=rule, backend=backend)
+        with pytest.raises((StopIteration, RuntimeError)):
+            generate(decoding)
+    with (
+        patch_generate(TARGET, DRAFT, k=k, rule=rule, backend="torch") as patched,
+        pytest.raises((StopIteration, RuntimeError)),
+    ):
+        patched.generate(PROMPTS, max_new_tokens=8, do_sample=True, **PADDED)
+    assert asked == ["auto"] * asked.count("auto") + ["torch", "triton", "torch"]
+    with pytest.raises(UnknownMethodError, match="auto, torch, triton"):
+        AssistedDecoding(DRAFT, backend="numpy")

@@ -333,6 +333,19 @@ def test_it_replaces_what_it_knows(rule: str, monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.usefixtures("_engine")
+def test_an_unknown_backend_is_refused_when_the_engine_starts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Bug: a server that starts, and fails at its first request."""
+    monkeypatch.setenv(plugin.VARIABLE, "chain")
+    monkeypatch.setenv("OTM_BACKEND", "cuda")
+    with pytest.raises(UnknownMethodError, match=r"auto, numpy, torch, triton.*OTM_BACKEND"):
+        register()
+    monkeypatch.setenv("OTM_BACKEND", "torch")
+    register()
+
+
+@pytest.mark.usefixtures("_engine")
 @pytest.mark.parametrize("replaced", plugin.REPLACED, ids=lambda replaced: replaced.ours)
 def test_a_version_that_it_does_not_know_is_refused_and_left_alone(
     replaced: plugin.Replaced, monkeypatch: pytest.MonkeyPatch

@@ -21,7 +21,7 @@ from otm.errors import (
     UnknownMethodError,
 )
 from otm.kernels import verify_logits, verify_probs
-from otm.kernels.registry import uniforms_per_position
+from otm.kernels.registry import VARIABLE, uniforms_per_position
 from otm.rules import names
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -75,6 +75,16 @@ def test_what_does_not_exist_or_fit_is_explained(chains: Callable[..., Any]) -> 
             verify_probs(*arguments, backend=backend)
     with pytest.raises(InvalidInputError, match="list"):
         verify_probs([[[1.0]]], None, [[]], [[0.5, 0.5]])
+
+
+@pytest.mark.parametrize("backend", ["torch", "triton", "numpy", "auto", ""])
+def test_arrays_have_one_backend_whatever_the_environment_says(
+    backend: str, chains: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bug: a variable that is set for models on a GPU, and every array is refused."""
+    monkeypatch.setenv(VARIABLE, backend)
+    arrays = [x.numpy() for x in chains(np.random.default_rng(8), 2, 1, 3)]
+    assert isinstance(verify_probs(*arrays).tokens, np.ndarray)
 
 
 @pytest.mark.parametrize("rule", names("kernel", several=True))
@@ -131,7 +141,7 @@ import sys
 import otm.kernels
 assert not {"torch", "triton"} & set(sys.modules)
 from otm.kernels.registry import load
-from otm.kernels.registry import uniforms_per_position
+from otm.kernels.registry import VARIABLE, uniforms_per_position
 from otm.rules import names
 for rule in names("kernel"):
     load(rule, "numpy")

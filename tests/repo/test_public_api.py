@@ -267,10 +267,12 @@ NAMES = {
         "patch_generate",
     ],
     "otm.kernels": [
+        "SelfCheck",
         "SparseDrafts",
         "Verified",
         "VerifiedTree",
         "Workspace",
+        "self_checks",
         "sigmoid_distance",
         "verify_logits",
         "verify_probs",

@@ -17,7 +17,7 @@ from otm.decoding.coupled import RULE as LIST_COUPLING
 from otm.decoding.coupled import CoupledVerifier
 from otm.decoding.drafting import Branching, Drafter, ModelDrafter, as_branching, drafts_of_token
 from otm.decoding.loop import stream
-from otm.decoding.on_device import place_verifier
+from otm.decoding.on_device import as_device_backend, place_verifier
 from otm.decoding.policies import GammaPolicy, as_policy
 from otm.decoding.sampling_parameters import ranked_by
 from otm.decoding.trace import Generation
@@ -75,6 +75,8 @@ class AssistedDecoding:
         How an assistant with another tokenizer drafts: tokens that both have, by their text
         (`IntersectionModel`), or any text of its own (`StringDrafter`; one chain, whose tokens are
         accepted as far as the target draws the same: k = 1 and rule "target-only").
+    backend : {"auto", "torch", "triton"}, optional
+        What verifies on a GPU, as for `otm.kernels.verify_probs`.
     report : str or Path, optional
         A report of `otm report` about these models (`report.json`, or its folder).  A call that
         samples in another way than the report assumed is told so by a warning: its acceptance and
@@ -91,7 +93,7 @@ class AssistedDecoding:
     ProblemTooLargeError
         If the tree has more than 65,536 paths, or 4,096 nodes.
     UnknownMethodError
-        If there is no rule of this name for several drafts of a token.
+        If there is no rule of this name for several drafts of a token, or no such backend.
 
     Attributes
     ----------
@@ -142,6 +144,7 @@ class AssistedDecoding:
         streamer: Any = None,
         tokenizers: tuple[Any, Any] | None = None,
         match: str = "tokens",
+        backend: str = "auto",
         report: AnyPath | None = None,
     ) -> None:
         check_loaded(assistant, "assistant")
@@ -174,6 +177,7 @@ class AssistedDecoding:
         self.vocabulary = vocabulary
         self.process_drafts = process_drafts
         self.streamer = streamer
+        self.backend = as_device_backend(backend)
         self.reported = None if report is None else Reported.read(report)
         self.generation: Generation | None = None
 
@@ -272,6 +276,7 @@ class AssistedDecoding:
             max_tokens=limit - input_ids.shape[1],
             eos_token_id=end,
             stop=_stop(others, input_ids, turns) if others else None,
+            backend=self.backend,
             # a seed that `torch.manual_seed` determines
             seed=int(torch.randint(2**63 - 1, ())) if generation_config.do_sample else 0,
         )

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from otm._core.optional import require
 from otm.errors import UnknownMethodError, UnsupportedVersionError
+from otm.kernels.registry import backend_of_environment
 
 VARIABLE = "OTM_VLLM"
 """Environment variable that names the rule."""
@@ -72,11 +73,12 @@ def register() -> None:
     `OTM_VLLM=chain` verifies by [leviathan2023]_, Algorithm 1, and `OTM_VLLM=block` by
     [sun2024block]_, Algorithm 2, in place of vLLM's own rejection sampling.  Unset, nothing is
     changed and nothing of vLLM imported.  vLLM calls this by itself where OTM is installed.
+    `OTM_BACKEND` names the backend, as for `otm.kernels.verify_probs`.
 
     Raises
     ------
     UnknownMethodError
-        If the variable names no such rule.
+        If a variable names no such rule, or no such backend.
     UnsupportedVersionError
         If this vLLM has other functions than those that are to be replaced.
     MissingDependencyError
@@ -100,13 +102,14 @@ def register() -> None:
         raise UnknownMethodError(
             f"{VARIABLE}={rule!r}; give one of {', '.join(RULES)}, or unset it"
         )
+    backend = backend_of_environment()
     require("vllm")
     found = [(replaced, import_module(replaced.module)) for replaced in REPLACED]
     for replaced, module in found:
         check(replaced, getattr(module, replaced.name, None))
     for replaced, module in found:
         setattr(module, replaced.name, ours(replaced, rule))
-    log.info("OTM verifies drafts by the rule %r.", rule)
+    log.info("OTM verifies drafts by the rule %r, on the backend %r.", rule, backend)
 
 
 def check(replaced: Replaced, function: Any) -> None:

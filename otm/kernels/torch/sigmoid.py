@@ -10,18 +10,23 @@ target it is.
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from otm.errors import InvalidDistributionError, InvalidParameterError
 from otm.kernels.checks import check_arguments
-from otm.kernels.registry import choose_backend
+from otm.kernels.registry import AUTO, choose_backend
 from otm.kernels.sparse_drafts import SparseDrafts
 from otm.kernels.torch import chain
 from otm.kernels.torch.distributions import mass
 from otm.kernels.torch.softmax import check_vocabulary, sigmoid
 from otm.kernels.verified import Verified
+
+if TYPE_CHECKING:
+    from otm.kernels.chain_cases import Chains
+    from otm.kernels.workspace import Workspace
 
 SCALES = (-1e4, 1e4)
 """The scales a and b that the paper takes for summarisation."""
@@ -107,12 +112,35 @@ def verify_sigmoid(
     arguments = (target_logits, draft_logits, draft_tokens, uniforms)
     if validate:
         check_arguments(*arguments, logits=True)
-    if chosen == "triton":
+    if chosen == AUTO:
+        from otm.kernels import chain_cases, self_check
+
+        chains = chain_cases.Chains(*arguments, sigmoid=True)
+        call = chain_cases.call_of_chains("chain", chains, _verify_cases)
+        chosen = self_check.checked_backend(call)
+    return _verify(chosen, arguments, (float(low), float(high)))
+
+
+def _verify(
+    backend: str,
+    arguments: tuple[Any, ...],
+    scales: tuple[float, float],
+    workspace: Workspace | None = None,
+) -> Verified[Tensor]:
+    """Verify on a backend."""
+    target, draft, draft_tokens, uniforms = arguments
+    if backend == "triton":
         from otm.kernels.triton.chain import verify
 
-        return verify(*arguments, "sigmoid", scales=(float(low), float(high)))
-    target, draft = (sigmoid(x, low, high) for x in (target_logits, draft_logits))
+        drafts = (draft_tokens, uniforms, "sigmoid")
+        return verify(target, draft, *drafts, scales=scales, workspace=workspace)
+    target, draft = (sigmoid(x, *scales) for x in (target, draft))
     return chain.verify(target, draft, draft_tokens, uniforms)
+
+
+def _verify_cases(backend: str, cases: Chains, workspace: Workspace | None) -> Verified[Tensor]:
+    """Verify the cases of a self-check, with scales at which their logits are far apart."""
+    return _verify(backend, cases[:4], (-4.0, 4.0), workspace)
 
 
 def output_distribution(

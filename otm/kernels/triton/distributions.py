@@ -359,7 +359,7 @@ def summarise_logits(
         temperatures = temperature.expand(batch)
     else:
         filled = workspace.take("temperature", (1,), torch.float64, device).fill_(temperature)
-        temperatures = filled.expand(batch)
+        temperatures = filled.as_strided((batch,), (0,))  # of one sequence too
     count = gamma + 1 if of_target else 2 * gamma + 1
     blocks = -(-size // runtime.BLOCK)
     of_rows = (batch, chains, 2 * gamma + 1)

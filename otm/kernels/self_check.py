@@ -1,0 +1,192 @@
+"""Whether Triton's kernels decide as torch does on a device: found out before they are first used.
+
+`backend="auto"` takes Triton for CUDA tensors.  Before it does so for the first time for a set of
+compiled kernels, the kernels decide a few cases, which are laid out as the call, hence run the
+kernels that the call runs, and so does torch.  Where an output differs, or a kernel cannot be built
+or launched, torch verifies these calls from then on, and one warning says so.  A backend that is
+named, by the argument or the environment, is not checked.
+
+It cannot see what depends on the number of sequences, such as offsets beyond 2^31.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any, NamedTuple
+
+import torch
+
+from otm.errors import InvalidInputError
+from otm.kernels.registry import VARIABLE
+from otm.kernels.workspace import Workspace
+
+
+class SelfCheck(NamedTuple):
+    """Outcome of the self-check of the kernels of some calls.
+
+    Attributes
+    ----------
+    call : str
+        What these calls verify.
+    device : str
+        Where.
+    backend : str
+        What verifies them since then: "triton", or "torch" if something differed.
+    reason : str
+        What differed, or which error Triton raised; empty if nothing did.
+    seconds : float
+        Time of the check, with compiling.
+
+    Examples
+    --------
+    >>> from otm.kernels import self_checks
+    >>> [check.backend for check in self_checks()]  # no call had tensors on a GPU
+    []
+    """
+
+    call: str
+    device: str
+    backend: str
+    reason: str
+    seconds: float
+
+
+class Call(NamedTuple):
+    """A call whose kernels are to be checked.
+
+    `cases` makes arguments that are laid out as those of the call; `verify` decides them on a
+    backend, in a workspace.
+    """
+
+    name: str
+    family: Hashable
+    device: torch.device
+    cases: Callable[[], Iterable[Any]]
+    verify: Callable[[str, Any, Workspace | None], Any]
+
+
+class Littered(Workspace):
+    """A workspace with garbage in it, on which no decision may depend."""
+
+    def take(self, name: str, shape: tuple[int, ...], dtype: Any, device: Any) -> torch.Tensor:
+        """Return the buffer of a name, full of garbage."""
+        memory = super().take(name, shape, dtype, device)
+        return memory.fill_(torch.nan if dtype.is_floating_point else torch.iinfo(dtype).max // 2)
+
+
+_known: dict[Hashable, SelfCheck] = {}
+_lock = threading.Lock()
+
+
+def self_checks() -> tuple[SelfCheck, ...]:
+    """Return the self-checks of this process: what verifies which calls on its GPUs.
+
+    A backend that was named, by an argument or by the environment variable OTM_BACKEND, was not
+    checked and is not in the list.  Neither are calls on the CPU.
+
+    Returns
+    -------
+    tuple of SelfCheck
+        In the order in which they were made.
+
+    Examples
+    --------
+    >>> from otm.kernels import self_checks
+    >>> self_checks()  # no call had tensors on a GPU
+    ()
+    """
+    with _lock:
+        return tuple(_known.values())
+
+
+def checked_backend(call: Call) -> str:
+    """Return "triton" if its kernels decide as torch does, else "torch"; check them if need be."""
+    check = _known.get(call.family)
+    if check is not None:
+        return check.backend
+    if is_capturing():
+        raise InvalidInputError(
+            f"a CUDA graph is being captured by the first call of its kind ({call.name}), whose "
+            "kernels have not been checked on this device, and cannot be during a capture: make "
+            "one call of the same shapes before, or name the backend, by the argument or by "
+            f"{VARIABLE}"
+        )
+    with _lock:  # of two threads one checks, and the other waits
+        check = _known.get(call.family)
+        is_new = check is None
+        if check is None:
+            check = _known[call.family] = run_check(call)
+    if is_new and check.reason:  # without the lock: whoever shows warnings may call us
+        warnings.warn(_warning(check), RuntimeWarning, stacklevel=_depth())
+    return check.backend
+
+
+def is_capturing() -> bool:
+    """Whether a CUDA graph is being captured on the current stream."""
+    return bool(torch.cuda.is_available() and torch.cuda.is_current_stream_capturing())
+
+
+def run_check(call: Call) -> SelfCheck:
+    """Let Triton and torch decide the cases of a call, and compare all that they return."""
+    begun, reason = time.perf_counter(), ""
+    try:
+        for arguments in call.cases():
+            outcome = call.verify("triton", arguments, Littered())
+            reason = difference(outcome, call.verify("torch", arguments, None))
+            if reason:
+                break
+    except Exception as error:
+        text = " ".join(str(error).split())
+        reason = f"{type(error).__name__}: {text if len(text) < 400 else text[:400] + ' …'}"
+    backend, seconds = "torch" if reason else "triton", time.perf_counter() - begun
+    return SelfCheck(call.name, str(call.device), backend, reason, seconds)
+
+
+def difference(outcome: Any, expected: Any) -> str:
+    """Say where two outputs first differ, if they do: tensors, or named tuples of tensors."""
+    if isinstance(outcome, torch.Tensor):
+        outcome, expected = {"tokens": outcome}, {"tokens": expected}
+    else:
+        outcome, expected = outcome._asdict(), expected._asdict()
+    for name, value in expected.items():
+        if value is None:
+            continue
+        mine, other = outcome[name].cpu(), value.cpu()
+        if mine.shape != other.shape:
+            return f"{name} have shape {tuple(mine.shape)} by Triton, {tuple(other.shape)} by torch"
+        wrong = (mine != other).flatten(1).any(1) if mine.ndim > 1 else mine != other
+        if wrong.any():
+            b = int(wrong.int().argmax())
+            return (
+                f"{name} of sequence {b} of the cases are {mine[b].tolist()} by Triton and "
+                f"{other[b].tolist()} by torch, in {int(wrong.sum())} of {len(wrong)} sequences"
+            )
+    return ""
+
+
+def _depth() -> int:
+    """Count the frames from the caller of this function to the first outside of OTM."""
+    frame, depth = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("otm."):
+        frame, depth = frame.f_back, depth + 1
+    return depth
+
+
+def _warning(check: SelfCheck) -> str:
+    triton = getattr(sys.modules.get("triton"), "__version__", "")
+    versions = f"Triton {triton}, torch {torch.__version__}"
+    name = check.device
+    if torch.cuda.is_available():
+        name += f", {torch.cuda.get_device_name(check.device)}"
+    return (
+        f"OTM does not use its Triton kernels for {check.call}, because they failed the check "
+        f"against torch on this device ({name}; {versions}): {check.reason}.  torch verifies these "
+        "calls from now on; it is lossless too, and slower.  "
+        f"{VARIABLE}=torch, or backend='torch', takes torch without a check and without this "
+        "warning; 'triton' takes the kernels unchecked.  Please report this text (CONTRIBUTING.md "
+        "says where)"
+    )
