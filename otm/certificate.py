@@ -20,7 +20,9 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from functools import cmp_to_key
 from hashlib import sha256
@@ -44,6 +46,9 @@ WORK_PER_CHARACTER = 500
 about a second for the first million of them, and half a second for each more.  Long numbers in a
 short file are refused instead of running for hours."""
 
+INTEGER = re.compile(r"-?(0x[0-9a-fA-F]+|[0-9]{1,4300})", re.ASCII)
+FLOAT = re.compile(r"-?0x[01](?:\.[0-9a-f]{0,13})?p([+-]?[0-9]{1,4})", re.ASCII)
+
 __all__ = ["CertificateRefusedError", "check", "load"]
 
 Ratio = tuple[int, int]  # numerator, and denominator above 0; not reduced, which would take long
@@ -54,29 +59,39 @@ class CertificateRefusedError(Exception):
 
 
 class Work:
-    """What is left of the work that a check may take; each step asks for its share beforehand."""
+    """The work that a check may still do; each step pays for its share beforehand."""
 
-    def __init__(self, characters: int) -> None:
+    def __init__(self, characters: float) -> None:
         self.left = float(BASE_WORK + WORK_PER_CHARACTER * characters)
         self._powers: dict[int, int] = {}  # of one k
 
     def spend(self, amount: float) -> None:
         """Take an amount off, or refuse."""
         self.left -= amount
-        _require(self.left >= 0, "its numbers are too long, or k too large, for a file of its size")
+        require(self.left >= 0, "its numbers are too long, or k too large, for a file of its size")
+
+    def keep(self, bits: int, times: int = 1) -> None:
+        """Pay for the memory of numbers of these bits: 100 bytes cost about a microsecond."""
+        self.spend(times * (70 + 40 * (bits // 30)))
 
     def multiply(self, bits: int, others: int, times: int = 1) -> None:
-        """Pay for products, or quotients, of numbers of so many bits each."""
+        """Pay for products of numbers of these bits, or for quotients that are short."""
         short, long = sorted((bits // 30 + 1, others // 30 + 1))  # long ones by Karatsuba's method
         self.spend(times * (70 + long * (short if short < 70 else 6 * short**0.585)))
+
+    def divide(self, bits: int, others: int, times: int = 1) -> None:
+        """Pay for quotients, or greatest common divisors, of numbers of these bits."""
+        self.spend(times * (100 + (bits // 30 + 1) * (others // 30 + 8)))
 
     def power(self, base: int, k: int) -> int:
         """Raise to the k-th power, and remember it."""
         if base <= 1:
             return base
         if base not in self._powers:
-            half = k * base.bit_length() // 2
-            self.multiply(half, half, times=3)
+            bits = k * base.bit_length()
+            require(bits <= LARGEST_POWER_BITS, "k is too large to check exactly")
+            self.multiply(bits // 2, bits // 2, times=3)
+            self.keep(bits)
             self._powers[base] = base**k
         return self._powers[base]
 
@@ -103,28 +118,48 @@ def check(document: dict[str, Any]) -> None:
     Traceback (most recent call last):
     otm.certificate.CertificateRefusedError: the digest of the document is wrong
     """
-    _require(isinstance(document, dict), "not a JSON object")
-    _require(set(document) == FIELDS, f"the fields are not those of {SCHEMA}")
-    _require(document["schema"] == SCHEMA, f"the schema is not {SCHEMA}")
-    _require(document["sha256"] == digest(document), "the digest of the document is wrong")
-    _require(document["inputs_sha256"] == inputs_digest(document), "the inputs' digest is wrong")
-    _require(document["draft_law"] == "iid", "the draft distribution is not 'iid'")
-    _require(document["method"] in METHODS, f"the method is none of {METHODS}")
-    versions = document["versions"]
-    _require(isinstance(versions, dict) and all(isinstance(v, str) for v in versions.values()),
-             "the versions are not strings")  # fmt: skip
+    work = open_document(document, SCHEMA, FIELDS)
+    require(document["inputs_sha256"] == inputs_digest(document), "the inputs' digest is wrong")
+    require(document["draft_law"] == "iid", "the draft distribution is not 'iid'")
+    require(document["method"] in METHODS, f"the method is none of {METHODS}")
     k = document["k"]
-    _require(type(k) is int and k >= 1, "k is not an integer of at least one")
-    work = Work(len(_as_json(document)))
+    require(type(k) is int and k >= 1, "k is not an integer of at least one")
     draft, target = weights(document["draft"], "draft"), weights(document["target"], "target")
-    _require(len(draft) == len(target), "the distributions differ in length")
+    require(len(draft) == len(target), "the distributions differ in length")
     for probs in (draft, target):  # which are added up here and for the cut, and sorted
         work.multiply(max(probs).bit_length(), 1, times=4 * len(probs))
-    _require(k * sum(draft).bit_length() <= LARGEST_POWER_BITS, "k is too large to check exactly")
+    require(k * sum(draft).bit_length() <= LARGEST_POWER_BITS, "k is too large to check exactly")
 
-    lower, upper, gap, cap = (ratio(document[name]) for name in ("lower", "upper", "gap", "cap"))
+    lower, upper = check_ends(document, work)
+    cap = ratio(document["cap"])
+    check_cut(draft, target, k, document["cut"], upper, work=work)
+    accepted = {"accepted mass": accepted_mass(draft, target, k, cap, work=work)}
+    if document["plan"] is not None:
+        accepted["plan's acceptance"] = _check_plan(draft, target, k, document["plan"], work=work)
+    for name, mass in accepted.items():
+        require(at_most(lower, mass, work), f"the {name} is below lower")
+
+
+def open_document(document: Any, schema: str, fields: set[str]) -> Work:
+    """Check what all schemas share; return the work that the check of this document may take."""
+    require(isinstance(document, dict), "not a JSON object")
+    characters = len(as_json(document))  # refuses whatever is not JSON, before it is compared
+    require(set(document) == fields, f"the fields are not those of {schema}")
+    require(document["schema"] == schema, f"the schema is not {schema}")
+    require(document["sha256"] == digest(document), "the digest of the document is wrong")
+    versions = document["versions"]
+    require(isinstance(versions, dict) and all(isinstance(v, str) for v in versions.values()),
+             "the versions are not strings")  # fmt: skip
+    return Work(characters)
+
+
+def check_ends(document: dict[str, Any], work: Work) -> tuple[Ratio, Ratio]:
+    """Return the ends `lower` ≤ `upper`, after checking what the document says about them."""
+    lower, upper, gap = (ratio(document[name]) for name in ("lower", "upper", "gap"))
     longest = max(number.bit_length() for pair in (lower, upper, gap) for number in pair)
-    low, high = (_float(value, "interval") for value in _list(document["interval"], "interval", 2))
+    low, high = (
+        as_float(value, "interval") for value in as_list(document["interval"], "interval", 2)
+    )
     difference = 0
     if upper != lower:  # otherwise nothing need be multiplied, however long the numbers are
         work.multiply(longest, longest, times=7)
@@ -132,22 +167,17 @@ def check(document: dict[str, Any]) -> None:
     proved = gap[0] == 0
     if difference:
         proved = gap[0] * (upper[1] * lower[1]) == gap[1] * difference > 0
-    _require(proved, "the gap is not upper − lower ≥ 0")
-    around = _at_most(low.as_integer_ratio(), lower) and _at_most(upper, high.as_integer_ratio())
-    _require(around, "the interval is too narrow")
+    require(proved, "the gap is not upper − lower ≥ 0")
+    around = (low.as_integer_ratio(), lower), (upper, high.as_integer_ratio())
+    require(all(at_most(*pair, work) for pair in around), "the interval is too narrow")
     status = "bounded" if difference else "exact"
-    _require(document["status"] == status, f"the status should be '{status}'")
-
-    check_cut(draft, target, k, document["cut"], upper, work=work)
-    accepted = {"accepted mass": accepted_mass(draft, target, k, cap, work=work)}
-    if document["plan"] is not None:
-        accepted["plan's acceptance"] = _check_plan(draft, target, k, document["plan"], work=work)
-    for name, mass in accepted.items():
-        work.multiply(longest, mass[1].bit_length(), times=2)
-        _require(_at_most(lower, mass), f"the {name} is below lower")
+    require(document["status"] == status, f"the status should be '{status}'")
+    return lower, upper
 
 
-def _at_most(one: Ratio, other: Ratio) -> bool:
+def at_most(one: Ratio, other: Ratio, work: Work) -> bool:
+    longest = max(map(int.bit_length, one))
+    work.multiply(longest, max(map(int.bit_length, other)), times=2)
     return one[0] * other[1] <= other[0] * one[1]
 
 
@@ -155,9 +185,9 @@ def check_cut(
     draft: list[int], target: list[int], k: int, cut: Any, upper: Ratio, *, work: Work
 ) -> None:
     """Refuse a cut with q(H) + 1 − p(H)^k, an upper bound on α_k, above `upper`."""
-    tokens = _list(cut, "cut")
-    _require(all(type(x) is int and 0 <= x < len(draft) for x in tokens), "the cut holds no tokens")
-    _require(len(set(tokens)) == len(tokens), "the cut holds a token twice")
+    tokens = as_list(cut, "cut")
+    require(all(type(x) is int and 0 <= x < len(draft) for x in tokens), "the cut holds no tokens")
+    require(len(set(tokens)) == len(tokens), "the cut holds a token twice")
     inside, total = sum(draft[x] for x in tokens), sum(draft)
     covered, unit = sum(target[x] for x in tokens), sum(target)
     if upper[0] >= upper[1]:
@@ -165,24 +195,26 @@ def check_cut(
     # 1 − p(H)^k ≤ upper − q(H)
     left = (upper[0] * unit - covered * upper[1], upper[1] * unit)
     bits = GUARD_BITS + total.bit_length() - (total - inside).bit_length()
-    work.multiply(bits, bits, times=3 * k.bit_length())
     work.multiply(bits + left[1].bit_length(), bits + total.bit_length(), times=2)
-    if _at_least_once(total - inside, total, k, bits, up=True) * left[1] <= left[0] << bits:
+    hit = at_least_once(total - inside, total, k, bits, up=True, work=work)
+    if hit * left[1] <= left[0] << bits:
         return
     power, missed = work.power(total, k), work.power(inside, k)
     work.multiply(power.bit_length(), left[1].bit_length(), times=2)
-    _require((power - missed) * left[1] <= left[0] * power, "the cut does not prove upper")
+    require((power - missed) * left[1] <= left[0] * power, "the cut does not prove upper")
 
 
 def accepted_mass(draft: list[int], target: list[int], k: int, cap: Ratio, *, work: Work) -> Ratio:
     """Σ min(q, cap · p), a lower bound on α_k, after checking that some rule accepts this mass."""
-    _require(cap[0] >= 0, "the cap is negative")
+    require(cap[0] >= 0, "the cap is negative")
     total, n = sum(draft), len(draft)
     target_unit, draft_unit = total * cap[1], sum(target) * cap[0]
     unit = target_unit * sum(target)  # masses are integers over this
     longest = max(unit.bit_length(), draft_unit.bit_length())
-    work.multiply(max(*draft, *target).bit_length(), longest, times=3 * n)
-    capped = [min(q * target_unit, p * draft_unit) for p, q in zip(draft, target, strict=True)]
+    work.multiply(max(*draft, *target).bit_length(), longest, times=6 * n)
+
+    def capped(i: int) -> int:  # computed again where it is needed: all together may be long
+        return min(target[i] * target_unit, draft[i] * draft_unit)
 
     each = max(draft).bit_length() * max(target).bit_length() / 450 + 200
 
@@ -192,35 +224,37 @@ def accepted_mass(draft: list[int], target: list[int], k: int, cap: Ratio, *, wo
 
     # Sets A of largest v/p: everything but the first tokens in the order of q/p, up to the cap.
     # Subsets of the capped tokens follow: there v(A) is linear in p(A), and the bound is concave.
-    below_cap = [i for i, p in enumerate(draft) if p and capped[i] < p * draft_unit]
-    shift = 64 + total.bit_length() - sum(target).bit_length()
-    work.multiply(max(draft).bit_length(), 64 + total.bit_length(), times=n)
-    below_cap.sort(key=lambda i: _shifted(target[i], shift) // draft[i])
+    below_cap = [i for i, p in enumerate(draft) if p and target[i] * target_unit < p * draft_unit]
+    # The order of rounded ratios is almost the exact one, which then takes few comparisons.
+    below_cap.sort(key=lambda i: math.log2(target[i] or 0.1**99) - math.log2(draft[i]))
     below_cap.sort(key=cmp_to_key(by_ratio))
-    masses = accumulate((-capped[i] for i in below_cap), initial=sum(capped))
+    accepted = sum(map(capped, range(n)))
+    masses = accumulate((-capped(i) for i in below_cap), initial=accepted)
     drafted = accumulate((-draft[i] for i in below_cap), initial=total)
+    refusal = "the accepted mass exceeds what any rule can accept on a set of tokens"
     for mass, above in zip(masses, drafted, strict=True):
-        if _surely_at_most(mass, unit, above, total, k, work=work):
-            continue
-        power, missed = work.power(total, k), work.power(total - above, k)
-        work.multiply(power.bit_length(), longest, times=2)
-        possible = mass * power <= unit * (power - missed)
-        _require(possible, "the accepted mass exceeds what any rule can accept on a set of tokens")
-    return sum(capped), unit
+        check_hit((mass, unit), (above, total), k, refusal, work=work)
+    return accepted, unit
 
 
-def _surely_at_most(mass: int, unit: int, above: int, total: int, k: int, *, work: Work) -> bool:
-    """Whether mass/unit ≤ 1 − (1 − above/total)^k can be seen in fixed point, rounded safely."""
+def check_hit(accepted: Ratio, drafted: Ratio, k: int, refusal: str, *, work: Work) -> None:
+    """Refuse unless accepted ≤ 1 − (1 − drafted)^k: first in fixed point, then exactly."""
+    (mass, unit), (above, total) = accepted, drafted
     leading_zeros = total.bit_length() - above.bit_length()
     leading_ones = unit.bit_length() - abs(unit - mass).bit_length()
     bits = GUARD_BITS + max(leading_zeros, leading_ones)
-    work.multiply(bits, bits, times=2 * k.bit_length())
     work.multiply(bits, unit.bit_length() + total.bit_length())
-    return mass << bits <= _at_least_once(above, total, k, bits, up=False) * unit
+    if mass << bits <= at_least_once(above, total, k, bits, up=False, work=work) * unit:
+        return
+    power, missed = work.power(total, k), work.power(total - above, k)
+    work.multiply(power.bit_length(), max(mass.bit_length(), unit.bit_length()), times=2)
+    require(mass * power <= unit * (power - missed), refusal)
 
 
-def _at_least_once(part: int, total: int, k: int, bits: int, *, up: bool) -> int:
+def at_least_once(part: int, total: int, k: int, bits: int, *, up: bool, work: Work) -> int:
     """1 − (1 − part/total)^k in fixed point, rounded down in every step, or up in every step."""
+    work.divide(bits, total.bit_length())
+    work.multiply(bits, bits, times=2 * k.bit_length())
     one, last = 1 << bits, (1 << bits) - 1 if up else 0
     hit = once = ((part << bits) + (total - 1 if up else 0)) // total
     for bit in bin(k)[3:]:
@@ -232,24 +266,24 @@ def _at_least_once(part: int, total: int, k: int, bits: int, *, up: bool) -> int
 
 def _check_plan(draft: list[int], target: list[int], k: int, plan: Any, *, work: Work) -> Ratio:
     """Return the acceptance of a plan written out, after checking that it is one from p^k to q."""
-    _require(isinstance(plan, dict), "the plan is not a JSON object")
-    _require(set(plan) == {"denominator", "entries"}, "the plan has other fields")
+    require(isinstance(plan, dict), "the plan is not a JSON object")
+    require(set(plan) == {"denominator", "entries"}, "the plan has other fields")
     denominator, total, n = _integer(plan["denominator"], "plan"), sum(draft), len(draft)
-    _require(denominator > 0, "the plan's denominator is not positive")
+    require(denominator > 0, "the plan's denominator is not positive")
     small = k < LARGEST_PLAN.bit_length() and n**k <= LARGEST_PLAN  # no power is taken of a large k
-    _require(small, "the plan is written out for too large an instance")
+    require(small, "the plan is written out for too large an instance")
     by_drafts = dict.fromkeys(product(range(n), repeat=k), 0)
     by_token, accepted = [0] * n, 0
-    entries = _list(plan["entries"], "plan")
-    masses = [_integer(_list(entry, "plan entry", 3)[2], "plan") for entry in entries]
+    entries = as_list(plan["entries"], "plan")
+    masses = [_integer(as_list(entry, "plan entry", 3)[2], "plan") for entry in entries]
     unit = sum(target)
     longest = max(map(int.bit_length, (denominator, *masses, unit)))
     work.multiply(longest, 1, times=3 * len(entries))
     for (places, token, _), mass in zip(entries, masses, strict=True):
-        drafts = tuple(_list(places, "plan entry's drafts", k))
+        drafts = tuple(as_list(places, "plan entry's drafts", k))
         for x in (*drafts, token):
-            _require(type(x) is int and 0 <= x < n, "the plan has drafts or outputs of no token")
-        _require(mass >= 0, "the plan has a negative mass")
+            require(type(x) is int and 0 <= x < n, "the plan has drafts or outputs of no token")
+        require(mass >= 0, "the plan has a negative mass")
         by_drafts[drafts] += mass
         by_token[token] += mass
         accepted += mass if token in drafts else 0
@@ -258,17 +292,17 @@ def _check_plan(draft: list[int], target: list[int], k: int, plan: Any, *, work:
         work.multiply(k * max(draft).bit_length(), power.bit_length())
         work.multiply(longest, power.bit_length(), times=2)
         probability = math.prod(draft[x] for x in drafts)
-        _require(mass * power == probability * denominator, "the plan's drafts are not p^k")
+        require(mass * power == probability * denominator, "the plan's drafts are not p^k")
     work.multiply(longest, longest, times=2 * n)
     for mass, weight in zip(by_token, target, strict=True):
-        _require(mass * unit == weight * denominator, "the plan's output distribution is not q")
+        require(mass * unit == weight * denominator, "the plan's output distribution is not q")
     return accepted, denominator
 
 
 def digest(document: dict[str, Any]) -> str:
     """SHA-256 of everything in a certificate but this digest itself."""
     fields = {field: value for field, value in document.items() if field != "sha256"}
-    return sha256(_as_json(fields).encode()).hexdigest()
+    return sha256(as_json(fields).encode()).hexdigest()
 
 
 def inputs_digest(document: dict[str, Any]) -> str:
@@ -276,17 +310,17 @@ def inputs_digest(document: dict[str, Any]) -> str:
     return digest({field: document[field] for field in ("draft", "target", "k", "draft_law")})
 
 
-def _as_json(value: Any) -> str:
+def as_json(value: Any) -> str:
     try:
         return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    except (ValueError, RecursionError) as error:  # a number like 1e999, or too deep a nesting
+    except (ValueError, TypeError, RecursionError) as error:  # 1e999, too deep, or not of JSON
         raise CertificateRefusedError(f"no digest can be taken: {error}") from None
 
 
 def ratio(text: Any) -> Ratio:
     """Read a fraction "a/b" of decimal or hexadecimal (0x…) integers; the second is above 0."""
     with suppress(AttributeError, ValueError):
-        numerator, denominator = (int(part, 0) for part in text.split("/"))
+        numerator, denominator = map(_parsed, text.split("/"))
         if denominator:
             return (numerator, denominator) if denominator > 0 else (-numerator, -denominator)
     raise CertificateRefusedError(f"{_shown(text)} is not a fraction a/b")
@@ -294,13 +328,13 @@ def ratio(text: Any) -> Ratio:
 
 def weights(values: Any, name: str) -> list[int]:
     """Read weights as integers over a common unit, from integers or hexadecimal floats (0x…p…)."""
-    if any(isinstance(value, str) and "p" in value for value in _list(values, name)):
-        ratios = [_float(value, name).as_integer_ratio() for value in values]
+    if any(isinstance(value, str) and "p" in value for value in as_list(values, name)):
+        ratios = [as_float(value, name).as_integer_ratio() for value in values]
         unit = max(denominator for _, denominator in ratios)  # all are powers of two
         probs = [numerator * (unit // denominator) for numerator, denominator in ratios]
     else:
         probs = [_integer(value, name) for value in values]
-    _require(bool(probs) and min(probs) >= 0 and any(probs), f"the {name} is no distribution")
+    require(bool(probs) and min(probs) >= 0 and any(probs), f"the {name} is no distribution")
     return probs
 
 
@@ -310,8 +344,14 @@ def _integer(value: Any, name: str) -> int:
         return value
     with suppress(ValueError):
         if isinstance(value, str) and value[:2] == "0x":
-            return int(value, 16)
+            return _parsed(value)
     raise CertificateRefusedError(f"{name}: {_shown(value)} is no integer")
+
+
+def _parsed(text: str) -> int:
+    if not INTEGER.fullmatch(text):  # int() also takes blanks, underscores and digits of any script
+        raise ValueError
+    return int(text, 0)
 
 
 def _shown(value: Any) -> str:
@@ -319,24 +359,23 @@ def _shown(value: Any) -> str:
     return f"{value!r:.60}" if isinstance(value, str) else type(value).__name__
 
 
-def _float(value: Any, name: str) -> float:
+def as_float(value: Any, name: str) -> float:
     with suppress(TypeError, ValueError, OverflowError):
         number = float.fromhex(value)
-        if math.isfinite(number):
+        if number.hex() == value and math.isfinite(number):
+            return number
+        parts = FLOAT.fullmatch(value)  # other spellings, whose digits no float has to round
+        if parts and int(parts[1]) >= -1022:
             return number
     raise CertificateRefusedError(f"{name}: {_shown(value)} is no finite float")
 
 
-def _list(value: Any, name: str, length: int | None = None) -> list[Any]:
-    _require(isinstance(value, list) and length in (None, len(value)), f"{name}: no such list")
-    return list(value)
+def as_list(value: Any, name: str, length: int | None = None) -> list[Any]:
+    require(isinstance(value, list) and length in (None, len(value)), f"{name}: no such list")
+    return value  # type: ignore[no-any-return]
 
 
-def _shifted(number: int, bits: int) -> int:
-    return number << bits if bits >= 0 else number >> -bits
-
-
-def _require(condition: bool, message: str) -> None:
+def require(condition: bool, message: str) -> None:
     if not condition:
         raise CertificateRefusedError(message)
 
@@ -367,7 +406,7 @@ def load(text: str) -> dict[str, Any]:
     """
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        _require(len(dict(pairs)) == len(pairs), "a key stands twice")
+        require(len(dict(pairs)) == len(pairs), "a key stands twice")
         return dict(pairs)
 
     def refuse(constant: str) -> None:
@@ -380,10 +419,10 @@ def load(text: str) -> dict[str, Any]:
     return document
 
 
-def main(arguments: list[str]) -> int:
+def main(arguments: list[str], check: Callable[[Any], None] = check, value: str = "alpha") -> int:
     """Check the one file named on the command line; 0 if it proves its claims, otherwise 1 or 2."""
     if len(arguments) != 1:
-        print("usage: python -I -S otm/certificate.py FILE", file=sys.stderr)
+        print(f"usage: python -I -S {sys.argv[0]} FILE", file=sys.stderr)
         return 2
     try:
         document = load(Path(arguments[0]).read_text(encoding="utf-8"))
@@ -392,7 +431,7 @@ def main(arguments: list[str]) -> int:
         print(f"refused: {error}", file=sys.stderr)
         return 1
     low, high = map(float.fromhex, document["interval"])
-    print(f"proved ({document['status']}): {low!r} <= alpha <= {high!r}")
+    print(f"proved ({document['status']}): {low!r} <= {value} <= {high!r}")
     return 0
 
 

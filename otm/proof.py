@@ -196,6 +196,7 @@ class Certificate(Facts, Frozen):
         CertificateError
             If the certificate does not prove lower ≤ α_k ≤ upper.
         """
+        self._check_types()
         try:
             if not self.problem.exact and self._holds_in_floats():
                 return
@@ -307,10 +308,25 @@ class Certificate(Facts, Frozen):
         lower, upper = rounded_bounds(bins, problem, self.cut, cap)
         return bool(self.lower <= lower and upper <= self.upper)
 
+    def _check_types(self) -> None:
+        """Refuse fields of other types, which `dataclasses.replace` lets through."""
+        cut: Any = self.cut
+        ends: tuple[Any, ...] = self.cap, self.lower, self.upper
+        right = {
+            "a Problem as its problem": isinstance(self.problem, Problem),
+            "a one-dimensional array of integers as its cut": isinstance(cut, np.ndarray)
+            and cut.dtype.kind in "iu" and cut.ndim == 1,
+            "numbers as its cap, lower and upper": all(
+                isinstance(x, int | float | Fraction) and not isinstance(x, bool) for x in ends
+            ),
+            "a string as its method": isinstance(self.method, str),
+        }  # fmt: skip
+        for name, is_right in right.items():
+            if not is_right:
+                raise CertificateError(f"the certificate is malformed: it needs {name}")
+
     def _is_well_formed(self) -> bool:
         """Whether the cut is a set of tokens, the numbers are finite and the method is known."""
-        if self.cut.dtype.kind not in "iu" or self.cut.ndim != 1:
-            return False
         tokens = np.zeros(self.problem.n, dtype=bool)
         if self.cut.size and (self.cut.min() < 0 or self.cut.max() >= self.problem.n):
             return False

@@ -329,3 +329,19 @@ def test_the_plan_is_written_out_for_few_drafts_only(k: int) -> None:
     """Catches a single tuple of a million drafts: n^k is 1 for one token, whatever k is."""
     assert otm.solve([1.0], [1.0], k).certificate.to_document()["plan"] is None
     assert otm.solve([1.0], [1.0], 8).certificate.to_document()["plan"] is not None
+
+
+JUNK = [None, True, 2.5, "x", b"x", [0], {}, {1}, object(), np.array([0.5]), np.array([[1]])]
+
+
+@pytest.mark.parametrize("name", ["problem", "cut", "cap", "lower", "upper", "method"])
+@pytest.mark.parametrize("laws", [([0.75, 0.25],), ([F(3, 4), F(1, 4)],)])
+def test_a_field_of_another_type_gives_one_error(name: str, laws: tuple[Any]) -> None:
+    """Bug: an AttributeError of what `dataclasses.replace` put into the certificate."""
+    proof = solve(laws[0], laws[0][::-1], 2).certificate
+    for value in JUNK:
+        if name in ("cap", "lower", "upper") and type(value) is float:
+            value = float("nan")  # noqa: PLW2901 a number, which proves nothing
+        with pytest.raises(CertificateError) as refusal:
+            dataclasses.replace(proof, **{name: value}).check()
+        assert "\n" not in str(refusal.value)

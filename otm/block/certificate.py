@@ -4,10 +4,13 @@ Run it on a file that `BlockCertificate.save` wrote, with no package installed::
 
     python -I -S otm/block/certificate.py FILE
 
+It reads numbers, and bounds its work, by the functions of `otm/certificate.py` beside it.
+
 The nodes are those of a tree of paths; D(z|y) and T(z|y) are the probabilities of a draft path and
-of the target.  g(U) is the probability that drafts pass through a node of U: 1 − (1 − D(U))^k for k
+of the target. g(U) is the probability that drafts pass through a node of U: 1 − (1 − D(U))^k for k
 i.i.d. paths and an antichain U (no node of U is above another), or a sum over drafted trees given
-as a table.  The most drafts that a lossless rule accepts on average is the maximum of Σ S(y) over
+as a table. The most drafts that a memoryless lossless rule accepts on average is the maximum of Σ
+S(y) over
 
     S ≥ 0,  S(root) = 1,  S(yz) ≤ S(y) T(z|y),  Σ_{y∈U} S(y) ≤ g(U) for every antichain U.
 
@@ -19,295 +22,357 @@ as a table.  The most drafts that a lossless rule accepts on average is the maxi
 - A rest stands for tokens left out after a path.  In ``lower`` it has S = 0, in ``upper`` it is
   worth all the levels that it stands for, in place of 1.
 
-Floats are read as the binary fractions that they are; everything is computed in fractions.
+Floats are read as the binary fractions that they are.  Everything is computed in integers, powers
+first in fixed point with every error on the unfavourable side.
 """
 
 from __future__ import annotations
 
-import json
 import math
 import sys
-from fractions import Fraction
+from collections.abc import Sequence
 from functools import cmp_to_key
-from hashlib import sha256
+from itertools import pairwise
 from pathlib import Path
+from types import ModuleType
 from typing import Any
+
+if __name__ == "__main__":  # otm/__init__.py would need NumPy
+    package = ModuleType("otm")
+    package.__path__ = [str(Path(__file__).resolve().parents[1])]
+    sys.modules.setdefault("otm", package)
+
+from otm.certificate import (
+    GUARD_BITS,
+    Ratio,
+    Work,
+    as_float,
+    as_list,
+    at_least_once,
+    at_most,
+    check_ends,
+    check_hit,
+    main,
+    open_document,
+    ratio,
+    require,
+)
 
 SCHEMA = "otm-block-certificate-1"
 FIELDS = {
     "schema", "sha256", "k", "nodes", "trees", "accepted", "multipliers", "flow", "lower", "upper",
     "gap", "interval", "status", "method", "versions",
 }  # fmt: skip
-LARGEST_BITS = 1 << 27
-"""Most bits of all the powers that a check takes; beyond, a file is refused."""
 
-
-class CertificateRefusedError(Exception):
-    """The certificate does not prove what it claims."""
+LARGEST_TOKEN = 1 << 60  # Python's hashes of larger integers repeat
+LARGEST_K = (1 << 63) - 1
+STEP = 70  # work of a step that needs no long number
 
 
 def check(document: dict[str, Any]) -> None:
     """Check a certificate; nothing is returned if it proves all that it claims."""
-    _require(set(document) == FIELDS, f"not the fields of {SCHEMA}")
-    _require(document["schema"] == SCHEMA, f"the schema is not {SCHEMA}")
-    _require(document["sha256"] == digest(document), "the digest of the document is wrong")
-    _require(isinstance(document["method"], str), "the method is not a string")
-    versions = document["versions"]
-    _require(isinstance(versions, dict) and all(isinstance(v, str) for v in versions.values()),
-             "the versions are not strings")  # fmt: skip
-    lower, upper, gap = (number(document[name], name) for name in ("lower", "upper", "gap"))
-    _require(gap == upper - lower >= 0, "the gap is not upper − lower ≥ 0")
-    low, high = (number(x, "interval") for x in _list(document["interval"], "interval", 2))
-    _require(low <= lower and upper <= high, "the interval is too narrow")
-    status = "bounded" if gap else "exact"
-    _require(document["status"] == status, f"the status should be '{status}'")
-    tree = Tree(document)
-    _require(lower <= tree.lower(), "S accepts less than lower")
-    _require(tree.upper() <= upper, "the multipliers prove no more than a larger upper")
+    work = open_document(document, SCHEMA, FIELDS)
+    require(isinstance(document["method"], str), "the method is not a string")
+    lower, upper = check_ends(document, work)
+    tree = Tree(document, work)
+    require(at_most(lower, tree.lower(), work), "S accepts less than lower")
+    # an upper end that equals lower is attained in exact powers only
+    looks = (False, True) if document["status"] == "bounded" else (True,)
+    proved = any(at_most(tree.upper(exact=exact), upper, work) for exact in looks)
+    require(proved, "the multipliers prove no more than a larger upper")
 
 
 class Tree:
     """The nodes of a certificate, and what it proves about them."""
 
-    def __init__(self, document: dict[str, Any]) -> None:
-        self.document = document
-        nodes = [_list(node, "node", 5) for node in _list(document["nodes"], "nodes")]
-        self.parents = [-1]
-        self.levels = [0]
-        self.targets = [Fraction(1)]
-        self.drafts = [Fraction(1)]
-        self.trees: list[tuple[list[int], Fraction]] | None = None
-        self.k = 1
+    def __init__(self, document: dict[str, Any], work: Work) -> None:
+        self.document, self.work = document, work
+        nodes = [as_list(node, "node", 5) for node in as_list(document["nodes"], "nodes")]
+        work.spend(20 * STEP * (len(nodes) + 1))
+        self.parents, self.levels, self.depths = [-1], [0], [0]
+        drafts, targets = [(1, 1)], [(1, 1)]
         table = document["trees"] is not None
-        labels = set()
         for y, (parent, token, draft, target, levels) in enumerate(nodes, 1):
-            _require(type(parent) is int and 0 <= parent < y, "a parent is no node before its own")
-            _require(type(token) is int and (parent, token) not in labels, "a path stands twice")
-            _require(type(levels) is int and levels >= 0, "levels are no integer")
-            _require(not self.levels[parent], "there is a node below tokens that were left out")
-            labels.add((parent, token))
+            require(type(parent) is int and 0 <= parent < y, "a parent is no node before its own")
+            require(type(token) is int and abs(token) < LARGEST_TOKEN, "a token is no token id")
+            require(type(levels) is int and levels >= 0, "levels are no integer")
+            require(not self.levels[parent], "there is a node below tokens that were left out")
             self.parents.append(parent)
             self.levels.append(levels)
-            self.targets.append(number(target, "target"))
-            self.drafts.append(Fraction(0) if table else number(draft, "draft"))
-        for name, probs in (("draft", self.drafts), ("target", self.targets)):
-            total = [Fraction(0)] * len(probs)
-            for y in range(1, len(probs)):
-                _require(probs[y] >= 0, f"a {name} probability is negative")
-                total[self.parents[y]] += probs[y]
-            _require(max(total) <= 1, f"the {name} probabilities after a path sum to more than 1")
+            self.depths.append(self.depths[parent] + 1)
+            targets.append(number(target, "target"))
+            require(not table or draft is None, "a draft probability beside a table of drafts")
+            drafts.append((0, 1) if table else number(draft, "draft"))
+        labels = sorted((parent, token) for parent, token, *_ in nodes)
+        different = all(one != other for one, other in pairwise(labels))
+        require(different, "a path stands twice")
+        self.targets, self.units = self._read_rows(targets, "target")
+        drafts_of_rows, units = self._read_rows(drafts, "draft")
+        self.chances: list[int] = []
         if table:
-            _require(not any(self.levels), "drafts in a table leave no tokens out")
+            require(not any(self.levels), "drafts in a table leave no tokens out")
+            require(document["k"] is None, "k stands beside a table of drafts")
             self._read_trees()
         else:
-            k = document["k"]
-            _require(type(k) is int and k >= 1, "k is not an integer of at least one")
-            self.k = k
-            self._read_reach()
+            require(document["flow"] is None, "a flow stands beside i.i.d. paths")
+            self.k = document["k"]
+            require(type(self.k) is int and 1 <= self.k <= LARGEST_K, "k is no number of drafts")
+            self.reach = self._multiplied(drafts_of_rows, units)
 
-    def _read_reach(self) -> None:
-        """D(y) as integers over one unit."""
-        reach = [Fraction(1)]
-        for y in range(1, len(self.parents)):
-            reach.append(reach[self.parents[y]] * self.drafts[y])
-        self.unit = 1
-        for value in reach:
-            self.unit = math.lcm(self.unit, value.denominator)
-            _require(self.unit.bit_length() * self.k < LARGEST_BITS, "its numbers are too long")
-        self.reach = [value.numerator * (self.unit // value.denominator) for value in reach]
+    def _read_rows(self, probs: list[Ratio], name: str) -> tuple[list[int], list[int]]:
+        """Probabilities as integers over one unit for each parent; they sum to at most 1."""
+        rows: dict[int, list[int]] = {}
+        for y in range(1, len(probs)):
+            require(probs[y][0] >= 0, f"a {name} probability is negative")
+            rows.setdefault(self.parents[y], []).append(y)
+        weights, units = [1] * len(probs), [1] * len(probs)
+        for parent, row in rows.items():
+            whole, units[parent] = over_one_unit([probs[y] for y in row], self.work)
+            require(sum(whole) <= units[parent],
+                    f"the {name} probabilities after a path sum to more than 1")  # fmt: skip
+            for y, weight in zip(row, whole, strict=True):
+                weights[y] = weight
+        return weights, units
+
+    def _multiplied(self, weights: list[int], units: list[int]) -> list[Ratio]:
+        """D(y), not reduced."""
+        reach = [(1, 1)]
+        for y in range(1, len(weights)):
+            above, unit = reach[self.parents[y]], units[self.parents[y]]
+            bits = unit.bit_length()
+            self.work.multiply(above[1].bit_length(), bits, times=2)
+            self.work.keep(2 * (above[1].bit_length() + bits))
+            reach.append((above[0] * weights[y], above[1] * unit))
+        return reach
 
     def _read_trees(self) -> None:
-        self.trees = []
-        for given in _list(self.document["trees"], "trees"):
-            nodes, chance = _list(given, "drafted tree", 2)
+        """Read the table of drafted trees: their nodes, and their chances over one unit."""
+        self.members: list[set[int]] = []
+        chances = []
+        for given in as_list(self.document["trees"], "trees"):
+            nodes, chance = as_list(given, "drafted tree", 2)
             members = self._nodes(nodes, "drafted tree")
-            _require(not any(self.levels[y] for y in members), "a drafted tree has a rest")
-            whole = set(members)
+            require(not any(self.levels[y] for y in members), "a drafted tree has a rest")
             for y in members:
                 above = self.parents[y]
-                _require(not above or above in whole, "a drafted tree lacks a node above another")
-            self.trees.append((members, number(chance, "drafted tree")))
-        chances = [chance for _, chance in self.trees]
-        _require(bool(chances) and min(chances) >= 0 and sum(chances) <= 1,
-                 "the chances of drafted trees are no distribution")  # fmt: skip
+                require(not above or above in members, "a drafted tree lacks a node above another")
+            self.members.append(members)
+            chances.append(number(chance, "drafted tree"))
+        self.chances, self.unit = over_one_unit(chances, self.work)
+        require(bool(chances) and min(self.chances) >= 0 and sum(self.chances) <= self.unit,
+                "the chances of drafted trees are no distribution")  # fmt: skip
 
-    def _nodes(self, given: Any, name: str) -> list[int]:
-        nodes = _list(given, name)
+    def _nodes(self, given: Any, name: str) -> set[int]:
+        nodes = as_list(given, name)
+        self.work.spend(4 * STEP * len(nodes))
         inside = all(type(y) is int and 1 <= y < len(self.parents) for y in nodes)
-        _require(inside and len(set(nodes)) == len(nodes), f"{name}: no set of nodes")
-        return nodes
+        chosen = set(nodes) if inside else set[int]()
+        require(inside and len(chosen) == len(nodes), f"{name}: no set of nodes")
+        return chosen
 
-    def hit(self, nodes: list[int]) -> Fraction:
-        """g(U) of an antichain."""
-        if self.trees is not None:
-            chosen = set(nodes)
-            chances = (chance for tree, chance in self.trees if chosen.intersection(tree))
-            return sum(chances, Fraction(0))
-        return 1 - (1 - Fraction(sum(self.reach[y] for y in nodes), self.unit)) ** self.k
+    def upper(self, *, exact: bool) -> Ratio:
+        """Return what the multipliers prove, with exact powers or with powers rounded up."""
+        antichains, given = [], []
+        for pair in as_list(self.document["multipliers"], "multipliers"):
+            nodes, multiplier = as_list(pair, "multiplier", 2)
+            antichains.append(self._nodes(nodes, "antichain"))
+            given.append(number(multiplier, "multiplier"))
+            require(given[-1][0] >= 0, "a multiplier is negative")
+            self._check_antichain(antichains[-1])
+        prices, unit = over_one_unit(given, self.work)
+        hits, of_hits = self._hits(antichains, exact=exact)
+        longest = max([unit, *prices]).bit_length()
+        self.work.multiply(longest, of_hits.bit_length(), times=len(prices) + 2)
+        bound = sum(price * hit for price, hit in zip(prices, hits, strict=True))
+        left, of_left = self._left(antichains, prices, unit)
+        self.work.multiply(bound.bit_length() + of_hits.bit_length(), of_left.bit_length(), times=3)
+        return bound * of_left + left * of_hits, unit * of_hits * of_left
 
-    def upper(self) -> Fraction:
-        """Return what the multipliers prove."""
-        left = [Fraction(levels or 1) for levels in self.levels]
-        left[0] = bound = Fraction(0)
-        for given in _list(self.document["multipliers"], "multipliers"):
-            nodes, multiplier = _list(given, "multiplier", 2)
-            antichain, price = self._nodes(nodes, "antichain"), number(multiplier, "multiplier")
-            _require(price >= 0, "a multiplier is negative")
-            self._check_antichain(antichain)
-            bound += price * self.hit(antichain)
-            for y in antichain:
-                left[y] -= price
-        for y in range(len(left) - 1, 0, -1):
-            if left[y] > 0:
-                left[self.parents[y]] += left[y] * self.targets[y]
-        return bound + left[0]
-
-    def _check_antichain(self, nodes: list[int]) -> None:
-        chosen = set(nodes)
+    def _check_antichain(self, nodes: set[int]) -> None:
         for y in nodes:
             above = self.parents[y]
+            self.work.spend(STEP * self.depths[y])
             while above > 0:
-                _require(above not in chosen, "a node of an antichain is above another")
+                require(above not in nodes, "a node of an antichain is above another")
                 above = self.parents[above]
 
-    def lower(self) -> Fraction:
-        """Σ S(y), after checking that S satisfies the constraints."""
-        given = _list(self.document["accepted"], "accepted", len(self.parents) - 1)
-        passed = [Fraction(1), *(number(x, "accepted") for x in given)]
-        for y in range(1, len(passed)):
-            allowed = passed[self.parents[y]] * self.targets[y]
-            _require(0 <= passed[y] <= allowed, "S is not between 0 and S(y) T(z|y)")
-            _require(not (self.levels[y] and passed[y]), "S accepts tokens that were left out")
-        if self.trees is None:
-            self._check_hull(passed)
-        else:
-            self._check_flow(passed)
-        return sum(passed[1:], Fraction(0))
+    def _left(self, antichains: list[set[int]], prices: list[int], unit: int) -> Ratio:
+        """Σ_z ν_z T(z|root), from the leaves up; the numerator is one over the prices' unit."""
+        work = self.work
+        long = max([unit, *prices]).bit_length() + max(self.levels).bit_length()
+        work.keep(long, times=len(self.levels) + sum(map(len, antichains)))
+        own = [(levels or 1) * unit for levels in self.levels]
+        own[0] = 0
+        for antichain, price in zip(antichains, prices, strict=True):
+            for y in antichain:
+                own[y] -= price
+        below = [(0, 1)] * len(own)  # Σ_z ν_yz T(z|y), without the unit of the row
+        for y in range(len(own) - 1, -1, -1):
+            value, scale = below[y]
+            below[y] = (0, 1)
+            bits = scale.bit_length() + self.units[y].bit_length()
+            work.multiply(own[y].bit_length() + value.bit_length(), bits, times=2)
+            scale *= self.units[y]
+            value += own[y] * scale
+            if y == 0:
+                return value, scale
+            if value > 0:
+                parent, weight = self.parents[y], self.targets[y]
+                work.multiply(value.bit_length(), weight.bit_length())
+                work.keep(value.bit_length() + weight.bit_length())
+                below[parent] = plus(below[parent], (value * weight, scale), work)
+        raise AssertionError  # the root is the last
 
-    def _check_flow(self, passed: list[Fraction]) -> None:
+    def _hits(self, antichains: list[set[int]], *, exact: bool) -> tuple[list[int], int]:
+        """g(U) of antichains over one unit."""
+        work = self.work
+        if self.chances:
+            members = sum(map(len, self.members))
+            work.spend(STEP * len(antichains) * (len(self.members) + members))
+            work.multiply(self.unit.bit_length(), 1, times=len(antichains) * len(self.members))
+            trees = list(zip(self.chances, self.members, strict=True))
+            hits = [sum(c for c, tree in trees if tree & chosen) for chosen in antichains]
+            return hits, self.unit
+        reach, total = self._reach_of(sorted(set().union(*antichains)))
+        work.multiply(total.bit_length(), 1, times=sum(map(len, antichains)))
+        sums = [sum(reach[y] for y in antichain) for antichain in antichains]
+        if exact:
+            power = work.power(total, self.k)
+            work.keep(power.bit_length(), times=len(sums))
+            return [power - work.power(total - part, self.k) for part in sums], power
+        bits = GUARD_BITS + total.bit_length() - max([0, *sums]).bit_length()
+        hits = [at_least_once(part, total, self.k, bits, up=True, work=work) for part in sums]
+        return hits, 1 << bits
+
+    def _reach_of(self, nodes: Sequence[int]) -> tuple[dict[int, int], int]:
+        """D(y) of nodes as integers over their least common unit."""
+        whole, unit = over_one_unit([self.reach[y] for y in nodes], self.work)
+        shared = unit
+        for value in whole:
+            self.work.divide(shared.bit_length(), value.bit_length())
+            shared = math.gcd(shared, value)
+        self.work.divide(unit.bit_length(), shared.bit_length(), times=len(whole) + 1)
+        return {y: value // shared for y, value in zip(nodes, whole, strict=True)}, unit // shared
+
+    def lower(self) -> Ratio:
+        """Σ S(y), after checking that S satisfies the constraints."""
+        given = as_list(self.document["accepted"], "accepted", len(self.parents) - 1)
+        passed, unit = over_one_unit([(1, 1), *(number(x, "accepted") for x in given)], self.work)
+        for y in range(1, len(passed)):
+            parent, value = self.parents[y], passed[y]
+            longest = max(unit, value).bit_length()
+            self.work.multiply(longest, self.units[parent].bit_length(), times=2)
+            allowed = passed[parent] * self.targets[y]
+            possible = 0 <= value and value * self.units[parent] <= allowed
+            require(possible, "S is not between 0 and S(y) T(z|y)")
+            require(not (self.levels[y] and value), "S accepts tokens that were left out")
+        if self.chances:
+            self._check_flow(passed, unit)
+        else:
+            self._check_hull(passed, unit)
+        return sum(passed[1:]), unit
+
+    def _check_flow(self, passed: list[int], unit: int) -> None:
         """Whether drafted trees can send to each node what ends there."""
-        trees = self.trees or []
         ending = list(passed)
         for y in range(1, len(passed)):
             ending[self.parents[y]] -= passed[y]
-        sent = [Fraction(0)] * len(passed)
-        left = [chance for _, chance in trees]
-        for given in _list(self.document["flow"], "flow"):
-            tree, y, mass = _list(given, "flow", 3)
-            _require(type(tree) is int and 0 <= tree < len(trees), "the flow is from no drafts")
-            _require(y in trees[tree][0], "the flow is to a node that was not drafted")
-            share = number(mass, "flow")
-            _require(share >= 0, "the flow is negative")
+        places, given = [], []
+        for entry in as_list(self.document["flow"], "flow"):
+            tree, y, mass = as_list(entry, "flow", 3)
+            drafted = type(tree) is int and 0 <= tree < len(self.members)
+            require(drafted, "the flow is from no drafts")
+            drafted = type(y) is int and y in self.members[tree]
+            require(drafted, "the flow is to a node that was not drafted")
+            places.append((tree, y))
+            given.append(number(mass, "flow"))
+            require(given[-1][0] >= 0, "the flow is negative")
+        shares, of_shares = over_one_unit(given, self.work)
+        sent, used = [0] * len(passed), [0] * len(self.members)
+        for (tree, y), share in zip(places, shares, strict=True):
             sent[y] += share
-            left[tree] -= share
-        _require(min(left) >= 0, "drafts send more than their probability")
-        _require(sent[1:] == ending[1:], "the flow does not send to each node what ends there")
+            used[tree] += share
+        longest = max(unit, self.unit).bit_length()
+        of_flow = max([of_shares, *used]).bit_length()
+        self.work.multiply(of_flow, longest, times=2 * (len(sent) + len(used)))
+        possible = all(x * self.unit <= chance * of_shares
+                       for x, chance in zip(used, self.chances, strict=True))  # fmt: skip
+        require(possible, "drafts send more than their probability")
+        equal = all(
+            x * unit == end * of_shares for x, end in zip(sent[1:], ending[1:], strict=True)
+        )
+        require(equal, "the flow does not send to each node what ends there")
 
-    def _check_hull(self, passed: list[Fraction]) -> None:
+    def _check_hull(self, passed: list[int], unit: int) -> None:
         """Whether the corners of the upper hull of all (D(U), S(U)) are below g."""
-        unit = 1
-        for value in passed:
-            unit = math.lcm(unit, value.denominator)
-            _require(unit.bit_length() < LARGEST_BITS, "its numbers are too long")
-        asked = [value.numerator * (unit // value.denominator) for value in passed]
-        below: list[list[tuple[int, int]]] = [[] for _ in passed]
-        for y in range(len(passed) - 1, 0, -1):
+        accepting = [y for y in range(1, len(passed)) if passed[y]]  # others add nothing to S(U)
+        reach, total = self._reach_of(accepting)
+        once = Work(0)  # the work of a comparison, which is counted at one go
+        before = once.left
+        once.multiply(total.bit_length(), unit.bit_length(), times=2)
+        each = before - once.left
+
+        def steeper(one: Ratio, other: Ratio) -> int:
+            self.work.spend(each)
+            return other[1] * one[0] - one[1] * other[0]
+
+        below: list[list[Ratio]] = [[] for _ in passed]
+        for y in reversed(accepting):
             # an antichain at or below y is y, or antichains below its children
-            segments = sorted(below[y], key=cmp_to_key(_steeper))
+            segments = sorted(below[y], key=cmp_to_key(steeper))
+            self.work.multiply(total.bit_length() + unit.bit_length(), 1, times=2 * len(segments))
             below[y] = []
-            width = self.reach[y] - sum(d for d, _ in segments)
-            height = asked[y] - sum(s for _, s in segments)  # neither is negative: sums are ≤ 1
+            width = reach[y] - sum(d for d, _ in segments)
+            height = passed[y] - sum(s for _, s in segments)  # neither is negative: sums are ≤ 1
             while segments and segments[-1][1] * width <= height * segments[-1][0]:
+                self.work.spend(each)
                 width += segments[-1][0]
                 height += segments[-1][1]
                 segments.pop()
-            _require(width > 0 or height == 0, "S accepts a path that is never drafted")
+            require(width > 0 or height == 0, "S accepts a path that is never drafted")
             if width:
                 segments.append((width, height))
             below[self.parents[y]] += segments
-        corners = sorted(below[0], key=cmp_to_key(_steeper))
-        bits = self.k * self.unit.bit_length() * (len(corners) + 1)
-        _require(bits < 64 * LARGEST_BITS, "its numbers are too long")
-        power = self.unit**self.k
-        reach = mass = 0
+        corners = sorted(below[0], key=cmp_to_key(steeper))
+        across = mass = 0
+        refusal = "S accepts more on an antichain than is drafted"
         for width, height in corners:
-            reach += width
+            across += width
             mass += height
-            missed = (self.unit - reach) ** self.k
-            _require(mass * power <= unit * (power - missed),
-                     "S accepts more on an antichain than is drafted")  # fmt: skip
+            check_hit((mass, unit), (across, total), self.k, refusal, work=self.work)
 
 
-def _steeper(one: tuple[int, int], other: tuple[int, int]) -> int:
-    return other[1] * one[0] - one[1] * other[0]
+def over_one_unit(ratios: Sequence[Ratio], work: Work) -> tuple[list[int], int]:
+    """Write ratios as integers over a common denominator, the least one if they are reduced."""
+    unit = 1
+    for _, denominator in ratios:
+        if unit != denominator:
+            work.divide(unit.bit_length(), denominator.bit_length(), times=2)
+            unit = math.lcm(unit, denominator)
+    bits, whole = unit.bit_length(), []
+    for numerator, denominator in ratios:
+        work.divide(bits, max(numerator.bit_length(), denominator.bit_length()))
+        work.keep(bits + numerator.bit_length() - denominator.bit_length())
+        whole.append(numerator * (unit // denominator))
+    return whole, unit
 
 
-def number(value: Any, name: str) -> Fraction:
+def plus(one: Ratio, other: Ratio, work: Work) -> Ratio:
+    """Add two ratios."""
+    if one[1] == other[1]:
+        return one[0] + other[0], one[1]
+    (a, b), unit = over_one_unit([one, other], work)
+    return a + b, unit
+
+
+def number(value: Any, name: str) -> Ratio:
     """Read an integer, a ratio "a/b" (with hexadecimal parts too) or a hexadecimal float."""
-    try:
-        if type(value) is int:
-            return Fraction(value)
-        if isinstance(value, str) and "/" in value:
-            numerator, denominator = (int(x, 0) for x in value.split("/"))
-            _require(denominator > 0, f"{name}: a denominator is not positive")
-            return Fraction(numerator, denominator)
-        if isinstance(value, str):
-            return Fraction(float.fromhex(value))
-    except (ValueError, OverflowError):
-        pass
-    raise CertificateRefusedError(f"{name}: {value!r:.60} is no number")
-
-
-def digest(document: dict[str, Any]) -> str:
-    """SHA-256 of all fields but the digest itself."""
-    fields = {name: value for name, value in document.items() if name != "sha256"}
-    text = json.dumps(fields, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return sha256(text.encode()).hexdigest()
-
-
-def _list(value: Any, name: str, length: int | None = None) -> list[Any]:
-    _require(isinstance(value, list) and length in (None, len(value)), f"{name}: no such list")
-    return list(value)
-
-
-def _require(condition: bool, message: str) -> None:
-    if not condition:
-        raise CertificateRefusedError(message)
-
-
-def load(text: str) -> dict[str, Any]:
-    """Decode a certificate's JSON strictly: no duplicate keys, no NaN."""
-
-    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        _require(len(dict(pairs)) == len(pairs), "a key stands twice")
-        return dict(pairs)
-
-    def refuse(constant: str) -> None:
-        raise CertificateRefusedError(f"{constant} is not a number of JSON")
-
-    try:
-        document: Any = json.loads(text, object_pairs_hook=unique, parse_constant=refuse)
-    except (ValueError, RecursionError) as error:
-        raise CertificateRefusedError(f"not JSON: {error}") from None
-    _require(isinstance(document, dict), "not a JSON object")
-    return dict(document)
-
-
-def main(arguments: list[str]) -> int:
-    """Check the one file named on the command line; 0 if it proves its claims, otherwise 1 or 2."""
-    if len(arguments) != 1:
-        print("usage: python -I -S otm/block/certificate.py FILE", file=sys.stderr)
-        return 2
-    try:
-        document = load(Path(arguments[0]).read_text(encoding="utf-8"))
-        check(document)
-    except (CertificateRefusedError, OSError, UnicodeDecodeError) as error:
-        print(f"refused: {error}", file=sys.stderr)
-        return 1
-    low, high = map(float.fromhex, document["interval"])
-    print(f"proved ({document['status']}): {low!r} <= accepted drafts <= {high!r}")
-    return 0
+    if type(value) is int:
+        return value, 1
+    if isinstance(value, str) and "/" in value:
+        return ratio(value)
+    return as_float(value, name).as_integer_ratio()
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main(sys.argv[1:], check, "accepted drafts"))

@@ -11,7 +11,7 @@ from collections import defaultdict
 from fractions import Fraction
 from typing import Any
 
-from otm._core.arithmetic import Number
+from otm._core.arithmetic import Number, as_fraction
 from otm._core.progress import Watch
 from otm.block.program import Bounds, CuttingPlanes, Prices, upper_bound, value_of
 from otm.block.simplex import maximise
@@ -21,15 +21,18 @@ Row = dict[Any, Fraction]
 """A linear form: coefficients by unknown, and the constant at None."""
 
 
-LARGEST_SIMPLEX = 60
-"""Most nodes for the simplex method in fractions, which takes seconds there."""
+LARGEST_SIMPLEX, SIMPLEX_BITS = 60, 5e8
+"""Most nodes for the simplex method in fractions, and most bits of g(U) times the cube of the
+nodes: it takes seconds there."""
 
 
 def solve_exactly(program: CuttingPlanes, rounds: int, watch: Watch) -> Bounds:
     """Optimal S and multipliers in fractions, of a tree in fractions."""
     tree, drafts, worth = program.tree, program.drafts, program.worth
     corners = [_corner_of_highs]
-    if program.size <= LARGEST_SIMPLEX:
+    nodes = range(1, program.size + 1)
+    bits = max(as_fraction(drafts.hit([y])).denominator.bit_length() for y in nodes)
+    if program.size <= LARGEST_SIMPLEX and program.size**3 * bits <= SIMPLEX_BITS:
         corners.append(_corner_of_fractions)
     for corner in corners:
         for _ in watch.over(range(rounds), "linear program"):

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from otm._core.arithmetic import Number, at_least_once
-from otm.block.tree import Tree
+from otm.block.tree import RAREST, Tree
 
 SPREAD = 20
 """Cuts of a round: one for each factor e^(1/20) in D(U)."""
@@ -48,6 +48,12 @@ class Excess(NamedTuple):
     """W(y) ≥ 0 with W(y) ≥ Σ_z W(yz) and W(U) ≤ g(U); close to S where S asks little too much."""
 
 
+def hit_probability(reach: Any, k: int) -> Any:
+    """1 − (1 − reach)^k: accurate in floats, and in fractions without common divisors of powers."""
+    values = np.asarray(reach)
+    return 1 - (1 - reach) ** k if values.dtype == object else at_least_once(reach, k)
+
+
 class PathDrafts:
     """k i.i.d. paths through a tree."""
 
@@ -62,7 +68,8 @@ class PathDrafts:
     def hit(self, nodes: list[int]) -> Number:
         """g(U): the probability that a path goes through one of the nodes of an antichain."""
         reach = sum((self.tree.reach[y] for y in nodes), 0 * self.tree.reach[-1])
-        return at_least_once(min(reach, 0 * reach + 1), self.k)
+        hit: Number = hit_probability(min(reach, 0 * reach + 1), self.k)
+        return hit
 
     def excess(self, passed: list[Number]) -> Excess:
         """Antichains with S(U) > g(U), and the W of what is left if the hull is cut off at g."""
@@ -71,7 +78,7 @@ class PathDrafts:
         widths = np.array([segment.width for segment in segments])
         reach = np.minimum(np.cumsum(widths), widths[0] * 0 + 1)
         asked = np.cumsum(np.array([segment.height for segment in segments]))
-        given: Any = at_least_once(reach, self.k)
+        given = hit_probability(reach, self.k)
         antichains = [
             self.tree.topmost(nodes[: j + 1]) for j in _worst(asked - given, given, reach)
         ]
@@ -128,7 +135,7 @@ def _worst(excess: Any, given: Any, reach: Any) -> list[int]:
     if not violated.size:
         return []
     excess, reach = (x[violated].astype(np.float64) for x in (excess, reach))
-    stretch = np.floor(np.log(reach) * SPREAD)
+    stretch = np.floor(np.log(np.maximum(reach, RAREST)) * SPREAD)
     order = np.lexsort((-excess, stretch))
     first = np.append(True, np.diff(stretch[order]) > 0)
     found: list[int] = violated[order[first]].tolist()

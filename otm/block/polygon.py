@@ -24,6 +24,7 @@ from otm._core.optional import require
 from otm.block.hull import PathDrafts
 from otm.block.lines import Floats, Lines, Places
 from otm.block.program import GAIN, TIGHT
+from otm.block.tree import RAREST
 
 LOWEST = 1e-3
 """Rows are divided by c, or by this."""
@@ -61,7 +62,7 @@ class PolygonProgram:
             for x in (tree.reach, tree.targets, tree.reach_of_target, drafts.ends)
         )
         self.hit = self.curve(self.reach)
-        self.unit = np.maximum(np.minimum(self.hit, self.of_target), np.finfo(np.float64).tiny)
+        self.unit = np.maximum(np.minimum(self.hit, self.of_target), RAREST)
         depths = np.zeros(self.size + 1, dtype=np.int64)
         for y in range(1, self.size + 1):
             depths[y] = depths[self.parents[y]] + 1

@@ -19,7 +19,7 @@ from otm._core.optional import require
 from otm._core.progress import Watch
 from otm.block.hull import Excess
 from otm.block.lines import FEASIBILITY
-from otm.block.tree import Tree
+from otm.block.tree import RAREST, Tree
 from otm.errors import SolverError
 
 GAIN = 1e6
@@ -28,6 +28,9 @@ GAIN = 1e6
 TIGHT = 0.999
 """Share of its bound from which on S(y) may be held by it."""
 
+
+FLOORS = (0.0, 1e-13, 1e-11, 1e-9, 1e-7)
+"""HiGHS says little about the prices of nodes that are rarer; which ones are, is tried."""
 
 SHARES = (1.0, 0.6, 0.2)
 """Antichains are looked for between the best point so far and S, as far towards S."""
@@ -102,12 +105,14 @@ class CuttingPlanes:
 
         self.tree, self.drafts, self.worth = tree, drafts, worth
         self.size = len(tree.parents) - 1
-        self.hit = hit = np.array([float(drafts.hit([y])) for y in range(1, self.size + 1)])
+        self.hit = hit = np.array([self._hit([y]) for y in range(1, self.size + 1)])
         reach = np.array(tree.reach_of_target[1:], dtype=np.float64)
-        self.unit = np.maximum(np.minimum(hit, reach), np.finfo(np.float64).tiny)
+        self.unit = np.maximum(np.minimum(hit, reach), RAREST)
         parents = np.array(tree.parents[1:])
         self.deep = np.flatnonzero(parents > 0)  # at depth 1 the edge is a bound
         self.by_edge = (parents == 0) & (reach <= hit)
+        self.by_drafts = hit < reach
+        self.floors = [floor for floor in FLOORS if not floor or self.unit.min() < floor]
         self.antichains: list[tuple[int, ...]] = []
         self._known: set[tuple[int, ...]] = set()
         self.highs = solver = highspy.Highs()  # type: ignore[no-untyped-call]
@@ -140,6 +145,10 @@ class CuttingPlanes:
             np.zeros(self.size, dtype=np.int32),  # all variables are continuous
         )
 
+    def _hit(self, nodes: Sequence[int]) -> float:
+        """g(U) as a float that can be divided by."""
+        return max(float(self.drafts.hit(list(nodes))), RAREST)
+
     def add(self, antichains: list[list[int]]) -> int:
         """Add rows, and return how many were new; those of one node are bounds already."""
         new = [U for U in map(tuple, antichains) if len(U) > 1 and U not in self._known]
@@ -147,12 +156,12 @@ class CuttingPlanes:
             self._known.add(antichain)
             self.antichains.append(antichain)
             places = np.array(antichain, dtype=np.int32) - 1
-            hit = float(self.drafts.hit(list(antichain)))
-            self.highs.addRow(-np.inf, 1.0, places.size, places, self.unit[places] / hit)
+            share = self.unit[places] / self._hit(antichain)
+            self.highs.addRow(-np.inf, 1.0, places.size, places, share)
         return len(new)
 
-    def solve(self) -> tuple[list[Number], Prices]:
-        """Return S, with all edges kept, and the multipliers of HiGHS."""
+    def solve(self) -> tuple[list[Number], list[Prices]]:
+        """Return S, with all edges kept, and the multipliers of HiGHS, some without noise."""
         import highspy
 
         self.highs.run()
@@ -167,27 +176,33 @@ class CuttingPlanes:
         of_rows = np.maximum(-np.asarray(solution.row_dual)[self.deep.size :] / GAIN, 0)
         for antichain, price in zip(self.antichains, of_rows.tolist(), strict=True):
             if price:
-                prices[antichain] = price / float(self.drafts.hit(list(antichain)))
+                prices[antichain] = price / self._hit(antichain)
         prices_of_nodes = np.maximum(-np.asarray(solution.col_dual) / GAIN, 0)
         # HiGHS does not look at prices below its tolerance, so the smallest are told by S
         loose = (passed < TIGHT * self.hit) & (prices_of_nodes < FEASIBILITY / GAIN * 10)
         prices_of_nodes[self.by_edge | loose] = 0
         served = self.tree.largest([1.0, *passed.tolist()])
-        self._add_bounds(prices, served, (prices_of_nodes / self.unit).tolist())
-        return served, prices
+        most = (prices_of_nodes / self.unit).tolist()
+        return served, [self._with_bounds(prices, served, most, floor) for floor in self.floors]
 
-    def _add_bounds(self, prices: Prices, passed: list[Number], most: list[float]) -> None:
+    def _with_bounds(
+        self, prices: Prices, passed: list[Number], most: list[float], floor: float
+    ) -> Prices:
         """Add multipliers of single nodes, but none beyond what a node is worth by the others."""
+        prices = dict(prices)
         left = _worth_left(self.tree, self.worth, prices)
         for y in range(self.size, 0, -1):
             if left[y] > 0:
                 above, share = self.tree.parents[y], self.tree.targets[y]
-                held = passed[y] >= TIGHT * self.hit[y - 1]
-                by_edge = passed[y] >= TIGHT * passed[above] * share
-                price = left[y] if held and not by_edge else min(most[y - 1], left[y])
+                full = passed[y] >= TIGHT * self.hit[y - 1]
+                full &= passed[y] < TIGHT * passed[above] * share
+                price = left[y] if full else min(most[y - 1], left[y])
+                if self.unit[y - 1] < floor:
+                    price = left[y] if self.by_drafts[y - 1] else 0.0
                 if price:
                     prices[(y,)] = price
                 left[above] += (left[y] - price) * share
+        return prices
 
 
 def solve_program(program: CuttingPlanes, tolerance: float, rounds: int, watch: Watch) -> Bounds:
@@ -197,10 +212,11 @@ def solve_program(program: CuttingPlanes, tolerance: float, rounds: int, watch: 
     best = Bounds(nothing, 0.0, {}, float(sum(worth)))
     for done in range(rounds):
         watch.tell(f"gap {best.gap:.1e}, linear program", done + 1)
-        passed, prices = program.solve()
-        upper = float(upper_bound(tree, drafts, worth, prices))
-        if upper < best.upper:
-            best.prices, best.upper = prices, upper
+        passed, several = program.solve()
+        for prices in several:
+            upper = float(upper_bound(tree, drafts, worth, prices))
+            if upper < best.upper:
+                best.prices, best.upper = prices, upper
         progress = False
         for share in SHARES:
             middle = zip(passed, best.passed, strict=True)
@@ -221,9 +237,9 @@ def solve_program(program: CuttingPlanes, tolerance: float, rounds: int, watch: 
 
 def levels_of(tree: Tree) -> list[list[int]]:
     """Nodes of each depth; rests stand at their own and at all that follow."""
-    levels: list[list[int]] = [[] for _ in range(max(tree.depths))]
-    for y, (depth, stands_for) in enumerate(zip(tree.depths, tree.levels, strict=True)):
-        for i in range(depth, depth + max(stands_for, 1)):
-            if y:
-                levels[i - 1].append(y)
+    last = [depth + max(n, 1) - 1 for depth, n in zip(tree.depths, tree.levels, strict=True)]
+    levels: list[list[int]] = [[] for _ in range(max(last))]
+    for y in range(1, len(last)):
+        for i in range(tree.depths[y], last[y] + 1):
+            levels[i - 1].append(y)
     return levels

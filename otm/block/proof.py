@@ -24,7 +24,8 @@ from otm.block import certificate
 from otm.block.flow import TreeDrafts, ending, maximum_flow
 from otm.block.hull import PathDrafts
 from otm.block.program import Bounds
-from otm.block.tree import Tree
+from otm.block.tree import RAREST, Tree
+from otm.certificate import CertificateRefusedError, Work, digest, load
 from otm.errors import CertificateError
 
 Document = dict[str, Any]
@@ -68,17 +69,23 @@ class BlockCertificate(Facts):
     @property
     def lower(self) -> Fraction:
         """What S accepts."""
-        return certificate.number(self.document["lower"], "lower")
+        return self._end("lower")
 
     @property
     def upper(self) -> Fraction:
         """What no memoryless lossless rule exceeds."""
-        return certificate.number(self.document["upper"], "upper")
+        return self._end("upper")
 
     @property
     def gap(self) -> Fraction:
         """Width upper − lower of what is proved; 0 proves optimality."""
         return self.upper - self.lower
+
+    def _end(self, name: str) -> Fraction:
+        try:
+            return Fraction(*certificate.number(self.document[name], name))
+        except (CertificateRefusedError, LookupError, TypeError) as error:
+            raise CertificateError(f"the certificate has no {name} end: {error}") from error
 
     def check(self) -> None:
         """Check the proof in fractions; return nothing if it holds.
@@ -90,7 +97,7 @@ class BlockCertificate(Facts):
         """
         try:
             certificate.check(self.document)
-        except certificate.CertificateRefusedError as error:
+        except CertificateRefusedError as error:
             raise CertificateError(f"the certificate is refused: {error}") from error
 
     def save(self, path: str | PathLike[str]) -> None:
@@ -125,8 +132,8 @@ class BlockCertificate(Facts):
             raises what `pathlib.Path.read_text` does.
         """
         try:
-            document = certificate.load(Path(path).read_text(encoding="utf-8"))
-        except (certificate.CertificateRefusedError, UnicodeDecodeError) as error:
+            document = load(Path(path).read_text(encoding="utf-8"))
+        except (CertificateRefusedError, UnicodeDecodeError) as error:
             raise CertificateError(f"{path} is not a certificate: {error}") from error
         found = cls(document)
         found.check()
@@ -161,9 +168,12 @@ def prove(
         "method": method,
         "versions": {"python": platform.python_version(), "numpy": np.__version__},
     }
-    passed = _feasible(document, tree, drafts, bounds.passed)
+    checked = certificate.Tree(document, Work(math.inf))
+    passed = _feasible(checked, tree, drafts, bounds.passed)
     lower = sum((as_fraction(x) for x in passed[1:]), Fraction(0))
-    upper = certificate.Tree(document).upper()
+    upper = Fraction(*checked.upper(exact=tree.exact))
+    if not tree.exact:
+        upper = Fraction(rounded(upper, math.inf))
     document |= {
         "lower": _text(lower),
         "upper": _text(upper),
@@ -171,14 +181,18 @@ def prove(
         "interval": [rounded(lower, -math.inf).hex(), rounded(upper, math.inf).hex()],
         "status": "bounded" if upper > lower else "exact",
     }
-    document["sha256"] = certificate.digest(document)
+    document["sha256"] = digest(document)
     return BlockCertificate(document), passed
 
 
 def _feasible(
-    document: Document, tree: Tree, drafts: PathDrafts | TreeDrafts, passed: Sequence[Number]
+    checked: certificate.Tree,
+    tree: Tree,
+    drafts: PathDrafts | TreeDrafts,
+    passed: Sequence[Number],
 ) -> list[Number]:
-    """Put the largest S up to `passed` into a document that is feasible in fractions."""
+    """Put the largest S up to `passed` that is feasible in fractions into the document."""
+    document = checked.document
     wanted = [0 * x if levels else x for x, levels in zip(passed, tree.levels, strict=True)]
     if isinstance(drafts, TreeDrafts):
         return _served(document, tree, drafts, wanted)
@@ -186,7 +200,8 @@ def _feasible(
         document["accepted"] = [_written(x) for x in wanted[1:]]
         return wanted
     # a rounding error can be more than all that drafts give a rare node
-    given = at_least_once(np.array(tree.reach, dtype=np.float64), drafts.k).tolist()
+    reach = np.array(tree.reach, dtype=np.float64)
+    given = np.where(reach > RAREST, at_least_once(reach, drafts.k), 0.0).tolist()
     wanted = [min(x, most) for x, most in zip(wanted, given, strict=True)]
     shrink = 2.0**-50
     while True:
@@ -196,11 +211,9 @@ def _feasible(
             largest.append(max(min(edge, float(wanted[y] * (1 - shrink))), 0.0))
         document["accepted"] = [_written(x) for x in largest[1:]]
         try:
-            certificate.Tree(document).lower()
-        except certificate.CertificateRefusedError:
-            shrink *= 8
-            if shrink > 1:  # no rounding error
-                raise
+            checked.lower()
+        except CertificateRefusedError:
+            shrink = min(8 * shrink, 1.0)  # S = 0 is feasible
         else:
             return largest
 

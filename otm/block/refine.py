@@ -18,7 +18,7 @@ from otm._core.progress import SILENT, Watch
 from otm.block.hull import PathDrafts, hull
 from otm.block.lines import Floats
 from otm.block.polygon import PolygonProgram
-from otm.block.program import Bounds, Prices, upper_bound, value_of
+from otm.block.program import FLOORS, Bounds, Prices, upper_bound, value_of
 from otm.errors import SolverError
 
 VERTICES = 30
@@ -44,9 +44,6 @@ LEAST = 1e-4
 
 SMALLEST_GAIN = 1e-12
 """Least that a new vertex is worth."""
-
-FLOORS = (0.0, 1e-13, 1e-11, 1e-9, 1e-7)
-"""HiGHS says little about the prices of nodes that are rarer; which ones are, is tried."""
 
 MOST_NEW = 60
 """Most vertices of a round, those that are worth most."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from functools import partial
@@ -9,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from otm._core.arithmetic import Number, at_least_once, rounded
+from otm._core.arithmetic import Number, as_fraction, rounded
 from otm._core.checks import as_draft_count
 from otm._core.interval import Interval
 from otm._core.numbers import as_integer, as_positive, as_real, whole
@@ -19,7 +20,7 @@ from otm._core.tensors import to_host
 from otm._core.text import shown
 from otm.block.exact import solve_exactly
 from otm.block.flow import TreeDrafts, maximum_flow
-from otm.block.hull import PathDrafts
+from otm.block.hull import PathDrafts, hit_probability
 from otm.block.program import (
     Bounds,
     CuttingPlanes,
@@ -42,6 +43,9 @@ NODE_LIMIT = 20_000
 
 EXACT_LIMIT = 500
 """Most nodes in fractions."""
+
+EXACT_BITS = 1_000_000
+"""Most nodes times bits of g(U) in fractions, which take half a minute."""
 
 SMALL_TREE = 200
 """Most nodes in floats for antichains one by one; polygons solve larger trees of i.i.d. paths."""
@@ -174,6 +178,8 @@ def _solve(
                 f"{nodes:,} nodes in fractions, of which at most {EXACT_LIMIT:,} are solved "
                 "exactly; give floats, whose gap is small and proved too"
             )
+        if tree.exact and isinstance(drafts, PathDrafts):
+            _check_powers(tree, drafts.k)
         large = isinstance(drafts, PathDrafts) and not tree.exact and nodes > SMALL_TREE
         method = "polygons" if large else "cutting planes"
         bounds, cuts = _by_linear_programs(drafts, tolerance, rounds, method, watch)
@@ -194,6 +200,20 @@ def _solve(
     return BlockSolution(
         accepted, _sum_of_levels(drafts), found, certificate, method, why, tree, drafts
     )
+
+
+def _check_powers(tree: Tree, k: int) -> None:
+    """Refuse fractions whose powers are too long, before one is taken."""
+    nodes, unit = len(tree.parents) - 1, 1
+    for reach in tree.reach:
+        unit = math.lcm(unit, as_fraction(reach).denominator)
+        bits = k * (unit.bit_length() - 1)
+        if nodes * bits > EXACT_BITS:
+            raise ProblemTooLargeError(
+                f"the probability that one of k = {k:,} drafts hits a set of paths is a fraction "
+                f"of {bits:,} bits or more, too long for {nodes:,} nodes; give floats, whose gap "
+                "is small and proved too"
+            )
 
 
 def _by_linear_programs(
@@ -260,7 +280,7 @@ def _best_cut(drafts: PathDrafts | TreeDrafts, level: Sequence[int]) -> tuple[Nu
         order = sorted(level, key=lambda y: target[y] / tree.reach[y], reverse=True)
         inside = np.cumsum(np.array([tree.reach[y] for y in order]))
         outside = np.array([target[y] for y in order][::-1]).cumsum()[::-1]
-        most: Any = at_least_once(np.minimum(inside, 1 + 0 * inside), drafts.k)
+        most = hit_probability(np.minimum(inside, 1 + 0 * inside), drafts.k)
         most[:-1] += outside[1:]
         short = order[: int(most.argmin()) + 1]
     others = set(level).difference(short)

@@ -26,6 +26,10 @@ Path = tuple[int, ...]
 Row = tuple[Tokens, Probs, Probs]
 """Tokens with their draft and target probabilities, arrays [n]."""
 
+RAREST = 2.0**-900
+"""Least D(y) in floats.  Products of small probabilities underflow, and a smaller D(y) is taken for
+this; nothing is accepted there, which costs at most k · 2^-900 drafts a node."""
+
 REST = -1
 """Stands for the tokens of a rest at the end of its path."""
 
@@ -64,8 +68,9 @@ class Tree:
 
     @cached_property
     def reach(self) -> list[Number]:
-        """D(y): the probability that one path passes through a node."""
-        return self._products(self.drafts)
+        """D(y): the probability that one path passes through a node; floats are at least RAREST."""
+        reach = self._products(self.drafts)
+        return [max(x, RAREST) if isinstance(x, float) else x for x in reach]
 
     @cached_property
     def reach_of_target(self) -> list[Number]:

@@ -16,8 +16,9 @@ import pytest
 
 import otm.block.certificate as checker
 from otm import BlockCertificate, solve_block
-from otm.block.certificate import CertificateRefusedError, check, digest
+from otm.block.certificate import check
 from otm.block.hull import hull
+from otm.certificate import CertificateRefusedError, Work, digest
 from otm.errors import CertificateError
 from tests.block.oracles import antichains, random_law
 
@@ -135,25 +136,26 @@ def test_an_s_that_asks_too_much_of_an_antichain_is_refused() -> None:
     for parent, token, *_ in nodes:
         paths.append((*paths[parent], token))
     place = {path: y for y, path in enumerate(paths)}
-    tree = checker.Tree(document)
+    reach = {path: F(2, 3) ** path.count(0) * F(1, 3) ** path.count(1) for path in paths}
     limits = {
-        chosen: tree.hit([place[path] for path in chosen]) for chosen in antichains(paths[1:])
+        chosen: 1 - (1 - sum(reach[path] for path in chosen)) ** 2
+        for chosen in antichains(paths[1:])
     }
     rng = np.random.default_rng(0)
     refused = 0
     for _ in range(60):
         passed = [F(1)]
         least = int(rng.integers(9))
-        for y, path in enumerate(paths[1:], 1):
-            share = tree.targets[y] * F(int(rng.integers(least, 9)), 8) * F(15, 16)
+        for path in paths[1:]:
+            share = F(1 + path[-1], 3) * F(int(rng.integers(least, 9)), 8) * F(15, 16)
             passed.append(passed[place[path[:-1]]] * share)
         feasible = all(
             sum(passed[place[path]] for path in chosen) <= limit for chosen, limit in limits.items()
         )
         texts = ["/".join(map(str, x.as_integer_ratio())) for x in passed[1:]]
-        changed = checker.Tree(document | {"accepted": texts})
+        changed = checker.Tree(document | {"accepted": texts}, Work(0))
         if feasible:
-            assert changed.lower() == sum(passed[1:])
+            assert F(*changed.lower()) == sum(passed[1:])
         else:
             refused += 1
             with pytest.raises(CertificateRefusedError, match="antichain"):
