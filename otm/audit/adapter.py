@@ -385,11 +385,16 @@ def undisturbed(seed: int) -> Iterator[None]:
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"), restored:
             warnings.simplefilter("ignore")
-            random.seed(seed)
-            np.random.seed(seed % 2**32)  # noqa: NPY002
-            if torch is not None:
-                torch.default_generator.manual_seed(seed % 2**63)
+            seed_generators(seed)
             yield
     finally:
         random.setstate(of_python)
         np.random.set_state(of_numpy)  # noqa: NPY002
+
+
+def seed_generators(seed: int) -> None:
+    """Seed the generators of Python, NumPy and torch (on the CPU)."""
+    random.seed(seed)
+    np.random.seed(seed % 2**32)  # noqa: NPY002
+    if (torch := sys.modules.get("torch")) is not None:
+        torch.default_generator.manual_seed(seed % 2**63)

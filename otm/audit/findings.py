@@ -48,6 +48,8 @@ class Findings:
     enough: bool = True  # whether all was done that a verdict without a deviation needs
     left_out: tuple[str, ...] = ()  # kinds of instances of which none was tried, for time
     sampled: Findings | None = None  # of larger instances that were sampled beside these
+    later_runs: str | None = None  # how a run changes later runs
+    slower: float | None = None  # how many times longer runs take in the end
     tolerance: float = 0.0  # distances (TV) up to this were taken for rounding
 
     def report(
@@ -67,7 +69,7 @@ class Findings:
             interval = Interval(max(tv - error, 0.0), min(tv + error, 1.0))
         example = self._example()
         diagnoses, near, compared = self._named(adapter, example, until)
-        enough = self.enough and not self.left_out
+        enough = self.enough and not (self.left_out or self.later_runs)
         return Report(
             verifier=adapter.name,
             verdict=NOT_LOSSLESS if example else LOSSLESS if enough else UNDECIDED,
@@ -90,6 +92,8 @@ class Findings:
             sampled=self.sampled.as_sampled() if self.sampled else None,
             left_out=self.left_out,
             compared=compared,
+            later_runs=self.later_runs,
+            slower=self.slower,
         )
 
     def as_sampled(self) -> Sampled:

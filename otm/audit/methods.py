@@ -16,7 +16,8 @@ from otm.audit.adapter import Adapter, Instance
 from otm.audit.diagnosis import same_distribution
 from otm.audit.findings import TELLING, Findings
 from otm.audit.instances import INSTANCES, left_out, smallest_deviation
-from otm.audit.observation import Observation, UnsuitedError
+from otm.audit.later_runs import Again, LaterRuns
+from otm.audit.observation import Observation, UnsuitedError, rows_of
 from otm.audit.own_draws import OwnDraws
 from otm.audit.pace import TimeIsUpError
 from otm.audit.sampling import Sample, Sampler
@@ -27,6 +28,10 @@ NEEDED = ("rows differ", "pairs", "two drafts, two tokens")
 
 AT_LEAST, SHARE = 10.0, 0.25
 """Monte Carlo, and the search for a known mistake, have so many seconds, or this share of all."""
+
+LOOKS, SMALL = 8, 4
+"""This part of its time Monte Carlo may take to see whether runs change later ones, on a small pair
+of at most so many tokens and drafts."""
 
 COSTLY = 5
 """How many times fewer examples are searched through where each takes thousands of runs."""
@@ -109,6 +114,11 @@ def by_sampling(adapter: Adapter, instances: Sequence[Instance], effort: Effort)
     level, runs = effort.false_alarms / len(instances), effort.max_runs // len(instances)
     sampler = Sampler(level, effort.delta, max(runs, 1), rng)
     until, samples = effort.until(), list[Sample]()
+    later = LaterRuns(adapter, _most_telling(instances), effort.seed)
+    try:
+        later.look(time.monotonic() + max(until - time.monotonic(), 0) / LOOKS)
+    except ProblemTooLargeError as error:
+        raise UnsuitedError(str(error)) from None
     for instance in effort.watch.over(instances, "pair of models", len(instances)):
         now = time.monotonic()
         share = max(until - now, 0) / (len(instances) - len(samples))
@@ -116,6 +126,7 @@ def by_sampling(adapter: Adapter, instances: Sequence[Instance], effort: Effort)
             samples.append(sampler.sample(adapter, instance, now + share))
         except ProblemTooLargeError as error:
             raise UnsuitedError(str(error)) from None
+    later.look(min(until, time.monotonic() + max(until - time.monotonic(), 0) / LOOKS))
     delta = max(sample.delta for sample in samples)
     return Findings(
         [sample.observation for sample in samples],
@@ -126,7 +137,15 @@ def by_sampling(adapter: Adapter, instances: Sequence[Instance], effort: Effort)
         false_alarms=effort.false_alarms,
         delta=delta,
         enough=delta <= effort.delta,
+        later_runs=later.changed(effort.false_alarms),
+        slower=later.slower,
     )
+
+
+def _most_telling(instances: Sequence[Instance]) -> Instance:
+    """Choose the small pair of models whose rows depend most on the tokens before."""
+    small = [each for each in instances if each.vocabulary <= SMALL and each.gamma <= SMALL]
+    return max(small or instances, key=lambda each: sum(map(len, rows_of(each))))
 
 
 def _by_distributions(
@@ -145,6 +164,7 @@ def _by_distributions(
         return seen.is_off(effort.tolerance) or seen.impossible is not None
 
     late: Sequence[Instance] = ()
+    again: Again | None = None
     for place, instance in enumerate(
         effort.watch.over(instances, "pair of models", len(instances))
     ):
@@ -157,6 +177,7 @@ def _by_distributions(
             too_much = error
         else:
             refuse_values_of_noise(adapter, deviates(observations[-1]))
+            again = again or Again(adapter, observations[-1], effort.seed)
     if not observations:
         raise UnsuitedError(str(too_much))
     seen_instances = [seen.instance for seen in observations]
@@ -176,10 +197,14 @@ def _by_distributions(
         telling = seen.is_off(effort.tolerance) and float(seen.tv_distance) >= most / TELLING
         return seen if (telling if most else deviates(seen)) else None
 
+    deviating = [seen for seen in observations if deviates(seen)]
+    smallest = smallest_deviation(adapter, deviation, examples, effort.seed) if examples else None
+    if again is not None and not deviating and smallest is None:
+        again.check()
     return Findings(
         observations,
-        [seen for seen in observations if deviates(seen)],
-        smallest_deviation(adapter, deviation, examples, effort.seed) if examples else None,
+        deviating,
+        smallest,
         [same_distribution(effort.tolerance, apart=apart) for apart in (False, True)],
         searched=searched,
         skipped=len(instances) - len(observations),

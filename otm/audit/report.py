@@ -194,7 +194,10 @@ class Report(Judged):
         Whether there was time to compare the output with that of all known mistakes.
     later_runs : str or None
         How a run changes later runs, if it was seen to: the distribution of a single run is then
-        not defined, and the numbers of Monte Carlo do not hold.
+        not defined, and the numbers of Monte Carlo do not hold.  Seen by Monte Carlo alone, by
+        mistake with probability `false_alarms`.
+    slower : float or None
+        How many times longer a run takes in the end of Monte Carlo than at first, if four or more.
 
     Examples
     --------
@@ -227,6 +230,7 @@ class Report(Judged):
     left_out: tuple[str, ...] = ()
     compared: bool = True
     later_runs: str | None = None
+    slower: float | None = None
 
     def _lines(self) -> Iterable[str]:
         rare = self.counterexample is not None and self.tv_distance <= self.tolerance
@@ -257,6 +261,11 @@ class Report(Judged):
             )
         if self.later_runs is not None:
             yield f"  a run changes later runs: {self.later_runs}"
+        if self.slower is not None:
+            yield (
+                f"  a run takes {self.slower:.0f} times as long in the end as at first: it may "
+                "keep something from run to run"
+            )
         if self.counterexample is not None:
             yield from self._example(self.counterexample)
         if (worst := self.worst_prefix) is not None:

@@ -112,7 +112,8 @@ def _model_class() -> Any:
 
         def _logits(self, context: tuple[int, ...]) -> npt.NDArray[np.float32]:
             """Logits [V] after a context."""
-            return np.log(np.asarray(self.table.probs(context), dtype=np.float32))
+            with np.errstate(divide="ignore"):  # of tokens that cannot come
+                return np.log(np.asarray(self.table.probs(context), dtype=np.float32))
 
         @_drawing_nothing
         def forward(  # noqa: PLR0917 - as models of transformers have them

@@ -68,7 +68,9 @@ def generate(**options: Any) -> Adapter:
     Parameters
     ----------
     **options
-        Passed on to `generate`, beside γ drafts a step and γ + 1 tokens in all.
+        Passed on to `generate`, beside γ drafts a step and γ + 1 tokens in all.  A text that is
+        shorter is a finding, unless an option may end it; `eos_token_id`, one of the tokens 0 and
+        1, is the only one that may stand at its end.
 
     Returns
     -------
@@ -81,16 +83,31 @@ def generate(**options: Any) -> Adapter:
         If transformers is not installed.
     """
     require("transformers.generation")
-    return _Generate(options)
+    end = options.get("eos_token_id")
+    end = end if isinstance(end, int) else None
+    may_end = ENDING - ({"eos_token_id"} if end is not None else set())
+    return _Generate(options, whole=not may_end & options.keys(), end=end)
+
+
+ENDING = frozenset((
+    "eos_token_id", "generation_config", "max_length", "max_new_tokens", "max_time",
+    "stop_strings", "stopping_criteria",
+))  # fmt: skip
+"""Options of `generate` that may end a text."""
 
 
 @dataclass(frozen=True, eq=False)
 class _Generate(Adapter):
     options: dict[str, Any]
+    whole: bool
+    end: int | None
     name = "transformers, generate with an assistant"
     repeatable = False
     exact = False
     own_draws = True
+
+    def supports(self, instance: Instance) -> bool:
+        return super().supports(instance) and (self.end or 0) < instance.vocabulary
 
     def output(self, instance: Instance, source: Randomness) -> Path:
         import torch
