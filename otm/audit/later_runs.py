@@ -110,12 +110,18 @@ class LaterRuns:
         """Count an outcome of a row in some of its runs, these, the outcome in all, and all."""
         after: dict[tuple[int, int], Counter[Outcome]] = {}
         within: dict[tuple[int, int], Counter[Outcome]] = {}
+        second: dict[tuple[int, int], Counter[Outcome]] = {}
         for number, look in enumerate(self._looks):
-            for row, outcome in look:
+            for place, (row, outcome) in enumerate(look):
                 within.setdefault((row, number), Counter())[outcome] += 1
+                second.setdefault((row, place % 2), Counter())[outcome] += 1
             for (before, _), (row, outcome) in pairwise(look):
                 after.setdefault((row, before), Counter())[outcome] += 1
-        for groups, where in ((after, "after one other run"), (within, "at one time")):
+        for groups, where in (
+            (after, "after one other run"),
+            (within, "at one time"),
+            (second, "of each second one"),
+        ):
             for row in range(ROWS):
                 of_row = {key: counts for key, counts in groups.items() if key[0] == row}
                 together = sum(of_row.values(), Counter[Outcome]())

@@ -20,6 +20,7 @@ from otm.audit.later_runs import Again, LaterRuns
 from otm.audit.observation import Observation, UnsuitedError, rows_of
 from otm.audit.own_draws import OwnDraws
 from otm.audit.pace import TimeIsUpError
+from otm.audit.precision import COARSE, FINE
 from otm.audit.sampling import Sample, Sampler
 from otm.errors import ProblemTooLargeError
 
@@ -87,7 +88,7 @@ def by_breakpoints(adapter: Adapter, instances: Sequence[Instance], effort: Effo
     """Audit in floats."""
     rng = np.random.default_rng(effort.seed)
     left = effort.max_runs
-    precision = breakpoints.COARSE if effort.slow else breakpoints.FINE
+    precision = COARSE if effort.slow else FINE
 
     def observe(instance: Instance) -> Observation:
         nonlocal left
