@@ -20,14 +20,14 @@ from otm.audit.methods import (
     NEEDED,
     SHARE,
     Effort,
-    by_sampling,
     refuse_values_of_noise,
+    sampled,
 )
 from otm.audit.observation import UnsuitedError
 from otm.audit.own_draws import OwnDraws, with_own_draws
 from otm.audit.report import Report
 from otm.audit.sizes import MOST_DRAFTS, MOST_TOKENS, larger_instances, of_size
-from otm.errors import InvalidParameterError
+from otm.errors import InvalidParameterError, ProblemTooLargeError
 from otm.testing.statistics import LEAST_DELTA
 
 SECONDS = 40.0
@@ -163,11 +163,11 @@ def lossless(
     effort = dataclasses.replace(effort, asked=frozenset(larger))
     why_not: list[str] = []
     for name in METHODS if method is None else (method,):
-        sampled = name == "Monte Carlo"
-        names = FOR_SLOW if slow else FOR_SAMPLING if sampled else None
+        by_sampling = name == "Monte Carlo"
+        names = FOR_SLOW if slow else FOR_SAMPLING if by_sampling else None
         more = larger if slow else [*adapter.more, *larger]
         chosen = _instances(adapter, instances, more, names)
-        given = adapter if sampled else with_own_draws(adapter)
+        given = adapter if by_sampling else with_own_draws(adapter)
         try:
             with undisturbed(effort.seed), watching(progress, name) as watch:
                 effort = dataclasses.replace(effort, watch=watch)
@@ -202,7 +202,10 @@ def _look_at_larger(adapter: Adapter, findings: Findings, effort: Effort) -> Fin
     if is_off or not findings.skipped or not chosen:
         return None
     quick = dataclasses.replace(effort, slow=True, deadline=time.monotonic() + effort.at_least)
-    return by_sampling(adapter, chosen, quick)
+    try:
+        return sampled(adapter, chosen, quick)
+    except ProblemTooLargeError:  # runs there take too many uniforms
+        return None
 
 
 def _refuse_crashes(findings: Findings) -> None:

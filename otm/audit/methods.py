@@ -110,24 +110,33 @@ def by_breakpoints(adapter: Adapter, instances: Sequence[Instance], effort: Effo
 
 
 def by_sampling(adapter: Adapter, instances: Sequence[Instance], effort: Effort) -> Findings:
-    """Audit by Monte Carlo; the level is shared by the instances."""
+    """Audit by Monte Carlo, and see whether runs change later ones."""
+    later = LaterRuns(adapter, _most_telling(instances), effort.seed)
+
+    def look() -> None:
+        now = time.monotonic()
+        later.look(now + max(effort.until() - now, 0) / LOOKS)
+
+    try:
+        look()
+        findings = sampled(adapter, instances, effort)
+        look()
+    except ProblemTooLargeError as error:
+        raise UnsuitedError(str(error)) from None
+    changed = later.changed(effort.false_alarms)
+    return dataclasses.replace(findings, later_runs=changed, slower=later.slower)
+
+
+def sampled(adapter: Adapter, instances: Sequence[Instance], effort: Effort) -> Findings:
+    """Compare frequencies with the target; the level is shared by the instances."""
     rng = np.random.default_rng(effort.seed)
     level, runs = effort.false_alarms / len(instances), effort.max_runs // len(instances)
     sampler = Sampler(level, effort.delta, max(runs, 1), rng)
     until, samples = effort.until(), list[Sample]()
-    later = LaterRuns(adapter, _most_telling(instances), effort.seed)
-    try:
-        later.look(time.monotonic() + max(until - time.monotonic(), 0) / LOOKS)
-    except ProblemTooLargeError as error:
-        raise UnsuitedError(str(error)) from None
     for instance in effort.watch.over(instances, "pair of models", len(instances)):
         now = time.monotonic()
         share = max(until - now, 0) / (len(instances) - len(samples))
-        try:
-            samples.append(sampler.sample(adapter, instance, now + share))
-        except ProblemTooLargeError as error:
-            raise UnsuitedError(str(error)) from None
-    later.look(min(until, time.monotonic() + max(until - time.monotonic(), 0) / LOOKS))
+        samples.append(sampler.sample(adapter, instance, now + share))
     delta = max(sample.delta for sample in samples)
     return Findings(
         [sample.observation for sample in samples],
@@ -138,8 +147,6 @@ def by_sampling(adapter: Adapter, instances: Sequence[Instance], effort: Effort)
         false_alarms=effort.false_alarms,
         delta=delta,
         enough=delta <= effort.delta,
-        later_runs=later.changed(effort.false_alarms),
-        slower=later.slower,
     )
 
 

@@ -80,7 +80,7 @@ class Sampler:
             rejected = g_statistic(continued, np.append(expected, 0)) > criterion.limit
             if rejected:
                 break
-            if done < planned:  # when the time is over depends on no outcome
+            if done < planned:  # the time is over; every run that was begun counts
                 draws = done
                 break
         frequencies: dict[Outcome, Number] = {o: count / done for o, count in counts.items()}
