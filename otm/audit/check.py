@@ -27,7 +27,7 @@ from otm.audit.observation import UnsuitedError
 from otm.audit.own_draws import OwnDraws, with_own_draws
 from otm.audit.report import Report
 from otm.audit.sizes import MOST_DRAFTS, MOST_TOKENS, larger_instances, of_size
-from otm.errors import InvalidParameterError, ProblemTooLargeError
+from otm.errors import InvalidParameterError
 from otm.testing.statistics import LEAST_DELTA
 
 SECONDS = 40.0
@@ -204,7 +204,7 @@ def _look_at_larger(adapter: Adapter, findings: Findings, effort: Effort) -> Fin
     quick = dataclasses.replace(effort, slow=True, deadline=time.monotonic() + effort.at_least)
     try:
         return sampled(adapter, chosen, quick)
-    except ProblemTooLargeError:  # runs there take too many uniforms
+    except UnsuitedError:  # runs there take too many uniforms
         return None
 
 

@@ -22,7 +22,7 @@ from otm.audit.adapter import (
     max_tokens,
     run_rows,
 )
-from otm.audit.observation import Observation
+from otm.audit.observation import Observation, UnsuitedError
 from otm.audit.pace import Pace
 from otm.decoding.reading import Path
 from otm.testing.sequences import sequence_distribution
@@ -117,9 +117,17 @@ class Sampler:
                         counts.update(run_rows(adapter, instance, uniforms))
                         break
                     except OutOfUniformsError as error:  # the same runs go on with more
-                        uniforms = longer(uniforms, error, self.rng)
+                        uniforms = self._longer(uniforms, error)
                         width = uniforms.shape[1]
         return counts
+
+    def _longer(
+        self, uniforms: npt.NDArray[np.float64], error: OutOfUniformsError
+    ) -> npt.NDArray[np.float64]:
+        try:
+            return longer(uniforms, error, self.rng)
+        except OutOfUniformsError as too_many:
+            raise UnsuitedError(str(too_many)) from None
 
     def _continued(
         self,
