@@ -36,7 +36,7 @@ SECONDS = 40.0
 FOR_SLOW = (*NEEDED, "three tokens")
 """Names of the instances for code that is slow."""
 
-FIRST = (*NEEDED, "zeros", "three tokens", "40 tokens", "five tokens back", "four drafts")
+FIRST = (*NEEDED, "40 tokens", "five tokens back", "four drafts", "zeros", "three tokens")
 """Names of the first instances, in case that there is no time for all: one of each kind."""
 
 LOOKED_AT = ("five tokens back", "drafts from far back", "four drafts")
