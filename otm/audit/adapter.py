@@ -31,7 +31,20 @@ from otm.decoding.draft_tree import Randomness
 from otm.decoding.reading import Path
 from otm.errors import MissingDependencyError, ProblemTooLargeError
 from otm.models.table import TableModel
-from otm.testing.symbolic import too_many_uniforms
+
+MOST_UNIFORMS = 4096
+"""Most uniforms that a run may take; each run is handed a few at first."""
+
+
+class OutOfUniformsError(ProblemTooLargeError):
+    """A run takes more uniforms than were drawn for it."""
+
+    def __init__(self, taken: int, at_hand: int) -> None:
+        super().__init__(
+            f"a run takes {taken:,} uniforms or more, and {at_hand:,} are at hand; let it decide "
+            "on fewer drafts and tokens"
+        )
+        self.taken = taken
 
 
 class Source:
@@ -45,7 +58,7 @@ class Source:
         """Return the next m uniforms."""
         self.taken += m
         if self.taken > self._uniforms.size:
-            raise too_many_uniforms(self.taken, self._uniforms.size)
+            raise OutOfUniformsError(self.taken, self._uniforms.size)
         return self._uniforms[self.taken - m : self.taken].copy()  # which may be written into
 
     def cell(self, ends: Sequence[float]) -> int:
@@ -129,6 +142,12 @@ class Adapter(ABC):
     loops : bool
         Whether it takes steps until it has as many tokens as it is asked for: `max_tokens`, or
         `Instance.length`, or at least 3.
+    whole : bool
+        Whether each run must return as many tokens as it may, unless it stops at `end`; so must
+        loops.
+    end : int or None
+        Token that ends a sequence: nothing may stand behind it, and nothing may be shorter than the
+        limit without it.
     own_draws : bool
         Whether it draws from global generators of Python, NumPy or torch, which the audit may take
         from its own uniforms instead.
@@ -154,6 +173,8 @@ class Adapter(ABC):
     max_tokens: int | None = None
     several: bool = False
     loops: bool = False
+    whole: bool = False
+    end: int | None = None
     own_draws: bool = False
     more: tuple[Instance, ...] = ()
 
@@ -274,6 +295,17 @@ def run_rows(
     return [_checked(adapter, instance, output) for output in outputs]
 
 
+def longer(
+    rows: npt.NDArray[np.float64], error: OutOfUniformsError, rng: np.random.Generator
+) -> npt.NDArray[np.float64]:
+    """Lengthen rows of uniforms [B, m] for runs that took more; raise the error at the limit."""
+    size, width = rows.shape
+    if width >= MOST_UNIFORMS:
+        raise error
+    more = min(max(2 * width, error.taken), MOST_UNIFORMS) - width
+    return np.concatenate([rows, rng.random((size, more))], axis=1)
+
+
 def _crash(error: BaseException) -> Failure:
     try:
         text = " ".join(_without_address(str(error)).split())
@@ -319,7 +351,25 @@ def _checked(adapter: Adapter, instance: Instance, output: Any) -> Outcome:
             return Failure(f"returned {text} of type {type(token).__name__} as a token")
         if not 0 <= token < instance.vocabulary:
             return Failure(f"returned token {shown(token)} of {instance.vocabulary}")
-    return tuple(map(int, output))
+    tokens = tuple(map(int, output))
+    wrong_end = _wrong_end(adapter, tokens, limit)
+    return tokens if wrong_end is None else Failure(wrong_end)
+
+
+def _wrong_end(adapter: Adapter, tokens: Path, limit: int) -> str | None:
+    """Say what is wrong with where an output ends, if anything is."""
+    end = adapter.end
+    if end is not None and end in tokens[:-1]:
+        behind = len(tokens) - 1 - tokens.index(end)
+        return f"returned {behind} tokens behind the end token {end}; nothing may stand there"
+    if len(tokens) == limit or not (adapter.loops or adapter.whole) or end == tokens[-1]:
+        return None
+    if end is None:
+        return (
+            f"returned {len(tokens)} of {limit} tokens that were asked for, and no end token was "
+            "stated: give loop(…, end=token) if it stops at one"
+        )
+    return f"returned {len(tokens)} of {limit} tokens without the end token {end} at the end"
 
 
 @contextmanager
@@ -335,11 +385,16 @@ def undisturbed(seed: int) -> Iterator[None]:
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"), restored:
             warnings.simplefilter("ignore")
-            random.seed(seed)
-            np.random.seed(seed % 2**32)  # noqa: NPY002
-            if torch is not None:
-                torch.default_generator.manual_seed(seed % 2**63)
+            seed_generators(seed)
             yield
     finally:
         random.setstate(of_python)
         np.random.set_state(of_numpy)  # noqa: NPY002
+
+
+def seed_generators(seed: int) -> None:
+    """Seed the generators of Python, NumPy and torch (on the CPU)."""
+    random.seed(seed)
+    np.random.seed(seed % 2**32)  # noqa: NPY002
+    if (torch := sys.modules.get("torch")) is not None:
+        torch.default_generator.manual_seed(seed % 2**63)

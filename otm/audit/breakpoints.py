@@ -13,64 +13,36 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from otm.audit.adapter import Adapter, Instance, Outcome, Source, max_tokens, run_rows
+from otm.audit.adapter import (
+    Adapter,
+    Instance,
+    Outcome,
+    OutOfUniformsError,
+    Source,
+    longer,
+    max_tokens,
+    run_rows,
+)
 from otm.audit.observation import NOT_REPEATED, Observation, UnsuitedError
 from otm.audit.own_draws import OwnDraws, runs
+from otm.audit.pace import Pace, check_time
+from otm.audit.precision import FINE, LARGEST, Floats, Looks, Precision
 from otm.audit.recalled import Cells, Memory, Recorded
 from otm.errors import ProblemTooLargeError
 from otm.testing.symbolic import MAX_UNIFORMS
 
-Floats: TypeAlias = npt.NDArray[np.float64]
 Numbers: TypeAlias = npt.NDArray[np.int64]
-
-LARGEST = 1 - 2.0**-24
-"""The largest uniform that float32 holds."""
-
-
-@dataclass(frozen=True, eq=False)
-class Precision:
-    """How closely a verifier is looked at."""
-
-    grid: Floats  # where a uniform is put first
-    # random values of the later uniforms among which a breakpoint must show; more if they miss
-    # some; besides them stand both edges: drafts show where all coins are 0, which accept them
-    probes: tuple[int, ...]
-    resolution: float  # how closely a breakpoint is located
-    tries: int  # random runs that are made twice
-    checks: int  # random runs that the pieces must predict
-    batch: int  # most runs between two looks at the time
-
-    @property
-    def unseen(self) -> float:
-        """What is done in this share of all runs is missed with probability 10^−3."""
-        return float(1 - 1e-3 ** (1 / self.checks))
-
-
-FINE = Precision(
-    np.append(np.arange(8) / 8, LARGEST), (2, 8, 32), 2.0**-34, MAX_UNIFORMS, 400, 2**20
-)
-
-COARSE = Precision(np.array([0, LARGEST]), (1, 4), 2.0**-16, 4, 64, 16)
-"""For code that takes hundredths of a second and more for a run."""
-
-
-@dataclass(frozen=True)
-class Looks:
-    """How a verifier is looked at for the breakpoints of one uniform."""
-
-    number: int  # of random values of the later uniforms
-    few: bool = False  # whether as few runs as can be are made: what a coin decides shows after it
-    merged: bool = False  # whether cells are one piece where all looks see the same
-
 
 REPEATED = 16
 """Random runs that are made twice, of a verifier of which it is known what it draws."""
+
+TAKE = "its breakpoints take"
+"""What may take too long."""
 
 SLOW = 0.002
 """Seconds of a run from which on draws that nothing seems to come of are followed once at first."""
@@ -103,19 +75,19 @@ def by_breakpoints(
     answers = _Answers(adapter, instance, max_runs, precision.batch, deadline)
     if answers.memory is not None:
         tries = tries[:REPEATED]  # all other runs are compared with those that begin alike
-    before = answers.fresh(tries)
+    before, tries = answers.first(tries, rng)
     start = time.monotonic()
     if (answers.fresh(tries) != before).any():
         raise UnsuitedError(NOT_REPEATED)
     slow = time.monotonic() - start > SLOW * len(tries)
-    answers.depth = answers.depth or _uniforms_taken(adapter, instance, tries)
+    answers.depth = answers.depth or _uniforms_taken(adapter, instance, tries, deadline)
     more = [Looks(number) for number in precision.probes]
     few = [Looks(1, few=True, merged=True)] if slow else []
     for looks in [*few, Looks(1, few=True), *more] if answers.shows_coins else more:
-        pieces = _Pieces(answers, rng, precision, looks)
+        pieces = _Pieces(answers, rng.random((looks.number, tries.shape[1])), precision, looks)
         while pieces.depth < answers.depth:  # which is more when a run has taken more
             pieces.split()
-        checks = rng.random((precision.checks, MAX_UNIFORMS))
+        checks = rng.random((precision.checks, tries.shape[1]))
         found = answers(pieces.points)  # once: a run is all that costs
         if answers.outcomes(answers.fresh(checks)) == answers.outcomes(found[pieces.of(checks)]):
             seen = _observed(answers, pieces, found, instance, max_tokens(adapter, instance))
@@ -140,8 +112,9 @@ def _observed(
         probs[outcome] += float(pieces.weights[i])
         examples.setdefault(outcome, tuple(pieces.points[i, : pieces.depth].tolist()))
     return Observation(
-        instance, dict(probs), length, examples, error=pieces.error, pieces=len(pieces.points)
-    )
+        instance, dict(probs), length, examples,
+        error=pieces.error, uniforms=pieces.depth, pieces=len(pieces.points),
+    )  # fmt: skip
 
 
 class _Answers:
@@ -154,7 +127,7 @@ class _Answers:
         self, adapter: Adapter, instance: Instance, max_runs: int, batch: int, deadline: float
     ) -> None:
         self._adapter, self._instance, self._max_runs = adapter, instance, max_runs
-        self._batch, self._deadline = batch, deadline
+        self._pace = Pace(deadline, batch)
         # one that runs on many rows at once is fast, and does not say what it draws
         self.memory = None if _runs_on_rows(adapter) else Memory()
         self._numbers: dict[tuple[Outcome, tuple[Cells | None, ...]], int] = {}
@@ -171,15 +144,21 @@ class _Answers:
         """Recall the outcomes, and run for those that are not known."""
         return self.fresh(rows) if self.memory is None else self._follow(rows, self.memory)
 
+    def first(self, rows: Floats, rng: np.random.Generator) -> tuple[Numbers, Floats]:
+        """Run on rows that are made as long as the runs need; return these too."""
+        while True:
+            try:
+                return self.fresh(rows), rows
+            except OutOfUniformsError as error:
+                rows = longer(rows, error, rng)
+
     def fresh(self, rows: Floats) -> Numbers:
         """Run on all rows, whatever was run before."""
         if self.memory is not None:
             return self._follow(rows, None)
         self._count(len(rows))
         numbers: list[int] = []
-        for start in range(0, len(rows), self._batch):
-            self._look_at_time()
-            part = rows[start : start + self._batch]
+        for part in self._pace.parts(rows, TAKE):
             outcomes = run_rows(self._adapter, self._instance, part)
             numbers += [self._number(outcome, ()) for outcome in outcomes]
         return np.array(numbers, dtype=np.int64)
@@ -193,7 +172,7 @@ class _Answers:
                 numbers.append(None if known is None else known.outcome(row.tolist()))
                 if numbers[-1] is None:
                     self._count(1)
-                    self._look_at_time()
+                    check_time(self._pace.deadline, TAKE)
                     yield Recorded(row)
 
         for source, outcome in runs(self._adapter, self._instance, sources()):
@@ -218,20 +197,15 @@ class _Answers:
                 f"its breakpoints take more than the {self._max_runs:,} runs that are left"
             )
 
-    def _look_at_time(self) -> None:
-        if time.monotonic() > self._deadline:
-            raise ProblemTooLargeError("its breakpoints take more than the time that is left")
-
 
 class _Pieces:
     """Pieces of the unit cube, divided coordinate by coordinate, and the output on each."""
 
     def __init__(
-        self, answers: _Answers, rng: np.random.Generator, precision: Precision, looks: Looks
+        self, answers: _Answers, probes: Floats, precision: Precision, looks: Looks
     ) -> None:
         self._ask, self._few, self._merged = answers, looks.few, looks.merged
-        probes = rng.random((looks.number, MAX_UNIFORMS))
-        edges = np.repeat([[0.0], [LARGEST]], MAX_UNIFORMS, axis=1)
+        edges = np.repeat([[0.0], [LARGEST]], probes.shape[1], axis=1)
         self._looks = np.append(edges, probes, axis=0)
         self._probes = probes if looks.few else self._looks
         self._grid = precision.grid[::2] if looks.few else precision.grid
@@ -390,10 +364,11 @@ def _runs_on_rows(adapter: Adapter) -> bool:
     return not isinstance(adapter, OwnDraws) and type(adapter).outputs is not Adapter.outputs
 
 
-def _uniforms_taken(adapter: Adapter, instance: Instance, tries: Floats) -> int:
+def _uniforms_taken(adapter: Adapter, instance: Instance, tries: Floats, deadline: float) -> int:
     """Most uniforms that the verifier takes in some runs."""
     sources = [Source(row) for row in tries]
     for source in sources:
+        check_time(deadline, TAKE)
         with suppress(Exception):  # the outcome of the run is looked at elsewhere
             adapter.output(instance, source)
     return max(source.taken for source in sources)

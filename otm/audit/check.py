@@ -14,7 +14,15 @@ from otm.audit.adapter import Adapter, Failure, Instance, undisturbed
 from otm.audit.adapters.kinds import as_adapter
 from otm.audit.findings import Findings
 from otm.audit.instances import FOR_SAMPLING, INSTANCES
-from otm.audit.methods import AT_LEAST, METHODS, NEEDED, Effort, by_sampling, refuse_values_of_noise
+from otm.audit.methods import (
+    AT_LEAST,
+    METHODS,
+    NEEDED,
+    SHARE,
+    Effort,
+    refuse_values_of_noise,
+    sampled,
+)
 from otm.audit.observation import UnsuitedError
 from otm.audit.own_draws import OwnDraws, with_own_draws
 from otm.audit.report import Report
@@ -23,13 +31,13 @@ from otm.errors import InvalidParameterError
 from otm.testing.statistics import LEAST_DELTA
 
 SECONDS = 40.0
-"""How long a verifier is run for breakpoints; a slow one for Monte Carlo too."""
+"""How long an audit takes at most, but for the seconds that come after (`otm.audit.methods`)."""
 
 FOR_SLOW = (*NEEDED, "three tokens")
 """Names of the instances for code that is slow."""
 
-FIRST = (*NEEDED, "zeros", "three tokens")
-"""Names of the first instances, in case that there is no time for all."""
+FIRST = (*NEEDED, "40 tokens", "five tokens back", "four drafts", "zeros", "three tokens")
+"""Names of the first instances, in case that there is no time for all: one of each kind."""
 
 LOOKED_AT = ("five tokens back", "drafts from far back", "four drafts")
 """Names of larger instances that are sampled where breakpoints leave some out."""
@@ -93,8 +101,10 @@ def lossless(
     max_runs : int, optional
         Most runs of the verifier, for breakpoints and again for Monte Carlo.
     max_seconds : float, optional
-        When exact paths and breakpoints end, in seconds from the start; pairs of models for which
-        no time is left count as too large.  With `slow` Monte Carlo ends then too.
+        How long the audit takes, in seconds; a quarter of it or ten seconds more, whichever is
+        less, for each of Monte Carlo after other methods and the comparison with known mistakes.  A
+        single run is waited for.  If no time is left for a whole kind of pairs, or to make enough
+        runs, a verifier without a deviation is "undecided".
     tolerance : float, optional
         Deviations (TV) up to this are taken for rounding.
     seed : int, optional
@@ -133,6 +143,7 @@ def lossless(
       This is evidence, not a proof: other models were not tried, none of more than 300 tokens, ...
     """
     adapter = as_adapter(verifier, kind)
+    seconds = as_real(max_seconds, "max_seconds", above=0)
     effort = Effort(
         examples=0 if slow else as_integer(examples, "examples", 0),
         false_alarms=as_level(false_alarms, "false_alarms"),
@@ -140,7 +151,8 @@ def lossless(
         max_runs=as_positive(max_runs, "max_runs"),
         tolerance=as_level(tolerance, "tolerance"),
         seed=as_integer(seed, "seed", 0),
-        deadline=time.monotonic() + as_real(max_seconds, "max_seconds", above=0),
+        deadline=time.monotonic() + seconds,
+        at_least=min(AT_LEAST, SHARE * seconds),
         slow=slow,
     )
     if method is not None:
@@ -148,13 +160,14 @@ def lossless(
     if effort.examples and method != "Monte Carlo":
         check_installed("hypothesis", advice="or do not search, with examples 0")  # not in the end
     larger = _of_size(vocabulary, gamma, prompt, effort.seed)
+    effort = dataclasses.replace(effort, asked=frozenset(larger))
     why_not: list[str] = []
     for name in METHODS if method is None else (method,):
-        sampled = name == "Monte Carlo"
-        names = FOR_SLOW if slow else FOR_SAMPLING if sampled else None
+        by_sampling = name == "Monte Carlo"
+        names = FOR_SLOW if slow else FOR_SAMPLING if by_sampling else None
         more = larger if slow else [*adapter.more, *larger]
         chosen = _instances(adapter, instances, more, names)
-        given = adapter if sampled else with_own_draws(adapter)
+        given = adapter if by_sampling else with_own_draws(adapter)
         try:
             with undisturbed(effort.seed), watching(progress, name) as watch:
                 effort = dataclasses.replace(effort, watch=watch)
@@ -170,8 +183,8 @@ def lossless(
                     if others is not None and others.deviating:
                         seen = "isolated outcomes alone" if findings.deviating else "no deviation"
                         why_not.append(f"{name}: {seen}, but {findings.skipped} pairs left out")
-                        return others.report(adapter, "Monte Carlo", tuple(why_not))
-                return findings.report(given, name, tuple(why_not))
+                        return others.report(adapter, "Monte Carlo", tuple(why_not), effort.until())
+                return findings.report(given, name, tuple(why_not), effort.until())
         except UnsuitedError as reason:
             why_not.append(f"{name}: {reason}")
     raise InvalidParameterError(
@@ -188,8 +201,11 @@ def _look_at_larger(adapter: Adapter, findings: Findings, effort: Effort) -> Fin
     is_off = any(each.is_off(effort.tolerance) for each in seen)  # by more than isolated outcomes
     if is_off or not findings.skipped or not chosen:
         return None
-    quick = dataclasses.replace(effort, slow=True, deadline=time.monotonic() + AT_LEAST)
-    return by_sampling(adapter, chosen, quick)
+    quick = dataclasses.replace(effort, slow=True, deadline=time.monotonic() + effort.at_least)
+    try:
+        return sampled(adapter, chosen, quick)
+    except UnsuitedError:  # runs there take too many uniforms
+        return None
 
 
 def _refuse_crashes(findings: Findings) -> None:
@@ -228,8 +244,10 @@ def _instances(
     """Choose the instances that a verifier takes, those of some names if any are given."""
     if instances is None:
         known = INSTANCES | larger_instances()
-        instances = [known[name] for name in names or dict.fromkeys((*FIRST, *known))]
-    instances = [*instances, *more]
+        rest = () if names else [known[name] for name in known if name not in FIRST]
+        instances = [*(known[name] for name in names or FIRST), *more, *rest]
+    else:
+        instances = [*instances, *more]
     if not instances or not all(isinstance(instance, Instance) for instance in instances):
         raise InvalidParameterError("`instances` must hold Instance objects, at least one")
     taken = [instance for instance in instances if adapter.supports(instance)]

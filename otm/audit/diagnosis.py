@@ -19,6 +19,7 @@ from otm.audit.known_bugs.verification import ACCEPTANCE, BONUS, RESIDUAL
 from otm.audit.measured import of_measure
 from otm.audit.observation import ISOLATED, Observation, UnsuitedError, distance
 from otm.audit.own_drafts import SECOND_SAMPLE, samples_twice
+from otm.audit.pace import check_time
 from otm.audit.report import Diagnosis, Nearest
 from otm.errors import ProblemTooLargeError
 
@@ -53,39 +54,46 @@ def same_distribution(tolerance: float, *, apart: bool = False) -> Same:
 
 
 def diagnose(
-    observations: Sequence[Observation], ways: Sequence[Same], loop: Adapter | None = None
+    observations: Sequence[Observation],
+    ways: Sequence[Same],
+    loop: Adapter | None = None,
+    until: float = math.inf,
 ) -> tuple[Diagnosis, ...]:
     """Name the known mistakes that explain what was observed of one verifier.
 
     Several are named if the instances do not tell them apart, but of sizes read off the output only
     the first that fits.  Of two ways to compare, the second sets isolated outcomes apart; then two
-    mistakes at once are tried too.  A loop may make those of a single step.
+    mistakes at once are tried too.  A loop may make those of a single step.  Raises `TimeIsUpError`
+    after a time of `time.monotonic`.
     """
     observations = sorted(observations, key=_cost)  # most fail on one soon
     bugs = _whole(loop)
     for place, same in enumerate(ways):
-        explained = _named(bugs, observations, same)
+        explained = _named(bugs, observations, same, until)
         if not explained and loop is None:
             measured = ((bug, bug.verifier) for bug in of_measure(observations))
-            explained = _named(measured, observations, same, most=1)
+            explained = _named(measured, observations, same, until, most=1)
         if explained:
             return tuple(replace(diagnosis, apart=place > 0) for diagnosis in explained)
     sound = [o for o in observations if not any(isinstance(out, Failure) for out in o.probs)]
     if 0 < len(sound) < len(observations):
-        explained = _named(bugs, sound, ways[0])
+        explained = _named(bugs, sound, ways[0], until)
         if explained:
             return tuple(replace(diagnosis, partly=True) for diagnosis in explained)
     wrong = [seen for seen in observations if seen.is_off(SINGLE)]
     shows = wrong or [seen for seen in observations if seen.impossible is not None]
     if loop is not None and shows and (len(ways) > 1 or not wrong):
         few = [seen for seen in [*shows, *observations] if _cost(seen) <= STEPS]
-        explained = _named(_steps(loop), few, ways[0]) if _cost(shows[0]) <= STEPS else ()
+        explained = ()
+        if _cost(shows[0]) <= STEPS:
+            explained = _named(_steps(loop), few, ways[0], until)
         if not explained:
-            explained = _told(loop, wrong, observations)
+            explained = _told(loop, wrong, observations, until)
         return explained
     if loop is not None or len(ways) == 1 or not wrong or _cost(wrong[0]) > PAIRS:
         return ()
-    return _named([(bug, bug.verifier) for bug in _pairs()], [wrong[0], *observations], ways[0])
+    pairs = [(bug, bug.verifier) for bug in _pairs()]
+    return _named(pairs, [wrong[0], *observations], ways[0], until)
 
 
 def _whole(loop: Adapter | None) -> list[tuple[KnownBug, Adapter]]:
@@ -103,16 +111,20 @@ def _steps(loop: Adapter) -> list[tuple[KnownBug, Adapter]]:
     ]
 
 
-def nearest(observations: Sequence[Observation], loop: Adapter | None = None) -> Nearest | None:
+def nearest(
+    observations: Sequence[Observation], loop: Adapter | None = None, until: float = math.inf
+) -> Nearest | None:
     """Find the known mistake that comes nearest to what was seen, where much is wrong.
 
-    Where no tokens come out, there is nothing to be near to.
+    Where no tokens come out, there is nothing to be near to.  Raises `TimeIsUpError` after a time
+    of `time.monotonic`.
     """
     cheap = [o for o in observations if o.sequences and o.is_off(SINGLE) and _cost(o) <= STEPS]
     telling = sorted(cheap, key=lambda seen: -float(seen.tv_distance))[:FEW]
     wrong = sum(float(seen.tv_distance) for seen in telling)
     least, found = wrong / NEAR, None
     for bug, verifier in _whole(None) if loop is None else _steps(loop):
+        check_time(until, "known mistakes take")
         off = _off(verifier, telling, least)
         if off < least:
             least, found = off, bug
@@ -138,13 +150,13 @@ def _apart(seen: Observation, known: Observation) -> float:
 
 
 def _told(
-    loop: Adapter, wrong: Sequence[Observation], observations: Sequence[Observation]
+    loop: Adapter, wrong: Sequence[Observation], observations: Sequence[Observation], until: float
 ) -> tuple[Diagnosis, ...]:
     """Name the mistake that a loop's tokens, or what it draws, give away."""
     if wrong:
-        name, told = SECOND_SAMPLE, samples_twice(wrong) or draws_twice(loop, wrong)
+        name, told = SECOND_SAMPLE, samples_twice(wrong) or draws_twice(loop, wrong, until)
     else:
-        name, told = AT_ZERO, accepts_at_zero(loop, observations)
+        name, told = AT_ZERO, accepts_at_zero(loop, observations, until)
     return tuple(_named_so(bug) for bug in KNOWN_BUGS if told and bug.name == name)
 
 
@@ -169,9 +181,10 @@ def _named(
     bugs: Iterable[tuple[KnownBug, Adapter]],
     observations: Sequence[Observation],
     same: Same,
+    until: float,
     most: int | None = None,
 ) -> tuple[Diagnosis, ...]:
-    fitting = (bug for bug, verifier in bugs if _explains(verifier, observations, same))
+    fitting = (bug for bug, verifier in bugs if _explains(verifier, observations, same, until))
     named = {bug.name: _named_so(bug) for bug in itertools.islice(fitting, most)}
     return tuple(named.values())
 
@@ -186,12 +199,15 @@ def _in_loop(verifier: Adapter, max_tokens: int | None, cut: bool) -> Adapter:
     return Repeated(verifier, cut, max_tokens)
 
 
-def _explains(adapter: Adapter, observations: Sequence[Observation], same: Same) -> bool:
+def _explains(
+    adapter: Adapter, observations: Sequence[Observation], same: Same, until: float
+) -> bool:
     """Whether a mistake has these outputs wherever it can be made, and is a mistake there."""
     shows, isolated = False, not any(seen.is_off(SINGLE) for seen in observations)
     for seen in observations:
         if not adapter.supports(seen.instance):
             continue
+        check_time(until, "known mistakes take")
         known = _of_known_bug(adapter, seen.instance)
         if known is None:
             continue

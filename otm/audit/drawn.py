@@ -8,6 +8,7 @@ a token comes from tells the mistake.
 from __future__ import annotations
 
 import itertools
+import math
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -18,6 +19,7 @@ import numpy.typing as npt
 from otm.audit.adapter import Adapter, Failure, Instance
 from otm.audit.observation import Observation
 from otm.audit.own_draws import runs
+from otm.audit.pace import check_time
 from otm.audit.recalled import Cells, Recorded
 from otm.decoding.reading import Path
 from otm.models.table import TableModel
@@ -39,12 +41,14 @@ EDGE = 2.0**-20
 """Coins below this are taken for zero."""
 
 
-def draws_twice(adapter: Adapter, observations: Sequence[Observation]) -> bool:
+def draws_twice(
+    adapter: Adapter, observations: Sequence[Observation], until: float = math.inf
+) -> bool:
     """Whether all tokens are drawn from rows of the target, but some after another one."""
     twice = 0
     for seen in observations:
-        uniforms = np.random.default_rng(0).random((TRIES, MAX_UNIFORMS))
-        for source, output in _runs(adapter, seen.instance, uniforms):
+        uniforms = np.random.default_rng(0).random((TRIES, max(seen.uniforms, MAX_UNIFORMS)))
+        for source, output in _runs(adapter, seen.instance, uniforms, until):
             again = _draws_again(source, seen.instance, output)
             if again is None:
                 return False
@@ -66,15 +70,17 @@ def _draws_again(source: Recorded, instance: Instance, output: Path) -> bool | N
     return twice if place == len(output) else None
 
 
-def accepts_at_zero(adapter: Adapter, observations: Sequence[Observation]) -> bool:
+def accepts_at_zero(
+    adapter: Adapter, observations: Sequence[Observation], until: float = math.inf
+) -> bool:
     """Whether all that the target never gives are drafts, where a coin is zero."""
     found = 0
     for seen in observations:
         examples = [seen.examples[each] for each in seen.isolated() if each in seen.examples]
-        rows = np.full((len(examples), MAX_UNIFORMS), 0.5)
+        rows = np.full((len(examples), max(seen.uniforms, MAX_UNIFORMS)), 0.5)
         for row, example in zip(rows, examples, strict=True):
             row[: len(example)] = np.array(example, dtype=np.float64)
-        for source, output in _runs(adapter, seen.instance, rows):
+        for source, output in _runs(adapter, seen.instance, rows, until):
             if not _accepted_at_zero(source, seen.instance, output):
                 return False
             found += 1
@@ -95,10 +101,11 @@ def _accepted_at_zero(source: Recorded, instance: Instance, output: Path) -> boo
 
 
 def _runs(
-    adapter: Adapter, instance: Instance, rows: npt.NDArray[np.float64]
+    adapter: Adapter, instance: Instance, rows: npt.NDArray[np.float64], until: float
 ) -> Iterator[tuple[Recorded, Any]]:
     """Run, and record what is drawn; failures have drawn nothing of use."""
     for source, outcome in runs(adapter, instance, map(Recorded, rows)):
+        check_time(until, "known mistakes take")
         yield source, () if isinstance(outcome, Failure) else outcome
 
 

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import math
-import time
 from collections import defaultdict
 from collections.abc import Iterable
 from fractions import Fraction
 
 import numpy as np
+import numpy.typing as npt
 
 from otm._core.arithmetic import Number
 from otm.audit.adapter import Adapter, Failure, Instance, Outcome, max_tokens, run, run_rows
 from otm.audit.observation import NOT_REPEATED, Observation, UnsuitedError
+from otm.audit.pace import Pace, check_time
 from otm.errors import ProblemTooLargeError
 from otm.testing.exact import regions
 from otm.testing.symbolic import MAX_UNIFORMS, Region
+
+LONGEST = 512
+"""Most uniforms that a path may take: code that draws again and again has no end of paths."""
 
 MAX_PATHS = 2_000
 """Most paths that are followed on one instance."""
@@ -42,14 +46,14 @@ def by_paths(adapter: Adapter, instance: Instance, deadline: float = math.inf) -
         raise UnsuitedError("it does not work on fractions")
     probs: dict[Outcome, Fraction] = defaultdict(Fraction)
     widest: dict[Outcome, tuple[Fraction, Region]] = {}
-    runs = 0
+    runs = taken = 0
     try:
         for outcome, region in regions(
-            lambda source: run(adapter, instance, source), max_isolated=1
+            lambda source: run(adapter, instance, source), LONGEST, max_isolated=1
         ):
             runs += 1
-            if time.monotonic() > deadline:
-                raise ProblemTooLargeError("its paths take more than the time that is left")
+            taken = max(taken, len(region.between))
+            check_time(deadline, "its paths take")
             if runs > MAX_PATHS:
                 raise ProblemTooLargeError(
                     f"the verifier has more than {MAX_PATHS:,} paths on {instance.vocabulary} "
@@ -61,7 +65,8 @@ def by_paths(adapter: Adapter, instance: Instance, deadline: float = math.inf) -
             if probability >= widest.get(outcome, NOWHERE)[0]:
                 widest[outcome] = probability, region
             if isinstance(outcome, Failure) and outcome.crashed:
-                (again,) = _run_in_floats(adapter, instance, [region.example()])
+                example = _in_floats([region.example()], max(taken, MAX_UNIFORMS))
+                (again,) = run_rows(adapter, instance, example)
                 if not (isinstance(again, Failure) and again.crashed):
                     raise UnsuitedError(_why_not_exact(outcome.text))
     except IndexError:  # of a script that does not fit what is compared this time
@@ -69,7 +74,9 @@ def by_paths(adapter: Adapter, instance: Instance, deadline: float = math.inf) -
     if sum(probs.values()) != 1:
         raise UnsuitedError("the same uniforms do not always give the same comparisons")
     examples = {outcome: tuple(region.example()) for outcome, (_, region) in widest.items()}
-    return Observation(instance, dict(probs), max_tokens(adapter, instance), examples, runs=runs)
+    return Observation(
+        instance, dict(probs), max_tokens(adapter, instance), examples, runs=runs, uniforms=taken
+    )
 
 
 def _why_not_exact(text: str) -> str:
@@ -79,25 +86,35 @@ def _why_not_exact(text: str) -> str:
     return f"on fractions it {text}"
 
 
-def check_in_floats(adapter: Adapter, seen: Observation, rng: np.random.Generator) -> None:
+def check_in_floats(
+    adapter: Adapter, seen: Observation, rng: np.random.Generator, deadline: float = math.inf
+) -> None:
     """Raise `UnsuitedError` if floats in the middle of a path do not take it, or do not repeat.
 
     Code may treat what is no float differently, or ignore the uniforms and draw for itself: its
     paths are then not those that it takes in use.
     """
-    rows = rng.random((REPEATED, MAX_UNIFORMS))
-    if run_rows(adapter, seen.instance, rows) != run_rows(adapter, seen.instance, rows):
+    width = max(seen.uniforms, MAX_UNIFORMS)
+    rows = rng.random((REPEATED, width))
+    first, again = (_run_all(adapter, seen.instance, rows, deadline) for _ in range(2))
+    if first != again:
         raise UnsuitedError(NOT_REPEATED)
     inside = [outcome for outcome, probability in seen.probs.items() if probability > ROUNDING]
-    examples = [seen.examples[outcome] for outcome in inside]
-    if _run_in_floats(adapter, seen.instance, examples) != inside:
+    examples = _in_floats([seen.examples[outcome] for outcome in inside], width)
+    if _run_all(adapter, seen.instance, examples, deadline) != inside:
         raise UnsuitedError("on floats it does not do what it does on fractions")
 
 
-def _run_in_floats(
-    adapter: Adapter, instance: Instance, examples: Iterable[Iterable[Number]]
+def _run_all(
+    adapter: Adapter, instance: Instance, rows: npt.NDArray[np.float64], deadline: float
 ) -> list[Outcome]:
-    """Run on uniforms, followed by as many more as a run may take."""
+    """Run on all rows of uniforms, with an eye on the time."""
+    parts = Pace(deadline).parts(rows, "its runs take")
+    return [outcome for part in parts for outcome in run_rows(adapter, instance, part)]
+
+
+def _in_floats(examples: Iterable[Iterable[Number]], width: int) -> npt.NDArray[np.float64]:
+    """Write uniforms as floats, followed by as many more as a run may take."""
     rows = [[*map(float, example)] for example in examples]
-    padded = [[*row, *[0.5] * (MAX_UNIFORMS - len(row))] for row in rows]
-    return run_rows(adapter, instance, np.reshape(padded, (-1, MAX_UNIFORMS)))
+    padded = [[*row, *[0.5] * (width - len(row))] for row in rows]
+    return np.reshape(padded, (-1, width))

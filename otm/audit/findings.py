@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from otm._core.interval import Interval
 from otm.audit.adapter import CRASHES, Adapter, Failure, Instance, Source
 from otm.audit.diagnosis import Same, diagnose, nearest
 from otm.audit.observation import Observation, rows_of
+from otm.audit.pace import TimeIsUpError
 from otm.audit.report import (
     LOSSLESS,
     NOT_LOSSLESS,
@@ -44,11 +46,20 @@ class Findings:
     false_alarms: float = 0.0  # probability that a lossless verifier deviates; as in the report
     delta: float = 0.0  # the deviation (TV) that is detected; as in the report
     enough: bool = True  # whether all was done that a verdict without a deviation needs
+    left_out: tuple[str, ...] = ()  # kinds of instances of which none was tried, for time
     sampled: Findings | None = None  # of larger instances that were sampled beside these
+    later_runs: str | None = None  # how a run changes later runs
+    slower: float | None = None  # how many times longer runs take in the end
     tolerance: float = 0.0  # distances (TV) up to this were taken for rounding
 
-    def report(self, adapter: Adapter, method: str, why_not_exact: tuple[str, ...]) -> Report:
-        """Sum it up."""
+    def report(
+        self,
+        adapter: Adapter,
+        method: str,
+        why_not_exact: tuple[str, ...],
+        until: float = math.inf,
+    ) -> Report:
+        """Sum it up; known mistakes are looked for until a time of `time.monotonic`."""
         seen = [*self.observations, *([self.smallest] if self.smallest else [])]
         instances = [observation.instance for observation in seen]
         worst = max(seen, key=lambda observation: observation.tv_distance)
@@ -57,10 +68,11 @@ class Findings:
             tv = float(worst.tv_distance)
             interval = Interval(max(tv - error, 0.0), min(tv + error, 1.0))
         example = self._example()
-        diagnoses = self._diagnoses(adapter, example) if example else ()
+        diagnoses, near, compared = self._named(adapter, example, until)
+        enough = self.enough and not (self.left_out or self.later_runs)
         return Report(
             verifier=adapter.name,
-            verdict=NOT_LOSSLESS if example else LOSSLESS if self.enough else UNDECIDED,
+            verdict=NOT_LOSSLESS if example else LOSSLESS if enough else UNDECIDED,
             method=method,
             why_not_exact=why_not_exact,
             tv_distance=worst.tv_distance,
@@ -76,8 +88,12 @@ class Findings:
             counterexample=self._counterexample(adapter, example) if example else None,
             isolated=self._isolated(example) if example else None,
             diagnoses=diagnoses,
-            nearest=self._nearest(adapter) if example and not diagnoses else None,
+            nearest=near,
             sampled=self.sampled.as_sampled() if self.sampled else None,
+            left_out=self.left_out,
+            compared=compared,
+            later_runs=self.later_runs,
+            slower=self.slower,
         )
 
     def as_sampled(self) -> Sampled:
@@ -98,14 +114,21 @@ class Findings:
 
         return min(telling or seen, key=least, default=None)
 
-    def _diagnoses(self, adapter: Adapter, example: Observation) -> tuple[Diagnosis, ...]:
-        """Name the mistakes that explain what was seen."""
+    def _named(
+        self, adapter: Adapter, example: Observation | None, until: float
+    ) -> tuple[tuple[Diagnosis, ...], Nearest | None, bool]:
+        """Name the mistakes that explain what was seen, or one near it; whether there was time."""
+        if example is None:
+            return (), None, True
         searched = [example] if example is self.smallest else []
         ways = self.ways if example.is_off(self.tolerance) else self.ways[:1]
-        return diagnose([*self.observations, *searched], ways, adapter if adapter.loops else None)
-
-    def _nearest(self, adapter: Adapter) -> Nearest | None:
-        return nearest(self.observations, adapter if adapter.loops else None)
+        loop = adapter if adapter.loops else None
+        try:
+            diagnoses = diagnose([*self.observations, *searched], ways, loop, until)
+            near = None if diagnoses else nearest(self.observations, loop, until)
+        except TimeIsUpError:
+            return (), None, False
+        return diagnoses, near, True
 
     def _isolated(self, example: Observation) -> Isolated | None:
         """Find outcomes of next to no probability, on the example or else on a small instance."""

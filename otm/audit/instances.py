@@ -93,6 +93,31 @@ FOR_SAMPLING = (
 )
 """Names of those, and of `otm.audit.sizes`, that Monte Carlo uses: each costs many runs."""
 
+GROUPS: dict[str, Callable[[Instance], bool]] = {
+    "several drafts a step": lambda instance: instance.gamma > 1,
+    "four or more drafts a step": lambda instance: instance.gamma >= 4,
+    "several chains": lambda instance: instance.k > 1,
+    "three or more tokens": lambda instance: instance.vocabulary >= 3,
+    "40 or more tokens": lambda instance: instance.vocabulary >= 40,
+    "prompts of several tokens": lambda instance: len(instance.prompt) > 1,
+    "longer texts": lambda instance: instance.length is not None and not instance.gammas,
+    "a γ that changes": lambda instance: bool(instance.gammas),
+}
+"""Kinds of pairs, each of which tells mistakes that no other does: none may be left out for time.
+
+A pair may be of several kinds.
+"""
+
+
+def left_out(seen: Sequence[Instance], late: Sequence[Instance]) -> tuple[str, ...]:
+    """Name the kinds of pairs of which some were left out for time and none was seen."""
+    return tuple(
+        name
+        for name, belongs in GROUPS.items()
+        if any(map(belongs, late)) and not any(map(belongs, seen))
+    )
+
+
 KINDS = ("dense", "sparse", "one token", "ties")
 """Kinds of distributions, of `otm.testing.strategies`, that do not depend on rounding."""
 

@@ -12,21 +12,27 @@ import numpy as np
 
 from otm._core.progress import SILENT, Watch
 from otm.audit import breakpoints, exact
-from otm.audit.adapter import Adapter, Instance, run_rows
+from otm.audit.adapter import Adapter, Instance
 from otm.audit.diagnosis import same_distribution
 from otm.audit.findings import TELLING, Findings
-from otm.audit.instances import INSTANCES, smallest_deviation
-from otm.audit.observation import Observation, UnsuitedError
+from otm.audit.instances import INSTANCES, left_out, smallest_deviation
+from otm.audit.later_runs import Again, LaterRuns
+from otm.audit.observation import Observation, UnsuitedError, rows_of
 from otm.audit.own_draws import OwnDraws
-from otm.audit.sampling import Sampler
+from otm.audit.pace import TimeIsUpError
+from otm.audit.precision import COARSE, FINE
+from otm.audit.sampling import Sample, Sampler
 from otm.errors import ProblemTooLargeError
-from otm.testing.symbolic import MAX_UNIFORMS
 
 NEEDED = ("rows differ", "pairs", "two drafts, two tokens")
 """Names of the instances that come first, and without which no verifier is called lossless."""
 
-AT_LEAST = 10.0
-"""Seconds that Monte Carlo has in any case."""
+AT_LEAST, SHARE = 10.0, 0.25
+"""Monte Carlo, and the search for a known mistake, have so many seconds, or this share of all."""
+
+LOOKS, SMALL = 8, 4
+"""This part of its time Monte Carlo may take to see whether runs change later ones, on a small pair
+of at most so many tokens and drafts."""
 
 COSTLY = 5
 """How many times fewer examples are searched through where each takes thousands of runs."""
@@ -51,8 +57,14 @@ class Effort:
     tolerance: float
     seed: int
     watch: Watch = SILENT
-    deadline: float = math.inf  # of `time.monotonic`, for exact paths and breakpoints
+    deadline: float = math.inf  # of `time.monotonic`
+    at_least: float = AT_LEAST  # seconds for what comes after the deadline
     slow: bool = False  # whether the verifier is one that takes its time
+    asked: frozenset[Instance] = frozenset()  # pairs that are not to be left out
+
+    def until(self) -> float:
+        """When what begins now has to end."""
+        return max(self.deadline, time.monotonic() + self.at_least)
 
 
 def by_paths(adapter: Adapter, instances: Sequence[Instance], effort: Effort) -> Findings:
@@ -62,11 +74,11 @@ def by_paths(adapter: Adapter, instances: Sequence[Instance], effort: Effort) ->
     def observe(instance: Instance) -> Observation:
         try:
             seen = exact.by_paths(adapter, instance, effort.deadline)
+            exact.check_in_floats(adapter, seen, rng, effort.deadline)
         except ProblemTooLargeError as error:
             if instance not in needed():
                 raise
             raise UnsuitedError(f"a pair that a verdict needs is too large: {error}") from None
-        exact.check_in_floats(adapter, seen, rng)
         return seen
 
     return _by_distributions(adapter, instances, effort, observe, effort.examples)
@@ -76,7 +88,7 @@ def by_breakpoints(adapter: Adapter, instances: Sequence[Instance], effort: Effo
     """Audit in floats."""
     rng = np.random.default_rng(effort.seed)
     left = effort.max_runs
-    precision = breakpoints.COARSE if effort.slow else breakpoints.FINE
+    precision = COARSE if effort.slow else FINE
 
     def observe(instance: Instance) -> Observation:
         nonlocal left
@@ -85,9 +97,10 @@ def by_breakpoints(adapter: Adapter, instances: Sequence[Instance], effort: Effo
             seen = breakpoints.by_breakpoints(
                 adapter, instance, rng, allowed, precision=precision, deadline=effort.deadline
             )
+        except TimeIsUpError:
+            raise
         except ProblemTooLargeError:
-            if time.monotonic() < effort.deadline:
-                left -= allowed
+            left -= allowed
             raise
         left -= seen.runs
         return seen
@@ -97,23 +110,33 @@ def by_breakpoints(adapter: Adapter, instances: Sequence[Instance], effort: Effo
 
 
 def by_sampling(adapter: Adapter, instances: Sequence[Instance], effort: Effort) -> Findings:
-    """Audit by Monte Carlo; the level is shared by the instances."""
-    runs = effort.max_runs
-    if effort.slow:
-        uniforms = np.random.default_rng(effort.seed).random((4, MAX_UNIFORMS))
-        run_rows(adapter, instances[0], uniforms[:1])  # loads what it needs: not to be timed
-        start = time.monotonic()
-        run_rows(adapter, instances[0], uniforms)
-        end = time.monotonic()
-        runs = min(runs, int(4 * max(effort.deadline - end, AT_LEAST) / (end - start)))
-    sampler = Sampler(
-        effort.false_alarms / len(instances),
-        effort.delta,
-        max(runs // len(instances), 1),
-        np.random.default_rng(effort.seed),
-    )
-    watched = effort.watch.over(instances, "pair of models", len(instances))
-    samples = [sampler.sample(adapter, instance) for instance in watched]
+    """Audit by Monte Carlo, and see whether runs change later ones."""
+    later = LaterRuns(adapter, _most_telling(instances), effort.seed)
+
+    def look() -> None:
+        now = time.monotonic()
+        later.look(now + max(effort.until() - now, 0) / LOOKS)
+
+    try:
+        look()
+        findings = sampled(adapter, instances, effort)
+        look()
+    except ProblemTooLargeError as error:
+        raise UnsuitedError(str(error)) from None
+    changed = later.changed(effort.false_alarms)
+    return dataclasses.replace(findings, later_runs=changed, slower=later.slower)
+
+
+def sampled(adapter: Adapter, instances: Sequence[Instance], effort: Effort) -> Findings:
+    """Compare frequencies with the target; the level is shared by the instances."""
+    rng = np.random.default_rng(effort.seed)
+    level, runs = effort.false_alarms / len(instances), effort.max_runs // len(instances)
+    sampler = Sampler(level, effort.delta, max(runs, 1), rng)
+    until, samples = effort.until(), list[Sample]()
+    for instance in effort.watch.over(instances, "pair of models", len(instances)):
+        now = time.monotonic()
+        share = max(until - now, 0) / (len(instances) - len(samples))
+        samples.append(sampler.sample(adapter, instance, now + share))
     delta = max(sample.delta for sample in samples)
     return Findings(
         [sample.observation for sample in samples],
@@ -125,6 +148,12 @@ def by_sampling(adapter: Adapter, instances: Sequence[Instance], effort: Effort)
         delta=delta,
         enough=delta <= effort.delta,
     )
+
+
+def _most_telling(instances: Sequence[Instance]) -> Instance:
+    """Choose the small pair of models whose rows depend most on the tokens before."""
+    small = [each for each in instances if each.vocabulary <= SMALL and each.gamma <= SMALL]
+    return max(small or instances, key=lambda each: sum(map(len, rows_of(each))))
 
 
 def _by_distributions(
@@ -142,20 +171,31 @@ def _by_distributions(
     def deviates(seen: Observation) -> bool:
         return seen.is_off(effort.tolerance) or seen.impossible is not None
 
-    for instance in effort.watch.over(instances, "pair of models", len(instances)):
+    late: Sequence[Instance] = ()
+    again: Again | None = None
+    for place, instance in enumerate(
+        effort.watch.over(instances, "pair of models", len(instances))
+    ):
         try:
             observations.append(observe(instance))
+        except TimeIsUpError as error:
+            too_much, late = error, instances[place:]
+            break
         except ProblemTooLargeError as error:
             too_much = error
         else:
             refuse_values_of_noise(adapter, deviates(observations[-1]))
+            again = again or Again(adapter, observations[-1], effort.seed)
     if not observations:
         raise UnsuitedError(str(too_much))
+    seen_instances = [seen.instance for seen in observations]
 
     off = (seen.tv_distance for seen in observations if seen.is_off(effort.tolerance))
     most = max(map(float, off), default=0.0)
 
     def deviation(instance: Instance) -> Observation | None:
+        if time.monotonic() > effort.deadline:
+            return None
         effort.watch.tell("search, pair of models", len(searched) + 1)
         try:
             searched.append(observe(instance))
@@ -165,14 +205,20 @@ def _by_distributions(
         telling = seen.is_off(effort.tolerance) and float(seen.tv_distance) >= most / TELLING
         return seen if (telling if most else deviates(seen)) else None
 
+    deviating = [seen for seen in observations if deviates(seen)]
+    smallest = smallest_deviation(adapter, deviation, examples, effort.seed) if examples else None
+    if again is not None and not deviating and smallest is None:
+        again.check()
     return Findings(
         observations,
-        [seen for seen in observations if deviates(seen)],
-        smallest_deviation(adapter, deviation, examples, effort.seed) if examples else None,
+        deviating,
+        smallest,
         [same_distribution(effort.tolerance, apart=apart) for apart in (False, True)],
         searched=searched,
         skipped=len(instances) - len(observations),
-        enough=not needed() & (set(instances) - {seen.instance for seen in observations}),
+        enough=not needed() & (set(instances) - set(seen_instances)),
+        left_out=left_out(seen_instances, late)
+        + (("those of the size asked for",) if effort.asked & set(late) else ()),
         tolerance=effort.tolerance,
     )
 

@@ -55,6 +55,7 @@ class OwnDraws(Adapter):
         self._adapter = adapter
         self.name, self.several, self.exact = adapter.name, adapter.several, adapter.exact
         self.max_tokens, self.loops = adapter.max_tokens, adapter.loops
+        self.whole, self.end = adapter.whole, adapter.end
         self.reset = False  # whether a run has set a generator in a way that its draws do not show
         self.looked = False  # whether a run has looked at the values of noise
         if (drafted := getattr(adapter, "drafted", None)) is not None:

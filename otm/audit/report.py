@@ -148,7 +148,8 @@ class Report(Judged):
         The name of the verifier.
     verdict : str
         "lossless on everything tried", "not lossless", or "undecided": no deviation shows, but too
-        few runs were allowed to see deviations of the size asked for.
+        few runs were allowed to see deviations of the size asked for, or no time was left for whole
+        kinds of pairs (`left_out`), or a run changes later runs (`later_runs`).
     method : str
         "exact paths", "breakpoints" or "Monte Carlo".
     why_not_exact : tuple of str
@@ -187,6 +188,16 @@ class Report(Judged):
         Without these, a known mistake that is much nearer to the output than the target is.
     sampled : Sampled or None
         Larger pairs that were sampled beside, where breakpoints had to leave some out.
+    left_out : tuple of str
+        Kinds of pairs, such as "several chains", of which none was tried since no time was left.
+    compared : bool
+        Whether there was time to compare the output with that of all known mistakes.
+    later_runs : str or None
+        How a run changes later runs, if it was seen to: the distribution of a single run is then
+        not defined, and the numbers of Monte Carlo do not hold.  Seen by Monte Carlo alone, by
+        mistake with probability `false_alarms`.
+    slower : float or None
+        How many times longer a run takes in the end of Monte Carlo than at first, if four or more.
 
     Examples
     --------
@@ -216,6 +227,10 @@ class Report(Judged):
     diagnoses: tuple[Diagnosis, ...]
     nearest: Nearest | None = None
     sampled: Sampled | None = None
+    left_out: tuple[str, ...] = ()
+    compared: bool = True
+    later_runs: str | None = None
+    slower: float | None = None
 
     def _lines(self) -> Iterable[str]:
         rare = self.counterexample is not None and self.tv_distance <= self.tolerance
@@ -244,6 +259,13 @@ class Report(Judged):
                 f"  sampled besides: {sampled.instances} larger pairs, {sampled.runs:,} runs; no "
                 f"deviation, but up to {min(sampled.delta, 1):.2g} would be missed"
             )
+        if self.later_runs is not None:
+            yield f"  a run changes later runs: {self.later_runs}"
+        if self.slower is not None:
+            yield (
+                f"  a run takes {self.slower:.0f} times as long in the end as at first: it may "
+                "keep something from run to run"
+            )
         if self.counterexample is not None:
             yield from self._example(self.counterexample)
         if (worst := self.worst_prefix) is not None:
@@ -257,7 +279,9 @@ class Report(Judged):
 
     def _conclusion(self) -> Iterable[str]:
         if self.verdict == NOT_LOSSLESS:
-            if not self.diagnoses:
+            if not self.compared:
+                yield "  no time was left to look for a known mistake: allow more (max_seconds)"
+            elif not self.diagnoses:
                 yield "  no known mistake has this distribution"
             if (near := self.nearest) is not None:
                 yield (
@@ -279,8 +303,17 @@ class Report(Judged):
             )
             yield "  Larger ones: vocabulary, gamma, prompt (--vocabulary, --gamma, --prompt)."
         else:
-            missed = "a smaller one would be missed" if self.false_alarms else "on too few pairs"
-            yield f"  No deviation shows, but {missed}: allow more runs, or more time."
+            yield f"  No deviation shows, but {self._missing()}"
+
+    def _missing(self) -> str:
+        """Say what an undecided verdict lacks, and what to do."""
+        if self.later_runs is not None:
+            return "runs that change later runs cannot be judged one by one: clear what they keep."
+        if self.left_out:
+            kinds = ", ".join(self.left_out)
+            return f"no time was left for whole kinds of pairs: {kinds}; allow more (max_seconds)."
+        missed = "a smaller one would be missed" if self.false_alarms else "on too few pairs"
+        return f"{missed}: allow more runs, or more time (max_seconds)."
 
     @staticmethod
     def _besides(isolated: Isolated) -> str:
@@ -326,6 +359,7 @@ class Report(Judged):
         shape = zip(("vocabulary", "gamma", "k"), self.largest_instance, strict=True)
         return vars(self) | {
             "why_not_exact": list(self.why_not_exact),
+            "left_out": list(self.left_out),
             "tv_distance": float(self.tv_distance),
             "tv_interval": [float(self.tv_interval.lower), float(self.tv_interval.upper)],
             "largest_instance": dict(shape),

@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import math
+import time
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 
 import numpy as np
 import numpy.typing as npt
 
 from otm._core.arithmetic import Number
-from otm.audit.adapter import Adapter, Failure, Instance, Outcome, max_tokens, run_rows
-from otm.audit.observation import Observation
+from otm.audit.adapter import (
+    Adapter,
+    Failure,
+    Instance,
+    Outcome,
+    OutOfUniformsError,
+    longer,
+    max_tokens,
+    run_rows,
+)
+from otm.audit.observation import Observation, UnsuitedError
+from otm.audit.pace import Pace
 from otm.decoding.reading import Path
 from otm.testing.sequences import sequence_distribution
 from otm.testing.statistics import Criterion, criterion_for_distribution, g_statistic
@@ -46,9 +57,10 @@ class Sampler:
     delta: float  # the deviation (TV) that a sample must see
     max_runs: int  # most runs of a sample, whatever its power then is
     rng: np.random.Generator  # where everything random comes from
+    pace: Pace = field(default_factory=lambda: Pace(most=BATCH))  # between two looks at the time
 
-    def sample(self, adapter: Adapter, instance: Instance) -> Sample:
-        """Run a verifier until it is rejected or the runs are done."""
+    def sample(self, adapter: Adapter, instance: Instance, deadline: float = math.inf) -> Sample:
+        """Run a verifier until it is rejected, the runs are done or the time is over."""
         length = max_tokens(adapter, instance)
         target = sequence_distribution(instance.target, instance.prompt, length)
         places = {path: i for i, path in enumerate(target)}
@@ -60,12 +72,16 @@ class Sampler:
         continued = np.zeros(expected.size + 1, dtype=np.int64)
         done = 0
         for look in LOOKS:
-            new = self._run(adapter, instance, math.ceil(draws / look) - done)
+            planned = math.ceil(draws / look)
+            new = self._run(adapter, instance, planned - done, deadline)
             done += new.total()
             counts += new
             continued += self._continued(new, instance, places, length)
             rejected = g_statistic(continued, np.append(expected, 0)) > criterion.limit
             if rejected:
+                break
+            if done < planned:  # the time is over; every run that was begun counts
+                draws = done
                 break
         frequencies: dict[Outcome, Number] = {o: count / done for o, count in counts.items()}
         observation = Observation(instance, frequencies, length, counts=counts, runs=done)
@@ -87,13 +103,31 @@ class Sampler:
         criterion = _criterion(max(expected.size, 2), self.delta, self.level)
         return g_statistic(drawn, np.append(expected, 0)) <= criterion.limit
 
-    def _run(self, adapter: Adapter, instance: Instance, runs: int) -> Counter[Outcome]:
+    def _run(
+        self, adapter: Adapter, instance: Instance, runs: int, deadline: float
+    ) -> Counter[Outcome]:
+        """Make so many runs, or fewer if the time is over before: one at least."""
         counts: Counter[Outcome] = Counter()
-        while counts.total() < runs:
-            size = min(BATCH, runs - counts.total())
-            uniforms = self.rng.random((size, MAX_UNIFORMS))
-            counts.update(run_rows(adapter, instance, uniforms))
+        width = MAX_UNIFORMS
+        while counts.total() < runs and not (counts and time.monotonic() > deadline):
+            with self.pace.measured(runs - counts.total()) as size:
+                uniforms = self.rng.random((max(size * MAX_UNIFORMS // width, 1), width))
+                while True:
+                    try:
+                        counts.update(run_rows(adapter, instance, uniforms))
+                        break
+                    except OutOfUniformsError as error:  # the same runs go on with more
+                        uniforms = self._longer(uniforms, error)
+                        width = uniforms.shape[1]
         return counts
+
+    def _longer(
+        self, uniforms: npt.NDArray[np.float64], error: OutOfUniformsError
+    ) -> npt.NDArray[np.float64]:
+        try:
+            return longer(uniforms, error, self.rng)
+        except OutOfUniformsError as too_many:
+            raise UnsuitedError(str(too_many)) from None
 
     def _continued(
         self,

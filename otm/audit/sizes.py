@@ -144,6 +144,21 @@ def ladder(gamma: int) -> Instance:
     return Instance(_model(4, target), _model(4, draft), gamma, prompt=(start,))
 
 
+def ending(end: int) -> tuple[Instance, ...]:
+    """Make pairs of models whose texts end early, in the middle and not at all, for one token.
+
+    Drafts end texts oftener than the target, and the other way round.
+    """
+    other = 0 if end else 1
+    rows = ({end: Fraction(1), other: Fraction(2)}, {end: Fraction(3), other: Fraction(1)})
+    after = {end: Fraction(1), other: Fraction(1)}
+    models = [_model(max(end, other) + 1, {(): row, (other, other): after}) for row in rows]
+    return tuple(
+        Instance(target, draft, 2, prompt=(other,), length=4)
+        for target, draft in (models, models[::-1])
+    )
+
+
 @cache
 def larger_instances() -> dict[str, Instance]:
     """By name, beside those of `otm.audit.instances`; made when they are first needed."""

@@ -160,10 +160,10 @@ def test_too_many_uniforms_are_refused() -> None:
     fair = TableModel({(): [half, half]})
 
     def greedy_for_uniforms(target: Any, draft: Any, prompt: Any, uniforms: Any, **_: Any) -> Any:
-        return [int(uniforms(100)[0] < 0.5)]
+        return [int(uniforms(600)[0] < 0.5)]
 
     adapter = loop(functools.partial(greedy_for_uniforms), name="many")
-    with pytest.raises(InvalidParameterError, match="takes 100 uniforms or more, and 64 are"):
+    with pytest.raises(InvalidParameterError, match="takes 600 uniforms or more, and 512 are"):
         lossless(adapter, method="exact paths", instances=[Instance(fair, fair, 1)], examples=0)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from otm.audit import chain, diagnosis, lossless, methods
-from otm.audit.breakpoints import COARSE, FINE
+from otm.audit.precision import COARSE, FINE
 
 FEW_RUNS = 2_500
 """What a kernel does in a minute if it takes a fortieth of a second for a run."""

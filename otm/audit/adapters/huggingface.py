@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass
-from functools import cache, lru_cache
 from typing import Any
-
-import numpy as np
 
 from otm._core.optional import require
 from otm.audit.adapter import Adapter, Instance
+from otm.audit.adapters.causal_lm import causal_lm
 from otm.audit.adapters.plain import chain
 from otm.decoding.draft_tree import Randomness
 from otm.decoding.reading import Path
-from otm.models.base import StatelessModel
 
 __all__ = ["causal_lm", "generate", "speculative_sampling"]
 
@@ -71,7 +68,9 @@ def generate(**options: Any) -> Adapter:
     Parameters
     ----------
     **options
-        Passed on to `generate`, beside γ drafts a step and γ + 1 tokens in all.
+        Passed on to `generate`, beside γ drafts a step and γ + 1 tokens in all.  A text that is
+        shorter is a finding, unless an option may end it; `eos_token_id`, one of the tokens 0 and
+        1, is the only one that may stand at its end.
 
     Returns
     -------
@@ -84,16 +83,31 @@ def generate(**options: Any) -> Adapter:
         If transformers is not installed.
     """
     require("transformers.generation")
-    return _Generate(options)
+    end = options.get("eos_token_id")
+    end = end if isinstance(end, int) else None
+    may_end = ENDING - ({"eos_token_id"} if end is not None else set())
+    return _Generate(options, whole=not may_end & options.keys(), end=end)
+
+
+ENDING = frozenset((
+    "eos_token_id", "generation_config", "max_length", "max_new_tokens", "max_time",
+    "stop_strings", "stopping_criteria",
+))  # fmt: skip
+"""Options of `generate` that may end a text."""
 
 
 @dataclass(frozen=True, eq=False)
 class _Generate(Adapter):
     options: dict[str, Any]
+    whole: bool
+    end: int | None
     name = "transformers, generate with an assistant"
     repeatable = False
     exact = False
     own_draws = True
+
+    def supports(self, instance: Instance) -> bool:
+        return super().supports(instance) and (self.end or 0) < instance.vocabulary
 
     def output(self, instance: Instance, source: Randomness) -> Path:
         import torch
@@ -112,75 +126,3 @@ class _Generate(Adapter):
             prompt, attention_mask=torch.ones_like(prompt), assistant_model=draft, **options
         )
         return tuple(tokens[0, prompt.shape[1] :].tolist())
-
-
-@lru_cache(maxsize=256)
-def causal_lm(model: StatelessModel) -> Any:
-    """Turn a model of the audit into one of transformers, for loops that take such models.
-
-    Parameters
-    ----------
-    model : StatelessModel
-        The target or the draft model that `otm.audit.loop` hands to a loop.
-
-    Returns
-    -------
-    PreTrainedModel
-        In float32, on the CPU, with a cache of transformers; the same one for the same model.
-
-    Raises
-    ------
-    MissingDependencyError
-        If transformers is not installed.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from otm.models import TableModel
-    >>> lm = causal_lm(TableModel({(): [0.25, 0.75]}))
-    >>> lm(torch.tensor([[0, 1]])).logits.softmax(-1)
-    tensor([[[0.2500, 0.7500],
-             [0.2500, 0.7500]]])
-    """
-    require("transformers")
-    return _model_class()(model)
-
-
-@cache
-def _model_class() -> Any:
-    import torch
-    from transformers import GenerationMixin, PretrainedConfig, PreTrainedModel
-    from transformers.modeling_outputs import CausalLMOutputWithPast
-
-    class TableForCausalLM(PreTrainedModel, GenerationMixin):  # type: ignore[misc]
-        """Looks up its logits; the keys of its cache are the tokens themselves."""
-
-        config_class = PretrainedConfig
-        main_input_name = "input_ids"
-
-        def __init__(self, table: StatelessModel) -> None:
-            super().__init__(
-                PretrainedConfig(
-                    vocab_size=table.vocabulary,
-                    num_hidden_layers=1,
-                    hidden_size=1,
-                    num_attention_heads=1,
-                    is_encoder_decoder=False,
-                )
-            )
-            self.place = torch.nn.Parameter(torch.zeros(1))  # says device and type
-            self.table = table
-            self.eval()
-
-        def forward(self, input_ids: Any, past_key_values: Any = None, **_: Any) -> Any:
-            """Read tokens behind those of the cache."""
-            keys = input_ids[:, None, :, None].float()
-            if past_key_values is not None:
-                keys, _values = past_key_values.update(keys, keys, 0)
-            tokens = tuple(keys[0, 0, :, 0].long().tolist())
-            ends = range(len(tokens) - input_ids.shape[1] + 1, len(tokens) + 1)
-            probs = np.array([self.table.probs(tokens[:end]) for end in ends], dtype=np.float64)
-            logits = torch.from_numpy(probs).float().log()[None]
-            return CausalLMOutputWithPast(logits=logits, past_key_values=past_key_values)
-
-    return TableForCausalLM

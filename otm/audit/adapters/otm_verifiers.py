@@ -42,6 +42,7 @@ class _Loop(Adapter):
     name: str
     decode: Callable[[Instance, Randomness, Any, Any], Path]
     several: bool
+    whole: bool = False
 
     def output(self, instance: Instance, source: Randomness) -> Path:
         """Decode."""
@@ -84,7 +85,7 @@ def speculative_loop(rule: str = "chain") -> Adapter:
             uniforms=[source],
         ).sequences[0]
 
-    return _Loop(f"speculative, {rule}", decode, several=False)
+    return _Loop(f"speculative, {rule}", decode, several=False, whole=True)
 
 
 def spectr_step(

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from otm._core.numbers import as_integer
 from otm._core.optional import require
 from otm._core.text import shown
 from otm.audit.adapter import Adapter, Instance, max_tokens
@@ -22,6 +23,7 @@ from otm.audit.adapters.drafted import (
 )
 from otm.audit.instances import CHANGING
 from otm.audit.own_draws import handed_out
+from otm.audit.sizes import MOST_TOKENS, ending
 from otm.coupling.build import PlanBuilder
 from otm.decoding.draft_tree import Randomness
 from otm.decoding.reading import Path
@@ -187,11 +189,21 @@ class Loop(Plain):
         *,
         name: str | None = None,
         max_tokens: int | None = None,
+        end: int | None = None,
     ) -> None:
         super().__init__(function, name=name)
         self.max_tokens = max_tokens
         self.has_policy = "policy" in parameters_of(function)
         self.more = CHANGING if self.has_policy else ()
+        if end is not None:
+            self.end = as_integer(
+                end, "end", 0, MOST_TOKENS - 1, advice="a token of the audit's small models"
+            )
+            self.more = (*ending(self.end), *self.more)
+
+    def supports(self, instance: Instance) -> bool:
+        """One chain; with an end token, where there is this token."""
+        return super().supports(instance) and (self.end or 0) < instance.vocabulary
 
     def output(self, instance: Instance, source: Randomness) -> Path:
         """Decode up to the limit."""
@@ -283,7 +295,9 @@ def loop(function: Callable[..., Any], **options: Any) -> Adapter:
         `max_tokens`.  In place of `gamma` it may take `policy`, a function from the number of steps
         before to the γ of the next step, which is then also audited where γ changes.
     **options
-        `name` for reports; `max_tokens`, which is 3 or 4, and on some instances 6, if left out.
+        `name` for reports; `max_tokens`, which is 3 or 4, and on some instances 6, if left out;
+        `end`, the token that ends a text: it must be the last one wherever it comes, and no text
+        may be shorter without it.  If left out, no text may be shorter than `max_tokens`.
 
     Returns
     -------
@@ -293,7 +307,7 @@ def loop(function: Callable[..., Any], **options: Any) -> Adapter:
     Raises
     ------
     InvalidParameterError
-        If the parameters of the function are not these, or cannot be read.
+        If the parameters of the function are not these, or cannot be read, or `end` is no token.
 
     Examples
     --------

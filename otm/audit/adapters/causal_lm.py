@@ -1,0 +1,298 @@
+"""A model of transformers that looks its logits up in a table, with everything around that.
+
+The keys of its cache are the tokens themselves, the values their positions: what a loop crops,
+reorders or repeats in the cache is what the model has read.  An argument is honoured or refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache, lru_cache, wraps
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from otm._core.optional import require
+from otm._core.text import shown
+from otm.errors import InvalidParameterError
+from otm.models.base import StatelessModel
+
+LARGEST_TOKEN = 2**24
+"""Tokens stay below, since the cache holds them as float32."""
+
+KEPT_ROWS = 4096
+"""Most rows of logits that a model keeps."""
+
+
+@lru_cache(maxsize=256)
+def causal_lm(model: StatelessModel) -> Any:
+    """Turn a model of the audit into one of transformers, for loops that take such models.
+
+    Parameters
+    ----------
+    model : StatelessModel
+        The target or the draft model that `otm.audit.loop` hands to a loop.
+
+    Returns
+    -------
+    PreTrainedModel
+        In float32, on the CPU; the same one for the same model.  It is called as those of
+        transformers are, with `input_ids` [B, T] of any number of rows, `attention_mask` [B, T +
+        length of the cache], `position_ids`, `past_key_values` (a `DynamicCache`), `use_cache`,
+        `cache_position`, `logits_to_keep` and `return_dict`.  A token that is masked is no context.
+
+    Raises
+    ------
+    MissingDependencyError
+        If transformers is not installed.
+
+    Notes
+    -----
+    A call raises `InvalidParameterError` for what the model cannot honour, such as `inputs_embeds`,
+    a mask of four dimensions, a static cache, or positions that do not count the tokens that the
+    mask leaves (up to a constant of each row).
+
+    Examples
+    --------
+    >>> import torch
+    >>> from otm.models import TableModel
+    >>> lm = causal_lm(TableModel({(): [0.25, 0.75], (1,): [0.5, 0.5]}))
+    >>> output = lm(torch.tensor([[0, 1]]))
+    >>> output.logits.softmax(-1)
+    tensor([[[0.2500, 0.7500],
+             [0.5000, 0.5000]]])
+    >>> lm(torch.tensor([[0]]), past_key_values=output.past_key_values).logits.softmax(-1)
+    tensor([[[0.2500, 0.7500]]])
+    """
+    require("transformers")
+    return _model_class()(model)
+
+
+@cache
+def _model_class() -> Any:
+    import torch
+    from transformers import DynamicCache, GenerationMixin, PretrainedConfig, PreTrainedModel
+    from transformers.modeling_outputs import CausalLMOutputWithPast
+
+    class Unread(DynamicCache):  # type: ignore[misc]
+        """A cache of one call, made when it is looked at: few are, and it takes as long."""
+
+        def __init__(self, tokens: Any, positions: Any) -> None:
+            self.__dict__["_first"] = tokens, positions
+
+        def __getattr__(self, name: str) -> Any:
+            first = self.__dict__.pop("_first", None)
+            if first is None:
+                raise AttributeError(name)
+            super().__init__()
+            self.update(*map(_as_keys, first), 0)
+            return getattr(self, name)
+
+    class TableForCausalLM(PreTrainedModel, GenerationMixin):  # type: ignore[misc]
+        """Looks up its logits; the keys of its cache are the tokens, the values the positions."""
+
+        config_class = PretrainedConfig
+        main_input_name = "input_ids"
+
+        def __init__(self, table: StatelessModel) -> None:
+            super().__init__(
+                PretrainedConfig(
+                    vocab_size=table.vocabulary,
+                    num_hidden_layers=1,
+                    hidden_size=1,
+                    num_attention_heads=1,
+                    is_encoder_decoder=False,
+                )
+            )
+            self.place = torch.nn.Parameter(torch.zeros(1))  # says device and type
+            self.table = table
+            self.row = lru_cache(maxsize=KEPT_ROWS)(self._logits)
+            self.eval()
+
+        def _logits(self, context: tuple[int, ...]) -> npt.NDArray[np.float32]:
+            """Logits [V] after a context."""
+            with np.errstate(divide="ignore"):  # of tokens that cannot come
+                return np.log(np.asarray(self.table.probs(context), dtype=np.float32))
+
+        @_drawing_nothing
+        def forward(  # noqa: PLR0917 - as models of transformers have them
+            self,
+            input_ids: Any = None,
+            attention_mask: Any = None,
+            position_ids: Any = None,
+            past_key_values: Any = None,
+            use_cache: bool | None = None,
+            cache_position: Any = None,
+            logits_to_keep: Any = 0,
+            return_dict: bool | None = None,
+            **others: Any,
+        ) -> Any:
+            """Read tokens behind those of the cache."""
+            logits_to_keep = others.pop("num_logits_to_keep", None) or logits_to_keep
+            _refuse_others(others)
+            _check_tokens(input_ids)
+            batch, new = input_ids.shape
+            past = _length_of(past_key_values, batch)
+            if cache_position is not None and cache_position.tolist() != [*range(past, past + new)]:
+                raise _refused(
+                    f"cache_position = {cache_position.tolist()} for {new} tokens behind {past} of "
+                    "the cache; tokens are only appended"
+                )
+            mask = _mask(attention_mask, batch, past + new)
+            held, tokens = past_key_values, input_ids
+            positions = _positions(position_ids, batch, past, new)
+            if held is None:  # models of transformers return a cache if not told otherwise
+                held = None if use_cache is False else Unread(tokens, positions)
+            else:
+                keys, values = held.update(_as_keys(tokens), _as_keys(positions), 0)
+                if keys.shape[2] != past + new:
+                    raise _refused(
+                        f"past_key_values is a {type(held).__name__} that returns {keys.shape[2]} "
+                        f"of {past + new} tokens; give a DynamicCache"
+                    )
+                tokens, positions = keys[:, 0, :, 0].long(), values[:, 0, :, 0].long()
+            if position_ids is not None or past or mask is not None:
+                _check_positions(positions, mask)
+            rows = [
+                self._rows_after(
+                    tokens[i].tolist(), None if mask is None else mask[i].tolist(), new
+                )
+                for i in range(batch)
+            ]
+            logits = torch.from_numpy(np.array(rows))
+            if not isinstance(logits_to_keep, int):
+                logits = logits[:, logits_to_keep]
+            elif logits_to_keep:
+                logits = logits[:, -logits_to_keep:]
+            held = None if use_cache is False else held
+            if return_dict is False:
+                return (logits,) if held is None else (logits, held)
+            return CausalLMOutputWithPast(logits=logits, past_key_values=held)
+
+        def _rows_after(
+            self, tokens: list[int], mask: list[bool] | None, new: int
+        ) -> list[npt.NDArray[np.float32]]:
+            """Logits [V] behind each of the new tokens of a row, of those that are not masked."""
+            ends = range(len(tokens) - new + 1, len(tokens) + 1)
+            if mask is None:
+                read, counts = tuple(tokens), list(ends)
+            else:
+                read = tuple(token for token, real in zip(tokens, mask, strict=True) if real)
+                counts = [sum(mask[:end]) for end in ends]
+            if not 0 <= min(read, default=0) <= max(read, default=0) < self.table.vocabulary:
+                wrong = next(x for x in read if not 0 <= x < self.table.vocabulary)
+                raise _refused(
+                    f"input_ids holds the token {wrong}, which no attention_mask hides; the "
+                    f"vocabulary has {self.table.vocabulary} tokens"
+                )
+            return [self.row(read[:count]) for count in counts]
+
+    return TableForCausalLM
+
+
+def _drawing_nothing(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a method run past the audit, which looks at each operation of torch for draws."""
+    import torch
+
+    @wraps(method)
+    def run(*arguments: Any, **options: Any) -> Any:
+        with torch._C.DisableTorchFunction():
+            return method(*arguments, **options)
+
+    return run
+
+
+def _as_keys(numbers: Any) -> Any:
+    """Put numbers [B, T] into the form of a cache's keys, [B, heads, T, size]."""
+    return numbers[:, None, :, None].float()
+
+
+def _refused(text: str) -> InvalidParameterError:
+    return InvalidParameterError(f"causal_lm: {text}")
+
+
+def _refuse_others(others: dict[str, Any]) -> None:
+    """Refuse arguments that would be ignored; one that is None or False asks for nothing."""
+    for name, value in others.items():
+        if value is not None and value is not False:
+            raise _refused(
+                f"{name} is not supported by the models of the audit; leave it out, or write an "
+                "adapter of your own"
+            )
+
+
+def _check_tokens(input_ids: Any) -> None:
+    import torch
+
+    if not isinstance(input_ids, torch.Tensor) or input_ids.dim() != 2 or not input_ids.shape[1]:
+        given = tuple(input_ids.shape) if hasattr(input_ids, "shape") else shown(input_ids)
+        raise _refused(f"input_ids is {given}; it must be a tensor [B, T] of tokens, with T ≥ 1")
+    if input_ids.is_floating_point() or max(map(max, input_ids.tolist())) >= LARGEST_TOKEN:
+        raise _refused(f"input_ids must hold whole numbers below {LARGEST_TOKEN:,}")
+
+
+def _length_of(held: Any, batch: int) -> int:
+    """Count the tokens of a cache, which must be one of transformers that has as many rows."""
+    from transformers import DynamicCache
+
+    if held is None:
+        return 0
+    if not isinstance(held, DynamicCache):
+        raise _refused(
+            f"past_key_values is a {type(held).__name__}; give a DynamicCache, or nothing at first"
+        )
+    length = int(held.get_seq_length())
+    keys = held.layers[0].keys if length else None
+    if keys is not None and keys.shape[0] != batch:
+        raise _refused(
+            f"input_ids has {batch} rows, and past_key_values {keys.shape[0]}; they must agree"
+        )
+    return length
+
+
+def _positions(position_ids: Any, batch: int, past: int, new: int) -> Any:
+    """Positions [B, T] of the new tokens: as given, or counted on."""
+    import torch
+
+    if position_ids is None:
+        return torch.arange(past, past + new).expand(batch, new)
+    if tuple(position_ids.shape) not in {(new,), (1, new), (batch, new)}:
+        raise _refused(
+            f"position_ids has the shape {tuple(position_ids.shape)}; it must be [{batch}, {new}], "
+            "as that of input_ids"
+        )
+    return position_ids.expand(batch, new)
+
+
+def _mask(attention_mask: Any, batch: int, length: int) -> Any:
+    """Turn a mask [B, past + T] into booleans; None if it hides nothing."""
+    if attention_mask is None:
+        return None
+    shape = tuple(attention_mask.shape) if hasattr(attention_mask, "shape") else None
+    if shape != (batch, length):
+        what = f"has the shape {shape}" if shape is not None else f"is {shown(attention_mask)}"
+        raise _refused(
+            f"attention_mask {what}; it must be [{batch}, {length}]: the tokens of the cache and "
+            "those of input_ids"
+        )
+    if ((attention_mask != 0) & (attention_mask != 1)).any():
+        raise _refused("attention_mask must be 1 for tokens that are read, and 0 for others")
+    mask = attention_mask.bool()
+    return None if bool(mask.all()) else mask
+
+
+def _check_positions(positions: Any, mask: Any) -> None:
+    """Refuse positions of a row that do not count the tokens that the mask leaves."""
+    for i, row in enumerate(positions.tolist()):
+        read = (
+            row
+            if mask is None
+            else [x for x, real in zip(row, mask[i].tolist(), strict=True) if real]
+        )
+        if read and read != [*range(read[0], read[0] + len(read))]:
+            raise _refused(
+                f"the positions of row {i} are {read[:12]} where attention_mask is 1, cache "
+                "included; they must count on by one: pass position_ids that count the tokens of "
+                "the mask, or leave them out where nothing is masked"
+            )

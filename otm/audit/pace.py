@@ -1,0 +1,55 @@
+"""The time of an audit: how many runs go between two looks at the clock, and when it is over."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import numpy.typing as npt
+
+from otm.errors import ProblemTooLargeError
+
+SECONDS = 0.25
+"""Runs between two looks at the clock take about this, or less."""
+
+GROWTH = 16
+"""How many times more runs there are after the next look, at most."""
+
+
+class TimeIsUpError(ProblemTooLargeError):
+    """No time is left; whoever raises it has not finished what it was asked for."""
+
+
+def check_time(deadline: float, what: str) -> None:
+    """Raise `TimeIsUpError` after a time of `time.monotonic`; `what` takes longer."""
+    if time.monotonic() > deadline:
+        raise TimeIsUpError(f"{what} more than the time that is left")
+
+
+class Pace:
+    """Divides rows of uniforms into parts: a single run first, then as many as time shows."""
+
+    def __init__(self, deadline: float = math.inf, most: int = 2**20) -> None:
+        self.deadline, self.size, self._most = deadline, 1, most
+
+    def parts(self, rows: npt.NDArray[np.float64], what: str) -> Iterator[npt.NDArray[np.float64]]:
+        """Hand out rows part by part; raise `TimeIsUpError` between two of them."""
+        start = 0
+        while start < len(rows):
+            check_time(self.deadline, what)
+            with self.measured(len(rows) - start) as count:
+                yield rows[start : start + count]
+            start += count
+
+    @contextmanager
+    def measured(self, left: int) -> Iterator[int]:
+        """Say how many of the runs that are left to make now, and see how long they take."""
+        count, begin = min(self.size, left), time.monotonic()
+        yield count
+        seconds = max(time.monotonic() - begin, 1e-9)
+        fitting = int(min(count * SECONDS / seconds, GROWTH * self.size, self._most))
+        if count == self.size or fitting < self.size:
+            self.size = max(fitting, 1)
