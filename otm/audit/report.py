@@ -22,6 +22,9 @@ LOSSLESS = "lossless on everything tried"
 NOT_LOSSLESS = "not lossless"
 UNDECIDED = "undecided"
 
+MORE_TIME = "max_seconds, --max-seconds"
+"""The argument and the option that give an audit more time."""
+
 RARELY = ", but only at isolated values of a uniform, such as 0, or by rounding"
 """What the first line adds to a verdict where the distance is no more than rounding."""
 
@@ -280,7 +283,7 @@ class Report(Judged):
     def _conclusion(self) -> Iterable[str]:
         if self.verdict == NOT_LOSSLESS:
             if not self.compared:
-                yield "  no time was left to look for a known mistake: allow more (max_seconds)"
+                yield f"  no time was left to look for a known mistake: allow more ({MORE_TIME})"
             elif not self.diagnoses:
                 yield "  no known mistake has this distribution"
             if (near := self.nearest) is not None:
@@ -311,9 +314,9 @@ class Report(Judged):
             return "runs that change later runs cannot be judged one by one: clear what they keep."
         if self.left_out:
             kinds = ", ".join(self.left_out)
-            return f"no time was left for whole kinds of pairs: {kinds}; allow more (max_seconds)."
+            return f"no time was left for whole kinds of pairs: {kinds}; allow more ({MORE_TIME})."
         missed = "a smaller one would be missed" if self.false_alarms else "on too few pairs"
-        return f"{missed}: allow more runs, or more time (max_seconds)."
+        return f"{missed}: allow more runs, or more time ({MORE_TIME})."
 
     @staticmethod
     def _besides(isolated: Isolated) -> str:

@@ -53,6 +53,9 @@ def audit(
     ] = None,
     examples: Annotated[int, Option(help="Number of pairs of models to search through.")] = 50,
     max_runs: Annotated[int, Option(help="Most calls of the verifier.")] = 1_000_000,
+    max_seconds: Annotated[
+        float | None, Option(help="Seconds after which the audit ends, about 40.")
+    ] = None,
     vocabulary: Annotated[
         int | None, Option(help="Number of tokens of more pairs of models.")
     ] = None,
@@ -110,6 +113,7 @@ def audit(
             )
         _list_known_bugs(as_json=json)
         return 0
+    seconds = {} if max_seconds is None else {"max_seconds": max_seconds}
     # what the verifier prints must not end up in the report
     with contextlib.redirect_stdout(sys.stderr):
         adapter = _known_bug(verifier) if known_bugs else _imported(verifier)
@@ -126,6 +130,7 @@ def audit(
             prompt=None if prompt is None else _tokens(prompt),
             seed=seed,
             slow=slow,
+            **seconds,
         )
     return print_report(report, as_json=json)
 

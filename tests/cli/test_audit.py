@@ -100,6 +100,7 @@ def test_an_audit_that_is_not_allowed_enough_runs_has_status_3() -> None:
         (["otm.coupling:KSeq", "--delta", "1e-300"], "delta = 1e-300"),
         (["otm.coupling:KSeq", "--delta", "nan"], "delta = nan"),
         (["otm.coupling:KSeq", "--max-runs", "0"], "max_runs = 0"),
+        (["otm.coupling:KSeq", "--max-seconds", "0"], "max_seconds = 0"),
         (["otm.coupling:KSeq", "--seed", "-1"], "seed = -1"),
         (["ünï:f"], "No module named 'ünï'"),
         (["nonsense", "--known-bugs"], "there is no known bug 'nonsense'; there are "),
