@@ -101,14 +101,15 @@ class Law:
         return merged
 
     def distance(self, other: Law) -> float:
-        """TV to another distribution, where the tokens that only one of them has are one."""
+        """Least TV to another distribution, whatever tokens the rests of both are."""
         if other is self:
             return 0.0
-        common = [(place, other.places.get(token)) for token, place in self.places.items()]
-        own = np.array([place for place, theirs in common if theirs is not None], dtype=int)
-        theirs = np.array([theirs for _, theirs in common if theirs is not None], dtype=int)
+        pairs = [(place, other.places.get(token, -1)) for token, place in self.places.items()]
+        own, theirs = np.array([pair for pair in pairs if pair[1] >= 0], dtype=int).reshape(-1, 2).T
         one, two = self.probs[own], other.probs[theirs]
-        return float(np.abs(one - two).sum() + abs(one.sum() - two.sum())) / 2
+        # tokens that one of both has by themselves are in the rest of the other, or nowhere
+        apart = (1 - float(one.sum()), 1 - float(two.sum()), self.rest + other.rest)
+        return max(1 - float(np.minimum(one, two).sum()) - min(apart), 0.0)
 
 
 def merged_classes(tokens: tuple[str, ...]) -> tuple[list[int], list[int]]:

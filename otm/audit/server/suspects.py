@@ -66,13 +66,19 @@ class Sampled:
 
 def find_suspects(sampled: Sequence[Sampled], repeats: Repeats | None, level: float) -> list[str]:
     """Name the mistakes that explain the tokens of the most deviant setting best."""
-    found = []
+    texts = []
     if repeats is not None and repeats.log10_e_value > -math.log10(level) / 2:
-        found.append(
-            f"repeated texts: {repeats.repeated:,} of {repeats.texts:,} texts are the same as one "
-            f"shortly before, {repeats.expected:.1f} expected: requests share a seed or a stream "
-            "of random numbers, or answers come from a cache"
+        number = f"{repeats.repeated:,} of {repeats.texts:,}"
+        cause = (
+            "the server does not sample, or with the same seed for every request"
+            if repeats.repeated == repeats.texts
+            else "requests share a seed or a stream of random numbers, or answers come from a cache"
         )
+        texts.append(
+            f"repeated texts: {number} are the same as one shortly before, "
+            f"{repeats.expected:.1f} expected: {cause}"
+        )
+    found = []
     listed = [each for each in sampled[:MOST] if each.token in each.law.places]
     excluded = sum(each.law.of(each.token) == 0 and each.law.rest == 0 for each in sampled[:MOST])
     if excluded:
@@ -81,13 +87,13 @@ def find_suspects(sampled: Sequence[Sampled], repeats: Repeats | None, level: fl
             "that the sampling parameters or the lists exclude"
         )
     if not listed:
-        return found
+        return texts + found
     table = _Table(listed)
     gains = [(gain, table.text(name, value)) for name, value, gain in table.best()]
     limit = max([LEAST_GAIN, *(SHARE * gain for gain, _ in gains)])
     named = [text for gain, text in sorted(gains, reverse=True) if gain >= limit]
     greedy = [text for text in named if text.startswith("no sampling")]
-    return found + (greedy or named)
+    return greedy or texts + found + named
 
 
 class _Table:
@@ -99,10 +105,10 @@ class _Table:
         self.place = np.array([each.law.places[each.token] for each in sampled])
         for row, each in enumerate(sampled):
             size = len(each.law.tokens)
-            total = float(each.law.probs.sum())
-            self.probs[row, :size] = each.law.probs / (total or 1.0)
+            self.probs[row, :size] = each.law.probs
             self.again[row, :size] = each.again
         self.before = np.cumsum(self.probs, axis=1) - self.probs
+        self.probs /= np.maximum(self.probs.sum(axis=1, keepdims=True), 1e-300)
         self.each = np.arange(len(sampled))
 
     def best(self) -> list[tuple[str, float, float]]:
