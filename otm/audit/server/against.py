@@ -87,8 +87,13 @@ class OwnLists:
 
     @property
     def error(self) -> float:
-        """How far a log-probability may be rounded."""
+        """How far a log-probability is rounded."""
         return 0.0 if self.rounded_to is None else 0.5 * 10.0**-self.rounded_to
+
+    @property
+    def largest_error(self) -> float:
+        """How far it may be, by the few numbers so far."""
+        return 0.0 if self.decimals is None else 0.5 * 10.0**-self.decimals
 
     def _law(
         self, entries: dict[str, float], token: str, parameters: SamplingParameters
@@ -105,7 +110,7 @@ class OwnLists:
                 token,
                 processed=self._processed,
                 chat=self._chat,
-                error=self.error,
+                error=self.largest_error,
             )
         return self._kept[key]
 

@@ -63,17 +63,21 @@ def serve(
     listed_name: Callable[[int], str] | None = None,
     noise: float = 0.0,
     scale: float = 2.0,
+    memory: int = 2,
     own: bool = True,
     takes: Callable[[dict[str, Any]], str] = lambda body: "",
     bodies: list[dict[str, Any]] | None = None,
 ) -> Any:
-    """Make a transport; `takes` returns a message for a request that is refused."""
+    """Make a transport; `takes` returns a message for a request that is refused.
+
+    Logits depend on the prompt and as many of the last tokens as `memory` says.
+    """
     rng, lock, count = np.random.default_rng(3), threading.Lock(), [0]
 
     def complete(body: dict[str, Any]) -> Any:
         texts, tokens, found = body.get("prompt", body.get("messages")), [], []
         for _ in range(body["max_tokens"]):
-            logits = _logits(repr((texts, tokens[-2:])), scale)
+            logits = _logits(repr((texts, tokens[max(len(tokens) - memory, 0) :])), scale)
             logits = logits + noise * rng.normal(size=V) if noise else logits
             number = count[0]
             at = Place(logits=logits, body=body, rng=rng, text=tokens, number=number)
