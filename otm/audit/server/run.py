@@ -15,7 +15,7 @@ from otm.audit.server.against import (
     rows_from_laws,
     rows_from_pairs,
 )
-from otm.audit.server.answers import Completion, Prompt
+from otm.audit.server.answers import Completion, Prompt, is_unclear
 from otm.audit.server.client import Client
 from otm.audit.server.findings import Findings, Limits
 from otm.audit.server.journal import Journal
@@ -182,7 +182,13 @@ class Run:
         """Refuse first lists of strings that are all shorter than half of what was asked for."""
         if not isinstance(self.laws_of, OwnLists) or self.requests:
             return
-        lists = [entries for answer in answers for entries in answer.lists]
+        # half characters make lists shorter
+        lists = [
+            entries
+            for answer in answers
+            for entries in answer.lists
+            if not any(map(is_unclear, entries))
+        ]
         sums = [math.fsum(map(math.exp, entries.values())) for entries in lists]
         sizes = sorted(map(len, lists))
         if sizes and sizes[-1] <= self.listed // 2 and min(sums) < 1 - self.limits.tv:
