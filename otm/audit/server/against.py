@@ -6,10 +6,9 @@ evidence.
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
@@ -43,13 +42,13 @@ MOST_DECIMALS = 4
 
 @dataclass(eq=False)
 class Row:
-    """A token that counts: its place, d [F, C], and how often tokens came and should have."""
+    """A token that counts, and what it is compared with."""
 
     place: int
-    deviation: Floats
+    deviation: Floats  # d [F, C]
     greedy_distance: float  # TV of greedy decoding to the distribution of the token
-    seen: dict[str, float] = field(default_factory=dict)
-    expected: dict[str, float] = field(default_factory=dict)
+    token: str
+    other: str = ""  # of pairs, the token of the other server
     sampled: Sampled | None = None  # None for pairs
 
 
@@ -174,11 +173,9 @@ def rows_from_laws(prompt: Prompt, answer: Completion, laws: Sequence[Law | None
     for place, (token, law) in enumerate(zip(answer.tokens, laws, strict=True)):
         if law is None or law.of(token) is None:
             continue
-        shown, likely = law.tokens[:SHOWN], law.probs[:SHOWN].tolist()
-        expected = dict(zip(shown, likely, strict=True)) | {OTHERS: 1 - math.fsum(likely)}
-        seen = {token if token in shown else OTHERS: 1.0}
         sampled = Sampled(law, token, prompt, answer.tokens[:place])
-        rows.append(Row(place, law.merged(token), law.greedy_distance, seen, expected, sampled))
+        shown = token if law.places.get(token, SHOWN) < SHOWN else OTHERS
+        rows.append(Row(place, law.merged(token), law.greedy_distance, shown, sampled=sampled))
     return rows
 
 
@@ -212,5 +209,5 @@ def rows_from_pairs(
                 deviation[1, bucket(token)] += sign
             # of two equal distributions, tokens differ at most twice as often as from greedy ones
             apart = (own != theirs) / 2
-            rows.append(Row(len(node), deviation, apart, {own: 1.0}, {theirs: 1.0}))
+            rows.append(Row(len(node), deviation, apart, own, theirs))
     return rows

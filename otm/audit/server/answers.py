@@ -34,6 +34,9 @@ MOST_LISTED = 1_000
 IMPOSSIBLE = -9_999.0
 """What servers write for the logarithm of 0."""
 
+MOST_SURPLUS = 3
+"""Tokens more than asked for, by which a server may complete a character."""
+
 MARGIN = 1e-3
 """A log-probability may be rounded by as much."""
 
@@ -83,7 +86,8 @@ def read_completion(
             f"{shown(found)}; it must return `logprobs`, for which some servers need an option, "
             f"such as --logits_all true of llama-cpp-python{hint}"
         ) from None
-    if len(completion.tokens) > tokens:
+    surplus = len(completion.tokens) - tokens
+    if surplus > (MOST_SURPLUS if any(map(is_unclear, completion.tokens)) else 0):
         raise EndpointError(
             f"the server returns {len(completion.tokens)} tokens; it was asked for {tokens}"
         )
@@ -93,6 +97,7 @@ def read_completion(
             f"the server lists more log-probabilities, {longest}, than it was asked for, {listed}; "
             "ask for as many as it gives, as --logprobs NUMBER"
         )
+    completion = Completion(completion.tokens[:tokens], completion.lists[:tokens])
     return _with_sampled(completion, own, same_spelling=same_spelling)
 
 

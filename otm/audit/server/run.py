@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 import threading
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from otm.audit.report import UNDECIDED
 from otm.audit.server.against import (
+    OTHERS,
+    SHOWN,
     LawsOf,
     OwnLists,
     Row,
@@ -26,6 +29,9 @@ from otm.errors import EndpointError
 
 PAIRED = 32
 """Requests of a block to each of two servers: more of them share a text for longer."""
+
+MOST_LAWS = 2**12
+"""Distributions that are kept before they are added up."""
 
 
 def in_threads(
@@ -72,8 +78,11 @@ class Run:
     requests: int = 0
     findings: Findings = field(init=False)
     # [prompt, token]: how often tokens came, and how often they should have
-    seen: dict[tuple[int, str], float] = field(default_factory=dict)
-    expected: dict[tuple[int, str], float] = field(default_factory=dict)
+    seen: Counter[tuple[int, str]] = field(default_factory=Counter)
+    expected: defaultdict[tuple[int, str], float] = field(
+        default_factory=lambda: defaultdict(float)
+    )
+    _laws: Counter[tuple[int, Law]] = field(default_factory=Counter)  # not yet in `expected`
 
     def __post_init__(self) -> None:
         sizes = {"prompt": len(self.prompts), "setting": len(self.settings), "place": self.tokens}
@@ -174,9 +183,22 @@ class Run:
         tokens = sum(len(answer.tokens) for answer in answers[0])
         self.findings.add(setting, prompt, rows, tokens)
         for row in rows:
-            for total, counts in (self.seen, row.seen), (self.expected, row.expected):
-                for token, count in counts.items():
-                    total[prompt, token] = total.get((prompt, token), 0.0) + count
+            self.seen[prompt, row.token] += 1
+            if row.sampled is None:
+                self.expected[prompt, row.other] += 1
+            else:
+                self._laws[prompt, row.sampled.law] += 1
+        if len(self._laws) > MOST_LAWS:
+            self._add_expected()
+
+    def _add_expected(self) -> None:
+        """Add up how often each token should have come, by the distributions so far."""
+        for (prompt, law), count in self._laws.items():
+            likely = law.probs[:SHOWN].tolist()
+            for token, prob in zip(law.tokens, likely, strict=False):
+                self.expected[prompt, token] += count * prob
+            self.expected[prompt, OTHERS] += count * (1 - math.fsum(likely))
+        self._laws.clear()
 
     def _check_lengths(self, answers: Sequence[Completion]) -> None:
         """Refuse first lists of strings that are all shorter than half of what was asked for."""
@@ -218,11 +240,12 @@ class Run:
         ]
         if not prompts:
             return None
+        self._add_expected()
         worst = max(prompts, key=lambda n: self.findings.evidence.log_e_value_of(("prompt", n)))
         tokens = sorted(token for n, token in {**self.seen, **self.expected} if n == worst)
 
         def distance(token: str) -> float:
-            seen = self.seen.get((worst, token), 0.0)
+            seen = self.seen[worst, token]
             expected = self.expected.get((worst, token), 0.0)
             return abs(seen - expected) / math.sqrt(expected + 1)
 
@@ -232,6 +255,6 @@ class Run:
             float(self.findings.evidence.tallies["prompt", worst].deviations.max()),
             self.findings.evidence.log_e_value_of(("prompt", worst)) / math.log(10),
             token,
-            round(self.seen.get((worst, token), 0.0)),
+            self.seen[worst, token],
             self.expected.get((worst, token), 0.0),
         )

@@ -11,7 +11,7 @@ from collections.abc import Hashable, Sequence
 
 import numpy as np
 
-from otm.audit.server.answers import Completion
+from otm.audit.server.answers import Completion, is_unclear
 from otm.audit.server.evidence import CLASSES, FAMILIES, Evidence, Floats, Group
 from otm.audit.server.laws import Law
 from otm.decoding import SamplingParameters
@@ -68,6 +68,8 @@ class SameText:
                         self._compare(first, law)
                 elif law is not None:
                     self._first[text, parameters] = law
+                if is_unclear(token):
+                    break  # the same string may stand for another token
                 known = self._texts.get((text, token))
                 if known is None:
                     if len(self._texts) >= MOST_TEXTS:

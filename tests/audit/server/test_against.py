@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ pytest.importorskip("httpx2")
 
 from otm.audit.server import audit_server
 from otm.audit.server.against import OwnLists
-from otm.audit.server.answers import Completion
+from otm.audit.server.answers import Completion, read_completion
 from otm.decoding import SamplingParameters
 from otm.errors import EndpointError
 from tests.audit.server.servers import URL, Place, audit, serve, usual
@@ -128,8 +129,29 @@ def test_places_of_half_characters_do_not_count(chat: bool) -> None:
     assert report.verdict != "not lossless"
     assert report.left_out > 100
     assert report.log10_e_value < 2
+    assert report.lists is not None
+    # texts of half characters are not the same, though their strings are
+    assert report.lists.tokens > 100
+    assert report.lists.mean_tv < 1e-9
     wrong = serve(lambda at: int(at.rng.integers(40)), name=halves)
     assert audit(wrong, **options).verdict == "not lossless"
+
+
+def test_a_character_may_be_completed() -> None:
+    """Bug: an error, as the server of llama-cpp-python completes the last character."""
+
+    def answer(more: int, name: str) -> dict[str, Any]:
+        tokens = [name] * (2 + more)
+        logprobs = {"tokens": tokens, "top_logprobs": [{name: -2.0}] * len(tokens)}
+        return {"choices": [{"logprobs": logprobs}]}
+
+    for more, name, good in [(3, "", True), (4, "", False), (1, "a", False)]:
+        given: dict[str, Any] = {"chat": False, "listed": 5, "same_spelling": True}
+        if good:
+            assert read_completion(answer(more, name), 2, **given).tokens == (name,) * 2
+        else:
+            with pytest.raises(EndpointError, match="asked for 2"):
+                read_completion(answer(more, name), 2, **given)
 
 
 def test_two_numbers_may_be_rounded() -> None:
