@@ -70,7 +70,7 @@ class Law:
         masses = masses[masses > 0]
         return max(float(-(masses * np.log2(masses)).sum()), 0.0)
 
-    @property
+    @cached_property
     def greedy_distance(self) -> float:
         """TV to greedy decoding, which always takes the likeliest token."""
         return 1.0 - float(self.probs.max(initial=0.0))
@@ -153,7 +153,8 @@ def law_from_list(
     """
     if token not in entries:
         return None
-    total = math.fsum(math.exp(log) for log in entries.values())
+    logs = np.fromiter(entries.values(), float, len(entries))
+    total = float(np.exp(logs).sum())
     if not total <= (1 + ROUNDING) * math.exp(error):
         raise EndpointError(
             f"the server's log-probabilities are of no distribution: those of a list sum to "
@@ -178,7 +179,7 @@ def law_from_list(
 
 def _listed_ids(entries: Mapping[str, float], listed: int, token: str, *, whole: bool) -> Listed:
     """Use the token ids above the N-th largest, or all of them if there are no others."""
-    tokens, logs = list(entries), np.array(list(entries.values()), dtype=float)
+    tokens, logs = list(entries), np.fromiter(entries.values(), float, len(entries))
     if len(tokens) >= listed:
         kept = logs > np.sort(logs)[-listed]
     elif whole:
@@ -237,10 +238,9 @@ def _law(listed: Listed, parameters: SamplingParameters, close: float) -> Law:
 
     Of tokens at the edge of top-k or top-p it is not known whether they stay: they do not count.
     """
-    tokens, logs, whole = listed.tokens, listed.logs, listed.whole
-    order = sorted(range(len(tokens)), key=lambda i: (-logs[i], tokens[i]))
-    logs = logs[order]
-    tokens = [tokens[i] for i in order]
+    pairs = sorted(zip((-listed.logs).tolist(), listed.tokens, strict=True))
+    tokens, whole = [token for _, token in pairs], listed.whole
+    logs = -np.array([log for log, _ in pairs])
     weights = np.exp((logs - logs.max(initial=-np.inf)) / parameters.temperature)
     top_k, top_p = parameters.top_k, parameters.top_p
     sure, out = np.ones((2, len(tokens)), dtype=bool)

@@ -71,7 +71,8 @@ class Copies:
             same = sum(tokens == answer.tokens for tokens, _ in before)
             self._texts += 1
             self._repeated += same > 0
-            self._expected += math.fsum({tokens: math.exp(log) for tokens, log in before}.values())
+            known = {tokens: math.exp(log) for tokens, log in before}
+            self._expected += min(math.fsum(known.values()), 1.0)
             ratio = same / len(before) * math.exp(min(-likely, 600.0))
             # each probability may be wrong by its relative error
             excess = math.expm1(min(len(logs) * math.log1p(self._error), 600.0))
