@@ -86,12 +86,7 @@ class OwnLists:
 
     @property
     def error(self) -> float:
-        """How far a log-probability is rounded."""
-        return 0.0 if self.rounded_to is None else 0.5 * 10.0**-self.rounded_to
-
-    @property
-    def largest_error(self) -> float:
-        """How far it may be, by the few numbers so far."""
+        """How far a log-probability may be rounded, by the decimals of all so far."""
         return 0.0 if self.decimals is None else 0.5 * 10.0**-self.decimals
 
     def _law(
@@ -109,7 +104,7 @@ class OwnLists:
                 token,
                 processed=self._processed,
                 chat=self._chat,
-                error=self.largest_error,
+                error=self.error,
             )
         return self._kept[key]
 
@@ -179,6 +174,17 @@ def rows_from_laws(prompt: Prompt, answer: Completion, laws: Sequence[Law | None
     return rows
 
 
+def _ranked(
+    entries: dict[str, float], listed: int, parameters: SamplingParameters, token: str
+) -> tuple[str, ...]:
+    """Rank tokens by a list, for classes alone: of a list that cannot be used, none."""
+    try:
+        law = law_from_list(entries, listed, parameters, token)
+    except EndpointError:
+        return ()
+    return () if law is None else law.tokens
+
+
 def rows_from_pairs(
     answers: Sequence[Completion],
     others: Sequence[Completion],
@@ -197,8 +203,7 @@ def rows_from_pairs(
                 node = text.tokens[:place]
                 nodes[node][which].append(token)
                 if node not in known:
-                    law = law_from_list(text.lists[place], listed, parameters, token)
-                    known[node] = () if law is None else law.tokens
+                    known[node] = _ranked(text.lists[place], listed, parameters, token)
     rows = []
     for node in sorted(nodes, key=lambda node: (len(node), node)):
         ranks = dict(zip(known[node], merged_classes(known[node])[0], strict=True))

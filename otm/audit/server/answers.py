@@ -79,6 +79,8 @@ def read_completion(
         names, lists, own = _from_chat(logprobs) if chat else _from_lists(logprobs)
         completion = completion_from(names, lists)
         own = [_log_prob(each) for each in own]
+        if same_spelling and completion.tokens and not any(completion.lists):
+            raise ValueError
     except (LookupError, TypeError, AttributeError, ValueError, OverflowError):
         hint = "" if chat else "; if the server answers chats alone, use --chat"
         raise EndpointError(

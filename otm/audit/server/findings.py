@@ -69,14 +69,15 @@ class Findings:
         laws: Sequence[Sequence[Law | None]],
     ) -> None:
         """Compare the answers of a block with those before, before `add` takes their tokens."""
-        for answer, each in zip(answers, laws, strict=True):
-            if self.copies is not None:
+        if self.copies is not None:
+            self.copies.drift = max(self.drift, self.error)
+            for answer, each in zip(answers, laws, strict=True):
                 self.copies.add((prompt, parameters), answer, each)
         if self.same_text is not None:
             self.same_text.add(prompt, parameters, answers, laws)
 
     def add(self, setting: int, prompt: int, rows: Sequence[Row], tokens: int) -> None:
-        """Take those tokens of a block that count, of so many."""
+        """Take the tokens of a block that count; `tokens` is the number of all."""
         self.left_out += tokens - len(rows)
         groups: list[Group] = [("prompt", prompt), ("setting", setting)]
         self.evidence.drift = max(self.drift, self.error)

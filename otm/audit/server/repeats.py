@@ -42,7 +42,7 @@ class Copies:
     """The texts of each prompt so far, and the evidence that some are copies."""
 
     def __init__(self, drift: float) -> None:
-        self._error = ERROR * drift
+        self.drift = drift
         self._logs = np.zeros(RATES.size)
         self._before: dict[Hashable, deque[tuple[tuple[str, ...], float]]] = {}
         self._texts, self._repeated, self._expected = 0, 0, 0.0
@@ -75,7 +75,7 @@ class Copies:
             self._expected += min(math.fsum(known.values()), 1.0)
             ratio = same / len(before) * math.exp(min(-likely, 600.0))
             # each probability may be wrong by its relative error
-            excess = math.expm1(min(len(logs) * math.log1p(self._error), 600.0))
+            excess = math.expm1(min(len(logs) * math.log1p(ERROR * self.drift), 600.0))
             self._logs += np.log1p(RATES * (ratio - 1)) - np.log1p(RATES * excess)
         before.append((answer.tokens, likely))
 

@@ -67,7 +67,8 @@ class Sampled:
 def find_suspects(sampled: Sequence[Sampled], repeats: Repeats | None, level: float) -> list[str]:
     """Name the mistakes that explain the tokens of the most deviant setting best."""
     texts = []
-    if repeats is not None and repeats.log10_e_value > -math.log10(level) / 2:
+    often = repeats is not None and repeats.repeated >= 2 * repeats.expected + 0.9
+    if repeats is not None and often and repeats.log10_e_value > -math.log10(level) / 2:
         number = f"{repeats.repeated:,} of {repeats.texts:,}"
         cause = (
             "the server does not sample, or with the same seed for every request"
