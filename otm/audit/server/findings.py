@@ -161,7 +161,7 @@ class Findings:
         """Say what stands behind a verdict that is not "lossless"."""
         verdict = self.verdict
         if verdict == NOT_LOSSLESS:
-            return tuple(self.suspects())
+            return tuple(self.suspects()) or ("no mistake that is tried explains the tokens",)
         return tuple(self.missing()) if verdict == UNDECIDED else ()
 
     def suspects(self) -> list[str]:

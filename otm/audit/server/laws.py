@@ -34,6 +34,9 @@ END = re.compile(r"<[^<>]+>|<\|.+\|>")
 ROUNDING = 1e-3
 """Probabilities of a list may sum to as much more than 1."""
 
+TINY = 1e-300
+"""Smallest probability whose logarithm is taken."""
+
 CLOSE = 1e-4
 """A sum of probabilities this near to top-p may be on either side of it."""
 
@@ -60,15 +63,20 @@ class Law:
 
     @cached_property
     def merged_probs(self) -> Floats:
-        """Probabilities of the classes [F, C]."""
-        return self.merged_here(self)
+        """Probabilities of the classes [F, C]: `merged_here(self)`, but faster."""
+        merged = np.zeros((FAMILIES, CLASSES))
+        ranked = self.probs[: CLASSES - 1]
+        merged[0, : ranked.size] = ranked
+        merged[0, -1] = self.probs[CLASSES - 1 :].sum()
+        merged[1] = np.bincount(self.classes[1], self.probs, CLASSES)
+        merged[:, -1] += self.rest
+        return merged
 
     @cached_property
     def entropy(self) -> float:
         """Entropy in bits, where all other tokens are one."""
-        masses = np.append(self.probs, self.rest)
-        masses = masses[masses > 0]
-        return max(float(-(masses * np.log2(masses)).sum()), 0.0)
+        bits = -float(self.probs @ np.log2(np.maximum(self.probs, TINY)))
+        return max(bits - self.rest * math.log2(max(self.rest, TINY)), 0.0)
 
     @cached_property
     def greedy_distance(self) -> float:

@@ -66,6 +66,10 @@ def test_the_law_is_that_of_the_server_given_that_a_token_counts(
         else:
             given = truth[inside] / truth[inside].sum()
             np.testing.assert_allclose(law.probs, given * (1 - law.rest))
+        np.testing.assert_allclose(law.merged_probs, law.merged_here(law))
+        masses = np.append(law.probs, law.rest)
+        bits = -sum(mass * math.log2(mass) for mass in masses if mass > 0)
+        assert law.entropy == pytest.approx(bits)
         for y in np.flatnonzero(counts):
             assert np.abs(law.merged(f"token_id:{y}").sum(axis=1)).max() < 1e-12
         whole = law_from_logits(logs, parameters)
