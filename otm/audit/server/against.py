@@ -55,7 +55,7 @@ class Row:
 LawsOf: TypeAlias = Callable[[Prompt, Completion, SamplingParameters], list[Law | None]]
 """The distribution of each token of an answer."""
 
-MOST_KEPT = 2**14
+MOST_KEPT = 2**11
 """Lists whose distributions are kept, for the same list in another answer."""
 
 

@@ -79,8 +79,6 @@ def read_completion(
         names, lists, own = _from_chat(logprobs) if chat else _from_lists(logprobs)
         completion = completion_from(names, lists)
         own = [_log_prob(each) for each in own]
-        if same_spelling and completion.tokens and not any(completion.lists):
-            raise ValueError
     except (LookupError, TypeError, AttributeError, ValueError, OverflowError):
         hint = "" if chat else "; if the server answers chats alone, use --chat"
         raise EndpointError(
@@ -98,6 +96,11 @@ def read_completion(
         raise EndpointError(
             f"the server lists more log-probabilities, {longest}, than it was asked for, {listed}; "
             "ask for as many as it gives, as --logprobs NUMBER"
+        )
+    if same_spelling and completion.tokens and not any(completion.lists):
+        raise EndpointError(
+            "the server's lists of log-probabilities are empty; ask for shorter ones, as "
+            "--logprobs 5, or compare with a second server (--reference) or a model (--model)"
         )
     completion = Completion(completion.tokens[:tokens], completion.lists[:tokens])
     return _with_sampled(completion, own, same_spelling=same_spelling)

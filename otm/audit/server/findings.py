@@ -126,15 +126,15 @@ class Findings:
 
     def missing(self) -> list[str]:
         """Say what "lossless" lacks so far."""
-        found = []
-        if not self.bound <= self.limits.tv:
+        found, bound = [], self.bound
+        if not bound <= self.limits.tv:
             found.append(
-                f"the distance is at most {self.bound:.3g} so far, not {self.limits.tv:g}: allow "
+                f"the distance is at most {bound:.3g} so far, not {self.limits.tv:g}: allow "
                 "more requests"
             )
         if self.much_left_out:
             found.append("too many tokens do not count: ask for longer lists or lower temperatures")
-        if not self.greedy_distance > min(self.bound, GREEDY):
+        if not self.greedy_distance > min(bound, GREEDY):
             what = (
                 "the tokens of both servers are too often the same"
                 if self.entropy is None

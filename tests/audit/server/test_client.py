@@ -189,6 +189,12 @@ def test_short_lists_name_the_option(name: Any) -> None:
     assert audit(serve(lists=short, name=name), logprobs=5, tv=0.2, concurrency=(8,)).lossless
 
 
+def test_empty_lists_are_an_error() -> None:
+    """Bug: no token counts, and the audit asks for all of its requests to say so."""
+    with pytest.raises(EndpointError, match=r"are empty; .*--logprobs 5"):
+        audit(serve(lists=lambda at, token: {}))
+
+
 def test_an_answer_that_fails_is_not_kept(tmp_path: Any) -> None:
     """Bug: a list of no distribution stayed in the file, so that --resume failed for ever."""
     file = tmp_path / "answers.jsonl"

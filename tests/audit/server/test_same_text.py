@@ -129,7 +129,7 @@ def test_distance_and_shift_of_lists() -> None:
 
 def test_little_entropy_is_undecided_with_its_number() -> None:
     """Bug: "lossless" of a server of whose sampling nothing is seen.  Control: more entropy."""
-    report = audit(serve(scale=100.0))
+    report = audit(serve(scale=100.0), requests=200, tv=0.2, concurrency=(8,))
     assert report.verdict == "undecided"
     assert report.entropy is not None
     assert report.entropy < 0.2
