@@ -206,7 +206,8 @@ def test_an_answer_that_fails_is_not_kept(tmp_path: Any) -> None:
     with pytest.raises(EndpointError, match="of no distribution"):
         audit(serve(lists=broken), **options)
     kept = len(file.read_text().splitlines()) - 1
-    assert 20 <= kept <= 21
+    assert 20 <= kept <= 23  # the four threads of a block have any order
+    assert "-0.1" not in file.read_text()
     report = audit(serve(lists=lambda at, token: dict.fromkeys(range(20), -3.7)), **options)
     assert report.requests == 40
     assert len(file.read_text().splitlines()) == 41
