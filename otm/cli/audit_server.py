@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import sys
+import time
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,6 +15,29 @@ from otm._core.text import shown
 from otm.cli.audit import print_report
 from otm.cli.output import JsonOption
 from otm.errors import InvalidInputError
+
+BETWEEN = 30.0
+"""Seconds between two lines of progress where standard error is no terminal."""
+
+
+class PipedProgress:
+    """Write a line of progress now and then, for a log: there is no line to write over."""
+
+    def __init__(self) -> None:
+        self._begin = self._told = time.monotonic()
+        self._first: int | None = None
+
+    def __call__(self, what: str, number: int, total: int) -> None:
+        """Tell what is worked on, which one of these, and of how many."""
+        now = time.monotonic()
+        if self._first is None:
+            self._begin, self._first = now, number
+        if now - self._told < BETWEEN or number <= self._first:
+            return
+        self._told = now
+        left = (now - self._begin) / (number - self._first) * (total - number)
+        sys.stderr.write(f"{what} {number:,} of {total:,}, at most {left / 60:.0f} min more\n")
+        sys.stderr.flush()
 
 
 def audit_server(
@@ -42,6 +67,14 @@ def audit_server(
     ] = None,
     top_k: Annotated[list[int] | None, Option(help="Top-k, 0 for none; may be repeated.")] = None,
     top_p: Annotated[list[float] | None, Option(help="Top-p; may be repeated.")] = None,
+    leave_out: Annotated[
+        list[str] | None,
+        Option(
+            metavar="NAME",
+            help="A sampling parameter that requests do not have, such as temperature, or all: the "
+            "server's own value is compared with the one stated here; may be repeated.",
+        ),
+    ] = None,
     concurrency: Annotated[
         list[int] | None, Option(help="Requests at a time; may be repeated (1 and 8).")
     ] = None,
@@ -61,8 +94,12 @@ def audit_server(
         float | None, Option(help="Error of a probability that passes; 0.001, for a model 0.01.")
     ] = None,
     name: Annotated[str | None, Option(help="The model's name on the server.")] = None,
-    chat: Annotated[bool, Option("--chat", help="Ask by chats.")] = False,
-    logprobs: Annotated[int, Option(help="Length of the lists that are asked for.")] = 20,
+    chat: Annotated[
+        bool, Option("--chat", help="Ask by chats, of a server that takes no texts.")
+    ] = False,
+    logprobs: Annotated[
+        int, Option(help="Length of the lists that are asked for; some servers give 5 at most.")
+    ] = 20,
     timeout: Annotated[float, Option(help="Seconds for an answer.")] = 60.0,
     retries: Annotated[int, Option(help="How often a request is sent again.")] = 4,
     resume: Annotated[
@@ -113,6 +150,7 @@ def audit_server(
         tokenizer=tokenizer if texts_alone else None,
         prompts=texts,
         sampling=sampling,
+        leave_out=leave_out or (),
         concurrency=concurrency or (1, 8),
         max_tokens=max_tokens,
         requests=requests,
@@ -126,6 +164,7 @@ def audit_server(
         timeout=timeout,
         retries=retries,
         resume=resume,
+        progress=None if sys.stderr.isatty() else PipedProgress(),
     )
     return print_report(report, as_json=json)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from otm.audit.server.against import rows_of
-from otm.audit.server.client import Completion, Prompt
+from otm.audit.server.answers import Completion, Prompt
 from otm.decoding import SamplingParameters
 from otm.models import LanguageModel
 

@@ -6,16 +6,15 @@ evidence.
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 
 from otm._core.tensors import to_host
-from otm.audit.server.client import TOKEN_ID, Completion, Prompt
+from otm.audit.server.answers import IMPOSSIBLE, TOKEN_ID, Completion, Prompt
 from otm.audit.server.evidence import CLASSES, FAMILIES, Floats
 from otm.audit.server.laws import (
     Law,
@@ -24,6 +23,7 @@ from otm.audit.server.laws import (
     law_from_logits,
     merged_classes,
 )
+from otm.audit.server.suspects import Sampled
 from otm.decoding import SamplingParameters
 from otm.errors import EndpointError, InvalidInputError
 from otm.models import LanguageModel
@@ -33,33 +33,90 @@ SHOWN = 20
 
 OTHERS = "(others)"
 
+LEAST_NUMBERS = 20
+"""Fewest log-probabilities that show how they are rounded."""
+
+MOST_DECIMALS = 4
+"""Most decimals that numbers count as rounded with."""
+
 
 @dataclass(eq=False)
 class Row:
-    """A token that counts: its place, d [F, C], and how often tokens came and should have."""
+    """A token that counts, and what it is compared with."""
 
     place: int
-    deviation: Floats
-    seen: dict[str, float] = field(default_factory=dict)
-    expected: dict[str, float] = field(default_factory=dict)
+    deviation: Floats  # d [F, C]
+    greedy_distance: float  # TV of greedy decoding to the distribution of the token
+    token: str
+    other: str = ""  # of pairs, the token of the other server
+    sampled: Sampled | None = None  # None for pairs
 
 
 LawsOf: TypeAlias = Callable[[Prompt, Completion, SamplingParameters], list[Law | None]]
 """The distribution of each token of an answer."""
 
+MOST_KEPT = 2**11
+"""Lists whose distributions are kept, for the same list in another answer."""
 
-def own_lists(listed: int, *, processed: bool) -> LawsOf:
-    """Compare with the log-probabilities that the server lists."""
 
-    def laws(
-        prompt: Prompt, answer: Completion, parameters: SamplingParameters
+class OwnLists:
+    """Compare with the log-probabilities that the server lists, as far as they are rounded."""
+
+    def __init__(self, listed: int, *, processed: bool, chat: bool) -> None:
+        self.listed, self._processed, self._chat = listed, processed, chat
+        self._kept: dict[Hashable, Law | None] = {}
+        self.decimals: int | None = 0  # of all numbers so far; None: they are not rounded
+        self._numbers = 0
+
+    def __call__(
+        self, prompt: Prompt, answer: Completion, parameters: SamplingParameters
     ) -> list[Law | None]:
+        """Distribution of each token of an answer, None where it does not count."""
+        if self.decimals is not None:
+            self._count_decimals(answer)
         return [
-            law_from_list(entries, listed, parameters, processed=processed)
-            for entries in answer.lists
+            self._law(entries, token, parameters)
+            for token, entries in zip(answer.tokens, answer.lists, strict=True)
         ]
 
-    return laws
+    @property
+    def rounded_to(self) -> int | None:
+        """Decimals that log-probabilities are rounded to; None if they are not."""
+        return self.decimals if self._numbers >= LEAST_NUMBERS else None
+
+    @property
+    def error(self) -> float:
+        """How far a log-probability may be rounded, by the decimals of all so far."""
+        return 0.0 if self.decimals is None else 0.5 * 10.0**-self.decimals
+
+    def _law(
+        self, entries: dict[str, float], token: str, parameters: SamplingParameters
+    ) -> Law | None:
+        # which string was sampled decides whether a place counts
+        key = (frozenset(entries.items()), parameters, token.startswith(TOKEN_ID) or token)
+        if key not in self._kept:
+            if len(self._kept) >= MOST_KEPT:
+                self._kept.clear()
+            self._kept[key] = law_from_list(
+                entries,
+                self.listed,
+                parameters,
+                token,
+                processed=self._processed,
+                chat=self._chat,
+                error=self.error,
+            )
+        return self._kept[key]
+
+    def _count_decimals(self, answer: Completion) -> None:
+        """Find the decimals that all numbers of the lists so far have."""
+        numbers = np.array([x for at in answer.lists for x in at.values() if IMPOSSIBLE < x < 0])
+        self._numbers += numbers.size
+        close = 1e-6 * np.maximum(np.abs(numbers), 1)  # of floats in single precision
+        while self.decimals is not None:
+            if (np.abs(numbers - numbers.round(self.decimals)) <= close).all():
+                return
+            self.decimals = self.decimals + 1 if self.decimals < MOST_DECIMALS else None
 
 
 def of_model(model: LanguageModel) -> LawsOf:
@@ -105,17 +162,27 @@ def rows_of(model: LanguageModel, prompt: Prompt, answer: Completion) -> Floats:
     return rows
 
 
-def rows_from_laws(answer: Completion, laws: Sequence[Law | None]) -> list[Row]:
+def rows_from_laws(prompt: Prompt, answer: Completion, laws: Sequence[Law | None]) -> list[Row]:
     """Compare each token of an answer with its distribution, where it counts."""
     rows = []
     for place, (token, law) in enumerate(zip(answer.tokens, laws, strict=True)):
         if law is None or law.of(token) is None:
             continue
-        shown, likely = law.tokens[:SHOWN], law.probs[:SHOWN].tolist()
-        expected = dict(zip(shown, likely, strict=True)) | {OTHERS: 1 - math.fsum(likely)}
-        seen = {token if token in shown else OTHERS: 1.0}
-        rows.append(Row(place, law.merged(token), seen, expected))
+        sampled = Sampled(law, token, prompt, answer.tokens[:place])
+        shown = token if law.places.get(token, SHOWN) < SHOWN else OTHERS
+        rows.append(Row(place, law.merged(token), law.greedy_distance, shown, sampled=sampled))
     return rows
+
+
+def _ranked(
+    entries: dict[str, float], listed: int, parameters: SamplingParameters, token: str
+) -> tuple[str, ...]:
+    """Rank tokens by a list, for classes alone: of a list that cannot be used, none."""
+    try:
+        law = law_from_list(entries, listed, parameters, token)
+    except EndpointError:
+        return ()
+    return () if law is None else law.tokens
 
 
 def rows_from_pairs(
@@ -136,8 +203,7 @@ def rows_from_pairs(
                 node = text.tokens[:place]
                 nodes[node][which].append(token)
                 if node not in known:
-                    law = law_from_list(text.lists[place], listed, parameters)
-                    known[node] = () if law is None else law.tokens
+                    known[node] = _ranked(text.lists[place], listed, parameters, token)
     rows = []
     for node in sorted(nodes, key=lambda node: (len(node), node)):
         ranks = dict(zip(known[node], merged_classes(known[node])[0], strict=True))
@@ -146,5 +212,7 @@ def rows_from_pairs(
             for token, sign in (own, 1), (theirs, -1):
                 deviation[0, ranks.get(token, CLASSES - 1)] += sign
                 deviation[1, bucket(token)] += sign
-            rows.append(Row(len(node), deviation, {own: 1.0}, {theirs: 1.0}))
+            # of two equal distributions, tokens differ at most twice as often as from greedy ones
+            apart = (own != theirs) / 2
+            rows.append(Row(len(node), deviation, apart, own, theirs))
     return rows

@@ -14,13 +14,15 @@ from otm._core.numbers import as_integer, as_level, as_real
 from otm._core.progress import Progress, watching
 from otm.audit.server import probes as extra
 from otm.audit.server.acceptance import acceptance_between, possible_acceptance
-from otm.audit.server.against import LawsOf, of_model, own_lists
-from otm.audit.server.client import Access, Client, Completion, Encoded, Prompt
-from otm.audit.server.evidence import EVERYWHERE
+from otm.audit.server.against import LawsOf, OwnLists, of_model
+from otm.audit.server.answers import Completion, Encoded, Prompt
+from otm.audit.server.client import Access, Client
+from otm.audit.server.findings import Limits
 from otm.audit.server.journal import Journal, digest_of
-from otm.audit.server.report import MISSED, ServerReport
-from otm.audit.server.run import Limits, Run
-from otm.audit.server.settings import Setting, as_prompts, as_settings
+from otm.audit.server.report import SameLists, ServerReport
+from otm.audit.server.run import Run
+from otm.audit.server.same_text import SameText
+from otm.audit.server.settings import Setting, as_omitted, as_prompts, as_settings
 from otm.decoding import SamplingParameters
 from otm.errors import InvalidInputError
 from otm.models import LanguageModel
@@ -57,6 +59,7 @@ def audit_server(
     requests: int = 2000,
     tv: float = 0.05,
     false_alarms: float = 1e-6,
+    leave_out: Sequence[str] = (),
     processed: bool = False,
     rounding: float | None = None,
     name: str | None = None,
@@ -106,6 +109,9 @@ def audit_server(
         The distance that must be excluded for "lossless on everything tried".
     false_alarms : float, optional
         Bound on the probability that a right server is called not lossless.
+    leave_out : sequence of str, optional
+        Sampling parameters that no request has, such as "temperature": the server's own values are
+        compared with those of `sampling`, which is temperature 1 alone if left out.
     processed : bool, optional
         Whether the listed log-probabilities are after temperature, top-k and top-p.
     rounding : float, optional
@@ -167,7 +173,10 @@ def audit_server(
         raise InvalidInputError("`processed` is about the server's own log-probabilities")
     least = 0 if reference is not None else 2
     listed = as_integer(logprobs, "logprobs", max(least, 1), 1000)
-    settings = as_settings(sampling, concurrency)
+    omitted = as_omitted(leave_out)
+    if omitted and sampling is SAMPLING:
+        sampling = SAMPLING[:1]
+    settings = as_settings(sampling, concurrency, omitted)
     texts = as_prompts(prompts, chat=chat, ids=model is not None and tokenizer is None)
     if tokenizer is not None:
         if not all(isinstance(text, str) for text in texts):
@@ -182,7 +191,9 @@ def audit_server(
     drift = usual if rounding is None else as_real(rounding, "rounding", least=0, below=0.5)
     laws_of: LawsOf | None = None
     if reference is None:
-        laws_of = own_lists(listed, processed=processed) if model is None else of_model(model)
+        laws_of = (
+            OwnLists(listed, processed=processed, chat=chat) if model is None else of_model(model)
+        )
     length = as_integer(max_tokens, "max_tokens", 1, 10_000)
     run = Run(texts, settings, limits, length, listed, laws_of, drift)
     access = Access(
@@ -191,6 +202,8 @@ def audit_server(
         chat=chat,
         logprobs=listed,
         tokenizer=tokenizer,
+        own_lists=isinstance(laws_of, OwnLists),
+        leave_out=omitted,
     )
     possible: list[float] = []
 
@@ -212,23 +225,33 @@ def audit_server(
         before = clients[0].metrics()
         run.work(clients, journal, lambda done: watch.tell("request", done, limits.requests), also)
         after = clients[0].metrics()
-        same = extra.greedy(clients, model, texts, length) if probes else None
+        same = None
+        if probes and "temperature" not in omitted:
+            same = extra.greedy(clients, model, texts, length)
         again = extra.seeds(clients[0], texts, length) if probes else None
     allowed = math.fsum(possible) / len(possible) if possible else None
+    shows = run.findings
     return ServerReport(
         server=clients[0].url,
         model=clients[0].model,
-        verdict=run.verdict,
-        against=_against(clients, model, listed, processed=processed),
+        verdict=shows.verdict,
+        reasons=shows.reasons(),
+        against=_against(clients, model, listed, omitted, processed=processed),
         requests=run.requests,
-        tokens=run.evidence.tallies[EVERYWHERE].count,
-        left_out=run.left_out,
-        log10_e_value=run.evidence.largest / math.log(10),
-        tv_bound=run.evidence.bound(MISSED),
+        tokens=shows.count,
+        left_out=shows.left_out,
+        log10_e_value=shows.largest / math.log(10),
+        tv_bound=shows.bound,
         tv=limits.tv,
         false_alarms=limits.level,
         rounding=drift,
         retried=sum(client.retried for client in clients),
+        entropy=shows.entropy,
+        greedy_distance=shows.greedy_distance,
+        lists=None if shows.same_text is None else _lists(shows.same_text),
+        repeats=None if shows.copies is None else shows.copies.summary(),
+        decimals=laws_of.rounded_to if isinstance(laws_of, OwnLists) else None,
+        refused=clients[0].refused,
         settings=run.lines(),
         most_deviant=run.most_deviant(),
         greedy=same,
@@ -237,21 +260,35 @@ def audit_server(
     )
 
 
+def _lists(same: SameText) -> SameLists:
+    return SameLists(same.tokens, same.mean_distance, same.evidence.largest / math.log(10))
+
+
 def _digest(run: Run, access: Access, clients: Sequence[Client]) -> str:
     """Digest of what decides which requests are sent, and what is read of the answers."""
     servers = [[client.url, client.model] for client in clients]
     settings = [[dataclasses.asdict(s.parameters), s.concurrency] for s in run.settings]
     return digest_of(
-        [servers, settings, run.prompts, run.tokens, run.block, access.chat, access.logprobs]
+        [
+            *(servers, settings, run.prompts, run.tokens, run.block),
+            *(access.chat, access.logprobs, sorted(access.leave_out)),
+        ]
     )
 
 
 def _against(
-    clients: Sequence[Client], model: LanguageModel | None, listed: int, *, processed: bool
+    clients: Sequence[Client],
+    model: LanguageModel | None,
+    listed: int,
+    omitted: Sequence[str],
+    *,
+    processed: bool,
 ) -> str:
     if len(clients) > 1:
-        return f"the tokens of {clients[1].url} after the same text"
-    if model is not None:
-        return "a local model"
-    when = "after" if processed else "before"
-    return f"its own log-probabilities, the {listed} largest {when} temperature and truncation"
+        found = f"the tokens of {clients[1].url} after the same text"
+    elif model is not None:
+        found = "a local model"
+    else:
+        when = "after" if processed else "before"
+        found = f"its own log-probabilities, the {listed} largest {when} temperature and truncation"
+    return f"{found}; no request has {', '.join(omitted)}" if omitted else found

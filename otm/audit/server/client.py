@@ -5,57 +5,28 @@ A key is read from the environment, goes into one header, and is nowhere else.
 
 from __future__ import annotations
 
-import math
 import os
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 from urllib.parse import urlsplit
-
-import numpy as np
 
 from otm._core.files.paths import parse_json
 from otm._core.optional import require
-from otm._core.text import shown
+from otm.audit.server.answers import Completion, Encoded, Prompt, read_completion, read_text
 from otm.decoding import SamplingParameters
 from otm.errors import EndpointError, InvalidInputError
 
-Prompt: TypeAlias = str | tuple[int, ...]
-"""A text, or token ids."""
-
-
-class Encoded(tuple[int, ...]):
-    """Token ids of a text, which is what is sent to a server that takes no ids."""
-
-    text: str
-
-    @classmethod
-    def of(cls, text: str, tokenizer: Any) -> Encoded:
-        """Encode a prompt as such a server does."""
-        prompt = cls(tokenizer(text).input_ids)
-        prompt.text = text
-        return prompt
-
-
 KEYS = ("OTM_API_KEY", "OPENAI_API_KEY")
 """Environment variables that may have the key, the first that is set."""
-
-TOKEN_ID = "token_id:"
-"""How vLLM writes a token by its id."""
-
-UNCLEAR = "\ufffd"
-"""What half a character is written as: the same string for different tokens."""
 
 SHORTEST_SECRET = 8
 """Characters of a key that is looked for in answers: a shorter one may be any part of a word."""
 
 MOST_BYTES = 2**24
 """Longest answer that is read."""
-
-MOST_LISTED = 1_000
-"""Longest list of log-probabilities that is read."""
 
 AGAIN = frozenset({408, 409, 429, 500, 502, 503, 504, 529})
 """Statuses after which a request is sent again."""
@@ -69,19 +40,18 @@ EXTRAS = {
     "top_k": 0,
     "min_p": 0.0,
     "repetition_penalty": 1.0,
+    "repeat_penalty": 1.0,  # of llama.cpp; llama-cpp-python would else take 1.1
 }
-"""What not every server takes: if one refuses, requests go without."""
+"""What not every server takes: requests go without those that one refuses."""
 
-IMPOSSIBLE = -9_999.0
-"""What servers write for the logarithm of 0."""
+RARE = frozenset({"repeat_penalty"})
+"""Extras that go first where a server refuses some and does not name them."""
 
+SAMPLING_EXTRAS = ("top_k", "min_p", "repetition_penalty", "repeat_penalty")
+"""Extras that change what is sampled, where a server has other values for them."""
 
-@dataclass(frozen=True)
-class Completion:
-    """What a server sampled, and what it said of the tokens before each was sampled."""
-
-    tokens: tuple[str, ...]
-    lists: tuple[dict[str, float], ...]  # of each token: log-probabilities by token
+LONGEST_MESSAGE = 4_000
+"""Most characters of a server's own message that are shown."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +64,8 @@ class Access:
     logprobs: int = 20  # length of the lists
     tokenizer: Any = None  # of Hugging Face, where the server takes and returns texts alone
     pause: float = 0.5  # seconds before the first retry; then twice as many
+    own_lists: bool = True  # whether its tokens are compared with its own lists
+    leave_out: Collection[str] = ()  # sampling parameters that no request has
 
 
 def check_url(url: str) -> str:
@@ -121,7 +93,9 @@ class Client:
         self._httpx = require("httpx2")
         self._closed = threading.Event()
         self._access = access
-        self._extras: dict[str, Any] = dict(EXTRAS)
+        self._extras: dict[str, Any] = {
+            name: value for name, value in EXTRAS.items() if name not in access.leave_out
+        }
         self.retried = 0
         key = next((os.environ[name] for name in KEYS if os.environ.get(name)), None)
         if key is not None and not (key.isascii() and key.isprintable() and key == key.strip()):
@@ -167,20 +141,38 @@ class Client:
         else:
             body["prompt"] = prompt if isinstance(prompt, str) else list(prompt)
             body["logprobs"] = self._access.logprobs
+        for name in self._access.leave_out:
+            body.pop(name, None)
         path = "/v1/chat/completions" if self._access.chat else "/v1/completions"
+        content = self._accepted(path, body)
+        if self._access.tokenizer is not None:
+            return read_text(self._json(content), tokens, self._access.tokenizer)
+        return read_completion(
+            self._json(content),
+            tokens,
+            chat=self._access.chat,
+            listed=self._access.logprobs,
+            same_spelling=self._access.own_lists,
+        )
+
+    def _accepted(self, path: str, body: dict[str, Any]) -> bytes:
+        """Send a request with all extras that the server does not refuse; return the content."""
         extras = self._extras
         status, content = self._send("POST", path, extras | body)
-        if status in (400, 422) and extras:
-            status, content = self._send("POST", path, body)
-            if status == 200:
-                self._extras = {}
+        while status in (400, 422) and extras:
+            said = content.decode("utf-8", "replace")
+            named = {name for name in extras if name in said} or RARE & extras.keys() or {*extras}
+            extras = {name: value for name, value in extras.items() if name not in named}
+            status, content = self._send("POST", path, extras | body)
         self._check_status(status, path, content)
-        if self._access.tokenizer is not None:
-            return _read_text(self._json(content), tokens, self._access.tokenizer)
-        answer = _read(self._json(content), tokens, chat=self._access.chat)
-        if any(len(entries) > self._access.logprobs + 1 for entries in answer.lists):
-            raise EndpointError("the server lists more log-probabilities than it was asked for")
-        return answer
+        self._extras = extras
+        return content
+
+    @property
+    def refused(self) -> tuple[str, ...]:
+        """Sampling parameters that the server does not take, so that its own values hold."""
+        own = {*self._extras, *self._access.leave_out}
+        return tuple(name for name in SAMPLING_EXTRAS if name not in own)
 
     def metrics(self) -> str | None:
         """Return the server's metrics; None if it has none."""
@@ -191,25 +183,57 @@ class Client:
         return content.decode("utf-8", "replace") if status == 200 else None
 
     def _first_model(self) -> str:
-        status, content = self._send("GET", "/v1/models", None)
-        self._check_status(status, "/v1/models", content)
-        found = self._json(content)
+        hint = "give the model's name on the server, as --name NAME"
         try:
-            name = found["data"][0]["id"]
+            status, content = self._send("GET", "/v1/models", None)
+            self._check_status(status, "/v1/models", content, hint)
+            name = self._json(content)["data"][0]["id"]
             name.encode()
         except (LookupError, TypeError, AttributeError, UnicodeEncodeError):
             name = None
         if not isinstance(name, str):
-            raise EndpointError("the server names no model; give its name, as --name NAME")
+            raise EndpointError(f"the server names no model; {hint}")
         return name
 
-    def _check_status(self, status: int, path: str, content: bytes) -> None:
+    def _check_status(self, status: int, path: str, content: bytes, hint: str = "") -> None:
+        """Raise an error with the server's own message, and with the option that may help."""
         if status in (401, 403):
             said = "refuses the key" if self._key else f"wants a key; set {KEYS[0]}"
             raise EndpointError(f"the server answers {status} to {path}: it {said}")
-        if status != 200:
-            text = self._without_key(" ".join(content[:300].decode("utf-8", "replace").split()))
-            raise EndpointError(f"the server answers {status} to {path}: {shown(text)}")
+        if status == 200:
+            return
+        said = self._message(content)
+        if not hint and status in (400, 404, 405, 422):
+            hint = self._option(status, said.lower())
+        advice = f"; {hint}" if hint else ""
+        raise EndpointError(f"the server answers {status} to {path}: {said!r}{advice}")
+
+    def _option(self, status: int, said: str) -> str:
+        """Name the option that helps where a server refuses a request with this message."""
+        if "logprob" in said:
+            return "ask for shorter lists, as --logprobs 5"
+        if "model" in said and ("exist" in said or "not found" in said or "unknown" in said):
+            return "give the model's name on the server, as --name NAME"
+        if "chat" in said or status in (404, 405):
+            other = "leave out --chat" if self._access.chat else "use --chat"
+            return (
+                f"where the server answers {'texts' if self._access.chat else 'chats'} alone, "
+                + (other)
+            )
+        return ""
+
+    def _message(self, content: bytes) -> str:
+        """Take the server's message out of its JSON, or else all that it sent."""
+        text = content[: 4 * LONGEST_MESSAGE].decode("utf-8", "replace")
+        try:
+            found = parse_json(content, "the answer")
+            found = found.get("error", found)
+            found = found if isinstance(found, str) else found.get("message", found.get("detail"))
+            text = found if isinstance(found, str) and found else text
+        except (InvalidInputError, AttributeError):
+            pass
+        text = str(self._without_key(" ".join(text.split())))
+        return text if len(text) <= LONGEST_MESSAGE else text[: LONGEST_MESSAGE - 1] + "…"
 
     def _json(self, content: bytes) -> Any:
         """Read JSON; the key, should a server write it back, is replaced in all strings."""
@@ -272,67 +296,3 @@ class Client:
                 if time.monotonic() > until:
                     raise self._httpx.ReadTimeout("the answer takes too long")
             return response.status_code, b"".join(parts)
-
-
-def _read(found: Any, tokens: int, *, chat: bool) -> Completion:
-    """Read an answer; anything but a sampled text with its log-probabilities is an error."""
-    try:
-        logprobs = found["choices"][0]["logprobs"]
-        completion = _from_chat(logprobs) if chat else _from_lists(logprobs)
-    except (LookupError, TypeError, AttributeError, ValueError, OverflowError):
-        raise EndpointError(
-            f"the server's answer has no log-probabilities as the interface has them: "
-            f"{shown(found)}; it must return `logprobs`"
-        ) from None
-    if len(completion.tokens) > tokens:
-        raise EndpointError(
-            f"the server returns {len(completion.tokens)} tokens; it was asked for {tokens}"
-        )
-    return completion
-
-
-def _read_text(found: Any, tokens: int, tokenizer: Any) -> Completion:
-    """Read a text by the tokens that its tokenizer makes of it; one that stopped has an end.
-
-    What stands behind half a character is left, and the token before it, which has the other half.
-    """
-    try:
-        text, why = found["choices"][0]["text"], found["choices"][0]["finish_reason"]
-        whole, cut, _ = text.partition(UNCLEAR)
-        ids = tokenizer(whole, add_special_tokens=False).input_ids[:tokens]
-    except (LookupError, TypeError, ValueError, AttributeError):
-        raise EndpointError(f"the server's answer has no text: {shown(found)}") from None
-    if cut:
-        ids = ids[:-1]
-    elif why == "stop" and len(ids) < tokens and tokenizer.eos_token_id is not None:
-        ids = [*ids, tokenizer.eos_token_id]
-    return Completion(tuple(f"{TOKEN_ID}{token}" for token in ids), ({},) * len(ids))
-
-
-def _from_lists(logprobs: Any) -> Completion:
-    tokens, lists = logprobs["tokens"], logprobs["top_logprobs"]
-    return completion_from(tokens, [entries.items() for entries in lists])
-
-
-def _from_chat(logprobs: Any) -> Completion:
-    places = logprobs["content"]
-    lists = [[(top["token"], top["logprob"]) for top in at["top_logprobs"]] for at in places]
-    return completion_from([at["token"] for at in places], lists)
-
-
-def completion_from(tokens: Any, lists: Sequence[Any]) -> Completion:
-    """Check tokens and lists of pairs, and merge equal strings; ValueError if they are none."""
-    if len(tokens) != len(lists) or not all(isinstance(token, str) for token in tokens):
-        raise ValueError
-    merged = []
-    for pairs in lists:
-        entries: dict[str, float] = {}
-        for token, log in pairs:
-            good = isinstance(token, str) and isinstance(log, int | float) and log <= 1e-6
-            if not good or isinstance(log, bool) or math.isnan(log) or len(entries) > MOST_LISTED:
-                raise ValueError
-            finite = max(float(log), IMPOSSIBLE)
-            before = entries.get(token)
-            entries[token] = finite if before is None else float(np.logaddexp(before, finite))
-        merged.append(entries)
-    return Completion(tuple(tokens), tuple(merged))

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import IO, Any
 
 from otm._core.files.paths import check_place, file_label, parse_json
-from otm.audit.server.client import Completion, completion_from
+from otm.audit.server.answers import Completion, completion_from
 from otm.errors import EndpointError, InvalidInputError
 
-FORMAT = "otm server audit 1"
+FORMAT = "otm server audit 2"
 
 
 def digest_of(plan: Any) -> str:
@@ -56,8 +56,12 @@ class Journal:
                 raise InvalidInputError(f"{label} is no audit to resume; name another file")
             return 0
         if lines[0] + b"\n" != head:
-            known = FORMAT.encode() in lines[0][:100]
-            why = "of other servers, settings or prompts" if known else "no audit at all"
+            known = FORMAT[:-2].encode() in lines[0][:100]
+            why = (
+                "of other servers, settings or prompts, or of another version"
+                if known
+                else "no audit at all"
+            )
             raise InvalidInputError(f"{label} is {why}; name another file")
         for number, line in enumerate(lines[1:], 2):
             where = f"line {number} of {label}"

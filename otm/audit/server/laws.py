@@ -1,11 +1,14 @@
 """What a list of log-probabilities says about the token that is sampled.
 
-A server lists the likeliest N tokens, mostly before temperature and truncation, and adds the
-sampled one if it is not among them.  What is compared must not depend on the sampled token, so only
-tokens strictly above the N-th largest value are used: these are the same whichever was added, and
-whatever ties there are.  Of a list before the temperature, the distribution given that the token is
-on the list is known at every temperature; other tokens then do not count.  What they are together
-is known where the whole distribution is: at temperature 1, or after top-k of fewer tokens.
+A server lists the likeliest N tokens, usually before temperature and truncation, and the sampled
+one.  What is compared must not depend on the sampled token, so only tokens strictly above the N-th
+largest value are used: these are the same whichever was sampled, and whatever ties there are.  Of a
+list before the temperature, the distribution given that the token is on the list is known at every
+temperature; other tokens then do not count.  Their total probability is known where the whole
+distribution is: at temperature 1, or after top-k of fewer tokens.
+
+Where tokens are strings, several of them may share one, such as the halves of characters, and a
+list may then be shorter.  `_listed_strings` says what is used of it.
 """
 
 from __future__ import annotations
@@ -13,25 +16,26 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
-from otm.audit.server.client import IMPOSSIBLE, TOKEN_ID, UNCLEAR
+from otm.audit.server.answers import IMPOSSIBLE, TOKEN_ID, is_unclear
 from otm.audit.server.evidence import CLASSES, FAMILIES, Floats
 from otm.decoding import SamplingParameters
 from otm.errors import EndpointError
 
-END = re.compile(r"|<[^<>]+>|<\|.+\|>")
-"""Strings of end tokens, which servers leave out of their answers; also an empty string."""
+END = re.compile(r"<[^<>]+>|<\|.+\|>")
+"""Strings of end tokens, which servers leave out of their answers."""
 
 ROUNDING = 1e-3
 """Probabilities of a list may sum to as much more than 1."""
 
-NOTHING = 1e-5
-"""A list of all tokens may lack as much of 1."""
+TINY = 1e-300
+"""Smallest probability whose logarithm is taken."""
 
 CLOSE = 1e-4
 """A sum of probabilities this near to top-p may be on either side of it."""
@@ -47,21 +51,73 @@ class Law:
     rest_counts: bool  # False: given that it is none of the others
     unseen: frozenset[str]  # tokens that do not count if they come
 
+    @cached_property
+    def places(self) -> dict[str, int]:
+        """Rank of each token."""
+        return {token: place for place, token in enumerate(self.tokens)}
+
+    @cached_property
+    def classes(self) -> tuple[list[int], list[int]]:
+        """Class of each token in both families."""
+        return merged_classes(self.tokens)
+
+    @cached_property
+    def merged_probs(self) -> Floats:
+        """Probabilities of the classes [F, C]: `merged_here(self)`, but faster."""
+        merged = np.zeros((FAMILIES, CLASSES))
+        ranked = self.probs[: CLASSES - 1]
+        merged[0, : ranked.size] = ranked
+        merged[0, -1] = self.probs[CLASSES - 1 :].sum()
+        merged[1] = np.bincount(self.classes[1], self.probs, CLASSES)
+        merged[:, -1] += self.rest
+        return merged
+
+    @cached_property
+    def entropy(self) -> float:
+        """Entropy in bits, where all other tokens are one."""
+        bits = -float(self.probs @ np.log2(np.maximum(self.probs, TINY)))
+        return max(bits - self.rest * math.log2(max(self.rest, TINY)), 0.0)
+
+    @cached_property
+    def greedy_distance(self) -> float:
+        """TV to greedy decoding, which always takes the likeliest token."""
+        return 1.0 - float(self.probs.max(initial=0.0))
+
     def of(self, token: str) -> float | None:
         """Probability of a token, 0 for the rest; None if it does not count."""
-        if token in self.tokens:
-            return float(self.probs[self.tokens.index(token)])
+        place = self.places.get(token)
+        if place is not None:
+            return float(self.probs[place])
         return 0.0 if self.rest_counts and token not in self.unseen else None
 
     def merged(self, token: str) -> Floats:
         """Class of a token minus the distribution of the classes: [F, C], of a sum of 0."""
-        deviations = np.zeros((FAMILIES, CLASSES))
-        for family, classes in enumerate(merged_classes(self.tokens)):
-            np.subtract.at(deviations[family], classes, self.probs)
-            deviations[family, -1] -= self.rest
-            place = self.tokens.index(token) if token in self.tokens else -1
-            deviations[family, classes[place] if place >= 0 else -1] += 1
+        deviations = -self.merged_probs
+        place = self.places.get(token)
+        for family, classes in enumerate(self.classes):
+            deviations[family, -1 if place is None else classes[place]] += 1
         return deviations
+
+    def merged_here(self, other: Law) -> Floats:
+        """Merge another distribution into the classes of this one: [F, C]."""
+        merged = np.zeros((FAMILIES, CLASSES))
+        places = [self.places.get(token, -1) for token in other.tokens]
+        for family, classes in enumerate(self.classes):
+            into = [classes[place] if place >= 0 else CLASSES - 1 for place in places]
+            merged[family] = np.bincount(into, other.probs, CLASSES)
+            merged[family, -1] += other.rest
+        return merged
+
+    def distance(self, other: Law) -> float:
+        """Least TV to another distribution, whatever tokens the rests of both are."""
+        if other is self:
+            return 0.0
+        pairs = [(place, other.places.get(token, -1)) for token, place in self.places.items()]
+        own, theirs = np.array([pair for pair in pairs if pair[1] >= 0], dtype=int).reshape(-1, 2).T
+        one, two = self.probs[own], other.probs[theirs]
+        # tokens that one of both has by themselves are in the rest of the other, or nowhere
+        apart = (1 - float(one.sum()), 1 - float(two.sum()), self.rest + other.rest)
+        return max(1 - float(np.minimum(one, two).sum()) - min(apart), 0.0)
 
 
 def merged_classes(tokens: tuple[str, ...]) -> tuple[list[int], list[int]]:
@@ -77,46 +133,103 @@ def bucket(token: str) -> int:
     return int.from_bytes(digest[:4], "big") % (CLASSES - 1)
 
 
+class Listed(NamedTuple):
+    """What is used of a list."""
+
+    tokens: list[str]
+    logs: Floats
+    whole: bool  # whether these are all tokens
+    rest_counts: bool  # whether the other tokens are known as one class
+    hidden: int  # how many of the likeliest tokens may share the string of another
+    dropped: frozenset[str]  # tokens that do not count
+
+
 def law_from_list(
     entries: Mapping[str, float],
     listed: int,
     parameters: SamplingParameters,
+    token: str,
     *,
     processed: bool = False,
+    chat: bool = False,
+    error: float = 0.0,
 ) -> Law | None:
-    """Distribution that a list of N log-probabilities gives; None if it says nothing.
+    """Distribution that a list of N log-probabilities gives; None if its place does not count.
 
-    `processed` lists are after temperature and truncation.
+    The list has the sampled `token`.  `processed` lists are after temperature and truncation;
+    `error` is how far a log-probability may be rounded.
     """
-    by_id = all(token.startswith(TOKEN_ID) for token in entries)
-    keys = [key for key in entries if by_id or UNCLEAR not in key]
-    logs = np.array([entries[key] for key in keys], dtype=float)
+    if token not in entries:
+        return None
+    logs = np.fromiter(entries.values(), float, len(entries))
     total = float(np.exp(logs).sum())
-    if not total <= 1 + ROUNDING:
+    if not total <= (1 + ROUNDING) * math.exp(error):
         raise EndpointError(
             f"the server's log-probabilities are of no distribution: those of a list sum to "
             f"{total:.6g}; they should sum to at most 1"
         )
-    # strings may stand for two tokens, so that a list is shorter than it should be
-    enough = listed if by_id else listed // 2 + 1
-    if len(keys) >= enough:
-        kept = logs > np.sort(logs)[-enough]
-    elif total > 1 - ROUNDING:  # the whole vocabulary, or all that truncation leaves
+    by_id = all(key.startswith(TOKEN_ID) for key in entries)
+    whole = total > 1 - ROUNDING  # the whole vocabulary, or all that truncation leaves
+    found = (
+        _listed_ids(entries, listed, token, whole=whole)
+        if by_id
+        else _listed_strings(entries, listed, token, chat=chat, whole=whole)
+    )
+    parameters = SamplingParameters() if processed else parameters
+    if found is None or (found.hidden and parameters.top_p not in (None, 1)):
+        return None
+    law = _law(found, parameters, CLOSE + error)
+    if law.rest > 0 and not found.rest_counts:
+        law = _without_rest(law)
+    law = law if by_id else _without(law, found.dropped)
+    return law if law.tokens or law.rest_counts else None
+
+
+def _listed_ids(entries: Mapping[str, float], listed: int, token: str, *, whole: bool) -> Listed:
+    """Use the token ids above the N-th largest, or all of them if there are no others."""
+    tokens, logs = list(entries), np.fromiter(entries.values(), float, len(entries))
+    if len(tokens) >= listed:
+        kept = logs > np.sort(logs)[-listed]
+    elif whole:
         kept = logs > IMPOSSIBLE
-    elif len(entries) < enough:
+    else:
+        given = len(entries) - (entries[token] <= min(entries.values()))  # it may be added
         raise EndpointError(
             f"the server lists {len(entries)} log-probabilities where {listed} were asked for; "
-            "ask for no more than it gives (`logprobs`)"
+            f"ask for no more than it gives, as --logprobs {max(given, 2)}"
         )
+    names = [name for name, keep in zip(tokens, kept, strict=True) if keep]
+    return Listed(names, logs[kept], bool(kept.all()), True, 0, frozenset())
+
+
+def _listed_strings(
+    entries: Mapping[str, float], listed: int, token: str, *, chat: bool, whole: bool
+) -> Listed | None:
+    """Use the strings above the lowest one of the likeliest; None if it is not known which that is.
+
+    Of n strings of the likeliest N tokens and the sampled one, the latter may be the lowest of
+    these or none of these where it is the lowest of the list: such a place does not count, and the
+    lowest of the n never does.  Where n = N no string stands for two, and a list of N + 1 says
+    that the sampled token is none of them, so that all others count as one class; chats may cut
+    the list to N.  Half a character on the list leaves open what it stands for, and so the rest.
+    """
+    lowest = min(entries.values())
+    apart = entries[token] <= lowest and len(entries) > listed and not chat
+    likeliest = {key: log for key, log in entries.items() if not (apart and key == token)}
+    halves = {key for key in likeliest if is_unclear(key)}
+    rest_counts = len(likeliest) >= listed and not chat and not halves
+    dropped = halves | {key for key in likeliest if END.fullmatch(key)}
+    if not whole:
+        if entries[token] <= lowest and not (apart and rest_counts):
+            return None
+        bottom = min(likeliest.values(), default=0.0)
+        dropped |= {key for key, log in likeliest.items() if log <= bottom}
     else:
-        return None
-    law = _law(
-        [key for key, keep in zip(keys, kept, strict=True) if keep],
-        logs[kept],
-        SamplingParameters() if processed else parameters,
-        whole=bool(kept.all()),
-    )
-    return law if by_id or law is None else _without_ends(law)
+        likeliest = {key: log for key, log in entries.items() if log > IMPOSSIBLE}
+        dropped |= {key for key in likeliest if is_unclear(key)}
+    logs = np.array(list(likeliest.values()), dtype=float)
+    hidden = 0 if whole else max(listed - len(likeliest), 0)
+    return Listed(list(likeliest), logs, whole, rest_counts, hidden, frozenset(dropped))
 
 
 def law_from_logits(logits: Floats, parameters: SamplingParameters) -> Law | None:
@@ -125,17 +238,17 @@ def law_from_logits(logits: Floats, parameters: SamplingParameters) -> Law | Non
     logs = logs - np.log(np.exp(logs).sum())
     order = np.argsort(-logs, kind="stable")
     tokens = [f"{TOKEN_ID}{token}" for token in order]
-    return _law(tokens, logs[order], parameters, whole=True)
+    return _law(Listed(tokens, logs[order], True, True, 0, frozenset()), parameters, CLOSE)
 
 
-def _law(tokens: list[str], logs: Floats, parameters: SamplingParameters, *, whole: bool) -> Law:
+def _law(listed: Listed, parameters: SamplingParameters, close: float) -> Law:
     """Adjust listed log-probabilities by sampling parameters, as far as they are known to act.
 
     Of tokens at the edge of top-k or top-p it is not known whether they stay: they do not count.
     """
-    order = sorted(range(len(tokens)), key=lambda i: (-logs[i], tokens[i]))
-    logs = logs[order]
-    tokens = [tokens[i] for i in order]
+    pairs = sorted(zip((-listed.logs).tolist(), listed.tokens, strict=True))
+    tokens, whole = [token for _, token in pairs], listed.whole
+    logs = -np.array([log for log, _ in pairs])
     weights = np.exp((logs - logs.max(initial=-np.inf)) / parameters.temperature)
     top_k, top_p = parameters.top_k, parameters.top_p
     sure, out = np.ones((2, len(tokens)), dtype=bool)
@@ -148,13 +261,15 @@ def _law(tokens: list[str], logs: Floats, parameters: SamplingParameters, *, who
         sure, out, rest = logs > logs[top_k], logs < logs[top_k], 0.0
         if logs[top_k - 1] > logs[top_k]:
             out = ~sure
+    if top_k is not None and listed.hidden:
+        sure = sure & (np.arange(len(tokens)) < top_k - listed.hidden)
     if top_p is not None and top_p < 1:
         least = float(weights[sure].sum()) + (rest or 0.0)
         most = math.inf if rest is None else float(weights[~out].sum()) + rest
         kept = np.where(out, 0, weights)
         before = np.concatenate([[0.0], np.cumsum(kept)])  # of each token, and of the rest
-        sure &= before[:-1] / least < top_p - CLOSE
-        beyond = before / most > top_p + CLOSE
+        sure &= before[:-1] / least < top_p - close
+        beyond = before / most > top_p + close
         out |= beyond[:-1]
         if rest:
             rest = 0.0 if beyond[-1] else None
@@ -169,16 +284,20 @@ def _law(tokens: list[str], logs: Floats, parameters: SamplingParameters, *, who
     )
 
 
-def _without_ends(law: Law) -> Law:
-    """Leave out end tokens: servers that write strings do not return them."""
-    stays = np.array([not END.fullmatch(token) for token in law.tokens], dtype=bool)
-    if stays.all():
-        return replace(law, unseen=law.unseen | {""})
+def _without_rest(law: Law) -> Law:
+    """Give the distribution given that the token is one of those with a probability each."""
+    total = float(law.probs.sum())
+    return replace(law, probs=law.probs / (total or 1.0), rest=0.0, rest_counts=False)
+
+
+def _without(law: Law, dropped: Collection[str]) -> Law:
+    """Leave out tokens that do not count."""
+    stays = np.array([token not in dropped for token in law.tokens], dtype=bool)
     total = float(law.probs[stays].sum()) + law.rest
     return Law(
         tuple(token for token, stay in zip(law.tokens, stays, strict=True) if stay),
         law.probs[stays] / (total or 1.0),
         law.rest / (total or 1.0),
         law.rest_counts and total > 0,
-        law.unseen | {t for t, stay in zip(law.tokens, stays, strict=True) if not stay} | {""},
+        law.unseen | frozenset(dropped),
     )

@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from otm.audit.server.against import ids_of, rows_of
-from otm.audit.server.client import Client, Completion, Prompt
+from otm.audit.server.answers import Completion, Prompt
+from otm.audit.server.client import Client
 from otm.audit.server.report import Agreement
 from otm.audit.server.settings import as_text
 from otm.decoding import SamplingParameters

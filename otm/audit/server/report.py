@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from otm._core.text import shown, text_table
-from otm.audit.report import LOSSLESS, NOT_LOSSLESS, Judged, power_text
+from otm.audit.report import LOSSLESS, Judged, power_text
 from otm.audit.server.acceptance import Acceptance
+from otm.audit.server.repeats import Repeats
 
 MISSED = 1e-3
 """Probability with which the bound of the distance is too low."""
@@ -45,6 +46,15 @@ class Agreement:
     first: str = ""  # where the first one differs
 
 
+@dataclass(frozen=True)
+class SameLists:
+    """How much a server's lists after the same text differ."""
+
+    tokens: int  # after a text that came before
+    mean_tv: float  # of a list to the first one after the text
+    log10_e_value: float  # of tokens and the first list after the text
+
+
 @dataclass(frozen=True, eq=False)
 class ServerReport(Judged):
     """The answer of `audit_server`.
@@ -56,6 +66,9 @@ class ServerReport(Judged):
     verdict : str
         "not lossless"; "lossless on everything tried": the distance is at most `tv`; or
         "undecided": neither shows yet.
+    reasons : tuple of str
+        Of "not lossless" the mistakes that explain the tokens best, of "undecided" what "lossless"
+        lacks.
     against : str
         What the tokens were compared with.
     requests : int
@@ -77,6 +90,18 @@ class ServerReport(Judged):
         How far the probability of a class may be off on average without being called wrong.
     retried : int
         Number of requests that were sent again.
+    entropy : float or None
+        Mean entropy of the tokens that count, in bits; None beside a second server.
+    greedy_distance : float
+        Mean TV of greedy decoding to what the tokens were compared with: "lossless" excludes it.
+    lists : SameLists or None
+        How much the server's lists after the same text differ, if they are compared with.
+    repeats : Repeats or None
+        How many texts are the same as one shortly before; None beside a second server.
+    decimals : int or None
+        Decimals of the listed log-probabilities where they are rounded to four or fewer.
+    refused : tuple of str
+        Sampling parameters that the server does not take: its own values hold.
     settings : tuple of Line
         One for each setting.
     most_deviant : Deviant or None
@@ -102,6 +127,7 @@ class ServerReport(Judged):
     server: str
     model: str
     verdict: str
+    reasons: tuple[str, ...]
     against: str
     requests: int
     tokens: int
@@ -112,6 +138,12 @@ class ServerReport(Judged):
     false_alarms: float
     rounding: float
     retried: int
+    entropy: float | None
+    greedy_distance: float
+    lists: SameLists | None
+    repeats: Repeats | None
+    decimals: int | None
+    refused: tuple[str, ...]
     settings: tuple[Line, ...]
     most_deviant: Deviant | None
     greedy: Agreement | None
@@ -120,6 +152,7 @@ class ServerReport(Judged):
 
     def _lines(self) -> Iterator[str]:
         yield f"{shown(self.model)} at {self.server}: {self.verdict}"
+        yield from ("  - " + reason for reason in self.reasons)
         yield f"  compared with {self.against}"
         yield (
             f"  sampled: {self.requests:,} requests, {self.tokens:,} tokens that count, "
@@ -131,6 +164,7 @@ class ServerReport(Judged):
             f"  mean TV, after merging into 16 classes: at most {self.tv_bound:.3g} "
             f"({self.tv:g} was asked for)"
         )
+        yield from self._about_texts()
         names = ("setting", "tokens", "deviation", "e-value")
         cells = [
             (
@@ -165,8 +199,29 @@ class ServerReport(Judged):
         )
         if self.verdict == LOSSLESS:
             yield "  This is evidence, not a proof: it is about these prompts and classes."
-        elif self.verdict != NOT_LOSSLESS:
-            yield "  Neither a deviation nor its absence shows yet: allow more requests."
+
+    def _about_texts(self) -> Iterator[str]:
+        bits = "" if self.entropy is None else f"entropy {self.entropy:.3g} bits a token; "
+        yield f"  {bits}greedy decoding would be {self.greedy_distance:.3g} away"
+        if self.lists is not None:
+            yield (
+                f"  lists after the same text differ by {self.lists.mean_tv:.2g} (mean TV, "
+                f"{self.lists.tokens:,} tokens)"
+            )
+        if self.repeats is not None:
+            yield (
+                f"  texts that repeat one shortly before: {self.repeats.repeated:,} of "
+                f"{self.repeats.texts:,}, {self.repeats.expected:,.1f} expected"
+            )
+        if self.decimals is not None:
+            yield (
+                f"  log-probabilities have {self.decimals} decimals: the distance is known to "
+                "within their rounding, which is added"
+            )
+        if self.refused:
+            yield (
+                f"  not taken by the server, so that its own values hold: {', '.join(self.refused)}"
+            )
 
     def _acceptance(self) -> Iterator[str]:
         seen = self.acceptance

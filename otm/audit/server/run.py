@@ -4,23 +4,34 @@ from __future__ import annotations
 
 import math
 import threading
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from otm.audit.report import LOSSLESS, NOT_LOSSLESS, UNDECIDED
-from otm.audit.server.against import LawsOf, Row, rows_from_laws, rows_from_pairs
-from otm.audit.server.client import Client, Completion, Prompt
-from otm.audit.server.evidence import EVERYWHERE, Evidence, Group
+from otm.audit.report import UNDECIDED
+from otm.audit.server.against import (
+    OTHERS,
+    SHOWN,
+    LawsOf,
+    OwnLists,
+    Row,
+    rows_from_laws,
+    rows_from_pairs,
+)
+from otm.audit.server.answers import Completion, Prompt, is_unclear
+from otm.audit.server.client import Client
+from otm.audit.server.findings import Findings, Limits
 from otm.audit.server.journal import Journal
-from otm.audit.server.report import MISSED, Deviant, Line
+from otm.audit.server.laws import Law
+from otm.audit.server.report import Deviant, Line
 from otm.audit.server.settings import Setting, as_text
+from otm.errors import EndpointError
 
 PAIRED = 32
 """Requests of a block to each of two servers: more of them share a text for longer."""
 
-
-LEFT_OUT = 0.25
-"""Share of tokens that may not count in an audit that calls a server lossless."""
+MOST_LAWS = 2**12
+"""Distributions that are kept before they are added up."""
 
 
 def in_threads(
@@ -53,15 +64,6 @@ def in_threads(
     return answers, None
 
 
-@dataclass(frozen=True)
-class Limits:
-    """When the audit ends."""
-
-    requests: int
-    tv: float
-    level: float
-
-
 @dataclass(eq=False)
 class Run:
     """The audit of a server, against laws or a second server."""
@@ -74,16 +76,18 @@ class Run:
     laws_of: LawsOf | None  # None: against the second server
     drift: float
     requests: int = 0
-    left_out: int = 0
-    evidence: Evidence = field(init=False)
+    findings: Findings = field(init=False)
     # [prompt, token]: how often tokens came, and how often they should have
-    seen: dict[tuple[int, str], float] = field(default_factory=dict)
-    expected: dict[tuple[int, str], float] = field(default_factory=dict)
+    seen: Counter[tuple[int, str]] = field(default_factory=Counter)
+    expected: defaultdict[tuple[int, str], float] = field(
+        default_factory=lambda: defaultdict(float)
+    )
+    _laws: Counter[tuple[int, Law]] = field(default_factory=Counter)  # not yet in `expected`
 
     def __post_init__(self) -> None:
         sizes = {"prompt": len(self.prompts), "setting": len(self.settings), "place": self.tokens}
-        width = 1.0 if self.laws_of is not None else 2.0
-        self.evidence = Evidence(sizes, width=width, drift=self.drift)
+        least = min(1.0, *(setting.parameters.temperature for setting in self.settings))
+        self.findings = Findings(self.limits, self.laws_of, sizes, self.drift, least)
 
     @property
     def block(self) -> int:
@@ -98,20 +102,6 @@ class Run:
                 for setting in range(len(self.settings)):
                     yield setting, prompt
 
-    @property
-    def verdict(self) -> str:
-        """What can be said so far."""
-        if self.evidence.largest >= -math.log(self.limits.level):
-            return NOT_LOSSLESS
-        bound = self.evidence.bound(MISSED)
-        return LOSSLESS if bound <= self.limits.tv and not self.much_left_out else UNDECIDED
-
-    @property
-    def much_left_out(self) -> bool:
-        """Whether too many tokens do not count to say anything of all; pairs are no choice."""
-        counted = self.evidence.tallies[EVERYWHERE].count
-        return self.laws_of is not None and self.left_out > LEFT_OUT * (self.left_out + counted)
-
     def work(
         self,
         clients: Sequence[Client],
@@ -125,15 +115,16 @@ class Run:
             count = min(self.block, left)
             # of pairs the last block is whole too: resumed, it would be paired otherwise
             cut = self.laws_of is None and 0 < count < self.block and self.requests > 0
-            if count < 1 or cut or self.verdict != UNDECIDED:
+            if count < 1 or cut or self.findings.verdict != UNDECIDED:
                 break
-            answers = []
+            answers: list[list[Completion]] = []
+            laws: list[list[Law | None]] = []
             for server in range(len(clients)):
-                asked = self._ask(clients, server, journal, (setting, prompt), count)
+                asked, laws = self._ask(clients, server, journal, (setting, prompt), count)
                 answers.append(asked)
                 self.requests += count
                 tell(self.requests)
-            self.add(setting, prompt, answers)
+            self.add(setting, prompt, answers, laws)
             for answer in answers[0]:
                 also(self.prompts[prompt], answer, self.settings[setting])
 
@@ -144,46 +135,98 @@ class Run:
         journal: Journal,
         block: tuple[int, int],
         count: int,
-    ) -> list[Completion]:
-        """Take answers from the file first; then ask, so many at a time, and keep each."""
+    ) -> tuple[list[Completion], list[list[Law | None]]]:
+        """Take answers from the file first; then ask, and keep each one that can be read.
+
+        Also returns the distributions of the tokens of each answer.
+        """
         setting, prompt = self.settings[block[0]], self.prompts[block[1]]
+
+        def read(answer: Completion) -> list[Law | None]:
+            if self.laws_of is None:
+                return [None] * len(answer.tokens)
+            return self.laws_of(prompt, answer, setting.parameters)
+
         answers = journal.take(server, count)
+        laws = [read(answer) for answer in answers]
         while len(answers) < count:
             number = min(setting.concurrency, count - len(answers))
             new, error = in_threads(
                 lambda: clients[server].sample(prompt, setting.parameters, self.tokens), number
             )
-            journal.keep(server, new)
-            answers += new
+            self._check_lengths(new)
+            for answer in new:
+                # an answer that is refused would be refused again in each audit that begins with it
+                laws.append(read(answer))
+                journal.keep(server, [answer])
+                answers.append(answer)
             if error is not None:
                 raise error
-        return answers
+        return answers, laws
 
-    def add(self, setting: int, prompt: int, answers: Sequence[Sequence[Completion]]) -> None:
+    def add(
+        self,
+        setting: int,
+        prompt: int,
+        answers: Sequence[Sequence[Completion]],
+        laws: Sequence[Sequence[Law | None]],
+    ) -> None:
         """Add the evidence of a block."""
         parameters = self.settings[setting].parameters
         rows: list[Row] = []
         if self.laws_of is None:
             rows = rows_from_pairs(answers[0], answers[1], parameters, self.listed)
         else:
-            for answer in answers[0]:
-                laws = self.laws_of(self.prompts[prompt], answer, parameters)
-                rows += rows_from_laws(answer, laws)
-        self.left_out += sum(len(answer.tokens) for answer in answers[0]) - len(rows)
-        groups: list[Group] = [("prompt", prompt), ("setting", setting)]
-        self.evidence.add((row.deviation, [*groups, ("place", row.place)]) for row in rows)
+            for answer, each in zip(answers[0], laws, strict=True):
+                rows += rows_from_laws(self.prompts[prompt], answer, each)
+            self.findings.add_texts(prompt, parameters, answers[0], laws)
+        tokens = sum(len(answer.tokens) for answer in answers[0])
+        self.findings.add(setting, prompt, rows, tokens)
         for row in rows:
-            for total, counts in (self.seen, row.seen), (self.expected, row.expected):
-                for token, count in counts.items():
-                    total[prompt, token] = total.get((prompt, token), 0.0) + count
+            self.seen[prompt, row.token] += 1
+            if row.sampled is None:
+                self.expected[prompt, row.other] += 1
+            else:
+                self._laws[prompt, row.sampled.law] += 1
+        if len(self._laws) > MOST_LAWS:
+            self._add_expected()
+
+    def _add_expected(self) -> None:
+        """Add up how often each token should have come, by the distributions so far."""
+        for (prompt, law), count in self._laws.items():
+            likely = law.probs[:SHOWN].tolist()
+            for token, prob in zip(law.tokens, likely, strict=False):
+                self.expected[prompt, token] += count * prob
+            self.expected[prompt, OTHERS] += count * (1 - math.fsum(likely))
+        self._laws.clear()
+
+    def _check_lengths(self, answers: Sequence[Completion]) -> None:
+        """Refuse first lists of strings that are all shorter than half of what was asked for."""
+        if not isinstance(self.laws_of, OwnLists) or self.requests:
+            return
+        # half characters make lists shorter
+        lists = [
+            entries
+            for answer in answers
+            for entries in answer.lists
+            if not any(map(is_unclear, entries))
+        ]
+        sums = [math.fsum(map(math.exp, entries.values())) for entries in lists]
+        sizes = sorted(map(len, lists))
+        if sizes and sizes[-1] <= self.listed // 2 and min(sums) < 1 - self.limits.tv:
+            usual = sizes[len(sizes) // 2]
+            raise EndpointError(
+                f"the server lists {usual} log-probabilities where {self.listed} were asked for; "
+                f"ask for no more than it gives, as --logprobs {max(usual, 2)}"
+            )
 
     def lines(self) -> tuple[Line, ...]:
         """Say what each setting shows."""
         lines = []
         for number, setting in enumerate(self.settings):
-            tally = self.evidence.tallies.get(("setting", number))
+            tally = self.findings.evidence.tallies.get(("setting", number))
             if tally is not None:
-                log10 = self.evidence.log_e_value_of(("setting", number)) / math.log(10)
+                log10 = self.findings.evidence.log_e_value_of(("setting", number)) / math.log(10)
                 worst = float(tally.deviations.max())
                 lines.append(Line(str(setting), tally.count, worst, log10))
         return tuple(lines)
@@ -191,24 +234,27 @@ class Run:
     def most_deviant(self) -> Deviant | None:
         """Find the prompt with the largest e-value, and its token that is furthest off."""
         prompts = [
-            n for kind, n in self.evidence.tallies if kind == "prompt" and isinstance(n, int)
+            n
+            for kind, n in self.findings.evidence.tallies
+            if kind == "prompt" and isinstance(n, int)
         ]
         if not prompts:
             return None
-        worst = max(prompts, key=lambda n: self.evidence.log_e_value_of(("prompt", n)))
+        self._add_expected()
+        worst = max(prompts, key=lambda n: self.findings.evidence.log_e_value_of(("prompt", n)))
         tokens = sorted(token for n, token in {**self.seen, **self.expected} if n == worst)
 
         def distance(token: str) -> float:
-            seen = self.seen.get((worst, token), 0.0)
+            seen = self.seen[worst, token]
             expected = self.expected.get((worst, token), 0.0)
             return abs(seen - expected) / math.sqrt(expected + 1)
 
         token = max(tokens, key=distance)
         return Deviant(
             as_text(self.prompts[worst]),
-            float(self.evidence.tallies["prompt", worst].deviations.max()),
-            self.evidence.log_e_value_of(("prompt", worst)) / math.log(10),
+            float(self.findings.evidence.tallies["prompt", worst].deviations.max()),
+            self.findings.evidence.log_e_value_of(("prompt", worst)) / math.log(10),
             token,
-            round(self.seen.get((worst, token), 0.0)),
+            self.seen[worst, token],
             self.expected.get((worst, token), 0.0),
         )

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from otm._core.files.paths import AnyPath, file_label, parse_json, read_whole
-from otm._core.numbers import as_integer
+from otm._core.numbers import as_integer, check_name
 from otm._core.text import shown
-from otm.audit.server.client import Prompt
+from otm.audit.server.answers import Prompt
 from otm.decoding import SamplingParameters
 from otm.errors import InvalidInputError, InvalidParameterError
 
@@ -44,10 +44,28 @@ class Setting:
         return ", ".join([*parts, f"{self.concurrency} at a time"])
 
 
+OMITTED = (
+    *("temperature", "top_k", "top_p", "min_p"),
+    *("presence_penalty", "frequency_penalty", "repetition_penalty", "repeat_penalty"),
+)
+"""Sampling parameters that can be left out of the requests."""
+
+
+def as_omitted(leave_out: Sequence[str]) -> tuple[str, ...]:
+    """Check the names of parameters that no request has; "all" stands for all of them."""
+    names = [leave_out] if isinstance(leave_out, str) else list(leave_out)
+    if names == ["all"]:
+        return OMITTED
+    return tuple(check_name("parameter to leave out", name, OMITTED) for name in names)
+
+
 def as_settings(
-    sampling: Sequence[SamplingParameters], concurrency: Sequence[int]
+    sampling: Sequence[SamplingParameters], concurrency: Sequence[int], omitted: Sequence[str] = ()
 ) -> tuple[Setting, ...]:
-    """All sampling parameters with all numbers of requests."""
+    """All sampling parameters with all numbers of requests.
+
+    Requests have none of the `omitted`, so that all settings must have the same values of these.
+    """
     for parameters in sampling:
         if not isinstance(parameters, SamplingParameters):
             raise InvalidParameterError(
@@ -57,6 +75,12 @@ def as_settings(
             raise InvalidParameterError(
                 f"{parameters} in `sampling`; the temperature must be above 0 (greedy texts are "
                 "compared by themselves) and min_p is not supported"
+            )
+    for name in {"temperature", "top_k", "top_p"}.intersection(omitted):
+        if len({getattr(parameters, name) for parameters in sampling}) > 1:
+            raise InvalidParameterError(
+                f"`sampling` has several values of {name}, which no request has; state the one "
+                "that the server should use"
             )
     counts = [as_integer(count, "concurrency", 1, 256) for count in concurrency]
     found = tuple(Setting(parameters, count) for parameters in sampling for count in counts)

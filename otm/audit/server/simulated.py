@@ -12,7 +12,7 @@ import numpy as np
 
 from otm._core.optional import require
 from otm._core.sampling import locate
-from otm.audit.server.client import TOKEN_ID
+from otm.audit.server.answers import TOKEN_ID
 from otm.audit.server.evidence import Floats
 from otm.decoding import SamplingParameters
 

@@ -1,0 +1,85 @@
+"""Whether a list was there before its token was drawn: lists after the same text are the same.
+
+A server that makes its lists after the draw passes every comparison of a token with its own list.
+The list that came with an earlier token after the same text cannot know a later token: later
+tokens are compared with the first list, and later lists too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+
+import numpy as np
+
+from otm.audit.server.answers import Completion, is_unclear
+from otm.audit.server.evidence import CLASSES, FAMILIES, Evidence, Floats, Group
+from otm.audit.server.laws import Law
+from otm.decoding import SamplingParameters
+
+STEADY = 0.05
+"""TV by which two lists of a right server after the same text may differ: batches are rounded."""
+
+LEAST = 48
+"""Fewest tokens after a text that came before, in an audit that calls a server lossless."""
+
+MOST_TEXTS = 2**17
+"""Texts whose first lists are kept."""
+
+
+class SameText:
+    """Lists and tokens after texts that came before, in other requests."""
+
+    def __init__(self, prompts: int, drift: float) -> None:
+        self.evidence = Evidence({"prompt": prompts}, drift=max(drift, STEADY))
+        self.tokens = 0  # after a text that came before
+        self._distances = 0.0
+        self._shift: Floats = np.zeros((FAMILIES, CLASSES))
+        self._texts: dict[tuple[Hashable, str], int] = {}
+        self._first: dict[tuple[Hashable, SamplingParameters], Law] = {}
+
+    @property
+    def mean_distance(self) -> float:
+        """Mean TV of a list to the first one after the same text."""
+        return self._distances / max(self.tokens, 1)
+
+    @property
+    def shift(self) -> float:
+        """TV of later lists to the first ones, merged into classes and averaged with its sign."""
+        return float(np.abs(self._shift).sum(axis=1).max()) / 2 / max(self.tokens, 1)
+
+    def add(
+        self,
+        prompt: int,
+        parameters: SamplingParameters,
+        answers: Sequence[Completion],
+        laws: Sequence[Sequence[Law | None]],
+    ) -> None:
+        """Compare tokens and lists of a block with the first lists after the same texts."""
+        rows: list[tuple[Floats, list[Group]]] = []
+        for answer, each in zip(answers, laws, strict=True):
+            text: Hashable = ("prompt", prompt)
+            for token, law in zip(answer.tokens, each, strict=True):
+                first = self._first.get((text, parameters))
+                if first is not None:
+                    # whether the token counts is decided by the first list alone
+                    if first.of(token) is not None:
+                        rows.append((first.merged(token), [("prompt", prompt)]))
+                    if law is not None:
+                        self._compare(first, law)
+                elif law is not None:
+                    self._first[text, parameters] = law
+                if is_unclear(token):
+                    break  # the same string may stand for another token
+                known = self._texts.get((text, token))
+                if known is None:
+                    if len(self._texts) >= MOST_TEXTS:
+                        break
+                    known = self._texts[text, token] = len(self._texts)
+                text = known
+        self.evidence.add(rows)
+
+    def _compare(self, first: Law, later: Law) -> None:
+        self.tokens += 1
+        if first is not later:
+            self._distances += first.distance(later)
+            self._shift += first.merged_here(later) - first.merged_probs
