@@ -113,7 +113,7 @@ def audit(
             )
         _list_known_bugs(as_json=json)
         return 0
-    seconds = {} if max_seconds is None else {"max_seconds": max_seconds}
+    seconds: dict[str, Any] = {} if max_seconds is None else {"max_seconds": max_seconds}
     # what the verifier prints must not end up in the report
     with contextlib.redirect_stdout(sys.stderr):
         adapter = _known_bug(verifier) if known_bugs else _imported(verifier)
