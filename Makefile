@@ -17,8 +17,8 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: figures
-figures: $(VENV)/.installed-figures ## draw the figures into figures/ (some: ONLY="name ...", finer: FULL=1)
-	$(BIN)/python -m figures $(if $(FULL),--full) $(ONLY)
+figures: $(VENV)/.installed-figures ## draw the figures into build/ and compare them (some: ONLY="name ...")
+	$(BIN)/python -m figures $(if $(FULL),--full) $(if $(UPDATE),--update) $(ONLY)
 
 .PHONY: test
 test: $(VENV)/.installed-test ## run the tests (options for pytest: ARGS="-k k_seq")
