@@ -105,8 +105,8 @@ demo: $(VENV)/.installed-torch,cli ## decode a prompt by every method (options: 
 	$(BIN)/otm decode $(ARGS)
 
 .PHONY: clean
-clean: ## remove .venv, caches and builds; the figures stay
-	rm -rf $(VENV) $(VENV)-oldest $(VENV)-vllm build dist docs/_build docs/auto_examples .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache
+clean: ## remove environments, caches and builds; the committed figures stay
+	rm -rf $(VENV) $(VENV)-* build dist docs/_build docs/auto_examples .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	cd docs/theory/proofs && rm -f *.vo *.vok *.vos *.glob .*.aux Checked.v Instances.v
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
