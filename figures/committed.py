@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from figures.registry import Kind, load
 from figures.table import Cell, Table
 from otm._core.files.paths import read_json
 
@@ -25,8 +26,12 @@ DRAWN = FOLDER / "drawn"
 SUFFIXES = ("csv", "json", "png")
 """Of what is committed: the data, where they come from, and the picture."""
 
-RELATIVE, ABSOLUTE = 1e-9, 1e-12
-"""Floats agree that differ by no more than one of these: far more than what rounding changes."""
+ROUNDING = {
+    Kind.THEORY: (1e-9, 1e-12),
+    Kind.EXPERIMENT: (1e-6, 1e-7),  # of models that compute in float32
+    Kind.MEASUREMENT: (1e-9, 1e-12),
+}
+"""Floats agree that differ by no more, relatively or absolutely: rounding changes less."""
 
 LARGEST_DIFFERENCE = 6.0
 """Root mean square difference of two pictures, of 255: text a line lower gives more."""
@@ -50,7 +55,7 @@ def differences(name: str, drawn: Path, committed: Path = DRAWN) -> tuple[str, .
     files, others = _files(name, drawn), _files(name, committed)
     if not all(file.is_file() for file in others):
         return ("not committed",)
-    found = [data_difference(Table.read(files[0]), Table.read(others[0]))]
+    found = [data_difference(Table.read(files[0]), Table.read(others[0]), load(name).kind)]
     if read_json(files[1]) != read_json(others[1]):
         found.append("where the data come from")
     if picture_distance(files[2], others[2]) > LARGEST_DIFFERENCE:
@@ -58,7 +63,7 @@ def differences(name: str, drawn: Path, committed: Path = DRAWN) -> tuple[str, .
     return tuple(each for each in found if each)
 
 
-def data_difference(table: Table, committed: Table) -> str:
+def data_difference(table: Table, committed: Table, kind: Kind = Kind.THEORY) -> str:
     """Describe the first cell that differs by more than rounding; empty if there is none.
 
     Examples
@@ -72,15 +77,15 @@ def data_difference(table: Table, committed: Table) -> str:
         return f"{len(table.rows)} rows of data, not {len(committed.rows)}"
     for number, (cells, others) in enumerate(zip(table.rows, committed.rows, strict=True), 1):
         for column, cell, other in zip(table.names, cells, others, strict=True):
-            if not _agree(cell, other):
+            if not _agree(cell, other, *ROUNDING[kind]):
                 return f"{column} of row {number} is {cell}, not {other}"
     return ""
 
 
-def _agree(cell: Cell, other: Cell) -> bool:
+def _agree(cell: Cell, other: Cell, relative: float, absolute: float) -> bool:
     """Whether two cells are the same but for rounding."""
     if isinstance(cell, float) and isinstance(other, float):
-        close = math.isclose(cell, other, rel_tol=RELATIVE, abs_tol=ABSOLUTE)
+        close = math.isclose(cell, other, rel_tol=relative, abs_tol=absolute)
         return close or (math.isnan(cell) and math.isnan(other))
     return cell == other
 
@@ -102,7 +107,7 @@ def take_over(name: str, drawn: Path, committed: Path = DRAWN) -> None:
     """
     (table, source, picture), others = _files(name, drawn), _files(name, committed)
     new = not all(file.is_file() for file in others)
-    if new or data_difference(Table.read(table), Table.read(others[0])):
+    if new or data_difference(Table.read(table), Table.read(others[0]), load(name).kind):
         shutil.copyfile(table, others[0])
     if new or read_json(source) != read_json(others[1]):
         shutil.copyfile(source, others[1])

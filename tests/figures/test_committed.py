@@ -123,6 +123,10 @@ def test_cells_agree_by_rounding_alone() -> None:
     assert data_difference(row("x"), row("y")) == "a of row 1 is x, not y"
     assert data_difference(row(10**12), row(10**12 + 1)).startswith("a of row 1")
     assert data_difference(row(1), row(1, 2)) == "the columns of the data"
+    near, far = row(0.2403300601163343), row(0.2403)
+    assert data_difference(near, row(0.24033005954520337))
+    assert not data_difference(near, row(0.24033005954520337), Kind.EXPERIMENT)
+    assert data_difference(near, far, Kind.EXPERIMENT)
 
 
 def test_a_figure_that_is_not_committed_is_named(drawn: Path, tmp_path: Path) -> None:
