@@ -369,7 +369,10 @@ def _wrong_end(adapter: Adapter, tokens: Path, limit: int) -> str | None:
             f"returned {len(tokens)} of {limit} tokens that were asked for, and no end token was "
             "stated: give loop(…, end=token) if it stops at one"
         )
-    return f"returned {len(tokens)} of {limit} tokens without the end token {end} at the end"
+    return (
+        f"returned {len(tokens)} of {limit} tokens without the end token {end} at the end (if it "
+        "stops at others too, let it stop at this one alone here)"
+    )
 
 
 @contextmanager

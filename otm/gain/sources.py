@@ -217,8 +217,8 @@ def from_files(
         the same temperature; without it the array "tokens" of one of the files, if there is one.
     vocabulary : int, optional
         Number of tokens, where files have padded columns.  Those from it on are cut off, if they
-        are NaN or have less than 1e-4 of the mass of each row; narrower rows are filled up with
-        tokens of probability zero.
+        are NaN, zero everywhere in a row, or have less than 1e-4 of its mass; narrower rows are
+        filled up with tokens of probability zero.
 
     Returns
     -------
