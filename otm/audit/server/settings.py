@@ -52,7 +52,7 @@ OMITTED = (
 
 
 def as_omitted(leave_out: Sequence[str]) -> tuple[str, ...]:
-    """Check the names of parameters that no request has; "all" stands for all of them."""
+    """Check the names of parameters to leave out of all requests; "all" names all of them."""
     names = [leave_out] if isinstance(leave_out, str) else list(leave_out)
     if names == ["all"]:
         return OMITTED
@@ -62,9 +62,9 @@ def as_omitted(leave_out: Sequence[str]) -> tuple[str, ...]:
 def as_settings(
     sampling: Sequence[SamplingParameters], concurrency: Sequence[int], omitted: Sequence[str] = ()
 ) -> tuple[Setting, ...]:
-    """All sampling parameters with all numbers of requests.
+    """Combine all sampling parameters with all numbers of concurrent requests.
 
-    Requests have none of the `omitted`, so that all settings must have the same values of these.
+    Requests leave out the `omitted` parameters, so all settings must have the same values of these.
     """
     for parameters in sampling:
         if not isinstance(parameters, SamplingParameters):
@@ -79,8 +79,8 @@ def as_settings(
     for name in {"temperature", "top_k", "top_p"}.intersection(omitted):
         if len({getattr(parameters, name) for parameters in sampling}) > 1:
             raise InvalidParameterError(
-                f"`sampling` has several values of {name}, which no request has; state the one "
-                "that the server should use"
+                f"`sampling` has several values of {name}, but requests leave out {name}; give "
+                "only the value that the server should use"
             )
     counts = [as_integer(count, "concurrency", 1, 256) for count in concurrency]
     found = tuple(Setting(parameters, count) for parameters in sampling for count in counts)
