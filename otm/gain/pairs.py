@@ -30,12 +30,12 @@ KINDS = ("logits", "log-probabilities", "probabilities")
 """What scores may be."""
 
 TYPES = {"f2": "float16", "bfloat16": "bfloat16", "f4": "float32", "f8": "float64"}
-"""Types that scores are stored in."""
+"""Types in which scores are stored."""
 
 LOG_SUM_TOLERANCE = {"float16": 3e-2, "bfloat16": 0.2, "float32": 1e-3}
-"""How far the logarithm of a sum of exponentials of log-probabilities may be from zero, at least.
+"""Allowed distance of log Σ exp(log-probabilities) from zero, by type of storage.
 
-As far as probabilities may sum from one, it may be of any type.
+A distance that probabilities of the type may have from one is allowed in any case.
 """
 
 

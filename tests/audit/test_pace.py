@@ -154,7 +154,7 @@ def test_known_mistakes_are_looked_for_in_time(
     report = lossless(clock.taking(no_residual, 1e-4), instances=few, examples=0)
     assert clock.now < 1.5 * SECONDS
     assert (report.verdict, report.compared) == (NOT_LOSSLESS, False)
-    assert "no time was left to look for a known mistake" in str(report)
+    assert "no time was left to search for known mistakes" in str(report)
     assert "no known mistake has" not in str(report)
 
 

@@ -116,7 +116,7 @@ def test_all_that_is_refused_is_named(tmp_path: Path) -> None:
         ({"model_type": "llama"}, "'model_type': it is the configuration of a model"),
         ({"tokenizer_class": "Qwen2Tokenizer", "eos_token": "x"}, "it is a part of a tokenizer"),
         ({"bos_token": {"content": "<s>"}}, "'bos_token': it is a part of a tokenizer"),
-        ({"temprature": 0.7}, "sets temprature = 0.7, which generate .* does not have; correct the name"),
+        ({"temprature": 0.7}, "sets temprature = 0.7, which generate .*; correct the name"),
         ({"top_k": 20, "frequency_penalty": 1}, "sets frequency_penalty = 1, which generate"),
         ({"do_sample": "false"}, "sets do_sample = 'false'; it must be true or false"),
     ],

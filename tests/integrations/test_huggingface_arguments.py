@@ -340,7 +340,7 @@ def test_an_output_layer_with_fewer_scores_than_tokens_is_refused() -> None:
     draft.lm_head = torch.nn.Linear(16, 11, bias=False).double()
     decoding = AssistedDecoding(draft, k=1, gamma=2)
     with pytest.raises(
-        InvalidParameterError, match=f"scores 11 tokens, its configuration says {V}"
+        InvalidParameterError, match=f"scores 11 tokens, but its configuration says {V}"
     ):
         TARGET.generate(PROMPTS, custom_generate=decoding, **GREEDY)
     assert HuggingFaceModel(draft, vocabulary=11).vocabulary == 11
