@@ -130,7 +130,7 @@ def test_a_function_that_slows_down_is_left_in_time(clock: Clock) -> None:
     assert report.verdict == UNDECIDED
     assert report.slower is not None
     assert report.slower > 4
-    assert "times as long in the end as at first" in str(report)
+    assert "times as long at the end as at the start" in str(report)
 
 
 def slow_mistake(clock: Clock, seconds: float) -> Callable[..., Any]:

@@ -105,7 +105,7 @@ def test_responses_of_two_servers_give_bounds(capsys: pytest.CaptureFixture[str]
         (["draft.npy"], "'draft.npy' holds one array; give a file for each model, or one file"),
         ([".", "target.npy"], "'.' is a folder; if it is a model of Hugging Face, give a text"),
         (["lists.jsonl", "target.npy"], "which has both models' lists"),
-        (["draft.json"], "the responses of one model's server; give one of the first kind, or two"),
+        (["draft.json"], "or two files (.json, .jsonl), the responses of each model's server"),
         (["lists.jsonl", "--slack", "1"], "slack = 1.0"),
         (["draft.npy", "target.npy", "--slack", "0.1"], "--slack would have no effect on arrays"),
         (["lists.jsonl", "--temperature", "0.5"], "--temperature would have no effect on lists"),

@@ -226,7 +226,7 @@ WRONG: dict[str, tuple[Callable[[], Made], str]] = {
         "no lists of log-prob",
     ),
     "ids and texts": (lambda: responses(by_id) | {"draft": responses(completion)["draft"]},
-                      "by ids and by texts"),
+                      "some tokens by ids and others by texts"),
     "the sampled tokens alone": (changed(list_sampled_alone), "lists only the sampled tokens"),
     "two halves of lists": (
         changed(list_in_turn), r"no position with lists of both models .* \(20 are left out\)"

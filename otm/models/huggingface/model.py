@@ -180,8 +180,8 @@ def _check_head(model: Any, vocabulary: int) -> None:
     if hasattr(head, "pruned_lm_head"):
         raise InvalidParameterError(
             f"the output layer of this {name} scores {head.pruned_lm_head.out_features} of its "
-            f"{vocabulary} tokens only: transformers has pruned it in place, as its own decoding with "
-            "two tokenizers does; load the model anew (OTM does not change an assistant)"
+            f"{vocabulary} tokens only: transformers pruned it in place, as its decoding with two "
+            "tokenizers does; load the model anew (OTM does not change an assistant)"
         )
     scored = getattr(head, "out_features", vocabulary)
     if isinstance(scored, int) and scored < vocabulary:
