@@ -100,7 +100,7 @@ def test_responses_of_two_servers_give_bounds(capsys: pytest.CaptureFixture[str]
     ("arguments", "message"),
     [
         ([], "Missing argument"),
-        (["draft.pt", "target.pt"], "which can run code when it is loaded, and is never read"),
+        (["draft.pt", "target.pt"], "pickles can run code when loaded, and are never read"),
         (["missing.npy", "target.npy"], "cannot be found"),
         (["draft.npy"], "'draft.npy' holds one array; give a file for each model, or one file"),
         ([".", "target.npy"], "'.' is a folder; if it is a model of Hugging Face, give a text"),

@@ -45,7 +45,7 @@ def check_own_drafts(setting: Callable[[str], Any]) -> None:
 
 
 def check_config(config: Any) -> None:
-    """Refuse ways of decoding other than greedy search and sampling, and some of the output."""
+    """Raise for decoding other than greedy search and sampling, and for some outputs."""
     check_own_drafts(lambda name: getattr(config, name, None))
     if getattr(config, "assistant_ensemble_weight", None) is not None:
         raise InvalidParameterError(

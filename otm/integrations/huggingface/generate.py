@@ -109,8 +109,8 @@ class AssistedDecoding:
     layers than `DynamicLayer`, such as sliding windows; the assistant reads all.  The cache stays
     as it is, and none is returned.
 
-    Refused are beams; processors that keep a state from call to call (`guidance_scale`, SynthID),
-    which rejected drafts would change; drafts of transformers' own, such as
+    These raise an error: beams; processors that keep a state from call to call (`guidance_scale`,
+    SynthID), which rejected drafts would change; transformers' own drafts, such as
     `prompt_lookup_num_tokens`; an assistant whose output layer transformers has pruned in place;
     attentions and hidden states as output; embeddings as input; quantized caches; and tokens that
     `past_key_values` hold but the input does not, since the assistant must read them.
