@@ -69,14 +69,16 @@ class Access:
 
 
 def check_url(url: str) -> str:
-    """Return the address without what follows its path; refuse one with a key in it."""
+    """Return the address up to its path; raise if it has a key in it."""
     try:
         parts = urlsplit(url)
         host = parts.hostname
     except (ValueError, AttributeError, TypeError):
         host = None
     if not host or parts.scheme not in ("http", "https"):
-        raise InvalidInputError("this is no address of a server; give one as http://host:8000")
+        raise InvalidInputError(
+            "this is not the address of a server; give one such as http://host:8000"
+        )
     if parts.username or parts.password or parts.query or parts.fragment:
         raise InvalidInputError(
             f"the address of {host} has more than host and path; give a key in the environment, "
@@ -198,7 +200,7 @@ class Client:
     def _check_status(self, status: int, path: str, content: bytes, hint: str = "") -> None:
         """Raise an error with the server's own message, and with the option that may help."""
         if status in (401, 403):
-            said = "refuses the key" if self._key else f"wants a key; set {KEYS[0]}"
+            said = "rejects the key" if self._key else f"needs a key; set {KEYS[0]}"
             raise EndpointError(f"the server answers {status} to {path}: it {said}")
         if status == 200:
             return

@@ -103,17 +103,19 @@ def as_prompts(prompts: Sequence[Any] | None, *, chat: bool, ids: bool) -> tuple
     for prompt in prompts:
         if isinstance(prompt, str):
             if ids or not prompt:
-                raise InvalidInputError(f"the prompt {shown(prompt)} should be token ids, not none")
+                form = "a list of token ids" if ids else "a text"
+                raise InvalidInputError(f"the prompt {shown(prompt)} must be {form}, not empty")
             if prompt.encode(errors="ignore").decode() != prompt:  # half of a pair of surrogates
-                raise InvalidInputError(f"the prompt {shown(prompt)} is no text of Unicode")
+                raise InvalidInputError(f"the prompt {shown(prompt)} is not valid Unicode")
             found.append(prompt)
             continue
         try:
             tokens = tuple(as_integer(token, "a token of a prompt", 0) for token in prompt)
         except TypeError:
-            raise InvalidInputError(f"the prompt {shown(prompt)} is no text or list") from None
+            raise InvalidInputError(f"the prompt {shown(prompt)} is not a text or a list") from None
         if chat or not tokens:
-            raise InvalidInputError(f"the prompt {shown(prompt)} should be a text, not empty")
+            form = "a text" if chat else "a list of token ids"
+            raise InvalidInputError(f"the prompt {shown(prompt)} must be {form}, not empty")
         found.append(tokens)
     return tuple(found)
 
