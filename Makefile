@@ -17,8 +17,8 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: figures
-figures: $(VENV)/.installed-figures ## draw the figures into figures/ (some: ONLY="name ...", finer: FULL=1)
-	$(BIN)/python -m figures $(if $(FULL),--full) $(ONLY)
+figures: $(VENV)/.installed-figures ## draw the figures into build/ and compare them (some: ONLY="name ...")
+	$(BIN)/python -m figures $(if $(FULL),--full) $(if $(UPDATE),--update) $(ONLY)
 
 .PHONY: test
 test: $(VENV)/.installed-test ## run the tests (options for pytest: ARGS="-k k_seq")
@@ -105,8 +105,8 @@ demo: $(VENV)/.installed-torch,cli ## decode a prompt by every method (options: 
 	$(BIN)/otm decode $(ARGS)
 
 .PHONY: clean
-clean: ## remove .venv, caches and builds; the figures stay
-	rm -rf $(VENV) $(VENV)-oldest $(VENV)-vllm build dist docs/_build docs/auto_examples .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache
+clean: ## remove environments, caches and builds; the committed figures stay
+	rm -rf $(VENV) $(VENV)-* build dist docs/_build docs/auto_examples .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	cd docs/theory/proofs && rm -f *.vo *.vok *.vos *.glob .*.aux Checked.v Instances.v
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

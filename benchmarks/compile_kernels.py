@@ -7,6 +7,10 @@ would launch are compiled instead, with the types, constants and alignments that
 have.  Each number is for one thread or one program, as Triton's own ptxas reports them, or for
 gfx942 as LLVM does.  All types are compiled for sm_90, and fp32 for the other targets.
 
+ptxas may spill a few values of a kernel that has registers left, so that one more program fits on a
+multiprocessor; versions of it differ there.  A kernel that spills is compiled again with a bound on
+registers that no such aim lowers: what it then takes shows whether its values fit.
+
 All kernels make the decisions of the references bit for bit.  So the compiled code must round
 exactly as written: the program fails if the PTX of a kernel has an operation that multiplies and
 adds with one rounding, that approximates, or that takes small numbers for 0.  Code for gfx942 is
@@ -72,6 +76,7 @@ CHAINS, MOST_CHAINS = 4, 64  # K
 LISTED = 50  # m, of sparse drafts
 SMALLEST = (1, 1, 1)  # sizes of 1 become constants, which the interpreter does not show
 TYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+MOST_REGISTERS = 255  # of a thread, whatever the architecture
 FLOAT_OPERATION = re.compile(r"^\s+(?:@\S+\s+)?([a-z]\w*(?:\.\w+)*\.f(?:16|32|64))\s", re.MULTILINE)
 INEXACT = re.compile(r"^(fma|mad)\.|\.(approx|full|ftz)\b")
 FLOOR = "cvt.rmi.ftz.f32.f32"
@@ -82,7 +87,7 @@ NAMES = {
     torch.int64: "*i64",
     torch.uint8: "*u8",
 }
-COMPILED: dict[tuple[str, str, bool], dict[str, Any]] = {}
+COMPILED: dict[tuple[str, str, bool, int | None], dict[str, Any]] = {}
 """What compiled programs take: several launches have the same one."""
 
 
@@ -226,8 +231,13 @@ def uses_of_trees(
         yield f"tree, logits, {name}", warm, arguments
 
 
-def compile_launch(launch: Launch, target: str, *, fusion: bool = False) -> dict[str, Any]:
-    """Compile as the launch would, unless with fusion, and report what the program takes."""
+def compile_launch(
+    launch: Launch, target: str, *, fusion: bool = False, most: int | None = None
+) -> dict[str, Any]:
+    """Compile as the launch would, unless with fusion or so many registers at most.
+
+    Returns what the program takes.
+    """
     names = launch.kernel.arg_names
     values = dict(zip(names, launch.arguments, strict=False)) | launch.constants
     signature, constants, attributes = {}, {}, {}
@@ -249,7 +259,9 @@ def compile_launch(launch: Launch, target: str, *, fusion: bool = False) -> dict
     source = triton.compiler.ASTSource(launch.kernel, signature, constants, attributes)
     warps = runtime.warps(launch.kernel, target)
     options = {"num_warps": warps, "enable_fp_fusion": fusion}
-    key = (target, source.hash(), fusion)
+    if most is not None:
+        options["maxnreg"] = most
+    key = (target, source.hash(), fusion, most)
     if key in COMPILED:
         return COMPILED[key]
     compiled = triton.compile(source, target=TARGETS[target], options=options)
@@ -262,6 +274,9 @@ def compile_launch(launch: Launch, target: str, *, fusion: bool = False) -> dict
     else:
         found |= resources_amd(compiled.asm["amdgcn"])
     found["shared bytes"] = max(found["shared bytes"], compiled.metadata.shared)
+    if found["spilled bytes"] and "cubin" in compiled.asm and most is None:
+        roomy = compile_launch(launch, target, fusion=fusion, most=MOST_REGISTERS)
+        found["with all registers"] = {x: roomy[x] for x in ("registers", "spilled bytes")}
     COMPILED[key] = found
     return found
 

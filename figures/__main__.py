@@ -1,4 +1,4 @@
-"""Command line: ``python -m figures [NAME ...] [--full] [--jobs N] [--list] [--json]``."""
+"""Command line: ``python -m figures [NAME ...] [--full] [--update] [--jobs N] …``."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+from figures.committed import FOLDER, take_over
+from figures.gallery import write_gallery
 from figures.registry import FIGURES
 from figures.run import Done, draw_all
 from otm.cli import status_of
@@ -41,10 +43,10 @@ def _draw(options: argparse.Namespace) -> None:
         _print_json(list(FIGURES)) if options.json else print("\n".join(FIGURES))
         return
     start = time.perf_counter()
-    drawn: list[dict[str, Any]] = []
+    drawn: list[Done] = []
 
     def tell(done: Done) -> None:
-        drawn.append({"figure": done.name, "state": done.state, "seconds": round(done.seconds, 1)})
+        drawn.append(done)
         if not options.json:
             print(done, flush=True)
 
@@ -56,10 +58,31 @@ def _draw(options: argparse.Namespace) -> None:
         jobs=options.jobs,
         tell=tell,
     )
+    seconds = time.perf_counter() - start
+    if options.update:
+        for done in drawn:
+            if done.differences is not None:
+                take_over(done.name, page.parent / "drawn")
+        write_gallery(FOLDER)
     if options.json:
-        _print_json({"figures": drawn, "page": str(page)})
-    else:
-        print(f"{page}  ({time.perf_counter() - start:.1f} s)")
+        _print_json({"figures": [_entry(done) for done in drawn], "page": str(page)})
+        return
+    print(f"{page}  ({seconds:.1f} s)")
+    compared = [done for done in drawn if done.differences is not None]
+    same = sum(not done.differences for done in compared)
+    if compared:
+        print(f"{same} of {len(compared)} figures are as committed")
+    if same < len(compared) and not options.update:
+        print("--update (make figures UPDATE=1) takes the others over into the checkout")
+
+
+def _entry(done: Done) -> dict[str, Any]:
+    return {
+        "figure": done.name,
+        "state": done.state,
+        "seconds": round(done.seconds, 1),
+        "differences": done.differences,
+    }
 
 
 class _Parser(argparse.ArgumentParser):
@@ -78,9 +101,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--output",
         type=Path,
-        default=Path("figures"),
+        default=Path("build/figures"),
         metavar="DIR",
-        help="folder to write into (default: figures)",
+        help="folder to write into (default: build/figures)",
     )
     parser.add_argument(
         "--results",
@@ -91,6 +114,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--full", action="store_true", help="take all the data where a figure has a longer version"
+    )
+    parser.add_argument(
+        "--update",
+        action="store_true",
+        help="take what differs over into the checkout",
     )
     parser.add_argument(
         "--jobs", type=int, metavar="N", help="number of processes (default: one a core)"

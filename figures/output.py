@@ -11,12 +11,9 @@ from figures.drawing.style import PICTURES, save_pictures
 from figures.records import records_of, where
 from figures.registry import DataFigure, Kind, load, module_name
 from figures.table import Table
-from otm._core.digest import data_files, versions
+from otm._core.digest import data_files
 from otm._core.files.paths import write_whole
 from otm.errors import InvalidInputError
-
-COMMITTED = ("csv", "json", "png")
-"""The data, where they come from, and the picture; PDF and SVG are made when needed."""
 
 SUFFIXES = ("csv", "json", *PICTURES)
 """Of the files of a figure."""
@@ -94,7 +91,6 @@ def write(
         source["command"] = f"python -m figures {name}{' --full' if longer else ''}"
         if figure.kind == Kind.EXPERIMENT:
             source["texts and weights"] = data_files()
-        source["versions"] = versions()
         if figure.seed is not None:
             source["seed"] = figure.seed
     folder.mkdir(parents=True, exist_ok=True)

@@ -11,6 +11,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from figures import committed
 from figures.gallery import write_gallery
 from figures.output import digest_for, write
 from figures.progress import beside_others
@@ -23,14 +24,32 @@ _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 class Done(NamedTuple):
-    """A figure that is finished, its state from `figures.output.write`, and how long it took."""
+    """A figure that is finished.
+
+    Attributes
+    ----------
+    name : str
+        The figure.
+    state : str
+        From `figures.output.write`.
+    seconds : float
+        How long it took.
+    differences : tuple of str or None
+        Where it differs from the committed one; None if there is nothing to compare.
+    """
 
     name: str
     state: str
     seconds: float
+    differences: tuple[str, ...] | None = None
 
     def __str__(self) -> str:
-        return f"{self.name:<28} {self.state:<12} {self.seconds:6.1f} s"
+        line = f"{self.name:<28} {self.state:<12} {self.seconds:6.1f} s"
+        if self.differences is None:
+            return line
+        if not self.differences:
+            return f"{line}  as committed"
+        return f"{line}  differs: {', '.join(self.differences)}"
 
 
 def draw_all(
@@ -49,7 +68,8 @@ def draw_all(
     names, results, full
         As for `write_all`.
     folder : Path
-        Of the page, made if it does not exist; the figures go into the folder `drawn` in it.
+        Of the page, made if it does not exist; the figures go into the folder `drawn` in it.  Not
+        the folder of the committed page, which they are compared with.
     jobs : int or None
         Number of processes; None for one a core.
     tell : callable
@@ -65,8 +85,13 @@ def draw_all(
     UnknownMethodError
         If there is no figure of a name; nothing is written then.
     InvalidParameterError
-        If the number of processes is below 1.
+        If the number of processes is below 1, or the folder that of the committed page.
     """
+    if folder.resolve() == committed.FOLDER.resolve():
+        raise InvalidParameterError(
+            f"the committed figures are in {folder}; draw into another folder, and take what "
+            "differs over by --update"
+        )
     if jobs is not None and jobs < 1:
         raise InvalidParameterError(f"{jobs} processes; at least one is needed")
     for name in names:
@@ -157,7 +182,11 @@ def _haste(name: str) -> tuple[bool, bool]:
 def _timed(name: str, folder: Path, results: Path, full: bool, digest: str | None) -> Done:
     start = time.perf_counter()
     state = write(name, folder, results, full=full, digest=digest)
-    return Done(name, state, time.perf_counter() - start)
+    longer = full and load(name).full is not None  # what is committed is the short version
+    differences = None
+    if state != "not measured" and not longer:
+        differences = committed.differences(name, folder)
+    return Done(name, state, time.perf_counter() - start, differences)
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
@@ -66,14 +67,14 @@ def table_figure(
 
     columns = list(zip(heading, *rows, strict=True))
     widths = [max(map(inches, column)) for column in columns]
-    least = sum(widths) + GAP * (len(widths) - 1) + 2 * MARGIN
+    least = math.fsum(widths) + GAP * (len(widths) - 1) + 2 * MARGIN
     if least > PAGE_WIDTH:
         raise InvalidInputError(
             f"the table is {least:.1f} inches wide, and a page {PAGE_WIDTH}; shorten its cells"
         )
     page = COLUMN_WIDTH if least <= COLUMN_WIDTH else PAGE_WIDTH
-    gap = min((page - 2 * MARGIN - sum(widths)) / max(1, len(widths) - 1), 4 * GAP)
-    table = sum(widths) + gap * (len(widths) - 1)
+    gap = min((page - 2 * MARGIN - math.fsum(widths)) / max(1, len(widths) - 1), 4 * GAP)
+    table = math.fsum(widths) + gap * (len(widths) - 1)
     heads = max(text.count("\n") for text in heading) + 1
     notes = note.count("\n") + 1 if note else 0
     between = APART * len(groups)

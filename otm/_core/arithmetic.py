@@ -7,8 +7,11 @@ otherwise part: powers near one, their differences, and long sums.
 
 from __future__ import annotations
 
+import functools
 import math
 import numbers
+import operator
+from collections.abc import Iterable
 from fractions import Fraction
 from typing import Any, TypeAlias, TypeVar
 
@@ -167,6 +170,16 @@ def interval_slopes(below: Probs, above: Probs, mass: Probs, k: int) -> Probs:
     of_share = np.where(lost, float(k), of_share / np.where(lost, 1, share))
     slopes: Probs = np.exp(float(k - 1) * log_end) * of_share
     return slopes
+
+
+def total(terms: Iterable[_T], start: Any = 0) -> _T:
+    """Sum of terms, each added to those before it.
+
+    Equivalent to the built-in `sum`, which since Python 3.12 makes up for the rounding of floats:
+    plans, bounds and decisions would differ between versions of Python in the last digits.
+    """
+    result: _T = functools.reduce(operator.add, terms, start)
+    return result
 
 
 def running_sum(terms: Probs, *, from_zero: bool = False) -> Probs:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cache, lru_cache
 
+from otm._core.arithmetic import total
 from otm.audit.adapter import Adapter, Failure, Instance
 from otm.audit.drawn import AT_ZERO, accepts_at_zero, draws_twice
 from otm.audit.exact import by_paths
@@ -120,7 +121,7 @@ def nearest(
     """
     cheap = [o for o in observations if o.sequences and o.is_off(SINGLE) and _cost(o) <= STEPS]
     telling = sorted(cheap, key=lambda seen: -float(seen.tv_distance))[:FEW]
-    wrong = sum(float(seen.tv_distance) for seen in telling)
+    wrong = total(float(seen.tv_distance) for seen in telling)
     least, found = wrong / NEAR, None
     for bug, verifier in _whole(None) if loop is None else _steps(loop):
         check_time(until, "known mistakes take")

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.arithmetic import Number, Probs
+from otm._core.arithmetic import Number, Probs, total
 from otm._core.shown import Brief
 from otm.audit.adapter import Failure, Instance, Outcome
 from otm.decoding.reading import Path
@@ -168,8 +168,8 @@ class Observation(Brief):
 def distance(a: Mapping[Path, Number], b: Mapping[Path, Number]) -> Number:
     """Total variation distance of two distributions of sequences; the first may lack mass."""
     differences: list[Any] = [a.get(path, 0) - b.get(path, 0) for path in {**a, **b}]
-    lost: Any = sum(b.values()) - sum(a.values())
-    half: Number = (sum(map(abs, differences)) + abs(lost)) / 2
+    lost: Any = total(b.values()) - total(a.values())
+    half: Number = (total(map(abs, differences)) + abs(lost)) / 2
     return half
 
 

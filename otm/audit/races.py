@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from otm._core.arithmetic import total
 from otm.decoding.draft_tree import Randomness
 
 Array = npt.NDArray[Any]
@@ -27,7 +28,7 @@ SMALL = 2.0**-23
 
 def place_of(weights: Any, uniform: Any) -> int:
     """Place that a uniform falls on, of weights side by side; never one without weight."""
-    point, below, last = uniform * sum(weights), 0, 0
+    point, below, last = uniform * total(weights), 0, 0
     for place, weight in enumerate(weights):
         below = below + weight
         if weight > 0:

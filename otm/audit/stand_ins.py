@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from otm._core.arithmetic import total
 from otm.audit.races import Form, Noise, Race, draw_place
 from otm.decoding.draft_tree import Randomness
 
@@ -110,7 +111,7 @@ class StandInOfNumPy(np.random.Generator):
     def multinomial(self, n: Any, pvals: Any, size: Any = None) -> npt.NDArray[np.int64]:
         super().multinomial(n, np.asarray(pvals, np.float64), size)  # refuses what is wrong
         counts = np.zeros((_count(size), len(pvals)), np.int64)
-        weights = [*pvals[:-1], max(1 - sum(pvals[:-1]), 0)]  # NumPy gives the last what is left
+        weights = [*pvals[:-1], max(1 - total(pvals[:-1]), 0)]  # NumPy gives the last what is left
         for row in counts:
             for _ in range(n):
                 row[draw_place(self.source, weights)] += 1

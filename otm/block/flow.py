@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from otm._core.arithmetic import Number, as_fraction, as_integers
+from otm._core.arithmetic import Number, as_fraction, as_integers, total
 from otm._core.optional import require
 from otm.block.hull import Excess
 from otm.block.tree import Tree
@@ -36,7 +36,9 @@ class TreeDrafts:
         """g(U): the probability that a drafted tree has one of the nodes."""
         chosen = set(nodes)
         trees = zip(self.chances, self.members, strict=True)
-        return sum((x for x, members in trees if chosen.intersection(members)), 0 * self.chances[0])
+        return total(
+            (x for x, members in trees if chosen.intersection(members)), 0 * self.chances[0]
+        )
 
     def excess(self, passed: list[Number]) -> Excess:
         """One antichain with S(U) > g(U), if there is any, and the W that the flow gives."""

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from otm._core.arithmetic import Number, at_least_once
+from otm._core.arithmetic import Number, at_least_once, total
 from otm.block.tree import RAREST, Tree
 
 SPREAD = 20
@@ -67,7 +67,7 @@ class PathDrafts:
 
     def hit(self, nodes: list[int]) -> Number:
         """g(U): the probability that a path goes through one of the nodes of an antichain."""
-        reach = sum((self.tree.reach[y] for y in nodes), 0 * self.tree.reach[-1])
+        reach = total((self.tree.reach[y] for y in nodes), 0 * self.tree.reach[-1])
         hit: Number = hit_probability(min(reach, 0 * reach + 1), self.k)
         return hit
 
@@ -111,8 +111,8 @@ def hull(
         segments = below[y]
         below[y] = []
         segments.sort(reverse=True)  # which merges the sorted lists of the children
-        width = reach[y] - sum(segment.width for segment in segments)
-        height = passed[y] - sum(segment.height for segment in segments)
+        width = reach[y] - total(segment.width for segment in segments)
+        height = passed[y] - total(segment.height for segment in segments)
         if isinstance(width, float) and width < ROUNDING * reach[y]:
             width = 0.0
         height = max(height, 0 * height)

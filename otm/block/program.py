@@ -14,7 +14,7 @@ from typing import Protocol
 
 import numpy as np
 
-from otm._core.arithmetic import Number
+from otm._core.arithmetic import Number, total
 from otm._core.optional import require
 from otm._core.progress import Watch
 from otm.block.hull import Excess
@@ -67,7 +67,7 @@ class Bounds:
 
 def value_of(worth: Sequence[int], passed: Sequence[Number]) -> Number:
     """Return the expected accepted drafts Σ worth(y) S(y)."""
-    return sum((w * s for w, s in zip(worth, passed, strict=True)), 0 * passed[-1])
+    return total((w * s for w, s in zip(worth, passed, strict=True)), 0 * passed[-1])
 
 
 def upper_bound(tree: Tree, drafts: Drafts, worth: Sequence[int], prices: Prices) -> Number:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from otm._core.arithmetic import Number, as_fraction, rounded
+from otm._core.arithmetic import Number, as_fraction, rounded, total
 from otm._core.checks import as_draft_count
 from otm._core.interval import Interval
 from otm._core.numbers import as_integer, as_positive, as_real, whole
@@ -265,7 +265,7 @@ def _of_one_path(tree: Tree, drafts: PathDrafts) -> Bounds:
 def _sum_of_levels(drafts: PathDrafts | TreeDrafts) -> Number:
     """Σ_i α_K(D_i, T_i): the most that can be accepted at each depth by itself."""
     zero = 0 * drafts.tree.targets[-1]
-    return sum((_best_cut(drafts, level)[0] for level in levels_of(drafts.tree)), zero)
+    return total((_best_cut(drafts, level)[0] for level in levels_of(drafts.tree)), zero)
 
 
 def _best_cut(drafts: PathDrafts | TreeDrafts, level: Sequence[int]) -> tuple[Number, list[int]]:
@@ -285,8 +285,8 @@ def _best_cut(drafts: PathDrafts | TreeDrafts, level: Sequence[int]) -> tuple[Nu
         short = order[: int(most.argmin()) + 1]
     others = set(level).difference(short)
     cut = drafts.hit(short) if short else 0 * target[-1]
-    value = sum((target[y] for y in others), cut)
-    everything = sum((target[y] for y in level), 0 * target[-1])
+    value = total((target[y] for y in others), cut)
+    everything = total((target[y] for y in level), 0 * target[-1])
     return min(value, everything), short
 
 

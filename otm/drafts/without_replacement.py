@@ -21,7 +21,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.arithmetic import Number, Probs, read_only, running_sum
+from otm._core.arithmetic import Number, Probs, read_only, running_sum, total
 from otm._core.checks import Drafts, Uniforms
 from otm.drafts.base import DifferentTokens
 from otm.drafts.joint import Joint
@@ -188,7 +188,7 @@ class WithoutReplacement(DifferentTokens):
         if len(drafts) == self.k:
             yield drafts, probability
             return
-        left = sum(self.probs.item(token) for token in rest)
+        left = total(self.probs.item(token) for token in rest)
         for token in rest:
             others = [other for other in rest if other != token]
             share = probability * (self.probs.item(token) / left)

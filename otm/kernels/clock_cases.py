@@ -42,7 +42,8 @@ def draw_clocked(rows: int, tokens: int) -> tuple[Numbers, Numbers, Numbers, Num
     """Draw rows [n, L, S], keys [n], positions and lists [n, L] from the seed."""
     rng = np.random.default_rng(SEED)
     laws = [[draw_row(rng, tokens, logits=False) for _ in range(rows)] for _ in range(SEQUENCES)]
-    keys = rng.integers(-(2**63), 2**63, SEQUENCES) >> rng.choice([0, 11, 60], SEQUENCES)
+    shifts = np.array([0, 11, 60])[rng.integers(3, size=SEQUENCES)]
+    keys = rng.integers(-(2**63), 2**63, SEQUENCES) >> shifts
     positions = rng.integers(2**40, size=(SEQUENCES, rows))
     lists = rng.integers(8, size=(SEQUENCES, rows))
     return np.array(laws).reshape(SEQUENCES, rows, tokens), keys, positions, lists

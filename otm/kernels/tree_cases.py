@@ -120,7 +120,7 @@ def draw_trees(
                 inner = [place for place, depth in depths.items() if depth < levels - 1]
                 if not inner:
                     continue
-                parent = int(rng.choice(inner))
+                parent = inner[int(rng.integers(len(inner)))]
                 siblings = (parents[b] == parent) & (tokens[b] >= 0)
                 drawn = bool(draft_tokens) and sampled[b, siblings].sum() < passes - 1
                 drawn &= rng.random() < SAMPLED
@@ -128,7 +128,7 @@ def draw_trees(
                 free = np.setdiff1d(free, tokens[b, siblings])
                 if not free.size:
                     continue
-                token = int(rng.choice(free))
+                token = int(free[rng.integers(free.size)])
                 if drawn:
                     last = sampled[b, siblings].sum() == passes - 2
                     excess = draft[b, parent + 1, free] - target[b, parent + 1, free]

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from otm._core.arithmetic import Number, as_number, at_least_once, at_most_one
+from otm._core.arithmetic import Number, as_number, at_least_once, at_most_one, total
 from otm.errors import ProblemTooLargeError
 from otm.optimum.cut import optimal_value
 from otm.optimum.division_factor import optimal_division_factor
@@ -186,8 +186,8 @@ def lemma_3_by_definition(problem: Problem) -> Number:
 
     def value(chosen: tuple[int, ...]) -> Any:
         others = set(range(n)) - set(chosen)
-        first = sum(drafted[y] for y in chosen)
-        return first + sum(min(mass, sum(q[y] for y in x & others)) for x, mass in tuples)
+        first = total(drafted[y] for y in chosen)
+        return first + total(min(mass, total(q[y] for y in x & others)) for x, mass in tuples)
 
     smallest: Number = min(map(value, subsets))
     return smallest

@@ -278,7 +278,7 @@ def test_laws_that_add_up_to_less_than_one_by_rounding() -> None:
 @pytest.mark.parametrize("k", [1, 2, 3])
 def test_laws_that_add_up_to_more_than_one_by_rounding(k: int) -> None:
     """Bug: β above one, and with it a probability."""
-    law = np.array([0.1] * 10) / sum([0.1] * 10)
+    law = np.full(10, 0.1) / 0.9999999999999999  # what ten times 0.1 add up to, one by one
     assert law.sum() > 1
     plan = KSeq(Problem(law, law, k))
     assert plan._beta == 1

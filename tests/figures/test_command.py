@@ -64,7 +64,8 @@ def test_figures_are_drawn_as_asked_and_listed(
     options = ["--output", str(output), "--results", "elsewhere", "--full", "--jobs", "3"]
     assert main([NAME, NAME, *options, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert found["figures"] == [{"figure": NAME, "state": "computed", "seconds": 0.2}]
+    done = {"figure": NAME, "state": "computed", "seconds": 0.2, "differences": None}
+    assert found["figures"] == [done]
     assert found["page"] == str(output / "index.html")
     assert asked == [([NAME], output / "drawn", Path("elsewhere"), {"full": True, "jobs": 3})]
     assert output.is_dir()

@@ -46,7 +46,8 @@ def verify(
     size, device = target.shape[3], target.device
     lists, rows = (draft, None) if isinstance(draft, SparseDrafts) else (None, draft)
     target, laws, tokens, uniforms = lay_out(work, target, rows, tokens, uniforms)
-    block = runtime.BLOCK // 2  # two rows in float64: half a block keeps them in registers
+    # four rows in float64, of two positions: a quarter of a block keeps them in registers
+    block = max(runtime.BLOCK // 4, 1)
     blocks, edges = -(-size // block), edge_count(chains)
 
     agree = work.take("agree", (batch, gamma + 1, chains), torch.int64, device)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -71,6 +72,12 @@ OF_OTHERS = {
 }
 """Every kernel once for the other targets, with drawn drafts and one type."""
 
+REGISTERS = 65_536
+"""Of a multiprocessor."""
+
+FEW = 32
+"""Bytes that ptxas may spill of a thread where one more program then fits on a multiprocessor."""
+
 COMPILE = """
 import json, sys
 from benchmarks.compile_kernels import main
@@ -129,11 +136,42 @@ def compiled(
         yield compile_uses
 
 
+def fits(row: Any, most: int) -> bool:
+    """Whether a kernel has all its values in registers, or spills few by choice alone.
+
+    ptxas 12.8, which Triton 3.7.1 has, spills other kernels than 12.9: both stop at the registers
+    with which one more program fits, and take all values back if that is not their aim.
+    """
+    if row["spilled bytes"] == 0:
+        return bool(row["registers"] <= most)
+    steps = {REGISTERS // (row["threads"] * programs) // 8 * 8 for programs in (2, 3, 4)}
+    roomy = row.get("with all registers", {"spilled bytes": math.inf})
+    return (
+        row["spilled bytes"] <= FEW
+        and row["registers"] in steps
+        and roomy["spilled bytes"] == 0
+        and roomy["registers"] <= most
+    )
+
+
+def test_a_kernel_that_needs_its_spills_does_not_fit() -> None:
+    """Negative control: too many values, too many bytes, or nothing gained by spilling."""
+    row = {"threads": 256, "registers": 64, "spilled bytes": 8}
+    assert fits({**row, "with all registers": {"registers": 72, "spilled bytes": 0}}, 160)
+    assert not fits(row, 160)
+    assert not fits({**row, "with all registers": {"registers": 168, "spilled bytes": 0}}, 160)
+    assert not fits({**row, "with all registers": {"registers": 155, "spilled bytes": 8}}, 160)
+    enough = {"with all registers": {"registers": 72, "spilled bytes": 0}}
+    assert not fits({**row, **enough, "registers": 72}, 160)
+    assert not fits({**row, **enough, "spilled bytes": 64}, 160)
+    assert not fits({**row, "registers": 168, "spilled bytes": 0}, 160)
+
+
 @pytest.mark.parametrize("group", KERNELS)
-def test_every_kernel_compiles_without_spilling(group: str, compiled: Compile) -> None:
+def test_every_kernel_keeps_its_values_in_registers(group: str, compiled: Compile) -> None:
     rows = compiled(KERNELS[group], "sm_90")
     most = 255 if "64 chains" in group else 160  # then the table of a node takes half of them
-    assert all(row["spilled bytes"] == 0 and row["registers"] <= most for row in rows)
+    assert [row for row in rows if not fits(row, most)] == []
     # no multiplication and addition with one rounding, where the reference has two; nothing
     # approximate: decisions are compared bit for bit
     assert all(row["inexact"] == [] for row in rows)
@@ -143,10 +181,12 @@ def test_every_kernel_compiles_without_spilling(group: str, compiled: Compile) -
 def test_other_targets(target: str, compiled: Compile) -> None:
     """Catches a kernel that only one architecture compiles, or keeps in registers."""
     rows = compiled(OF_OTHERS, target)
-    most = [176 if "walk" in row["use"] else 160 for row in rows]  # two positions at a time
-    # a program for each sequence, not for each block: they do not compete for registers
-    most = [192 if row["kernel"] == "step" else n for row, n in zip(rows, most, strict=True)]
-    assert all(row["spilled bytes"] == 0 for row in rows)
-    assert all(row["registers"] <= limit for row, limit in zip(rows, most, strict=True))
+    # steps: a program for each sequence, not for each block: they do not compete for registers
+    most = [192 if row["kernel"] == "step" else 160 for row in rows]
+    pairs = zip(rows, most, strict=True)
+    if target == "gfx942":
+        assert all(row["spilled bytes"] == 0 and row["registers"] <= n for row, n in pairs)
+    else:
+        assert [row for row, n in pairs if not fits(row, n)] == []
     assert all(row.get("inexact", []) == [] for row in rows)
     assert all(("inexact" in row) == target.startswith("sm_") for row in rows)

@@ -1,0 +1,119 @@
+"""What is drawn here beside what is committed: the same, or where the two differ.
+
+Another processor, another build of NumPy or another Python may add floats in another order: the
+last digits of data and single pixels are then others, and the files too, byte by byte.  So
+nothing that is committed is written anew by drawing, and what is drawn is compared by tolerances.
+"""
+
+from __future__ import annotations
+
+import math
+import shutil
+from pathlib import Path
+
+import numpy as np
+
+from figures.registry import Kind, load
+from figures.table import Cell, Table
+from otm._core.files.paths import read_json
+
+FOLDER = Path(__file__).parent
+"""Of the committed page."""
+
+DRAWN = FOLDER / "drawn"
+"""Folder of the committed figures."""
+
+SUFFIXES = ("csv", "json", "png")
+"""Of what is committed: the data, where they come from, and the picture."""
+
+ROUNDING = {
+    Kind.THEORY: (1e-9, 1e-12),
+    Kind.EXPERIMENT: (1e-6, 1e-7),  # of models that compute in float32
+    Kind.MEASUREMENT: (1e-9, 1e-12),
+}
+"""Floats agree that differ by no more, relatively or absolutely: rounding changes less."""
+
+LARGEST_DIFFERENCE = 6.0
+"""Root mean square difference of two pictures, of 255: text a line lower gives more."""
+
+
+def differences(name: str, drawn: Path, committed: Path = DRAWN) -> tuple[str, ...]:
+    """Say where a figure that was drawn differs from the committed one: nowhere if it agrees.
+
+    Parameters
+    ----------
+    name : str
+        A figure whose files are in the folder `drawn`.
+    drawn, committed : Path
+        The folders of the two.
+
+    Raises
+    ------
+    InvalidInputError
+        If a file is damaged; the message names it.
+    """
+    files, others = _files(name, drawn), _files(name, committed)
+    if not all(file.is_file() for file in others):
+        return ("not committed",)
+    found = [data_difference(Table.read(files[0]), Table.read(others[0]), load(name).kind)]
+    if read_json(files[1]) != read_json(others[1]):
+        found.append("where the data come from")
+    if picture_distance(files[2], others[2]) > LARGEST_DIFFERENCE:
+        found.append("the picture")
+    return tuple(each for each in found if each)
+
+
+def data_difference(table: Table, committed: Table, kind: Kind = Kind.THEORY) -> str:
+    """Describe the first cell that differs by more than rounding; empty if there is none.
+
+    Examples
+    --------
+    >>> data_difference(Table(("k", "alpha"), ((1, 0.5),)), Table(("k", "alpha"), ((1, 0.75),)))
+    'alpha of row 1 is 0.5, not 0.75'
+    """
+    if table.names != committed.names:
+        return "the columns of the data"
+    if len(table.rows) != len(committed.rows):
+        return f"{len(table.rows)} rows of data, not {len(committed.rows)}"
+    for number, (cells, others) in enumerate(zip(table.rows, committed.rows, strict=True), 1):
+        for column, cell, other in zip(table.names, cells, others, strict=True):
+            if not _agree(cell, other, *ROUNDING[kind]):
+                return f"{column} of row {number} is {cell}, not {other}"
+    return ""
+
+
+def _agree(cell: Cell, other: Cell, relative: float, absolute: float) -> bool:
+    """Whether two cells are the same but for rounding."""
+    if isinstance(cell, float) and isinstance(other, float):
+        close = math.isclose(cell, other, rel_tol=relative, abs_tol=absolute)
+        return close or (math.isnan(cell) and math.isnan(other))
+    return cell == other
+
+
+def picture_distance(file: Path, other: Path) -> float:
+    """Root mean square difference of the pictures in two files, of 255; ∞ if the sizes differ."""
+    from matplotlib.image import imread
+
+    pixels, others = imread(file), imread(other)
+    if pixels.shape != others.shape:
+        return math.inf
+    return 255 * math.sqrt(float(np.square(pixels - others).mean()))
+
+
+def take_over(name: str, drawn: Path, committed: Path = DRAWN) -> None:
+    """Commit a figure as it was drawn: copy each of its files that the committed one differs from.
+
+    Data that agree but for rounding stay as they are, and so do pictures with the same pixels.
+    """
+    (table, source, picture), others = _files(name, drawn), _files(name, committed)
+    new = not all(file.is_file() for file in others)
+    if new or data_difference(Table.read(table), Table.read(others[0]), load(name).kind):
+        shutil.copyfile(table, others[0])
+    if new or read_json(source) != read_json(others[1]):
+        shutil.copyfile(source, others[1])
+    if new or picture_distance(picture, others[2]) > 0:
+        shutil.copyfile(picture, others[2])
+
+
+def _files(name: str, folder: Path) -> list[Path]:
+    return [folder / f"{name}.{suffix}" for suffix in SUFFIXES]
