@@ -59,7 +59,7 @@ class CertificateRefusedError(Exception):
 
 
 class Work:
-    """The work that a check may still do; each step pays for its share beforehand."""
+    """The work that a check may still do; each step pays for itself before it runs."""
 
     def __init__(self, characters: float) -> None:
         self.left = float(BASE_WORK + WORK_PER_CHARACTER * characters)
@@ -141,9 +141,9 @@ def check(document: dict[str, Any]) -> None:
 
 
 def open_document(document: Any, schema: str, fields: set[str]) -> Work:
-    """Check what all schemas share; return the work that the check of this document may take."""
+    """Check the fields that all schemas share; return the work that the check may take."""
     require(isinstance(document, dict), "not a JSON object")
-    characters = len(as_json(document))  # refuses whatever is not JSON, before it is compared
+    characters = len(as_json(document))  # raises for all that is not JSON, before comparisons
     require(set(document) == fields, f"the fields are not those of {schema}")
     require(document["schema"] == schema, f"the schema is not {schema}")
     require(document["sha256"] == digest(document), "the digest of the document is wrong")
@@ -154,7 +154,7 @@ def open_document(document: Any, schema: str, fields: set[str]) -> Work:
 
 
 def check_ends(document: dict[str, Any], work: Work) -> tuple[Ratio, Ratio]:
-    """Return the ends `lower` ≤ `upper`, after checking what the document says about them."""
+    """Return the ends `lower` ≤ `upper`, after checking gap, interval and status."""
     lower, upper, gap = (ratio(document[name]) for name in ("lower", "upper", "gap"))
     longest = max(number.bit_length() for pair in (lower, upper, gap) for number in pair)
     low, high = (
@@ -213,7 +213,7 @@ def accepted_mass(draft: list[int], target: list[int], k: int, cap: Ratio, *, wo
     longest = max(unit.bit_length(), draft_unit.bit_length())
     work.multiply(max(*draft, *target).bit_length(), longest, times=6 * n)
 
-    def capped(i: int) -> int:  # computed again where it is needed: all together may be long
+    def capped(i: int) -> int:  # not stored: all together may be long
         return min(target[i] * target_unit, draft[i] * draft_unit)
 
     each = max(draft).bit_length() * max(target).bit_length() / 450 + 200
@@ -238,7 +238,7 @@ def accepted_mass(draft: list[int], target: list[int], k: int, cap: Ratio, *, wo
 
 
 def check_hit(accepted: Ratio, drafted: Ratio, k: int, refusal: str, *, work: Work) -> None:
-    """Refuse unless accepted ≤ 1 − (1 − drafted)^k: first in fixed point, then exactly."""
+    """Raise unless accepted ≤ 1 − (1 − drafted)^k: first in fixed point, then exactly."""
     (mass, unit), (above, total) = accepted, drafted
     leading_zeros = total.bit_length() - above.bit_length()
     leading_ones = unit.bit_length() - abs(unit - mass).bit_length()

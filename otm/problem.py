@@ -72,11 +72,12 @@ class Problem(Frozen):
 
     Notes
     -----
-    A distribution on n tokens is divided by its sum, if this is within a tolerance of one: 0.01 or
-    n 2^−25 in float16 and bfloat16, 1e-4 or n 2^−26 in float32, 1e-6 or n 2^−30 in other types and
-    fractions; always the larger of the two.  An array of float64 or float32, or a list, has the
-    tolerance of the narrowest type that holds all its numbers: a softmax in float32 keeps its sum
-    in float64.  Types of 16 bits are looked for only in more than 64 numbers.
+    A distribution on n tokens is divided by its sum if this is close enough to one.  The tolerance
+    is the larger of two numbers: 0.01 and n 2^−25 in float16 and bfloat16, 1e-4 and n 2^−26 in
+    float32, 1e-6 and n 2^−30 in other types and fractions.  A list or an array of float64 or
+    float32 has the tolerance of the narrowest type that holds all its numbers, since a softmax in
+    float32 keeps its sum in float64.  Types of 16 bits are considered only for more than 64
+    numbers.
 
     References
     ----------

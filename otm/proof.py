@@ -309,7 +309,7 @@ class Certificate(Facts, Frozen):
         return bool(self.lower <= lower and upper <= self.upper)
 
     def _check_types(self) -> None:
-        """Refuse fields of other types, which `dataclasses.replace` lets through."""
+        """Raise for fields of wrong types, which `dataclasses.replace` accepts."""
         cut: Any = self.cut
         ends: tuple[Any, ...] = self.cap, self.lower, self.upper
         right = {

@@ -55,7 +55,7 @@ def as_fraction(value: Any) -> Fraction:
     """Turn a number into a fraction of Python's own integers; those of NumPy would overflow."""
     if isinstance(value, numbers.Rational):
         return Fraction(int(value.numerator), int(value.denominator))
-    if isinstance(value, np.floating):  # also the long ones, which Python's floats cannot hold
+    if isinstance(value, np.floating):  # long doubles too, which Python's floats cannot hold
         return Fraction(*value.as_integer_ratio())
     return Fraction(value.item() if isinstance(value, np.generic) else value)
 

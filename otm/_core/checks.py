@@ -177,10 +177,10 @@ def check_uniforms(
 
 
 def rounded_down(numbers: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
-    """Largest float64 that is not above each number, a fraction or a long double among them.
+    """Return the largest float64 that is not above each number: fractions, long doubles, floats.
 
-    A number below 1 stays below 1, and on its side of every edge that is a float: what a uniform
-    decides by comparison with floats is what it decides unrounded.
+    A number below 1 stays below 1, and on the same side of every float.  So a uniform that is
+    compared with floats decides the same as without rounding.
     """
     nearest = numbers.astype(np.float64, copy=False)
     if numbers.dtype != object and numbers.dtype.itemsize <= 8:
@@ -209,7 +209,7 @@ def as_array(
     *,
     widen: bool = True,
 ) -> npt.NDArray[Any]:
-    """Return what is array-like, also tensors on any device, as an array; else raise `error`.
+    """Return array-like values, or a tensor on any device, as an array; else raise `error`.
 
     Tensors are widened as by `to_host`.
     """

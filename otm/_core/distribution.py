@@ -37,21 +37,21 @@ SUM_TOLERANCE = {
     "bfloat16": (1e-2, 2.0**-25),
     "float32": (1e-4, 2.0**-26),
 }
-"""How far a distribution may sum from one before it is refused: in all, and for each token.
+"""Allowed distance of the sum of a distribution from one: in all, and for each token.
 
-The larger of the two counts.  In float16 each probability may be 2^−25 off, however small it is.  A
-softmax in float32 adds up its n terms with an error that grows with n: one after the other to about
-n 2^−27, in the blocks of torch or NumPy far less.
+The larger of the two counts.  In float16 each probability may be wrong by 2^−25, however small it
+is.  A softmax in float32 adds up its n terms with an error that grows with n: up to about n 2^−27
+one after the other, far less in the blocks of torch or NumPy.
 """
 
 DEFAULT_SUM_TOLERANCE = 1e-6, 2.0**-30
-"""The same of all other types: exponentials of log-probabilities in float32 are such."""
+"""The same for all other types, such as exponentials of log-probabilities in float32."""
 
 ROUNDED = {"float16": 2.0**-11, "bfloat16": 2.0**-8}
 """Largest relative error of a number that is rounded to one of these types."""
 
 FEW_TOKENS = 64
-"""Up to as many numbers, typed by hand, may be those of a type with 16 bits by chance."""
+"""Most numbers that may fit a type of 16 bits by chance, such as numbers typed by hand."""
 
 LARGEST_ENTRY = 1e200
 """Whole numbers and fractions beyond this are refused, before their sum can exceed all floats."""
@@ -61,15 +61,15 @@ ROUNDING = 2.0**-50
 
 
 def sum_tolerance(kind: str, n: int) -> float:
-    """How far a distribution of a type, on n tokens, may sum from one."""
+    """Return the allowed distance from one of a sum of n probabilities of a type."""
     least, per_token = SUM_TOLERANCE.get(kind, DEFAULT_SUM_TOLERANCE)
     return max(least, n * per_token)
 
 
 def narrowest_type(kind: str, numbers: Probs) -> str:
-    """Name the narrowest type that holds all of these numbers [n], which are of a wider one.
+    """Name the narrowest type that holds all of these numbers [n] of a wider type.
 
-    What was rounded to a narrow type keeps its rounding in a wide one.
+    Numbers that were rounded to a narrow type keep this rounding in a wide one.
     """
     if kind not in ("float32", "float64"):
         return kind
@@ -302,7 +302,7 @@ def _in_cache(rows: Probs, copies: Probs) -> Iterable[tuple[Probs, Probs]]:
 
 
 def _check_row(entries: Probs, given: str, name: str) -> None:
-    """Refuse one row, and say what is wrong with it, unless its numbers are of a narrower type."""
+    """Raise for a row that is not a distribution, unless the tolerance of a narrower type helps."""
     wrong = np.flatnonzero(~((entries >= 0) & (entries < np.inf)))
     if wrong.size:  # not so where finite entries sum to infinity
         raise InvalidDistributionError(

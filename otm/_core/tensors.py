@@ -37,20 +37,20 @@ def to_host(values: Any, *, widen: bool = True) -> Any:
 
 
 def is_masked(values: Any) -> bool:
-    """Whether this is one of NumPy's masked arrays; whoever has one has loaded their module."""
+    """Whether this is a masked array of NumPy; if so, its module has been loaded."""
     module = sys.modules.get("numpy.ma")
     return module is not None and isinstance(values, module.MaskedArray)
 
 
 def is_array(values: Any) -> bool:
-    """Whether this is an array of NumPy, though no masked one, or a tensor."""
+    """Whether this is a tensor or an array of NumPy, but not a masked array."""
     return is_tensor(values) or (isinstance(values, np.ndarray) and not is_masked(values))
 
 
 def masked_fault(values: Any) -> str:
-    """Say what is wrong with masked entries, also in lists of arrays; empty if there are none.
+    """Describe masked entries, also in lists of arrays; empty if there are none.
 
-    NumPy would take what the mask hides.
+    NumPy would use the values that the mask hides.
     """
     if "numpy.ma" not in sys.modules:  # nobody has made one
         return ""
@@ -58,8 +58,8 @@ def masked_fault(values: Any) -> str:
         count = int(np.count_nonzero(sys.modules["numpy.ma"].getmaskarray(values)))
         if count:
             return (
-                f"a masked array with {count} of {values.size} entries masked; OTM has no meaning "
-                "for a mask: say what stands there (array.filled(0)), or leave these entries out "
+                f"a masked array with {count} of {values.size} entries masked; OTM does not take "
+                "masks: fill these entries (array.filled(0)), or leave them out "
                 "(array.compressed())"
             )
     elif isinstance(values, list | tuple) and not isinstance(next(iter(values), 0), Number):

@@ -33,16 +33,16 @@ from otm.errors import MissingDependencyError, ProblemTooLargeError
 from otm.models.table import TableModel
 
 MOST_UNIFORMS = 4096
-"""Most uniforms that a run may take; each run is handed a few at first."""
+"""Most uniforms that a run may take; each run gets fewer at first."""
 
 
 class OutOfUniformsError(ProblemTooLargeError):
-    """A run takes more uniforms than were drawn for it."""
+    """A run takes more uniforms than the audit drew for it."""
 
     def __init__(self, taken: int, at_hand: int) -> None:
         super().__init__(
-            f"a run takes {taken:,} uniforms or more, and {at_hand:,} are at hand; let it decide "
-            "on fewer drafts and tokens"
+            f"a run takes {taken:,} uniforms or more, but only {at_hand:,} are available; give it "
+            "fewer drafts and tokens"
         )
         self.taken = taken
 
@@ -143,11 +143,11 @@ class Adapter(ABC):
         Whether it takes steps until it has as many tokens as it is asked for: `max_tokens`, or
         `Instance.length`, or at least 3.
     whole : bool
-        Whether each run must return as many tokens as it may, unless it stops at `end`; so must
-        loops.
+        Whether each run must return the largest allowed number of tokens, unless it stops at `end`.
+        Loops must do so in any case.
     end : int or None
-        Token that ends a sequence: nothing may stand behind it, and nothing may be shorter than the
-        limit without it.
+        Token that ends a sequence: no token may follow it, and a sequence without it must have the
+        largest allowed length.
     own_draws : bool
         Whether it draws from global generators of Python, NumPy or torch, which the audit may take
         from its own uniforms instead.
@@ -298,7 +298,7 @@ def run_rows(
 def longer(
     rows: npt.NDArray[np.float64], error: OutOfUniformsError, rng: np.random.Generator
 ) -> npt.NDArray[np.float64]:
-    """Lengthen rows of uniforms [B, m] for runs that took more; raise the error at the limit."""
+    """Lengthen rows of uniforms [B, m] for runs that need more; raise `error` at the limit."""
     size, width = rows.shape
     if width >= MOST_UNIFORMS:
         raise error
@@ -357,21 +357,21 @@ def _checked(adapter: Adapter, instance: Instance, output: Any) -> Outcome:
 
 
 def _wrong_end(adapter: Adapter, tokens: Path, limit: int) -> str | None:
-    """Say what is wrong with where an output ends, if anything is."""
+    """Describe the mistake in where an output ends; None if there is none."""
     end = adapter.end
     if end is not None and end in tokens[:-1]:
         behind = len(tokens) - 1 - tokens.index(end)
-        return f"returned {behind} tokens behind the end token {end}; nothing may stand there"
+        return f"returned {behind} tokens behind the end token {end}; no token may follow it"
     if len(tokens) == limit or not (adapter.loops or adapter.whole) or end == tokens[-1]:
         return None
     if end is None:
         return (
-            f"returned {len(tokens)} of {limit} tokens that were asked for, and no end token was "
-            "stated: give loop(…, end=token) if it stops at one"
+            f"returned {len(tokens)} of the {limit} tokens asked for, and no end token was stated: "
+            "give loop(…, end=token) if the loop stops at one"
         )
     return (
-        f"returned {len(tokens)} of {limit} tokens without the end token {end} at the end (if it "
-        "stops at others too, let it stop at this one alone here)"
+        f"returned {len(tokens)} of {limit} tokens, and the last is not the end token {end}; if the "
+        "loop stops at other tokens too, let it stop at this one alone here"
     )
 
 

@@ -42,7 +42,7 @@ REPEATED = 16
 """Random runs that are made twice, of a verifier of which it is known what it draws."""
 
 TAKE = "its breakpoints take"
-"""What may take too long."""
+"""Subject of the message that time is up."""
 
 SLOW = 0.002
 """Seconds of a run from which on draws that nothing seems to come of are followed once at first."""
@@ -145,7 +145,7 @@ class _Answers:
         return self.fresh(rows) if self.memory is None else self._follow(rows, self.memory)
 
     def first(self, rows: Floats, rng: np.random.Generator) -> tuple[Numbers, Floats]:
-        """Run on rows that are made as long as the runs need; return these too."""
+        """Run on rows, lengthen these as the runs need, and return both."""
         while True:
             try:
                 return self.fresh(rows), rows

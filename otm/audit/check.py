@@ -31,13 +31,13 @@ from otm.errors import InvalidParameterError
 from otm.testing.statistics import LEAST_DELTA
 
 SECONDS = 40.0
-"""How long an audit takes at most, but for the seconds that come after (`otm.audit.methods`)."""
+"""Longest time of an audit, before the additional seconds of `otm.audit.methods`."""
 
 FOR_SLOW = (*NEEDED, "three tokens")
 """Names of the instances for code that is slow."""
 
 FIRST = (*NEEDED, "40 tokens", "five tokens back", "four drafts", "zeros", "three tokens")
-"""Names of the first instances, in case that there is no time for all: one of each kind."""
+"""Names of the first instances, one of each kind, in case the time does not suffice for all."""
 
 LOOKED_AT = ("five tokens back", "drafts from far back", "four drafts")
 """Names of larger instances that are sampled where breakpoints leave some out."""
@@ -101,9 +101,9 @@ def lossless(
     max_runs : int, optional
         Most runs of the verifier, for breakpoints and again for Monte Carlo.
     max_seconds : float, optional
-        How long the audit takes, in seconds; a quarter of it or ten seconds more, whichever is
-        less, for each of Monte Carlo after other methods and the comparison with known mistakes.  A
-        single run is waited for.  If no time is left for a whole kind of pairs, or to make enough
+        Longest time of the audit, in seconds.  Monte Carlo after another method, and the comparison
+        with known mistakes, may each take a quarter of it more, but at most ten seconds.  A run
+        that has begun is finished.  If no time is left for a whole kind of pairs, or for enough
         runs, a verifier without a deviation is "undecided".
     tolerance : float, optional
         Deviations (TV) up to this are taken for rounding.
@@ -204,7 +204,7 @@ def _look_at_larger(adapter: Adapter, findings: Findings, effort: Effort) -> Fin
     quick = dataclasses.replace(effort, slow=True, deadline=time.monotonic() + effort.at_least)
     try:
         return sampled(adapter, chosen, quick)
-    except UnsuitedError:  # runs there take too many uniforms
+    except UnsuitedError:  # a run takes too many uniforms
         return None
 
 

@@ -64,8 +64,8 @@ def diagnose(
 
     Several are named if the instances do not tell them apart, but of sizes read off the output only
     the first that fits.  Of two ways to compare, the second sets isolated outcomes apart; then two
-    mistakes at once are tried too.  A loop may make those of a single step.  Raises `TimeIsUpError`
-    after a time of `time.monotonic`.
+    mistakes at once are tried too.  A loop may make the mistakes of a single step.  Raises
+    `TimeIsUpError` when `time.monotonic` is past `until`.
     """
     observations = sorted(observations, key=_cost)  # most fail on one soon
     bugs = _whole(loop)
@@ -117,8 +117,7 @@ def nearest(
 ) -> Nearest | None:
     """Find the known mistake that comes nearest to what was seen, where much is wrong.
 
-    Where no tokens come out, there is nothing to be near to.  Raises `TimeIsUpError` after a time
-    of `time.monotonic`.
+    None if no tokens come out.  Raises `TimeIsUpError` when `time.monotonic` is past `until`.
     """
     cheap = [o for o in observations if o.sequences and o.is_off(SINGLE) and _cost(o) <= STEPS]
     telling = sorted(cheap, key=lambda seen: -float(seen.tv_distance))[:FEW]

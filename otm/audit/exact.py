@@ -19,7 +19,7 @@ from otm.testing.exact import regions
 from otm.testing.symbolic import MAX_UNIFORMS, Region
 
 LONGEST = 512
-"""Most uniforms that a path may take: code that draws again and again has no end of paths."""
+"""Most uniforms that a path may take: code that may draw for ever has endless paths."""
 
 MAX_PATHS = 2_000
 """Most paths that are followed on one instance."""
@@ -108,13 +108,13 @@ def check_in_floats(
 def _run_all(
     adapter: Adapter, instance: Instance, rows: npt.NDArray[np.float64], deadline: float
 ) -> list[Outcome]:
-    """Run on all rows of uniforms, with an eye on the time."""
+    """Run on all rows of uniforms; raise `TimeIsUpError` past the deadline."""
     parts = Pace(deadline).parts(rows, "its runs take")
     return [outcome for part in parts for outcome in run_rows(adapter, instance, part)]
 
 
 def _in_floats(examples: Iterable[Iterable[Number]], width: int) -> npt.NDArray[np.float64]:
-    """Write uniforms as floats, followed by as many more as a run may take."""
+    """Write uniforms as floats [B, width], padded with 0.5."""
     rows = [[*map(float, example)] for example in examples]
     padded = [[*row, *[0.5] * (width - len(row))] for row in rows]
     return np.reshape(padded, (-1, width))

@@ -46,10 +46,10 @@ class Findings:
     false_alarms: float = 0.0  # probability that a lossless verifier deviates; as in the report
     delta: float = 0.0  # the deviation (TV) that is detected; as in the report
     enough: bool = True  # whether all was done that a verdict without a deviation needs
-    left_out: tuple[str, ...] = ()  # kinds of instances of which none was tried, for time
+    left_out: tuple[str, ...] = ()  # kinds of instances that no time was left for
     sampled: Findings | None = None  # of larger instances that were sampled beside these
-    later_runs: str | None = None  # how a run changes later runs
-    slower: float | None = None  # how many times longer runs take in the end
+    later_runs: str | None = None  # how runs change later runs
+    slower: float | None = None  # time of a run at the end over that at the start
     tolerance: float = 0.0  # distances (TV) up to this were taken for rounding
 
     def report(
@@ -59,7 +59,7 @@ class Findings:
         why_not_exact: tuple[str, ...],
         until: float = math.inf,
     ) -> Report:
-        """Sum it up; known mistakes are looked for until a time of `time.monotonic`."""
+        """Make the report; look for known mistakes until `time.monotonic` is past `until`."""
         seen = [*self.observations, *([self.smallest] if self.smallest else [])]
         instances = [observation.instance for observation in seen]
         worst = max(seen, key=lambda observation: observation.tv_distance)
@@ -117,7 +117,7 @@ class Findings:
     def _named(
         self, adapter: Adapter, example: Observation | None, until: float
     ) -> tuple[tuple[Diagnosis, ...], Nearest | None, bool]:
-        """Name the mistakes that explain what was seen, or one near it; whether there was time."""
+        """Name the mistakes that explain the output, or the nearest; say if time sufficed."""
         if example is None:
             return (), None, True
         searched = [example] if example is self.smallest else []

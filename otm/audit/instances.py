@@ -103,14 +103,14 @@ GROUPS: dict[str, Callable[[Instance], bool]] = {
     "longer texts": lambda instance: instance.length is not None and not instance.gammas,
     "a γ that changes": lambda instance: bool(instance.gammas),
 }
-"""Kinds of pairs, each of which tells mistakes that no other does: none may be left out for time.
+"""Kinds of pairs; each shows mistakes that no other kind does, so a verdict needs all of them.
 
 A pair may be of several kinds.
 """
 
 
 def left_out(seen: Sequence[Instance], late: Sequence[Instance]) -> tuple[str, ...]:
-    """Name the kinds of pairs of which some were left out for time and none was seen."""
+    """Name the kinds of pairs in `late`, for which no time was left, that `seen` has none of."""
     return tuple(
         name
         for name, belongs in GROUPS.items()

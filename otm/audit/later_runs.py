@@ -1,8 +1,8 @@
-"""Whether a run changes later runs: runs on the same uniforms and seeds are made again and again.
+"""Test whether a run changes later runs, by repeated runs on the same uniforms and seeds.
 
-Code that keeps something from run to run, such as a cache that grows, gives outputs that depend on
-the runs before.  Draws of its own that nothing controls differ from run to run as well, but do not
-depend on what came before: that is what is tested.  A cache that changes no output changes no run.
+If code keeps state from run to run, such as a growing cache, its outputs depend on earlier runs.
+Draws that nothing controls also differ from run to run, but do not depend on earlier runs: the test
+looks for this dependence.  A cache that changes no output does not count.
 """
 
 from __future__ import annotations
@@ -31,33 +31,34 @@ from otm.audit.observation import Observation, UnsuitedError
 from otm.testing.symbolic import MAX_UNIFORMS
 
 ROWS, TIMES = 4, 48
-"""So many rows of uniforms are run so often, in random order."""
+"""Number of rows of uniforms, and of runs of each; their order is random."""
 
 ENOUGH = 64
-"""After so many runs a look is over if each row has had a single output."""
+"""Number of runs after which a look ends if each row has had a single output."""
 
 TOLD = 2
-"""An output is compared with all others of its row if it is among so many of the commonest."""
+"""Number of the commonest outputs of a row that are each compared with its other outputs."""
 
 SLOWER = 4
-"""Runs that take so many times longer than the first ones are told."""
+"""Smallest ratio of last to first run times that is reported."""
 
 
 class LaterRuns:
-    """Runs on a few rows of uniforms, with the seeds of global generators a row's own.
+    """Repeated runs on a few rows of uniforms; each row seeds the global generators by itself.
 
-    `look` now and then: what `changed` says is true but for the probability that it is given.
+    Call `look` several times, then `changed`, whose answer is wrong with at most a given
+    probability.
     """
 
     def __init__(self, adapter: Adapter, instance: Instance, seed: int) -> None:
         self._adapter, self._instance, self._seed = adapter, instance, seed
         self._rng = np.random.default_rng(seed)
         self._rows = self._rng.random((ROWS, MAX_UNIFORMS))
-        self._looks: list[list[tuple[int, Outcome]]] = []  # of each run its row and its outcome
-        self._seconds: list[float] = []  # of a run, in the middle of each look
+        self._looks: list[list[tuple[int, Outcome]]] = []  # row and outcome of each run
+        self._seconds: list[float] = []  # median time of a run in each look
 
     def look(self, until: float) -> None:
-        """Run on all rows in random order: less often if nothing varies, or the time is over."""
+        """Run on all rows in random order; stop early if no row varies, or after `until`."""
         seen: list[tuple[int, Outcome]] = []
         seconds: list[float] = []
         with undisturbed(self._seed):
@@ -81,15 +82,15 @@ class LaterRuns:
 
     @property
     def slower(self) -> float | None:
-        """How many times longer a run takes in the last look than in the first, if many."""
+        """Ratio of run times in the last look to the first; None if it is below `SLOWER`."""
         ratio = self._seconds[-1] / max(self._seconds[0], 1e-9)
         return ratio if ratio >= SLOWER else None
 
     def changed(self, level: float) -> str | None:
-        """Say how outputs depend on the runs before them; by chance with at most this probability.
+        """Say how outputs depend on earlier runs; None if chance may explain it at this level.
 
-        Outputs of a row that are independent of what came before are in random order, so that of
-        those after one row, or in the first look, each is as likely to be there as in any others.
+        If the outputs of a row do not depend on earlier runs, their order is random.  So the runs
+        after one row, or those of one look, are a random sample of all runs of a row.
         """
         tests = list(self._tests())
         if not tests:
@@ -107,7 +108,7 @@ class LaterRuns:
         )
 
     def _tests(self) -> Iterator[tuple[Outcome, str, int, int, int, int]]:
-        """Count an outcome of a row in some of its runs, these, the outcome in all, and all."""
+        """Yield an outcome of a row, a group of runs, its counts in the group and in all runs."""
         after: dict[tuple[int, int], Counter[Outcome]] = {}
         within: dict[tuple[int, int], Counter[Outcome]] = {}
         second: dict[tuple[int, int], Counter[Outcome]] = {}
@@ -120,7 +121,7 @@ class LaterRuns:
         for groups, where in (
             (after, "after one other run"),
             (within, "at one time"),
-            (second, "of each second one"),
+            (second, "that are every second one"),
         ):
             for row in range(ROWS):
                 of_row = {key: counts for key, counts in groups.items() if key[0] == row}
@@ -134,7 +135,7 @@ class LaterRuns:
 
 
 class Again:
-    """A few runs of a verifier that repeats itself, which must do so in the end as well."""
+    """A few runs of a verifier that repeats its outputs; it must still do so after all runs."""
 
     def __init__(self, adapter: Adapter, seen: Observation, seed: int) -> None:
         width = max(seen.uniforms, MAX_UNIFORMS)
@@ -146,7 +147,7 @@ class Again:
         return run_rows(self._adapter, self._instance, self._rows)
 
     def check(self) -> None:
-        """Raise `UnsuitedError` if an output is another one now; values of noise do not count."""
+        """Raise `UnsuitedError` if an output has changed, except if it depends on noise values."""
         for before, now in zip(self._first, self._outcomes(), strict=True):
             if before != now and not getattr(self._adapter, "looked", False):
                 a, b = map(written.outcome, (before, now))

@@ -28,11 +28,12 @@ NEEDED = ("rows differ", "pairs", "two drafts, two tokens")
 """Names of the instances that come first, and without which no verifier is called lossless."""
 
 AT_LEAST, SHARE = 10.0, 0.25
-"""Monte Carlo, and the search for a known mistake, have so many seconds, or this share of all."""
+"""Seconds that Monte Carlo and the search for known mistakes have at least, or if it is less this
+share of the audit's time."""
 
 LOOKS, SMALL = 8, 4
-"""This part of its time Monte Carlo may take to see whether runs change later ones, on a small pair
-of at most so many tokens and drafts."""
+"""One part in this many of Monte Carlo's time tests whether runs change later ones, on a small pair
+with at most this number of tokens and of drafts."""
 
 COSTLY = 5
 """How many times fewer examples are searched through where each takes thousands of runs."""
@@ -58,12 +59,12 @@ class Effort:
     seed: int
     watch: Watch = SILENT
     deadline: float = math.inf  # of `time.monotonic`
-    at_least: float = AT_LEAST  # seconds for what comes after the deadline
-    slow: bool = False  # whether the verifier is one that takes its time
-    asked: frozenset[Instance] = frozenset()  # pairs that are not to be left out
+    at_least: float = AT_LEAST  # seconds for the work after the deadline
+    slow: bool = False  # whether a run of the verifier takes long
+    asked: frozenset[Instance] = frozenset()  # pairs that the user asked for
 
     def until(self) -> float:
-        """When what begins now has to end."""
+        """Time by which work that begins now must end."""
         return max(self.deadline, time.monotonic() + self.at_least)
 
 
@@ -110,7 +111,7 @@ def by_breakpoints(adapter: Adapter, instances: Sequence[Instance], effort: Effo
 
 
 def by_sampling(adapter: Adapter, instances: Sequence[Instance], effort: Effort) -> Findings:
-    """Audit by Monte Carlo, and see whether runs change later ones."""
+    """Audit by Monte Carlo, and test whether runs change later ones."""
     later = LaterRuns(adapter, _most_telling(instances), effort.seed)
 
     def look() -> None:
@@ -128,7 +129,7 @@ def by_sampling(adapter: Adapter, instances: Sequence[Instance], effort: Effort)
 
 
 def sampled(adapter: Adapter, instances: Sequence[Instance], effort: Effort) -> Findings:
-    """Compare frequencies with the target; the level is shared by the instances."""
+    """Compare frequencies with the target; the instances share the level."""
     rng = np.random.default_rng(effort.seed)
     level, runs = effort.false_alarms / len(instances), effort.max_runs // len(instances)
     sampler = Sampler(level, effort.delta, max(runs, 1), rng)

@@ -64,7 +64,7 @@ class Observation(Brief):
     # how often each outcome was seen, for probabilities that are frequencies
     counts: Counter[Outcome] | None = None
     runs: int = 0  # runs of the verifier that it took
-    uniforms: int = 0  # most that a run has taken, where they are known
+    uniforms: int = 0  # most uniforms that a run took; 0 if unknown
     pieces: int = 0  # pieces between breakpoints, each of which a known mistake has as a path
 
     @cached_property

@@ -1,4 +1,4 @@
-"""The time of an audit: how many runs go between two looks at the clock, and when it is over."""
+"""The time of an audit: the number of runs between two looks at the clock, and the deadline."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ import numpy.typing as npt
 from otm.errors import ProblemTooLargeError
 
 SECONDS = 0.25
-"""Runs between two looks at the clock take about this, or less."""
+"""Longest time of the runs between two looks at the clock, about."""
 
 GROWTH = 16
-"""How many times more runs there are after the next look, at most."""
+"""Largest factor by which the number of runs grows from one look to the next."""
 
 
 class TimeIsUpError(ProblemTooLargeError):
-    """No time is left; whoever raises it has not finished what it was asked for."""
+    """No time is left, and the work is not finished."""
 
 
 def check_time(deadline: float, what: str) -> None:
-    """Raise `TimeIsUpError` after a time of `time.monotonic`; `what` takes longer."""
+    """Raise `TimeIsUpError` past a time of `time.monotonic`; `what` begins the message."""
     if time.monotonic() > deadline:
         raise TimeIsUpError(f"{what} more than the time that is left")
 
 
 class Pace:
-    """Divides rows of uniforms into parts: a single run first, then as many as time shows."""
+    """Divide rows of uniforms into parts: a single run first, then as many as run times allow."""
 
     def __init__(self, deadline: float = math.inf, most: int = 2**20) -> None:
         self.deadline, self.size, self._most = deadline, 1, most
@@ -46,7 +46,7 @@ class Pace:
 
     @contextmanager
     def measured(self, left: int) -> Iterator[int]:
-        """Say how many of the runs that are left to make now, and see how long they take."""
+        """Yield the number of runs to make now, out of those left, and time them."""
         count, begin = min(self.size, left), time.monotonic()
         yield count
         seconds = max(time.monotonic() - begin, 1e-9)

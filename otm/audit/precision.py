@@ -1,4 +1,4 @@
-"""How closely a verifier is looked at for its breakpoints."""
+"""The precision with which breakpoints of a verifier are searched."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LARGEST = 1 - 2.0**-24
 
 @dataclass(frozen=True, eq=False)
 class Precision:
-    """How closely a verifier is looked at."""
+    """Precision of a search for breakpoints."""
 
     grid: Floats  # where a uniform is put first
     # random values of the later uniforms among which a breakpoint must show; more if they miss

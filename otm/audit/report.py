@@ -23,7 +23,7 @@ NOT_LOSSLESS = "not lossless"
 UNDECIDED = "undecided"
 
 MORE_TIME = "max_seconds, --max-seconds"
-"""The argument and the option that give an audit more time."""
+"""Argument and option that give an audit more time."""
 
 RARELY = ", but only at isolated values of a uniform, such as 0, or by rounding"
 """What the first line adds to a verdict where the distance is no more than rounding."""
@@ -152,7 +152,7 @@ class Report(Judged):
     verdict : str
         "lossless on everything tried", "not lossless", or "undecided": no deviation shows, but too
         few runs were allowed to see deviations of the size asked for, or no time was left for whole
-        kinds of pairs (`left_out`), or a run changes later runs (`later_runs`).
+        kinds of pairs (`left_out`), or runs change later runs (`later_runs`).
     method : str
         "exact paths", "breakpoints" or "Monte Carlo".
     why_not_exact : tuple of str
@@ -192,15 +192,15 @@ class Report(Judged):
     sampled : Sampled or None
         Larger pairs that were sampled beside, where breakpoints had to leave some out.
     left_out : tuple of str
-        Kinds of pairs, such as "several chains", of which none was tried since no time was left.
+        Kinds of pairs, such as "several chains", that were not tried for lack of time.
     compared : bool
-        Whether there was time to compare the output with that of all known mistakes.
+        Whether time sufficed to compare the output with all known mistakes.
     later_runs : str or None
-        How a run changes later runs, if it was seen to: the distribution of a single run is then
-        not defined, and the numbers of Monte Carlo do not hold.  Seen by Monte Carlo alone, by
-        mistake with probability `false_alarms`.
+        How runs change later runs, if Monte Carlo sees it; None otherwise.  A single run then has
+        no distribution of its own, and the numbers of Monte Carlo do not hold.  It is a false alarm
+        with probability at most `false_alarms`.
     slower : float or None
-        How many times longer a run takes in the end of Monte Carlo than at first, if four or more.
+        Time of a run at the end of Monte Carlo over that at the start; None if below 4.
 
     Examples
     --------
@@ -266,8 +266,8 @@ class Report(Judged):
             yield f"  a run changes later runs: {self.later_runs}"
         if self.slower is not None:
             yield (
-                f"  a run takes {self.slower:.0f} times as long in the end as at first: it may "
-                "keep something from run to run"
+                f"  a run takes {self.slower:.0f} times as long at the end as at the start: the "
+                "code may keep state from run to run"
             )
         if self.counterexample is not None:
             yield from self._example(self.counterexample)
@@ -283,7 +283,7 @@ class Report(Judged):
     def _conclusion(self) -> Iterable[str]:
         if self.verdict == NOT_LOSSLESS:
             if not self.compared:
-                yield f"  no time was left to look for a known mistake: allow more ({MORE_TIME})"
+                yield f"  no time was left to search for known mistakes: allow more ({MORE_TIME})"
             elif not self.diagnoses:
                 yield "  no known mistake has this distribution"
             if (near := self.nearest) is not None:
@@ -309,13 +309,15 @@ class Report(Judged):
             yield f"  No deviation shows, but {self._missing()}"
 
     def _missing(self) -> str:
-        """Say what an undecided verdict lacks, and what to do."""
+        """Say why a verdict is undecided, and what to do."""
         if self.later_runs is not None:
-            return "runs that change later runs cannot be judged one by one: clear what they keep."
+            return "runs change later runs: let the code clear its state before each run."
         if self.left_out:
             kinds = ", ".join(self.left_out)
             return f"no time was left for whole kinds of pairs: {kinds}; allow more ({MORE_TIME})."
-        missed = "a smaller one would be missed" if self.false_alarms else "on too few pairs"
+        missed = "too few pairs were tried"
+        if self.false_alarms:
+            missed = "one of the size asked for may be missed"
         return f"{missed}: allow more runs, or more time ({MORE_TIME})."
 
     @staticmethod

@@ -60,7 +60,7 @@ class Sampler:
     pace: Pace = field(default_factory=lambda: Pace(most=BATCH))  # between two looks at the time
 
     def sample(self, adapter: Adapter, instance: Instance, deadline: float = math.inf) -> Sample:
-        """Run a verifier until it is rejected, the runs are done or the time is over."""
+        """Run a verifier until it is rejected, all runs are made, or the time is up."""
         length = max_tokens(adapter, instance)
         target = sequence_distribution(instance.target, instance.prompt, length)
         places = {path: i for i, path in enumerate(target)}
@@ -80,7 +80,7 @@ class Sampler:
             rejected = g_statistic(continued, np.append(expected, 0)) > criterion.limit
             if rejected:
                 break
-            if done < planned:  # the time is over; every run that was begun counts
+            if done < planned:  # time is up; every run that was begun counts
                 draws = done
                 break
         frequencies: dict[Outcome, Number] = {o: count / done for o, count in counts.items()}
@@ -106,7 +106,7 @@ class Sampler:
     def _run(
         self, adapter: Adapter, instance: Instance, runs: int, deadline: float
     ) -> Counter[Outcome]:
-        """Make so many runs, or fewer if the time is over before: one at least."""
+        """Make this number of runs, or fewer if the time is up: at least one."""
         counts: Counter[Outcome] = Counter()
         width = MAX_UNIFORMS
         while counts.total() < runs and not (counts and time.monotonic() > deadline):
@@ -116,7 +116,7 @@ class Sampler:
                     try:
                         counts.update(run_rows(adapter, instance, uniforms))
                         break
-                    except OutOfUniformsError as error:  # the same runs go on with more
+                    except OutOfUniformsError as error:  # continue the same runs with more uniforms
                         uniforms = self._longer(uniforms, error)
                         width = uniforms.shape[1]
         return counts

@@ -145,9 +145,9 @@ def ladder(gamma: int) -> Instance:
 
 
 def ending(end: int) -> tuple[Instance, ...]:
-    """Make pairs of models whose texts end early, in the middle and not at all, for one token.
+    """Make pairs of models for one end token, whose texts may end early, late or never.
 
-    Drafts end texts oftener than the target, and the other way round.
+    In one pair the draft ends texts more often than the target, in the other less often.
     """
     other = 0 if end else 1
     rows = ({end: Fraction(1), other: Fraction(2)}, {end: Fraction(3), other: Fraction(1)})

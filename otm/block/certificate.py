@@ -4,7 +4,7 @@ Run it on a file that `BlockCertificate.save` wrote, with no package installed::
 
     python -I -S otm/block/certificate.py FILE
 
-It reads numbers, and bounds its work, by the functions of `otm/certificate.py` beside it.
+It reads numbers and bounds its work with the functions of `otm/certificate.py` beside it.
 
 The nodes are those of a tree of paths; D(z|y) and T(z|y) are the probabilities of a draft path and
 of the target. g(U) is the probability that drafts pass through a node of U: 1 − (1 − D(U))^k for k
@@ -22,8 +22,8 @@ S(y) over
 - A rest stands for tokens left out after a path.  In ``lower`` it has S = 0, in ``upper`` it is
   worth all the levels that it stands for, in place of 1.
 
-Floats are read as the binary fractions that they are.  Everything is computed in integers, powers
-first in fixed point with every error on the unfavourable side.
+Floats are read as exact binary fractions.  Everything is computed in integers; powers first in
+fixed point, with every error on the unfavourable side.
 """
 
 from __future__ import annotations
@@ -76,10 +76,10 @@ def check(document: dict[str, Any]) -> None:
     lower, upper = check_ends(document, work)
     tree = Tree(document, work)
     require(at_most(lower, tree.lower(), work), "S accepts less than lower")
-    # an upper end that equals lower is attained in exact powers only
+    # only exact powers prove an upper end that equals lower
     looks = (False, True) if document["status"] == "bounded" else (True,)
     proved = any(at_most(tree.upper(exact=exact), upper, work) for exact in looks)
-    require(proved, "the multipliers prove no more than a larger upper")
+    require(proved, "the multipliers do not prove upper")
 
 
 class Tree:
@@ -93,15 +93,20 @@ class Tree:
         drafts, targets = [(1, 1)], [(1, 1)]
         table = document["trees"] is not None
         for y, (parent, token, draft, target, levels) in enumerate(nodes, 1):
-            require(type(parent) is int and 0 <= parent < y, "a parent is no node before its own")
-            require(type(token) is int and abs(token) < LARGEST_TOKEN, "a token is no token id")
-            require(type(levels) is int and levels >= 0, "levels are no integer")
-            require(not self.levels[parent], "there is a node below tokens that were left out")
+            require(
+                type(parent) is int and 0 <= parent < y,
+                "the parent of a node is not an earlier node",
+            )
+            require(type(token) is int and abs(token) < LARGEST_TOKEN, "a token is not a token id")
+            require(type(levels) is int and levels >= 0, "levels are not a nonnegative integer")
+            require(not self.levels[parent], "a node stands below tokens that were left out")
             self.parents.append(parent)
             self.levels.append(levels)
             self.depths.append(self.depths[parent] + 1)
             targets.append(number(target, "target"))
-            require(not table or draft is None, "a draft probability beside a table of drafts")
+            require(
+                not table or draft is None, "a draft probability stands beside a table of drafts"
+            )
             drafts.append((0, 1) if table else number(draft, "draft"))
         labels = sorted((parent, token) for parent, token, *_ in nodes)
         different = all(one != other for one, other in pairwise(labels))
@@ -110,17 +115,17 @@ class Tree:
         drafts_of_rows, units = self._read_rows(drafts, "draft")
         self.chances: list[int] = []
         if table:
-            require(not any(self.levels), "drafts in a table leave no tokens out")
+            require(not any(self.levels), "tokens are left out beside a table of drafts")
             require(document["k"] is None, "k stands beside a table of drafts")
             self._read_trees()
         else:
             require(document["flow"] is None, "a flow stands beside i.i.d. paths")
             self.k = document["k"]
-            require(type(self.k) is int and 1 <= self.k <= LARGEST_K, "k is no number of drafts")
+            require(type(self.k) is int and 1 <= self.k <= LARGEST_K, "k is not a number of drafts")
             self.reach = self._multiplied(drafts_of_rows, units)
 
     def _read_rows(self, probs: list[Ratio], name: str) -> tuple[list[int], list[int]]:
-        """Probabilities as integers over one unit for each parent; they sum to at most 1."""
+        """Write probabilities as integers over one unit per parent; they must sum to at most 1."""
         rows: dict[int, list[int]] = {}
         for y in range(1, len(probs)):
             require(probs[y][0] >= 0, f"a {name} probability is negative")
@@ -152,10 +157,13 @@ class Tree:
         for given in as_list(self.document["trees"], "trees"):
             nodes, chance = as_list(given, "drafted tree", 2)
             members = self._nodes(nodes, "drafted tree")
-            require(not any(self.levels[y] for y in members), "a drafted tree has a rest")
+            require(
+                not any(self.levels[y] for y in members),
+                "a drafted tree has tokens that were left out",
+            )
             for y in members:
                 above = self.parents[y]
-                require(not above or above in members, "a drafted tree lacks a node above another")
+                require(not above or above in members, "a drafted tree lacks the parent of a node")
             self.members.append(members)
             chances.append(number(chance, "drafted tree"))
         self.chances, self.unit = over_one_unit(chances, self.work)
@@ -167,11 +175,11 @@ class Tree:
         self.work.spend(4 * STEP * len(nodes))
         inside = all(type(y) is int and 1 <= y < len(self.parents) for y in nodes)
         chosen = set(nodes) if inside else set[int]()
-        require(inside and len(chosen) == len(nodes), f"{name}: no set of nodes")
+        require(inside and len(chosen) == len(nodes), f"{name}: not a set of nodes")
         return chosen
 
     def upper(self, *, exact: bool) -> Ratio:
-        """Return what the multipliers prove, with exact powers or with powers rounded up."""
+        """Return the bound that the multipliers prove, with exact powers or powers rounded up."""
         antichains, given = [], []
         for pair in as_list(self.document["multipliers"], "multipliers"):
             nodes, multiplier = as_list(pair, "multiplier", 2)
@@ -197,7 +205,7 @@ class Tree:
                 above = self.parents[above]
 
     def _left(self, antichains: list[set[int]], prices: list[int], unit: int) -> Ratio:
-        """Σ_z ν_z T(z|root), from the leaves up; the numerator is one over the prices' unit."""
+        """Σ_z ν_z T(z|root), from the leaves up; the numerator is over the unit of the prices."""
         work = self.work
         long = max([unit, *prices]).bit_length() + max(self.levels).bit_length()
         work.keep(long, times=len(self.levels) + sum(map(len, antichains)))
@@ -281,9 +289,9 @@ class Tree:
         for entry in as_list(self.document["flow"], "flow"):
             tree, y, mass = as_list(entry, "flow", 3)
             drafted = type(tree) is int and 0 <= tree < len(self.members)
-            require(drafted, "the flow is from no drafts")
+            require(drafted, "the flow does not start at drafts")
             drafted = type(y) is int and y in self.members[tree]
-            require(drafted, "the flow is to a node that was not drafted")
+            require(drafted, "the flow goes to a node that was not drafted")
             places.append((tree, y))
             given.append(number(mass, "flow"))
             require(given[-1][0] >= 0, "the flow is negative")
@@ -297,7 +305,7 @@ class Tree:
         self.work.multiply(of_flow, longest, times=2 * (len(sent) + len(used)))
         possible = all(x * self.unit <= chance * of_shares
                        for x, chance in zip(used, self.chances, strict=True))  # fmt: skip
-        require(possible, "drafts send more than their probability")
+        require(possible, "drafts send more flow than their probability")
         equal = all(
             x * unit == end * of_shares for x, end in zip(sent[1:], ending[1:], strict=True)
         )
@@ -307,7 +315,7 @@ class Tree:
         """Whether the corners of the upper hull of all (D(U), S(U)) are below g."""
         accepting = [y for y in range(1, len(passed)) if passed[y]]  # others add nothing to S(U)
         reach, total = self._reach_of(accepting)
-        once = Work(0)  # the work of a comparison, which is counted at one go
+        once = Work(0)  # the work of one comparison
         before = once.left
         once.multiply(total.bit_length(), unit.bit_length(), times=2)
         each = before - once.left

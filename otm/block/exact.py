@@ -22,8 +22,8 @@ Row = dict[Any, Fraction]
 
 
 LARGEST_SIMPLEX, SIMPLEX_BITS = 60, 5e8
-"""Most nodes for the simplex method in fractions, and most bits of g(U) times the cube of the
-nodes: it takes seconds there."""
+"""Most nodes for the simplex method in fractions, and largest product of the bits of g(U) and the
+cube of the nodes; at these limits it takes seconds."""
 
 
 def solve_exactly(program: CuttingPlanes, rounds: int, watch: Watch) -> Bounds:

@@ -30,7 +30,7 @@ TIGHT = 0.999
 
 
 FLOORS = (0.0, 1e-13, 1e-11, 1e-9, 1e-7)
-"""HiGHS says little about the prices of nodes that are rarer; which ones are, is tried."""
+"""Thresholds that are tried: HiGHS says little about the prices of rarer nodes."""
 
 SHARES = (1.0, 0.6, 0.2)
 """Antichains are looked for between the best point so far and S, as far towards S."""

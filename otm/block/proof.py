@@ -73,7 +73,7 @@ class BlockCertificate(Facts):
 
     @property
     def upper(self) -> Fraction:
-        """What no memoryless lossless rule exceeds."""
+        """Upper bound on the mean accepted drafts of any memoryless lossless rule."""
         return self._end("upper")
 
     @property
@@ -85,7 +85,7 @@ class BlockCertificate(Facts):
         try:
             return Fraction(*certificate.number(self.document[name], name))
         except (CertificateRefusedError, LookupError, TypeError) as error:
-            raise CertificateError(f"the certificate has no {name} end: {error}") from error
+            raise CertificateError(f"the certificate has no valid {name} end: {error}") from error
 
     def check(self) -> None:
         """Check the proof in fractions; return nothing if it holds.

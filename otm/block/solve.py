@@ -45,7 +45,7 @@ EXACT_LIMIT = 500
 """Most nodes in fractions."""
 
 EXACT_BITS = 1_000_000
-"""Most nodes times bits of g(U) in fractions, which take half a minute."""
+"""Largest product of nodes and bits of g(U) in fractions; this takes half a minute."""
 
 SMALL_TREE = 200
 """Most nodes in floats for antichains one by one; polygons solve larger trees of i.i.d. paths."""
@@ -203,7 +203,7 @@ def _solve(
 
 
 def _check_powers(tree: Tree, k: int) -> None:
-    """Refuse fractions whose powers are too long, before one is taken."""
+    """Raise for fractions whose powers are too long, before computing one."""
     nodes, unit = len(tree.parents) - 1, 1
     for reach in tree.reach:
         unit = math.lcm(unit, as_fraction(reach).denominator)
@@ -211,8 +211,8 @@ def _check_powers(tree: Tree, k: int) -> None:
         if nodes * bits > EXACT_BITS:
             raise ProblemTooLargeError(
                 f"the probability that one of k = {k:,} drafts hits a set of paths is a fraction "
-                f"of {bits:,} bits or more, too long for {nodes:,} nodes; give floats, whose gap "
-                "is small and proved too"
+                f"of {bits:,} bits or more, too long for {nodes:,} nodes; give floats: their "
+                "gap is small, and proved too"
             )
 
 

@@ -27,8 +27,8 @@ Row = tuple[Tokens, Probs, Probs]
 """Tokens with their draft and target probabilities, arrays [n]."""
 
 RAREST = 2.0**-900
-"""Least D(y) in floats.  Products of small probabilities underflow, and a smaller D(y) is taken for
-this; nothing is accepted there, which costs at most k · 2^-900 drafts a node."""
+"""Smallest D(y) in floats, where products of small probabilities underflow.  It replaces smaller
+D(y); nothing is accepted there, which costs at most k · 2^-900 drafts per node."""
 
 REST = -1
 """Stands for the tokens of a rest at the end of its path."""

@@ -54,7 +54,7 @@ def audit(
     examples: Annotated[int, Option(help="Number of pairs of models to search through.")] = 50,
     max_runs: Annotated[int, Option(help="Most calls of the verifier.")] = 1_000_000,
     max_seconds: Annotated[
-        float | None, Option(help="Seconds after which the audit ends, about 40.")
+        float | None, Option(help="Longest time of the audit in seconds, about; 40 if left out.")
     ] = None,
     vocabulary: Annotated[
         int | None, Option(help="Number of tokens of more pairs of models.")

@@ -21,14 +21,14 @@ BETWEEN = 30.0
 
 
 class PipedProgress:
-    """Write a line of progress now and then, for a log: there is no line to write over."""
+    """Write a new line of progress every half minute: a log has no line to overwrite."""
 
     def __init__(self) -> None:
         self._begin = self._told = time.monotonic()
         self._first: int | None = None
 
     def __call__(self, what: str, number: int, total: int) -> None:
-        """Tell what is worked on, which one of these, and of how many."""
+        """Report the kind of work, the number of the current item and the total."""
         now = time.monotonic()
         if self._first is None:
             self._begin, self._first = now, number
@@ -71,8 +71,8 @@ def audit_server(
         list[str] | None,
         Option(
             metavar="NAME",
-            help="A sampling parameter that requests do not have, such as temperature, or all: the "
-            "server's own value is compared with the one stated here; may be repeated.",
+            help="A sampling parameter to leave out of all requests, such as temperature, or all: "
+            "the server's own value is compared with the one stated here; may be repeated.",
         ),
     ] = None,
     concurrency: Annotated[
@@ -95,7 +95,7 @@ def audit_server(
     ] = None,
     name: Annotated[str | None, Option(help="The model's name on the server.")] = None,
     chat: Annotated[
-        bool, Option("--chat", help="Ask by chats, of a server that takes no texts.")
+        bool, Option("--chat", help="Send chats, to a server that takes no texts.")
     ] = False,
     logprobs: Annotated[
         int, Option(help="Length of the lists that are asked for; some servers give 5 at most.")

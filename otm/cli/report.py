@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _FILES = "arrays in files"
 _TEXT = "models that read a --text"
-_LISTS = "lists of log-probabilities, which are taken as they are and bound α_k alone"
+_LISTS = "lists of log-probabilities, which are not rescaled and only bound α_k"
 
 _ONLY_FOR = {
     **dict.fromkeys(("kind", "draft_name", "target_name", "tokens"), (_FILES,)),
@@ -37,8 +37,8 @@ def report(
     draft: Annotated[
         str,
         Argument(
-            help="Scores of the draft model [N, V] (.npy, .npz, .safetensors), or of both models; "
-            "lists of log-probabilities, of both models (.jsonl) or in the responses of a server "
+            help="Scores [N, V] of the draft model or of both (.npy, .npz, .safetensors); lists of "
+            "log-probabilities of both models (.jsonl); responses of the draft model's server "
             "(.json, .jsonl); with --text the name of a Hugging Face model.",
         ),
     ],
@@ -71,13 +71,11 @@ def report(
     vocabulary: Annotated[
         int | None,
         Option(
-            help="Number of tokens: files are cut to it where they are padded, or filled up; lists "
-            "are bounded by it."
+            help="Number of tokens: columns of files beyond it are cut off as padding, narrower "
+            "files are filled up; for lists it narrows the bounds."
         ),
     ] = None,
-    slack: Annotated[
-        float, Option(help="Most by which a log-probability of the lists may be off.")
-    ] = 1e-5,
+    slack: Annotated[float, Option(help="Largest error of a log-probability in the lists.")] = 1e-5,
     drafts: Annotated[
         list[int] | None, Option("-k", "--k", help="Drafts; may be repeated.")
     ] = None,
@@ -134,8 +132,8 @@ def report(
         alone = target is None and draft.lower().endswith(".json")
         if alone or (target is not None and not target.lower().endswith((".json", ".jsonl"))):
             raise InvalidInputError(
-                "a .jsonl file has both models' lists, or a .json or .jsonl file the responses of "
-                "one model's server; give one of the first kind, or two of the second"
+                "give one .jsonl file, which has both models' lists, or two files (.json, .jsonl), "
+                "the responses of each model's server"
             )
         source = gain.from_top_logprobs(draft, target, vocabulary=vocabulary, slack=slack)
     else:
@@ -216,7 +214,7 @@ def _print(summary: Summary, folder: Path) -> None:
         shown = [row for row in summary.efficiency_bounds if row["draft temperature"] == first]
         gammas = dict.fromkeys(row["gamma"] for row in shown)
         most = {k: [str(row["bound"]) for row in shown if row["K"] == k] for k in settings.ks}
-        print("\ntokens of a step that no memoryless lossless verifier of K chains exceeds")
+        print("\nbound on the tokens per step of any memoryless lossless verifier of K chains")
         heading = ("K", *(f"γ = {gamma}" for gamma in gammas))
         print_table(heading, [[str(k), *cells] for k, cells in most.items()])
     if summary.recommendation is not None:

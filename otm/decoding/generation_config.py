@@ -59,7 +59,7 @@ OTHER_FILES: Mapping[str, tuple[str, ...]] = {
         *("bos_token", "eos_token", "added_tokens"),
     ),
 }
-"""What another file of a model's folder is, by names that it has."""
+"""Names that show that a file is another one of a model's folder."""
 
 
 def read_generation_config(path: AnyPath) -> SamplingParameters:
@@ -80,8 +80,9 @@ def read_generation_config(path: AnyPath) -> SamplingParameters:
     Raises
     ------
     InvalidInputError
-        If there is no such file, it is another file of the folder, or it sets something that these
-        parameters cannot express or that is not known: beams, least lengths, penalties, watermarks.
+        If there is no such file, if it is another file of the folder, or if it has a setting that
+        these parameters cannot express (beams, least lengths, penalties, watermarks) or that is
+        unknown.
     InvalidParameterError
         If a parameter is outside its range.
 
@@ -111,9 +112,8 @@ def read_generation_config(path: AnyPath) -> SamplingParameters:
     if others:
         raise InvalidInputError(
             f"{file_label(file)} sets {', '.join(others)}, which temperature, top-k, top-p and "
-            "min-p cannot express; if you serve without it, give the sampling parameters by "
-            "themselves; if a processor of scores does it, record the scores behind it and give "
-            "these"
+            "min-p cannot express; if you serve without it, give the sampling parameters "
+            "themselves; if it is a logits processor, record its output and give that"
         )
     if not isinstance(settings.get("do_sample"), bool | None):
         raise InvalidInputError(
@@ -140,7 +140,7 @@ def _unless(neutral: int, value: Any) -> Any:
 
 
 def _check_names(settings: Mapping[str, Any], label: str) -> None:
-    """Refuse other files of a model's folder, and settings that may mean anything."""
+    """Raise for other files of a model's folder, and for unknown settings."""
     unknown = sorted(set(settings) - KNOWN)
     for what, names in OTHER_FILES.items():
         there = [name for name in names if name in settings]
@@ -148,11 +148,11 @@ def _check_names(settings: Mapping[str, Any], label: str) -> None:
             raise InvalidInputError(
                 f"{label} has {', '.join(map(repr, there))}: it is {what}, which does not say how "
                 f"tokens are sampled; give {FILE} or the folder that has it, or the sampling "
-                "parameters by themselves"
+                "parameters themselves"
             )
     if unknown:
         raise InvalidInputError(
             f"{label} sets {', '.join(f'{name} = {shown(settings[name])}' for name in unknown)}, "
-            "which is no setting of generate in transformers; correct its name, remove it if it "
-            "changes no probabilities, or give the sampling parameters by themselves"
+            "which generate in transformers does not have; correct the name, remove it if it "
+            "changes no probabilities, or give the sampling parameters themselves"
         )

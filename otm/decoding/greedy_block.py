@@ -37,10 +37,10 @@ from otm.errors import InvalidInputError
 class GreedyBlockVerifier:
     """Greedy block verification of one chain of a draft model, for `stream`.
 
-    The whole text has the target's distribution, but a single step has not: what it leaves is made
-    up for by the next ones.  Where a block begins with nothing to make up for, the mean number of
-    its accepted drafts is the largest that any verifier can have, Σ (1 − TV) of the paths of i
-    tokens (Theorem 19.1 of docs/theory/state.md).
+    The whole text has the target's distribution, but a single step has not: it may leave a debt
+    that the next steps make up for.  If a block begins without a debt, the mean number of its
+    accepted drafts is the largest that any verifier can have, Σ (1 − TV) of the paths of i tokens
+    (Theorem 19.1 of docs/theory/state.md).
 
     Examples
     --------

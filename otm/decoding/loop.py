@@ -64,7 +64,7 @@ class DecodingOptions(TypedDict, total=False):
     uniforms : sequence of Randomness
         In place of a seed, a source of uniforms for each sequence, such as `rng.random`.
     backend : {"auto", "torch", "triton"}
-        What verifies where that is done on a device: as for `otm.kernels.verify_probs`.
+        Backend of verification on a device, as for `otm.kernels.verify_probs`.
 
     Examples
     --------

@@ -92,7 +92,7 @@ class DeviceVerifier:
 
 
 def as_device_backend(backend: str) -> str:
-    """Return the name of a backend that works on tensors, which is all that a device has."""
+    """Check the name of a backend for tensors, the only arrays on a device."""
     return check_name("backend", backend, (AUTO, *(x for x in BACKENDS if x != "numpy")))
 
 

@@ -11,8 +11,8 @@ def verify_target_only(root: DraftNode, target_probs: TargetProbs, uniforms: Ran
     """Draw tokens from the target, as long as the tree has them, and one more.
 
     The output is what the target alone would write, whatever was drafted and however: sampled, the
-    likeliest tokens, or a tree whose shape follows from its own tokens.  Of drafts that are certain
-    no memoryless verifier accepts more (Theorem 18.1 of docs/theory/trees.md); of sampled ones
+    likeliest tokens, or a tree whose shape follows from its own tokens.  If drafts are certain, no
+    memoryless verifier accepts more (Theorem 18.1 of docs/theory/trees.md); if they are sampled,
     nearly every other rule does.  No probabilities of the drafts are needed ([zheng2024]_).
 
     Parameters

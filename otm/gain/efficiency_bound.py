@@ -1,4 +1,4 @@
-"""What no memoryless lossless verifier exceeds: a bound on block efficiency, from recorded drafts.
+"""Bound on the block efficiency of any memoryless lossless verifier, from recorded drafts.
 
 If the output of a step, continued by the target, has the target's distribution, then the accepted
 path goes through depth i with probability at most T_i(H) + Pr(some draft of i tokens is outside H),

@@ -1,8 +1,7 @@
-"""Padding in files of scores: columns that are no tokens, and rows that are no positions.
+"""Padding in files of scores: columns without a token, and rows without a position.
 
-Models round their vocabulary up, and arrays of different lengths are filled up.  Such columns and
-rows would count: a logit of 0 is a likely token, and a row of zeros a position where every draft is
-accepted.
+Models round their vocabulary up, and shorter arrays are filled up.  Such padding would count: a
+logit of 0 is a likely token, and a row of zeros a position where every draft is accepted.
 """
 
 from __future__ import annotations
@@ -17,23 +16,23 @@ from otm._core.distribution import sum_tolerance
 from otm.errors import InvalidDistributionError, InvalidInputError
 
 MOST_CUT = 1e-4
-"""Most mass of a row that columns beyond the vocabulary may have."""
+"""Largest mass of a row that may be in columns beyond the vocabulary."""
 
 FEW_ZEROS = 8
-"""Fewer zeros in the last columns of a block may be logits."""
+"""Fewest zeros in the last columns of a block that count as padding; fewer may be logits."""
 
 
 @dataclass(frozen=True)
 class Padding:
-    """How many tokens the rows of a file have, where its reader was told."""
+    """Padding of a file's rows, with the number of tokens if the user gave it."""
 
     vocabulary: int | None
     begins_with_zeros: bool = False  # whether the first row of the file is zero everywhere
 
     def check(self, rows: npt.NDArray[Any], kind: str, name: str, first: int) -> None:
-        """Refuse consecutive rows [R, V], the first of this number, that are padded.
+        """Raise if consecutive rows [R, V] are padded; `first` is the number of the first row.
 
-        That is by columns of NaN or by zeros; zeros as probabilities are right.
+        Columns of NaN and zeros are padding; zeros are allowed as probabilities.
         """
         with np.errstate(invalid="ignore"):  # NaN of damaged files
             tokens = rows[:, : self.vocabulary]
@@ -50,16 +49,16 @@ class Padding:
     def _check_zeros(
         self, tokens: npt.NDArray[Any], kind: str, name: str, where: str, first: int
     ) -> None:
-        """Refuse rows of zeros beside others, and last columns of zeros, as in `check`."""
+        """Raise for rows of zeros beside other rows, and for last columns of zeros."""
         full = tokens.any(axis=1)
         if self.begins_with_zeros and not full.any():  # a file of uniform distributions
             return
         if not full.all():
             raise InvalidInputError(
-                f"row {first + int(full.argmin())} of {name} is zero everywhere, as rows are that "
-                f"fill an array up; as {kind} it would count as a position where all tokens are "
-                "equally likely: leave such rows out of both files, or write another constant if "
-                "they are"
+                f"row {first + int(full.argmin())} of {name} is zero everywhere, like padding; as "
+                f"{kind} it would count as a position where all tokens are equally likely: leave "
+                "such rows out of both files, or write another constant if the tokens are equally "
+                "likely"
             )
         if self.vocabulary is not None or tokens[:, -1].any() or are_probabilities(tokens[0]):
             return
@@ -67,13 +66,13 @@ class Padding:
         zero = np.arange(tokens.shape[1]) > used[-1]
         if len(tokens) * np.count_nonzero(zero) >= FEW_ZEROS:
             raise InvalidInputError(
-                f"{where} are zero in {columns_in_words(zero)}, which would be likely tokens as "
-                f"{kind}; {advice_on(zero)}; if they are tokens, --vocabulary {zero.size} "
-                f"(vocabulary={zero.size})"
+                f"{where} are zero in {columns_in_words(zero)}, like padding; as {kind} these "
+                f"tokens would be likely: {advice_on(zero)}; if they are tokens, give --vocabulary "
+                f"{zero.size} (vocabulary={zero.size})"
             )
 
     def without_padding(self, scores: npt.NDArray[Any], kind: str) -> npt.NDArray[Any]:
-        """Return a row with what is NaN, or all zero, beyond the vocabulary as impossible."""
+        """Return a row where NaN or only zeros beyond the vocabulary are impossible tokens."""
         if self.vocabulary:
             beyond = scores[self.vocabulary :]
             empty = np.isnan(beyond) if beyond.any() else np.ones(beyond.size, dtype=np.bool_)
@@ -87,21 +86,21 @@ class Padding:
             return logits
         if n > logits.size:
             return np.append(logits, np.full(n - logits.size, -np.inf))
-        with np.errstate(invalid="ignore"):  # rows that have no softmax are refused behind this
+        with np.errstate(invalid="ignore"):  # rows without a softmax raise an error later
             weights = np.exp(logits - logits.max())
             cut = float(weights[n:].sum() / weights.sum())
         if logits[n:].max() == np.inf:
             cut = 1.0
         if cut > MOST_CUT:
             raise InvalidDistributionError(
-                f"the columns from {n} on have {cut:.2g} of the mass, more than {MOST_CUT:g}, and "
-                f"are no padding then; give the number of tokens, or cut them off yourself"
+                f"the columns from {n} on have {cut:.2g} of the mass, more than {MOST_CUT:g}, so "
+                "they are not padding; give the right number of tokens, or cut them off yourself"
             )
         return logits[:n]
 
 
 def are_probabilities(scores: npt.NDArray[Any]) -> bool:
-    """Whether a row of scores lies in [0, 1] and sums to one, as logits of three tokens do not."""
+    """Whether a row of three scores or more lies in [0, 1] and sums to one."""
     if scores.size < 3 or not (scores.min() >= 0 and scores.max() <= 1):
         return False
     total = scores.sum(dtype=np.float64)
@@ -109,7 +108,7 @@ def are_probabilities(scores: npt.NDArray[Any]) -> bool:
 
 
 def columns_in_words(chosen: npt.NDArray[np.bool_]) -> str:
-    """Name columns: "columns 3 to 5", or the first of those that are apart."""
+    """Name columns: "columns 3 to 5", or a list of the first five if there are gaps."""
     places = np.flatnonzero(chosen)
     first, last = int(places[0]), int(places[-1])
     if last - first + 1 == places.size:
@@ -119,11 +118,10 @@ def columns_in_words(chosen: npt.NDArray[np.bool_]) -> str:
 
 
 def advice_on(chosen: npt.NDArray[np.bool_]) -> str:
-    """Say what to do about columns that are no tokens."""
+    """Say what to do about columns without tokens."""
     n = int(chosen.argmax())
     if n and chosen[n:].all():
         return (
-            "if they only fill the vocabulary up, say how many tokens there are: --vocabulary "
-            f"{n} (vocabulary={n})"
+            f"if they are padding, give the number of tokens with --vocabulary {n} (vocabulary={n})"
         )
     return "write −inf there, or 0 in probabilities, if these tokens are never sampled"

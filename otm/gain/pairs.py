@@ -30,12 +30,12 @@ KINDS = ("logits", "log-probabilities", "probabilities")
 """What scores may be."""
 
 TYPES = {"f2": "float16", "bfloat16": "bfloat16", "f4": "float32", "f8": "float64"}
-"""Types that scores are stored in."""
+"""Types in which scores are stored."""
 
 LOG_SUM_TOLERANCE = {"float16": 3e-2, "bfloat16": 0.2, "float32": 1e-3}
-"""How far the logarithm of a sum of exponentials of log-probabilities may be from zero, at least.
+"""Allowed distance of log Σ exp(log-probabilities) from zero, by type of storage.
 
-As far as probabilities may sum from one, it may be of any type.
+A distance that probabilities of the type may have from one is allowed in any case.
 """
 
 
@@ -52,7 +52,7 @@ class Pairs:
     kind: str  # what the scores are
     names: tuple[str, str]  # where the scores of draft and target are from, for messages
     dtypes: tuple[str, str]  # types in which they were stored
-    padding: tuple[Padding, Padding] | None = None  # of files; models give tokens alone
+    padding: tuple[Padding, Padding] | None = None  # of files; models have no padding
 
     def measure(self, settings: Settings) -> Measured:
         """Compute everything at each position; rows of both models are held one at a time.
@@ -155,7 +155,7 @@ class Pairs:
 
 
 def _log_sum_tolerance(kind: str, n: int) -> float:
-    """How far the logarithm of a sum may be from zero, for n numbers of a type."""
+    """Return the allowed distance of a log-sum from zero, for n numbers of a type."""
     return max(LOG_SUM_TOLERANCE.get(kind, 0.0), sum_tolerance(kind, n))
 
 

@@ -2,7 +2,7 @@
 
 A completion has `choices[].logprobs.tokens` and `top_logprobs`, an object from tokens to
 log-probabilities at each position.  A chat has `choices[].logprobs.content[]`, each with a token
-and a list `top_logprobs`.  Servers add the token that was sampled to the most likely ones.
+and a list `top_logprobs`.  Servers add the sampled token to the most likely ones.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from otm._core.text import shown
 from otm.errors import InvalidInputError
 
 TOKEN_ID = re.compile(r"token_id:([0-9]{1,18})")
-"""How vLLM writes a token by its id, if it is told to."""
+"""String by which vLLM writes the id of a token, if asked to."""
 
 UNKNOWN = -9999.0
-"""What OpenAI writes for a token that is not among the most likely ones."""
+"""Log-probability that OpenAI writes for a token that is not among the most likely ones."""
 
 UNCLEAR = "\ufffd"
-"""Stands for bytes that are no whole character, and so for many tokens."""
+"""Replacement for a part of a character; many tokens have it."""
 
 
 class Token(NamedTuple):
-    """A token as a server names it; what it does not tell is None."""
+    """A token as a server names it; None for an id or a text that it does not give."""
 
     id: int | None
     text: bytes | None
@@ -39,7 +39,7 @@ Listed = list[tuple[Token, float]]
 
 
 class Choice(NamedTuple):
-    """One text: the token at each position, and the most likely ones there, None if not known."""
+    """One text: the token at each position, and the most likely ones, None if unknown."""
 
     tokens: list[Token]
     lists: list[Listed | None]
@@ -55,10 +55,10 @@ class Position(NamedTuple):
 
 
 def positions_of(draft: Path, target: Path) -> tuple[list[Position], int]:
-    """Match two files of responses position by position; also count positions that are left out.
+    """Match two files of responses position by position; also count the positions left out.
 
-    These have no list of one model, such as the first of a prompt, or a list in which two tokens
-    cannot be told apart.
+    A position is left out if one model has no list there, as at the first token of a prompt, or a
+    list in which two tokens have the same name.
     """
     of_draft, of_target = list(_responses(draft)), list(_responses(target))
     if len(of_draft) != len(of_target):
@@ -71,8 +71,8 @@ def positions_of(draft: Path, target: Path) -> tuple[list[Position], int]:
     by_id = [token.id is not None for token in named]
     if not all(by_id) and any(token.id is not None and token.text is None for token in named):
         raise InvalidInputError(
-            f"{file_label(draft)} and {file_label(target)} name tokens by ids and by texts; ask "
-            "both servers in the same way"
+            f"{file_label(draft)} and {file_label(target)} name some tokens by ids and others by "
+            "texts; send both servers the same options"
         )
     positions: list[Position] = []
     left_out = 0
@@ -80,7 +80,7 @@ def positions_of(draft: Path, target: Path) -> tuple[list[Position], int]:
         where = f"response {number} of {file_label(draft)} and {file_label(target)}"
         if len(first) != len(second):
             raise InvalidInputError(
-                f"{where}: {len(first)} choices and {len(second)}; give as many of both"
+                f"{where}: {len(first)} and {len(second)} choices; the numbers must agree"
             )
         for c, pair in enumerate(zip(first, second, strict=True)):
             _check_same_text(*pair, where)
@@ -94,14 +94,14 @@ def positions_of(draft: Path, target: Path) -> tuple[list[Position], int]:
     if not positions:
         raise InvalidInputError(
             f"{file_label(draft)} and {file_label(target)} have no position with lists of both "
-            f"models in which tokens can be told apart ({left_out} are left out); ask for "
+            f"models and a different name for each token ({left_out} are left out); ask for "
             "log-probabilities of at least 2 tokens"
         )
     return positions, left_out
 
 
 def _responses(path: Path) -> Iterator[list[Choice]]:
-    """Read the choices of each response: a file of one, of a list, or of one a line."""
+    """Read the choices of each response in a file: one response, a list, or one per line."""
     if path.suffix.lower() == ".jsonl":
         lines = lines_of(path, 0, file_size(path))
         found = [parse_json(line, f"a line of {file_label(path)}") for _, line in lines]
@@ -129,13 +129,13 @@ def _responses(path: Path) -> Iterator[list[Choice]]:
         yield [Choice(tokens, list(map(_most_likely, tokens, lists))) for tokens, lists in choices]
     if alone:
         raise InvalidInputError(
-            f"{file_label(path)} lists the sampled tokens alone, or nothing; ask for "
+            f"{file_label(path)} lists only the sampled tokens, or nothing; ask for "
             'log-probabilities of at least 2 tokens ("logprobs": 2)'
         )
 
 
 def _choice(logprobs: Any) -> Choice:
-    """Read tokens and lists as a server sent them; KeyError and the like where there are none."""
+    """Read tokens and lists; raise KeyError, TypeError or ValueError if they are missing."""
     if "content" in logprobs:
         places = logprobs["content"]
         tokens = [_token(place["token"], place) for place in places]
@@ -157,7 +157,7 @@ def _choice(logprobs: Any) -> Choice:
 
 
 def _token(name: Any, entry: Any) -> Token:
-    """Read a token by its name, and by id and bytes where a server sends these."""
+    """Read a token from its name, and from its id and bytes if the server sends them."""
     if not isinstance(name, str):
         raise TypeError
     by_id = TOKEN_ID.fullmatch(name)
@@ -177,9 +177,9 @@ def _number(log: Any) -> float:
 
 
 def _most_likely(sampled: Token, listed: Listed | None) -> Listed | None:
-    """Leave out what may not be among the most likely: the sampled token, if none is less likely.
+    """Drop the sampled token if it is the least likely: the server may have added it.
 
-    Without its least likely token a list of the most likely is still one.
+    A list of the most likely tokens is still one without the least likely of them.
     """
     kept = [(token, log) for token, log in listed or () if log > UNKNOWN]
     if len(kept) > 1:
@@ -189,10 +189,10 @@ def _most_likely(sampled: Token, listed: Listed | None) -> Listed | None:
 
 
 def _check_same_text(draft: Choice, target: Choice, where: str) -> None:
-    """Refuse lists that do not follow the same text; the last tokens may differ."""
+    """Raise unless both texts are the same; only their last tokens may differ."""
     advice = (
-        "lists can be compared after the same text only: let both servers read one text, as "
-        '"echo": true with "max_tokens": 0 does, or cut both where they part'
+        "lists can be compared after the same text only: let both servers read one text, with "
+        '"echo": true and "max_tokens": 0, or cut both texts where they differ'
     )
     if len(draft.tokens) != len(target.tokens):
         raise InvalidInputError(
@@ -201,13 +201,13 @@ def _check_same_text(draft: Choice, target: Choice, where: str) -> None:
     for i, (one, other) in enumerate(zip(draft.tokens[:-1], target.tokens[:-1], strict=True)):
         by_id = one.id is not None and other.id is not None
         if one.id != other.id if by_id else one.text != other.text:
-            raise InvalidInputError(f"{where}: the texts part at token {i}; {advice}")
+            raise InvalidInputError(f"{where}: the texts differ at token {i}; {advice}")
 
 
 def _by_token(
     lists: Sequence[Listed | None], by_id: bool
 ) -> tuple[dict[int, float], dict[int, float]] | None:
-    """Log-probabilities of both models by token; None if tokens are not known or not apart."""
+    """Log-probabilities of both models by token; None if a token has no name of its own."""
     numbers: dict[int | bytes, int] = {}
     found = []
     for listed in lists:

@@ -102,7 +102,7 @@ class ScoreFiles(Brief):
     prompts_known : bool
         Whether the prompts were given; otherwise all positions are taken to be of one kind.
     vocabulary : int or None
-        Number of tokens that all rows are cut to or filled up to, if it was given.
+        Number of tokens, if given: longer rows are cut to it, shorter ones filled up.
 
     Examples
     --------
@@ -216,9 +216,9 @@ def from_files(
         File with the token [N] that was drawn at each position from the target's distribution, at
         the same temperature; without it the array "tokens" of one of the files, if there is one.
     vocabulary : int, optional
-        Number of tokens, where files have padded columns.  Those from it on are cut off, if they
-        are NaN, zero everywhere in a row, or have less than 1e-4 of its mass; narrower rows are
-        filled up with tokens of probability zero.
+        Number of tokens, for files with padded columns.  Columns beyond it are cut off; in each row
+        they must be NaN, be all zero, or have at most 1e-4 of the mass.  Narrower rows are filled
+        up with tokens of probability zero.
 
     Returns
     -------
@@ -237,8 +237,8 @@ def from_files(
 
     Notes
     -----
-    A report refuses padding that it can see: columns that are NaN in every row, rows of zeros, and
-    last columns of zeros, unless the scores are probabilities.
+    A report raises an error for visible padding: columns that are NaN in every row, and, unless the
+    scores are probabilities, rows of zeros and last columns of zeros.
 
     Examples
     --------
@@ -308,10 +308,12 @@ def _scores(arrays: dict[str, StoredArray], name: str, path: Path) -> StoredArra
 def _check_pair(
     of_draft: StoredArray, of_target: StoredArray, kind: str, vocabulary: int | None
 ) -> None:
-    """Refuse arrays that are no rows of scores at the same positions, on the same tokens."""
+    """Raise unless both arrays are scores at the same positions, of the same tokens."""
     for rows in (of_draft, of_target):
         if rows.kind != "f":
-            raise InvalidInputError(f"{rows.description} holds whole numbers; scores are floats")
+            raise InvalidInputError(
+                f"{rows.description} holds whole numbers; scores must be floats"
+            )
         if 0 in rows.shape:
             missing = "rows" if rows.shape[0] == 0 else "tokens"
             raise InvalidInputError(
@@ -327,9 +329,9 @@ def _check_pair(
     if shapes[0] != shapes[1] and vocabulary is None:
         raise InvalidInputError(
             f"{of_draft.description} has {of_draft.shape[1]:,} tokens and {of_target.description} "
-            f"{of_target.shape[1]:,}; if models or files are padded, say how many tokens the "
-            "tokenizer has, --vocabulary N (vocabulary=N): columns beyond are cut off, narrower "
-            "rows filled up with tokens of probability zero"
+            f"{of_target.shape[1]:,}; if models or files are padded, give the number of tokens of "
+            "the tokenizer with --vocabulary N (vocabulary=N): columns beyond it are cut off, "
+            "narrower rows filled up with tokens of probability zero"
         )
 
 

@@ -74,9 +74,9 @@ class Summary(Facts):
         Mean number of tokens of a step: "tree" for a prefix tree with K children at each node,
         "chains" at least for K chains.
     efficiency_bounds : list of dict
-        Mean "bound" on the tokens of a step of every memoryless lossless verifier of K i.i.d.
-        chains, where a step begins at each position of the text alike; if its tokens are known, of
-        two prompts or more.
+        Mean "bound" on the tokens per step of any memoryless lossless verifier of K i.i.d. chains,
+        if a step begins equally often at each position of the text.  Empty unless the tokens of two
+        prompts or more are known.
     lossy : list of dict
         What each setting adds to the acceptance of the best lossless rule, and its total variation
         from the target.

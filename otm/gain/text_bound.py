@@ -1,4 +1,4 @@
-"""What no memoryless lossless verifier exceeds, from a text of the target: the bound of a report.
+"""The bound of a report on any memoryless lossless verifier, from a text of the target.
 
 Such a verifier accepts i drafts of K i.i.d. chains with probability at most α_K(D_i, T_i), where
 D_i and T_i are the distributions of i tokens (docs/theory/block.md).  φ(d) = 1 − (1 − d)^K is

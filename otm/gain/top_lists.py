@@ -1,4 +1,4 @@
-"""Positions of which servers say only the most likely tokens: lines or responses in JSON.
+"""Positions with lists of the most likely tokens only: lines or responses in JSON.
 
 What α_k is then known to is an interval (`otm.optimum.top_logprobs`), and no more than that is
 computed: how much k-Seq or recursive rejection would accept depends on the unlisted tokens as well.
@@ -54,14 +54,14 @@ class Lines:
 
 @dataclass(frozen=True, eq=False)
 class Positions:
-    """Consecutive positions of responses, which are in memory."""
+    """Consecutive positions of responses, in memory."""
 
     positions: Sequence[Position]
     vocabulary: int | None
     slack: float
 
     def measure(self, settings: Settings) -> Measured:
-        """Compute the same as for `Lines`."""
+        """Compute lower and upper bounds of α_k at each position: "interval" [R, K, 2]."""
         places = [(each.where, each.draft, each.target) for each in self.positions]
         return intervals(places, settings, self.vocabulary, self.slack)
 
@@ -173,17 +173,17 @@ class Responses(TopLogprobs):
 
     @property
     def name(self) -> str:
-        """Both files, and how much of them is of no use."""
+        """Both files, and the number of positions left out."""
         without = f", without {self.left_out:,} positions" if self.left_out else ""
         return f"{file_label(self.path)} and {file_label(self.target_path)}{without}"
 
     @property
     def key(self) -> dict[str, Any]:
-        """As of one file, and a digest of the other."""
+        """Key of the draft's file, with a digest of the target's."""
         return {**super().key, "of the target": digest(self.target_path)}
 
     def blocks(self, bounds: Iterable[Bounds]) -> Iterator[Any]:
-        """Hand out positions, in ascending order."""
+        """Yield blocks of positions, in ascending order."""
         for start, stop in bounds:
             yield Positions(self.positions[start:stop], self.vocabulary, self.slack)
 
@@ -195,7 +195,7 @@ def from_top_logprobs(
     vocabulary: int | None = None,
     slack: float = 1e-5,
 ) -> TopLogprobs:
-    """Take lists of log-probabilities: one position a line, or responses of two servers.
+    """Read lists of log-probabilities: one position per line, or responses of two servers.
 
     A line is a JSON object such as ::
 
@@ -208,10 +208,10 @@ def from_top_logprobs(
     Parameters
     ----------
     path : str or Path
-        The file of lines; beside a target, the draft model's responses.
+        The file of lines; with `target`, the draft model's responses.
     target : str or Path, optional
         The target model's responses to the same requests, in the same order: JSON of OpenAI's
-        completions or chats, one response, a list of them, or in `.jsonl` files one a line.
+        completions or chats: one response, a list of them, or in `.jsonl` files one per line.
     vocabulary : int, optional
         Size of the vocabulary, in tokens, if it is known.
     slack : float, optional
@@ -232,13 +232,13 @@ def from_top_logprobs(
 
     Notes
     -----
-    Positions of two responses belong together if both servers read the same tokens before: one
-    text, given to both with `echo`, or a single token after each prompt.  Tokens are compared by
-    their ids where all have one (vLLM's `return_tokens_as_token_ids`), or else by their bytes, so
-    that both models must have one tokenizer.  Positions are left out where a text stands for part
-    of a character, or for two tokens in the list of a chat; in that of a completion this cannot be
-    seen, so that ids are better.  The sampled token is dropped where it is the least likely of
-    its list, as it may have been added to it.  Each response is a prompt.
+    Both servers must have read the same tokens before each position: one text, given to both with
+    `echo`, or a single token after each prompt.  Tokens are compared by their ids if all have one
+    (vLLM's `return_tokens_as_token_ids`), else by their bytes, so both models must have the same
+    tokenizer.  A position is left out if its list has a part of a character, or, in a chat, two
+    tokens with the same text.  The list of a completion does not show such tokens, so ids are
+    better.  The sampled token is dropped if it is the least likely of its list, since the server
+    may have added it.  Each response is a prompt.
 
     Examples
     --------
@@ -292,7 +292,7 @@ def parsed(line: bytes, where: str) -> tuple[dict[int, float], dict[int, float],
     if isinstance(entry, dict) and "choices" in entry:
         raise InvalidInputError(
             f"{where} is a response of one server; give two files, the draft model's responses and "
-            "the target's"
+            "the target model's"
         )
     if not fits or not all(isinstance(entry[name], dict) and entry[name] for name in NAMES):
         raise InvalidInputError(

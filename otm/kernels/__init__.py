@@ -14,8 +14,8 @@ the same decisions, bit for bit:
 - `clocks`: the first of the clocks that drafts and output share, for `otm.decoding.coupled`;
 - `rows`: packed rows, and draft rows that list their tokens.
 
-`registry` lists them and chooses a backend, `checks` refuses what they cannot take, `self_check`
-finds out on a GPU whether Triton decides as torch does.  docs/add-a-kernel.md adds one.
+`registry` lists them and chooses a backend, `checks` raises for arguments that they cannot take,
+`self_check` compares Triton with torch on a GPU.  docs/add-a-kernel.md says how to add one.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -1,8 +1,8 @@
-"""How the tensors of a call lie in memory, as far as Triton compiles its kernels for that.
+"""The memory layout of a call's tensors, as far as Triton's compiled kernels depend on it.
 
-Triton compiles a kernel once for each combination of types, of constants, and of a few properties
-of integers and pointers: whether a stride or a size is 1 or a multiple of 16, and whether a pointer
-is one of 16 bytes.  Two calls that agree in all of this run the same compiled kernels.
+Triton compiles a kernel once for each combination of types, constants, and a few properties of
+integers and pointers: whether a stride or a size is 1 or a multiple of 16, and whether a pointer is
+a multiple of 16 bytes.  Two calls that agree in all of this run the same compiled kernels.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from otm._core.tensors import on_device
 from otm.kernels.triton.runtime import padded
 
 ALIGNMENT = 16
-"""Triton tells pointers of so many bytes, and multiples of so many, from others."""
+"""Triton compiles other kernels for pointers and integers that are multiples of this."""
 
 
 @lru_cache(maxsize=4096)
 def size_class(count: int) -> tuple[int, ...]:
-    """Return what Triton compiles kernels for, of a number of drafts, nodes or listed tokens."""
+    """Return the properties of a count (drafts, nodes or listed tokens) that kernels depend on."""
     return padded(count), padded(count + 1), count == 1, count % ALIGNMENT == 0
 
 
 def layout_of(tensor: Tensor | None) -> tuple[Any, ...]:
-    """Type, alignment, sizes and strides of a tensor [B, …]; its first size does not matter."""
+    """Type, alignment, sizes and strides of a tensor [B, …], without its first size."""
     if tensor is None:
         return ()
     strides = [(step == 1, step % ALIGNMENT == 0, step < 2**31) for step in tensor.stride()]
@@ -38,10 +38,10 @@ def layout_of(tensor: Tensor | None) -> tuple[Any, ...]:
 
 
 def rows_like(tensor: Tensor, values: npt.NDArray[Any], places: list[int], other: float) -> Tensor:
-    """Rows laid out as others: values [n, …, S] at places, another number at all other tokens.
+    """Rows with the layout of a tensor: values [n, …, S] at `places`, `other` at all other tokens.
 
-    Axes that share memory share it here too, except the first, and so must the values there.  A
-    row with a value that is NaN is NaN throughout, as is all memory between rows.
+    Axes that share memory also share it here, except the first, so the values must agree along
+    them.  A row with a NaN value is NaN throughout, as is all memory between rows.
     """
     shape = (len(values), *tensor.shape[1:])
     steps, extent = [0] * tensor.ndim, 1
@@ -70,7 +70,7 @@ def rows_like(tensor: Tensor, values: npt.NDArray[Any], places: list[int], other
 
 
 def numbers_like(tensor: Tensor, values: npt.NDArray[Any]) -> Tensor:
-    """Numbers side by side, of the type and at the alignment of a tensor's."""
+    """Contiguous numbers of the type and alignment of a tensor."""
     start = tensor.data_ptr() % ALIGNMENT // tensor.element_size()
     memory = torch.zeros(start + values.size, dtype=tensor.dtype, device=tensor.device)
     numbers = memory[start:].view(values.shape)
@@ -78,7 +78,7 @@ def numbers_like(tensor: Tensor, values: npt.NDArray[Any]) -> Tensor:
 
 
 def temperatures_like(temperature: float | Tensor, values: npt.NDArray[Any]) -> float | Tensor:
-    """Temperatures of n sequences, or the first as one for all of them, as that of a call is."""
+    """Temperatures of n sequences, or the first one for all if the call has a single one."""
     if not isinstance(temperature, Tensor):
         return float(values[0])
     made = numbers_like(temperature, values)

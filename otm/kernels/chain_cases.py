@@ -1,13 +1,14 @@
-"""Cases for the self-check of kernels that verify chains: laid out as a call, drawn from a seed.
+"""Cases for the self-check of kernels that verify chains, with the layout of a call, from a seed.
 
 A few tokens have a probability: the first and last ones, those beside the edges of blocks, and some
-between.  Probabilities are multiples of 1/128 and logits of 1/4, which all types hold exactly: from
-probabilities all backends add the same whole numbers, and from logits they round differently by
-10^−6 at most.  All uniforms are much further from where a decision changes
-(tests/kernels/test_self_check_cases.py computes how far).
+between.  Probabilities are multiples of 1/128 and logits of 1/4, which all types hold exactly.  So
+all backends add the same whole numbers of probabilities, and round logits differently by at most
+10^−6.  All uniforms are much further from a change of a decision
+(tests/kernels/test_self_check_cases.py computes the distance).
 
-Chains are accepted as a whole, rejected at once, or in between; some are shorter than γ, or empty;
-where temperatures differ, some sequences are greedy.  Rows that no backend may read are NaN.
+Some chains are accepted as a whole, some are rejected at once, some in between; some are shorter
+than γ, or empty.  If temperatures differ, some sequences are greedy.  Rows that no backend may read
+are NaN.
 """
 
 from __future__ import annotations
@@ -33,29 +34,30 @@ from otm.kernels.sparse_drafts import SparseDrafts
 from otm.kernels.triton import runtime
 
 SEQUENCES = 24
-"""Sequences of the cases; those whose numbers differ by `KINDS` are of one kind."""
+"""Number of sequences; those whose numbers differ by a multiple of `KINDS` are of one kind."""
 
 KINDS = 6
 SEED = 1
 PARTS = 128
-"""Parts that probabilities are made of."""
+"""Denominator of all probabilities."""
 
 ACCEPTED, REJECTED, GREEDY, SHORT, HALF, ONE = range(KINDS)
-"""All drafts are accepted, or rejected, perhaps after one half; or of a node one is accepted.
+"""Kinds of sequences: all drafts are accepted, all rejected, rejected after the first half, or one
+is accepted at each node.
 
-`GREEDY` sequences are so where temperatures differ, and `SHORT` ones have shorter chains."""
+`GREEDY` sequences are greedy if temperatures differ, and `SHORT` ones have shorter chains."""
 
 EMPTY = KINDS + SHORT
 """A sequence without drafts."""
 
 ALIKE = 0.5
-"""Probability that a chain repeats a draft of the chain before it, beside chance."""
+"""Probability with which a chain copies a draft of the chain before it."""
 
 MOST_ENTRIES = 2**25
-"""Entries of the rows that are made together, if one sequence has no more than that."""
+"""Most entries of the rows that are made together, unless one sequence has more."""
 
 FAR_BELOW = -40.0
-"""Logit of all other tokens in the first half of the sequences; it is −∞ in the second."""
+"""Logit of all other tokens in the first half of the sequences; it is −∞ in the second half."""
 
 Numbers = npt.NDArray[Any]
 
@@ -84,24 +86,24 @@ class Chains(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """Name what rows hold."""
+        """Name the contents of the rows."""
         if self.sigmoid:
             return "logits by sigmoids"
         return "probabilities" if self.temperature is None else "logits"
 
     @property
     def draft_size(self) -> int:
-        """Tokens that can be drafts."""
+        """Number of tokens that can be drafts."""
         rows = self.draft if isinstance(self.draft, Tensor) else self.target
         return int(rows.shape[-1])
 
 
 class Shape(NamedTuple):
-    """Sizes of the cases for a call, and what the rows are."""
+    """Sizes and forms of the cases for a call."""
 
     chains: int
     gamma: int
-    target_tokens: int  # with a probability; the first ones of them are drafted
+    target_tokens: int  # those with a probability; the first of them can be drafts
     draft_tokens: int
     coins: int  # for each position
     target_logits: bool = False
@@ -123,7 +125,7 @@ class Cases(NamedTuple):
 
 
 def call_of_chains(rule: str, chains: Chains, verify: Callable[..., Any]) -> Call:
-    """Describe a call; `verify` decides (backend, chains, workspace)."""
+    """Describe a call; `verify` takes a backend, chains and a workspace."""
     target, draft, tokens, uniforms, temperature, offsets, counted, _ = chains
     if isinstance(temperature, Tensor):
         temperature = temperature.expand(len(uniforms))
@@ -141,7 +143,7 @@ def call_of_chains(rule: str, chains: Chains, verify: Callable[..., Any]) -> Cal
 
 
 def cases_like(rule: str, call: Chains) -> Iterator[Chains]:
-    """Yield chains that are laid out as those of a call."""
+    """Yield chains with the layout of those of a call."""
     places = support(call.target.shape[-1], call.draft_size)
     drafted = sum(place < call.draft_size for place in places)
     sparse, logits = isinstance(call.draft, SparseDrafts), call.kind != "probabilities"
@@ -224,7 +226,7 @@ def draw_cases(shape: Shape) -> Cases:
 
 
 def is_rejected(sequence: int, step: int, most: int, *, last: bool) -> bool:
-    """Whether a draft, perhaps the last one of its node, is to be rejected."""
+    """Whether a draft is to be rejected; `last`: it is the last one of its node."""
     kind = sequence % KINDS
     if kind == ONE:
         return not last or step == most - 1
@@ -237,7 +239,7 @@ def draw_draft(rng: np.random.Generator, excess: Numbers, *, rejected: bool) -> 
 
 
 def choose_coins(coins: Numbers) -> None:
-    """Change coins [n, γ, m], of m drafts of a node, so that most drafts meet their kind's end."""
+    """Change the coins [n, γ, m] so that most drafts are decided as their kind says."""
     sequences, most, drafts = coins.shape
     for b, i, m in np.ndindex(sequences, most, drafts):
         if is_rejected(b, i, most, last=m == drafts - 1):
@@ -247,7 +249,7 @@ def choose_coins(coins: Numbers) -> None:
 
 
 def draw_temperatures(several: bool) -> Numbers:
-    """Return a temperature for each sequence, which all types hold: 1, or also 0 and 2."""
+    """Return a temperature for each sequence: 1, and if `several` also 0 and 2."""
     temperatures = np.ones(SEQUENCES)
     if several:
         temperatures[GREEDY::KINDS], temperatures[SHORT::KINDS] = 0, 2
@@ -255,7 +257,7 @@ def draw_temperatures(several: bool) -> Numbers:
 
 
 def draw_row(rng: np.random.Generator, count: int, *, logits: bool) -> Numbers:
-    """Draw a row of so many tokens, all of which are possible."""
+    """Draw a row of `count` possible tokens."""
     if logits:
         return np.asarray(rng.integers(-12, 9, count) / 4)
     weights = rng.multinomial(PARTS - count, rng.dirichlet(np.full(count, 0.7))) + 1
@@ -263,7 +265,7 @@ def draw_row(rng: np.random.Generator, count: int, *, logits: bool) -> Numbers:
 
 
 def lay_out(cases: Cases, call: Chains, places: list[int], other: float) -> Chains:
-    """Lay cases out as the tensors of a call; all other tokens have one probability or logit."""
+    """Lay cases out as the tensors of a call; `other` is the value of all other tokens."""
     target, draft = cases.target, cases.draft
     tokens = np.where(cases.tokens < 0, -1, np.array(places)[cases.tokens])
     offsets, counted = None, None
@@ -300,7 +302,7 @@ def lay_out(cases: Cases, call: Chains, places: list[int], other: float) -> Chai
 def list_rows(
     drafts: SparseDrafts[Tensor], rows: Numbers, places: list[int]
 ) -> SparseDrafts[Tensor]:
-    """List the tokens of rows [..., D], the last ones first, behind padding."""
+    """List the tokens of rows [..., D] in reverse order, after padding."""
     width, count = drafts.tokens.shape[-1], rows.shape[-1]
     listed = np.full((*rows.shape[:-1], width), -1)
     probs = np.full(listed.shape, np.nan)

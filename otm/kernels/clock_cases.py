@@ -27,7 +27,7 @@ def call_of_clocks(arguments: tuple[Any, ...], verify: Callable[..., Any]) -> Ca
 def cases_like(
     probs: Tensor, keys: Tensor, positions: Tensor, lists: Tensor, count: int
 ) -> Iterator[tuple[Any, ...]]:
-    """Yield arguments of `first_rings`, laid out as those of a call."""
+    """Yield arguments of `first_rings` with the layout of those of a call."""
     rows, size = probs.shape[1:]
     places = support(size, size)
     values, *numbers = draw_clocked(rows, len(places))

@@ -15,7 +15,7 @@ from otm.errors import InvalidInputError
 from otm.rules import BACKENDS, named
 
 VARIABLE = "OTM_BACKEND"
-"""Environment variable that names the backend of tensors where no argument does."""
+"""Environment variable that names the backend for tensors if no argument does."""
 
 AUTO = "auto"
 
@@ -37,15 +37,15 @@ def uniforms_per_position(rule: str, chains: int = 1) -> int:
 def backend_of_environment() -> str:
     """Return the backend that the environment names; "auto" if it names none."""
     named_there = os.environ.get(VARIABLE) or AUTO
-    advice = f"the environment variable {VARIABLE} names it"
+    advice = f"the name comes from the environment variable {VARIABLE}"
     return check_name("backend", named_there, (AUTO, *BACKENDS), advice=advice)
 
 
 def choose_backend(target: Any, backend: str, backends: Collection[str] = BACKENDS) -> str:
-    """Return the backend by argument, environment and arrays; refuse one that is for other arrays.
+    """Return the backend by argument, environment and arrays; raise if it is for other arrays.
 
-    It is "auto" if Triton is to be taken unless a self-check finds it wrong.  For NumPy arrays
-    there is one backend, whatever the environment says.
+    "auto" means Triton, unless a self-check fails.  NumPy arrays have one backend, whatever the
+    environment says.
     """
     check_name("backend", backend, (AUTO, *backends))
     torch = sys.modules.get("torch")  # whoever has a tensor has loaded it

@@ -1,12 +1,12 @@
-"""Whether Triton's kernels decide as torch does on a device: found out before they are first used.
+"""Check, before Triton's kernels are first used on a device, that they decide as torch does.
 
-`backend="auto"` takes Triton for CUDA tensors.  Before it does so for the first time for a set of
-compiled kernels, the kernels decide a few cases, which are laid out as the call, hence run the
-kernels that the call runs, and so does torch.  Where an output differs, or a kernel cannot be built
-or launched, torch verifies these calls from then on, and one warning says so.  A backend that is
-named, by the argument or the environment, is not checked.
+`backend="auto"` takes Triton for CUDA tensors.  Before a set of compiled kernels is first used, the
+kernels and torch decide the same few cases.  The cases have the memory layout of the call, so they
+run the same compiled kernels.  If an output differs, or a kernel cannot be built or launched, torch
+verifies such calls from then on, and one warning says so.  A backend that the argument or the
+environment names is not checked.
 
-It cannot see what depends on the number of sequences, such as offsets beyond 2^31.
+The check cannot see mistakes that depend on the number of sequences, such as offsets beyond 2^31.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ class SelfCheck(NamedTuple):
     Attributes
     ----------
     call : str
-        What these calls verify.
+        Rule, inputs and sizes of these calls.
     device : str
-        Where.
+        Device of their tensors.
     backend : str
-        What verifies them since then: "triton", or "torch" if something differed.
+        Backend of these calls since the check: "triton", or "torch" if the check failed.
     reason : str
-        What differed, or which error Triton raised; empty if nothing did.
+        First difference, or the error of Triton; empty if the check passed.
     seconds : float
-        Time of the check, with compiling.
+        Time of the check, including compilation.
 
     Examples
     --------
@@ -58,8 +58,8 @@ class SelfCheck(NamedTuple):
 class Call(NamedTuple):
     """A call whose kernels are to be checked.
 
-    `cases` makes arguments that are laid out as those of the call; `verify` decides them on a
-    backend, in a workspace.
+    `cases` makes arguments with the memory layout of the call; `verify` decides them on a backend,
+    in a workspace.
     """
 
     name: str
@@ -70,7 +70,7 @@ class Call(NamedTuple):
 
 
 class Littered(Workspace):
-    """A workspace with garbage in it, on which no decision may depend."""
+    """A workspace filled with garbage, on which no decision may depend."""
 
     def take(self, name: str, shape: tuple[int, ...], dtype: Any, device: Any) -> torch.Tensor:
         """Return the buffer of a name, full of garbage."""
@@ -83,7 +83,7 @@ _lock = threading.Lock()
 
 
 def self_checks() -> tuple[SelfCheck, ...]:
-    """Return the self-checks of this process: what verifies which calls on its GPUs.
+    """Return the self-checks of this process: the backend of each kind of call on its GPUs.
 
     A backend that was named, by an argument or by the environment variable OTM_BACKEND, was not
     checked and is not in the list.  Neither are calls on the CPU.
@@ -110,17 +110,17 @@ def checked_backend(call: Call) -> str:
         return check.backend
     if is_capturing():
         raise InvalidInputError(
-            f"a CUDA graph is being captured by the first call of its kind ({call.name}), whose "
+            f"the first call of its kind ({call.name}) is within the capture of a CUDA graph; its "
             "kernels have not been checked on this device, and cannot be during a capture: make "
-            "one call of the same shapes before, or name the backend, by the argument or by "
-            f"{VARIABLE}"
+            "one call of the same shapes before the capture, or name the backend, by the argument "
+            f"or by {VARIABLE}"
         )
-    with _lock:  # of two threads one checks, and the other waits
+    with _lock:  # if two threads come here, one checks and the other waits
         check = _known.get(call.family)
         is_new = check is None
         if check is None:
             check = _known[call.family] = run_check(call)
-    if is_new and check.reason:  # without the lock: whoever shows warnings may call us
+    if is_new and check.reason:  # without the lock: a handler of warnings may call this function
         warnings.warn(_warning(check), RuntimeWarning, stacklevel=_depth())
     return check.backend
 
@@ -147,7 +147,7 @@ def run_check(call: Call) -> SelfCheck:
 
 
 def difference(outcome: Any, expected: Any) -> str:
-    """Say where two outputs first differ, if they do: tensors, or named tuples of tensors."""
+    """Describe the first difference of two outputs, tensors or named tuples; empty if none."""
     if isinstance(outcome, torch.Tensor):
         outcome, expected = {"tokens": outcome}, {"tokens": expected}
     else:
@@ -162,8 +162,8 @@ def difference(outcome: Any, expected: Any) -> str:
         if wrong.any():
             b = int(wrong.int().argmax())
             return (
-                f"{name} of sequence {b} of the cases are {mine[b].tolist()} by Triton and "
-                f"{other[b].tolist()} by torch, in {int(wrong.sum())} of {len(wrong)} sequences"
+                f"{name} differ in {int(wrong.sum())} of {len(wrong)} sequences, first in sequence "
+                f"{b}: {mine[b].tolist()} by Triton, {other[b].tolist()} by torch"
             )
     return ""
 
@@ -184,8 +184,8 @@ def _warning(check: SelfCheck) -> str:
         name += f", {torch.cuda.get_device_name(check.device)}"
     return (
         f"OTM does not use its Triton kernels for {check.call}, because they failed the check "
-        f"against torch on this device ({name}; {versions}): {check.reason}.  torch verifies these "
-        "calls from now on; it is lossless too, and slower.  "
+        f"against torch on this device ({name}; {versions}): {check.reason}.  From now on torch "
+        "verifies these calls; it is slower, but also lossless.  "
         f"{VARIABLE}=torch, or backend='torch', takes torch without a check and without this "
         "warning; 'triton' takes the kernels unchecked.  Please report this text (CONTRIBUTING.md "
         "says where)"

@@ -1,6 +1,6 @@
 """Cases for the self-check of kernels that verify trees.
 
-They are made as those of `chain_cases`: few tokens have a probability, and no decision is close.
+They are made like those of `chain_cases`: few tokens have a probability, and no decision is close.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from otm.kernels.self_check import Call
 from otm.kernels.tree_checks import Trees
 
 SAMPLED = 0.7
-"""Probability that a draft is a sampled one, where there is room for it."""
+"""Probability that a draft is sampled, if its node may have another sampled child."""
 
 
 def call_of_trees(
@@ -56,7 +56,7 @@ def call_of_trees(
 def cases_like(
     target: Tensor, draft: Tensor | None, trees: Trees[Tensor], temperature: Any
 ) -> Iterator[tuple[Any, ...]]:
-    """Yield target, draft, trees and temperature, laid out as those of a call."""
+    """Yield target, draft, trees and temperature with the layout of those of a call."""
     size = target.shape[-1]
     below = 0 if draft is None else draft.shape[-1]
     places = support(size, below or size)

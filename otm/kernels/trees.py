@@ -212,7 +212,7 @@ def _verify(
 def _walk(
     backend: str, arguments: tuple[Any, Any, Trees[Any], Any], workspace: Workspace | None
 ) -> VerifiedTree[Any]:
-    """Walk through trees, of which it is known which drafts were sampled, on a backend."""
+    """Walk through trees on a backend; `sampled` says which drafts were sampled."""
     if backend == AUTO:
         from otm.kernels import self_check, tree_cases
 

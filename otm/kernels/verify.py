@@ -68,10 +68,10 @@ def verify_probs(
         ratio of the probabilities, accepts more and takes longer; "grid walk and keep" looks at
         whole chains, accepts the most on the models that were measured, and takes longest.
     backend : {"auto", "numpy", "torch", "triton"}, optional
-        "auto" takes NumPy for arrays and torch for tensors; for tensors what the environment
-        variable OTM_BACKEND names, if it is set; and Triton for CUDA tensors where it is installed
-        and has passed a self-check against torch, which the first call of a kind makes
-        (`self_checks`).  A backend that is named is not checked, and no other takes its place.
+        "auto" takes NumPy for arrays.  For tensors it takes the backend that the environment
+        variable OTM_BACKEND names; if this is not set, Triton for CUDA tensors and torch for all
+        others.  Triton must be installed and pass a self-check against torch in the first call of a
+        kind, else torch is used (`self_checks`).  A named backend is not checked or replaced.
     validate : bool, optional
         Whether to check all arguments first, which reads every row, of probabilities twice, and
         waits for the device (docs/benchmarks.md has the time).  Without it shapes and types are

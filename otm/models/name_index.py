@@ -1,4 +1,4 @@
-"""Which token of a vocabulary has each name, and which tokens two vocabularies share by name."""
+"""The token of each name in a vocabulary, and the tokens that two vocabularies share by name."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import numpy as np
 import numpy.typing as npt
 
 MOST_WORDS = 2**16
-"""Words whose tokens are kept before the memory is cleared."""
+"""Number of words whose tokens are kept before the memory is cleared."""
 
 
 class NameIndex:
     """The token of each name.
 
     Several tokens can have one name: SentencePiece has "," and the byte token `<0x2C>`.  The name
-    belongs to the token that the tokenizer writes for the text, since models write that one.  If it
-    writes none of them alone, the name belongs to the first.
+    belongs to the token that the tokenizer writes for the text, since models write that one.  If
+    the tokenizer writes none of them as a single token, the name belongs to the first.
     """
 
     def __init__(
@@ -26,7 +26,7 @@ class NameIndex:
     ) -> None:
         self._size = len(names)
         self._tokens: dict[str, int] = {}
-        # the tokens of names that several have, the one that is written first
+        # all tokens of each name that several have; the one that the tokenizer writes is first
         self._ranked: dict[str, list[int]] = {}
         for token, name in enumerate(names):
             if name and (first := self._tokens.setdefault(name, token)) != token:
@@ -49,7 +49,7 @@ class NameIndex:
         return found
 
     def shared_with(self, draft: NameIndex, sizes: tuple[int, int]) -> SharedTokens:
-        """Return what a target of this vocabulary shares with a draft model, computed once."""
+        """Return the tokens that a target of this vocabulary shares with a draft model; cached."""
         known = self._shared.setdefault(draft, {})
         if sizes not in known:
             known[sizes] = SharedTokens(self.below(sizes[0]), draft.below(sizes[1]))
@@ -57,12 +57,12 @@ class NameIndex:
 
 
 class SharedTokens:
-    """Tokens of a target and a draft model with one name, and words that were translated."""
+    """Tokens of a target and a draft model with the same name, and a cache of translated words."""
 
     def __init__(self, target: dict[str, int], draft: dict[str, int]) -> None:
         both = ((token, draft[name]) for name, token in target.items() if name in draft)
         self.by_target = dict(sorted(both))
-        # The tokens of words, by the target's.
+        # The draft model's tokens of each word, by the target's tokens.
         self._words: dict[tuple[int, ...], list[int]] = {}
 
     @cached_property
@@ -78,7 +78,7 @@ class SharedTokens:
     def word(
         self, tokens: tuple[int, ...], translate: Callable[[tuple[int, ...]], list[int]]
     ) -> list[int]:
-        """Return the draft model's tokens of a word, translated once."""
+        """Return the draft model's tokens of a word; cached."""
         found = self._words.get(tokens)
         if found is None:
             if len(self._words) >= MOST_WORDS:

@@ -1,4 +1,4 @@
-"""What the tokens of a vocabulary spell."""
+"""The texts and names of the tokens of a vocabulary."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class Spelling(Brief):
         Returns
         -------
         Spelling
-            Of all its tokens.  A tokenizer is read once, and again if its tokens have changed.
+            The spelling of all its tokens.  It is cached until the tokens of the tokenizer change.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""What the tokens of a tokenizer of Hugging Face transformers spell."""
+"""The texts and names of the tokens of a tokenizer of Hugging Face transformers."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from otm.errors import InvalidInputError
 from otm.models.name_index import NameIndex
 
 ANCHOR = "\n"
-"""A text before others, since tokenizers treat what they begin with in another way."""
+"""Text put before others, since tokenizers treat the beginning of a text differently."""
 
 OTHER_NAME = "\ud800"
-"""What the names of tokens without a text begin with, and no text; alone, that of an end token."""
+"""Begins the names of tokens without a text, and no text; alone, it names the end token."""
 
 UNREADABLE = "\ufffd"
-"""What a tokenizer writes for bytes that are a part of a character."""
+"""Character that a tokenizer writes for a part of a character."""
 
 PLAIN: dict[str, Any] = {"add_special_tokens": False}
 AS_IT_IS: dict[str, Any] = {"clean_up_tokenization_spaces": False}
@@ -38,12 +38,12 @@ _tables: WeakKeyDictionary[Any, Table] = WeakKeyDictionary()
 
 
 class TokenizerFunctions:
-    """A tokenizer as functions between tokens and the text that stands between other texts."""
+    """A tokenizer as functions between tokens and a text within other texts."""
 
     def __init__(self, tokenizer: Any, word: int) -> None:
         self._tokenizer = tokenizer
         self._head = list(tokenizer.encode(ANCHOR, **PLAIN))
-        # What stands before a token when it is decoded: a word where lines are not kept.
+        # Tokens put before a token to decode it: a word, if the tokenizer drops the line break.
         self._before = self._head or [word]
         self._start = tokenizer.decode(self._before, **AS_IT_IS)
 
@@ -52,7 +52,7 @@ class TokenizerFunctions:
         tokens = list(self._tokenizer.encode(ANCHOR + text, **PLAIN))
         if tokens[: len(self._head)] == self._head:
             return tokens[len(self._head) :]
-        # The anchor is one token with the beginning of the text.
+        # The anchor and the beginning of the text are one token.
         return list(self._tokenizer.encode(text, **PLAIN))
 
     def decode(self, tokens: list[int]) -> str:
@@ -62,11 +62,11 @@ class TokenizerFunctions:
 
 
 def read_tokenizer(tokenizer: Any) -> tuple[Table, TokenizerFunctions]:
-    """Read a tokenizer, whose table is computed again only if the tokenizer has changed."""
+    """Read a tokenizer; compute its table only if it is new or has changed."""
     if not hasattr(tokenizer, "convert_ids_to_tokens"):
         raise InvalidInputError(
-            f"the tokenizer is a {type(tokenizer).__name__}; give one of transformers, as "
-            "AutoTokenizer.from_pretrained returns it"
+            f"the tokenizer is a {type(tokenizer).__name__}; give one of transformers, such as "
+            "AutoTokenizer.from_pretrained returns"
         )
     state, known = _state(tokenizer), None
     with suppress(TypeError):  # raised for objects without weak references or without a hash
@@ -79,7 +79,7 @@ def read_tokenizer(tokenizer: Any) -> tuple[Table, TokenizerFunctions]:
 
 
 def _read(tokenizer: Any, state: Hashable) -> Table:
-    """Decode every token between others."""
+    """Decode every token behind another one."""
     called = {i: name for name, i in tokenizer.get_vocab().items()}  # ids may have gaps
     word = next((i for i, name in sorted(called.items()) if name.isalpha()), min(called))
     functions = TokenizerFunctions(tokenizer, word)
@@ -90,7 +90,7 @@ def _read(tokenizer: Any, state: Hashable) -> Table:
         text = functions.decode([i]) if name and i not in special else ""
         readable = text and UNREADABLE not in text
         texts.append(text)
-        names.append(text if readable else name and OTHER_NAME + name)  # which no text is
+        names.append(text if readable else name and OTHER_NAME + name)  # no text begins so
     if tokenizer.eos_token_id in called:
         names[tokenizer.eos_token_id] = OTHER_NAME
     index = NameIndex(texts, names, functions.encode)
@@ -98,7 +98,7 @@ def _read(tokenizer: Any, state: Hashable) -> Table:
 
 
 def _state(tokenizer: Any) -> Hashable:
-    """Return everything that changes what tokens spell when somebody changes a tokenizer."""
+    """Return all parts of a tokenizer that its tokens' texts depend on."""
     backend: Any = getattr(tokenizer, "backend_tokenizer", None)
     parts = ("normalizer", "pre_tokenizer", "decoder")
     return (

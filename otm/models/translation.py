@@ -1,9 +1,9 @@
 """Tokens of a target's vocabulary as a draft model with another tokenizer reads them.
 
-Two models with different tokenizers have in common what tokens spell.  A draft model reads the
-target's tokens word by word, each as its own tokenizer cuts the text of the word; so what it reads
-changes at the end alone, and its cache is kept.  Where a tokenizer would have cut a whole text
-otherwise, drafts are worse, and nothing else.
+Two models with different tokenizers have in common the texts of their tokens.  A draft model reads
+the target's tokens word by word: its own tokenizer cuts the text of each word.  So its input
+changes at the end only, and its cache is kept.  If its tokenizer would cut the whole text
+otherwise, drafts may be worse, but the output stays right.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from otm.models.spelling import Spelling
 from otm.models.tokenizer_spelling import UNREADABLE
 
 LONGEST_WORD = 64
-"""Most tokens that are read as one word, as of a text without spaces."""
+"""Most tokens that are read as one word, for texts without spaces."""
 
 
 class Translation:
-    """Tokens of a target's vocabulary as the tokens of a draft model's.
+    """Translation of a target's tokens into a draft model's tokens.
 
     Attributes
     ----------
     tokens : SharedTokens
-        The tokens that both have, by their names: the one way in which tokens become those of
-        another vocabulary without their text.
+        The tokens that both vocabularies have, by name; only these are translated without their
+        text.
     """
 
     def __init__(self, target: Spelling, draft: Spelling, sizes: tuple[int, int]) -> None:
@@ -35,16 +35,16 @@ class Translation:
         self.tokens = target.index.shared_with(draft.index, sizes)
 
     def word(self, tokens: tuple[int, ...]) -> list[int]:
-        """Read the tokens of a word."""
+        """Translate the tokens of a word."""
         return self.tokens.word(tokens, self._word)
 
     def begins_word(self, token: int, before: int) -> bool:
-        """Whether a word begins with this token: with a space, or where one of both has no text."""
+        """Whether a token begins a word: by a space, or since it or the one before has no text."""
         text = self._text(token)
         return not text or text[0].isspace() or not self._text(before)
 
     def row(self, tokens: Iterable[int]) -> list[int]:
-        """Read tokens of the target as the draft model does."""
+        """Translate tokens of the target into those that the draft model reads."""
         return TranslatedRow(self).extended(tokens).read()
 
     def _word(self, tokens: tuple[int, ...]) -> list[int]:
@@ -52,7 +52,7 @@ class Translation:
         text = self._target.decode(tokens) if self._text(tokens[0]) else ""
         if text and UNREADABLE not in text:
             return [i for i in self._draft.encode(text) if i < self._size]
-        # parts of characters, and what spells nothing, are the same by their names alone
+        # parts of characters and tokens without a text are translated by name
         found: list[int] = []
         runs = itertools.groupby(tokens, key=lambda token: UNREADABLE in self._text(token))
         for by_name, run in runs:
@@ -69,17 +69,17 @@ class Translation:
 
 
 class TranslatedRow:
-    """A row of the target's tokens that grows, and what the draft model reads."""
+    """A growing row of the target's tokens, and its translation for the draft model."""
 
     def __init__(self, translation: Translation) -> None:
         self._translation = translation
         self.tokens: list[int] = []
-        self._closed: list[int] = []  # what the model reads of the words before the last one
-        # of each word: its place, and how much is read before it
+        self._closed: list[int] = []  # translation of the words before the last one
+        # for each word: its place, and the length of the translation before it
         self._words: list[tuple[int, int]] = [(0, 0)]
 
     def extended(self, tokens: Iterable[int]) -> TranslatedRow:
-        """Take more tokens, and return the row."""
+        """Append tokens, and return the row."""
         for token in tokens:
             start = self._words[-1][0]
             length = len(self.tokens) - start
@@ -97,7 +97,7 @@ class TranslatedRow:
         return self._closed + (self._translation.word(word) if word else [])
 
     def cut(self, length: int) -> TranslatedRow:
-        """Return a row of the first tokens, which shares nothing with this one."""
+        """Return an independent row of the first tokens."""
         row = TranslatedRow(self._translation)
         count = max(bisect.bisect_left(self._words, (length, 0)), 1)
         row._words = self._words[:count]
@@ -107,9 +107,9 @@ class TranslatedRow:
 
 
 def end_of_row(tokens: list[int], most: int | None) -> list[int]:
-    """Return what a model of so many tokens reads of a row: all, or the end if that is too long.
+    """Return the tokens of a row that a model of `most` tokens reads: all, or the end if too long.
 
-    The beginning is left out in large steps, not a token at a time, so that a cache serves again.
+    The beginning is cut off in large steps, not token by token, so that the cache can be reused.
     """
     if most is None or len(tokens) <= most:
         return tokens

@@ -338,6 +338,6 @@ def _product(parts: Iterable[tuple[Cut, Cut]]) -> Fraction:
 def too_many_uniforms(taken: int, at_hand: int) -> ProblemTooLargeError:
     """Say that a run takes more uniforms than there are."""
     return ProblemTooLargeError(
-        f"a run takes {taken} uniforms or more, and {at_hand} are at hand; let it decide on fewer "
+        f"a run takes {taken} uniforms or more, but only {at_hand} are available; give it fewer "
         "drafts and tokens"
     )

@@ -262,7 +262,7 @@ def test_breakpoints_stop_where_the_runs_end() -> None:
     assert report.verdict == "undecided"
     assert (report.instances, report.skipped) == (2, 1)
     assert "(1 left out: too large, or no time)" in str(report)
-    assert "No deviation shows, but on too few pairs: allow more runs" in str(report)
+    assert "No deviation shows, but too few pairs were tried: allow more runs" in str(report)
 
 
 def test_a_seed_among_the_uniforms_has_no_breakpoints() -> None:

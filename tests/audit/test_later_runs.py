@@ -118,7 +118,7 @@ def test_runs_that_change_later_ones_are_never_lossless() -> None:
     report = lossless(loop(decode), instances=PAIRS, examples=0, delta=0.2)
     assert report.verdict == UNDECIDED, str(report)
     assert report.later_runs is not None
-    assert "clear what they keep" in str(report)
+    assert "let the code clear its state" in str(report)
 
 
 def test_a_change_after_many_runs_is_seen_by_methods_that_compute() -> None:

@@ -130,7 +130,7 @@ def test_a_function_that_slows_down_is_left_in_time(clock: Clock) -> None:
     assert report.verdict == UNDECIDED
     assert report.slower is not None
     assert report.slower > 4
-    assert "times as long in the end as at first" in str(report)
+    assert "times as long at the end as at the start" in str(report)
 
 
 def slow_mistake(clock: Clock, seconds: float) -> Callable[..., Any]:
@@ -154,7 +154,7 @@ def test_known_mistakes_are_looked_for_in_time(
     report = lossless(clock.taking(no_residual, 1e-4), instances=few, examples=0)
     assert clock.now < 1.5 * SECONDS
     assert (report.verdict, report.compared) == (NOT_LOSSLESS, False)
-    assert "no time was left to look for a known mistake" in str(report)
+    assert "no time was left to search for known mistakes" in str(report)
     assert "no known mistake has" not in str(report)
 
 

@@ -108,7 +108,7 @@ def test_what_takes_uniforms_without_end_is_an_error_of_ours() -> None:
         while uniforms(1)[0] < 2:
             pass
 
-    with pytest.raises(InvalidParameterError, match="4,096 are at hand"):
+    with pytest.raises(InvalidParameterError, match="only 4,096 are available"):
         lossless(loop(never), instances=PAIRS, examples=0)
 
 

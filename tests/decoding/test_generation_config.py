@@ -92,7 +92,7 @@ def test_what_changes_the_distribution_is_refused(
     tmp_path: Path, name: str, others: dict[str, Any]
 ) -> None:
     """Catches beams, least lengths and watermarks that are read as plain sampling."""
-    message = rf"sets {name} = .*cannot express; .* give the sampling parameters by themselves"
+    message = rf"sets {name} = .*cannot express; .* give the sampling parameters themselves"
     with pytest.raises(InvalidInputError, match=message):
         read_generation_config(written(tmp_path, {**others, name: CHANGES[name]}))
 
@@ -116,8 +116,8 @@ def test_all_that_is_refused_is_named(tmp_path: Path) -> None:
         ({"model_type": "llama"}, "'model_type': it is the configuration of a model"),
         ({"tokenizer_class": "Qwen2Tokenizer", "eos_token": "x"}, "it is a part of a tokenizer"),
         ({"bos_token": {"content": "<s>"}}, "'bos_token': it is a part of a tokenizer"),
-        ({"temprature": 0.7}, "sets temprature = 0.7, which is no setting .* correct its name"),
-        ({"top_k": 20, "frequency_penalty": 1}, "sets frequency_penalty = 1, which is no setting"),
+        ({"temprature": 0.7}, "sets temprature = 0.7, which generate .*; correct the name"),
+        ({"top_k": 20, "frequency_penalty": 1}, "sets frequency_penalty = 1, which generate"),
         ({"do_sample": "false"}, "sets do_sample = 'false'; it must be true or false"),
     ],
     ids=["config.json", "a short one", "tokenizer_config.json", "special_tokens_map.json",

@@ -209,7 +209,7 @@ NO_BYTES = {"token": "a", "bytes": [256], "top_logprobs": []}
 WRONG: dict[str, tuple[Callable[[], Made], str]] = {
     "another text": (
         changed(lambda made: made["draft"][1]["tokens"].__setitem__(2, "x")),
-        "response 1 of .*: the texts part at token 2; .* after the same text only",
+        "response 1 of .*: the texts differ at token 2; .* after the same text only",
     ),
     "a longer text": (changed(lengthen), "texts of 6 and 5 tokens"),
     "another number": (changed(lambda made: made["draft"].pop()), "3 responses and .* 4"),
@@ -226,8 +226,8 @@ WRONG: dict[str, tuple[Callable[[], Made], str]] = {
         "no lists of log-prob",
     ),
     "ids and texts": (lambda: responses(by_id) | {"draft": responses(completion)["draft"]},
-                      "by ids and by texts"),
-    "the sampled tokens alone": (changed(list_sampled_alone), "lists the sampled tokens alone"),
+                      "some tokens by ids and others by texts"),
+    "the sampled tokens alone": (changed(list_sampled_alone), "lists only the sampled tokens"),
     "two halves of lists": (
         changed(list_in_turn), r"no position with lists of both models .* \(20 are left out\)"
     ),

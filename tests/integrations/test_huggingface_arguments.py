@@ -105,9 +105,9 @@ SAMPLED: list[dict[str, Any]] = [
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"prompt_lookup_num_tokens": 3}, "copies drafts from the prompt in a loop of transformers"),
     ({"prompt_lookup_num_tokens": 3, "max_matching_ngram_size": 2}, "copies drafts from the"),
-    ({"assistant_early_exit": 1}, "drafts by the first layers"),
-    ({"use_mtp": True}, "drafts by further heads"),
-    ({"speculation_type": "dflash"}, "drafts with a model of a kind of its own"),
+    ({"assistant_early_exit": 1}, "drafts with the first layers"),
+    ({"use_mtp": True}, "drafts with more heads"),
+    ({"speculation_type": "dflash"}, "drafts with a special kind of model"),
     ({"assistant_ensemble_weight": 0.5}, "mixes the assistant into the output"),
     ({"num_beams": 2}, "generation mode is beam_search"),
     ({"penalty_alpha": 0.6, "top_k": 4}, "generation mode is contrastive_search"),
@@ -123,7 +123,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 
 ONLY_PATCHED: list[tuple[dict[str, Any], str]] = [
     ({"cache_implementation": "paged"}, "continuous batching"),
-    ({"token_healing": True, "tokenizer": TOKENIZER}, "heal the prompt first"),
+    ({"token_healing": True, "tokenizer": TOKENIZER}, r"heal_tokens\(input_ids, tokenizer\) first"),
     ({"custom_generate": lambda model, input_ids, **_: input_ids}, "custom_generate cannot be"),
 ]
 
@@ -267,7 +267,7 @@ def test_stop_strings_of_a_configuration(place: str, monkeypatch: pytest.MonkeyP
 def test_another_assistant_beside_that_of_the_decoding_is_refused() -> None:
     """Bug: an assistant that never drafts."""
     decoding = AssistedDecoding(DRAFT, k=2, gamma=3)
-    with pytest.raises(InvalidParameterError, match="assistant_model is another model"):
+    with pytest.raises(InvalidParameterError, match="assistant_model is not the assistant"):
         TARGET.generate(PROMPTS, custom_generate=decoding, assistant_model=llama(seed=3), **GREEDY)
     found = TARGET.generate(PROMPTS, custom_generate=decoding, assistant_model=DRAFT, **GREEDY)
     assert torch.equal(found, WITHOUT)
@@ -340,7 +340,7 @@ def test_an_output_layer_with_fewer_scores_than_tokens_is_refused() -> None:
     draft.lm_head = torch.nn.Linear(16, 11, bias=False).double()
     decoding = AssistedDecoding(draft, k=1, gamma=2)
     with pytest.raises(
-        InvalidParameterError, match=f"scores 11 tokens, its configuration says {V}"
+        InvalidParameterError, match=f"scores 11 tokens, but its configuration says {V}"
     ):
         TARGET.generate(PROMPTS, custom_generate=decoding, **GREEDY)
     assert HuggingFaceModel(draft, vocabulary=11).vocabulary == 11

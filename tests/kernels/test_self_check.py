@@ -119,14 +119,14 @@ def fails(*_: Any, **__: Any) -> Any:
 SPOILED: dict[str, tuple[Callable[..., Any], str]] = {
     "wrong token": (
         lambda x: x._replace(tokens=x.tokens.roll(1, 0)),
-        "tokens of sequence 0 of the cases are",
+        "first in sequence 0: ",
     ),
-    "wrong count": (lambda x: x._replace(accepted=x.accepted.clamp(max=1)), "accepted of sequence"),
-    "out of range": (lambda x: x._replace(tokens=x.tokens + 2**40), "by Triton and"),
+    "wrong count": (lambda x: x._replace(accepted=x.accepted.clamp(max=1)), "accepted differ in"),
+    "out of range": (lambda x: x._replace(tokens=x.tokens + 2**40), " by Triton, "),
     "one token too few": (lambda x: x._replace(tokens=x.tokens[:, 1:]), "have shape"),
     "no token after a rejection": (
         lambda x: x._replace(tokens=x.tokens.where(x.accepted[:, None] > 0, -1)),
-        "by Triton and",
+        " by Triton, ",
     ),
     "cannot be built": (fails, "RuntimeError: PassManager::run failed"),
 }

@@ -103,7 +103,7 @@ def test_how_to_choose_counts_the_rules_of_its_table() -> None:
     words = {20: "Twenty", 14: "fourteen", 6: "six"}
     text = " ".join(page("docs/how-to-choose.md").split())
     assert f"{words[len(lossless)]} are lossless: the {words[len(plans)]} *plans*" in text
-    assert f"and {words[len(lossless) - len(plans)]} that are verifiers alone" in text
+    assert f"and {words[len(lossless) - len(plans)]} that are only verifiers" in text
 
 
 def test_the_page_of_engines_shows_its_record() -> None:

@@ -54,13 +54,13 @@ TYPES = {
 
 
 PICKLES = (".pt", ".pth", ".bin", ".ckpt", ".pkl", ".pickle")
-"""Ends of names of files that torch or pickle write."""
+"""Suffixes of files that torch or pickle writes."""
 
 CONVERSION = (
     'numpy.save("scores.npy", torch.load("…", weights_only=True, map_location="cpu").float()'
     ".numpy()), or safetensors.torch.save_file of a dictionary of tensors"
 )
-"""How to turn a pickle of torch into a file that is read."""
+"""How to convert a pickle of torch into a file that OTM reads."""
 
 
 def open_arrays(path: AnyPath) -> dict[str, StoredArray]:
@@ -96,8 +96,8 @@ def open_arrays(path: AnyPath) -> dict[str, StoredArray]:
     reader = FORMATS.get(path.suffix.lower())
     if path.suffix.lower() in PICKLES:
         raise InvalidInputError(
-            f"{file_label(path)} is a pickle by its name, which can run code when it is loaded, "
-            f"and is never read; convert it: {CONVERSION}"
+            f"{file_label(path)} is a pickle by its name; pickles can run code when loaded, and "
+            f"are never read; convert it: {CONVERSION}"
         )
     if reader is None:
         raise InvalidInputError(

@@ -1,4 +1,4 @@
-"""Files of lines, one after the other: all lines of a block together may be gigabytes."""
+"""Read files line by line, since all lines of a block together may be gigabytes."""
 
 from __future__ import annotations
 
@@ -9,20 +9,23 @@ from otm._core.files.paths import file_label, opened
 from otm.errors import InvalidInputError
 
 LONGEST_LINE = 2**22
-"""Most bytes of a line, which is read as a whole."""
+"""Most bytes of a line; lines are read as a whole."""
 
 
 def lines_of(path: Path, begin: int, end: int) -> Iterator[tuple[int, bytes]]:
-    """Read one line after the other, but for empty ones, each with the byte that it begins at."""
+    """Yield the place of the first byte of each line, and the line; skip empty lines."""
     with opened(path) as file:
         file.seek(begin)
         while (place := file.tell()) < end:
             line = file.readline(LONGEST_LINE + 1)
             if not line:
-                raise InvalidInputError(f"{file_label(path)} was cut short meanwhile")
+                raise InvalidInputError(
+                    f"{file_label(path)} was cut short while it was read; start again"
+                )
             if len(line) > LONGEST_LINE:
                 raise InvalidInputError(
-                    f"{file_label(path)} has a line of more than {LONGEST_LINE:,} bytes"
+                    f"{file_label(path)} has a line of more than {LONGEST_LINE:,} bytes; write one "
+                    "position or response per line"
                 )
             if line.strip():
                 yield place, line

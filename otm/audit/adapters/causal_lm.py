@@ -1,7 +1,8 @@
-"""A model of transformers that looks its logits up in a table, with everything around that.
+"""A model of transformers that looks its logits up in a table, with masks, positions and a cache.
 
-The keys of its cache are the tokens themselves, the values their positions: what a loop crops,
-reorders or repeats in the cache is what the model has read.  An argument is honoured or refused.
+The keys of its cache are the tokens themselves, the values their positions: if a loop crops,
+reorders or repeats the cache, it changes the tokens that the model has read.  The model honours an
+argument or raises.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from otm.errors import InvalidParameterError
 from otm.models.base import StatelessModel
 
 LARGEST_TOKEN = 2**24
-"""Tokens stay below, since the cache holds them as float32."""
+"""Tokens must be smaller, since the cache holds them as float32."""
 
 KEPT_ROWS = 4096
 """Most rows of logits that a model keeps."""
@@ -37,10 +38,10 @@ def causal_lm(model: StatelessModel) -> Any:
     Returns
     -------
     PreTrainedModel
-        In float32, on the CPU; the same one for the same model.  It is called as those of
-        transformers are, with `input_ids` [B, T] of any number of rows, `attention_mask` [B, T +
+        In float32, on the CPU; the same one for the same model.  It is called like any model of
+        transformers, with `input_ids` [B, T] of any number of rows, `attention_mask` [B, T +
         length of the cache], `position_ids`, `past_key_values` (a `DynamicCache`), `use_cache`,
-        `cache_position`, `logits_to_keep` and `return_dict`.  A token that is masked is no context.
+        `cache_position`, `logits_to_keep` and `return_dict`.  The context has no masked tokens.
 
     Raises
     ------
@@ -49,9 +50,9 @@ def causal_lm(model: StatelessModel) -> Any:
 
     Notes
     -----
-    A call raises `InvalidParameterError` for what the model cannot honour, such as `inputs_embeds`,
-    a mask of four dimensions, a static cache, or positions that do not count the tokens that the
-    mask leaves (up to a constant of each row).
+    A call raises `InvalidParameterError` for arguments that the model cannot honour, such as
+    `inputs_embeds`, a mask of four dimensions, a static cache, or positions that do not count the
+    unmasked tokens (up to a constant for each row).
 
     Examples
     --------
@@ -76,7 +77,7 @@ def _model_class() -> Any:
     from transformers.modeling_outputs import CausalLMOutputWithPast
 
     class Unread(DynamicCache):  # type: ignore[misc]
-        """A cache of one call, made when it is looked at: few are, and it takes as long."""
+        """Cache of one call, made on first access: few loops use it, and making it takes long."""
 
         def __init__(self, tokens: Any, positions: Any) -> None:
             self.__dict__["_first"] = tokens, positions
@@ -90,7 +91,7 @@ def _model_class() -> Any:
             return getattr(self, name)
 
     class TableForCausalLM(PreTrainedModel, GenerationMixin):  # type: ignore[misc]
-        """Looks up its logits; the keys of its cache are the tokens, the values the positions."""
+        """Model that looks up its logits; its cache has tokens as keys, positions as values."""
 
         config_class = PretrainedConfig
         main_input_name = "input_ids"
@@ -105,18 +106,20 @@ def _model_class() -> Any:
                     is_encoder_decoder=False,
                 )
             )
-            self.place = torch.nn.Parameter(torch.zeros(1))  # says device and type
+            self.place = torch.nn.Parameter(
+                torch.zeros(1)
+            )  # transformers reads device and type here
             self.table = table
             self.row = lru_cache(maxsize=KEPT_ROWS)(self._logits)
             self.eval()
 
         def _logits(self, context: tuple[int, ...]) -> npt.NDArray[np.float32]:
             """Logits [V] after a context."""
-            with np.errstate(divide="ignore"):  # of tokens that cannot come
+            with np.errstate(divide="ignore"):  # log 0 of impossible tokens
                 return np.log(np.asarray(self.table.probs(context), dtype=np.float32))
 
         @_drawing_nothing
-        def forward(  # noqa: PLR0917 - as models of transformers have them
+        def forward(  # noqa: PLR0917 - the order of arguments in transformers
             self,
             input_ids: Any = None,
             attention_mask: Any = None,
@@ -128,7 +131,7 @@ def _model_class() -> Any:
             return_dict: bool | None = None,
             **others: Any,
         ) -> Any:
-            """Read tokens behind those of the cache."""
+            """Read tokens that follow those of the cache."""
             logits_to_keep = others.pop("num_logits_to_keep", None) or logits_to_keep
             _refuse_others(others)
             _check_tokens(input_ids)
@@ -136,13 +139,14 @@ def _model_class() -> Any:
             past = _length_of(past_key_values, batch)
             if cache_position is not None and cache_position.tolist() != [*range(past, past + new)]:
                 raise _refused(
-                    f"cache_position = {cache_position.tolist()} for {new} tokens behind {past} of "
-                    "the cache; tokens are only appended"
+                    f"cache_position = {cache_position.tolist()} for {new} tokens after {past} of "
+                    "the cache; tokens can only be appended, so leave it out or count on from "
+                    f"{past}"
                 )
             mask = _mask(attention_mask, batch, past + new)
             held, tokens = past_key_values, input_ids
             positions = _positions(position_ids, batch, past, new)
-            if held is None:  # models of transformers return a cache if not told otherwise
+            if held is None:  # models of transformers return a cache by default
                 held = None if use_cache is False else Unread(tokens, positions)
             else:
                 keys, values = held.update(_as_keys(tokens), _as_keys(positions), 0)
@@ -173,7 +177,7 @@ def _model_class() -> Any:
         def _rows_after(
             self, tokens: list[int], mask: list[bool] | None, new: int
         ) -> list[npt.NDArray[np.float32]]:
-            """Logits [V] behind each of the new tokens of a row, of those that are not masked."""
+            """Logits [V] after each new token of a row, given the tokens that are not masked."""
             ends = range(len(tokens) - new + 1, len(tokens) + 1)
             if mask is None:
                 read, counts = tuple(tokens), list(ends)
@@ -183,8 +187,8 @@ def _model_class() -> Any:
             if not 0 <= min(read, default=0) <= max(read, default=0) < self.table.vocabulary:
                 wrong = next(x for x in read if not 0 <= x < self.table.vocabulary)
                 raise _refused(
-                    f"input_ids holds the token {wrong}, which no attention_mask hides; the "
-                    f"vocabulary has {self.table.vocabulary} tokens"
+                    f"input_ids has the token {wrong}, which no attention_mask hides; tokens must "
+                    f"be 0 to {self.table.vocabulary - 1}"
                 )
             return [self.row(read[:count]) for count in counts]
 
@@ -192,7 +196,7 @@ def _model_class() -> Any:
 
 
 def _drawing_nothing(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a method run past the audit, which looks at each operation of torch for draws."""
+    """Hide a method from the audit, which checks each operation of torch for draws."""
     import torch
 
     @wraps(method)
@@ -213,7 +217,7 @@ def _refused(text: str) -> InvalidParameterError:
 
 
 def _refuse_others(others: dict[str, Any]) -> None:
-    """Refuse arguments that would be ignored; one that is None or False asks for nothing."""
+    """Raise for arguments that would be ignored, unless they are None or False."""
     for name, value in others.items():
         if value is not None and value is not False:
             raise _refused(
@@ -233,14 +237,14 @@ def _check_tokens(input_ids: Any) -> None:
 
 
 def _length_of(held: Any, batch: int) -> int:
-    """Count the tokens of a cache, which must be one of transformers that has as many rows."""
+    """Count the tokens of a cache, which must be a `DynamicCache` with `batch` rows."""
     from transformers import DynamicCache
 
     if held is None:
         return 0
     if not isinstance(held, DynamicCache):
         raise _refused(
-            f"past_key_values is a {type(held).__name__}; give a DynamicCache, or nothing at first"
+            f"past_key_values is a {type(held).__name__}; give a DynamicCache, or None at first"
         )
     length = int(held.get_seq_length())
     keys = held.layers[0].keys if length else None
@@ -252,7 +256,7 @@ def _length_of(held: Any, batch: int) -> int:
 
 
 def _positions(position_ids: Any, batch: int, past: int, new: int) -> Any:
-    """Positions [B, T] of the new tokens: as given, or counted on."""
+    """Positions [B, T] of the new tokens: those given, or those that follow the cache."""
     import torch
 
     if position_ids is None:
@@ -260,7 +264,7 @@ def _positions(position_ids: Any, batch: int, past: int, new: int) -> Any:
     if tuple(position_ids.shape) not in {(new,), (1, new), (batch, new)}:
         raise _refused(
             f"position_ids has the shape {tuple(position_ids.shape)}; it must be [{batch}, {new}], "
-            "as that of input_ids"
+            "the shape of input_ids"
         )
     return position_ids.expand(batch, new)
 
@@ -283,7 +287,7 @@ def _mask(attention_mask: Any, batch: int, length: int) -> Any:
 
 
 def _check_positions(positions: Any, mask: Any) -> None:
-    """Refuse positions of a row that do not count the tokens that the mask leaves."""
+    """Raise if the positions of a row do not count its unmasked tokens."""
     for i, row in enumerate(positions.tolist()):
         read = (
             row
@@ -293,6 +297,6 @@ def _check_positions(positions: Any, mask: Any) -> None:
         if read and read != [*range(read[0], read[0] + len(read))]:
             raise _refused(
                 f"the positions of row {i} are {read[:12]} where attention_mask is 1, cache "
-                "included; they must count on by one: pass position_ids that count the tokens of "
-                "the mask, or leave them out where nothing is masked"
+                "included; each must be one more than the last: pass position_ids that count the "
+                "unmasked tokens, or leave them out if no token is masked"
             )

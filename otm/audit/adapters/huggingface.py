@@ -68,9 +68,9 @@ def generate(**options: Any) -> Adapter:
     Parameters
     ----------
     **options
-        Passed on to `generate`, beside γ drafts a step and γ + 1 tokens in all.  A text that is
-        shorter is a finding, unless an option may end it; `eos_token_id`, one of the tokens 0 and
-        1, is the only one that may stand at its end.
+        Passed on to `generate`, which makes γ drafts a step and γ + 1 tokens in all.  A shorter
+        text is a finding, unless an option may end it.  With `eos_token_id` (0 or 1) a shorter
+        text must end with this token.
 
     Returns
     -------

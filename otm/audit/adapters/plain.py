@@ -202,7 +202,7 @@ class Loop(Plain):
             self.more = (*ending(self.end), *self.more)
 
     def supports(self, instance: Instance) -> bool:
-        """One chain; with an end token, where there is this token."""
+        """Take one chain; with an end token, only vocabularies that have it."""
         return super().supports(instance) and (self.end or 0) < instance.vocabulary
 
     def output(self, instance: Instance, source: Randomness) -> Path:
@@ -296,8 +296,8 @@ def loop(function: Callable[..., Any], **options: Any) -> Adapter:
         before to the γ of the next step, which is then also audited where γ changes.
     **options
         `name` for reports; `max_tokens`, which is 3 or 4, and on some instances 6, if left out;
-        `end`, the token that ends a text: it must be the last one wherever it comes, and no text
-        may be shorter without it.  If left out, no text may be shorter than `max_tokens`.
+        `end`, the token that ends a text.  A text has `max_tokens` tokens, or is shorter and ends
+        with `end`; no token may follow `end`.  Without `end`, no text may be shorter.
 
     Returns
     -------
@@ -307,8 +307,8 @@ def loop(function: Callable[..., Any], **options: Any) -> Adapter:
     Raises
     ------
     InvalidParameterError
-        If the parameters of the function are not these, or cannot be read; if `max_tokens` is no
-        number of tokens, or `end` no token.
+        If the parameters of the function are others, or cannot be read, `max_tokens` is not a
+        number of tokens, or `end` is not a token.
 
     Examples
     --------

@@ -34,21 +34,21 @@ SHOWN = 20
 OTHERS = "(others)"
 
 LEAST_NUMBERS = 20
-"""Fewest log-probabilities that show how they are rounded."""
+"""Fewest log-probabilities from which the rounding is found."""
 
 MOST_DECIMALS = 4
-"""Most decimals that numbers count as rounded with."""
+"""Most decimals of rounded numbers: with more, they count as not rounded."""
 
 
 @dataclass(eq=False)
 class Row:
-    """A token that counts, and what it is compared with."""
+    """A token that counts, and its deviation from a distribution or another token."""
 
     place: int
     deviation: Floats  # d [F, C]
-    greedy_distance: float  # TV of greedy decoding to the distribution of the token
+    greedy_distance: float  # TV of greedy decoding from the distribution of the token
     token: str
-    other: str = ""  # of pairs, the token of the other server
+    other: str = ""  # for pairs, the token of the other server
     sampled: Sampled | None = None  # None for pairs
 
 
@@ -56,11 +56,11 @@ LawsOf: TypeAlias = Callable[[Prompt, Completion, SamplingParameters], list[Law 
 """The distribution of each token of an answer."""
 
 MOST_KEPT = 2**11
-"""Lists whose distributions are kept, for the same list in another answer."""
+"""Number of lists whose distributions are kept for equal lists of other answers."""
 
 
 class OwnLists:
-    """Compare with the log-probabilities that the server lists, as far as they are rounded."""
+    """Distributions from the lists of the server, and the rounding of these lists."""
 
     def __init__(self, listed: int, *, processed: bool, chat: bool) -> None:
         self.listed, self._processed, self._chat = listed, processed, chat
@@ -86,7 +86,7 @@ class OwnLists:
 
     @property
     def error(self) -> float:
-        """How far a log-probability may be rounded, by the decimals of all so far."""
+        """Largest rounding error of a log-probability, from the decimals of all so far."""
         return 0.0 if self.decimals is None else 0.5 * 10.0**-self.decimals
 
     def _law(
@@ -109,7 +109,7 @@ class OwnLists:
         return self._kept[key]
 
     def _count_decimals(self, answer: Completion) -> None:
-        """Find the decimals that all numbers of the lists so far have."""
+        """Find to how many decimals all numbers of the lists so far are rounded."""
         numbers = np.array([x for at in answer.lists for x in at.values() if IMPOSSIBLE < x < 0])
         self._numbers += numbers.size
         close = 1e-6 * np.maximum(np.abs(numbers), 1)  # of floats in single precision
@@ -177,7 +177,7 @@ def rows_from_laws(prompt: Prompt, answer: Completion, laws: Sequence[Law | None
 def _ranked(
     entries: dict[str, float], listed: int, parameters: SamplingParameters, token: str
 ) -> tuple[str, ...]:
-    """Rank tokens by a list, for classes alone: of a list that cannot be used, none."""
+    """Rank the tokens of a list, only to form classes; a list that cannot be used has none."""
     try:
         law = law_from_list(entries, listed, parameters, token)
     except EndpointError:
@@ -212,7 +212,7 @@ def rows_from_pairs(
             for token, sign in (own, 1), (theirs, -1):
                 deviation[0, ranks.get(token, CLASSES - 1)] += sign
                 deviation[1, bucket(token)] += sign
-            # of two equal distributions, tokens differ at most twice as often as from greedy ones
+            # two tokens of one distribution differ at most twice as often as one from greedy
             apart = (own != theirs) / 2
             rows.append(Row(len(node), deviation, apart, own, theirs))
     return rows

@@ -1,7 +1,7 @@
 """Answers of an OpenAI-compatible server: sampled tokens, each with a list of log-probabilities.
 
-Every list has the sampled token: where a server lists the likeliest tokens alone, it is added with
-its own log-probability.
+Every list has the sampled token: where a server lists only the likeliest tokens, the sampled one is
+added with its own log-probability.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TOKEN_ID = "token_id:"
 """How vLLM writes a token by its id."""
 
 UNCLEAR = "\ufffd"
-"""What half a character is written as: the same string for different tokens."""
+"""String by which servers write half a character: the same for different tokens."""
 
 SPACES = "▁ĠĊ \t\n"
 """Characters in which two spellings of one token may differ."""
@@ -35,14 +35,14 @@ IMPOSSIBLE = -9_999.0
 """What servers write for the logarithm of 0."""
 
 MOST_SURPLUS = 3
-"""Tokens more than asked for, by which a server may complete a character."""
+"""Most tokens beyond those asked for: a server may add them to complete a character."""
 
 MARGIN = 1e-3
-"""A log-probability may be rounded by as much."""
+"""Largest error by which a log-probability may be rounded."""
 
 
 class Encoded(tuple[int, ...]):
-    """Token ids of a text, which is what is sent to a server that takes no ids."""
+    """Token ids of a text; a server that takes no ids is sent the text."""
 
     text: str
 
@@ -72,7 +72,7 @@ def read_completion(
 ) -> Completion:
     """Read an answer; anything but a sampled text with its log-probabilities is an error.
 
-    `same_spelling`: refuse sampled tokens that are spelled otherwise than those of their lists.
+    `same_spelling`: raise where a sampled token is spelled differently from those of its list.
     """
     try:
         logprobs = found["choices"][0]["logprobs"]
@@ -80,26 +80,27 @@ def read_completion(
         completion = completion_from(names, lists)
         own = [_log_prob(each) for each in own]
     except (LookupError, TypeError, AttributeError, ValueError, OverflowError):
-        hint = "" if chat else "; if the server answers chats alone, use --chat"
+        hint = "" if chat else "; if the server takes chats only, use --chat"
         raise EndpointError(
-            f"the server's answer has no log-probabilities as the interface has them: "
-            f"{shown(found)}; it must return `logprobs`, for which some servers need an option, "
+            f"the server's answer has no log-probabilities in the format of OpenAI's interface: "
+            f"{shown(found)}; the server must return `logprobs`, for which some need an option, "
             f"such as --logits_all true of llama-cpp-python{hint}"
         ) from None
     surplus = len(completion.tokens) - tokens
     if surplus > (MOST_SURPLUS if any(map(is_unclear, completion.tokens)) else 0):
         raise EndpointError(
-            f"the server returns {len(completion.tokens)} tokens; it was asked for {tokens}"
+            f"the server returns {len(completion.tokens)} tokens; it was asked for {tokens}, and "
+            "must honour `max_tokens`"
         )
     longest = max(map(len, completion.lists), default=0)
     if longest > listed + 1:
         raise EndpointError(
-            f"the server lists more log-probabilities, {longest}, than it was asked for, {listed}; "
-            "ask for as many as it gives, as --logprobs NUMBER"
+            f"the server lists {longest} log-probabilities, more than the {listed} asked for; "
+            "ask for the number that it lists, with --logprobs NUMBER"
         )
     if same_spelling and completion.tokens and not any(completion.lists):
         raise EndpointError(
-            "the server's lists of log-probabilities are empty; ask for shorter ones, as "
+            "the server's lists of log-probabilities are empty; ask for shorter ones with "
             "--logprobs 5, or compare with a second server (--reference) or a model (--model)"
         )
     completion = Completion(completion.tokens[:tokens], completion.lists[:tokens])
@@ -107,10 +108,10 @@ def read_completion(
 
 
 def read_text(found: Any, tokens: int, tokenizer: Any) -> Completion:
-    """Read a text by the tokens that its tokenizer makes of it; one that stopped has an end.
+    """Read a text as the tokens of its tokenizer, with an end token if the text stopped.
 
-    The half of a character, the token before it, which has the other half, and everything after
-    it are dropped.
+    At half a character, drop it, the token before it, which may have the other half, and everything
+    after it.
     """
     try:
         text, why = found["choices"][0]["text"], found["choices"][0]["finish_reason"]
@@ -170,7 +171,7 @@ def _from_chat(logprobs: Any) -> tuple[list[Any], list[Any], list[Any]]:
 
 
 def _name(entry: Any) -> Any:
-    """Return the string of a token; of half a character its bytes, if the server has them."""
+    """Return the string of a token, or for half a character its bytes if the server has them."""
     token, raw = entry["token"], entry.get("bytes")
     if not isinstance(token, str) or not is_unclear(token) or not isinstance(raw, list) or not raw:
         return token
@@ -181,7 +182,7 @@ def _name(entry: Any) -> Any:
 def _with_sampled(
     completion: Completion, own: Sequence[float | None], *, same_spelling: bool
 ) -> Completion:
-    """Add sampled tokens to lists that have the likeliest alone."""
+    """Add the sampled token to each list that has only the likeliest tokens."""
     lists = []
     for place, (token, entries) in enumerate(zip(completion.tokens, completion.lists, strict=True)):
         log = own[place] if place < len(own) else None
@@ -196,7 +197,7 @@ def _with_sampled(
 
 
 def _check_spelling(token: str, log: float | None, entries: dict[str, float]) -> None:
-    """Refuse a token that should be in its list: likelier than one of it, or spelled otherwise."""
+    """Raise if a list should have a token: it is likelier than one there, or spelled otherwise."""
     plain = token.strip(SPACES)
     alike = [key for key in entries if plain and key.strip(SPACES) == plain]
     if not alike if log is None else log <= min(entries.values()) + MARGIN:
@@ -204,7 +205,7 @@ def _check_spelling(token: str, log: float | None, entries: dict[str, float]) ->
     example = (alike or list(entries))[0]
     raise EndpointError(
         f"the sampled token {shown(token)} is not in its own list, which has tokens such as "
-        f"{shown(example)}: the server spells sampled tokens otherwise than listed ones, so that "
+        f"{shown(example)}: the server spells sampled tokens differently from listed ones, so "
         "they cannot be compared; have it return token ids (`return_tokens_as_token_ids`), or "
         "compare with a second server (--reference) or a model (--model)"
     )

@@ -110,8 +110,8 @@ def audit_server(
     false_alarms : float, optional
         Bound on the probability that a right server is called not lossless.
     leave_out : sequence of str, optional
-        Sampling parameters that no request has, such as "temperature": the server's own values are
-        compared with those of `sampling`, which is temperature 1 alone if left out.
+        Sampling parameters to leave out of all requests, such as "temperature". The server's own
+        values are compared with those of `sampling`, whose default is then temperature 1 alone.
     processed : bool, optional
         Whether the listed log-probabilities are after temperature, top-k and top-p.
     rounding : float, optional
@@ -265,7 +265,7 @@ def _lists(same: SameText) -> SameLists:
 
 
 def _digest(run: Run, access: Access, clients: Sequence[Client]) -> str:
-    """Digest of what decides which requests are sent, and what is read of the answers."""
+    """Digest of all that decides which requests are sent and how answers are read."""
     servers = [[client.url, client.model] for client in clients]
     settings = [[dataclasses.asdict(s.parameters), s.concurrency] for s in run.settings]
     return digest_of(
@@ -291,4 +291,4 @@ def _against(
     else:
         when = "after" if processed else "before"
         found = f"its own log-probabilities, the {listed} largest {when} temperature and truncation"
-    return f"{found}; no request has {', '.join(omitted)}" if omitted else found
+    return f"{found}; requests leave out {', '.join(omitted)}" if omitted else found

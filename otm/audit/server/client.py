@@ -42,13 +42,13 @@ EXTRAS = {
     "repetition_penalty": 1.0,
     "repeat_penalty": 1.0,  # of llama.cpp; llama-cpp-python would else take 1.1
 }
-"""What not every server takes: requests go without those that one refuses."""
+"""Parameters that not every server takes: requests leave out those that a server rejects."""
 
 RARE = frozenset({"repeat_penalty"})
-"""Extras that go first where a server refuses some and does not name them."""
+"""Extras to leave out first where a server rejects a request and names none of them."""
 
 SAMPLING_EXTRAS = ("top_k", "min_p", "repetition_penalty", "repeat_penalty")
-"""Extras that change what is sampled, where a server has other values for them."""
+"""Extras for which a server's own value may change the samples."""
 
 LONGEST_MESSAGE = 4_000
 """Most characters of a server's own message that are shown."""
@@ -69,14 +69,16 @@ class Access:
 
 
 def check_url(url: str) -> str:
-    """Return the address without what follows its path; refuse one with a key in it."""
+    """Return the address up to its path; raise if it has a key in it."""
     try:
         parts = urlsplit(url)
         host = parts.hostname
     except (ValueError, AttributeError, TypeError):
         host = None
     if not host or parts.scheme not in ("http", "https"):
-        raise InvalidInputError("this is no address of a server; give one as http://host:8000")
+        raise InvalidInputError(
+            "this is not the address of a server; give one such as http://host:8000"
+        )
     if parts.username or parts.password or parts.query or parts.fragment:
         raise InvalidInputError(
             f"the address of {host} has more than host and path; give a key in the environment, "
@@ -156,7 +158,7 @@ class Client:
         )
 
     def _accepted(self, path: str, body: dict[str, Any]) -> bytes:
-        """Send a request with all extras that the server does not refuse; return the content."""
+        """Send a request with all extras that the server accepts; return the content."""
         extras = self._extras
         status, content = self._send("POST", path, extras | body)
         while status in (400, 422) and extras:
@@ -170,7 +172,7 @@ class Client:
 
     @property
     def refused(self) -> tuple[str, ...]:
-        """Sampling parameters that the server does not take, so that its own values hold."""
+        """Sampling parameters that the server rejects: it uses its own values of these."""
         own = {*self._extras, *self._access.leave_out}
         return tuple(name for name in SAMPLING_EXTRAS if name not in own)
 
@@ -183,7 +185,7 @@ class Client:
         return content.decode("utf-8", "replace") if status == 200 else None
 
     def _first_model(self) -> str:
-        hint = "give the model's name on the server, as --name NAME"
+        hint = "give the model's name on the server with --name NAME"
         try:
             status, content = self._send("GET", "/v1/models", None)
             self._check_status(status, "/v1/models", content, hint)
@@ -198,7 +200,7 @@ class Client:
     def _check_status(self, status: int, path: str, content: bytes, hint: str = "") -> None:
         """Raise an error with the server's own message, and with the option that may help."""
         if status in (401, 403):
-            said = "refuses the key" if self._key else f"wants a key; set {KEYS[0]}"
+            said = "rejects the key" if self._key else f"needs a key; set {KEYS[0]}"
             raise EndpointError(f"the server answers {status} to {path}: it {said}")
         if status == 200:
             return
@@ -209,16 +211,15 @@ class Client:
         raise EndpointError(f"the server answers {status} to {path}: {said!r}{advice}")
 
     def _option(self, status: int, said: str) -> str:
-        """Name the option that helps where a server refuses a request with this message."""
+        """Name the option that helps where a server rejects a request with this message."""
         if "logprob" in said:
-            return "ask for shorter lists, as --logprobs 5"
+            return "ask for shorter lists with --logprobs 5"
         if "model" in said and ("exist" in said or "not found" in said or "unknown" in said):
-            return "give the model's name on the server, as --name NAME"
+            return "give the model's name on the server with --name NAME"
         if "chat" in said or status in (404, 405):
             other = "leave out --chat" if self._access.chat else "use --chat"
-            return (
-                f"where the server answers {'texts' if self._access.chat else 'chats'} alone, "
-                + (other)
+            return f"if the server takes {'texts' if self._access.chat else 'chats'} only, " + (
+                other
             )
         return ""
 

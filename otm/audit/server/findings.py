@@ -1,4 +1,4 @@
-"""What the answers of a server show: the evidence of all kinds, the verdict, and its reasons."""
+"""All evidence from the answers of a server, the verdict, and the reasons for it."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from otm.audit.server.suspects import MOST, Sampled, find_suspects
 from otm.decoding import SamplingParameters
 
 LEFT_OUT = 0.25
-"""Share of tokens that may not count in an audit that calls a server lossless."""
+"""Largest share of tokens that do not count in an audit that calls a server lossless."""
 
 GREEDY = 0.05
-"""Greedy decoding must be further away than this, or else than the bound of the audit."""
+"""For "lossless", greedy decoding is further away than this or than the bound of the audit."""
 
 SHARES = {"own": 0.8, "same text": 0.1, "copies": 0.1}
-"""Weights of the e-values: of tokens and their own distributions, of earlier lists, of copies."""
+"""Weights of the e-values: tokens against their own lists, against earlier lists, and copies."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Limits:
 
 
 class Findings:
-    """All evidence so far, of tokens, of lists after the same text, and of repeated texts."""
+    """All evidence so far: from tokens, lists after the same text, and repeated texts."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Findings:
         drift: float,
         least_temperature: float,
     ) -> None:
-        """Begin without answers; `sizes` are those of the groups, `laws_of` None for pairs."""
+        """Begin without answers; `sizes`: groups of each kind, `laws_of`: None for pairs."""
         self.limits, self.drift, self._least = limits, drift, least_temperature
         self.laws_of = laws_of
         self.evidence = Evidence(sizes, width=1.0 if laws_of is not None else 2.0, drift=drift)
@@ -68,7 +68,7 @@ class Findings:
         answers: Sequence[Completion],
         laws: Sequence[Sequence[Law | None]],
     ) -> None:
-        """Compare the answers of a block with those before, before `add` takes their tokens."""
+        """Compare the answers of a block with earlier ones; call this before `add`."""
         if self.copies is not None:
             self.copies.drift = max(self.drift, self.error)
             for answer, each in zip(answers, laws, strict=True):
@@ -77,7 +77,7 @@ class Findings:
             self.same_text.add(prompt, parameters, answers, laws)
 
     def add(self, setting: int, prompt: int, rows: Sequence[Row], tokens: int) -> None:
-        """Take the tokens of a block that count; `tokens` is the number of all."""
+        """Add the tokens of a block that count; `tokens` is the number of all its tokens."""
         self.left_out += tokens - len(rows)
         groups: list[Group] = [("prompt", prompt), ("setting", setting)]
         self.evidence.drift = max(self.drift, self.error)
@@ -100,12 +100,12 @@ class Findings:
 
     @property
     def error(self) -> float:
-        """How far probabilities of classes may be rounded, by the decimals of the lists."""
+        """Largest error of a class's probability by the rounding of the lists."""
         return self.laws_of.error / self._least if isinstance(self.laws_of, OwnLists) else 0.0
 
     @property
     def bound(self) -> float:
-        """Upper bound of the mean TV to distributions that were there before the tokens."""
+        """Upper bound on the mean TV from distributions that were fixed before the tokens."""
         shift = 0.0 if self.same_text is None else self.same_text.shift
         return min(self.evidence.bound(MISSED) + shift + self.error, 1.0)
 
@@ -116,63 +116,69 @@ class Findings:
 
     @property
     def greedy_distance(self) -> float:
-        """Mean TV of greedy decoding to the distributions of the tokens that count."""
+        """Mean TV of greedy decoding from the distributions of the tokens that count."""
         return self._greedy_distance / max(self.count, 1)
 
     @property
     def entropy(self) -> float | None:
-        """Mean entropy of these, in bits; None for pairs."""
+        """Mean entropy of the tokens that count, in bits; None for pairs."""
         return None if self.laws_of is None else self._entropy / max(self.count, 1)
 
     def missing(self) -> list[str]:
-        """Say what "lossless" lacks so far."""
+        """List the conditions of "lossless" that do not hold yet."""
         found, bound = [], self.bound
         if not bound <= self.limits.tv:
             found.append(
-                f"the distance is at most {bound:.3g} so far, not {self.limits.tv:g}: allow "
-                "more requests"
+                f"the bound on the distance is {bound:.3g} so far, and must be at most "
+                f"{self.limits.tv:g}: allow more requests (--requests)"
             )
         if self.much_left_out:
-            found.append("too many tokens do not count: ask for longer lists or lower temperatures")
+            found.append(
+                "too many tokens do not count: ask for longer lists (--logprobs) or lower "
+                "temperatures"
+            )
         if not self.greedy_distance > min(bound, GREEDY):
             what = (
-                "the tokens of both servers are too often the same"
+                "the tokens of both servers are the same too often"
                 if self.entropy is None
                 else f"the tokens have too little entropy, {self.entropy:.3g} bits on average"
             )
             found.append(
-                f"{what}: greedy decoding would be only {self.greedy_distance:.3g} away; ask at "
-                "higher temperatures, or by prompts that leave more open"
+                f"{what}: greedy decoding is only {self.greedy_distance:.3g} away; use higher "
+                "temperatures, or prompts with more possible continuations"
             )
         same = self.same_text
         if same is not None and same.tokens < LEAST:
             found.append(
-                f"only {same.tokens} tokens came after a text that came before, {LEAST} are "
-                "needed to see that lists do not depend on the tokens: give fewer prompts"
+                f"only {same.tokens} lists were compared with an earlier list after the same "
+                f"text, {LEAST} are needed to see whether lists depend on the sampled tokens: use "
+                "fewer prompts"
             )
         if same is not None and same.mean_distance > STEADY:
             found.append(
                 f"lists after the same text differ by {same.mean_distance:.3g} (mean TV), more "
-                f"than {STEADY:g}"
+                f"than the allowed {STEADY:g}"
             )
         return found
 
     def reasons(self) -> tuple[str, ...]:
-        """Say what stands behind a verdict that is not "lossless"."""
+        """List the reasons for a verdict other than "lossless"."""
         verdict = self.verdict
         if verdict == NOT_LOSSLESS:
-            return tuple(self.suspects()) or ("no mistake that is tried explains the tokens",)
+            return tuple(self.suspects()) or (
+                "none of the mistakes that the audit knows explains the tokens",
+            )
         return tuple(self.missing()) if verdict == UNDECIDED else ()
 
     def suspects(self) -> list[str]:
-        """Say what a deviation looks like."""
+        """Name the mistakes that may have caused a deviation."""
         found = []
         same, limit = self.same_text, -math.log(self.limits.level)
         if same is not None and same.mean_distance > STEADY:
             found.append(
-                f"lists that are not of one distribution: after the same text they differ by "
-                f"{same.mean_distance:.3g} (mean TV, {same.tokens:,} tokens), as if they were made "
-                "after the token was drawn, or by several models"
+                f"lists after the same text differ by {same.mean_distance:.3g} (mean TV, "
+                f"{same.tokens:,} tokens), as if the server made them after it drew the token, or "
+                "used several models"
             )
         repeats = None if self.copies is None else self.copies.summary()
         if self._sampled and (not found or self.evidence.largest >= limit):
@@ -183,7 +189,7 @@ class Findings:
 
     @property
     def much_left_out(self) -> bool:
-        """Whether too many tokens do not count to say anything of all; pairs are no choice."""
+        """Whether too few tokens count for a verdict on all of them; never for pairs."""
         tokens = self.left_out + self.count
         return self.laws_of is not None and self.left_out > LEFT_OUT * tokens
 

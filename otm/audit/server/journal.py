@@ -53,14 +53,14 @@ class Journal:
         lines = content[:kept].split(b"\n")[:-1]
         if not lines:
             if content and not head.startswith(content):
-                raise InvalidInputError(f"{label} is no audit to resume; name another file")
+                raise InvalidInputError(f"{label} is not an audit to resume; name another file")
             return 0
         if lines[0] + b"\n" != head:
             known = FORMAT[:-2].encode() in lines[0][:100]
             why = (
                 "of other servers, settings or prompts, or of another version"
                 if known
-                else "no audit at all"
+                else "not an audit"
             )
             raise InvalidInputError(f"{label} is {why}; name another file")
         for number, line in enumerate(lines[1:], 2):

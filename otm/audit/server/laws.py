@@ -1,4 +1,4 @@
-"""What a list of log-probabilities says about the token that is sampled.
+"""The distribution of a sampled token, as far as a list of log-probabilities gives it.
 
 A server lists the likeliest N tokens, usually before temperature and truncation, and the sampled
 one.  What is compared must not depend on the sampled token, so only tokens strictly above the N-th
@@ -7,8 +7,8 @@ list before the temperature, the distribution given that the token is on the lis
 temperature; other tokens then do not count.  Their total probability is known where the whole
 distribution is: at temperature 1, or after top-k of fewer tokens.
 
-Where tokens are strings, several of them may share one, such as the halves of characters, and a
-list may then be shorter.  `_listed_strings` says what is used of it.
+Several tokens may share one string, such as halves of characters, and a list of strings may then be
+shorter.  `_listed_strings` says which of its strings are used.
 """
 
 from __future__ import annotations
@@ -109,13 +109,13 @@ class Law:
         return merged
 
     def distance(self, other: Law) -> float:
-        """Least TV to another distribution, whatever tokens the rests of both are."""
+        """Lower bound on the TV to another distribution, for any tokens in the rests of both."""
         if other is self:
             return 0.0
         pairs = [(place, other.places.get(token, -1)) for token, place in self.places.items()]
         own, theirs = np.array([pair for pair in pairs if pair[1] >= 0], dtype=int).reshape(-1, 2).T
         one, two = self.probs[own], other.probs[theirs]
-        # tokens that one of both has by themselves are in the rest of the other, or nowhere
+        # the rest of one distribution may have the tokens that only the other one lists
         apart = (1 - float(one.sum()), 1 - float(two.sum()), self.rest + other.rest)
         return max(1 - float(np.minimum(one, two).sum()) - min(apart), 0.0)
 
@@ -134,7 +134,7 @@ def bucket(token: str) -> int:
 
 
 class Listed(NamedTuple):
-    """What is used of a list."""
+    """The entries of a list that are used."""
 
     tokens: list[str]
     logs: Floats
@@ -154,7 +154,7 @@ def law_from_list(
     chat: bool = False,
     error: float = 0.0,
 ) -> Law | None:
-    """Distribution that a list of N log-probabilities gives; None if its place does not count.
+    """Return the distribution that a list of N log-probabilities gives; None if it does not count.
 
     The list has the sampled `token`.  `processed` lists are after temperature and truncation;
     `error` is how far a log-probability may be rounded.
@@ -165,8 +165,8 @@ def law_from_list(
     total = float(np.exp(logs).sum())
     if not total <= (1 + ROUNDING) * math.exp(error):
         raise EndpointError(
-            f"the server's log-probabilities are of no distribution: those of a list sum to "
-            f"{total:.6g}; they should sum to at most 1"
+            f"the server's log-probabilities do not belong to a distribution: the probabilities of "
+            f"a list sum to {total:.6g}; they should sum to at most 1"
         )
     by_id = all(key.startswith(TOKEN_ID) for key in entries)
     whole = total > 1 - ROUNDING  # the whole vocabulary, or all that truncation leaves
@@ -193,10 +193,11 @@ def _listed_ids(entries: Mapping[str, float], listed: int, token: str, *, whole:
     elif whole:
         kept = logs > IMPOSSIBLE
     else:
-        given = len(entries) - (entries[token] <= min(entries.values()))  # it may be added
+        # the sampled token may have been added to the list
+        given = len(entries) - (entries[token] <= min(entries.values()))
         raise EndpointError(
             f"the server lists {len(entries)} log-probabilities where {listed} were asked for; "
-            f"ask for no more than it gives, as --logprobs {max(given, 2)}"
+            f"ask for no more than it gives, with --logprobs {max(given, 2)}"
         )
     names = [name for name, keep in zip(tokens, kept, strict=True) if keep]
     return Listed(names, logs[kept], bool(kept.all()), True, 0, frozenset())
@@ -205,13 +206,14 @@ def _listed_ids(entries: Mapping[str, float], listed: int, token: str, *, whole:
 def _listed_strings(
     entries: Mapping[str, float], listed: int, token: str, *, chat: bool, whole: bool
 ) -> Listed | None:
-    """Use the strings above the lowest one of the likeliest; None if it is not known which that is.
+    """Use the strings above the lowest of the likeliest; None if that one is not known.
 
-    Of n strings of the likeliest N tokens and the sampled one, the latter may be the lowest of
-    these or none of these where it is the lowest of the list: such a place does not count, and the
-    lowest of the n never does.  Where n = N no string stands for two, and a list of N + 1 says
-    that the sampled token is none of them, so that all others count as one class; chats may cut
-    the list to N.  Half a character on the list leaves open what it stands for, and so the rest.
+    The likeliest N tokens have n strings.  If the sampled token is the lowest of the list, it may
+    be the lowest of the n strings or an addition to them: such a place does not count, and the
+    lowest of the n strings never counts.  If n = N, no string stands for two tokens.  A list of
+    N + 1 then says that the sampled token is an addition, so all other tokens count as one class;
+    chats may cut the list to N.  Half a character on the list may stand for several tokens, so the
+    rest is unknown too.
     """
     lowest = min(entries.values())
     apart = entries[token] <= lowest and len(entries) > listed and not chat
@@ -285,7 +287,7 @@ def _law(listed: Listed, parameters: SamplingParameters, close: float) -> Law:
 
 
 def _without_rest(law: Law) -> Law:
-    """Give the distribution given that the token is one of those with a probability each."""
+    """Condition on the tokens that have a probability each."""
     total = float(law.probs.sum())
     return replace(law, probs=law.probs / (total or 1.0), rest=0.0, rest_counts=False)
 

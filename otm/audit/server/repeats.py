@@ -1,8 +1,8 @@
-"""Whether texts repeat earlier ones: requests without a seed are independent.
+"""Evidence that texts repeat earlier ones, although requests without a seed are independent.
 
-Let a text be a copy of one of the m texts before it with probability π, and else what the lists
-say.  Its likelihood over that of the lists, 1 − π + (π / m) Σ [the text is the j-th] / P(text), is
-a factor of mean 1 for a right server.  P(text) is bounded from above by the product of the
+Suppose that a text copies one of the m texts before it with probability π, and else follows the
+lists.  Its likelihood over that of the lists, 1 − π + (π / m) Σ [the text is the j-th] / P(text),
+is a factor of mean 1 for a right server.  P(text) is bounded from above by the product of the
 probabilities of its tokens, where a token that does not count has 1.
 """
 
@@ -19,10 +19,10 @@ from otm.audit.server.answers import Completion
 from otm.audit.server.laws import Law
 
 RATES = np.array([1 / 2, 1 / 16, 1 / 256])
-"""π of the e-values."""
+"""Values of π, one e-value each."""
 
 BEFORE = 16
-"""Texts before it, of the same prompt and sampling parameters, that a text is compared with."""
+"""Earlier texts of the same prompt and sampling parameters with which a text is compared."""
 
 ERROR = 10.0
 """Relative error of a probability, in units of the rounding of an audit."""
@@ -32,9 +32,9 @@ ERROR = 10.0
 class Repeats:
     """How many texts repeat one of those before them."""
 
-    texts: int  # that have others before them
+    texts: int  # those with earlier texts
     repeated: int
-    expected: float  # at most as many, by the distributions of the tokens
+    expected: float  # upper bound on the expected number of repeats
     log10_e_value: float
 
 
@@ -81,7 +81,7 @@ class Copies:
 
 
 def _most_likely(law: Law | None, token: str) -> float:
-    """Upper bound of the probability of a token; 1 where nothing is known of it."""
+    """Upper bound on the probability of a token; 1 where it is unknown."""
     probability = None if law is None else law.of(token)
     if law is None or probability is None:
         return 1.0

@@ -48,11 +48,11 @@ class Agreement:
 
 @dataclass(frozen=True)
 class SameLists:
-    """How much a server's lists after the same text differ."""
+    """Differences between a server's lists after the same text."""
 
-    tokens: int  # after a text that came before
-    mean_tv: float  # of a list to the first one after the text
-    log10_e_value: float  # of tokens and the first list after the text
+    tokens: int  # those with an earlier list after the same text
+    mean_tv: float  # from the first list after the text
+    log10_e_value: float  # of tokens against the first list after the text
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,8 +67,8 @@ class ServerReport(Judged):
         "not lossless"; "lossless on everything tried": the distance is at most `tv`; or
         "undecided": neither shows yet.
     reasons : tuple of str
-        Of "not lossless" the mistakes that explain the tokens best, of "undecided" what "lossless"
-        lacks.
+        For "not lossless", the mistakes that explain the tokens best; for "undecided", the
+        conditions of "lossless" that do not hold yet.
     against : str
         What the tokens were compared with.
     requests : int
@@ -91,17 +91,19 @@ class ServerReport(Judged):
     retried : int
         Number of requests that were sent again.
     entropy : float or None
-        Mean entropy of the tokens that count, in bits; None beside a second server.
+        Mean entropy of the tokens that count, in bits; None with a second server.
     greedy_distance : float
-        Mean TV of greedy decoding to what the tokens were compared with: "lossless" excludes it.
+        Mean TV of greedy decoding from what the tokens were compared with. "Lossless" needs it to
+        be larger than the bound or than 0.05.
     lists : SameLists or None
-        How much the server's lists after the same text differ, if they are compared with.
+        Differences between the server's lists after the same text; None if the tokens were not
+        compared with these lists.
     repeats : Repeats or None
-        How many texts are the same as one shortly before; None beside a second server.
+        Number of texts that equal one of the 16 before them; None with a second server.
     decimals : int or None
         Decimals of the listed log-probabilities where they are rounded to four or fewer.
     refused : tuple of str
-        Sampling parameters that the server does not take: its own values hold.
+        Sampling parameters that the server rejects: it uses its own values of these.
     settings : tuple of Line
         One for each setting.
     most_deviant : Deviant or None
@@ -201,8 +203,8 @@ class ServerReport(Judged):
             yield "  This is evidence, not a proof: it is about these prompts and classes."
 
     def _about_texts(self) -> Iterator[str]:
-        bits = "" if self.entropy is None else f"entropy {self.entropy:.3g} bits a token; "
-        yield f"  {bits}greedy decoding would be {self.greedy_distance:.3g} away"
+        bits = "" if self.entropy is None else f"entropy: {self.entropy:.3g} bits per token; "
+        yield f"  {bits}distance of greedy decoding: {self.greedy_distance:.3g}"
         if self.lists is not None:
             yield (
                 f"  lists after the same text differ by {self.lists.mean_tv:.2g} (mean TV, "
@@ -210,17 +212,17 @@ class ServerReport(Judged):
             )
         if self.repeats is not None:
             yield (
-                f"  texts that repeat one shortly before: {self.repeats.repeated:,} of "
-                f"{self.repeats.texts:,}, {self.repeats.expected:,.1f} expected"
+                f"  texts that repeat a recent one: {self.repeats.repeated:,} of "
+                f"{self.repeats.texts:,}, at most {self.repeats.expected:,.1f} expected"
             )
         if self.decimals is not None:
             yield (
-                f"  log-probabilities have {self.decimals} decimals: the distance is known to "
-                "within their rounding, which is added"
+                f"  log-probabilities have {self.decimals} decimals: the bound includes their "
+                "rounding"
             )
         if self.refused:
             yield (
-                f"  not taken by the server, so that its own values hold: {', '.join(self.refused)}"
+                f"  rejected by the server, which uses its own values: {', '.join(self.refused)}"
             )
 
     def _acceptance(self) -> Iterator[str]:

@@ -31,7 +31,7 @@ PAIRED = 32
 """Requests of a block to each of two servers: more of them share a text for longer."""
 
 MOST_LAWS = 2**12
-"""Distributions that are kept before they are added up."""
+"""Number of distributions that are kept before they are added up."""
 
 
 def in_threads(
@@ -156,7 +156,7 @@ class Run:
             )
             self._check_lengths(new)
             for answer in new:
-                # an answer that is refused would be refused again in each audit that begins with it
+                # an answer that raises an error is not kept: it would raise in each resumed audit
                 laws.append(read(answer))
                 journal.keep(server, [answer])
                 answers.append(answer)
@@ -201,7 +201,7 @@ class Run:
         self._laws.clear()
 
     def _check_lengths(self, answers: Sequence[Completion]) -> None:
-        """Refuse first lists of strings that are all shorter than half of what was asked for."""
+        """Raise if all first lists of strings have at most half of the entries asked for."""
         if not isinstance(self.laws_of, OwnLists) or self.requests:
             return
         # half characters make lists shorter
@@ -217,7 +217,7 @@ class Run:
             usual = sizes[len(sizes) // 2]
             raise EndpointError(
                 f"the server lists {usual} log-probabilities where {self.listed} were asked for; "
-                f"ask for no more than it gives, as --logprobs {max(usual, 2)}"
+                f"ask for no more than it gives, with --logprobs {max(usual, 2)}"
             )
 
     def lines(self) -> tuple[Line, ...]:

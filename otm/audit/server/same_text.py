@@ -1,8 +1,8 @@
-"""Whether a list was there before its token was drawn: lists after the same text are the same.
+"""Evidence that a server makes its lists after it draws the tokens.
 
-A server that makes its lists after the draw passes every comparison of a token with its own list.
-The list that came with an earlier token after the same text cannot know a later token: later
-tokens are compared with the first list, and later lists too.
+Such a server passes every comparison of a token with its own list.  But the list of an earlier
+request after the same text cannot depend on a later token.  So later tokens and later lists are
+compared with the first list after the same text.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from otm.audit.server.laws import Law
 from otm.decoding import SamplingParameters
 
 STEADY = 0.05
-"""TV by which two lists of a right server after the same text may differ: batches are rounded."""
+"""Allowed TV between lists of a right server after the same text: batches round differently."""
 
 LEAST = 48
-"""Fewest tokens after a text that came before, in an audit that calls a server lossless."""
+"""Fewest comparisons with earlier lists in an audit that calls a server lossless."""
 
 MOST_TEXTS = 2**17
-"""Texts whose first lists are kept."""
+"""Number of texts whose first lists are kept."""
 
 
 class SameText:
-    """Lists and tokens after texts that came before, in other requests."""
+    """Comparisons of lists and tokens with the first list after the same text."""
 
     def __init__(self, prompts: int, drift: float) -> None:
         self.evidence = Evidence({"prompt": prompts}, drift=max(drift, STEADY))
-        self.tokens = 0  # after a text that came before
+        self.tokens = 0  # those with an earlier list after the same text
         self._distances = 0.0
         self._shift: Floats = np.zeros((FAMILIES, CLASSES))
         self._texts: dict[tuple[Hashable, str], int] = {}
@@ -39,12 +39,12 @@ class SameText:
 
     @property
     def mean_distance(self) -> float:
-        """Mean TV of a list to the first one after the same text."""
+        """Mean TV of a list from the first one after the same text."""
         return self._distances / max(self.tokens, 1)
 
     @property
     def shift(self) -> float:
-        """TV of later lists to the first ones, merged into classes and averaged with its sign."""
+        """TV between the mean of later lists and the mean of their first lists, in classes."""
         return float(np.abs(self._shift).sum(axis=1).max()) / 2 / max(self.tokens, 1)
 
     def add(
@@ -69,7 +69,7 @@ class SameText:
                 elif law is not None:
                     self._first[text, parameters] = law
                 if is_unclear(token):
-                    break  # the same string may stand for another token
+                    break  # another token may have the same string
                 known = self._texts.get((text, token))
                 if known is None:
                     if len(self._texts) >= MOST_TEXTS:

@@ -52,7 +52,7 @@ OMITTED = (
 
 
 def as_omitted(leave_out: Sequence[str]) -> tuple[str, ...]:
-    """Check the names of parameters that no request has; "all" stands for all of them."""
+    """Check the names of parameters to leave out of all requests; "all" names all of them."""
     names = [leave_out] if isinstance(leave_out, str) else list(leave_out)
     if names == ["all"]:
         return OMITTED
@@ -62,9 +62,9 @@ def as_omitted(leave_out: Sequence[str]) -> tuple[str, ...]:
 def as_settings(
     sampling: Sequence[SamplingParameters], concurrency: Sequence[int], omitted: Sequence[str] = ()
 ) -> tuple[Setting, ...]:
-    """All sampling parameters with all numbers of requests.
+    """Combine all sampling parameters with all numbers of concurrent requests.
 
-    Requests have none of the `omitted`, so that all settings must have the same values of these.
+    Requests leave out the `omitted` parameters, so all settings must have the same values of these.
     """
     for parameters in sampling:
         if not isinstance(parameters, SamplingParameters):
@@ -79,8 +79,8 @@ def as_settings(
     for name in {"temperature", "top_k", "top_p"}.intersection(omitted):
         if len({getattr(parameters, name) for parameters in sampling}) > 1:
             raise InvalidParameterError(
-                f"`sampling` has several values of {name}, which no request has; state the one "
-                "that the server should use"
+                f"`sampling` has several values of {name}, but requests leave out {name}; give "
+                "only the value that the server should use"
             )
     counts = [as_integer(count, "concurrency", 1, 256) for count in concurrency]
     found = tuple(Setting(parameters, count) for parameters in sampling for count in counts)
@@ -103,17 +103,19 @@ def as_prompts(prompts: Sequence[Any] | None, *, chat: bool, ids: bool) -> tuple
     for prompt in prompts:
         if isinstance(prompt, str):
             if ids or not prompt:
-                raise InvalidInputError(f"the prompt {shown(prompt)} should be token ids, not none")
+                form = "a list of token ids" if ids else "a text"
+                raise InvalidInputError(f"the prompt {shown(prompt)} must be {form}, not empty")
             if prompt.encode(errors="ignore").decode() != prompt:  # half of a pair of surrogates
-                raise InvalidInputError(f"the prompt {shown(prompt)} is no text of Unicode")
+                raise InvalidInputError(f"the prompt {shown(prompt)} is not valid Unicode")
             found.append(prompt)
             continue
         try:
             tokens = tuple(as_integer(token, "a token of a prompt", 0) for token in prompt)
         except TypeError:
-            raise InvalidInputError(f"the prompt {shown(prompt)} is no text or list") from None
+            raise InvalidInputError(f"the prompt {shown(prompt)} is not a text or a list") from None
         if chat or not tokens:
-            raise InvalidInputError(f"the prompt {shown(prompt)} should be a text, not empty")
+            form = "a text" if chat else "a list of token ids"
+            raise InvalidInputError(f"the prompt {shown(prompt)} must be {form}, not empty")
         found.append(tokens)
     return tuple(found)
 

@@ -1,8 +1,8 @@
-"""What a deviation looks like: the mistake that explains the tokens of a server best.
+"""The mistake that explains the deviation of a server's tokens best.
 
-Each mistake gives other distributions than the lists do: no sampling, another temperature, top-p,
-top-k, a penalty on tokens of the text so far.  The one with the largest likelihood is named, with
-what was counted; this is a hint, not a verdict.
+Each mistake changes the distributions of the lists: no sampling, another temperature, top-p, top-k,
+a penalty on tokens of the text so far.  The audit names the one with the largest likelihood, and
+what it counted; this is a hint, not a verdict.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ import numpy as np
 from otm.audit.server.answers import TOKEN_ID, Prompt
 from otm.audit.server.evidence import Floats
 from otm.audit.server.laws import Law
-from otm.audit.server.repeats import Repeats
+from otm.audit.server.repeats import BEFORE, Repeats
 
 MOST = 3_000
-"""Tokens that are looked at."""
+"""Largest number of tokens that are examined."""
 
 LEAST_GAIN = 7.0
-"""Logarithm of the least likelihood of a mistake, over that of the lists, that is named."""
+"""Least logarithm of a named mistake's likelihood over that of the lists."""
 
 SHARE = 0.6
-"""A mistake is named too if its logarithm is this part of the best one's."""
+"""A mistake is named too if its logarithm is at least this share of the best one's."""
 
 MISTAKEN = 0.98
-"""Probability of the mistake at each token; else the list holds, so that one token decides less."""
+"""Probability that the mistake acts at a token; below 1, so that no single token decides."""
 
 TEMPERATURES = (0.1, 0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 1.1, 1.25, 1.5, 2.0)
 """Factors of the temperature that are tried."""
@@ -40,7 +40,7 @@ LIKELIEST = (2, 3, 5, 8, 10, 15)
 """Values of top-k that are tried."""
 
 PENALTIES = (-2.0, -1.0, -0.5, -0.25, 0.5, 1.0)
-"""Changes of the logits of tokens of the text so far that are tried."""
+"""Changes that are tried for the logits of tokens of the text so far."""
 
 
 @dataclass(frozen=True)
@@ -71,12 +71,12 @@ def find_suspects(sampled: Sequence[Sampled], repeats: Repeats | None, level: fl
     if repeats is not None and often and repeats.log10_e_value > -math.log10(level) / 2:
         number = f"{repeats.repeated:,} of {repeats.texts:,}"
         cause = (
-            "the server does not sample, or with the same seed for every request"
+            "the server does not sample, or uses the same seed for every request"
             if repeats.repeated == repeats.texts
             else "requests share a seed or a stream of random numbers, or answers come from a cache"
         )
         texts.append(
-            f"repeated texts: {number} are the same as one shortly before, "
+            f"repeated texts: {number} equal one of the {BEFORE} before them, at most "
             f"{repeats.expected:.1f} expected: {cause}"
         )
     found = []
@@ -84,8 +84,8 @@ def find_suspects(sampled: Sequence[Sampled], repeats: Repeats | None, level: fl
     excluded = sum(each.law.of(each.token) == 0 and each.law.rest == 0 for each in sampled[:MOST])
     if excluded:
         found.append(
-            f"a parameter without effect: {excluded:,} of {len(sampled[:MOST]):,} tokens are such "
-            "that the sampling parameters or the lists exclude"
+            "a parameter without effect: the sampling parameters or the lists exclude "
+            f"{excluded:,} of {len(sampled[:MOST]):,} tokens"
         )
     if not listed:
         return texts + found
@@ -137,13 +137,13 @@ class _Table:
         return float(np.log1p(MISTAKEN * (ratios - 1)).sum())
 
     def text(self, name: str, value: float) -> str:
-        """Say what was counted."""
+        """Name a mistake, with the counts that show it."""
         count = len(self.each)
         top, expected = int((self.place == 0).sum()), float(self.probs[:, 0].sum())
         if name == "greedy":
             return (
-                f"no sampling: {top:,} of {count:,} tokens are the likeliest of their lists, "
-                f"{expected:,.1f} expected, as greedy decoding has them"
+                f"no sampling: {top:,} of {count:,} tokens are the likeliest of their lists, as in "
+                f"greedy decoding, {expected:,.1f} expected"
             )
         if name == "temperature":
             return (
@@ -156,7 +156,7 @@ class _Table:
             what = "a penalty" if value < 0 else "a reward"
             return (
                 f"{what} for tokens of the prompt or the text so far (repetition, frequency or "
-                f"presence): {again:,} of {count:,} tokens are such, {often:,.1f} expected"
+                f"presence): {again:,} of {count:,} tokens were there before, {often:,.1f} expected"
             )
         ranks = np.arange(self.probs.shape[1])
         cut = (
@@ -166,6 +166,6 @@ class _Table:
         )
         beyond, should = int(cut[self.each, self.place].sum()), float(self.probs[cut].sum())
         return (
-            f"{name} of about {value:g}, or another truncation: {beyond:,} of {count:,} tokens are "
-            f"less likely than it keeps, {should:,.1f} expected"
+            f"{name} of about {value:g}, or another truncation: it excludes {beyond:,} of "
+            f"{count:,} tokens, {should:,.1f} expected"
         )

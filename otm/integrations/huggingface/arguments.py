@@ -27,15 +27,15 @@ UNUSED = {"use_cache", "logits_to_keep", "cache_position"}
 
 OWN_DRAFTS = {
     "prompt_lookup_num_tokens": "copies drafts from the prompt",
-    "assistant_early_exit": "drafts by the first layers of the model",
-    "use_mtp": "drafts by further heads of the model",
-    "speculation_type": "drafts with a model of a kind of its own",
+    "assistant_early_exit": "drafts with the first layers of the model",
+    "use_mtp": "drafts with more heads of the model",
+    "speculation_type": "drafts with a special kind of model",
 }
-"""Parameters with which transformers drafts in a way of its own."""
+"""Parameters that make transformers draft by itself."""
 
 
 def check_own_drafts(setting: Callable[[str], Any]) -> None:
-    """Raise if the generation parameters ask for drafts by a loop of transformers."""
+    """Raise if the generation parameters make a loop of transformers draft."""
     for name, how in OWN_DRAFTS.items():
         if (value := setting(name)) is not None and value is not False:
             raise InvalidParameterError(
@@ -45,12 +45,12 @@ def check_own_drafts(setting: Callable[[str], Any]) -> None:
 
 
 def check_config(config: Any) -> None:
-    """Refuse ways of decoding other than greedy search and sampling, and some of the output."""
+    """Raise for decoding other than greedy search and sampling, and for some outputs."""
     check_own_drafts(lambda name: getattr(config, name, None))
     if getattr(config, "assistant_ensemble_weight", None) is not None:
         raise InvalidParameterError(
-            "assistant_ensemble_weight mixes the assistant into the output, which is then not the "
-            "target's; leave it out, or see the lenient rules of otm.coupling"
+            "assistant_ensemble_weight mixes the assistant into the output, so it does not follow "
+            "the target; leave it out, or see the lenient rules of otm.coupling"
         )
     mode = str(getattr(config.get_generation_mode(), "value", ""))
     if mode not in ("greedy_search", "sample"):

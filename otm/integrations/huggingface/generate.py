@@ -72,8 +72,8 @@ class AssistedDecoding:
         Whether logits processors apply to the assistant too; without it fewer drafts are accepted.
         Temperature, top-k, top-p and min-p always do.
     streamer : BaseStreamer, optional
-        Receives tokens as soon as they are known, for one prompt only; the argument `streamer` of
-        `generate` does the same for one call.
+        Receives tokens as soon as they are verified, for one prompt only; the argument `streamer`
+        of `generate` does the same for one call.
     tokenizers : tuple of two PreTrainedTokenizerBase, optional
         That of the target and that of the assistant, if they are different.
     match : {"tokens", "strings"}, optional
@@ -81,7 +81,7 @@ class AssistedDecoding:
         (`IntersectionModel`), or any text of its own (`StringDrafter`; one chain, whose tokens are
         accepted as far as the target draws the same: k = 1 and rule "target-only").
     backend : {"auto", "torch", "triton"}, optional
-        What verifies on a GPU, as for `otm.kernels.verify_probs`.
+        Kernels that verify on a GPU, as for `otm.kernels.verify_probs`.
     report : str or Path, optional
         A report of `otm report` about these models (`report.json`, or its folder).  A call that
         samples in another way than the report assumed is told so by a warning: its acceptance and
@@ -114,14 +114,14 @@ class AssistedDecoding:
     layers than `DynamicLayer`, such as sliding windows; the assistant reads all.  The cache stays
     as it is, and none is returned.
 
-    Refused are beams; processors that keep a state from call to call (`guidance_scale`, SynthID),
-    which rejected drafts would change; drafts of transformers' own, such as
+    These raise an error: beams; processors that keep a state from call to call (`guidance_scale`,
+    SynthID), which rejected drafts would change; transformers' own drafts, such as
     `prompt_lookup_num_tokens`; an assistant whose output layer transformers has pruned in place;
     attentions and hidden states as output; embeddings as input; quantized caches; and tokens that
     `past_key_values` hold but the input does not, since the assistant must read them.
 
-    `generate` does not pass on a tokenizer or another `assistant_model`; `patch_generate` does.  A
-    streamer given to either gets the prompt, each token, and the end, also after an error.
+    `generate` does not pass on a tokenizer or another `assistant_model`; `patch_generate` does.
+    With both, a streamer gets the prompt, each token, and the end, also after an error.
 
     A processor of your own must have no state, which nobody can check: with one the output would be
     wrong.  It sees B rows at a time, as in `generate`, so it is called more often than known ones;
@@ -199,7 +199,7 @@ class AssistedDecoding:
         input_ids : LongTensor [B, L]
             Prompts, padded on either side.
         inputs_tensor : Tensor, optional
-            What an encoder reads.
+            Input of an encoder.
         **prepared
             Logits processors, stopping criteria, the generation configuration, and arguments of the
             model.
@@ -231,7 +231,7 @@ class AssistedDecoding:
         inputs_tensor: Any,
         **model_kwargs: Any,
     ) -> Any:
-        """Decode, and hand new tokens on as soon as they are known."""
+        """Decode, and pass new tokens on as soon as they are verified."""
         import torch
 
         arguments.check_config(generation_config)

@@ -1,4 +1,4 @@
-"""Calls of a model's own `generate` that run on OTM, also within other code."""
+"""Run calls of a model's own `generate` on OTM, also those within other code."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def patch_generate(
     model : PreTrainedModel
         The target model.
     assistant : PreTrainedModel, optional
-        The draft model of calls without `assistant_model`; if left out, these calls do not change,
-        but for those in which transformers would draft (`prompt_lookup_num_tokens`,
-        `assistant_early_exit`, `use_mtp`): they raise an error.
+        The draft model of calls without `assistant_model`.  If left out, these calls run as before,
+        except that calls in which transformers would draft (`prompt_lookup_num_tokens`,
+        `assistant_early_exit`, `use_mtp`) raise an error.
     **options
         Parameters of `AssistedDecoding`.
 
@@ -56,7 +56,7 @@ def patch_generate(
     """
     check_loaded(model, "model")
     try:
-        # refuses what is wrong at once; tokenizers may come with a call
+        # raise for wrong options now; tokenizers may come with a call
         known = {name: value for name, value in options.items() if name != "match"}
         decoding = AssistedDecoding(model if assistant is None else assistant, **known)
         check_match(options.get("match", "tokens"), decoding.rule, decoding.k)
@@ -128,20 +128,20 @@ def _setting(model: Any, kwargs: dict[str, Any], name: str) -> Any:
 
 
 def _check_call(kwargs: dict[str, Any], setting: Callable[[str], Any]) -> None:
-    """Raise for arguments of an assisted call that `generate` would ignore or run by itself."""
+    """Raise for arguments of an assisted call that `generate` would ignore or handle itself."""
     for name in "custom_generate", "synced_gpus":
         if kwargs.get(name):
-            raise InvalidParameterError(f"{name} cannot be given to a patched model")
+            raise InvalidParameterError(f"{name} cannot be given to a patched model; leave it out")
     check_own_drafts(setting)
     if setting("cache_implementation") == "paged":
         raise InvalidParameterError(
-            "cache_implementation='paged' runs continuous batching of transformers, without "
+            "cache_implementation='paged' runs transformers' continuous batching, which has no "
             "drafts; leave it out, or leave out the assistant"
         )
     if setting("token_healing"):
         raise InvalidParameterError(
-            "token_healing=True cannot be honoured where drafts are verified; heal the prompt "
-            "first by model.heal_tokens(input_ids, tokenizer), and leave it out"
+            "token_healing=True is not possible with drafts; call "
+            "model.heal_tokens(input_ids, tokenizer) first, and leave it out"
         )
 
 
@@ -154,6 +154,6 @@ def _with_stop_strings(kwargs: dict[str, Any], setting: Callable[[str], Any]) ->
 
     criterion = StopStringCriteria(stop_strings=strings, tokenizer=tokenizer)
     given = kwargs.get("stopping_criteria") or []
-    # None goes before strings of a configuration.
+    # None takes precedence over strings of a configuration.
     more = {"stop_strings": None, "stopping_criteria": StoppingCriteriaList([*given, criterion])}
     return kwargs | more

@@ -1,4 +1,4 @@
-"""The streamer of a call of `generate`, and other arguments that it keeps to itself."""
+"""The streamer of a call of `generate`, and other arguments that it does not pass on."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def check_unused(given: dict[str, Any], assistant: Any) -> None:
     """Raise for arguments of `generate` that would be ignored silently."""
     if given.get("assistant_model") not in (None, assistant):
         raise InvalidParameterError(
-            "assistant_model is another model than the assistant of AssistedDecoding, which "
-            "drafts; leave it out, or use patch_generate, which takes assistant_model"
+            "assistant_model is not the assistant of AssistedDecoding, which drafts; leave it out, "
+            "or use patch_generate, which takes assistant_model"
         )
     if given.get("synced_gpus"):
         raise InvalidParameterError(
-            "synced_gpus=True cannot be honoured where drafts are verified, since the steps of "
-            "several processes differ in number; leave it out"
+            "synced_gpus=True is not possible with drafts, since the processes would differ in "
+            "their numbers of steps; leave it out"
         )
 
 
@@ -71,7 +71,7 @@ def streaming(own: Any, of_call: Any, input_ids: Any) -> Iterator[Callable[[Sequ
             ends.callback(own.end)
         if streamers and len(input_ids) > 1:
             raise InvalidInputError(
-                f"a streamer for {len(input_ids)} sequences, which do not grow alike; stream one"
+                f"a streamer is given for {len(input_ids)} sequences; it can only take one"
             )
         if own is not None and own is not of_call:
             own.put(input_ids.cpu())

@@ -175,19 +175,18 @@ def _check_model(model: Any) -> None:
 
 
 def _check_head(model: Any, vocabulary: int) -> None:
-    """Raise for an output layer with fewer scores than tokens, such as a pruned one."""
+    """Raise if the output layer has fewer scores than tokens, as a pruned one has."""
     name, head = type(model).__name__, model.get_output_embeddings()
     if hasattr(head, "pruned_lm_head"):
         raise InvalidParameterError(
             f"the output layer of this {name} scores {head.pruned_lm_head.out_features} of its "
-            f"{vocabulary} tokens only: transformers has pruned it in place, as it does with the "
-            "assistants of its own decoding with two tokenizers; load the model anew (OTM leaves "
-            "an assistant as it is)"
+            f"{vocabulary} tokens only: transformers pruned it in place, as its decoding with two "
+            "tokenizers does; load the model anew (OTM does not change an assistant)"
         )
     scored = getattr(head, "out_features", vocabulary)
     if isinstance(scored, int) and scored < vocabulary:
         raise InvalidParameterError(
-            f"the output layer of this {name} scores {scored} tokens, its configuration says "
+            f"the output layer of this {name} scores {scored} tokens, but its configuration says "
             f"{vocabulary}; load the model anew, or give vocabulary={scored} if these are its "
             "first tokens"
         )

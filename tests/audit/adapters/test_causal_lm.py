@@ -136,7 +136,7 @@ IDS = {"input_ids": torch.tensor([[0, 1]])}
         (IDS | {"attention_mask": torch.ones(1, 3)}, r"it must be \[1, 2\]"),
         (IDS | {"attention_mask": torch.tensor([[0.0, -1e9]])}, "attention_mask must be 1"),
         (IDS | {"attention_mask": {"full_attention": None}}, "attention_mask is"),
-        (IDS | {"position_ids": torch.tensor([[0, 0]])}, "must count on by one"),
+        (IDS | {"position_ids": torch.tensor([[0, 0]])}, "must be one more than the last"),
         (IDS | {"position_ids": torch.tensor([[0, 1, 2]])}, "position_ids has the shape"),
         (IDS | {"cache_position": torch.tensor([1, 2])}, "cache_position"),
         (IDS | {"past_key_values": ((torch.zeros(1, 1, 1, 1),) * 2,)}, "give a DynamicCache"),

@@ -143,7 +143,7 @@ def test_half_characters_and_end_tokens_do_not_count() -> None:
 @pytest.mark.parametrize("logs", [[-0.1, -0.1], [0.0, 0.0]])
 def test_a_list_of_no_distribution_is_refused(logs: list[float]) -> None:
     entries = {f"token_id:{i}": log for i, log in enumerate(logs)}
-    with pytest.raises(EndpointError, match="no distribution"):
+    with pytest.raises(EndpointError, match="do not belong to a distribution"):
         law_from_list(entries, 2, SamplingParameters(), "token_id:0")
 
 

@@ -181,7 +181,7 @@ def test_an_audit_that_is_cut_off_and_resumed_is_the_same(tmp_path: Path) -> Non
     with pytest.raises(InvalidInputError, match="other servers, settings or prompts"):
         audit(server, requests=100, concurrency=(2,), resume=file)
     file.write_text("something else\n")
-    with pytest.raises(InvalidInputError, match="no audit at all"):
+    with pytest.raises(InvalidInputError, match="not an audit; name"):
         audit(server, resume=file)
     assert file.read_text() == "something else\n"
 
