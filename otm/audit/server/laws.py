@@ -28,7 +28,7 @@ from otm.audit.server.evidence import CLASSES, FAMILIES, Floats
 from otm.decoding import SamplingParameters
 from otm.errors import EndpointError
 
-END = re.compile(r"<[^<>]+>|<\|.+\|>")
+END = re.compile(r"<[^<>]+>|<\|.+\|>|\[\|[^\[\]]+\|\]|\[[A-Z_]+\]")
 """Strings of end tokens, which servers leave out of their answers."""
 
 ROUNDING = 1e-3

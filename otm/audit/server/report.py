@@ -97,7 +97,7 @@ class ServerReport(Judged):
     lists : SameLists or None
         How much the server's lists after the same text differ, if they are compared with.
     repeats : Repeats or None
-        How many texts are the same as one shortly before; None beside a second server.
+        How many texts are the same as an earlier one; None beside a second server.
     decimals : int or None
         Decimals of the listed log-probabilities where they are rounded to four or fewer.
     refused : tuple of str
@@ -205,12 +205,13 @@ class ServerReport(Judged):
         yield f"  {bits}greedy decoding would be {self.greedy_distance:.3g} away"
         if self.lists is not None:
             yield (
-                f"  lists after the same text differ by {self.lists.mean_tv:.2g} (mean TV, "
-                f"{self.lists.tokens:,} tokens)"
+                f"  lists after the same text differ by {self.lists.mean_tv:.2g} (mean TV); "
+                f"{self.lists.tokens:,} tokens came after a text that came before: of the others "
+                "it is not known whether their lists were made before them"
             )
         if self.repeats is not None:
             yield (
-                f"  texts that repeat one shortly before: {self.repeats.repeated:,} of "
+                f"  texts that repeat an earlier one: {self.repeats.repeated:,} of "
                 f"{self.repeats.texts:,}, {self.repeats.expected:,.1f} expected"
             )
         if self.decimals is not None:

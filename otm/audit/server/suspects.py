@@ -76,7 +76,7 @@ def find_suspects(sampled: Sequence[Sampled], repeats: Repeats | None, level: fl
             else "requests share a seed or a stream of random numbers, or answers come from a cache"
         )
         texts.append(
-            f"repeated texts: {number} are the same as one shortly before, "
+            f"repeated texts: {number} are the same as an earlier one, "
             f"{repeats.expected:.1f} expected: {cause}"
         )
     found = []
