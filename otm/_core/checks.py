@@ -161,7 +161,7 @@ def check_uniforms(
         else:
             valid = array.dtype.kind in "fiuO"
             valid = valid and np.count_nonzero((array >= 0) & (array < 1)) == array.size
-    except TypeError:  # objects that are no numbers
+    except (TypeError, ArithmeticError):  # objects that are no numbers, NaN of decimals
         valid = False
     if not valid:
         raise InvalidUniformsError("every uniform must be a number in [0, 1); NaN and 1 are not")

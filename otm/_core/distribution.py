@@ -47,6 +47,9 @@ one after the other, far less in the blocks of torch or NumPy.
 DEFAULT_SUM_TOLERANCE = 1e-6, 2.0**-30
 """The same for all other types, such as exponentials of log-probabilities in float32."""
 
+ROUNDED = {"float16": 2.0**-11, "bfloat16": 2.0**-8}
+"""Largest relative error of a number that is rounded to one of these types."""
+
 FEW_TOKENS = 64
 """Most numbers that may fit a type of 16 bits by chance, such as numbers typed by hand."""
 
@@ -80,6 +83,17 @@ def narrowest_type(kind: str, numbers: Probs) -> str:
             if not np.count_nonzero(single.view(np.uint32) & 0xFFFF):  # half of a float32
                 return "bfloat16"
     return "float32"
+
+
+def tolerance_of_numbers(kind: str, numbers: Probs) -> float:
+    """How far these numbers [n] of a type may sum from one, by the narrowest that holds them.
+
+    A few beside zeros, which may be of 16 bits by chance, have the error of their rounding alone.
+    """
+    narrowest, n = narrowest_type(kind, numbers), numbers.size
+    if narrowest != kind and narrowest in ROUNDED and np.count_nonzero(numbers) <= FEW_TOKENS:
+        return ROUNDED[narrowest] + n * SUM_TOLERANCE[narrowest][1]
+    return sum_tolerance(narrowest, n)
 
 
 def as_probs_pair(draft: Any, target: Any, *, keep: bool = True) -> tuple[Probs, Probs]:
@@ -297,7 +311,7 @@ def _check_row(entries: Probs, given: str, name: str) -> None:
         )
     with np.errstate(over="ignore"):
         total = entries.sum()
-    tolerance = sum_tolerance(narrowest_type(given, entries), entries.size)
+    tolerance = tolerance_of_numbers(given, entries)
     if abs(total - 1) <= tolerance:
         return
     if total == 0:

@@ -369,7 +369,10 @@ def _wrong_end(adapter: Adapter, tokens: Path, limit: int) -> str | None:
             f"returned {len(tokens)} of the {limit} tokens asked for, and no end token was stated: "
             "give loop(…, end=token) if the loop stops at one"
         )
-    return f"returned {len(tokens)} of {limit} tokens, and the last is not the end token {end}"
+    return (
+        f"returned {len(tokens)} of {limit} tokens, and the last is not the end token {end}; if "
+        "the loop stops at other tokens too, let it stop at this one alone here"
+    )
 
 
 @contextmanager

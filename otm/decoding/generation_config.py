@@ -105,7 +105,7 @@ def read_generation_config(path: AnyPath) -> SamplingParameters:
     others = [
         f"{name} = {shown(settings[name])}"
         for name, neutral in NEUTRAL.items()
-        if settings.get(name) not in (None, [], {}, neutral)
+        if settings.get(name) not in (None, neutral, *(() if neutral is not None else ([], {})))
     ]
     if settings.get("cache_implementation") == "quantized":  # scores from rounded keys and values
         others.append("cache_implementation = 'quantized'")
@@ -128,10 +128,15 @@ def read_generation_config(path: AnyPath) -> SamplingParameters:
     }
     return SamplingParameters(
         temperature=values["temperature"],
-        top_k=values["top_k"] or None,
-        top_p=None if values["top_p"] == 1 else values["top_p"],
-        min_p=values["min_p"] or None,
+        top_k=_unless(0, values["top_k"]),
+        top_p=_unless(1, values["top_p"]),
+        min_p=_unless(0, values["min_p"]),
     )
+
+
+def _unless(neutral: int, value: Any) -> Any:
+    """Return None for the number that keeps all tokens, and what else was given."""
+    return None if not isinstance(value, bool) and value == neutral else value
 
 
 def _check_names(settings: Mapping[str, Any], label: str) -> None:

@@ -71,11 +71,12 @@ class Padding:
                 f"{zero.size} (vocabulary={zero.size})"
             )
 
-    def without_nan(self, scores: npt.NDArray[Any], kind: str) -> npt.NDArray[Any]:
-        """Return a row where entries of NaN beyond the vocabulary are impossible tokens."""
-        beyond = np.isnan(scores[self.vocabulary :]) if self.vocabulary else np.zeros(0)
-        if beyond.any():
-            scores[self.vocabulary :][beyond] = 0 if kind == "probabilities" else -np.inf
+    def without_padding(self, scores: npt.NDArray[Any], kind: str) -> npt.NDArray[Any]:
+        """Return a row where NaN or only zeros beyond the vocabulary are impossible tokens."""
+        if self.vocabulary:
+            beyond = scores[self.vocabulary :]
+            empty = np.isnan(beyond) if beyond.any() else np.ones(beyond.size, dtype=np.bool_)
+            beyond[empty] = 0 if kind == "probabilities" else -np.inf
         return scores
 
     def fit(self, logits: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -88,6 +89,8 @@ class Padding:
         with np.errstate(invalid="ignore"):  # rows without a softmax raise an error later
             weights = np.exp(logits - logits.max())
             cut = float(weights[n:].sum() / weights.sum())
+        if logits[n:].max() == np.inf:
+            cut = 1.0
         if cut > MOST_CUT:
             raise InvalidDistributionError(
                 f"the columns from {n} on have {cut:.2g} of the mass, more than {MOST_CUT:g}, so "

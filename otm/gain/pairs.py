@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from otm._core.arithmetic import at_least_once, power_slopes
-from otm._core.distribution import narrowest_type, sum_tolerance
+from otm._core.distribution import narrowest_type, sum_tolerance, tolerance_of_numbers
 from otm._core.files.stored import StoredArray
 from otm.coupling.build import build_plan, plan_builder
 from otm.coupling.capped import capped_rules
@@ -110,7 +110,7 @@ class Pairs:
                     scores = self._as_logits(scores, which)
                 else:
                     padding = self.padding[which]
-                    scores = padding.without_nan(scores, self.kind)
+                    scores = padding.without_padding(scores, self.kind)
                     scores = padding.fit(self._as_logits(scores, which))
             probs: Floats = sampling(scores)
         except InvalidDistributionError as error:
@@ -132,7 +132,7 @@ class Pairs:
         if self.kind == "probabilities":
             total, allowed = scores.sum(), sum_tolerance(kind, scores.size)
             if not abs(total - 1) <= allowed:
-                allowed = sum_tolerance(narrowest_type(kind, scores), scores.size)
+                allowed = tolerance_of_numbers(kind, scores)
             if not (scores.min() >= 0 and abs(total - 1) <= allowed):
                 raise InvalidDistributionError(
                     f"the least number is {scores.min():.6g} and the sum {total:.6g}; "

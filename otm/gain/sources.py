@@ -216,9 +216,9 @@ def from_files(
         File with the token [N] that was drawn at each position from the target's distribution, at
         the same temperature; without it the array "tokens" of one of the files, if there is one.
     vocabulary : int, optional
-        Number of tokens, for files with padded columns.  Columns beyond it are cut off; they must
-        be NaN or have at most 1e-4 of the mass of each row.  Narrower rows are filled up with
-        tokens of probability zero.
+        Number of tokens, for files with padded columns.  Columns beyond it are cut off; in each row
+        they must be NaN, be all zero, or have at most 1e-4 of the mass.  Narrower rows are filled
+        up with tokens of probability zero.
 
     Returns
     -------

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from decimal import Decimal
 from functools import cache
 from types import ModuleType
 from typing import Any
@@ -91,6 +92,10 @@ def check_arguments(
 def check_uniforms(uniforms: Any) -> None:
     """Refuse uniforms outside of [0, 1)."""
     values = to_host(uniforms)
+    if values.dtype == object and any(isinstance(u, Decimal) for u in values.ravel().tolist()):
+        raise InvalidUniformsError(
+            "uniforms of type Decimal, which cannot be multiplied by fractions; give fractions"
+        )
     try:
         inside = bool(((values >= 0) & (values < 1)).all())
     except TypeError:  # objects that cannot be compared with numbers

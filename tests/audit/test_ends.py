@@ -192,3 +192,21 @@ def test_generate_has_a_length() -> None:
     assert (at_end.whole, at_end.end) == (True, 1)
     assert (shorter.whole, shorter.end) == (False, None)
     assert not generate(eos_token_id=2).supports(INSTANCES["rows differ"])
+
+
+@pytest.mark.parametrize("limit", [0, -1, 2.5, True, "3"])
+def test_what_is_no_limit_is_refused(limit: Any) -> None:
+    """Bug: a right loop is "not lossless" where it is asked for no token."""
+    with pytest.raises(InvalidParameterError, match="max_tokens = "):
+        loop(decoding(), max_tokens=limit)
+
+
+def test_two_end_tokens_are_told_from_a_mistake() -> None:
+    """Bug: a right loop with two end tokens, of which one is stated, read no advice."""
+
+    def at_either(new: list[int], end: int) -> int | None:
+        return min((new.index(x) + 1 for x in (end, 0) if x in new), default=None)
+
+    report = lossless(loop(decoding(end=1, stops=at_either), end=1), instances=PAIRS, examples=0)
+    assert report.verdict == NOT_LOSSLESS
+    assert "if it stops at others too" in str(report)

@@ -51,9 +51,13 @@ def test_a_fraction_stays_on_its_side_of_every_float(uniform: Fraction, edge: fl
         assert (taken(uniform, exact=False) < near) == (uniform < near)
 
 
-@pytest.mark.parametrize("value", [1, Fraction(1), Decimal(1), np.longdouble(1), -0.5, "0.5"])
+@pytest.mark.parametrize(
+    "value",
+    [1, Fraction(1), Decimal(1), Decimal("NaN"), Decimal("sNaN"), np.longdouble(1), -0.5, "0.5"],
+    ids=str,
+)
 @pytest.mark.parametrize("exact", [True, False])
 def test_what_is_no_uniform_is_refused(value: Any, exact: bool) -> None:
-    # bug: rounding down would make a uniform of 1
+    # bugs: rounding down would make a uniform of 1; a comparison with a NaN of decimals raises
     with pytest.raises(InvalidUniformsError, match=r"must be a number in \[0, 1\)"):
         taken(value, exact=exact)

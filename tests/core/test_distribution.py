@@ -461,6 +461,30 @@ def test_numbers_typed_by_hand_have_no_wider_tolerance() -> None:
         as_probs_rows([[0.5, 0.5], [0.3, 0.6999]], [0.5, 0.5])
 
 
+@pytest.mark.parametrize("given", [np.float32, np.float64])
+def test_few_numbers_beside_zeros_have_no_wider_tolerance(given: Any) -> None:
+    # bug: 1 and 1/128 among 100 tokens, or 1/2 and 65/128, were taken as a softmax in float16
+    for first, second in ((1, 2**-7), (0.5, 0.5078125), (1, 2**-10 + 2**-11)):
+        probs = np.zeros(100, dtype=given)
+        probs[:2] = first, second
+        with pytest.raises(InvalidDistributionError, match=r"sums to 1\.00.* within 0\.00"):
+            as_probs(probs)
+
+
+@pytest.mark.parametrize("kind", ["float16", "bfloat16"])
+def test_sharp_softmaxes_in_16_bits_are_taken_in_wider_types(kind: str) -> None:
+    # bug: few of their numbers are above zero, and these are as far from one as they are rounded
+    torch = pytest.importorskip("torch")
+    rng = np.random.default_rng(0)
+    few = 0
+    for spread in (4, 12, 12, 12, 20, 20, 40):
+        logits = torch.tensor(spread * rng.normal(size=32_000))
+        probs = torch.softmax(logits, -1).to(getattr(torch, kind)).double().numpy()
+        few += np.count_nonzero(probs) <= 64
+        assert abs(as_probs(probs).sum() - 1) < 1e-12
+    assert few >= 2 or kind == "bfloat16"
+
+
 def test_every_row_has_the_tolerance_of_its_own_numbers() -> None:
     # bug: one row in float32 gave the others its tolerance, or hid which row is wrong
     narrow = np.full(3, np.float32(1 / 3) + np.float32(3e-6)).astype(np.float64)

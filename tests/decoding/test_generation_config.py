@@ -139,3 +139,18 @@ def test_what_is_refused(tmp_path: Path) -> None:
         read_generation_config(written(tmp_path, {"temperature": "hot"}))
     with pytest.raises(InvalidInputError, match="cannot be found"):
         read_generation_config(tmp_path / "nowhere.json")
+
+
+@pytest.mark.parametrize("name", ["top_k", "top_p", "min_p"])
+@pytest.mark.parametrize("value", [[], "", {}, False, True])
+def test_what_is_no_number_is_no_parameter(tmp_path: Path, name: str, value: Any) -> None:
+    """Bug: an empty list was taken for 0, and true for 1, which keep all tokens."""
+    with pytest.raises(InvalidParameterError, match=f"^{name} = "):
+        read_generation_config(written(tmp_path, {name: value}))
+
+
+@pytest.mark.parametrize("name", ["num_beams", "repetition_penalty", "min_length"])
+def test_an_empty_list_is_no_number(tmp_path: Path, name: str) -> None:
+    """Bug: it was taken for a setting that is left out."""
+    with pytest.raises(InvalidInputError, match=rf"sets {name} = \[\]"):
+        read_generation_config(written(tmp_path, {name: []}))

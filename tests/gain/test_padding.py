@@ -39,21 +39,24 @@ def measured(folder: Path, arrays: dict[str, Any], name: str, **options: Any) ->
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("value", [-np.inf, np.nan, -90.0])
+@pytest.mark.parametrize("value", [-np.inf, np.nan, -90.0, 0.0])
 def test_a_padded_file_gives_the_numbers_of_the_tokens(
     folder: Path, kind: str, value: float
 ) -> None:
-    """Catches a cut of the wrong columns, and rows that are filled up with likely tokens."""
+    """Catches a cut of the wrong columns, and rows that are filled up with likely tokens.
+
+    Bug: zeros were refused where the message about them said how many tokens to give.
+    """
     arrays = logits(folder)
     plain = measured(folder, arrays, "plain")
     for name in ("draft", "target"):
         arrays[name] = KINDS[kind](arrays[name])
     beyond = float(value)
-    if kind == "probabilities" and not np.isnan(beyond):
+    if kind == "probabilities" and value:
         beyond = np.exp(beyond)
     arrays["target"] = widened(arrays["target"], 271, beyond)
     for vocabulary in (40, 45):  # cut, and 5 tokens that no model gives
-        if vocabulary == 45 and np.isnan(value):
+        if vocabulary == 45 and (np.isnan(value) or value == 0):
             continue
         found = measured(folder, arrays, f"cut{vocabulary}", kind=kind, vocabulary=vocabulary)
         for name, numbers in plain.items():
@@ -92,6 +95,14 @@ def test_columns_with_mass_are_not_cut(folder: Path, kind: str) -> None:
     message = r"^row 0 of .*the columns from 39 on have .* of the mass, more than 0\.0001"
     with pytest.raises(InvalidInputError, match=message):
         measured(folder, arrays, "x", kind=kind, vocabulary=39)
+
+
+def test_infinite_logits_are_not_cut(folder: Path) -> None:
+    """Bug: a column of +∞ behind the vocabulary had no mass, since that is not a number."""
+    arrays = logits(folder)
+    arrays["draft"] = widened(arrays["draft"], 3, np.inf)
+    with pytest.raises(InvalidInputError, match="from 40 on have 1 of the mass"):
+        measured(folder, arrays, "x", vocabulary=40)
 
 
 @pytest.mark.parametrize("kind", KINDS)

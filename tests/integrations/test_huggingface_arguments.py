@@ -344,3 +344,38 @@ def test_an_output_layer_with_fewer_scores_than_tokens_is_refused() -> None:
     ):
         TARGET.generate(PROMPTS, custom_generate=decoding, **GREEDY)
     assert HuggingFaceModel(draft, vocabulary=11).vocabulary == 11
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (1, 0, 2), (0, 2, 1), (2, 0, 1), (2, 1, 0)])
+@pytest.mark.parametrize("own", [False, True])
+def test_patches_are_left_in_any_order(
+    order: tuple[int, ...], own: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bug: leaving the outer patch took the inner one away, and leaving the inner one raised."""
+    if own:
+        monkeypatch.setattr(TARGET, "generate", TARGET.generate)
+    before = vars(TARGET).get("generate")
+    seen: list[int] = []
+    monkeypatch.setattr(AssistedDecoding, "__call__", watched(seen))
+    patches = [patch_generate(TARGET, DRAFT, k=k, gamma=2) for k in (1, 2, 3)]
+    for patch in patches:
+        patch.__enter__()
+    still = {1, 2, 3}
+    for place in order:
+        patches[place].__exit__(None, None, None)
+        still.discard(place + 1)
+        seen.clear()
+        TARGET.generate(PROMPTS[:1], do_sample=False, max_new_tokens=2, pad_token_id=0)
+        assert seen == ([max(still)] if still else [])  # the inner one of those that are left
+    assert vars(TARGET).get("generate") is before
+
+
+def watched(seen: list[int]) -> Any:
+    """Make a call of a decoding that writes its k down."""
+    call = AssistedDecoding.__call__
+
+    def run(decoding: Any, *args: Any, **kwargs: Any) -> Any:
+        seen.append(decoding.k)
+        return call(decoding, *args, **kwargs)
+
+    return run

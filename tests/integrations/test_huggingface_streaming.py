@@ -228,3 +228,12 @@ def test_text_is_read_in_another_thread() -> None:
     text = "".join(streamer)
     thread.join()
     assert text == tokenizer.decode(outputs[0][0, 4:])
+
+
+@pytest.mark.parametrize("streamer", ["text", object(), Collect])
+def test_what_is_no_streamer_is_refused(streamer: Any) -> None:
+    """Bug: an AttributeError in the middle of `generate`."""
+    if streamer is Collect:  # an instance without an end
+        streamer = type("Half", (), {"put": print})()
+    with pytest.raises(InvalidParameterError, match=r"streamer = .*`put` and `end`"):
+        AssistedDecoding(DRAFT, streamer=streamer)

@@ -6,6 +6,8 @@ import itertools
 import subprocess
 import sys
 from collections.abc import Callable
+from decimal import Decimal
+from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from otm.errors import (
     InvalidDistributionError,
     InvalidDraftsError,
     InvalidInputError,
+    InvalidUniformsError,
     MissingDependencyError,
     UnknownMethodError,
 )
@@ -152,3 +155,12 @@ for rule in names("kernel", backend="triton"):
     load(rule, "triton")
 """
     subprocess.run([sys.executable, "-W", "error", "-c", code], cwd=ROOT, check=True)
+
+
+@pytest.mark.parametrize("uniform", ["0.5", "NaN"])
+def test_decimals_are_refused_beside_fractions(uniform: str) -> None:
+    """Bug: they raised TypeError in the first product, and InvalidOperation for NaN."""
+    target = np.array([[[Fraction(1, 2)] * 2] * 2])
+    uniforms = np.array([[Decimal(uniform)] * 3])
+    with pytest.raises(InvalidUniformsError, match="uniforms of type Decimal"):
+        verify_probs(target, target[:, :1], np.array([[1]]), uniforms)

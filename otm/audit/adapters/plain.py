@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.numbers import as_integer
+from otm._core.numbers import as_integer, as_positive
 from otm._core.optional import require
 from otm._core.text import shown
 from otm.audit.adapter import Adapter, Instance, max_tokens
@@ -192,7 +192,7 @@ class Loop(Plain):
         end: int | None = None,
     ) -> None:
         super().__init__(function, name=name)
-        self.max_tokens = max_tokens
+        self.max_tokens = None if max_tokens is None else as_positive(max_tokens, "max_tokens")
         self.has_policy = "policy" in parameters_of(function)
         self.more = CHANGING if self.has_policy else ()
         if end is not None:
@@ -307,7 +307,8 @@ def loop(function: Callable[..., Any], **options: Any) -> Adapter:
     Raises
     ------
     InvalidParameterError
-        If the parameters of the function are others, or cannot be read, or `end` is not a token.
+        If the parameters of the function are others, or cannot be read, `max_tokens` is not a
+        number of tokens, or `end` is not a token.
 
     Examples
     --------

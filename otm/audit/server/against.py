@@ -14,7 +14,7 @@ from typing import TypeAlias
 import numpy as np
 
 from otm._core.tensors import to_host
-from otm.audit.server.answers import IMPOSSIBLE, TOKEN_ID, Completion, Prompt
+from otm.audit.server.answers import IMPOSSIBLE, TOKEN_ID, Completion, Prompt, is_unclear
 from otm.audit.server.evidence import CLASSES, FAMILIES, Floats
 from otm.audit.server.laws import (
     Law,
@@ -110,7 +110,14 @@ class OwnLists:
 
     def _count_decimals(self, answer: Completion) -> None:
         """Find to how many decimals all numbers of the lists so far are rounded."""
-        numbers = np.array([x for at in answer.lists for x in at.values() if IMPOSSIBLE < x < 0])
+        numbers = np.array(
+            [
+                log
+                for at in answer.lists
+                for token, log in at.items()
+                if IMPOSSIBLE < log < 0 and not is_unclear(token)  # those may be sums of several
+            ]
+        )
         self._numbers += numbers.size
         close = 1e-6 * np.maximum(np.abs(numbers), 1)  # of floats in single precision
         while self.decimals is not None:

@@ -137,8 +137,7 @@ def completion_from(tokens: Any, lists: Sequence[Iterable[tuple[Any, Any]]]) -> 
             if not isinstance(token, str) or len(entries) > MOST_LISTED:
                 raise ValueError
             value = log if type(log) is float and IMPOSSIBLE <= log <= 0 else _log_prob(log)
-            if value is None:
-                raise ValueError
+            value = IMPOSSIBLE if value is None else value  # null is how some write an infinity
             before = entries.get(token)
             entries[token] = value if before is None else float(np.logaddexp(before, value))
         merged.append(entries)

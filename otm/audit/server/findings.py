@@ -22,6 +22,9 @@ from otm.decoding import SamplingParameters
 LEFT_OUT = 0.25
 """Largest share of tokens that do not count in an audit that calls a server lossless."""
 
+OFF_LISTS = 0.5
+"""The same with those that count as others, known by the probability of all others alone."""
+
 GREEDY = 0.05
 """For "lossless", greedy decoding is further away than this or than the bound of the audit."""
 
@@ -55,10 +58,11 @@ class Findings:
         self.evidence = Evidence(sizes, width=1.0 if laws_of is not None else 2.0, drift=drift)
         self.copies = None if laws_of is None else Copies(drift)
         own = isinstance(laws_of, OwnLists)
-        self.same_text = SameText(sizes["prompt"], drift) if own else None
+        self.same_text = SameText(sizes, drift) if own else None
         self.largest = 0.0  # logarithm of the largest e-value so far
         self.left_out = 0
-        self._greedy_distance, self._entropy = 0.0, 0.0  # sums over the tokens that count
+        # sums over the tokens that count; the last, of the probability of unlisted tokens
+        self._greedy_distance, self._entropy, self._others = 0.0, 0.0, 0.0
         self._sampled: dict[int, list[Sampled]] = {}  # by setting, for the search for suspects
 
     def add_texts(
@@ -74,6 +78,7 @@ class Findings:
             for answer, each in zip(answers, laws, strict=True):
                 self.copies.add((prompt, parameters), answer, each)
         if self.same_text is not None:
+            self.same_text.evidence.drift = max(self.drift, STEADY) + self.error
             self.same_text.add(prompt, parameters, answers, laws)
 
     def add(self, setting: int, prompt: int, rows: Sequence[Row], tokens: int) -> None:
@@ -88,6 +93,7 @@ class Findings:
             self._greedy_distance += row.greedy_distance
             if row.sampled is not None:
                 self._entropy += row.sampled.law.entropy
+                self._others += row.sampled.law.rest
                 if len(kept) < MOST:
                     kept.append(row.sampled)
 
@@ -137,6 +143,11 @@ class Findings:
                 "too many tokens do not count: ask for longer lists (--logprobs) or lower "
                 "temperatures"
             )
+        elif self.off_lists:
+            found.append(
+                "too many tokens are not on their lists, so that only their total probability is "
+                "known: ask for longer lists (--logprobs) or lower temperatures"
+            )
         if not self.greedy_distance > min(bound, GREEDY):
             what = (
                 "the tokens of both servers are the same too often"
@@ -174,14 +185,18 @@ class Findings:
         """Name the mistakes that may have caused a deviation."""
         found = []
         same, limit = self.same_text, -math.log(self.limits.level)
-        if same is not None and same.mean_distance > STEADY:
+        own = self.evidence.largest
+        if same is not None and (
+            same.mean_distance > STEADY
+            or (same.mean_distance > self.drift and same.evidence.largest >= limit > own)
+        ):
             found.append(
                 f"lists after the same text differ by {same.mean_distance:.3g} (mean TV, "
                 f"{same.tokens:,} tokens), as if the server made them after it drew the token, or "
                 "used several models"
             )
         repeats = None if self.copies is None else self.copies.summary()
-        if self._sampled and (not found or self.evidence.largest >= limit):
+        if self._sampled and (not found or own >= limit):
             log_of = self.evidence.log_e_value_of
             worst = max(self._sampled, key=lambda number: log_of(("setting", number)))
             found += find_suspects(self._sampled[worst], repeats, self.limits.level)
@@ -192,6 +207,11 @@ class Findings:
         """Whether too few tokens count for a verdict on all of them; never for pairs."""
         tokens = self.left_out + self.count
         return self.laws_of is not None and self.left_out > LEFT_OUT * tokens
+
+    @property
+    def off_lists(self) -> bool:
+        """Whether too many tokens are known by the probability of all others alone, or not."""
+        return self.left_out + self._others > OFF_LISTS * (self.left_out + self.count)
 
     @property
     def log_e_value(self) -> float:

@@ -28,7 +28,7 @@ from otm.audit.server.evidence import CLASSES, FAMILIES, Floats
 from otm.decoding import SamplingParameters
 from otm.errors import EndpointError
 
-END = re.compile(r"<[^<>]+>|<\|.+\|>")
+END = re.compile(r"<[^<>]+>|<\|.+\|>|\[\|[^\[\]]+\|\]|\[[A-Z_]+\]")
 """Strings of end tokens, which servers leave out of their answers."""
 
 ROUNDING = 1e-3
@@ -168,17 +168,16 @@ def law_from_list(
             f"the server's log-probabilities do not belong to a distribution: the probabilities of "
             f"a list sum to {total:.6g}; they should sum to at most 1"
         )
-    by_id = all(key.startswith(TOKEN_ID) for key in entries)
-    whole = total > 1 - ROUNDING  # the whole vocabulary, or all that truncation leaves
-    found = (
-        _listed_ids(entries, listed, token, whole=whole)
-        if by_id
-        else _listed_strings(entries, listed, token, chat=chat, whole=whole)
-    )
     parameters = SamplingParameters() if processed else parameters
+    by_id = all(key.startswith(TOKEN_ID) for key in entries)
+    found = (
+        _listed_ids(entries, listed, token, whole=total > (1 - ROUNDING) * math.exp(-error))
+        if by_id
+        else _listed_strings(entries, listed, token, chat=chat, flat=parameters.temperature > 1)
+    )
     if found is None or (found.hidden and parameters.top_p not in (None, 1)):
         return None
-    law = _law(found, parameters, CLOSE + error)
+    law = _law(found, parameters, error)
     if law.rest > 0 and not found.rest_counts:
         law = _without_rest(law)
     law = law if by_id else _without(law, found.dropped)
@@ -204,7 +203,7 @@ def _listed_ids(entries: Mapping[str, float], listed: int, token: str, *, whole:
 
 
 def _listed_strings(
-    entries: Mapping[str, float], listed: int, token: str, *, chat: bool, whole: bool
+    entries: Mapping[str, float], listed: int, token: str, *, chat: bool, flat: bool
 ) -> Listed | None:
     """Use the strings above the lowest of the likeliest; None if that one is not known.
 
@@ -213,12 +212,16 @@ def _listed_strings(
     lowest of the n strings never counts.  If n = N, no string stands for two tokens.  A list of
     N + 1 then says that the sampled token is an addition, so all other tokens count as one class;
     chats may cut the list to N.  Half a character on the list may stand for several tokens, so the
-    rest is unknown too.
+    rest is unknown too.  A list is whole if its tokens without the addition have all the
+    probability; a temperature above 1 (`flat`) may make much of tokens that are not listed.
     """
     lowest = min(entries.values())
-    apart = entries[token] <= lowest and len(entries) > listed and not chat
+    added = entries[token] <= lowest and len(entries) > listed
+    apart = added and not chat
     likeliest = {key: log for key, log in entries.items() if not (apart and key == token)}
     halves = {key for key in likeliest if is_unclear(key)}
+    total = math.fsum(math.exp(log) for key, log in entries.items() if not (added and key == token))
+    whole = total > 1 - ROUNDING and not halves and not flat
     rest_counts = len(likeliest) >= listed and not chat and not halves
     dropped = halves | {key for key in likeliest if END.fullmatch(key)}
     if not whole:
@@ -228,7 +231,6 @@ def _listed_strings(
         dropped |= {key for key, log in likeliest.items() if log <= bottom}
     else:
         likeliest = {key: log for key, log in entries.items() if log > IMPOSSIBLE}
-        dropped |= {key for key in likeliest if is_unclear(key)}
     logs = np.array(list(likeliest.values()), dtype=float)
     hidden = 0 if whole else max(listed - len(likeliest), 0)
     return Listed(list(likeliest), logs, whole, rest_counts, hidden, frozenset(dropped))
@@ -240,13 +242,14 @@ def law_from_logits(logits: Floats, parameters: SamplingParameters) -> Law | Non
     logs = logs - np.log(np.exp(logs).sum())
     order = np.argsort(-logs, kind="stable")
     tokens = [f"{TOKEN_ID}{token}" for token in order]
-    return _law(Listed(tokens, logs[order], True, True, 0, frozenset()), parameters, CLOSE)
+    return _law(Listed(tokens, logs[order], True, True, 0, frozenset()), parameters, 0.0)
 
 
-def _law(listed: Listed, parameters: SamplingParameters, close: float) -> Law:
+def _law(listed: Listed, parameters: SamplingParameters, error: float) -> Law:
     """Adjust listed log-probabilities by sampling parameters, as far as they are known to act.
 
     Of tokens at the edge of top-k or top-p it is not known whether they stay: they do not count.
+    Servers differ in which of equal tokens they keep, and `error` hides which are equal.
     """
     pairs = sorted(zip((-listed.logs).tolist(), listed.tokens, strict=True))
     tokens, whole = [token for _, token in pairs], listed.whole
@@ -259,23 +262,25 @@ def _law(listed: Listed, parameters: SamplingParameters, close: float) -> Law:
     if not whole and parameters.temperature == 1 and top_k is None and tokens:
         rest = max(math.exp(-logs[0]) - float(weights.sum()), 0.0)
     if top_k is not None and top_k < len(tokens):
-        # servers differ in which of equal tokens they keep
         sure, out, rest = logs > logs[top_k], logs < logs[top_k], 0.0
         if logs[top_k - 1] > logs[top_k]:
             out = ~sure
     if top_k is not None and listed.hidden:
         sure = sure & (np.arange(len(tokens)) < top_k - listed.hidden)
-    if top_p is not None and top_p < 1:
+    if top_p is not None and top_p < 1 and tokens:
+        close = CLOSE + error / min(parameters.temperature, 1.0)
         least = float(weights[sure].sum()) + (rest or 0.0)
         most = math.inf if rest is None else float(weights[~out].sum()) + rest
-        kept = np.where(out, 0, weights)
-        before = np.concatenate([[0.0], np.cumsum(kept)])  # of each token, and of the rest
-        sure &= before[:-1] / least < top_p - close
-        beyond = before / most > top_p + close
-        out |= beyond[:-1]
+        before = np.append(0.0, np.cumsum(np.where(out, 0, weights)))  # of each token and the rest
+        new = np.append(True, np.diff(logs) < -2 * error)  # where smaller ones begin
+        group, starts = np.cumsum(new) - 1, np.flatnonzero(new)
+        ends = np.append(starts[1:], len(tokens)) - 1
+        sure &= before[ends[group]] < least * (top_p - close)
+        out |= before[starts[group]] > most * (top_p + close)
         if rest:
-            rest = 0.0 if beyond[-1] else None
-        sure[:1] = True
+            first = starts[-1] if error else -1
+            rest = 0.0 if before[first] > most * (top_p + close) else None
+        sure[0] |= ends[0] == 0  # the likeliest always stays
     total = float(weights[sure].sum()) + (rest or 0.0)
     return Law(
         tuple(token for token, stays in zip(tokens, sure, strict=True) if stays),

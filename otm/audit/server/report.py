@@ -99,7 +99,7 @@ class ServerReport(Judged):
         Differences between the server's lists after the same text; None if the tokens were not
         compared with these lists.
     repeats : Repeats or None
-        Number of texts that equal one of the 16 before them; None with a second server.
+        Number of texts that equal an earlier one; None with a second server.
     decimals : int or None
         Decimals of the listed log-probabilities where they are rounded to four or fewer.
     refused : tuple of str
@@ -207,12 +207,13 @@ class ServerReport(Judged):
         yield f"  {bits}distance of greedy decoding: {self.greedy_distance:.3g}"
         if self.lists is not None:
             yield (
-                f"  lists after the same text differ by {self.lists.mean_tv:.2g} (mean TV, "
-                f"{self.lists.tokens:,} tokens)"
+                f"  lists after the same text differ by {self.lists.mean_tv:.2g} (mean TV); "
+                f"{self.lists.tokens:,} tokens came after a text that came before: of the others "
+                "it is not known whether their lists were made before them"
             )
         if self.repeats is not None:
             yield (
-                f"  texts that repeat a recent one: {self.repeats.repeated:,} of "
+                f"  texts that repeat an earlier one: {self.repeats.repeated:,} of "
                 f"{self.repeats.texts:,}, at most {self.repeats.expected:,.1f} expected"
             )
         if self.decimals is not None:

@@ -29,8 +29,9 @@ MOST_TEXTS = 2**17
 class SameText:
     """Comparisons of lists and tokens with the first list after the same text."""
 
-    def __init__(self, prompts: int, drift: float) -> None:
-        self.evidence = Evidence({"prompt": prompts}, drift=max(drift, STEADY))
+    def __init__(self, sizes: dict[str, int], drift: float) -> None:
+        """Begin without texts; `sizes` are those of the groups "prompt", "setting", "place"."""
+        self.evidence = Evidence(sizes, drift=max(drift, STEADY))
         self.tokens = 0  # those with an earlier list after the same text
         self._distances = 0.0
         self._shift: Floats = np.zeros((FAMILIES, CLASSES))
@@ -58,12 +59,13 @@ class SameText:
         rows: list[tuple[Floats, list[Group]]] = []
         for answer, each in zip(answers, laws, strict=True):
             text: Hashable = ("prompt", prompt)
-            for token, law in zip(answer.tokens, each, strict=True):
+            groups: list[Group] = [("prompt", prompt), ("setting", parameters)]
+            for place, (token, law) in enumerate(zip(answer.tokens, each, strict=True)):
                 first = self._first.get((text, parameters))
                 if first is not None:
                     # whether the token counts is decided by the first list alone
                     if first.of(token) is not None:
-                        rows.append((first.merged(token), [("prompt", prompt)]))
+                        rows.append((first.merged(token), [*groups, ("place", place)]))
                     if law is not None:
                         self._compare(first, law)
                 elif law is not None:

@@ -16,7 +16,7 @@ import numpy as np
 from otm.audit.server.answers import TOKEN_ID, Prompt
 from otm.audit.server.evidence import Floats
 from otm.audit.server.laws import Law
-from otm.audit.server.repeats import BEFORE, Repeats
+from otm.audit.server.repeats import Repeats
 
 MOST = 3_000
 """Largest number of tokens that are examined."""
@@ -76,7 +76,7 @@ def find_suspects(sampled: Sequence[Sampled], repeats: Repeats | None, level: fl
             else "requests share a seed or a stream of random numbers, or answers come from a cache"
         )
         texts.append(
-            f"repeated texts: {number} equal one of the {BEFORE} before them, at most "
+            f"repeated texts: {number} equal an earlier one, at most "
             f"{repeats.expected:.1f} expected: {cause}"
         )
     found = []

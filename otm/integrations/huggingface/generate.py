@@ -29,7 +29,12 @@ from otm.integrations.huggingface.output import as_output
 from otm.integrations.huggingface.past import ContinuedModel, as_past
 from otm.integrations.huggingface.processors import BatchProcessor, check_processors
 from otm.integrations.huggingface.reported import Reported
-from otm.integrations.huggingface.streaming import arguments_of_generate, check_unused, streaming
+from otm.integrations.huggingface.streaming import (
+    arguments_of_generate,
+    check_streamer,
+    check_unused,
+    streaming,
+)
 from otm.integrations.huggingface.vocabularies import OtherVocabulary, check_match
 from otm.models.base import LanguageModel
 from otm.models.huggingface.model import check_loaded, check_same_vocabulary
@@ -176,6 +181,7 @@ class AssistedDecoding:
             self.other = OtherVocabulary(tokenizers, match)
         self.vocabulary = vocabulary
         self.process_drafts = process_drafts
+        check_streamer(streamer)
         self.streamer = streamer
         self.backend = as_device_backend(backend)
         self.reported = None if report is None else Reported.read(report)

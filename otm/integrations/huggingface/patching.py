@@ -45,7 +45,7 @@ def patch_generate(
 
     Notes
     -----
-    Patches may be nested; the inner one decodes.
+    Patches may be nested; the inner one decodes.  They may be left in any order.
 
     Examples
     --------
@@ -69,9 +69,12 @@ def patch_generate(
 def _patched(model: Any, assistant: Any, options: dict[str, Any]) -> Iterator[Any]:
     own = vars(model).get("generate")
     original = model.generate
+    left = False
 
     @functools.wraps(original)
     def generate(*args: Any, **kwargs: Any) -> Any:
+        if left:  # beneath a patch that was entered later and is left later, as by threads
+            return original(*args, **kwargs)
         args, kwargs = _by_name(original, args, kwargs)
         drafting = kwargs.get("assistant_model")
         drafting = assistant if drafting is None else drafting
@@ -93,9 +96,13 @@ def _patched(model: Any, assistant: Any, options: dict[str, Any]) -> Iterator[An
     try:
         yield model
     finally:
-        del model.generate
-        if own is not None:
-            model.generate = own
+        left = True
+        generate.restored = own  # type: ignore[attr-defined]
+        # down to the first patch that is not left
+        while "restored" in getattr(top := vars(model).get("generate"), "__dict__", ()):
+            del model.generate
+            if top.restored is not None:
+                model.generate = top.restored
 
 
 def _by_name(

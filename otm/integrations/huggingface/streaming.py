@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
+from otm._core.text import shown
 from otm.errors import InvalidInputError, InvalidParameterError
 
 
@@ -39,6 +40,17 @@ def check_unused(given: dict[str, Any], assistant: Any) -> None:
         raise InvalidParameterError(
             "synced_gpus=True is not possible with drafts, since the processes would differ in "
             "their numbers of steps; leave it out"
+        )
+
+
+def check_streamer(streamer: Any) -> None:
+    """Refuse what does not take tokens and an end, before any are made."""
+    if streamer is not None and not all(
+        callable(getattr(streamer, name, None)) for name in ("put", "end")
+    ):
+        raise InvalidParameterError(
+            f"streamer = {shown(streamer)} of type {type(streamer).__name__}; give an object with "
+            "`put` and `end`, such as a TextStreamer of transformers"
         )
 
 

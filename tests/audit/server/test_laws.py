@@ -153,3 +153,86 @@ def test_a_shorter_list_than_asked_for_is_refused() -> None:
         law_from_list(entries, 5, SamplingParameters(), "token_id:0")
     with pytest.raises(EndpointError, match="--logprobs 2"):  # the sampled token may be added
         law_from_list(entries, 5, SamplingParameters(), "token_id:2")
+
+
+def kept_at_random(
+    logs: np.ndarray, parameters: SamplingParameters, rng: np.random.Generator
+) -> np.ndarray:
+    """Probabilities of a server that keeps any of equal tokens at the edge of top-k or top-p."""
+    scores = logs / parameters.temperature
+    order = np.lexsort((rng.random(logs.size), -scores))
+    probs = np.exp(scores - scores.max())
+    if parameters.top_k is not None:
+        probs[order[parameters.top_k :]] = 0
+    if parameters.top_p is not None:
+        before = np.cumsum(probs[order]) - probs[order]
+        probs[order[before >= parameters.top_p * probs.sum()]] = 0
+    return np.asarray(probs / probs.sum())
+
+
+EDGES = [*SAMPLING, SamplingParameters(top_p=0.01), SamplingParameters(temperature=0.2, top_p=0.9)]
+
+
+@pytest.mark.parametrize("parameters", EDGES, ids=str)
+@pytest.mark.parametrize("name", ["token_id:", " w"])
+@pytest.mark.parametrize(("grid", "decimals"), [(0.5, None), (0.5, 2), (0.0, 2)])
+def test_equal_tokens_at_the_edge_do_not_count(
+    parameters: SamplingParameters, name: str, grid: float, decimals: int | None
+) -> None:
+    """Logits in half precision are often equal, and rounded lists hide which token is likelier.
+
+    Bug: the first by its name of two equal tokens at the edge of top-p was taken for the one kept.
+    """
+    rng = np.random.default_rng(6)
+    error = 0.0 if decimals is None else 0.5 * 10.0**-decimals
+    counted = 0.0
+    for _ in range(25):
+        logits = rng.normal(0, 1.5, 14)
+        logits = np.round(logits / grid) * grid if grid else logits
+        truth = kept_at_random(logits, parameters, rng)
+        logs = logits - np.logaddexp.reduce(logits)
+        logs = logs if decimals is None else logs.round(decimals)
+        deviation = np.zeros((FAMILIES, CLASSES))
+        for y in np.flatnonzero(truth):
+            entries = {f"{name}{i}": float(logs[i]) for i in (*np.argsort(-logs)[:10], y)}
+            law = law_from_list(entries, 10, parameters, f"{name}{y}", error=error)
+            if law is not None and law.of(f"{name}{y}") is not None:
+                deviation += truth[y] * law.merged(f"{name}{y}")
+                counted += truth[y]
+        limit = max(1e-3, error / min(parameters.temperature, 1))
+        assert np.maximum(deviation, 0).sum(axis=1).max() < limit
+    assert counted > 3  # of 25 lists
+
+
+@pytest.mark.parametrize("chat", [False, True])
+def test_whether_a_list_is_whole_does_not_depend_on_its_token(chat: bool) -> None:
+    """After truncation to five tokens, of which four are listed.
+
+    Bug: the list was whole if the fifth was sampled, and else left that token out.
+    """
+    logs = np.log([0.4, 0.3, 0.15, 0.1, 0.05])
+    deviation = np.zeros((FAMILIES, CLASSES))
+    for y in range(5):
+        entries = spelled(logs, y, 4, {})
+        law = law_from_list(entries, 4, SAMPLING[0], f" w{y}", processed=True, chat=chat)
+        if law is not None and law.of(f" w{y}") is not None:
+            deviation += math.exp(logs[y]) * law.merged(f" w{y}")
+    assert np.abs(deviation).max() < 1e-12
+
+
+def test_many_rare_tokens_are_much_at_high_temperatures() -> None:
+    """Bug: a list of 0.9995 was whole at temperature 2, where the others have 0.9 together."""
+    logs = np.log(np.concatenate([[0.5, 0.4995], np.full(50_000, 1e-8)]))
+    for parameters in (SamplingParameters(temperature=2.0), SamplingParameters(temperature=0.5)):
+        law = law_from_list(spelled(logs, 99, 20, {}), 20, parameters, " w99")
+        assert law is not None
+        assert (law.of(" w99") is None) == (parameters.temperature > 1)
+
+
+def test_a_whole_list_of_ids_may_be_rounded() -> None:
+    """Bug: three tokens after top-k, rounded to two decimals, sum to 0.997: an error."""
+    entries = {"token_id:1": -0.91, "token_id:2": -1.1, "token_id:3": -1.35}
+    assert math.fsum(map(math.exp, entries.values())) < 0.999
+    law = law_from_list(entries, 20, SAMPLING[0], "token_id:3", processed=True, error=0.005)
+    assert law is not None
+    assert len(law.tokens) == 3

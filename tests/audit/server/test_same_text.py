@@ -113,7 +113,7 @@ def test_distance_and_shift_of_lists() -> None:
     assert another is not None
     assert certain.distance(one) == pytest.approx(0.95)
     assert certain.distance(another) == another.distance(certain) == 1
-    same = SameText(1, 0.0)
+    same = SameText({"prompt": 1}, 0.0)
     answer = Completion(("token_id:0",), ({},))
     for law in (one, two, one, two):
         same.add(0, SamplingParameters(), [answer], [[law]])
