@@ -113,6 +113,13 @@ def test_strings_of_two_servers_need_not_be_those_of_their_lists() -> None:
     assert report.requests == 64
 
 
+def test_tokens_without_a_partner_are_not_a_missing_list() -> None:
+    """Bug: most tokens of two servers follow other texts, so none was ever lossless."""
+    report = audit(serve(), reference="http://other", requests=800, tv=0.5, concurrency=(8,))
+    assert report.left_out > report.tokens
+    assert report.verdict == "lossless on everything tried", report.reasons
+
+
 def halves(token: int) -> str:
     """Spell a third of the tokens as half characters, as servers do that return strings."""
     return "" if token % 6 == 0 else "\ufffd" if token % 6 == 3 else f" w{token}"
