@@ -205,7 +205,8 @@ class Findings:
     @property
     def off_lists(self) -> bool:
         """Whether too many tokens are known by the probability of all others alone, or not."""
-        return self.left_out + self._others > OFF_LISTS * (self.left_out + self.count)
+        tokens = self.left_out + self.count
+        return self.laws_of is not None and self.left_out + self._others > OFF_LISTS * tokens
 
     @property
     def log_e_value(self) -> float:
