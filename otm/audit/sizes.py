@@ -7,12 +7,14 @@ distributions have few tokens, spread over the vocabulary, or are certain after 
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 from random import Random
 from typing import Any
 
 from otm.audit.adapter import Instance
+from otm.audit.instances import INSTANCES
 from otm.decoding.reading import Path
 from otm.models.table import TableModel
 
@@ -157,6 +159,44 @@ def ending(end: int) -> tuple[Instance, ...]:
         Instance(target, draft, 2, prompt=(other,), length=4)
         for target, draft in (models, models[::-1])
     )
+
+
+OF_ALL_KINDS = (
+    *("rows differ", "two drafts, two tokens", "zeros", "three tokens"),
+    *("four drafts", "five tokens back"),
+)
+"""Names of pairs of models of few tokens, for one chain."""
+
+
+def renamed(instance: Instance, token: int) -> Instance:
+    """Give the last token of a pair of models another number, which no other token has."""
+    last = instance.vocabulary - 1
+
+    def number(old: int) -> int:
+        return token if old == last else old
+
+    def model(table: TableModel) -> TableModel:
+        rows: Rows = {
+            tuple(map(number, context)): {number(x): p for x, p in enumerate(row) if p}
+            for context, row in table._rows.items()
+        }
+        return _model(token + 1, rows)
+
+    return replace(
+        instance,
+        target=model(instance.target),
+        draft=model(instance.draft),
+        prompt=tuple(map(number, instance.prompt)),
+    )
+
+
+def with_token(token: int) -> tuple[Instance, ...]:
+    """Make pairs of all kinds that have a token, of those that lack it."""
+    if token < 2:  # all have it
+        return ()
+    known = INSTANCES | larger_instances()
+    few = (known[name] for name in OF_ALL_KINDS)
+    return tuple(renamed(each, token) for each in few if each.vocabulary <= token)
 
 
 @cache

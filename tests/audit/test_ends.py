@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +15,7 @@ from otm.audit.adapters.huggingface import generate
 from otm.audit.adapters.otm_verifiers import speculative_loop
 from otm.audit.instances import INSTANCES
 from otm.audit.known_bugs.steps import Loop
-from otm.audit.sizes import ending
+from otm.audit.sizes import OF_ALL_KINDS, ending, larger_instances, with_token
 from otm.decoding import speculative
 from otm.errors import InvalidParameterError
 
@@ -210,3 +211,47 @@ def test_two_end_tokens_are_told_from_a_mistake() -> None:
     report = lossless(loop(decoding(end=1, stops=at_either), end=1), instances=PAIRS, examples=0)
     assert report.verdict == NOT_LOSSLESS
     assert "if the loop stops at other tokens too" in str(report)
+
+
+@pytest.mark.parametrize("end", [60])
+def test_a_late_mistake_is_found_whatever_the_end_token(end: int) -> None:
+    """Bug: of models that have the token 60 there were three pairs, on which texts differ at first.
+
+    So a loop that draws from the target after each rejection but the first one's was lossless.
+    """
+
+    def decode(  # noqa: PLR0917
+        target: Any, draft: Any, prompt: Any, gamma: int, max_tokens: int, uniforms: Any
+    ) -> Any:
+        output: list[int] = []
+        while len(output) < max_tokens and end not in output:
+            context = (*prompt, *output)
+            x = drawn(d := draft.probs(context), uniforms(1)[0])
+            t = target.probs(context)
+            if uniforms(1)[0] * d[x] >= t[x]:
+                x = drawn(t if output else np.maximum(t - d, 0), uniforms(1)[0])
+            output.append(x)
+        return output
+
+    report = lossless(loop(decode, end=end), examples=0)
+    assert report.verdict == NOT_LOSSLESS
+    right = lossless(loop(decoding(end=end), end=end), examples=0)
+    assert right.verdict == LOSSLESS
+
+
+def test_renamed_models_are_the_same_models() -> None:
+    """Catches a token that is renamed in the rows and not in their contexts."""
+    assert with_token(1) == ()
+    for name, instance in zip(OF_ALL_KINDS, with_token(7), strict=True):
+        known = (INSTANCES | larger_instances())[name]
+        last = known.vocabulary - 1
+        assert instance.vocabulary == 8
+        for length in range(4):
+            for context in itertools.product(range(last + 1), repeat=length):
+                told = tuple(7 if x == last else x for x in context)
+                for of, expected in (
+                    (instance.target, known.target),
+                    (instance.draft, known.draft),
+                ):
+                    probs = of.probs(told)
+                    assert [*probs[:last], probs[7]] == expected.probs(context).tolist()

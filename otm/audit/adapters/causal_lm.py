@@ -229,9 +229,9 @@ def _refuse_others(others: dict[str, Any]) -> None:
 def _check_tokens(input_ids: Any) -> None:
     import torch
 
-    if not isinstance(input_ids, torch.Tensor) or input_ids.dim() != 2 or not input_ids.shape[1]:
+    if not isinstance(input_ids, torch.Tensor) or input_ids.dim() != 2 or not input_ids.numel():
         given = tuple(input_ids.shape) if hasattr(input_ids, "shape") else shown(input_ids)
-        raise _refused(f"input_ids is {given}; it must be a tensor [B, T] of tokens, with T ≥ 1")
+        raise _refused(f"input_ids is {given}; it must be a tensor [B, T] of tokens, with B, T ≥ 1")
     if input_ids.is_floating_point() or max(map(max, input_ids.tolist())) >= LARGEST_TOKEN:
         raise _refused(f"input_ids must hold whole numbers below {LARGEST_TOKEN:,}")
 

@@ -23,7 +23,7 @@ from otm.audit.adapters.drafted import (
 )
 from otm.audit.instances import CHANGING
 from otm.audit.own_draws import handed_out
-from otm.audit.sizes import MOST_TOKENS, ending
+from otm.audit.sizes import MOST_TOKENS, ending, with_token
 from otm.coupling.build import PlanBuilder
 from otm.decoding.draft_tree import Randomness
 from otm.decoding.reading import Path
@@ -199,7 +199,7 @@ class Loop(Plain):
             self.end = as_integer(
                 end, "end", 0, MOST_TOKENS - 1, advice="a token of the audit's small models"
             )
-            self.more = (*ending(self.end), *self.more)
+            self.more = (*ending(self.end), *with_token(self.end), *self.more)
 
     def supports(self, instance: Instance) -> bool:
         """Take one chain; with an end token, only vocabularies that have it."""

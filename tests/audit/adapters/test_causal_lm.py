@@ -142,6 +142,7 @@ IDS = {"input_ids": torch.tensor([[0, 1]])}
         (IDS | {"past_key_values": ((torch.zeros(1, 1, 1, 1),) * 2,)}, "give a DynamicCache"),
         ({"input_ids": torch.tensor([0, 1])}, "input_ids is"),
         ({"input_ids": [[0, 1]]}, "input_ids is"),
+        ({"input_ids": torch.zeros(0, 2, dtype=torch.long)}, "with B, T ≥ 1"),
         ({"input_ids": torch.tensor([[0.0, 1.0]])}, "whole numbers"),
         ({"input_ids": torch.tensor([[0, 3]])}, "the token 3, which no attention_mask hides"),
     ],
