@@ -7,9 +7,9 @@ would launch are compiled instead, with the types, constants and alignments that
 have.  Each number is for one thread or one program, as Triton's own ptxas reports them, or for
 gfx942 as LLVM does.  All types are compiled for sm_90, and fp32 for the other targets.
 
-ptxas may spill a few values of a kernel that has registers left, so that one more program fits on a
-multiprocessor; versions of it differ there.  A kernel that spills is compiled again with a bound on
-registers that no such aim lowers: what it then takes shows whether its values fit.
+Even if registers are left, ptxas may spill a few values of a kernel so that one more program fits
+on a multiprocessor; its versions differ in this.  So a kernel that spills is compiled again with
+the largest bound on registers: this shows whether its values fit.
 
 All kernels make the decisions of the references bit for bit.  So the compiled code must round
 exactly as written: the program fails if the PTX of a kernel has an operation that multiplies and
@@ -234,9 +234,9 @@ def uses_of_trees(
 def compile_launch(
     launch: Launch, target: str, *, fusion: bool = False, most: int | None = None
 ) -> dict[str, Any]:
-    """Compile as the launch would, unless with fusion or so many registers at most.
+    """Compile as the launch would, except with fusion or with at most `most` registers.
 
-    Returns what the program takes.
+    Returns the registers, spills and shared memory of the program.
     """
     names = launch.kernel.arg_names
     values = dict(zip(names, launch.arguments, strict=False)) | launch.constants

@@ -73,7 +73,7 @@ def _draw(options: argparse.Namespace) -> None:
     if compared:
         print(f"{same} of {len(compared)} figures are as committed")
     if same < len(compared) and not options.update:
-        print("--update (make figures UPDATE=1) takes the others over into the checkout")
+        print("--update (make figures UPDATE=1) copies the others over the committed ones")
 
 
 def _entry(done: Done) -> dict[str, Any]:
@@ -118,7 +118,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--update",
         action="store_true",
-        help="take what differs over into the checkout",
+        help="copy figures that differ over the committed ones",
     )
     parser.add_argument(
         "--jobs", type=int, metavar="N", help="number of processes (default: one a core)"

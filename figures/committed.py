@@ -1,8 +1,8 @@
-"""What is drawn here beside what is committed: the same, or where the two differ.
+"""Compare the figures that are drawn here with the committed ones.
 
-Another processor, another build of NumPy or another Python may add floats in another order: the
-last digits of data and single pixels are then others, and the files too, byte by byte.  So
-nothing that is committed is written anew by drawing, and what is drawn is compared by tolerances.
+Another processor, build of NumPy or Python may add floats in another order.  Then the last digits
+of data and single pixels change, and so do the bytes of the files.  So drawing changes no committed
+file, and figures are compared within tolerances.
 """
 
 from __future__ import annotations
@@ -18,34 +18,34 @@ from figures.table import Cell, Table
 from otm._core.files.paths import read_json
 
 FOLDER = Path(__file__).parent
-"""Of the committed page."""
+"""Folder of the committed page."""
 
 DRAWN = FOLDER / "drawn"
 """Folder of the committed figures."""
 
 SUFFIXES = ("csv", "json", "png")
-"""Of what is committed: the data, where they come from, and the picture."""
+"""Suffixes of the committed files: the data, their source, and the picture."""
 
 ROUNDING = {
     Kind.THEORY: (1e-9, 1e-12),
     Kind.EXPERIMENT: (1e-6, 1e-7),  # of models that compute in float32
     Kind.MEASUREMENT: (1e-9, 1e-12),
 }
-"""Floats agree that differ by no more, relatively or absolutely: rounding changes less."""
+"""Largest relative and absolute differences of floats that agree; rounding changes less."""
 
 LARGEST_DIFFERENCE = 6.0
-"""Root mean square difference of two pictures, of 255: text a line lower gives more."""
+"""Largest root mean square difference of equal pictures, of 255; a moved line gives more."""
 
 
 def differences(name: str, drawn: Path, committed: Path = DRAWN) -> tuple[str, ...]:
-    """Say where a figure that was drawn differs from the committed one: nowhere if it agrees.
+    """List the differences between a drawn figure and the committed one; empty if they agree.
 
     Parameters
     ----------
     name : str
-        A figure whose files are in the folder `drawn`.
+        Name of a figure with files in the folder `drawn`.
     drawn, committed : Path
-        The folders of the two.
+        Folders of the drawn and of the committed files.
 
     Raises
     ------
@@ -83,7 +83,7 @@ def data_difference(table: Table, committed: Table, kind: Kind = Kind.THEORY) ->
 
 
 def _agree(cell: Cell, other: Cell, relative: float, absolute: float) -> bool:
-    """Whether two cells are the same but for rounding."""
+    """Whether two cells are equal up to rounding."""
     if isinstance(cell, float) and isinstance(other, float):
         close = math.isclose(cell, other, rel_tol=relative, abs_tol=absolute)
         return close or (math.isnan(cell) and math.isnan(other))
@@ -101,9 +101,9 @@ def picture_distance(file: Path, other: Path) -> float:
 
 
 def take_over(name: str, drawn: Path, committed: Path = DRAWN) -> None:
-    """Commit a figure as it was drawn: copy each of its files that the committed one differs from.
+    """Copy the files of a drawn figure that differ over the committed ones.
 
-    Data that agree but for rounding stay as they are, and so do pictures with the same pixels.
+    Data that agree up to rounding stay as they are, and so do pictures with the same pixels.
     """
     (table, source, picture), others = _files(name, drawn), _files(name, committed)
     new = not all(file.is_file() for file in others)

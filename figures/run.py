@@ -35,7 +35,7 @@ class Done(NamedTuple):
     seconds : float
         How long it took.
     differences : tuple of str or None
-        Where it differs from the committed one; None if there is nothing to compare.
+        Differences from the committed figure; None if there is nothing to compare.
     """
 
     name: str
@@ -89,8 +89,8 @@ def draw_all(
     """
     if folder.resolve() == committed.FOLDER.resolve():
         raise InvalidParameterError(
-            f"the committed figures are in {folder}; draw into another folder, and take what "
-            "differs over by --update"
+            f"the committed figures are in {folder}; draw into another folder, and copy "
+            "figures that differ with --update"
         )
     if jobs is not None and jobs < 1:
         raise InvalidParameterError(f"{jobs} processes; at least one is needed")

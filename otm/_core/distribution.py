@@ -86,9 +86,9 @@ def narrowest_type(kind: str, numbers: Probs) -> str:
 
 
 def tolerance_of_numbers(kind: str, numbers: Probs) -> float:
-    """How far these numbers [n] of a type may sum from one, by the narrowest that holds them.
+    """Return the allowed distance from one of these numbers' sum, by the narrowest type for them.
 
-    A few beside zeros, which may be of 16 bits by chance, have the error of their rounding alone.
+    A few nonzero numbers may fit 16 bits by chance; they have only the error of their rounding.
     """
     narrowest, n = narrowest_type(kind, numbers), numbers.size
     if narrowest != kind and narrowest in ROUNDED and np.count_nonzero(numbers) <= FEW_TOKENS:

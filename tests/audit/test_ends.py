@@ -210,7 +210,7 @@ def test_two_end_tokens_are_told_from_a_mistake() -> None:
 
     report = lossless(loop(decoding(end=1, stops=at_either), end=1), instances=PAIRS, examples=0)
     assert report.verdict == NOT_LOSSLESS
-    assert "if it stops at others too" in str(report)
+    assert "if the loop stops at other tokens too" in str(report)
 
 
 @pytest.mark.parametrize("end", [60])

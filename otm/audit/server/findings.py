@@ -23,7 +23,7 @@ LEFT_OUT = 0.25
 """Largest share of tokens that do not count in an audit that calls a server lossless."""
 
 OFF_LISTS = 0.5
-"""The same with those that count as others, known by the probability of all others alone."""
+"""Largest share of tokens that do not count or are on no list, in such an audit."""
 
 GREEDY = 0.05
 """For "lossless", greedy decoding is further away than this or than the bound of the audit."""
@@ -210,8 +210,9 @@ class Findings:
 
     @property
     def off_lists(self) -> bool:
-        """Whether too many tokens are known by the probability of all others alone, or not."""
-        return self.left_out + self._others > OFF_LISTS * (self.left_out + self.count)
+        """Whether too few tokens are on their lists for a verdict on all; never for pairs."""
+        off = self.left_out + self._others
+        return self.laws_of is not None and off > OFF_LISTS * (self.left_out + self.count)
 
     @property
     def log_e_value(self) -> float:

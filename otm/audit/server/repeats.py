@@ -23,10 +23,10 @@ RATES = np.array([1 / 2, 1 / 16, 1 / 256])
 """Values of π, one e-value each."""
 
 SHORTLY = 16
-"""Number of texts shortly before, of the same prompt and sampling parameters."""
+"""Number of last texts of the same prompt and sampling parameters with a larger weight."""
 
 MOST_KEPT = 2**12
-"""Number of texts of a prompt and sampling parameters that are kept, the first ones."""
+"""Number of texts that are kept for a prompt and sampling parameters: the first ones."""
 
 ERROR = 10.0
 """Relative error of a probability, in units of the rounding of an audit."""

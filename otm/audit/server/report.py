@@ -208,8 +208,8 @@ class ServerReport(Judged):
         if self.lists is not None:
             yield (
                 f"  lists after the same text differ by {self.lists.mean_tv:.2g} (mean TV); "
-                f"{self.lists.tokens:,} tokens came after a text that came before: of the others "
-                "it is not known whether their lists were made before them"
+                f"{self.lists.tokens:,} tokens had an earlier list after the same text; whether "
+                "lists were made before the other tokens is not known"
             )
         if self.repeats is not None:
             yield (

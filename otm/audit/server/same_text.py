@@ -30,7 +30,7 @@ class SameText:
     """Comparisons of lists and tokens with the first list after the same text."""
 
     def __init__(self, sizes: dict[str, int], drift: float) -> None:
-        """Begin without texts; `sizes` are those of the groups "prompt", "setting", "place"."""
+        """Begin without texts; `sizes`: number of groups "prompt", "setting" and "place"."""
         self.evidence = Evidence(sizes, drift=max(drift, STEADY))
         self.tokens = 0  # those with an earlier list after the same text
         self._distances = 0.0

@@ -44,7 +44,7 @@ def check_unused(given: dict[str, Any], assistant: Any) -> None:
 
 
 def check_streamer(streamer: Any) -> None:
-    """Refuse what does not take tokens and an end, before any are made."""
+    """Raise, before any decoding, unless a streamer takes tokens and an end."""
     if streamer is not None and not all(
         callable(getattr(streamer, name, None)) for name in ("put", "end")
     ):

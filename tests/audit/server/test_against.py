@@ -66,6 +66,22 @@ def test_decimals_are_those_of_all_numbers(logs: list[float], decimals: int | No
     assert lists.error == (0.0 if decimals is None else 0.5 * 10.0**-decimals)
 
 
+def test_merged_strings_do_not_hide_decimals() -> None:
+    """Bug: the sum of two half characters has more decimals, and then no list is rounded."""
+    lists = OwnLists(20, processed=False, chat=True)
+    at = {"a": -1.25, "b": -0.5, "\ufffd": float(np.logaddexp(-3.25, -4.75))}
+    lists._count_decimals(Completion(("a",) * 10, (at,) * 10))
+    assert lists.rounded_to == 2
+
+
+def test_an_infinity_may_be_null() -> None:
+    """Bug: an error after truncation on servers that write minus infinity so."""
+    found = {"tokens": ["a"], "top_logprobs": [{"a": 0.0, "b": None}], "token_logprobs": [0.0]}
+    answer = {"choices": [{"logprobs": found}]}
+    read = read_completion(answer, 1, chat=False, listed=2, same_spelling=True)
+    assert read.lists == ({"a": 0.0, "b": -9999.0},)
+
+
 def plain(token: int) -> str:
     return f" w{token}"
 

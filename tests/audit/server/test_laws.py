@@ -126,15 +126,16 @@ def test_the_law_of_strings_is_that_given_that_a_token_counts(
     assert counted > 3  # of 15 lists
 
 
-def test_half_characters_and_end_tokens_do_not_count() -> None:
+@pytest.mark.parametrize("end", ["<|end|>", "</s>", "[|endofturn|]", "[EOS]"])
+def test_half_characters_and_end_tokens_do_not_count(end: str) -> None:
     """Bugs: half characters counted as one token; an end token that is never returned."""
-    probs = {"a": 0.4, "\ufffd": 0.2, "<|end|>": 0.2, "b": 0.1, "c": 0.05}
+    probs = {"a": 0.4, "\ufffd": 0.2, end: 0.2, "b": 0.1, "c": 0.05}
     logs = {token: math.log(prob) for token, prob in probs.items()}
     law = law_from_list(logs, 5, SamplingParameters(), "a")
     assert law is not None
     assert law.tokens == ("a", "b")
     np.testing.assert_allclose(law.probs, [0.8, 0.2])
-    for token in ("<|end|>", "", "\ufffd", "c", "other"):
+    for token in (end, "", "\ufffd", "c", "other"):
         assert law.of(token) is None
     assert law_from_list({"": -2.1}, 20, SamplingParameters(), "") is None
     assert law_from_list({"": -2.1, "\ufffd": -3.0}, 20, SamplingParameters(), "") is None

@@ -146,6 +146,13 @@ def test_two_servers_are_compared(temperature: float, verdict: str) -> None:
     assert report.requests <= 2000
 
 
+def test_two_right_servers_are_lossless_whatever_has_no_partner() -> None:
+    """Bug: tokens without a partner counted as too many of which nothing is known."""
+    report = audit(simulated_server(), reference="http://b", tv=0.3, prompts=["a", "b"])
+    assert report.lossless
+    assert report.left_out > report.tokens
+
+
 def test_greedy_texts_and_seeds_are_reported() -> None:
     report = audit(simulated_server(), requests=8, probes=True)
     assert report.greedy is not None
@@ -307,6 +314,16 @@ def test_tokens_that_do_not_count_cannot_make_a_server_lossless() -> None:
     report = audit(simulated_server(), tv=0.9, logprobs=2, sampling=[SamplingParameters(0.7)])
     assert report.left_out > report.tokens / 3
     assert report.verdict == "undecided"
+
+
+def test_tokens_off_the_lists_cannot_make_a_server_lossless() -> None:
+    """Bug: "lossless" of tokens of which no more is known than that no list has them."""
+    report = audit(
+        simulated_server(), requests=400, tv=0.3, logprobs=2, sampling=[SamplingParameters()]
+    )
+    assert report.left_out < report.tokens / 4
+    assert report.verdict == "undecided"
+    assert any("not on their lists" in reason for reason in report.reasons)
 
 
 def test_requests_are_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
