@@ -7,6 +7,7 @@ and a list `top_logprobs`.  Servers add the sampled token to the most likely one
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -23,6 +24,9 @@ TOKEN_ID = re.compile(r"token_id:([0-9]{1,18})")
 
 UNKNOWN = -9999.0
 """Log-probability that OpenAI writes for a token that is not among the most likely ones."""
+
+MOST_SUM = 1.02
+"""Largest sum of the probabilities of a list: those with two decimals may be 1 % off."""
 
 UNCLEAR = "\ufffd"
 """Replacement for a part of a character; many tokens have it."""
@@ -120,6 +124,13 @@ def _responses(path: Path) -> Iterator[list[Choice]]:
                 "log-probabilities ("
                 '"logprobs": 5, or for chats "logprobs": true and "top_logprobs": 5)'
             ) from None
+        for choice in choices:
+            for listed in choice.lists:
+                if listed and (total := math.fsum(math.exp(log) for _, log in listed)) > MOST_SUM:
+                    raise InvalidInputError(
+                        f"{where} has a list whose probabilities sum to {total:.6g}; they must sum "
+                        "to at most 1: give log-probabilities, not scores"
+                    )
         alone = alone and all(
             len(listed) == 1 and listed[0][0] == token
             for choice in choices

@@ -227,6 +227,12 @@ WRONG: dict[str, tuple[Callable[[], Made], str]] = {
     ),
     "ids and texts": (lambda: responses(by_id) | {"draft": responses(completion)["draft"]},
                       "some tokens by ids and others by texts"),
+    "more than all probability": (
+        changed(
+            lambda made: made["draft"][0]["top_logprobs"].__setitem__(0, {"a": -0.1, "c": -0.1})
+        ),
+        "a list whose probabilities sum to 1.80967",
+    ),
     "the sampled tokens alone": (changed(list_sampled_alone), "lists only the sampled tokens"),
     "two halves of lists": (
         changed(list_in_turn), r"no position with lists of both models .* \(20 are left out\)"
