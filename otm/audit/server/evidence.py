@@ -50,7 +50,9 @@ class Tally:
     def log_e_value(self, width: float, drift: float) -> float:
         """Logarithm of the mean over families, unions and λ; d has a range of `width`."""
         # [F, L]: a probability may be wrong by `drift`, which costs λ drift for each token
-        tilted = np.logaddexp(0, self.excess[:, None] * TILTS[:, None]).sum(axis=2)
+        each = self.excess[:, None] * TILTS[:, None]
+        # ln(1 + e^x), faster than logaddexp
+        tilted = (np.maximum(each, 0) + np.log1p(np.exp(-np.abs(each)))).sum(axis=2)
         tilted -= CLASSES * math.log(2) + self.count * (TILTS**2 * width**2 / 8 + TILTS * drift)
         return float(np.logaddexp.reduce(tilted, axis=None) - math.log(tilted.size))
 

@@ -272,15 +272,19 @@ def _law(listed: Listed, parameters: SamplingParameters, error: float) -> Law:
         least = float(weights[sure].sum()) + (rest or 0.0)
         most = math.inf if rest is None else float(weights[~out].sum()) + rest
         before = np.append(0.0, np.cumsum(np.where(out, 0, weights)))  # of each token and the rest
-        new = np.append(True, np.diff(logs) < -2 * error)  # where smaller ones begin
-        group, starts = np.cumsum(new) - 1, np.flatnonzero(new)
-        ends = np.append(starts[1:], len(tokens)) - 1
-        sure &= before[ends[group]] < least * (top_p - close)
-        out |= before[starts[group]] > most * (top_p + close)
+        low, high, bottom, alone = before[:-1], before[:-1], before[-1], True
+        falls = logs[1:] - logs[:-1] < -2 * error
+        if not falls.all():  # of each token, that of the first and of the last one equal to it
+            new = np.append(True, falls)
+            starts = np.flatnonzero(new)
+            group = np.cumsum(new) - 1
+            low, high = low[starts[group]], high[np.append(starts[1:], len(tokens))[group] - 1]
+            bottom, alone = low[-1] if error else bottom, starts.size > 1 and starts[1] == 1
+        sure &= high < least * (top_p - close)
+        out |= low > most * (top_p + close)
         if rest:
-            first = starts[-1] if error else -1
-            rest = 0.0 if before[first] > most * (top_p + close) else None
-        sure[0] |= ends[0] == 0  # the likeliest always stays
+            rest = 0.0 if bottom > most * (top_p + close) else None
+        sure[0] |= alone  # the likeliest always stays
     total = float(weights[sure].sum()) + (rest or 0.0)
     return Law(
         tuple(token for token, stays in zip(tokens, sure, strict=True) if stays),
