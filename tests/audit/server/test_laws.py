@@ -148,6 +148,18 @@ def test_a_list_of_no_distribution_is_refused(logs: list[float]) -> None:
         law_from_list(entries, 2, SamplingParameters(), "token_id:0")
 
 
+def test_logarithms_in_bfloat16_are_those_of_a_distribution() -> None:
+    """Bug: a right server whose list sums to 1.006 ends the audit."""
+    logs = np.log(np.array([0.4, 0.3, 0.2, 0.1], dtype=np.float32))
+    bits = logs.view(np.uint32) & 0xFFFF0000  # to the next one towards zero
+    rounded = bits.view(np.float32).tolist()
+    assert 1.001 < math.fsum(map(math.exp, rounded)) < 1.01
+    entries = {f"token_id:{i}": log for i, log in enumerate(rounded)}
+    law = law_from_list(entries, 4, SamplingParameters(), "token_id:0")
+    assert law is not None
+    assert math.isclose(float(law.probs.sum()) + law.rest, 1)
+
+
 def test_a_shorter_list_than_asked_for_is_refused() -> None:
     entries = {"token_id:0": -1.0, "token_id:1": -2.0, "token_id:2": -3.0}
     with pytest.raises(EndpointError, match=r"lists 3 .* --logprobs 3"):
