@@ -142,13 +142,13 @@ class _Table:
         top, expected = int((self.place == 0).sum()), float(self.probs[:, 0].sum())
         if name == "greedy":
             return (
-                f"no sampling: {top:,} of {count:,} tokens are the likeliest of their lists, as in "
-                f"greedy decoding, {expected:,.1f} expected"
+                f"no sampling: {top:,} of {count:,} tokens are the most likely of their lists, as "
+                f"in greedy decoding, {expected:,.1f} expected"
             )
         if name == "temperature":
             return (
                 f"another temperature, about {value:g} times the one asked for: {top:,} of "
-                f"{count:,} tokens are the likeliest of their lists, {expected:,.1f} expected"
+                f"{count:,} tokens are the most likely of their lists, {expected:,.1f} expected"
             )
         if name == "penalty":
             again = int(self.again[self.each, self.place].sum())
