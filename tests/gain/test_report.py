@@ -132,7 +132,8 @@ def test_the_page_shows_the_numbers_and_needs_nothing_else(folder: Path, summary
     for row in summary.efficiency_bounds:
         assert f">{row['bound']}<" in text
     assert (
-        f"No memoryless lossless verifier can have more than {summary.most_tokens} tokens" in text
+        f"no memoryless lossless verifier has more than {summary.most_tokens} tokens per step"
+        in text
     )
     for row in summary.lossy:
         assert f">{row['gain']}<" in text
