@@ -45,7 +45,7 @@ COARSE = Precision(np.array([0, LARGEST]), (1, 4), 2.0**-16, 4, 64, 16)
 
 @dataclass(frozen=True)
 class Looks:
-    """How a verifier is looked at for the breakpoints of one uniform."""
+    """Settings of the search for the breakpoints of one uniform."""
 
     number: int  # of random values of the later uniforms
     few: bool = False  # whether as few runs as can be are made: what a coin decides shows after it

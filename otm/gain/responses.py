@@ -15,21 +15,16 @@ from typing import Any, NamedTuple
 
 from otm._core.files.lines import lines_of
 from otm._core.files.paths import file_label, file_size, parse_json, read_json
+from otm._core.listed_tokens import IMPOSSIBLE, TOKEN_ID, is_unclear
 from otm._core.numbers import is_real, whole
 from otm._core.text import shown
 from otm.errors import InvalidInputError
 
-TOKEN_ID = re.compile(r"token_id:([0-9]{1,18})")
-"""String by which vLLM writes the id of a token, if asked to."""
-
-UNKNOWN = -9999.0
-"""Log-probability that OpenAI writes for a token that is not among the most likely ones."""
+BY_ID = re.compile(TOKEN_ID + "([0-9]{1,18})")
+"""A token that is written by its id."""
 
 MOST_SUM = 1.02
 """Largest sum of the probabilities of a list: those with two decimals may be 1 % off."""
-
-UNCLEAR = "\ufffd"
-"""Replacement for a part of a character; many tokens have it."""
 
 
 class Token(NamedTuple):
@@ -171,14 +166,13 @@ def _token(name: Any, entry: Any) -> Token:
     """Read a token from its name, and from its id and bytes if the server sends them."""
     if not isinstance(name, str):
         raise TypeError
-    by_id = TOKEN_ID.fullmatch(name)
+    by_id = BY_ID.fullmatch(name)
     if by_id:
         return Token(int(by_id[1]), None)
     number, raw = whole(entry.get("id")), entry.get("bytes")
     if isinstance(raw, list) and raw:  # a number would make as many zeros
         return Token(number, bytes(raw))
-    unclear = not name or UNCLEAR in name
-    return Token(number, None if unclear else name.encode("utf-8", "surrogatepass"))
+    return Token(number, None if is_unclear(name) else name.encode("utf-8", "surrogatepass"))
 
 
 def _number(log: Any) -> float:
@@ -192,7 +186,7 @@ def _most_likely(sampled: Token, listed: Listed | None) -> Listed | None:
 
     A list of the most likely tokens is still one without the least likely of them.
     """
-    kept = [(token, log) for token, log in listed or () if log > UNKNOWN]
+    kept = [(token, log) for token, log in listed or () if log > IMPOSSIBLE]
     if len(kept) > 1:
         least = min(log for _, log in kept)
         kept = [entry for entry in kept if entry != (sampled, least)]

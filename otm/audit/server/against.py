@@ -13,8 +13,9 @@ from typing import TypeAlias
 
 import numpy as np
 
+from otm._core.listed_tokens import IMPOSSIBLE, TOKEN_ID, is_unclear
 from otm._core.tensors import to_host
-from otm.audit.server.answers import IMPOSSIBLE, TOKEN_ID, Completion, Prompt, is_unclear
+from otm.audit.server.answers import Completion, Prompt
 from otm.audit.server.evidence import CLASSES, FAMILIES, Floats
 from otm.audit.server.laws import (
     Law,

@@ -13,26 +13,18 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from otm._core.listed_tokens import IMPOSSIBLE, TOKEN_ID, UNCLEAR, is_unclear
 from otm._core.text import shown
 from otm.errors import EndpointError
 
 Prompt: TypeAlias = str | tuple[int, ...]
 """A text, or token ids."""
 
-TOKEN_ID = "token_id:"
-"""How vLLM writes a token by its id."""
-
-UNCLEAR = "\ufffd"
-"""String by which servers write half a character: the same for different tokens."""
-
 SPACES = "▁ĠĊ \t\n"
 """Characters in which two spellings of one token may differ."""
 
 MOST_LISTED = 1_000
 """Longest list of log-probabilities that is read."""
-
-IMPOSSIBLE = -9_999.0
-"""What servers write for the logarithm of 0."""
 
 MOST_SURPLUS = 3
 """Most tokens beyond those asked for: a server may add them to complete a character."""
@@ -60,11 +52,6 @@ class Completion:
 
     tokens: tuple[str, ...]
     lists: tuple[dict[str, float], ...]  # of each token: log-probabilities by token
-
-
-def is_unclear(token: str) -> bool:
-    """Whether a string may stand for several tokens, as half a character does."""
-    return not token or UNCLEAR in token
 
 
 def read_completion(

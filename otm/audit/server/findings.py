@@ -78,8 +78,7 @@ class Findings:
             for answer, each in zip(answers, laws, strict=True):
                 self.copies.add((prompt, parameters), answer, each)
         if self.same_text is not None:
-            self.same_text.evidence.drift = max(self.drift, STEADY) + self.error
-            self.same_text.add(prompt, parameters, answers, laws)
+            self.same_text.add(prompt, parameters, answers, laws, self.error)
 
     def add(self, setting: int, prompt: int, rows: Sequence[Row], tokens: int) -> None:
         """Add the tokens of a block that count; `tokens` is the number of all its tokens."""

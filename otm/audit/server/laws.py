@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from otm.audit.server.answers import IMPOSSIBLE, TOKEN_ID, is_unclear
+from otm._core.listed_tokens import IMPOSSIBLE, TOKEN_ID, is_unclear
 from otm.audit.server.evidence import CLASSES, FAMILIES, Floats
 from otm.decoding import SamplingParameters
 from otm.errors import EndpointError

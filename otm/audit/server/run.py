@@ -8,6 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from otm._core.listed_tokens import is_unclear
 from otm.audit.report import UNDECIDED
 from otm.audit.server.against import (
     OTHERS,
@@ -18,7 +19,7 @@ from otm.audit.server.against import (
     rows_from_laws,
     rows_from_pairs,
 )
-from otm.audit.server.answers import Completion, Prompt, is_unclear
+from otm.audit.server.answers import Completion, Prompt
 from otm.audit.server.client import Client
 from otm.audit.server.findings import Findings, Limits
 from otm.audit.server.journal import Journal

@@ -11,7 +11,8 @@ from collections.abc import Hashable, Sequence
 
 import numpy as np
 
-from otm.audit.server.answers import Completion, is_unclear
+from otm._core.listed_tokens import is_unclear
+from otm.audit.server.answers import Completion
 from otm.audit.server.evidence import CLASSES, FAMILIES, Evidence, Floats, Group
 from otm.audit.server.laws import Law
 from otm.decoding import SamplingParameters
@@ -31,7 +32,8 @@ class SameText:
 
     def __init__(self, sizes: dict[str, int], drift: float) -> None:
         """Begin without texts; `sizes`: number of groups "prompt", "setting" and "place"."""
-        self.evidence = Evidence(sizes, drift=max(drift, STEADY))
+        self._drift = max(drift, STEADY)
+        self.evidence = Evidence(sizes, drift=self._drift)
         self.tokens = 0  # those with an earlier list after the same text
         self._distances = 0.0
         self._shift: Floats = np.zeros((FAMILIES, CLASSES))
@@ -54,8 +56,13 @@ class SameText:
         parameters: SamplingParameters,
         answers: Sequence[Completion],
         laws: Sequence[Sequence[Law | None]],
+        error: float = 0.0,
     ) -> None:
-        """Compare tokens and lists of a block with the first lists after the same texts."""
+        """Compare tokens and lists of a block with the first lists after the same texts.
+
+        Rounded lists may be off by `error` besides.
+        """
+        self.evidence.drift = self._drift + error
         rows: list[tuple[Floats, list[Group]]] = []
         for answer, each in zip(answers, laws, strict=True):
             text: Hashable = ("prompt", prompt)

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from otm._core.listed_tokens import TOKEN_ID
 from otm._core.optional import require
 from otm._core.sampling import locate
-from otm.audit.server.answers import TOKEN_ID
 from otm.audit.server.evidence import Floats
 from otm.decoding import SamplingParameters
 

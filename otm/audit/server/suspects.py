@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from otm.audit.server.answers import TOKEN_ID, Prompt
+from otm._core.listed_tokens import TOKEN_ID
+from otm.audit.server.answers import Prompt
 from otm.audit.server.evidence import Floats
 from otm.audit.server.laws import Law
 from otm.audit.server.repeats import Repeats
