@@ -28,9 +28,10 @@ from benchmarks.machine import machine
 from figures.shipped_pairs import prompts_of_text
 from otm._core.means import clustered_mean
 from otm._core.sparse import SparseProbs
-from otm.decoding import Generation, SamplingParameters, coupled, spectr, speculative
-from otm.kernels.clocks import first_rings
-from otm.kernels.numpy.clocks import SharedClocks
+from otm.decoding import Generation, SamplingParameters, spectr, speculative
+from otm.coupled import decode_coupled
+from otm.coupled.clocks.first_rings import first_rings
+from otm.coupled.clocks.numpy import SharedClocks
 from otm.models import load
 
 RESULTS = Path(__file__).parent / "results" / "coupled.json"
@@ -114,7 +115,7 @@ def selection(size: int, lists: int) -> dict[str, float]:
         "drafts": (rows[0].expand(1, lists, -1), key, 0 * of_lists, of_lists, 1),
         "output": (rows[1:], key, nothing, nothing, lists),
     }
-    with mock.patch("otm.kernels.torch.clocks.LEAST_VOCABULARY", size + 1):  # not by NumPy
+    with mock.patch("otm.coupled.clocks.torch.LEAST_VOCABULARY", size + 1):  # not by NumPy
         for name, each in arguments.items():
             seconds = timeit.repeat(partial(first_rings, *each), number=1)
             times[f"torch_{name}_ms"] = 1e3 * min(seconds)

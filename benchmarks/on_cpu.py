@@ -31,7 +31,7 @@ from benchmarks.command import command, keep, options_of
 from benchmarks.machine import machine
 from benchmarks.solve import settle_allocator
 from otm.kernels import verify_logits, verify_probs
-from otm.kernels.torch import host
+from otm.kernels.common import host
 
 RESULTS = Path(__file__).parent / "results" / "on_cpu.json"
 CPU = torch.device("cpu")

@@ -31,11 +31,11 @@ from benchmarks.command import command, keep, options_of
 from benchmarks.fastest_sort import FastestSort
 from benchmarks.machine import machine
 from otm.gain import Lenience, Settings, Typical, from_files
-from otm.gain.blocks import measure_all
+from otm.gain.reports.blocks import measure_all
 
 WARM_UP = """
 from joblib import Parallel, delayed
-import otm.gain.blocks
+import otm.gain.reports.blocks
 Parallel(2)(delayed(int)() for _ in range(2))
 """
 

@@ -21,16 +21,8 @@ from benchmarks.command import command, keep, options_of
 from benchmarks.machine import machine
 from figures.shipped_pairs import prompts_of_text
 from otm._core.means import PairedMeans, Setup
-from otm.decoding import (
-    BestFirstDrafter,
-    Drafter,
-    DynamicTreeDrafter,
-    ModelDrafter,
-    SamplingParameters,
-    StaticTreeDrafter,
-    coupled,
-    spectr,
-)
+from otm.decoding import BestFirstDrafter, Drafter, DynamicTreeDrafter, ModelDrafter, SamplingParameters, StaticTreeDrafter, spectr
+from otm.coupled import decode_coupled
 from otm.gain import (
     best_tree,
     block_efficiency,

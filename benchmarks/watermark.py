@@ -26,16 +26,11 @@ from benchmarks.command import command, keep, options_of
 from benchmarks.machine import machine
 from figures.shipped_pairs import prompts_of_text, shipped_probs
 from otm._core.means import clustered_mean
-from otm.decoding import (
-    SamplingParameters,
-    detect_watermark,
-    speculative,
-    watermark_laws,
-    watermarked,
-)
-from otm.decoding.detection import late_score, mean_score
+from otm.decoding import SamplingParameters, speculative
+from otm.coupled import detect_watermark, watermark_laws, decode_watermarked
+from otm.coupled.detection import late_score, mean_score
 from otm.decoding.trace import Generation
-from otm.decoding.watermark import DRAFTS, RECOVERED, RejectionRounds
+from otm.coupled.watermark import DRAFTS, RECOVERED, RejectionRounds
 from otm.models import load
 
 RESULTS = Path(__file__).parent / "results" / "watermark.json"

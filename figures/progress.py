@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
-from otm._core.progress import watching
+from otm._core.display.progress import watching
 
 Step = TypeVar("Step")
 

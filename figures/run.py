@@ -16,8 +16,8 @@ from figures.gallery import write_gallery
 from figures.output import digest_for, write
 from figures.progress import beside_others
 from figures.registry import FIGURES, Kind, load
-from otm._core.interrupts import deaf_to_interrupts
-from otm._core.progress import SILENT, watching
+from otm._core.display.interrupts import deaf_to_interrupts
+from otm._core.display.progress import SILENT, watching
 from otm.errors import InvalidParameterError, ProblemTooLargeError
 
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")

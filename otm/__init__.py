@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from otm.block.proof import BlockCertificate
     from otm.block.solution import BlockSolution
     from otm.block.solve import solve_block
-    from otm.coupling.comparison import ComparedRule, Comparison, compare
+    from otm.coupling.compare.comparison import ComparedRule, Comparison, compare
     from otm.proof import Certificate
 
     __version__: str
@@ -53,7 +53,7 @@ def __getattr__(name: str) -> Any:  # on use: `import otm` needs three of the ru
         modules = {"BlockCertificate": proof, "BlockSolution": solution, "solve_block": solve}
         return getattr(modules[name], name)
     if name in {"ComparedRule", "Comparison", "compare"}:
-        from otm.coupling import comparison
+        from otm.coupling.compare import comparison
 
         return getattr(comparison, name)
     if name != "__version__":

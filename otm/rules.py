@@ -31,7 +31,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from otm._core.numbers import check_name, no_such_name
-from otm._core.text import shown
+from otm._core.display.text import shown
 from otm.errors import UnknownMethodError
 
 __all__ = ["RULES", "Rule", "named", "names"]

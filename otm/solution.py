@@ -21,10 +21,10 @@ from otm._core.checks import (
     name_row,
     place_of_row,
 )
-from otm._core.shown import Facts, number_text
+from otm._core.display.reprs import Facts, number_text
 from otm._core.sparse import places_of
 from otm._core.tensors import like
-from otm._core.text import html_table
+from otm._core.display.text import html_table
 from otm.coupling.greedy_drafts import GreedyRule
 from otm.coupling.optimal import OptimalPlan
 from otm.coupling.plan import Selection, TransportPlan

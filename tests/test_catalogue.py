@@ -27,9 +27,9 @@ CODE = TESTS.parent / "otm"
 PROTOCOL = "coupling/test_plan_protocol.py"
 LOOP = "decoding/test_loop.py"
 LOGITS = "decoding/test_sampling_parameters.py"
-REFERENCE = "kernels/torch/test_chain.py"
-CHAIN = "kernels/triton/test_chain.py"
-GPU = "kernels/triton/test_on_gpu.py"
+REFERENCE = "kernels/chain/test_torch.py"
+CHAIN = "kernels/chain/test_triton.py"
+GPU = "kernels/compiled/test_on_gpu.py"
 HERE = "test_catalogue.py"
 
 CATALOGUE: dict[str, dict[str, list[str]]] = {
@@ -94,7 +94,7 @@ CATALOGUE: dict[str, dict[str, list[str]]] = {
         ],
         "sampled in a coarse type and verified in a fine one: biased, and a test shows it": [
             f"{PROTOCOL}::test_drafts_of_another_law_bias_the_output",
-            "audit/test_known_bugs.py::test_every_bug_changes_the_law",
+            "audit/diagnose/test_known_bugs.py::test_every_bug_changes_the_law",
         ],
         "temperature 1e-8, logits of 1e38: finite": [
             f"{LOGITS}::test_extreme_temperatures_and_logits",
@@ -132,7 +132,7 @@ CATALOGUE: dict[str, dict[str, list[str]]] = {
         ],
         "greedy or top-k drafts reported as their softmax: a test fails": [
             f"{PROTOCOL}::test_drafts_of_another_law_bias_the_output",
-            "audit/test_known_bugs.py::test_every_bug_changes_the_law",
+            "audit/diagnose/test_known_bugs.py::test_every_bug_changes_the_law",
         ],
     },
     "sampling": {
@@ -157,7 +157,7 @@ CATALOGUE: dict[str, dict[str, list[str]]] = {
         ],
         "draft, coin and residual from one stream: must fail": [
             "coupling/test_mutants.py::test_a_wrong_rule_is_found",
-            "audit/test_known_bugs.py::test_the_audit_finds_every_bug_and_names_it",
+            "audit/diagnose/test_known_bugs.py::test_the_audit_finds_every_bug_and_names_it",
         ],
         "NumPy's multinomial puts missing mass on the last category: not relied on": [
             f"{HERE}::test_no_token_is_drawn_by_functions_that_fill_up_missing_mass",
@@ -183,7 +183,7 @@ CATALOGUE: dict[str, dict[str, list[str]]] = {
     },
     "loops": {
         "temperature or top-p on one side only: a test fails": [
-            "audit/test_known_bugs.py::test_every_bug_changes_the_law",
+            "audit/diagnose/test_known_bugs.py::test_every_bug_changes_the_law",
             f"{LOOP}::test_the_draft_may_be_sampled_otherwise_than_the_target",
         ],
         "all accepted: one token more from the target, and the cache is right": [
@@ -195,7 +195,7 @@ CATALOGUE: dict[str, dict[str, list[str]]] = {
             "decoding/test_lossless.py::test_whole_sequences_have_the_law_of_the_target",
         ],
         "block verification: the joint distribution of several tokens": [
-            "kernels/numpy/test_block.py::test_the_joint_law_is_the_target_s_and_no_shorter",
+            "kernels/block/test_numpy.py::test_the_joint_law_is_the_target_s_and_no_shorter",
             "decoding/test_lossless.py::test_traversal_of_chains_and_prefix_trees",
         ],
         "no drafts, and chains of different lengths": [
@@ -207,8 +207,8 @@ CATALOGUE: dict[str, dict[str, list[str]]] = {
             f"{LOOP}::test_the_draft_may_be_sampled_otherwise_than_the_target",
         ],
         "lenience off: lossless; on: its exact distance is reported": [
-            "coupling/test_lenient.py::test_no_lenience_is_lossless",
-            "coupling/test_lenient.py::test_distances",
+            "coupling/lossy/test_lenient.py::test_no_lenience_is_lossless",
+            "coupling/lossy/test_lenient.py::test_distances",
         ],
         "a million tokens: the right law, and no memory is kept": [
             "decoding/test_soak.py::test_long_decoding_has_the_law_of_the_target",
@@ -339,10 +339,10 @@ def test_no_token_is_drawn_by_functions_that_fill_up_missing_mass() -> None:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
         if node.func.attr in {"multinomial", "choice", "choices"}
     }
-    refusing = {("otm/audit/stand_ins.py", name) for name in ("choice", "choices", "multinomial")}
+    refusing = {("otm/audit/intercept/generators.py", name) for name in ("choice", "choices", "multinomial")}
     counting = {
-        ("otm/audit/sampling.py", "multinomial"),
-        ("otm/kernels/chain_cases.py", "multinomial"),
+        ("otm/audit/observe/monte_carlo.py", "multinomial"),
+        ("otm/kernels/self_check/chain_cases.py", "multinomial"),
     }
     assert calls == counting | refusing
 

@@ -15,7 +15,7 @@ from otm.coupling import PLANS
 from otm.coupling.build import plan_class
 from otm.coupling.plan import TransportPlan
 from otm.decoding import GreedyBlockVerifier, tree_rules
-from otm.decoding.verification import chain_verifier, tree_verifier
+from otm.decoding.verifiers.verification import chain_verifier, tree_verifier
 from otm.errors import UnknownMethodError
 from otm.rules import _BY_NAME, BACKENDS, RULES, Form, named, names
 

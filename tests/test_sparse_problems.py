@@ -16,14 +16,8 @@ from hypothesis import strategies as st
 import otm
 from otm import Problem, SparseProbs
 from otm._core.sparse import align
-from otm.coupling import (
-    PLANS,
-    KSeq,
-    OptimalPlan,
-    RecursiveRejection,
-    TablePlan,
-    TypicalAcceptance,
-)
+from otm.coupling import PLANS, KSeq, OptimalPlan, RecursiveRejection, TablePlan
+from otm.coupling.lossy import TypicalAcceptance
 from otm.errors import InvalidDraftsError, InvalidParameterError, InvalidUniformsError
 from otm.optimum.solvers.highs import solve_highs
 from otm.optimum.solvers.linear_program import packing_form

@@ -18,7 +18,7 @@ from benchmarks.chain import clocks
 from benchmarks.chain.inputs import Inputs
 from figures.wagner import baseline
 from otm.kernels import verify_logits, verify_probs, verify_sigmoid
-from otm.kernels.triton.runtime import compiles
+from otm.kernels.common.runtime import compiles
 
 PROBABILITIES = "probabilities -> tokens"
 LOGITS = "logits -> tokens"

@@ -15,7 +15,7 @@ from benchmarks.chain import clocks
 from benchmarks.gpu.settings import Setting
 from benchmarks.kernels import name_of
 from benchmarks.machine import machine
-from otm.kernels.triton.runtime import capability
+from otm.kernels.common.runtime import capability
 
 ROOT = Path(__file__).resolve().parents[2]
 ASKED = (

@@ -9,8 +9,8 @@ from benchmarks.chain import several
 from benchmarks.chain.inputs import make_inputs
 from otm.kernels import Verified, verify_logits, verify_probs
 from otm.kernels.registry import uniforms_per_position
-from otm.kernels.torch import softmax
-from otm.kernels.triton import runtime
+from otm.kernels.common import softmax
+from otm.kernels.common import runtime
 from otm.rules import named
 
 TEMPERATURES = (0.0, 0.7, 1.0, 1.3, 1e-8)

@@ -48,7 +48,7 @@ class Setting(NamedTuple):
     tuned : tuple of (int, int)
         Sequences and vocabularies of the search for numbers of warps.
     kernels : tuple of str
-        The kernels that it is for, as `otm.kernels.triton.runtime.TUNED` names them.
+        The kernels that it is for, as `otm.kernels.common.runtime.TUNED` names them.
     effort : Effort
         Of that search.
     candidates : tuple of int
@@ -160,7 +160,7 @@ def rehearsal() -> Setting:
         checked=(2, 20),
         tokens=4,
         layers=0,
-        tests=(("tests/kernels/numpy/test_distributions.py", "-k", "fractions"),),
+        tests=(("tests/kernels/common/test_distributions.py", "-k", "fractions"),),
         nvidia_smi=(sys.executable, "-c", "print('rehearsal, 1')"),
         sanitizer=(sys.executable, "-c", "print('========= ERROR SUMMARY: 0 errors')"),
     )

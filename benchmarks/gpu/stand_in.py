@@ -15,7 +15,7 @@ from unittest import mock
 import torch
 
 from benchmarks.chain import clocks, contestants, gate, several
-from otm.kernels.triton import runtime
+from otm.kernels.common import runtime
 
 REAL = clocks.Graph
 

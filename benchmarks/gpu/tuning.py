@@ -1,4 +1,4 @@
-"""The best number of warps of each kernel, for `otm/kernels/triton/warps.json`.
+"""The best number of warps of each kernel, for `otm/kernels/common/warps.json`.
 
 One kernel at a time has another number, while whole verifications that run it are timed; the
 decisions must stay.  The number of tokens that a program looks at is not searched: the sum of a
@@ -22,7 +22,7 @@ from benchmarks.gpu.environment import Row
 from benchmarks.gpu.inputs import by_kernels, make
 from benchmarks.gpu.settings import TYPES, Setting
 from otm.kernels import Workspace
-from otm.kernels.triton import runtime
+from otm.kernels.common import runtime
 from otm.rules import named
 
 TABLE = Path(runtime.__file__).with_name("warps.json")

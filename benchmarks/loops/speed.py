@@ -4,7 +4,8 @@ import time
 from typing import Any
 
 from figures.shipped_pairs import prompts_of_text
-from otm.decoding import Generation, autoregressive, spectr, speculative, walltime_improvement
+from otm.decoding import Generation, autoregressive, spectr, speculative
+from otm.gain import walltime_improvement
 from otm.gain import measure_latency
 from otm.models import load
 

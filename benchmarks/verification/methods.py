@@ -15,7 +15,7 @@ from torch import Tensor
 from benchmarks.chain.contestants import Entry, of_triton, reference
 from benchmarks.chain.inputs import Inputs
 from otm.kernels import verify_sigmoid
-from otm.kernels.torch.distributions import join_output
+from otm.kernels.common.distributions.torch import join_output
 
 BASELINE, EXACT, SIGMOID = METHODS = ("baseline", "exact", "sigmoid")
 

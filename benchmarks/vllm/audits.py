@@ -1,4 +1,4 @@
-"""Audits of servers, by `otm.audit.server`, and the acceptance that their counters show."""
+"""Audits of servers, by `otm.audit.streams.server`, and the acceptance that their counters show."""
 
 import math
 import statistics
@@ -17,7 +17,7 @@ from benchmarks.vllm.engine import (
     vllm_server,
 )
 from benchmarks.vllm.models import PROMPTS
-from otm.audit.server import audit_server
+from otm.audit import audit_server
 from otm.decoding import SamplingParameters
 from otm.models import HuggingFaceModel
 

@@ -14,7 +14,7 @@ from figures.table import Cell, Table
 from otm._core.distribution import total_variation
 from otm._core.drawing import COLOURS, blank_figure
 from otm._core.means import clustered_mean
-from otm.coupling import Cactus, CascadePlan, EnsemblePlan, SyntheticAcceptance
+from otm.coupling.lossy import Cactus, CascadePlan, EnsemblePlan, SyntheticAcceptance
 from otm.decoding import SamplingParameters
 from otm.optimum.cut import optimal_value
 from otm.problem import Problem

@@ -14,7 +14,7 @@ from otm._core.sparse import SparseProbs
 from otm.coupling.agreeing import AgreeingDrafts
 from otm.decoding import DraftNode
 from otm.decoding.reading import Path
-from otm.decoding.walk_and_keep import Walk
+from otm.decoding.verifiers.walk_and_keep import Walk
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,7 +9,7 @@ from figures.records import PAIRS, of_papers
 from figures.shipped_pairs import SIZES
 from figures.table import Cell, Table
 from otm._core.drawing import COLOURS, MARKERS, blank_figure
-from otm.decoding.analysis import expected_tokens, walltime_improvement
+from otm.gain.formulas import expected_tokens, walltime_improvement
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

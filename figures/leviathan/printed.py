@@ -12,12 +12,7 @@ import numpy as np
 from figures.drawing.tables import comparison_figure
 from figures.registry import theory
 from figures.table import Comparison, Table, agrees, comparison_table, rounding_interval
-from otm.decoding.analysis import (
-    best_gamma,
-    operations_factor,
-    oracle_speedup,
-    walltime_improvement,
-)
+from otm.gain.formulas import best_gamma, operations_factor, oracle_speedup, walltime_improvement
 from otm.optimum.lenience import lenient_value
 from otm.problem import Problem
 

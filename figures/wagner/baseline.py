@@ -2,7 +2,7 @@
 
 Every step is a tensor of its own, in float32 and for all positions: softmax, ratio, residual, sum,
 cumulative sum, one token for each position, of which one is kept.  Its decisions are those of
-`otm.kernels.torch.chain`, up to float32; it is measured, not used.
+`otm.kernels.chain.torch`, up to float32; it is measured, not used.
 """
 
 from __future__ import annotations

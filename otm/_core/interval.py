@@ -8,7 +8,7 @@ from typing import NoReturn
 
 from otm._core.arithmetic import Number
 from otm._core.numbers import as_parameter
-from otm._core.text import shown
+from otm._core.display.text import shown
 from otm.errors import InvalidParameterError
 
 

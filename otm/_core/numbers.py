@@ -12,7 +12,7 @@ from typing import Any, TypedDict, Unpack
 import numpy as np
 
 from otm._core.arithmetic import Number, as_fraction
-from otm._core.text import shown
+from otm._core.display.text import shown
 from otm.errors import InvalidParameterError, UnknownMethodError
 
 LARGEST_VOCABULARY = 2**24

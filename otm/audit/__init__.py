@@ -3,7 +3,7 @@
 `lossless` takes a function, such as a rule for one token, a verifier of chains or a whole decoding
 loop, and returns a `Report`.  `recorded` takes steps that an engine wrote to a file, where nothing
 can be run.  `otm.audit.adapters` make an `Adapter` of what other libraries have,
-`otm.audit.known_bugs` are the mistakes that a report can name.
+`otm.audit.diagnose.known_bugs` are the mistakes that a report can name.
 
 >>> from otm.audit import lossless
 >>> def verify(target_probs, draft_probs, draft_tokens, uniforms):
@@ -12,16 +12,16 @@ can be run.  `otm.audit.adapters` make an `Adapter` of what other libraries have
 'not lossless'
 """
 
-from otm.audit.adapter import Adapter, Instance
+from otm.audit.adapters.base import Adapter, Instance
 from otm.audit.adapters.batches import batch
 from otm.audit.adapters.calls import stateful, windowed
 from otm.audit.adapters.plain import chain, loop, token_rule
 from otm.audit.adapters.several import chains
 from otm.audit.adapters.trees import tree
 from otm.audit.check import lossless
-from otm.audit.methods import METHODS
-from otm.audit.recorded_audit import recorded
-from otm.audit.recorded_report import RecordedReport
+from otm.audit.observe.methods import METHODS
+from otm.audit.streams.recorded.audit import recorded
+from otm.audit.streams.recorded.report import RecordedReport
 from otm.audit.report import LOSSLESS, NOT_LOSSLESS, UNDECIDED, Counterexample, Report
 
 __all__ = [

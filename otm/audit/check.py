@@ -9,29 +9,21 @@ from typing import Any
 
 from otm._core.numbers import as_integer, as_level, as_positive, as_real, check_name
 from otm._core.optional import check_installed
-from otm._core.progress import Progress, watching
-from otm.audit.adapter import Adapter, Failure, Instance, undisturbed
+from otm._core.display.progress import Progress, watching
+from otm.audit.adapters.base import Adapter, Failure, Instance, undisturbed
 from otm.audit.adapters.kinds import as_adapter
 from otm.audit.findings import Findings
 from otm.audit.instances import FOR_SAMPLING, INSTANCES
-from otm.audit.methods import (
-    AT_LEAST,
-    METHODS,
-    NEEDED,
-    SHARE,
-    Effort,
-    refuse_values_of_noise,
-    sampled,
-)
-from otm.audit.observation import UnsuitedError
-from otm.audit.own_draws import OwnDraws, with_own_draws
+from otm.audit.observe.methods import AT_LEAST, METHODS, NEEDED, SHARE, Effort, refuse_values_of_noise, sampled
+from otm.audit.observe.observation import UnsuitedError
+from otm.audit.intercept.draws import OwnDraws, with_own_draws
 from otm.audit.report import Report
-from otm.audit.sizes import MOST_DRAFTS, MOST_TOKENS, larger_instances, of_size
+from otm.audit.larger_instances import MOST_DRAFTS, MOST_TOKENS, larger_instances, of_size
 from otm.errors import InvalidParameterError
 from otm.testing.statistics import LEAST_DELTA
 
 SECONDS = 40.0
-"""Longest time of an audit, before the additional seconds of `otm.audit.methods`."""
+"""Longest time of an audit, before the additional seconds of `otm.audit.observe.methods`."""
 
 FOR_SLOW = (*NEEDED, "three tokens")
 """Names of the instances for code that is slow."""

@@ -12,10 +12,10 @@ from functools import lru_cache
 import numpy as np
 
 from otm._core.interval import Interval
-from otm.audit.adapter import CRASHES, Adapter, Failure, Instance, Source
-from otm.audit.diagnosis import Same, diagnose, nearest
-from otm.audit.observation import Observation, rows_of
-from otm.audit.pace import TimeIsUpError
+from otm.audit.adapters.base import CRASHES, Adapter, Failure, Instance, Source
+from otm.audit.diagnose.diagnosis import Same, diagnose, nearest
+from otm.audit.observe.observation import Observation, rows_of
+from otm.audit.observe.pace import TimeIsUpError
 from otm.audit.report import (
     LOSSLESS,
     NOT_LOSSLESS,

@@ -8,8 +8,8 @@ from random import Random
 from typing import TypeVar
 
 from otm._core.arithmetic import as_fractions
-from otm.audit.adapter import Adapter, Instance
-from otm.audit.observation import rows_of
+from otm.audit.adapters.base import Adapter, Instance
+from otm.audit.observe.observation import rows_of
 from otm.decoding.reading import Path
 from otm.models.table import TableModel
 
@@ -91,7 +91,7 @@ FOR_SAMPLING = (
     "five tokens back",
     "four drafts",  # what shows from the third draft on, such as coins that are not independent
 )
-"""Names of those, and of `otm.audit.sizes`, that Monte Carlo uses: each costs many runs."""
+"""Names of those, and of `otm.audit.larger_instances`, that Monte Carlo uses: each costs many runs."""
 
 GROUPS: dict[str, Callable[[Instance], bool]] = {
     "several drafts a step": lambda instance: instance.gamma > 1,

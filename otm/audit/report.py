@@ -12,11 +12,11 @@ import numpy as np
 
 from otm._core.arithmetic import Number
 from otm._core.interval import Interval
-from otm._core.shown import Brief, Printed
-from otm.audit import written
-from otm.audit.adapter import Failure, Instance, Outcome
-from otm.audit.observation import WorstPrefix, rows_of
-from otm.audit.written import Drafts
+from otm._core.display.reprs import Brief, Printed
+from otm.audit import formatting as written
+from otm.audit.adapters.base import Failure, Instance, Outcome
+from otm.audit.observe.observation import WorstPrefix, rows_of
+from otm.audit.formatting import Drafts
 
 LOSSLESS = "lossless on everything tried"
 NOT_LOSSLESS = "not lossless"
@@ -59,7 +59,7 @@ def power_text(log10: float) -> str:
 class Diagnosis:
     """A known mistake with the output distribution of the verifier on all instances tried."""
 
-    name: str  # of the bug in `otm.audit.known_bugs`
+    name: str  # of the bug in `otm.audit.diagnose.known_bugs`
     mistake: str  # what kind of mistake it is
     summary: str  # what was wrong there
     threads: tuple[str, ...]  # where it was reported

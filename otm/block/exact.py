@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import Any
 
 from otm._core.arithmetic import Number, as_fraction
-from otm._core.progress import Watch
+from otm._core.display.progress import Watch
 from otm.block.program import Bounds, CuttingPlanes, Prices, upper_bound, value_of
 from otm.block.simplex import maximise
 from otm.errors import SolverError

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from otm._core.arithmetic import Number, as_fraction, at_least_once, rounded
-from otm._core.shown import Facts, number_text
+from otm._core.display.reprs import Facts, number_text
 from otm.block import certificate
 from otm.block.flow import TreeDrafts, ending, maximum_flow
 from otm.block.hull import PathDrafts

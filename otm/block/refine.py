@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from otm._core.arithmetic import Number
-from otm._core.progress import SILENT, Watch
+from otm._core.display.progress import SILENT, Watch
 from otm.block.hull import PathDrafts, hull
 from otm.block.lines import Floats
 from otm.block.polygon import PolygonProgram

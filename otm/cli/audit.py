@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, Option
 
 from otm._core.numbers import check_name
-from otm._core.text import shown
+from otm._core.display.text import shown
 from otm.cli.output import JsonOption, print_json, print_table
 from otm.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from otm.audit import RecordedReport, Report
-    from otm.audit.server import ServerReport
+    from otm.audit import ServerReport
 
 NOT_LOSSLESS = 1
 UNDECIDED = 3
@@ -193,14 +193,14 @@ def _imported(name: str) -> Any:
 
 
 def _known_bug(name: str) -> Any:
-    from otm.audit.known_bugs import KNOWN_BUGS
+    from otm.audit.diagnose.known_bugs import KNOWN_BUGS
 
     by_name = {bug.name: bug.verifier for bug in KNOWN_BUGS}
     return by_name[check_name("known bug", name, by_name)]
 
 
 def _list_known_bugs(*, as_json: bool) -> None:
-    from otm.audit.known_bugs import KNOWN_BUGS
+    from otm.audit.diagnose.known_bugs import KNOWN_BUGS
 
     if as_json:
         names = ("name", "mistake", "summary", "threads")

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from typer import Argument, Option
 
 from otm._core.optional import check_installed, require
-from otm._core.text import shown
+from otm._core.display.text import shown
 from otm.cli.audit import print_report
 from otm.cli.output import JsonOption
 from otm.errors import InvalidInputError
@@ -115,9 +115,9 @@ def audit_server(
     Exit status: 0 lossless within the stated distance, 1 not lossless, 2 an error, 3 undecided, 70
     a bug of OTM, 130 after Ctrl-C.
     """
-    from otm.audit.server import audit_server as audit
-    from otm.audit.server.audit import SAMPLING
-    from otm.audit.server.settings import PROMPTS, read_prompts
+    from otm.audit import audit_server as audit
+    from otm.audit.streams.server.audit import SAMPLING
+    from otm.audit.streams.server.settings import PROMPTS, read_prompts
     from otm.decoding import SamplingParameters
 
     check_installed("httpx2")

@@ -12,7 +12,7 @@ from typer import Option
 
 from otm._core.arithmetic import Number
 from otm._core.interval import Interval
-from otm._core.text import text_table
+from otm._core.display.text import text_table
 
 JsonOption = Annotated[bool, Option("--json", help="Print JSON.")]
 """The option of every command that has numbers to print."""

@@ -176,7 +176,7 @@ def _refuse_unused(context: Context, source: str) -> None:
 
 
 def _latency(option: str) -> Latency:
-    from otm.decoding.parameters import as_costs
+    from otm.gain.parameters import as_costs
     from otm.gain import Latency, read_latency
 
     try:

@@ -6,14 +6,14 @@ from otm._core.lazy import lazy
 
 if TYPE_CHECKING:
     from otm.coupling.build import PLANS, PlanBuilder
-    from otm.coupling.cactus import Cactus
+    from otm.coupling.lossy.cactus import Cactus
     from otm.coupling.greedy_drafts import GreedyRule
     from otm.coupling.grid_k_seq import GridKSeq
     from otm.coupling.grid_optimal import GridOptimal
     from otm.coupling.importance_selection import ImportanceSelection
     from otm.coupling.k_seq import KSeq
-    from otm.coupling.lenient import ArgmaxLenientPlan, Distance, LenientPlan, distance_to_target
-    from otm.coupling.list_coupling import ListCoupling
+    from otm.coupling.lossy.lenient import ArgmaxLenientPlan, Distance, LenientPlan, distance_to_target
+    from otm.coupled.list_coupling import ListCoupling
     from otm.coupling.maximal import MaximalCoupling
     from otm.coupling.naive_target_sampling import NaiveTargetSampling
     from otm.coupling.non_iterative_rejection import NonIterativeRejection
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from otm.coupling.recursive_rejection_without_replacement import (
         RecursiveRejectionWithoutReplacement,
     )
-    from otm.coupling.relaxed import CascadePlan, EnsemblePlan, RelaxedPlan
+    from otm.coupling.lossy.relaxed import CascadePlan, EnsemblePlan, RelaxedPlan
     from otm.coupling.residual import ResidualPlan, acceptance_ratio
     from otm.coupling.spec_hub import SpecHub
-    from otm.coupling.synthetic_acceptance import SyntheticAcceptance
+    from otm.coupling.lossy.synthetic_acceptance import SyntheticAcceptance
     from otm.coupling.table import AcceptanceRule, TablePlan
     from otm.coupling.target_only import TargetOnly
     from otm.coupling.transport import Transport
-    from otm.coupling.typical_acceptance import TypicalAcceptance
+    from otm.coupling.lossy.typical_acceptance import TypicalAcceptance
 
 __all__ = [
     "PLANS",

@@ -20,9 +20,9 @@ from otm._core.arithmetic import (
     zeros,
 )
 from otm._core.quadrature import quadrature
-from otm._core.ratio_bins import in_bins
-from otm._core.ratio_keys import LEAST, MOST, ratio_of
-from otm._core.ratio_order import places_along
+from otm._core.ratios.bins import in_bins
+from otm._core.ratios.keys import LEAST, MOST, ratio_of
+from otm._core.ratios.order import places_along
 from otm._core.sampling import chunks
 from otm._core.sparse import SparseProbs, Tokens, of_one_kind, places_of
 from otm.coupling.slots import winning_probabilities

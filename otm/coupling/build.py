@@ -7,7 +7,7 @@ from pkgutil import resolve_name
 from typing import Any, TypeVar
 
 from otm._core.numbers import check_name
-from otm._core.text import shown
+from otm._core.display.text import shown
 from otm.coupling.plan import TransportPlan
 from otm.errors import InvalidParameterError, ProblemTooLargeError, UnknownMethodError
 from otm.problem import Problem

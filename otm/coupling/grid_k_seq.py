@@ -7,7 +7,7 @@ from functools import cached_property
 
 from otm._core.arithmetic import Probs, read_only
 from otm.coupling.residual import TokenwisePlan, acceptance_ratio
-from otm.kernels.numpy.grid_k_seq import Split, find_split
+from otm.kernels.k_seq.numpy import Split, find_split
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,15 +25,7 @@ from otm._core.numbers import as_positive
 from otm._core.sampling import chunks
 from otm.coupling.residual import ResidualPlan, acceptance_ratio
 from otm.coupling.slots import Ranks, winning_probabilities
-from otm.kernels.numpy.grid_optimal import (
-    STEPS,
-    Places,
-    Table,
-    at_node,
-    choose_slots,
-    matched,
-    winner,
-)
+from otm.kernels.optimal.numpy import STEPS, Places, Table, at_node, choose_slots, matched, winner
 
 
 class Moves(NamedTuple):

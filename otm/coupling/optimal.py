@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from otm._core.arithmetic import TINY, Probs, read_only, zeros
 from otm._core.checks import Drafts, Uniforms
-from otm._core.ratio_keys import blocks, ratio_of
+from otm._core.ratios.keys import blocks, ratio_of
 from otm.coupling.residual import ResidualPlan, acceptance_ratio
 from otm.coupling.slots import Ranks, SlotTable, winning_probabilities
 from otm.coupling.swaps import match_swaps

@@ -22,7 +22,7 @@ from otm._core.arithmetic import (
     running_sum,
     scatter_sum,
 )
-from otm._core.ratio_bins import RatioBins
+from otm._core.ratios.bins import RatioBins
 from otm.coupling.swaps import Swaps
 
 Ranks = npt.NDArray[np.int64]

@@ -22,7 +22,7 @@ from otm._core.arithmetic import (
     zeros,
 )
 from otm._core.checks import Drafts, Uniforms, as_numbers
-from otm._core.text import shown
+from otm._core.display.text import shown
 from otm.coupling.residual import ResidualPlan, acceptance_ratio
 from otm.drafts.base import DraftDistribution
 from otm.errors import InvalidParameterError

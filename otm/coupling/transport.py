@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from otm._core.arithmetic import Number, Probs, as_number
-from otm._core.text import html_table, shown, text_table
+from otm._core.display.text import html_table, shown, text_table
 from otm.errors import CertificateError, InvalidInputError
 
 if TYPE_CHECKING:

@@ -15,56 +15,36 @@
 Language models are in `otm.models`.  The command `otm decode` shows a decoding step by step.
 """
 
-from otm.decoding.accelerated import AcceleratedDrafter
-from otm.decoding.analysis import (
-    acceptance_from_divergence,
-    best_gamma,
-    expected_tokens,
-    lk_divergence,
-    memory_accesses_factor,
-    operations_factor,
-    oracle_speedup,
-    single_draft_improvement,
-    walltime_improvement,
-)
+from otm.decoding.drafters.accelerated import AcceleratedDrafter
+from otm.gain.formulas import acceptance_from_divergence, best_gamma, expected_tokens, lk_divergence, memory_accesses_factor, operations_factor, oracle_speedup, single_draft_improvement, walltime_improvement
 from otm.decoding.beam import Beams, beam_search, speculative_beam_search
-from otm.decoding.coupled import CoupledVerifier
-from otm.decoding.detection import (
-    Detection,
-    WatermarkLaw,
-    detect_watermark,
-    watermark_laws,
-)
+from otm.coupled.rounds import CoupledVerifier
+from otm.coupled.detection import Detection, WatermarkLaw, detect_watermark, watermark_laws
 from otm.decoding.draft_tree import DraftNode, Randomness
-from otm.decoding.drafters import NonAutoregressiveDrafter, PromptLookup, skip_gram_heads
-from otm.decoding.drafting import Branching, Drafter, ModelDrafter
-from otm.decoding.dynamic_trees import DynamicTreeDrafter
-from otm.decoding.entropy_window import entropy_window_verifier
+from otm.decoding.drafters.prompt_lookup import NonAutoregressiveDrafter, PromptLookup, skip_gram_heads
+from otm.decoding.drafters.model import Branching, Drafter, ModelDrafter
+from otm.decoding.drafters.dynamic_trees import DynamicTreeDrafter
+from otm.decoding.verifiers.entropy_window import entropy_window_verifier
 from otm.decoding.generate import autoregressive, spectr, speculative
 from otm.decoding.generation_config import read_generation_config
-from otm.decoding.greedy_block import GreedyBlockVerifier, verify_hierarchical
+from otm.decoding.verifiers.greedy_block import GreedyBlockVerifier, verify_hierarchical
 from otm.decoding.hypotheses import Hypothesis
-from otm.decoding.keyed import coupled, watermarked
+from otm.coupled.decode import decode_coupled, decode_watermarked
 from otm.decoding.loop import DecodingOptions, stream
-from otm.decoding.on_device import DeviceVerifier
-from otm.decoding.policies import GammaPolicy, OnlineGamma, best_gamma_policy, huggingface_heuristic
+from otm.decoding.device.rounds import DeviceVerifier
+from otm.decoding.policies import GammaPolicy, huggingface_heuristic
+from otm.gain.gamma_policies import OnlineGamma, best_gamma_policy
 from otm.decoding.reading import LogitsProcessor
 from otm.decoding.rendering import render_trace, trace_legend
 from otm.decoding.sampling_parameters import SamplingParameters
-from otm.decoding.string_drafter import StringDrafter
-from otm.decoding.target_only import verify_target_only
+from otm.decoding.drafters.strings import StringDrafter
+from otm.decoding.verifiers.target_only import verify_target_only
 from otm.decoding.trace import Generation, Seconds, Step
-from otm.decoding.traversal import verify_traversal
-from otm.decoding.tree_drafters import BestFirstDrafter, Shape, StaticTreeDrafter
-from otm.decoding.verification import (
-    TargetProbs,
-    Verifier,
-    spectr_verifier,
-    tree_rules,
-    verify_chain,
-)
-from otm.decoding.walk_and_keep import verify_walk_and_keep
-from otm.decoding.watermark import WatermarkVerifier, watermark_keys
+from otm.decoding.verifiers.traversal import verify_traversal
+from otm.decoding.drafters.trees import BestFirstDrafter, Shape, StaticTreeDrafter
+from otm.decoding.verifiers.verification import TargetProbs, Verifier, spectr_verifier, tree_rules, verify_chain
+from otm.decoding.verifiers.walk_and_keep import verify_walk_and_keep
+from otm.coupled.watermark import WatermarkVerifier, watermark_keys
 
 __all__ = [
     "AcceleratedDrafter",

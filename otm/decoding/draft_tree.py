@@ -15,7 +15,7 @@ from typing import Any
 import numpy.typing as npt
 
 import otm.drafts
-from otm._core.shown import Brief
+from otm._core.display.reprs import Brief
 from otm._core.sparse import SparseProbs
 from otm.decoding.reading import Path
 from otm.errors import InvalidDraftsError

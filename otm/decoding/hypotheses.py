@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from otm._core.arithmetic import Number, Probs, is_exact
-from otm._core.shown import Brief
+from otm._core.display.reprs import Brief
 from otm._core.sparse import SparseProbs
 from otm.decoding.reading import Context, Path, Reader
 from otm.decoding.sampling_parameters import kth_largest

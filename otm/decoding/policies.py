@@ -7,7 +7,7 @@ the distribution of the target whatever γ is.  A policy that saw the drafts of 
 break this.  Where a key draws, by the clocks of positions, later steps read again what decided
 about drafts that were not reached: policies are not shown these.
 
-No policy gains more than `otm.decoding.oracle_speedup` with its α, if every draft is accepted with
+No policy gains more than `otm.gain.oracle_speedup` with its α, if every draft is accepted with
 the same probability: 1/(1 − α) where drafts cost nothing ([leviathan2023]_, section 3.5).
 
 References
@@ -25,9 +25,9 @@ from typing import Any
 import numpy as np
 
 from otm._core.numbers import as_integer, as_positive
-from otm._core.text import shown
-from otm.decoding.analysis import best_gamma
-from otm.decoding.parameters import as_costs, in_unit_interval
+from otm._core.display.text import shown
+from otm.gain.formulas import best_gamma
+from otm.gain.parameters import as_costs, in_unit_interval
 from otm.decoding.trace import Step
 from otm.errors import InvalidParameterError
 
@@ -74,7 +74,7 @@ def best_gamma_policy(alpha: float, cost: float, *, max_gamma: int | None = None
     Returns
     -------
     GammaPolicy
-        Always `otm.decoding.best_gamma`.
+        Always `otm.gain.best_gamma`.
 
     Raises
     ------

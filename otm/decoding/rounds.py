@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 from otm.decoding.checks import as_paths
 from otm.decoding.draft_tree import DraftNode, Randomness
-from otm.decoding.drafting import Drafter
+from otm.decoding.drafters.model import Drafter
 from otm.decoding.reading import Context, Path, Reader
-from otm.decoding.verification import Verifier, verify_batch
+from otm.decoding.verifiers.verification import Verifier, verify_batch
 
 
 class Outcome(NamedTuple):

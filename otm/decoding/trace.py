@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
-from otm._core.shown import Brief, Facts
+from otm._core.display.reprs import Brief, Facts
 from otm.decoding.reading import Path
 
 FinishReason = Literal["eos", "length", "stop"]

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from otm._core.arithmetic import Number, Probs, is_exact, read_only, zeros
 from otm._core.checks import Drafts, Uniforms
-from otm._core.ratio_order import places_along
+from otm._core.ratios.order import places_along
 from otm.drafts.base import DifferentTokens
 
 

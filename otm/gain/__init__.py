@@ -14,14 +14,14 @@ from otm.gain.efficiency import block_efficiency, first_step_acceptance
 from otm.gain.efficiency_bound import efficiency_bound
 from otm.gain.factorised import common_draft, factorised_draft
 from otm.gain.latency import Latency, measure_latency, read_latency
-from otm.gain.models import ModelPair, from_models
+from otm.gain.reports.models import ModelPair, from_models
 from otm.gain.recommendation import Candidate, Recommendation, recommend
 from otm.gain.recording import Recording, contexts_from, record
-from otm.gain.reports import report
-from otm.gain.settings import Lenience, LossySetting, Settings, Typical
-from otm.gain.sources import ScoreFiles, Source, from_files
-from otm.gain.summary import Summary
-from otm.gain.top_lists import TopLogprobs, from_top_logprobs
+from otm.gain.reports.report import report
+from otm.gain.reports.settings import Lenience, LossySetting, Settings, Typical
+from otm.gain.reports.sources import ScoreFiles, Source, from_files
+from otm.gain.reports.summary import Summary
+from otm.gain.reports.top_lists import TopLogprobs, from_top_logprobs
 from otm.gain.tree_budget import PlannedTree, best_tree, rank_hits
 
 __all__ = [

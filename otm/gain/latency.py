@@ -22,11 +22,11 @@ import numpy.typing as npt
 
 from otm._core.files.paths import AnyPath, file_label, read_json
 from otm._core.numbers import as_positive
-from otm._core.shown import Brief
+from otm._core.display.reprs import Brief
 from otm._core.tensors import to_host
-from otm._core.text import shown
+from otm._core.display.text import shown
 from otm.decoding.checks import check_length, check_models
-from otm.decoding.parameters import LARGEST_GAMMA, as_costs
+from otm.gain.parameters import LARGEST_GAMMA, as_costs
 from otm.decoding.policies import as_gamma
 from otm.errors import InvalidInputError, InvalidParameterError
 from otm.models.base import LanguageModel, Session
@@ -128,7 +128,7 @@ class Latency(Brief):
 
         Examples
         --------
-        >>> from otm.decoding import walltime_improvement
+        >>> from otm.gain import walltime_improvement
         >>> latency = Latency.constant(0.125)
         >>> latency.speedup(1.75, gamma=2, k=1), walltime_improvement(0.5, gamma=2, cost=0.125)
         (1.4, 1.4)

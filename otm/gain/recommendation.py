@@ -18,10 +18,10 @@ import numpy as np
 
 from otm._core.means import Estimate, Floats, Prompts, Setup
 from otm._core.numbers import as_positive
-from otm._core.shown import Printed
-from otm._core.text import html_table, shown, text_table
+from otm._core.display.reprs import Printed
+from otm._core.display.text import html_table, shown, text_table
 from otm.coupling.build import named_rules
-from otm.decoding.drafting import ModelDrafter
+from otm.decoding.drafters.model import ModelDrafter
 from otm.decoding.sampling_parameters import SamplingParameters
 from otm.errors import InvalidParameterError
 from otm.gain.efficiency import KNOWN, Rules, block_efficiency

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from otm._core.numbers import as_positive
-from otm._core.progress import Progress, watching
-from otm._core.shown import Brief
+from otm._core.display.progress import Progress, watching
+from otm._core.display.reprs import Brief
 from otm._core.sparse import SparseProbs
-from otm._core.text import shown
+from otm._core.display.text import shown
 from otm.decoding.checks import (
     as_paths,
     as_prompts,
@@ -26,7 +26,7 @@ from otm.decoding.checks import (
     check_models,
 )
 from otm.decoding.draft_tree import DraftNode
-from otm.decoding.drafting import Branching, Drafter, children_at
+from otm.decoding.drafters.model import Branching, Drafter, children_at
 from otm.decoding.policies import as_gamma
 from otm.decoding.reading import Context, Path, Reader
 from otm.decoding.sampling_parameters import SamplingParameters

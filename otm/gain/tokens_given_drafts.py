@@ -21,9 +21,9 @@ import numpy as np
 from otm._core.arithmetic import Number, Probs, zeros
 from otm.coupling.build import PlanBuilder
 from otm.decoding.draft_tree import DraftNode
-from otm.decoding.traversal import OpenNode
-from otm.decoding.verification import TargetProbs, plan_of_tree, shared_draft_probs
-from otm.decoding.walk_and_keep import Walk
+from otm.decoding.verifiers.traversal import OpenNode
+from otm.decoding.verifiers.verification import TargetProbs, plan_of_tree, shared_draft_probs
+from otm.decoding.verifiers.walk_and_keep import Walk
 
 TreeMeans = Callable[[DraftNode, TargetProbs, int], Probs]
 """From drafts of depth L and the target's distributions to mean numbers of tokens [L + 1]."""

@@ -17,9 +17,9 @@ import numpy.typing as npt
 
 from otm._core.checks import as_draft_count
 from otm._core.numbers import as_positive
-from otm._core.shown import Brief
-from otm._core.text import shown
-from otm.decoding.tree_drafters import Shape
+from otm._core.display.reprs import Brief
+from otm._core.display.text import shown
+from otm.decoding.drafters.trees import Shape
 from otm.drafts.top import likeliest
 from otm.errors import InvalidInputError, ProblemTooLargeError
 from otm.gain.recording import Recording

@@ -11,7 +11,7 @@ the same decisions, bit for bit:
 - `tree`: trees of drafts, certain ones or sampled without replacement, by `verify_tree_probs` and
   `verify_tree_logits`;
 - `distributions`: from logits to probabilities, and to whole numbers that are added;
-- `clocks`: the first of the clocks that drafts and output share, for `otm.decoding.coupled`;
+- `clocks`: the first of the clocks that drafts and output share, for `otm.coupled.decode_coupled`;
 - `rows`: packed rows, and draft rows that list their tokens.
 
 `registry` lists them and chooses a backend, `checks` raises for arguments that they cannot take,
@@ -21,14 +21,14 @@ the same decisions, bit for bit:
 from typing import TYPE_CHECKING, Any
 
 from otm.kernels.sparse_drafts import SparseDrafts
-from otm.kernels.trees import verify_tree_logits, verify_tree_probs
+from otm.kernels.tree.verify import verify_tree_logits, verify_tree_probs
 from otm.kernels.verified import Verified, VerifiedTree
 from otm.kernels.verify import verify_logits, verify_probs
 from otm.kernels.workspace import Workspace
 
 if TYPE_CHECKING:
-    from otm.kernels.self_check import SelfCheck, self_checks
-    from otm.kernels.torch.sigmoid import sigmoid_distance, verify_sigmoid
+    from otm.kernels.self_check.run import SelfCheck, self_checks
+    from otm.kernels.chain.sigmoid import sigmoid_distance, verify_sigmoid
 
 __all__ = [
     "SelfCheck",
@@ -48,11 +48,11 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:  # on use: it loads torch
     if name in {"SelfCheck", "self_checks"}:
-        from otm.kernels import self_check
+        from otm.kernels.self_check import run as self_check
 
         return getattr(self_check, name)
     if name in {"sigmoid_distance", "verify_sigmoid"}:
-        from otm.kernels.torch import sigmoid
+        from otm.kernels.chain import sigmoid
 
         return getattr(sigmoid, name)
     raise AttributeError(f"module 'otm.kernels' has no attribute {name!r}")

@@ -74,6 +74,6 @@ def suits_triton(target: Any) -> bool:
     """Whether Triton's kernels can be the fastest backend for a tensor."""
     if not target.is_cuda:
         return False
-    from otm.kernels.triton.runtime import compiles  # loads Triton, which takes a second
+    from otm.kernels.common.runtime import compiles  # loads Triton, which takes a second
 
     return compiles()

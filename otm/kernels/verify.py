@@ -16,7 +16,7 @@ from otm.kernels.verified import Verified
 from otm.rules import named
 
 if TYPE_CHECKING:
-    from otm.kernels.chain_cases import Chains
+    from otm.kernels.self_check.chain_cases import Chains
     from otm.kernels.workspace import Workspace
 
 
@@ -246,7 +246,7 @@ def _verify(
 ) -> Verified[Any]:
     """Verify by a rule on a backend: probabilities, or logits if there is a temperature."""
     if backend == AUTO:
-        from otm.kernels import chain_cases, self_check
+        from otm.kernels.self_check import chain_cases, run as self_check
 
         of_call = (*arguments, temperature, offsets, counted)
         chains = chain_cases.Chains(*of_call)
@@ -262,7 +262,7 @@ def _verify(
     most = (uniforms.shape[1] - 2) // uniforms_per_position(rule) if offsets is not None else 0
     with np.errstate(all="ignore"):  # in numbers that nobody checked, or that nobody needs
         if backend == "torch":
-            from otm.kernels.torch import host
+            from otm.kernels.common import host
 
             if host.reads_rows(rule, arguments[0]):
                 return host.verify(rule, arguments, temperature, offsets, most)

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from otm._core.arithmetic import Number, Probs, as_number, at_least_once
-from otm._core.ratio_bins import RatioBins
+from otm._core.ratios.bins import RatioBins
 
 Counts: TypeAlias = npt.NDArray[np.int64]
 

@@ -26,7 +26,7 @@ from otm._core.arithmetic import (
     at_most_one,
     is_exact,
 )
-from otm._core.ratio_bins import RatioBins
+from otm._core.ratios.bins import RatioBins
 from otm.problem import Problem
 
 ROUNDING = 2.0**-50

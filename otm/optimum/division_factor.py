@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from otm._core.arithmetic import Number, as_number, at_least_once
-from otm._core.ratio_bins import RatioBins, in_bins
+from otm._core.ratios.bins import RatioBins, in_bins
 from otm.errors import InvalidParameterError
 from otm.problem import Problem
 

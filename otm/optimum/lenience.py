@@ -12,7 +12,7 @@ import numpy as np
 
 from otm._core.arithmetic import Number, Probs, as_number, at_least_once, at_most_one
 from otm._core.numbers import as_parameter
-from otm._core.ratio_bins import count_up_to
+from otm._core.ratios.bins import count_up_to
 from otm.optimum.cut import optimal_cap, optimal_value
 from otm.problem import Problem
 

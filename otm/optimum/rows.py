@@ -24,8 +24,8 @@ from otm._core.arithmetic import (
 )
 from otm._core.checks import Counts, as_draft_counts, broadcast_counts
 from otm._core.distribution import as_probs_rows
-from otm._core.ratio_bins import RatioBins, by_ratio, in_bins
-from otm._core.ratio_keys import ratio_of
+from otm._core.ratios.bins import RatioBins, by_ratio, in_bins
+from otm._core.ratios.keys import ratio_of
 from otm.errors import InvalidDistributionError
 from otm.optimum.cut import cut_in_bins
 

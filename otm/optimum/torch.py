@@ -36,8 +36,8 @@ from otm._core.arithmetic import SUM_BLOCK, split_units
 from otm._core.checks import as_draft_counts, broadcast_counts
 from otm._core.distribution import ROUNDING, as_probs_rows, broadcast_shape, sum_tolerance
 from otm._core.optional import require
-from otm._core.ratio_bins import FEW, RatioBins, corners
-from otm._core.ratio_keys import MANTISSA, even_bins
+from otm._core.ratios.bins import FEW, RatioBins, corners
+from otm._core.ratios.keys import MANTISSA, even_bins
 from otm.errors import InvalidDistributionError, InvalidDraftCountError, InvalidInputError
 from otm.optimum.cut import cuts_in_bins
 from otm.optimum.rows import probs_axes

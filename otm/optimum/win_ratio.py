@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from otm._core.arithmetic import Number, Probs, at_most_one, interval_slopes, read_only
-from otm._core.ratio_bins import RatioBins, count_up_to
+from otm._core.ratios.bins import RatioBins, count_up_to
 from otm.optimum.cut import best_prefix, cap_in_bins
 from otm.problem import Problem
 

@@ -9,9 +9,10 @@ import numpy.typing as npt
 import pytest
 from scipy.stats import binom
 
-from otm.audit import Adapter, Instance, diagnosis, lossless
+from otm.audit import Adapter, Instance, lossless
+from otm.audit.diagnose import diagnosis
 from otm.audit.instances import INSTANCES
-from otm.audit.sampling import Sampler
+from otm.audit.observe.monte_carlo import Sampler
 from otm.decoding.draft_tree import Randomness
 from otm.decoding.reading import Path
 

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from otm.audit import Instance, chain, diagnosis, loop, lossless
+from otm.audit import Instance, chain, loop, lossless
+from otm.audit.diagnose import diagnosis
 from otm.audit.instances import INSTANCES
 from otm.errors import InvalidParameterError
 from otm.models import TableModel

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from otm.audit import Report, diagnosis, lossless
+from otm.audit import Report, lossless
+from otm.audit.diagnose import diagnosis
 from otm.audit.instances import INSTANCES
-from otm.audit.known_bugs import KNOWN_BUGS
-from otm.audit.observation import rows_of
+from otm.audit.diagnose.known_bugs import KNOWN_BUGS
+from otm.audit.observe.observation import rows_of
 
 FEW = [INSTANCES[name] for name in ("two tokens", "three tokens", "equal")]
 

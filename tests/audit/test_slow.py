@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from otm.audit import chain, diagnosis, lossless, methods
-from otm.audit.precision import COARSE, FINE
+from otm.audit import chain, lossless
+from otm.audit.diagnose import diagnosis
+from otm.audit.observe import methods
+from otm.audit.observe.precision import COARSE, FINE
 
 FEW_RUNS = 2_500
 """What a kernel does in a minute if it takes a fortieth of a second for a run."""

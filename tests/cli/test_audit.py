@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from otm.audit.check import lossless
-from otm.audit.known_bugs import KNOWN_BUGS
+from otm.audit.diagnose.known_bugs import KNOWN_BUGS
 from otm.cli import main
 from otm.coupling import KSeq
 

@@ -50,7 +50,7 @@ def test_parameters_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
         given.update(options)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("otm.audit.server.audit_server", audit)
+    monkeypatch.setattr("otm.audit.audit_server", audit)
     options = ["--leave-out", "temperature", "--leave-out", "top_p", "--top-p", "0.8"]
     assert main(["audit", "server", "http://m", *options]) == 130
     assert given["leave_out"] == ["temperature", "top_p"]

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from otm.coupling import PLANS, GridOptimal, KSeq, LenientPlan, TablePlan
+from otm.coupling import PLANS, GridOptimal, KSeq, TablePlan
+from otm.coupling.lossy import LenientPlan
 from otm.problem import Problem
 
 

@@ -22,19 +22,19 @@ from hypothesis import strategies as st
 
 from otm import alpha
 from otm.coupling.build import PlanBuilder
-from otm.coupling.cactus import Cactus
+from otm.coupling.lossy.cactus import Cactus
 from otm.coupling.grid_k_seq import GridKSeq
 from otm.coupling.importance_selection import ImportanceSelection
 from otm.coupling.k_seq import KSeq
-from otm.coupling.lenient import ArgmaxLenientPlan, LenientPlan
-from otm.coupling.list_coupling import ListCoupling
+from otm.coupling.lossy.lenient import ArgmaxLenientPlan, LenientPlan
+from otm.coupled.list_coupling import ListCoupling
 from otm.coupling.naive_target_sampling import NaiveTargetSampling
-from otm.coupling.relaxed import CascadePlan
+from otm.coupling.lossy.relaxed import CascadePlan
 from otm.coupling.residual import ResidualPlan, acceptance_ratio
-from otm.coupling.synthetic_acceptance import SyntheticAcceptance
+from otm.coupling.lossy.synthetic_acceptance import SyntheticAcceptance
 from otm.coupling.table import TablePlan
 from otm.coupling.target_only import TargetOnly
-from otm.coupling.typical_acceptance import TypicalAcceptance
+from otm.coupling.lossy.typical_acceptance import TypicalAcceptance
 from otm.drafts import Greedy, HubPairs, Top
 from otm.errors import ProblemTooLargeError
 from otm.optimum.cut import minimum_cut

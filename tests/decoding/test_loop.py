@@ -10,7 +10,8 @@ import numpy.typing as npt
 import pytest
 
 from otm._core.sparse import SparseProbs
-from otm.coupling import KSeq, LenientPlan, OptimalPlan, RecursiveRejection
+from otm.coupling import KSeq, OptimalPlan, RecursiveRejection
+from otm.coupling.lossy import LenientPlan
 from otm.decoding import (
     AcceleratedDrafter,
     Drafter,
@@ -30,7 +31,7 @@ from otm.decoding import (
     verify_walk_and_keep,
 )
 from otm.decoding.loop import Prompts
-from otm.decoding.verification import Verifier
+from otm.decoding.verifiers.verification import Verifier
 from otm.errors import (
     InvalidDistributionError,
     InvalidDraftsError,

@@ -16,10 +16,10 @@ from otm.coupling import KSeq, MaximalCoupling, OptimalPlan, RecursiveRejection
 from otm.coupling.plan import TransportPlan
 from otm.decoding import autoregressive, spectr, speculative, stream
 from otm.decoding.draft_tree import DraftNode, Randomness
-from otm.decoding.drafting import Branching, ModelDrafter
+from otm.decoding.drafters.model import Branching, ModelDrafter
 from otm.decoding.reading import Path
-from otm.decoding.traversal import verify_traversal
-from otm.decoding.verification import TargetProbs, Verifier, spectr_verifier, verify_chain
+from otm.decoding.verifiers.traversal import verify_traversal
+from otm.decoding.verifiers.verification import TargetProbs, Verifier, spectr_verifier, verify_chain
 from otm.models import TableModel
 from otm.problem import Problem
 from otm.testing.sequences import (

@@ -9,14 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from otm.decoding import best_gamma, oracle_speedup, speculative, walltime_improvement
-from otm.decoding.policies import (
-    GammaPolicy,
-    OnlineGamma,
-    as_policy,
-    best_gamma_policy,
-    huggingface_heuristic,
-)
+from otm.gain import best_gamma, oracle_speedup, walltime_improvement
+from otm.decoding import speculative
+from otm.decoding.policies import GammaPolicy, as_policy, huggingface_heuristic
+from otm.gain.gamma_policies import OnlineGamma, best_gamma_policy
 from otm.decoding.trace import Seconds, Step
 from otm.errors import InvalidParameterError
 from otm.models import TableModel

@@ -26,6 +26,6 @@ def write_pair(folder: Path) -> None:
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a folder with `pair.npz`, which is read in blocks of 8 positions."""
-    monkeypatch.setattr("otm.gain.sources.BLOCK_BYTES", 8 * 2 * 4 * VOCABULARY)
+    monkeypatch.setattr("otm.gain.reports.sources.BLOCK_BYTES", 8 * 2 * 4 * VOCABULARY)
     write_pair(tmp_path)
     return tmp_path

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from otm.gain import models
-from otm.gain.models import digest_of_weights
+from otm.gain.reports import models
+from otm.gain.reports.models import digest_of_weights
 
 torch = pytest.importorskip("torch")
 

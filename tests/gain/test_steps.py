@@ -9,11 +9,11 @@ import pytest
 
 import otm
 from otm._core.means import Prompts, clustered_mean
-from otm._core.ratio_bins import RatioBins
+from otm._core.ratios.bins import RatioBins
 from otm.coupling import KSeq, OptimalPlan, RecursiveRejection
-from otm.coupling.capped import by_cut, by_division_factor, by_rounds
+from otm.coupling.compare.capped import by_cut, by_division_factor, by_rounds
 from otm.coupling.plan import TransportPlan
-from otm.gain.summary import steps_of_prompts
+from otm.gain.reports.summary import steps_of_prompts
 
 # Laws of the next token after each last token, of a text over two tokens
 DRAFT = np.array([[0.75, 0.25], [0.375, 0.625]])

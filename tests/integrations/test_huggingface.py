@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from otm.decoding import coupled
+from otm.coupled import decode_coupled
 from otm.errors import InvalidInputError, InvalidParameterError, UnknownMethodError
 from otm.integrations.huggingface import AssistedDecoding, patch_generate
 from otm.integrations.huggingface.arguments import split_processors

@@ -14,7 +14,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from otm.audit import batch, diagnosis, lossless  # noqa: E402
+from otm.audit import batch, lossless  # noqa: E402
+from otm.audit.diagnose import diagnosis
 from otm.audit.instances import INSTANCES  # noqa: E402
 from otm.errors import (  # noqa: E402
     InvalidParameterError,

@@ -14,7 +14,8 @@ import numpy.typing as npt
 import pytest
 
 from otm.kernels import SparseDrafts
-from otm.kernels.numpy import chain, distributions
+from otm.kernels.chain import numpy as chain
+from otm.kernels.common.distributions import numpy as distributions
 from otm.kernels.registry import uniforms_per_position
 
 CLAMPED = "np.maximum(left, 0, out=left)"
@@ -48,7 +49,7 @@ MUTANTS = {
 
 @pytest.fixture(params=MUTANTS.values(), ids=MUTANTS)
 def mutant(request: pytest.FixtureRequest) -> ModuleType:
-    """`otm.kernels.numpy.chain` with one slip, there or in how it draws tokens."""
+    """`otm.kernels.chain.numpy` with one slip, there or in how it draws tokens."""
     right, wrong = request.param
     sources = [inspect.getsource(module) for module in (distributions, chain)]
     assert sum(source.count(right) for source in sources) == 1
@@ -212,7 +213,7 @@ def device() -> Iterator[str]:
     New memory is full of NaN and of large numbers, so that to read it is seen.
     """
     torch = pytest.importorskip("torch")
-    from otm.kernels.triton.runtime import compiles
+    from otm.kernels.common.runtime import compiles
 
     empty = torch.empty
 
@@ -239,7 +240,7 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     none what another one writes in the same launch.
     """
     pytest.importorskip("torch")
-    from otm.kernels.triton import runtime
+    from otm.kernels.common import runtime
 
     monkeypatch.setattr(runtime, "BLOCK", 8)
     if runtime.triton is None or runtime.compiles():

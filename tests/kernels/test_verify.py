@@ -126,7 +126,7 @@ def test_triton_where_it_cannot_run(
 ) -> None:
     inputs = chains(np.random.default_rng(4), 2, 1, 3)
     pytest.importorskip("torch")
-    from otm.kernels.triton import runtime
+    from otm.kernels.common import runtime
 
     monkeypatch.setattr(runtime, "interpreted", lambda: False)
     if runtime.triton is not None:
@@ -150,7 +150,7 @@ for rule in names("kernel"):
     load(rule, "numpy")
 assert not {"torch", "triton"} & set(sys.modules)
 sys.modules["triton"] = None
-import otm.kernels.torch.sigmoid, otm.kernels.torch.softmax
+import otm.kernels.chain.sigmoid, otm.kernels.common.softmax
 for rule in names("kernel", backend="triton"):
     load(rule, "triton")
 """

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from otm import alpha
 from otm._core.arithmetic import Probs
-from otm._core.ratio_bins import FEW
+from otm._core.ratios.bins import FEW
 from otm.errors import (
     InvalidDistributionError,
     InvalidDraftCountError,

@@ -125,7 +125,7 @@ def test_the_audit_takes_it(rule: str) -> None:
 def test_the_lines_that_the_page_shows_are_in_the_kernel() -> None:
     """Bug: an excerpt that the code has left behind, or in another order."""
     excerpts = EXCERPT.findall(PAGE)
-    assert [path for path, _ in excerpts] == ["otm/kernels/triton/one_chain.py"]
+    assert [path for path, _ in excerpts] == ["otm/kernels/common/one_chain.py"]
     for path, text in excerpts:
         lines = iter((ROOT / path).read_text(encoding="utf-8").splitlines())
         assert len(text.splitlines()) > 3

@@ -149,9 +149,9 @@ def test_a_call_goes_down_at_most_ten_modules(name: str) -> None:
 
 
 def test_a_call_upwards_is_seen() -> None:
-    """The control: `otm._core.text` asks for the `repr` of a comparison."""
-    from otm._core.text import shown
+    """The control: `otm._core.display.text` asks for the `repr` of a comparison."""
+    from otm._core.display.text import shown
 
     comparison = otm.compare([0.5, 0.5], [0.5, 0.5], 2, rules=["k-Seq"])
     _, upwards = watched(lambda: shown(comparison))
-    assert any(callee.startswith("otm.coupling.comparison:") for _, callee in upwards)
+    assert any(callee.startswith("otm.coupling.compare.comparison:") for _, callee in upwards)

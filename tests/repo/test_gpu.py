@@ -20,7 +20,7 @@ from benchmarks.gpu import decisions, loop, runner, settings, speed, stages, too
 from benchmarks.gpu.environment import Row, ask_driver, describe  # noqa: E402
 from benchmarks.gpu.stages import BY_NAME, STAGES, Stage  # noqa: E402
 from benchmarks.gpu.stand_in import stand_in  # noqa: E402
-from otm.kernels.triton import runtime  # noqa: E402
+from otm.kernels.common import runtime  # noqa: E402
 
 SETTING = settings.rehearsal()
 HERE = {"device": "here", "code": "abc"}
@@ -262,7 +262,7 @@ def test_failed_tests_are_named(tmp_path: Path) -> None:
     row = tools.of_report(path)
     assert row["note"] == "3 tests, 1 failures, 0 errors, 1 skipped"
     assert row["wrong"] == ["a::b: 1 != 2"]
-    assert tools.files()[0] == ("tests/kernels/triton/test_on_gpu.py",)
+    assert tools.files()[0] == ("tests/kernels/compiled/test_on_gpu.py",)
 
 
 def test_the_stages_name_every_kernel_that_is_launched(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -289,7 +289,7 @@ def test_the_stages_name_every_kernel_that_is_launched(monkeypatch: pytest.Monke
 
 
 def test_the_table_of_warps_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    from otm.kernels.triton import one_chain
+    from otm.kernels.common import one_chain
 
     monkeypatch.setitem(runtime.TUNED, "sm_90", {"one_chain.draw": 4})
     assert runtime.warps(one_chain.draw, "sm_90") == 4

@@ -82,12 +82,12 @@ NAMES = {
     "otm.audit.adapters.vllm": [
         "rejection_sample",
     ],
-    "otm.audit.known_bugs": [
+    "otm.audit.diagnose.known_bugs": [
         "KNOWN_BUGS",
         "SUSPECTED",
         "KnownBug",
     ],
-    "otm.audit.server": [
+    "otm.audit.streams.server": [
         "ServerReport",
         "audit_server",
     ],

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 import otm
-from otm._core.shown import Brief, BriefDict, Facts, brief
+from otm._core.display.reprs import Brief, BriefDict, Facts, brief
 from otm.audit import lossless
-from otm.coupling import PLANS, LenientPlan, TransportPlan, distance_to_target
+from otm.coupling import PLANS, TransportPlan
+from otm.coupling.lossy import LenientPlan, distance_to_target
 from otm.decoding import ModelDrafter, beam_search, spectr
 from otm.drafts import Joint
 from otm.gain import (

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, BinaryIO, NoReturn, TypeAlias
 
-from otm._core.text import shown
+from otm._core.display.text import shown
 from otm.errors import InvalidInputError
 
 LARGEST_JSON = 2**24

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from otm._core.arithmetic import Probs
 from otm._core.tensors import to_host
-from otm.audit.adapter import Adapter, Instance, Source, found
+from otm.audit.adapters.base import Adapter, Instance, Source, found
 from otm.audit.adapters.drafted import as_tokens, chain_probs, draw_chain, is_exact
 from otm.audit.adapters.plain import Plain, parameters_of
 from otm.decoding.draft_tree import Randomness

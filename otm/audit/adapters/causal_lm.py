@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from otm._core.optional import require
-from otm._core.text import shown
+from otm._core.display.text import shown
 from otm.errors import InvalidParameterError
 from otm.models.base import StatelessModel
 

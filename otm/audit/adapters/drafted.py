@@ -19,7 +19,7 @@ from otm._core.arithmetic import Number, Probs, read_only
 from otm._core.checks import Drafts
 from otm._core.sampling import InverseCdf
 from otm._core.tensors import to_host
-from otm.audit.adapter import Adapter, Instance, Source
+from otm.audit.adapters.base import Adapter, Instance, Source
 from otm.coupling.build import PlanBuilder
 from otm.coupling.plan import TransportPlan
 from otm.decoding.draft_tree import Randomness

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from otm._core.optional import require
-from otm.audit.adapter import Adapter
+from otm.audit.adapters.base import Adapter
 from otm.audit.adapters.drafted import Batched, seed_of
 
 __all__ = ["chain_speculative_sampling"]

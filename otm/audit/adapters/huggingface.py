@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from otm._core.optional import require
-from otm.audit.adapter import Adapter, Instance
+from otm.audit.adapters.base import Adapter, Instance
 from otm.audit.adapters.causal_lm import causal_lm
 from otm.audit.adapters.plain import chain
 from otm.decoding.draft_tree import Randomness
@@ -35,7 +35,7 @@ def speculative_sampling() -> Adapter:
     Notes
     -----
     It accepts a draft if u ≤ ratio, with u of 24 bits: a token that the target cannot produce comes
-    out with probability 2^−24 for each draft of it (`otm.audit.known_bugs`, "u ≤ ratio").  The
+    out with probability 2^−24 for each draft of it (`otm.audit.diagnose.known_bugs`, "u ≤ ratio").  The
     audit sees that by breakpoints; no Monte Carlo of this size does.
     """
     import torch

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from otm._core.numbers import check_name
-from otm._core.text import shown
-from otm.audit.adapter import Adapter
+from otm._core.display.text import shown
+from otm.audit.adapters.base import Adapter
 from otm.audit.adapters.batches import batch
 from otm.audit.adapters.calls import stateful, windowed
 from otm.audit.adapters.otm_verifiers import DeviceStep

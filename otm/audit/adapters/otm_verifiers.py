@@ -14,15 +14,15 @@ from otm._core.numbers import check_name
 from otm._core.optional import require
 from otm._core.sparse import SparseProbs
 from otm._core.tensors import on_device, to_host
-from otm.audit.adapter import Adapter, Instance, Source
+from otm.audit.adapters.base import Adapter, Instance, Source
 from otm.audit.adapters.drafted import Batched, InFloats, models_for
 from otm.coupling.build import PlanBuilder, plan_builder
 from otm.coupling.plan import TransportPlan
 from otm.decoding import DeviceVerifier, ModelDrafter, speculative, stream
 from otm.decoding.draft_tree import Randomness
-from otm.decoding.drafting import Branching
+from otm.decoding.drafters.model import Branching
 from otm.decoding.reading import Path
-from otm.decoding.verification import law_of, plan_of_tree, spectr_verifier, tree_verifier
+from otm.decoding.verifiers.verification import law_of, plan_of_tree, spectr_verifier, tree_verifier
 from otm.kernels import verify_probs
 from otm.kernels.registry import uniforms_per_position
 from otm.models.base import Rows, Session

@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from otm._core.numbers import as_integer, as_positive
 from otm._core.optional import require
-from otm._core.text import shown
-from otm.audit.adapter import Adapter, Instance, max_tokens
+from otm._core.display.text import shown
+from otm.audit.adapters.base import Adapter, Instance, max_tokens
 from otm.audit.adapters.drafted import (
     SelectionRule,
     as_tokens,
@@ -22,8 +22,8 @@ from otm.audit.adapters.drafted import (
     models_for,
 )
 from otm.audit.instances import CHANGING
-from otm.audit.own_draws import handed_out
-from otm.audit.sizes import MOST_TOKENS, ending, with_token
+from otm.audit.intercept.draws import handed_out
+from otm.audit.larger_instances import MOST_TOKENS, ending, with_token
 from otm.coupling.build import PlanBuilder
 from otm.decoding.draft_tree import Randomness
 from otm.decoding.reading import Path

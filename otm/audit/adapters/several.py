@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from otm.audit.adapter import Adapter, Instance
+from otm.audit.adapters.base import Adapter, Instance
 from otm.audit.adapters.drafted import as_tokens, chain_probs, draw_chain, is_exact
 from otm.audit.adapters.plain import Plain
 from otm.audit.instances import pair

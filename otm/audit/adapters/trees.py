@@ -16,13 +16,13 @@ import numpy as np
 from otm._core.arithmetic import Probs
 from otm._core.numbers import check_name
 from otm._core.sampling import InverseCdf
-from otm.audit.adapter import Adapter, Instance
+from otm.audit.adapters.base import Adapter, Instance
 from otm.audit.adapters.drafted import as_tokens, locate_drafts, models_for
 from otm.audit.adapters.plain import Plain, parameters_of
 from otm.audit.adapters.several import PAIRS_OF_CHAINS
 from otm.audit.instances import INSTANCES
 from otm.decoding.draft_tree import Randomness
-from otm.decoding.drafting import as_branching
+from otm.decoding.drafters.model import as_branching
 from otm.decoding.reading import Path
 from otm.errors import InvalidParameterError
 

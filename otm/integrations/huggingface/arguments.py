@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from otm._core.text import shown
+from otm._core.display.text import shown
 from otm.decoding.sampling_parameters import SamplingParameters
 from otm.errors import InvalidParameterError
 from otm.integrations.huggingface.processors import kind_of

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from otm._core.text import shown
+from otm._core.display.text import shown
 from otm.errors import InvalidInputError, InvalidParameterError
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from otm._core.numbers import check_name
-from otm.decoding.drafting import Branching, Drafter
+from otm.decoding.drafters.model import Branching, Drafter
 from otm.decoding.sampling_parameters import SamplingParameters
-from otm.decoding.string_drafter import StringDrafter
+from otm.decoding.drafters.strings import StringDrafter
 from otm.errors import InvalidInputError, InvalidParameterError
 from otm.models.base import LanguageModel
-from otm.models.intersection import IntersectionModel
-from otm.models.spelling import Spelling
+from otm.models.vocabularies.intersection import IntersectionModel
+from otm.models.vocabularies.spelling import Spelling
 
 BY_TEXT = "target-only", "list coupling"
 """Rules that need no probabilities of drafts."""

@@ -17,7 +17,7 @@ from torch.nn.functional import pad
 from otm._core.optional import require
 from otm.errors import InvalidParameterError
 from otm.kernels import verify_probs
-from otm.kernels.numpy.distributions import memory
+from otm.kernels.common.distributions.numpy import memory
 
 GREEDY = 0  # temperature
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from otm._core.files.paths import AnyPath, as_path
 from otm._core.optional import require
-from otm._core.text import shown
+from otm._core.display.text import shown
 from otm.errors import InvalidInputError
 from otm.models.gpt.model import GPT
 

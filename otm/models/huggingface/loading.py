@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from otm._core.files.paths import AnyPath
 from otm._core.optional import require
-from otm._core.text import shown
+from otm._core.display.text import shown
 from otm.errors import InvalidInputError
 
 

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from otm.audit import Instance, Report, chains, diagnosis, lossless, tree
+from otm.audit import Instance, Report, chains, lossless, tree
+from otm.audit.diagnose import diagnosis
 from otm.audit.adapters.several import PAIRS_OF_CHAINS
 from otm.audit.adapters.trees import SIBLINGS, Tree
 from otm.audit.instances import INSTANCES

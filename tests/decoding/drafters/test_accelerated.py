@@ -11,16 +11,16 @@ import pytest
 
 from otm._core.sparse import SparseProbs
 from otm.coupling import KSeq
-from otm.decoding.accelerated import AcceleratedDrafter
+from otm.decoding.drafters.accelerated import AcceleratedDrafter
 from otm.decoding.draft_tree import DraftNode, Randomness
-from otm.decoding.drafters import NonAutoregressiveDrafter, PromptLookup
-from otm.decoding.drafting import Branching, Drafter, ModelDrafter
+from otm.decoding.drafters.prompt_lookup import NonAutoregressiveDrafter, PromptLookup
+from otm.decoding.drafters.model import Branching, Drafter, ModelDrafter
 from otm.decoding.loop import stream
 from otm.decoding.reading import Path
 from otm.decoding.sampling_parameters import SamplingParameters
-from otm.decoding.traversal import verify_traversal
-from otm.decoding.verification import Verifier, spectr_verifier, verify_chain
-from otm.decoding.walk_and_keep import verify_walk_and_keep
+from otm.decoding.verifiers.traversal import verify_traversal
+from otm.decoding.verifiers.verification import Verifier, spectr_verifier, verify_chain
+from otm.decoding.verifiers.walk_and_keep import verify_walk_and_keep
 from otm.errors import InvalidInputError
 from otm.models.table import TableModel, UniformModel
 from otm.testing.sequences import output_distribution_of, sequence_distribution

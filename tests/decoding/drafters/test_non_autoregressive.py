@@ -13,11 +13,11 @@ import pytest
 
 from otm._core.sparse import SparseProbs
 from otm.decoding.draft_tree import DraftNode, Randomness
-from otm.decoding.drafters import NonAutoregressiveDrafter, skip_gram_heads
-from otm.decoding.drafting import Branching
+from otm.decoding.drafters.prompt_lookup import NonAutoregressiveDrafter, skip_gram_heads
+from otm.decoding.drafters.model import Branching
 from otm.decoding.loop import stream
 from otm.decoding.reading import Context, Path
-from otm.decoding.target_only import verify_target_only
+from otm.decoding.verifiers.target_only import verify_target_only
 from otm.errors import InvalidDraftsError, InvalidInputError, InvalidParameterError
 from otm.models.ngram import NGramModel
 from otm.models.table import TableModel

@@ -11,12 +11,12 @@ import pytest
 
 from otm.coupling import KSeq
 from otm.decoding.draft_tree import DraftNode, Randomness
-from otm.decoding.drafters import LONGEST_COPY, PromptLookup
+from otm.decoding.drafters.prompt_lookup import LONGEST_COPY, PromptLookup
 from otm.decoding.loop import stream
 from otm.decoding.reading import Path
-from otm.decoding.traversal import verify_traversal
-from otm.decoding.verification import Verifier, spectr_verifier, verify_chain
-from otm.decoding.walk_and_keep import verify_walk_and_keep
+from otm.decoding.verifiers.traversal import verify_traversal
+from otm.decoding.verifiers.verification import Verifier, spectr_verifier, verify_chain
+from otm.decoding.verifiers.walk_and_keep import verify_walk_and_keep
 from otm.errors import InvalidParameterError
 from otm.models.table import TableModel
 from otm.testing.sequences import output_distribution_of, sequence_distribution

@@ -18,7 +18,7 @@ from figures.shipped_pairs import (
     training_text,
 )
 from figures.table import Table
-from otm.coupling import ArgmaxLenientPlan, LenientPlan, distance_to_target
+from otm.coupling.lossy import ArgmaxLenientPlan, LenientPlan, distance_to_target
 from otm.decoding import SamplingParameters
 from otm.errors import InvalidParameterError
 from otm.models import load

@@ -18,7 +18,7 @@ from figures.leviathan.printed import (
     table_4,
 )
 from figures.table import Table
-from otm.decoding.analysis import single_draft_improvement
+from otm.gain.formulas import single_draft_improvement
 
 HALF_DIGIT = Fraction(1, 200)
 """What two printed decimals leave open."""

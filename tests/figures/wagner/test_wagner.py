@@ -40,7 +40,7 @@ from figures.wagner.scales import (  # noqa: E402
     table_7,
 )
 from figures.wagner.texts import table_1, table_4, table_5, table_6  # noqa: E402
-from otm.kernels.torch import sigmoid  # noqa: E402
+from otm.kernels.chain import sigmoid  # noqa: E402
 from otm.models import load  # noqa: E402
 
 CPU = torch.device("cpu")

@@ -1,0 +1,226 @@
+"""Which known mistakes have the output distribution of a verifier, or come near it."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import cache, lru_cache
+
+from otm._core.arithmetic import total
+from otm.audit.adapters.base import Adapter, Failure, Instance
+from otm.audit.diagnose.loop_diagnosis import AT_ZERO, accepts_at_zero, draws_twice
+from otm.audit.observe.exact import by_paths
+from otm.audit.diagnose.known_bugs import KNOWN_BUGS, KnownBug
+from otm.audit.diagnose.known_bugs.drafting import RANDOMNESS
+from otm.audit.diagnose.known_bugs.sized import SIZED
+from otm.audit.diagnose.known_bugs.steps import Repeated, both
+from otm.audit.diagnose.known_bugs.verification import ACCEPTANCE, BONUS, RESIDUAL
+from otm.audit.diagnose.mistake_sizes import of_measure
+from otm.audit.observe.observation import ISOLATED, Observation, UnsuitedError, distance
+from otm.audit.diagnose.self_drafting import SECOND_SAMPLE, samples_twice
+from otm.audit.observe.pace import check_time
+from otm.audit.report import Diagnosis, Nearest
+from otm.errors import ProblemTooLargeError
+
+PAIRS, STEPS = 150, 1000
+"""Two mistakes at once, and steps of loops, are looked for where a verifier costs no more."""
+
+SINGLE = 8 * ISOLATED
+"""A distance that isolated uniforms, of a few drafts, can give."""
+
+ROUNDING = 1e-12
+"""Distributions of exact paths that differ no more are the same: some floats may be in them."""
+
+NEAR, FEW = 2, 4
+"""A mistake is near if it is so many times nearer than the target, on so many pairs of models."""
+
+Same = Callable[[Observation, Observation], bool]
+"""Whether a verifier, observed on an instance, can have the distribution of a known mistake."""
+
+
+def same_distribution(tolerance: float, *, apart: bool = False) -> Same:
+    """Compare distributions that are known, exactly or up to an error.
+
+    What the target cannot give must come out in both, even at isolated uniforms, or is set apart.
+    """
+
+    def same(seen: Observation, known: Observation) -> bool:
+        rounding = tolerance if seen.error or seen.pieces else ROUNDING
+        near = _apart(seen, known) <= seen.error + known.error + rounding
+        return near and (apart or seen.impossible_outcomes() == known.impossible_outcomes())
+
+    return same
+
+
+def diagnose(
+    observations: Sequence[Observation],
+    ways: Sequence[Same],
+    loop: Adapter | None = None,
+    until: float = math.inf,
+) -> tuple[Diagnosis, ...]:
+    """Name the known mistakes that explain what was observed of one verifier.
+
+    Several are named if the instances do not tell them apart, but of sizes read off the output only
+    the first that fits.  Of two ways to compare, the second sets isolated outcomes apart; then two
+    mistakes at once are tried too.  A loop may make the mistakes of a single step.  Raises
+    `TimeIsUpError` when `time.monotonic` is past `until`.
+    """
+    observations = sorted(observations, key=_cost)  # most fail on one soon
+    bugs = _whole(loop)
+    for place, same in enumerate(ways):
+        explained = _named(bugs, observations, same, until)
+        if not explained and loop is None:
+            measured = ((bug, bug.verifier) for bug in of_measure(observations))
+            explained = _named(measured, observations, same, until, most=1)
+        if explained:
+            return tuple(replace(diagnosis, apart=place > 0) for diagnosis in explained)
+    sound = [o for o in observations if not any(isinstance(out, Failure) for out in o.probs)]
+    if 0 < len(sound) < len(observations):
+        explained = _named(bugs, sound, ways[0], until)
+        if explained:
+            return tuple(replace(diagnosis, partly=True) for diagnosis in explained)
+    wrong = [seen for seen in observations if seen.is_off(SINGLE)]
+    shows = wrong or [seen for seen in observations if seen.impossible is not None]
+    if loop is not None and shows and (len(ways) > 1 or not wrong):
+        few = [seen for seen in [*shows, *observations] if _cost(seen) <= STEPS]
+        explained = ()
+        if _cost(shows[0]) <= STEPS:
+            explained = _named(_steps(loop), few, ways[0], until)
+        if not explained:
+            explained = _told(loop, wrong, observations, until)
+        return explained
+    if loop is not None or len(ways) == 1 or not wrong or _cost(wrong[0]) > PAIRS:
+        return ()
+    pairs = [(bug, bug.verifier) for bug in _pairs()]
+    return _named(pairs, [wrong[0], *observations], ways[0], until)
+
+
+def _whole(loop: Adapter | None) -> list[tuple[KnownBug, Adapter]]:
+    """List known mistakes as they are, for a loop those of loops."""
+    return [(bug, bug.verifier) for bug in KNOWN_BUGS if loop is None or bug.verifier.loops]
+
+
+def _steps(loop: Adapter) -> list[tuple[KnownBug, Adapter]]:
+    """Make the mistakes of a single step in loops, which draft less at the end or cut it off."""
+    return [
+        (bug, _in_loop(bug.verifier, loop.max_tokens, cut))
+        for bug in KNOWN_BUGS
+        for cut in (False, True)
+        if not (bug.verifier.loops or bug.verifier.several or bug in SIZED)
+    ]
+
+
+def nearest(
+    observations: Sequence[Observation], loop: Adapter | None = None, until: float = math.inf
+) -> Nearest | None:
+    """Find the known mistake that comes nearest to what was seen, where much is wrong.
+
+    None if no tokens come out.  Raises `TimeIsUpError` when `time.monotonic` is past `until`.
+    """
+    cheap = [o for o in observations if o.sequences and o.is_off(SINGLE) and _cost(o) <= STEPS]
+    telling = sorted(cheap, key=lambda seen: -float(seen.tv_distance))[:FEW]
+    wrong = total(float(seen.tv_distance) for seen in telling)
+    least, found = wrong / NEAR, None
+    for bug, verifier in _whole(None) if loop is None else _steps(loop):
+        check_time(until, "known mistakes take")
+        off = _off(verifier, telling, least)
+        if off < least:
+            least, found = off, bug
+    if found is None:
+        return None
+    return Nearest(_named_so(found), least / len(telling), wrong / len(telling))
+
+
+def _off(adapter: Adapter, telling: Sequence[Observation], limit: float) -> float:
+    """Add up how far a mistake is from what was seen; infinite if it cannot be made there."""
+    total = 0.0
+    for seen in telling:
+        known = _of_known_bug(adapter, seen.instance) if adapter.supports(seen.instance) else None
+        if known is None or total >= limit:
+            return math.inf
+        total += _apart(seen, known)
+    return total
+
+
+def _apart(seen: Observation, known: Observation) -> float:
+    length = max(seen.length, known.length)
+    return float(distance(seen.continued(length), known.continued(length)))
+
+
+def _told(
+    loop: Adapter, wrong: Sequence[Observation], observations: Sequence[Observation], until: float
+) -> tuple[Diagnosis, ...]:
+    """Name the mistake that a loop's tokens, or what it draws, give away."""
+    if wrong:
+        name, told = SECOND_SAMPLE, samples_twice(wrong) or draws_twice(loop, wrong, until)
+    else:
+        name, told = AT_ZERO, accepts_at_zero(loop, observations, until)
+    return tuple(_named_so(bug) for bug in KNOWN_BUGS if told and bug.name == name)
+
+
+def _cost(seen: Observation) -> int:
+    """Estimate what it takes to follow a mistake on an instance."""
+    return (seen.pieces or seen.runs) * seen.instance.vocabulary**2 * seen.instance.gamma
+
+
+@cache
+def _pairs() -> tuple[KnownBug, ...]:
+    """Make two mistakes at once, which are in different steps."""
+    pairs = []
+    for one, other in itertools.combinations((ACCEPTANCE, RESIDUAL, BONUS, RANDOMNESS), 2):
+        for a, b in itertools.product(one, other):
+            if (verifier := both(a.verifier, b.verifier)) is not None:
+                mistake, summary = f"{a.mistake}, and {b.mistake}", f"{a.summary} {b.summary}"
+                pairs.append(KnownBug(verifier, mistake, summary, a.threads + b.threads))
+    return tuple(pairs)
+
+
+def _named(
+    bugs: Iterable[tuple[KnownBug, Adapter]],
+    observations: Sequence[Observation],
+    same: Same,
+    until: float,
+    most: int | None = None,
+) -> tuple[Diagnosis, ...]:
+    fitting = (bug for bug, verifier in bugs if _explains(verifier, observations, same, until))
+    named = {bug.name: _named_so(bug) for bug in itertools.islice(fitting, most)}
+    return tuple(named.values())
+
+
+def _named_so(bug: KnownBug) -> Diagnosis:
+    return Diagnosis(bug.name, bug.mistake, bug.summary, tuple(bug.threads))
+
+
+@lru_cache(maxsize=1024)
+def _in_loop(verifier: Adapter, max_tokens: int | None, cut: bool) -> Adapter:
+    """Repeat a verifier of one step as a loop may do."""
+    return Repeated(verifier, cut, max_tokens)
+
+
+def _explains(
+    adapter: Adapter, observations: Sequence[Observation], same: Same, until: float
+) -> bool:
+    """Whether a mistake has these outputs wherever it can be made, and is a mistake there."""
+    shows, isolated = False, not any(seen.is_off(SINGLE) for seen in observations)
+    for seen in observations:
+        if not adapter.supports(seen.instance):
+            continue
+        check_time(until, "known mistakes take")
+        known = _of_known_bug(adapter, seen.instance)
+        if known is None:
+            continue
+        if not same(seen, known):
+            return False
+        shows = shows or known.tv_distance > 0 or (isolated and known.impossible is not None)
+    return shows
+
+
+@lru_cache(maxsize=16384)
+def _of_known_bug(adapter: Adapter, instance: Instance) -> Observation | None:
+    """Observe a known bug; kept, since audits have most of their instances in common."""
+    try:
+        return by_paths(adapter, instance)
+    except (UnsuitedError, ProblemTooLargeError):
+        return None

@@ -1,0 +1,288 @@
+"""Drafts that are not drawn as the verifier is told, uniforms used twice, tokens drawn wrongly.
+
+And what is special to several drafts: blocks verified as if they were tokens, siblings and chains
+that share what they must not.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from otm._core.arithmetic import Probs, as_fractions
+from otm.audit.adapters.base import Instance, Source
+from otm.audit.diagnose.known_bugs.steps import Block, Chain, Loop, Rows, Siblings, draw_siblings, likeliest, normalised, passes, residual, top_half
+from otm.decoding.draft_tree import Randomness
+from otm.decoding.reading import Path
+from otm.kernels.common.distributions.numpy import locate
+
+
+def _rounded(probs: Probs) -> Probs:
+    """Round to two significant bits, of which bfloat16 has eight."""
+    parts, exponents = np.frexp(probs.astype(np.float64))
+    return normalised(as_fractions(np.ldexp(np.round(4 * parts), exponents)))
+
+
+DRAFTING = (
+    Chain("greedy drafts reported as softmax", drawn=likeliest).as_bug(
+        mistake="greedy draft reported as softmax",
+        summary="The likeliest token is drafted, and verified as if it had been sampled.",
+        threads=(
+            "huggingface/transformers #32867",
+            "huggingface/transformers #33534",
+            "jaymody/speculative-sampling #3",
+            "alibaba/rtp-llm #1311",
+        ),
+    ),
+    Chain("drafts of top-k reported without it", drawn=top_half).as_bug(
+        mistake="draft not sampled from its stated distribution",
+        summary="Drafts are sampled after top-k, and verified by the draft distribution before it.",
+        threads=("huggingface/transformers #47932", "huggingface/transformers #47961"),
+    ),
+    Chain("temperature of the drafts alone", drawn=lambda probs: normalised(probs**2)).as_bug(
+        mistake="one-sided temperature",
+        summary="Drafts are sampled at a temperature that their stated distribution lacks.",
+    ),
+    # the target at temperature 1, where 2 was asked for
+    Chain("temperature not applied to the target", aim=lambda probs: normalised(probs**2)).as_bug(
+        mistake="one-sided temperature",
+        summary="Drafts are verified by the target at temperature 1, whatever was asked for.",
+        threads=("vllm-project/vllm #9834", "vllm-project/vllm #10198"),
+    ),
+    Chain("drafts sampled in low precision", drawn=_rounded).as_bug(
+        mistake="low precision",
+        summary="Drafts are sampled in half precision, and verified in single precision.",
+        threads=("deepseek-ai/DeepSpec #31",),
+    ),
+    Chain(
+        "draft law in the draft model's own ids",
+        drawn=lambda probs: np.roll(probs, 1),  # token x of the draft is x + 1 of the target
+    ).as_bug(
+        mistake="draft distribution in other token ids",
+        summary="Draft tokens are translated to the target's ids, their distribution is not.",
+        threads=("alibaba/rtp-llm #1295", "alibaba/rtp-llm #1311"),
+    ),
+    Chain(
+        "draft laws of the rows before",
+        shown=lambda _, rows: rows._replace(draft=[*rows.draft[:1], *rows.draft[:-1]]),
+    ).as_bug(
+        mistake="draft not sampled from its stated distribution",
+        summary="From the second on, a draft is verified by the draft row of the position before.",
+    ),
+    Chain("draft law taken as uniform", stated=lambda probs: (0 * probs + 1) / probs.size).as_bug(
+        mistake="draft not sampled from its stated distribution",
+        summary="Where draft distributions are missing, the uniform one takes their place.",
+    ),
+)
+
+
+def _same_stream(source: Randomness, gamma: int) -> Iterator[Randomness]:
+    stream = source(2 * gamma + 1)
+    while True:
+        yield Source(stream)
+
+
+def _in_quarters(weights: Probs, uniform: Any) -> int:
+    quarters = sum(bool(uniform >= Fraction(quarter, 4)) for quarter in (1, 2, 3))
+    return locate(weights, Fraction(quarters, 4))
+
+
+RANDOMNESS = (
+    Chain("coin draws the residual", uniforms=lambda u: u._replace(residual=u.coins)).as_bug(
+        mistake="shared coin",
+        summary="The coin that rejected a draft also draws the token that replaces it.",
+        threads=("vllm-project/vllm-ascend #16370",),
+    ),
+    Chain(
+        "draft's noise draws the residual", uniforms=lambda u: u._replace(residual=u.drafts)
+    ).as_bug(
+        mistake="drafts and residual share a stream",
+        summary="The noise that drew a draft also draws the token that replaces it.",
+        threads=("vllm-project/vllm #54282", "vllm-project/vllm #47386"),
+    ),
+    Chain("draft's noise is the coin", uniforms=lambda u: u._replace(coins=u.drafts)).as_bug(
+        mistake="drafts and coins share a stream",
+        summary="The noise that drew a draft is also the coin that accepts or rejects it.",
+        threads=("vllm-project/vllm #47386", "local-inference-lab/vllm #205"),
+    ),
+    Chain(
+        "one coin for all drafts",
+        uniforms=lambda u: u._replace(coins=[u.coins[0]] * len(u.coins)),
+    ).as_bug(
+        mistake="shared coin",
+        summary="All drafts of a chain are accepted or rejected by the same coin.",
+    ),
+    Chain(
+        "one uniform draws all drafts",
+        uniforms=lambda u: u._replace(drafts=[u.drafts[0]] * len(u.drafts)),
+    ).as_bug(
+        mistake="re-seeding inside the loop",
+        summary="The generator is seeded anew for each draft, and all are drawn by one uniform.",
+    ),
+    Chain(
+        "seeded before each use",
+        uniforms=lambda u: u._replace(
+            coins=u.drafts, residual=[u.drafts[0]] * len(u.coins), bonus=u.drafts[0]
+        ),
+    ).as_bug(
+        mistake="re-seeding inside the loop",
+        summary="The generator is seeded anew before drafts, coins and the last token are drawn.",
+    ),
+    Loop("seeded in each step", streams=_same_stream).as_bug(
+        mistake="re-seeding inside the loop",
+        summary="The generator is seeded anew in each step of the loop, which then repeats itself.",
+    ),
+    Chain(
+        "constant coins", uniforms=lambda u: u._replace(coins=[Fraction(1, 2)] * len(u.coins))
+    ).as_bug(
+        mistake="constant coin",
+        summary="Coins do not change from call to call, whatever the seed.",
+        threads=("vllm-project/vllm #13196",),
+    ),
+    Chain("uniforms of few bits", draw_last=_in_quarters).as_bug(
+        mistake="low precision",
+        summary="Tokens are drawn by uniforms of too few bits for the vocabulary.",
+        threads=("pytorch/pytorch #2576",),
+    ),
+)
+
+
+def _edges_to_the_left(weights: Probs, uniform: Any) -> int:
+    return int(np.searchsorted(weights.cumsum(), uniform * weights.sum(), side="left"))
+
+
+def _off_by_one(weights: Probs, uniform: Any) -> int:
+    before = weights.cumsum() - weights
+    place = np.searchsorted(before, uniform * weights.sum(), side="right")
+    return min(int(place), weights.size - 1)
+
+
+def _past_the_end(weights: Probs, uniform: Any) -> int:
+    """1/8 stands for what is lost when a long row is summed in single precision."""
+    summed = weights.cumsum() * Fraction(7, 8)
+    return int(np.searchsorted(summed, uniform * weights.sum(), side="right"))
+
+
+def _padded_tail(weights: Probs, uniform: Any) -> int:
+    """Let the last token alone stand for the last tile, most of which is padding."""
+    return locate(weights, uniform) if weights[-1] else weights.size
+
+
+LOCATING = (
+    Chain("token of weight zero", draw_last=_edges_to_the_left).as_bug(
+        mistake="token of weight zero",
+        summary="u = 0 draws the first token, even if its weight is zero.",
+        threads=("pytorch/pytorch #48841", "pytorch/pytorch #4858"),
+        isolated=True,
+    ),
+    Chain("off by one in the cumulative distribution", draw_last=_off_by_one).as_bug(
+        mistake="off by one in the cumulative distribution",
+        summary="The token after the right one is drawn.",
+    ),
+    Chain("uniform beyond the last edge", draw_last=_past_the_end).as_bug(
+        mistake="token outside the vocabulary",
+        summary="A rounded row sums to less than one; a larger uniform gives an index beyond it.",
+        threads=("NVIDIA/TensorRT-LLM #19485",),
+    ),
+    Chain("padded tail of the vocabulary", draw_last=_padded_tail).as_bug(
+        mistake="token outside the vocabulary",
+        summary="Where the last tile of a row is all zero, its padding is drawn.",
+        threads=(
+            "vllm-project/vllm #44744",
+            "vllm-project/vllm #21876",
+            "vllm-project/vllm #53029",
+        ),
+    ),
+)
+
+
+def _uncapped_at_the_end(rows: Rows, i: int, weight: Any) -> Any:
+    """Accept the whole block as if the ratios before the last draft had not been capped at 1."""
+    if i < len(rows.tokens):
+        return passes(rows, i, weight)
+    ratio: Any = 1
+    for x, draft, target in zip(rows.tokens, rows.draft, rows.target, strict=False):
+        ratio = ratio * target[x] / draft[x]
+    return min(ratio, 1)
+
+
+BLOCKS = (
+    Block(
+        "blocks tested by their ratio",
+        passes=lambda rows, i, weight: weight,
+        left=lambda rows, i, weight: residual(rows, i),
+    ).as_bug(
+        mistake="blocks verified token by token",
+        summary="A block is accepted by its ratio and continued by the residual of a single token.",
+        threads=("vllm-project/vllm-ascend #7807", "vllm-project/vllm-ascend #7808"),
+    ),
+    Block(
+        "residual of a token behind a block",
+        left=lambda rows, i, weight: residual(rows, i),
+    ).as_bug(
+        mistake="blocks verified token by token",
+        summary="The token behind a block is drawn from the residual of a single token.",
+        threads=("vllm-project/vllm-ascend #7807", "vllm-project/vllm-ascend #7808"),
+    ),
+    Block("whole blocks accepted by their uncapped ratio", passes=_uncapped_at_the_end).as_bug(
+        mistake="whole block tested by another ratio than its parts",
+        summary="Only the parts of a block are tested by capped ratios, as in published code of"
+        " hierarchical verification (arXiv 2601.05724).",
+    ),
+)
+
+
+def _without_replacement(draft: Probs, uniforms: Any) -> list[int]:
+    left, tokens = draft, []
+    for uniform in uniforms:
+        tokens.append(locate(left, uniform))
+        left = np.where(np.arange(draft.size) == tokens[-1], 0 * draft, left)
+        left = left if left.any() else draft
+    return tokens
+
+
+class _LongestOfAll(Chain):
+    """Two chains of one draft show it."""
+
+    max_tokens = 2
+
+    def supports(self, instance: Instance) -> bool:
+        return instance.k == 2
+
+    def output(self, instance: Instance, source: Randomness) -> Path:
+        short = dataclasses.replace(instance, gamma=min(instance.gamma, 1), k=1)
+        first, second = (super(_LongestOfAll, self).output(short, source) for _ in range(2))
+        return max(first, second, key=len)
+
+
+SEVERAL = (
+    Siblings(
+        "one uniform draws all siblings",
+        drafts=lambda draft, uniforms: draw_siblings(draft, [uniforms[0]] * len(uniforms)),
+    ).as_bug(
+        mistake="drafts that are not independent",
+        summary="The drafts of a node are drawn by one uniform, and verified as if independent.",
+    ),
+    Siblings("one coin for all siblings", coins=lambda source, k: [source(1)[0]] * k).as_bug(
+        mistake="shared coin",
+        summary="All drafts of a node are accepted or rejected by the same coin.",
+    ),
+    Siblings("siblings drawn without replacement", drafts=_without_replacement).as_bug(
+        mistake="draft not sampled from its stated distribution",
+        summary="The drafts of a node are drawn without replacement, and verified as if with it.",
+    ),
+    Siblings("siblings judged by the same law", updates=0).as_bug(
+        mistake="no residual",
+        summary="After a rejected draft the next one is still verified by the target itself.",
+        threads=("NJUNLP/MCSD #5",),
+    ),
+    _LongestOfAll("longest of several chains").as_bug(
+        mistake="choice among outputs",
+        summary="Chains are verified one by one, each losslessly, and the longest output is kept.",
+        threads=("foundation-model-stack/fms-extras #12",),
+    ),
+)

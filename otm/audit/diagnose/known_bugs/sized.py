@@ -1,0 +1,204 @@
+"""Mistakes that have a size or a place: most show on larger instances only.
+
+Some sizes are in the list, to hold the audit to them.  `otm.audit.diagnose.mistake_sizes` makes the others.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache, partial
+from typing import Any
+
+import numpy as np
+
+from otm._core.arithmetic import Probs
+from otm.audit.adapters.base import Instance
+from otm.audit.diagnose.known_bugs.steps import Chain, KnownBug, Rows, Siblings, Uniforms, accepts, normalised, residual
+from otm.decoding.reading import Path
+
+DRAFTS = 6
+"""Last place of those in the list; others are made where an audit sees them."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Placed(Chain):
+    """Chain verification with a mistake at some positions."""
+
+    passes: Callable[[int], bool] = lambda _: False  # which drafts are accepted, whatever they are
+    aims: Callable[[int, Probs], Probs] = lambda _, probs: probs  # the target at a position
+    behind: int = sys.maxsize  # from which draft on the draft row before is taken
+
+    def verify(self, rows: Rows, uniforms: Uniforms) -> Path:
+        aims = [self.aims(i, probs) for i, probs in enumerate(rows.target)]
+        draft = [rows.draft[max(i - (i >= self.behind), 0)] for i in range(len(rows.draft))]
+        surely = [Fraction(-1) if self.passes(i) else u for i, u in enumerate(uniforms.coins)]
+        return super().verify(
+            rows._replace(target=aims, draft=draft), uniforms._replace(coins=surely)
+        )
+
+
+@cache
+def passes_at(place: int) -> KnownBug:
+    """Accept the draft at a place, the first of which is 1, whatever it is."""
+    return _Placed(f"draft {place} always accepted", passes=lambda i: i == place - 1).as_bug(
+        mistake="draft that is not verified",
+        summary=f"Draft {place} of a chain is accepted, whatever its probabilities.",
+    )
+
+
+@cache
+def hot_from(place: int) -> KnownBug:
+    """Forget the temperature of the target from a place on."""
+
+    def aims(i: int, probs: Probs) -> Probs:
+        return normalised(probs**2) if i >= place - 1 else probs
+
+    return _Placed(f"temperature lost from position {place} on", aims=aims).as_bug(
+        mistake="one-sided temperature",
+        summary=f"From position {place} on, the temperature of the target is what memory held.",
+        threads=("vllm-project/vllm #55005",),
+    )
+
+
+@cache
+def behind_from(place: int) -> KnownBug:
+    """Verify drafts from a place on by the draft row of the position before."""
+    name = f"draft laws of the rows before, from draft {place} on"
+    return _Placed(name, behind=place - 1).as_bug(
+        mistake="draft not sampled from its stated distribution",
+        summary=f"From draft {place} on, a draft is verified by the row of the position before.",
+    )
+
+
+@cache
+def cut_to(kept: int) -> KnownBug:
+    """Draw what replaces a draft from so many tokens."""
+
+    def largest(rows: Rows, i: int) -> Probs:
+        rest = residual(rows, i)
+        ranks = np.argsort(np.argsort(-rest, kind="stable"), kind="stable")
+        return np.where(ranks < kept, rest, 0 * rest)
+
+    return Chain(f"residual of its {kept} largest tokens", residual=largest).as_bug(
+        mistake="residual cut off",
+        summary=f"A rejected draft is replaced by one of the {kept} largest of the residual.",
+    )
+
+
+def _by_tiles(weights: Probs, uniform: Any, size: int) -> int:
+    """Carry the sum of a tile on to the next one, but not those before it."""
+    point, before = uniform * weights.sum(), 0 * weights.sum()
+    for start in range(0, weights.size, size):
+        sums = before + weights[start : start + size].cumsum()
+        if point < sums[-1]:
+            return start + int(np.searchsorted(sums, point, side="right"))
+        before = sums[-1] - before
+    return int(weights.size - 1)
+
+
+@cache
+def tiles_of(size: int) -> KnownBug:
+    """Sum rows in tiles of so many tokens."""
+    return Chain(f"sums of tiles of {size} tokens", draw_last=partial(_by_tiles, size=size)).as_bug(
+        mistake="sums of tiles",
+        summary=f"A row is summed in tiles of {size} tokens, and only the last sum is carried on.",
+    )
+
+
+class _FewTokens(Chain):
+    """Few tokens show it, and many have many paths: no probability is zero."""
+
+    def supports(self, instance: Instance) -> bool:
+        return super().supports(instance) and instance.vocabulary <= 8
+
+
+@cache
+def floor_at(least: Fraction) -> KnownBug:
+    """Raise small probabilities of the target."""
+
+    def aim(probs: Probs) -> Probs:
+        return np.where(probs < least, least + 0 * probs, probs)
+
+    return _FewTokens(f"target probabilities of at least {least}", aim=aim).as_bug(
+        mistake="floor under probabilities",
+        summary=f"Probabilities of the target below {least} are raised to it.",
+    )
+
+
+@cache
+def lenient(factor: Fraction) -> KnownBug:
+    """Accept drafts by the ratio times a factor."""
+
+    def passes(coin: Any, draft: Probs, target: Probs, x: int) -> Any:
+        return accepts(coin, draft, factor * target, x)
+
+    return Chain(f"ratio times {factor}", accepts=passes).as_bug(
+        mistake="lossy acceptance",
+        summary=f"A draft is accepted with probability min(1, {factor} t(x)/d(x)).",
+    )
+
+
+SIZED = (
+    _Placed("all drafts accepted", passes=lambda _: True).as_bug(
+        mistake="draft that is not verified",
+        summary="Every draft is accepted, whatever its probabilities.",
+    ),
+    *map(passes_at, range(1, DRAFTS + 1)),
+    *map(hot_from, range(2, DRAFTS + 1)),
+    *map(behind_from, range(3, DRAFTS + 1)),
+    *map(cut_to, range(2, 10)),
+    *map(tiles_of, (4, 8, 16, 32, 64, 128)),
+    lenient(Fraction(1, 2)),
+    lenient(Fraction(2)),
+    *(floor_at(Fraction(1, least)) for least in (10, 20, 50, 100)),
+)
+
+
+@dataclass(frozen=True, eq=False)
+class _PassingSibling(Siblings):
+    """Recursive rejection that accepts one of the drafts, whatever it is."""
+
+    passes: int = 1  # the place of this draft
+
+    def supports(self, instance: Instance) -> bool:
+        return instance.k >= max(2, self.passes)
+
+
+@cache
+def passing(place: int) -> KnownBug:
+    """Accept the draft of a node at a place, the first of which is 1, whatever it is."""
+
+    def passes(i: int, *draft: Any) -> Any:
+        return i == place - 1 or accepts(*draft)
+
+    name = f"sibling {place} always accepted"
+    return _PassingSibling(name, accepts=passes, passes=place).as_bug(
+        mistake="draft that is not verified",
+        summary=f"Draft {place} of a node is accepted, whatever its probabilities.",
+    )
+
+
+def _top(draft: Probs, uniforms: Any) -> list[int]:
+    ranked = np.argsort(-draft, kind="stable").tolist()
+    return [ranked[min(i, draft.size - 1)] for i in range(len(uniforms))]
+
+
+TREES = (
+    *map(passing, range(1, 5)),
+    Siblings("residual of the first rejection alone", updates=1).as_bug(
+        mistake="residual of the wrong sibling",
+        summary="From the third sibling on, the target is not updated after a rejection.",
+    ),
+    Siblings("residual of the first sibling", residuals=1).as_bug(
+        mistake="residual of the wrong sibling",
+        summary="The last token is drawn from the residual of the first sibling of all rejected.",
+    ),
+    Siblings("likeliest siblings verified as samples", drafts=_top).as_bug(
+        mistake="greedy draft reported as softmax",
+        summary="The likeliest tokens become siblings, and are verified as if sampled.",
+        threads=("NVIDIA/TensorRT-LLM #15098",),
+    ),
+)

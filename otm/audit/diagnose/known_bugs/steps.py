@@ -1,0 +1,320 @@
+"""Right verifiers in small steps; a known bug is one of them with a wrong step.
+
+With all steps as they are here, every verifier is lossless, which is tested: a bug is what its few
+lines change, and nothing else.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from otm._core.arithmetic import Probs
+from otm._core.distribution import residual_weights
+from otm.audit.adapters.base import Adapter, Instance, max_tokens
+from otm.decoding.draft_tree import Randomness
+from otm.decoding.reading import Path
+from otm.kernels.common.distributions.numpy import locate, one_hot
+
+
+@dataclass(frozen=True, eq=False)
+class KnownBug:
+    """A mistake that somebody's verifier made, made again in as little code as shows it.
+
+    Parameters
+    ----------
+    verifier : Adapter
+        Makes the mistake, on distributions in fractions, and does everything else right.
+    mistake : str
+        The class of mistakes that it belongs to.
+    summary : str
+        What is wrong, in one sentence.
+    threads : tuple of str, optional
+        Public discussions of it, such as "vllm-project/vllm #54282".
+    isolated : bool, optional
+        Whether the output distribution is right and only isolated values of a uniform, such as 0,
+        give a token that the target cannot.  Uniforms of b bits take such a value with
+        probability 2^−b, which is 2^−24 in float32: once in 17 million draws.
+
+    Examples
+    --------
+    >>> from otm.audit import lossless
+    >>> from otm.audit.diagnose.known_bugs import KNOWN_BUGS
+    >>> lossless(KNOWN_BUGS[0].verifier, examples=0).lossless
+    False
+    """
+
+    verifier: Adapter
+    mistake: str
+    summary: str
+    threads: tuple[str, ...] = ()
+    isolated: bool = False
+
+    @property
+    def name(self) -> str:
+        """What reports call it."""
+        return self.verifier.name
+
+    def __str__(self) -> str:
+        where = f" ({', '.join(self.threads)})" if self.threads else ""
+        return f"{self.name}: {self.summary}{where}"
+
+
+class Steps(Adapter):
+    """A verifier in steps, each of which may be wrong."""
+
+    def as_bug(
+        self, mistake: str, summary: str, threads: tuple[str, ...] = (), *, isolated: bool = False
+    ) -> KnownBug:
+        """Say what is wrong with it."""
+        return KnownBug(self, mistake, summary, threads, isolated)
+
+
+class Uniforms(NamedTuple):
+    """Where the randomness of one run is used."""
+
+    drafts: Any  # [γ], these draw the drafts
+    coins: Any  # [γ], these accept or reject them
+    residual: Any  # [γ], entry i draws the token in place of draft i
+    bonus: Any  # draws the token that follows γ accepted drafts
+    source: Randomness  # where more can be taken
+
+
+class Rows(NamedTuple):
+    """What a verifier of one chain sees."""
+
+    tokens: Path  # γ drafts
+    draft: list[Probs]  # γ distributions [V] that the drafts are said to be drawn from
+    target: list[Probs]  # γ + 1 distributions [V]
+
+
+def normalised(weights: Probs) -> Probs:
+    """Divide weights by their sum."""
+    probs: Probs = weights / weights.sum()
+    return probs
+
+
+def likeliest(probs: Probs) -> Probs:
+    """Put everything on the token of the largest probability."""
+    return one_hot(int(probs.argmax()), probs)
+
+
+def top_half(probs: Probs) -> Probs:
+    """Keep the likelier half of the tokens."""
+    kept = np.argsort(-probs, kind="stable")[: (probs.size + 1) // 2]
+    return normalised(np.where(np.isin(np.arange(probs.size), kept), probs, 0 * probs))
+
+
+def unchanged(probs: Probs) -> Probs:
+    """Return a distribution as it is."""
+    return probs
+
+
+def accepts(coin: Any, draft: Probs, target: Probs, x: int) -> Any:
+    """Whether draft x is accepted."""
+    return coin * draft[x] < target[x]
+
+
+def residual(rows: Rows, i: int) -> Probs:
+    """Weights of the token in place of draft i."""
+    return residual_weights(rows.target[i], rows.draft[i])
+
+
+def bonus(rows: Rows) -> Probs:
+    """Weights of the token that follows when all drafts are accepted."""
+    return rows.target[len(rows.tokens)]
+
+
+@dataclass(frozen=True, eq=False)
+class Chain(Steps):
+    """Chain verification of γ drafts (Leviathan's Algorithm 1), in steps."""
+
+    name: str = "chain verification"
+    uniforms: Callable[[Uniforms], Uniforms] = lambda uniforms: uniforms  # how they are used
+    # what drafts are drawn from, from the draft model's
+    drawn: Callable[[Probs], Probs] = unchanged
+    stated: Callable[[Probs], Probs] = unchanged  # what the verifier is told of it
+    aim: Callable[[Probs], Probs] = unchanged  # what it is told of the target
+    shown: Callable[[Instance, Rows], Rows] = lambda _, rows: rows  # which rows it is shown
+    accepts: Callable[[Any, Probs, Probs, int], Any] = accepts
+    residual: Callable[[Rows, int], Probs] = residual
+    bonus: Callable[[Rows], Probs] = bonus
+    draw_last: Callable[[Probs, Any], int] = locate
+
+    def output(self, instance: Instance, source: Randomness) -> Path:
+        """Draft γ tokens and verify them."""
+        drafts, coins, last = source(instance.gamma), source(instance.gamma), source(1)[0]
+        uniforms = self.uniforms(Uniforms(drafts, coins, [last] * instance.gamma, last, source))
+        tokens: Path = ()
+        for uniform in uniforms.drafts:
+            probs = self.drawn(instance.draft.probs(instance.prompt + tokens))
+            tokens = (*tokens, locate(probs, uniform))
+        contexts = [instance.prompt + tokens[:i] for i in range(len(tokens) + 1)]
+        rows = Rows(
+            tokens,
+            [self.stated(instance.draft.probs(context)) for context in contexts[:-1]],
+            [self.aim(instance.target.probs(context)) for context in contexts],
+        )
+        return self.verify(self.shown(instance, rows), uniforms)
+
+    def verify(self, rows: Rows, uniforms: Uniforms) -> Path:
+        """Accept drafts up to the first that is rejected, and add one token."""
+        for i, x in enumerate(rows.tokens):
+            if not self.accepts(uniforms.coins[i], rows.draft[i], rows.target[i], x):
+                token = self.draw_last(self.residual(rows, i), uniforms.residual[i])
+                return (*rows.tokens[:i], token)
+        return (*rows.tokens, self.draw_last(self.bonus(rows), uniforms.bonus))
+
+
+def passes(rows: Rows, i: int, weight: Any) -> Any:
+    """Probability h_i that the first i drafts of a block pass their test."""
+    if i == len(rows.tokens):
+        return weight
+    rest = np.maximum(weight * rows.target[i] - rows.draft[i], 0).sum()
+    return rest / (rest + 1 - weight) if rest else rest
+
+
+@dataclass(frozen=True, eq=False)
+class Block(Chain):
+    """Block verification (Sun et al. 2024, Algorithm 2), in steps."""
+
+    name: str = "block verification"
+    passes: Callable[[Rows, int, Any], Any] = passes
+    # weights of the token behind i accepted drafts of more
+    left: Callable[[Rows, int, Any], Probs] = lambda rows, i, weight: residual_weights(
+        weight * rows.target[i], rows.draft[i]
+    )
+
+    def verify(self, rows: Rows, uniforms: Uniforms) -> Path:
+        """Accept the longest part of the drafts that passes, and add one token."""
+        weights: list[Any] = [1]
+        for x, draft, target in zip(rows.tokens, rows.draft, rows.target, strict=False):
+            weights.append(min(weights[-1] * target[x] / draft[x] if draft[x] else weights[-1], 1))
+        gamma = len(rows.tokens)
+        i = gamma
+        while i > 0 and not uniforms.coins[i - 1] < self.passes(rows, i, weights[i]):
+            i -= 1
+        if i == gamma:
+            return (*rows.tokens, self.draw_last(self.bonus(rows), uniforms.bonus))
+        left = self.left(rows, i, weights[i])
+        return (*rows.tokens[:i], self.draw_last(left, uniforms.residual[i]))
+
+
+@dataclass(frozen=True, eq=False)
+class Loop(Chain):
+    """Chain verification again and again, until there are as many tokens as asked for."""
+
+    name: str = "decoding loop"
+    loops = True
+    # the source of each step
+    streams: Callable[[Randomness, int], Iterable[Randomness]] = lambda source, _: itertools.repeat(
+        source
+    )
+
+    def output(self, instance: Instance, source: Randomness) -> Path:
+        """Decode, with as many drafts in each step as can be used."""
+        tokens: Path = ()
+        limit = max_tokens(self, instance)
+        for step, stream in enumerate(self.streams(source, instance.gamma)):
+            gamma = min(instance.gamma_of(step), limit - len(tokens) - 1)
+            rest = dataclasses.replace(instance, prompt=instance.prompt + tokens, gamma=gamma)
+            tokens += super().output(rest, stream)
+            if len(tokens) >= limit:
+                break
+        return tokens
+
+
+@dataclass(frozen=True, eq=False)
+class Repeated(Adapter):
+    """Steps of a verifier until a loop would end, which drafts less at the end or cuts it off."""
+
+    step: Adapter
+    cut: bool
+    max_tokens: int | None = None  # of the loop
+    loops = True
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        """That of the verifier."""
+        return self.step.name
+
+    def supports(self, instance: Instance) -> bool:
+        """Whether the verifier does."""
+        return self.step.supports(instance)
+
+    def output(self, instance: Instance, source: Randomness) -> Path:
+        """Take steps."""
+        tokens: Path = ()
+        for step in itertools.count():
+            left = max_tokens(self, instance) - len(tokens)
+            if left <= 0:
+                break
+            gamma = instance.gamma_of(step)
+            gamma = gamma if self.cut else min(gamma, left - 1)
+            prompt = instance.prompt + tokens
+            rest = dataclasses.replace(instance, prompt=prompt, gamma=gamma)
+            tokens += self.step.output(rest, source)[:left]
+        return tokens
+
+
+def both(a: Adapter, b: Adapter) -> Chain | None:
+    """Make the mistakes of two verifiers of a chain in one, where they are in different steps."""
+    if not isinstance(a, Chain) or not isinstance(b, Chain):
+        return None
+    changed = [
+        {f.name: getattr(bug, f.name) for f in dataclasses.fields(bug) if f.name != "name"
+         and getattr(bug, f.name) is not f.default}
+        for bug in (a, b)
+    ]  # fmt: skip
+    kinds = {type(a), type(b)}
+    if len(kinds - {Chain}) > 1 or Loop in kinds or changed[0].keys() & changed[1].keys():
+        return None
+    first, steps = (b, changed[0]) if type(a) is Chain else (a, changed[1])
+    return dataclasses.replace(first, **steps, name=f"{a.name} + {b.name}")
+
+
+def draw_siblings(draft: Probs, uniforms: Any) -> list[int]:
+    """Draw the drafts of a node."""
+    return [locate(draft, uniform) for uniform in uniforms]
+
+
+@dataclass(frozen=True, eq=False)
+class Siblings(Steps):
+    """Recursive rejection of k drafts of the next token, with a bonus, in steps."""
+
+    name: str = "recursive rejection"
+    max_tokens = 2
+    drafts: Callable[[Probs, Any], list[int]] = draw_siblings
+    coins: Callable[[Randomness, int], Any] = lambda source, k: source(k)
+    # whether draft i is accepted
+    accepts: Callable[[int, Any, Probs, Probs, int], Any] = lambda _, *draft: accepts(*draft)
+    # the distribution to aim at when a draft is rejected
+    left: Callable[[Probs, Probs], Probs] = lambda target, draft: normalised(
+        residual_weights(target, draft)
+    )
+    updates: float = math.inf  # how many rejected drafts the target is updated after
+    residuals: int = -1  # how many of them the last token takes account of; −1 for all
+
+    def supports(self, instance: Instance) -> bool:
+        """Whether there are several drafts."""
+        return instance.k > 1
+
+    def output(self, instance: Instance, source: Randomness) -> Path:
+        """Draw k drafts and verify them."""
+        draft, target = (
+            model.probs(instance.prompt) for model in (instance.draft, instance.target)
+        )
+        drafts = self.drafts(draft, source(instance.k))
+        coins, last = self.coins(source, instance.k), source(1)[0]
+        targets = [target]
+        for i, (x, coin) in enumerate(zip(drafts, coins, strict=True)):
+            if self.accepts(i, coin, draft, targets[-1], x):
+                return (x, locate(instance.target.probs((*instance.prompt, x)), last))
+            targets.append(self.left(targets[-1], draft) if i < self.updates else targets[-1])
+        return (locate(targets[self.residuals], last),)

@@ -1,0 +1,282 @@
+"""Wrong steps of a verification: the test of a draft, what replaces it, and the bonus token."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from otm._core.arithmetic import Probs
+from otm._core.distribution import residual_weights
+from otm.audit.adapters.base import Adapter, Instance
+from otm.audit.diagnose.known_bugs.steps import Chain, Rows, Uniforms, accepts, likeliest, normalised, residual, top_half, unchanged
+from otm.decoding.reading import Path
+from otm.kernels.common.distributions.numpy import locate, one_hot
+
+
+def _two_coins(uniforms: Uniforms) -> Uniforms:
+    more = uniforms.source(len(uniforms.coins))
+    return uniforms._replace(coins=list(zip(uniforms.coins, more, strict=True)))
+
+
+def _without(x: int, weights: Probs) -> Probs:
+    left: Probs = np.where(np.arange(weights.size) == x, 0 * weights, weights)
+    return left if left.any() else weights
+
+
+def _without_draft(rows: Rows, i: int) -> Probs:
+    return _without(rows.tokens[i], rows.target[i])
+
+
+ACCEPTANCE = (
+    Chain("u ≤ ratio", accepts=lambda coin, draft, target, x: coin * draft[x] <= target[x]).as_bug(
+        mistake="u <= ratio",
+        summary="A draft is accepted if u ≤ t(x)/d(x): u = 0 accepts what the target never gives.",
+        threads=("sgl-project/sglang #35771", "vllm-project/vllm-ascend #11985"),
+        isolated=True,
+    ),
+    Chain(
+        "draft and target swapped",
+        accepts=lambda coin, draft, target, x: coin * target[x] < draft[x],
+        residual=lambda rows, i: residual_weights(rows.draft[i], rows.target[i]),
+    ).as_bug(
+        mistake="draft and target swapped",
+        summary="The ratio and the residual take the draft distribution for the target's.",
+        threads=("feifeibear/LLMSpeculativeSampling #36",),
+    ),
+    Chain(
+        "ratio to the largest probability",
+        accepts=lambda coin, draft, target, x: coin * target.max() < target[x],
+    ).as_bug(
+        mistake="acceptance without the draft distribution",
+        summary="A draft is accepted with probability t(x)/max t, whatever its draft probability.",
+        threads=("1bit-MONSTER/1bit-MONSTER #637",),
+    ),
+    Chain(
+        "equal tokens pass",
+        uniforms=_two_coins,  # a token sampled from the target is x with probability t(x)
+        accepts=lambda coins, draft, target, x: (
+            coins[1] < target[x] or accepts(coins[0], draft, target, x)
+        ),
+    ).as_bug(
+        mistake="two chances for a draft",
+        summary="A draft equal to a token sampled from the target passes: it has a second chance.",
+        threads=("alibaba/rtp-llm #521", "alibaba/rtp-llm #1295"),
+    ),
+    Chain(
+        "acceptance thresholds",  # 1/2 stands for the threshold of a single token and of a sum
+        accepts=lambda coin, draft, target, x: 2 * target[x] >= 1 or coin < 2 * target[x],
+        residual=_without_draft,
+    ).as_bug(
+        mistake="lossy acceptance",
+        summary="Thresholds below one raise the target probabilities that drafts are accepted by.",
+        threads=("sgl-project/sglang #7702",),
+    ),
+    Chain(
+        "typical acceptance",  # 1/4 stands for a threshold that depends on the entropy
+        accepts=lambda coin, draft, target, x: 4 * target[x] >= 1,
+        residual=lambda rows, i: likeliest(rows.target[i]),
+    ).as_bug(
+        mistake="lossy acceptance",
+        summary="A draft that is likely enough is accepted; the likeliest token replaces others.",
+        threads=("vllm-project/vllm #5015", "vllm-project/vllm #5131"),
+    ),
+    Chain(
+        "draft probability underflows",  # 1/3 stands for the smallest number of half precision
+        accepts=lambda coin, draft, target, x: (
+            (target[x] > 0 and 3 * draft[x] < 1) or accepts(coin, draft, target, x)
+        ),
+    ).as_bug(
+        mistake="low precision",
+        summary="A small draft probability is rounded to zero, and the draft is always accepted.",
+        threads=("lablup/mlxcel #992",),
+    ),
+    Chain(
+        "second sample after a mismatch",
+        drawn=likeliest,
+        accepts=lambda coin, draft, target, x: locate(target, coin) == x,
+        residual=lambda rows, i: rows.target[i],
+    ).as_bug(
+        mistake="two chances for a draft",
+        summary="A draft that differs from a sample of the target is replaced by another sample.",
+    ),
+    Chain(
+        "target row overwritten",
+        accepts=lambda coin, draft, target, x: False,  # coin < 0, which replaced t(x)
+        residual=_without_draft,
+    ).as_bug(
+        mistake="target distribution overwritten",
+        summary="The residual overwrites the target row before the coin is compared with it.",
+        threads=("vllm-project/vllm-ascend #2881",),
+    ),
+)
+
+
+def _not_normalised(weights: Probs, uniform: Any) -> int:
+    place = np.searchsorted(weights.cumsum(), uniform, side="right")
+    return min(int(place), weights.size - 1)
+
+
+def _softmax(rows: Rows, i: int) -> Probs:
+    return np.array([Fraction(math.exp(r)) for r in normalised(residual(rows, i))])
+
+
+def _uniform(rows: Rows, i: int) -> Probs:
+    """1/4 stands for the smallest number of half precision."""
+    rest = residual(rows, i)
+    return rest if (4 * rest >= 1).any() else 0 * rest + 1
+
+
+def _without_last(probs: Probs) -> Probs:
+    return normalised(_without(probs.size - 1, probs)) if probs[:-1].any() else one_hot(0, probs)
+
+
+RESIDUAL = (
+    Chain(
+        "residual of the next row",
+        residual=lambda rows, i: residual_weights(rows.target[i + 1], rows.draft[i]),
+    ).as_bug(
+        mistake="residual of the wrong row",
+        summary="The residual takes the target row at the position after the rejected draft.",
+    ),
+    Chain(
+        "residual of the first draft row",
+        residual=lambda rows, i: residual_weights(rows.target[i], rows.draft[0]),
+    ).as_bug(
+        mistake="residual of the wrong row",
+        summary="The residual takes the draft row of the first position, whichever is rejected.",
+    ),
+    Chain("no residual", residual=lambda rows, i: rows.target[i]).as_bug(
+        mistake="no residual",
+        summary="A rejected draft is replaced by a token drawn from the target itself.",
+        threads=("ShopeeLLM/Spec-RL #14", "eth-sri/language-model-arithmetic #14"),
+    ),
+    Chain("residual without the draft alone", residual=_without_draft).as_bug(
+        mistake="biased residual",
+        summary="Only the rejected token is left out of the target, and not what the draft covers.",
+    ),
+    Chain(
+        "likeliest token of the residual",
+        residual=lambda rows, i: likeliest(residual(rows, i)),
+    ).as_bug(
+        mistake="residual not sampled",
+        summary="A rejected draft is replaced by the likeliest token of the residual.",
+    ),
+    Chain(
+        "residual not clamped", residual=lambda rows, i: abs(rows.target[i] - rows.draft[i])
+    ).as_bug(
+        mistake="missing clamp",
+        summary="The residual counts tokens that the draft model prefers as if the target did.",
+    ),
+    Chain("residual not normalised", draw_last=_not_normalised).as_bug(
+        mistake="unnormalised residual",
+        summary="The residual is not divided by its sum; the last token gets what is missing.",
+    ),
+    Chain("softmax of the residual", residual=_softmax).as_bug(
+        mistake="unnormalised residual",
+        summary="The residual is normalised by a softmax, which gives every token a part of it.",
+        threads=("huggingface/transformers #28508",),
+    ),
+    Chain("uniform where the residual is empty", residual=_uniform).as_bug(
+        mistake="empty residual",
+        summary="Where rounding leaves the residual empty, 0/0 becomes the uniform distribution.",
+        threads=("jaymody/speculative-sampling #5", "duoan/TorchCode #16"),
+    ),
+    Chain(
+        "residual on the draft vocabulary",
+        drawn=_without_last,
+        stated=_without_last,
+        residual=lambda rows, i: _without(rows.target[i].size - 1, residual(rows, i)),
+    ).as_bug(
+        mistake="draft vocabulary smaller",
+        summary="The residual leaves out the tokens that the draft model does not know.",
+    ),
+)
+
+
+def _bonus_from_the_draft(instance: Instance, rows: Rows) -> Rows:
+    last = instance.draft.probs(instance.prompt + rows.tokens)
+    return rows._replace(target=[*rows.target[:-1], last])
+
+
+class _EndDrawnAgain(Chain):
+    def verify(self, rows: Rows, uniforms: Uniforms) -> Path:
+        tokens = super().verify(rows, uniforms)
+        end = rows.target[0].size - 1  # stands for the end token
+        if tokens[:-1] != rows.tokens or tokens[-2:-1] != (end,):
+            return tokens
+        return (*tokens[:-2], locate(rows.target[len(tokens) - 2], uniforms.bonus))
+
+
+def _padded(instance: Instance, rows: Rows) -> Rows:
+    """End with −1, which every coin accepts: its draft probability is 0."""
+    tokens = (*rows.tokens[:-1], -1)
+    last = instance.target.probs(instance.prompt + tokens)
+    return Rows(tokens, [*rows.draft[:-1], 0 * rows.draft[-1]], [*rows.target[:-1], last])
+
+
+BONUS = (
+    Chain("bonus from the draft model", shown=_bonus_from_the_draft).as_bug(
+        mistake="bonus from the wrong distribution",
+        summary="Behind drafts that are all accepted comes a token of the draft model.",
+    ),
+    Chain("bonus of the row before", bonus=lambda rows: rows.target[len(rows.tokens) - 1]).as_bug(
+        mistake="bonus from the wrong position",
+        summary="The bonus is drawn from the row of the last draft, as if a cache lacked it.",
+        threads=("vllm-project/vllm #9730",),
+    ),
+    Chain("bonus of top-k", bonus=lambda rows: top_half(rows.target[-1])).as_bug(
+        mistake="sampling parameters of the last token alone",
+        summary="The bonus is drawn after top-k, and drafts are verified by the target before it.",
+    ),
+    Chain(
+        "last token of top-k",
+        residual=lambda rows, i: residual_weights(top_half(rows.target[i]), rows.draft[i]),
+        bonus=lambda rows: top_half(rows.target[-1]),
+    ).as_bug(
+        mistake="sampling parameters of the last token alone",
+        summary="Residual and bonus are drawn after top-k, but drafts accepted before it.",
+    ),
+    Chain("temperature of the bonus", bonus=lambda rows: rows.target[-1] ** 2).as_bug(
+        mistake="sampling parameters of the last token alone",
+        summary="The bonus is drawn at a temperature that the drafts were not verified by.",
+    ),
+    _EndDrawnAgain("accepted end token drawn again").as_bug(
+        mistake="end of the sequence",
+        summary="An end token that ends accepted drafts is replaced by a new sample of the target.",
+        threads=("huggingface/transformers #28508",),
+    ),
+    Chain("padding accepted", shown=_padded).as_bug(
+        mistake="padding accepted",
+        summary="A chain that ends early is padded with −1, which is verified and accepted.",
+        threads=("flashinfer-ai/flashinfer #879", "vllm-project/vllm #46533"),
+    ),
+)
+
+
+def _equality(name: str, drawn: Callable[[Probs], Probs]) -> Chain:
+    """Sample a token from the target, and accept the draft if it is this token."""
+    return Chain(
+        name,
+        uniforms=lambda used: used._replace(residual=used.coins),
+        drawn=drawn,
+        accepts=lambda coin, draft, target, x: locate(target, coin) == x,
+        residual=lambda rows, i: rows.target[i],  # the same uniform draws the same token again
+    )
+
+
+SUSPECTED: tuple[Adapter, ...] = (
+    _equality("equality with a token of the target", unchanged),
+    _equality("greedy drafts and equality", likeliest),
+    Chain(
+        "sampled drafts judged as certain",
+        accepts=lambda coin, draft, target, x: coin < target[x],
+        residual=_without_draft,
+    ),
+)
+"""They reject more drafts than they need to, but output the target's distribution.
+
+Suspected in ml-explore/mlx-swift-lm #459, z-lab/dflash #74 and vllm-project/vllm #40651."""

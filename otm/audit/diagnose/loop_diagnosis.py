@@ -1,0 +1,122 @@
+"""Mistakes of loops told by what they draw, where that is known, and what comes of it.
+
+What a loop does with its drafts changes from one to the next, and so does the law of a mistake that
+it makes with them.  But what it draws from is a row of the target or of the draft model, and where
+a token comes from tells the mistake.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from otm.audit.adapters.base import Adapter, Failure, Instance
+from otm.audit.observe.observation import Observation
+from otm.audit.intercept.draws import runs
+from otm.audit.observe.pace import check_time
+from otm.audit.observe.run_cache import Cells, Recorded
+from otm.decoding.reading import Path
+from otm.models.table import TableModel
+from otm.testing.symbolic import MAX_UNIFORMS
+
+AT_ZERO = "u ≤ ratio"
+"""Name of the known bug of a loop that accepts drafts at u = 0."""
+
+LEAST = 2
+"""Runs that must show a mistake."""
+
+TRIES = 100
+"""Random runs of each pair of models on which a mistake is looked for."""
+
+ROUNDING = 1e-5
+"""Rows that differ no more are the same: loops compute them in float32, from logits."""
+
+EDGE = 2.0**-20
+"""Coins below this are taken for zero."""
+
+
+def draws_twice(
+    adapter: Adapter, observations: Sequence[Observation], until: float = math.inf
+) -> bool:
+    """Whether all tokens are drawn from rows of the target, but some after another one."""
+    twice = 0
+    for seen in observations:
+        uniforms = np.random.default_rng(0).random((TRIES, max(seen.uniforms, MAX_UNIFORMS)))
+        for source, output in _runs(adapter, seen.instance, uniforms, until):
+            again = _draws_again(source, seen.instance, output)
+            if again is None:
+                return False
+            twice += again
+    return twice >= LEAST
+
+
+def _draws_again(source: Recorded, instance: Instance, output: Path) -> bool | None:
+    """Whether a run has drawn from a row again; None if its tokens are not drawn from them."""
+    place, twice, waiting = 0, False, False
+    for ends, uniform in source.draws:
+        if place == len(output):
+            break
+        token = _token(ends, uniform, instance.target, instance.prompt + output[:place])
+        if token is not None:
+            matches = token == output[place]
+            twice, waiting = twice or (waiting and matches), not matches
+            place += matches
+    return twice if place == len(output) else None
+
+
+def accepts_at_zero(
+    adapter: Adapter, observations: Sequence[Observation], until: float = math.inf
+) -> bool:
+    """Whether all that the target never gives are drafts, where a coin is zero."""
+    found = 0
+    for seen in observations:
+        examples = [seen.examples[each] for each in seen.isolated() if each in seen.examples]
+        rows = np.full((len(examples), max(seen.uniforms, MAX_UNIFORMS)), 0.5)
+        for row, example in zip(rows, examples, strict=True):
+            row[: len(example)] = np.array(example, dtype=np.float64)
+        for source, output in _runs(adapter, seen.instance, rows, until):
+            if not _accepted_at_zero(source, seen.instance, output):
+                return False
+            found += 1
+    return found >= LEAST
+
+
+def _accepted_at_zero(source: Recorded, instance: Instance, output: Path) -> bool:
+    """Whether the first token that the target never gives was drawn as a draft."""
+    for place, token in enumerate(output):
+        before = instance.prompt + output[:place]
+        if instance.target.probs(before)[token] == 0:
+            drawn = any(
+                _token(ends, uniform, instance.draft, before) == token
+                for ends, uniform in source.draws
+            )
+            return drawn and any(ends is None and coin < EDGE for ends, coin in source.draws)
+    return False
+
+
+def _runs(
+    adapter: Adapter, instance: Instance, rows: npt.NDArray[np.float64], until: float
+) -> Iterator[tuple[Recorded, Any]]:
+    """Run, and record what is drawn; failures have drawn nothing of use."""
+    for source, outcome in runs(adapter, instance, map(Recorded, rows)):
+        check_time(until, "known mistakes take")
+        yield source, () if isinstance(outcome, Failure) else outcome
+
+
+def _token(ends: Cells | None, uniform: float, model: TableModel, context: Path) -> int | None:
+    """Token that a uniform draws from a row; None if its cells are not those of the row.
+
+    Cells without width do not count: a loop may have more tokens, or put others before them.
+    """
+    probs = model.probs(context).astype(np.float64)
+    tokens = np.flatnonzero(probs > 0)
+    positive = [b for a, b in itertools.pairwise((0.0, *(ends or ()))) if b > a]
+    if len(positive) != tokens.size or (abs(probs[tokens].cumsum() - positive) > ROUNDING).any():
+        return None
+    return int(tokens[bisect_right(positive, uniform)])

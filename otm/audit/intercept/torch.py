@@ -1,0 +1,379 @@
+"""Random operations of torch, taken from the audit's uniforms.
+
+Uniform and Bernoulli variables and `multinomial` become functions of them.  Exponential variables,
+and rows of uniforms, become so where they make a race (`otm.audit.intercept.races`), or are looked at.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cache
+from types import FunctionType
+from typing import Any
+from weakref import ref
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from otm.audit.intercept.draws import Watch
+from otm.audit.intercept.races import Form, Race
+from otm.audit.intercept.torch_operations import BITS, DRAWS, Uniforms
+from otm.decoding.draft_tree import Randomness
+
+
+@dataclass(frozen=True)
+class Racing:
+    """A tensor of noise, or of what was computed of it, whose values are still to come."""
+
+    tensor: ref[Tensor]
+    seen: Tensor  # a copy, which shows whether it was changed through another tensor
+    race: Race
+    form: Form | None  # of the noise; None for what is no longer in its shape
+    compute: Callable[[], Tensor]  # its values
+
+
+class _Calls(TorchFunctionMode):  # type: ignore[misc]  # torch gives it no types
+    """Sees all calls of torch, and lets the draws see the operations of those that matter."""
+
+    def __init__(self, draws: TorchDraws) -> None:
+        super().__init__()
+        self._draws = draws
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        draws, options = self._draws, kwargs or {}
+        if draws.knows((args, options)):
+            if _reads(func):
+                draws.look(args)
+        elif not _transforms():  # which hide the tensors that they are about
+            # most calls have no operations that matter, and are far faster without a look at them
+            if _draws_nothing(func):
+                return func(*args, **options)
+            if _is_draw(func) and not UNLIKE & options.keys():
+                return draws.draw(func.__name__, func, args, options)
+        with draws:
+            return func(*args, **options)
+
+
+def _transforms() -> bool:
+    """Whether `torch.vmap` or another transform of functions is at work."""
+    return torch._C._functorch.peek_interpreter_stack() is not None
+
+
+@cache
+def _is_draw(func: Any) -> bool:
+    """Whether a function is a random operation itself, with the arguments of the operation."""
+    name = getattr(func, "__name__", "")
+    return name in ALIKE and any(func is getattr(each, name, None) for each in (torch, Tensor))
+
+
+@cache
+def _reads(func: Any) -> bool:
+    """Whether a function that is no operation reads the values of a tensor."""
+    name = getattr(func, "__name__", "")
+    return name in READS or (name == "__get__" and func.__self__.__name__ not in NO_VALUES)
+
+
+@cache
+def _draws_nothing(func: Any) -> bool:
+    """Whether a function of torch is certain to have no random operation in it."""
+    name = getattr(func, "__name__", "")
+    written_in_python = isinstance(func, FunctionType) and func.__module__ != "torch._tensor"
+    if written_in_python or not name:
+        return name in DRAW_NOTHING
+    packet = None if name.startswith("__") else getattr(torch.ops.aten, name, None)
+    if packet is None:
+        # what is no operation
+        return name.startswith("_") or hasattr(Tensor, name)
+    schemas = torch._C._jit_get_schemas_for_operator(f"aten::{name}")
+    overloads = (getattr(packet, each.overload_name or "default", None) for each in schemas)
+    return not any(each is not None and _described(each)[1] for each in overloads)
+
+
+class TorchDraws(TorchDispatchMode):  # type: ignore[misc]  # torch gives it no types
+    """Random operations of torch draw from a source in this context.
+
+    `following` enters it for those calls alone that may draw, or compute with noise.  A generator
+    that is given to an operation is left to itself, but for `handed`; so is the global one once it
+    has been seeded.
+    """
+
+    def __init__(self, source: Randomness, races: list[Race]) -> None:
+        super().__init__()
+        self._source, self._races = source, races
+        self.watch = Watch(lambda: torch.get_rng_state().numpy().tobytes(), lambda: torch.rand(1))
+        # what a verifier takes as a parameter, in a state that no other generator has
+        self.handed = torch.Generator().manual_seed(secrets.randbits(63))
+        self.watch_of_handed = Watch(
+            lambda: self.handed.get_state().numpy().tobytes(),
+            lambda: torch.rand(1, generator=self.handed),
+        )
+        self._known: dict[int, Racing] = {}  # by id of the tensor
+
+    @property
+    def source(self) -> Randomness:
+        """Where the uniforms of a run come from."""
+        return self._source
+
+    @source.setter
+    def source(self, source: Randomness) -> None:
+        self._source = source
+        self._known.clear()
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Run an operation, or draw in its place."""
+        options = kwargs or {}
+        name, random = _described(func)
+        if not (random or self._known):
+            return func(*args, **options)
+        if self._known and name not in OVERWRITES:
+            raced = self._race(name, func, args, options)
+            if raced is not None:
+                return raced
+            self.look((args, options))
+        if random:
+            return self.draw(name, func, args, options)
+        result = func(*args, **options)
+        self._known.pop(id(result), None)
+        return result
+
+    def draw(self, name: str, func: Any, args: Any, options: dict[str, Any]) -> Tensor:
+        """Run a random operation, and put what the source gives in the place of its result."""
+        given = options.get("generator")
+        watch = self.watch if given is None else self.watch_of_handed
+        draws = not watch.seeded and (given is None or self._is_handed(given))
+        if draws:
+            watch.check()
+        result: Tensor = func(*args, **options)  # it refuses what is wrong, and has the right shape
+        self._known.pop(id(result), None)
+        if not draws:
+            return result
+        watch.drawn(step=False)
+        if name == "exponential_":
+            rate = args[1] if len(args) > 1 else options.get("lambd", 1)
+            self._noise(result, Form("multiple", np.full(tuple(result.shape), 1 / float(rate))))
+        elif name in MAKES_NOISE and _makes_rows(result, *(args[1:] if name == "uniform_" else ())):
+            self._noise(result, Form("uniform", np.ones(tuple(result.shape))))
+        elif name in DRAWS:
+            result.copy_(DRAWS[name](Uniforms(self._source), result, *args, **options))
+        return result
+
+    def _is_handed(self, given: torch.Generator) -> bool:
+        """Whether a generator is the one handed out; operations get it as another object."""
+        return bool(torch.equal(given.get_state(), self.handed.get_state()))
+
+    @contextmanager
+    def following(self) -> Iterator[None]:
+        """See all calls of torch, and the operations of those that may draw."""
+        self._manual_seed = torch.manual_seed
+        torch.manual_seed = torch.random.manual_seed = self._let_seed
+        try:
+            with _Calls(self):
+                yield
+        finally:
+            torch.manual_seed = torch.random.manual_seed = self._manual_seed
+
+    def knows(self, values: Any) -> bool:
+        """Whether there is noise among arguments whose values are still to come."""
+        return bool(self._known) and any(id(leaf) in self._known for leaf in _leaves(values))
+
+    def _let_seed(self, seed: int) -> torch.Generator:
+        self.watch.seed()
+        return self._manual_seed(seed)
+
+    def _noise(self, result: Tensor, form: Form) -> None:
+        """Follow new noise."""
+        race, kind, like = Race(self._source, tuple(result.shape)), result.dtype, result.device
+        self._races.append(race)
+
+        def values() -> Tensor:
+            array = (
+                race.uniforms(BITS.get(kind, 24))
+                if form.kind == "uniform"
+                else form.part * race.exponentials()
+            )
+            return torch.from_numpy(array).to(kind).to(like)
+
+        self._follow(result, race, form, values)
+
+    def _follow(
+        self, result: Tensor, race: Race, form: Form | None, compute: Callable[[], Tensor]
+    ) -> None:
+        key, known = id(result), self._known
+        held = ref(result, lambda _: known.pop(key, None))
+        known[key] = Racing(held, result.clone(), race, form, compute)
+
+    def _race(self, name: str, func: Any, args: Any, options: dict[str, Any]) -> Any:
+        """Compute with noise, or find a winner; None where its values are needed."""
+        places = [i for i, each in enumerate(args[:2]) if self._of(each) is not None]
+        if len(places) != 1:
+            return None
+        racing = self._of(args[places[0]])
+        if racing is None or racing.form is None:
+            return None
+        if name in WINNERS:
+            return self._winner(name, racing, func, args, options)
+        form = _form_after(name.strip("_"), racing.form, places[0], args, options)
+        if form is None:
+            return None
+        kept = [each.clone() if isinstance(each, Tensor) else each for each in args]
+        place, computed = places[0], racing.compute
+
+        def values() -> Tensor:
+            again = [each.clone() if isinstance(each, Tensor) else each for each in kept]
+            again[place] = computed()
+            made: Tensor = func(*again, **options)
+            return made
+
+        result: Tensor = func(*args, **options)
+        if tuple(result.shape) != form.part.shape:
+            if result.numel() != form.part.size:
+                return None
+            form = replace(form, part=form.part.reshape(tuple(result.shape)))
+        self._follow(result, racing.race, form, values)
+        return result
+
+    def _of(self, tensor: Any) -> Racing | None:
+        racing = self._known.get(id(tensor))
+        held = None if racing is None else racing.tensor()
+        if racing is None or held is None or held is not tensor or held.shape != racing.seen.shape:
+            return None
+        same = torch.equal(tensor, racing.seen) or torch.allclose(
+            tensor, racing.seen, rtol=0, atol=0, equal_nan=True
+        )
+        return racing if same else None
+
+    def look(self, values: Any) -> None:
+        """Give tensors of noise their values."""
+        for leaf in _leaves(values):
+            if (racing := self._of(leaf)) is not None:
+                del self._known[id(leaf)]
+                leaf.copy_(racing.compute())
+
+    def _winner(
+        self, name: str, racing: Racing, func: Any, args: Any, options: dict[str, Any]
+    ) -> Any:
+        """Draw the places of the largest or smallest along the last axis."""
+        named = dict(zip(WINNERS[name], args, strict=False)) | options
+        dim, tensor = named.get("dim", -1 if name == "topk" else None), args[0]
+        last = dim in {-1, tensor.dim() - 1} or (dim is None and tensor.dim() == 1)
+        whole = dim is None and name in {"max", "min"}  # their value alone
+        if not last or whole or racing.form is None or named.get("k", 1) != 1:
+            return None
+        smallest = name in {"argmin", "min"} or not named.get("largest", True)
+        weights = racing.form.weights(smallest=smallest)
+        winners = None if weights is None else racing.race.winners(weights)
+        if winners is None:
+            return None
+        indices = torch.from_numpy(np.array(winners)).to(tensor.device)[..., None]
+        result = func(*args, **options)
+        if name in {"argmax", "argmin"}:
+            return result.copy_(indices.reshape(result.shape))
+        largest, places = result
+        places.copy_(indices.reshape(places.shape))
+
+        def values() -> Tensor:
+            return racing.compute().gather(-1, indices).reshape(largest.shape)
+
+        self._follow(largest, racing.race, None, values)
+        return result
+
+
+def _leaves(values: Any) -> Iterator[Any]:
+    """List arguments, and what is in lists, tuples and dictionaries of them."""
+    if not isinstance(values, list | tuple | dict):
+        yield values
+        return
+    for each in values.values() if isinstance(values, dict) else values:
+        yield from _leaves(each)
+
+
+@cache
+def _described(func: Any) -> tuple[str, bool]:
+    """Name of an operation, and whether it is random."""
+    random = torch.Tag.nondeterministic_seeded in func.tags
+    return func._schema.name.removeprefix("aten::"), random
+
+
+def _makes_rows(result: Tensor, low: Any = 0, high: Any = 1, *_: Any) -> bool:
+    """Whether uniforms may be noise: rows of two or more, between 0 and 1."""
+    return (low, high) == (0, 1) and result.dim() > 0 and result.shape[-1] > 1
+
+
+def _form_after(  # noqa: PLR0911 - one for each kind of operation
+    name: str, form: Form, place: int, args: Any, options: dict[str, Any]
+) -> Form | None:
+    """Tell what an operation makes of a form."""
+    if name in COPIES:
+        return form
+    numbers = [_number(each) for each in args]
+    if name in {"softmax", "log_softmax"}:
+        return form.then("softmax") if args[1] in {-1, len(form.part.shape) - 1} else None
+    if name in {"clamp", "clamp_min", "clamp_max"}:
+        names = {"clamp": ("min", "max"), "clamp_min": ("min",), "clamp_max": ("max",)}[name]
+        bounds = dict(zip(names, numbers[1:], strict=False)) | options
+        low, high = bounds.get("min"), bounds.get("max")
+        kept = form if low is None else form.then("above", low)
+        return kept if high is None or kept is None else kept.then("below", high)
+    if options or len(args) > 2:
+        return None
+    if len(args) == 1:
+        return form.then(name)
+    if name == "pow":
+        return form.then("reciprocal") if place == 0 and np.all(numbers[1] == -1) else None
+    if place == 1:
+        reverse = {"add": "add", "mul": "mul", "sub": "rsub", "div": "rdiv", "rsub": "sub"}
+        return form.then(reverse[name], numbers[0]) if name in reverse else None
+    return form.then(name, numbers[1]) if name in OPERATIONS else None
+
+
+def _number(value: Any) -> Any:
+    return value.double().cpu().numpy() if isinstance(value, Tensor) else value
+
+
+DRAW_NOTHING = {"softmax", "log_softmax", "relu", "pad"}
+"""Functions that torch has in Python, and that have no random operation in them."""
+
+MAKES_NOISE = {"rand", "rand_like", "uniform_"}
+
+ALIKE = {*MAKES_NOISE, "exponential_", "bernoulli", "bernoulli_", "multinomial"}
+"""Random functions that take what their operations take; whole numbers have bounds of any type."""
+
+UNLIKE = {"input", "out", "from", "to", "requires_grad"}
+"""But for these arguments, which operations call otherwise, change, or do not have."""
+
+READS = ("numpy", "tolist", "__array__", "__dlpack__", "data_ptr")
+"""Functions that read a tensor and are no operations."""
+
+NO_VALUES = ("shape", "ndim", "dtype", "device", "layout", "requires_grad", "is_cuda")
+"""Attributes that say nothing of the values of a tensor."""
+
+OVERWRITES = (
+    "exponential_", "uniform_", "rand_like", "empty_like", "zeros_like", "ones_like",
+)  # fmt: skip
+"""Operations that do not read the values of their argument."""
+
+COPIES = (
+    "clone", "detach", "alias", "view", "_unsafe_view", "unsqueeze", "squeeze", "_to_copy",
+    "select", "slice",
+)  # fmt: skip
+"""Operations that copy all noise, or are another view of all of it."""
+
+OPERATIONS = ("add", "sub", "rsub", "mul", "div")
+
+WINNERS = {
+    "argmax": ("self", "dim", "keepdim"),
+    "argmin": ("self", "dim", "keepdim"),
+    "max": ("self", "dim", "keepdim"),
+    "min": ("self", "dim", "keepdim"),
+    "topk": ("self", "k", "dim", "largest", "sorted"),
+}

@@ -1,0 +1,240 @@
+"""Larger pairs of models: many tokens, long chains, prompts, contexts that reach far back.
+
+Mistakes that show only with size show here.  A verifier still has few paths on them, since their
+distributions have few tokens, spread over the vocabulary, or are certain after most contexts.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from fractions import Fraction
+from functools import cache
+from random import Random
+from typing import Any
+
+from otm.audit.adapters.base import Instance
+from otm.audit.instances import INSTANCES
+from otm.decoding.reading import Path
+from otm.models.table import TableModel
+
+ORDER = 5
+"""Number of tokens that models look back where they look far."""
+
+WIDE, NARROW = 12, 4
+"""Numbers of tokens that a row has, of many."""
+
+WIDER, WIDEST = 24, 48
+"""Numbers of tokens of wider rows, which have few paths with one draft and certainty after it."""
+
+DEEP = 12
+"""Number of drafts of the longest chain."""
+
+RARE = Fraction(1, 50)
+"""Least weight of a token, where others have 1 to 5: its probability is below 1/1000."""
+
+MOST_TOKENS, MOST_DRAFTS = 10_000, 32
+"""Most tokens and drafts of instances that are made to order."""
+
+Rows = dict[Path, dict[int, Fraction]]
+"""Weights of tokens after contexts."""
+
+
+def spread(vocabulary: int, count: int) -> list[int]:
+    """Different tokens, evenly spread: the first and the last are among them."""
+    count = min(count, vocabulary)
+    return [i * (vocabulary - 1) // max(count - 1, 1) for i in range(count)]
+
+
+def _weights(tokens: list[int], random: Random) -> dict[int, Fraction]:
+    """Weights of some tokens, of which one is rare if they are many."""
+    count = len(tokens)
+    if count > WIDE:  # all different: which are the largest does not depend on how ties are broken
+        drawn = random.sample(range(1, count + 1), count)
+    else:
+        drawn = [random.randint(1, 5) for _ in tokens]
+    weights = dict(zip(tokens, map(Fraction, drawn), strict=True))
+    if count > NARROW:
+        weights[tokens[random.randrange(count)]] = RARE
+    return weights
+
+
+def _model(vocabulary: int, rows: Rows) -> TableModel:
+    table = {}
+    for context, weights in rows.items():
+        row = [Fraction(0)] * vocabulary
+        for token, weight in weights.items():
+            row[token] = weight / sum(weights.values())
+        table[context] = row
+    return TableModel(table)
+
+
+def spread_out(
+    vocabulary: int,
+    *,
+    wide: bool,
+    gamma: int = 1,
+    k: int = 1,
+    prompt: Path = (1, 0),
+    length: int | None = None,
+    seed: int = 0,
+    counts: tuple[int, int] = (WIDE, NARROW),
+) -> Instance:
+    """Make a target of many tokens and a draft of few after the prompt, or the other way round.
+
+    `counts` says how many these are.  After other contexts the next token is certain.
+    """
+    random = Random(seed)
+    many = spread(vocabulary, counts[0])
+    some = many[len(many) // 3], many[len(many) // 2] - 1, many[0], many[-1]
+    few = sorted({*some[: counts[1]]})
+    target, draft = (
+        _model(vocabulary, {prompt: _weights(tokens, random), (): {then: Fraction(1)}})
+        for tokens, then in zip((many, few) if wide else (few, many), many[:2], strict=True)
+    )
+    return Instance(target, draft, gamma, k, prompt, length)
+
+
+def far_back(
+    vocabulary: int,
+    certain: tuple[int, int],
+    *,
+    gamma: int = 1,
+    k: int = 1,
+    prompt: Path = (0,),
+    length: int | None = None,
+    seed: int = 0,
+    tokens: int = 2,
+) -> Instance:
+    """Make models of a few tokens whose rows depend on the last five.
+
+    `certain` says of how many rows in eight, in the target and in the draft, the next token is
+    certain.
+    """
+    random = Random(seed)
+    alphabet = spread(vocabulary, tokens)
+    order = ORDER if len(alphabet) < 3 else 3
+
+    def model(share: int) -> TableModel:
+        rows: Rows = {(): {alphabet[0]: Fraction(1)}}
+        for size in range(1, order + 1):
+            for context in itertools.product(alphabet, repeat=size):
+                kept = random.sample(alphabet, 1) if random.randrange(8) < share else alphabet
+                rows[context] = _weights(kept, random)
+        return _model(vocabulary, rows)
+
+    return Instance(model(certain[0]), model(certain[1]), gamma, k, prompt, length)
+
+
+def ladder(gamma: int) -> Instance:
+    """Make models of which each row down to the last, γ deep, is reached often and has few paths.
+
+    Three tokens change roles from row to row: one is the next rung, which both models give the same
+    probability, so that it never replaces a draft, and two leave the ladder, after which all is
+    certain.  The row behind 12 drafts is reached with probability 1/4.
+    """
+    start = 3  # comes in the prompt only, so that no shorter context is that of a rung
+    target: Rows = {(): {0: Fraction(1)}}
+    draft: Rows = {(): {0: Fraction(1)}}
+    path: Path = (start,)
+    for i in range(gamma + 1):
+        rung, liked, other = ((i + i // 3 + role) % 3 for role in range(3))
+        few = Fraction(1 + i % 2)
+        target[path] = {rung: Fraction(30), liked: few, other: Fraction(2)}
+        draft[path] = {rung: Fraction(30), liked: few + 2}
+        path = (*path, rung)
+    return Instance(_model(4, target), _model(4, draft), gamma, prompt=(start,))
+
+
+def ending(end: int) -> tuple[Instance, ...]:
+    """Make pairs of models for one end token, whose texts may end early, late or never.
+
+    In one pair the draft ends texts more often than the target, in the other less often.
+    """
+    other = 0 if end else 1
+    rows = ({end: Fraction(1), other: Fraction(2)}, {end: Fraction(3), other: Fraction(1)})
+    after = {end: Fraction(1), other: Fraction(1)}
+    models = [_model(max(end, other) + 1, {(): row, (other, other): after}) for row in rows]
+    return tuple(
+        Instance(target, draft, 2, prompt=(other,), length=4)
+        for target, draft in (models, models[::-1])
+    )
+
+
+OF_ALL_KINDS = (
+    *("rows differ", "two drafts, two tokens", "zeros", "three tokens"),
+    *("four drafts", "five tokens back"),
+)
+"""Names of pairs of models of few tokens, for one chain."""
+
+
+def renamed(instance: Instance, token: int) -> Instance:
+    """Give the last token of a pair of models another number, which no other token has."""
+    last = instance.vocabulary - 1
+
+    def number(old: int) -> int:
+        return token if old == last else old
+
+    def model(table: TableModel) -> TableModel:
+        rows: Rows = {
+            tuple(map(number, context)): {number(x): p for x, p in enumerate(row) if p}
+            for context, row in table._rows.items()
+        }
+        return _model(token + 1, rows)
+
+    return replace(
+        instance,
+        target=model(instance.target),
+        draft=model(instance.draft),
+        prompt=tuple(map(number, instance.prompt)),
+    )
+
+
+def with_token(token: int) -> tuple[Instance, ...]:
+    """Make pairs of all kinds that have a token, of those that lack it."""
+    if token < 2:  # all have it
+        return ()
+    known = INSTANCES | larger_instances()
+    few = (known[name] for name in OF_ALL_KINDS)
+    return tuple(renamed(each, token) for each in few if each.vocabulary <= token)
+
+
+@cache
+def larger_instances() -> dict[str, Instance]:
+    """By name, beside those of `otm.audit.instances`; made when they are first needed."""
+    return {
+        "40 tokens": spread_out(40, wide=True),
+        "40 tokens drafted": spread_out(40, wide=False),
+        "48 tokens": spread_out(48, wide=True, counts=(WIDEST, 1)),
+        "300 tokens": spread_out(300, wide=True, seed=1, counts=(WIDER, 1)),
+        "pairs of 40 tokens": spread_out(40, wide=True, k=2, seed=2),
+        "four of two tokens": far_back(2, (0, 0), k=4, seed=13),
+        "four drafts": far_back(2, (2, 4), gamma=4, seed=37),
+        "six drafts": far_back(2, (3, 7), gamma=6, prompt=(0, 1), seed=56),
+        "twelve drafts": ladder(DEEP),
+        "a prompt that repeats": far_back(
+            3, (0, 8), gamma=2, prompt=(2, 0, 1, 2, 0, 1, 2), length=4, tokens=3
+        ),
+        "five tokens back": far_back(2, (0, 8), gamma=2, prompt=(0, 1), length=6),
+        "drafts from far back": far_back(2, (4, 4), gamma=3, prompt=(1, 0, 0), length=6, seed=1),
+    }
+
+
+def of_size(
+    vocabulary: int | None, gamma: int | None, prompt: Path | None, seed: int
+) -> list[Instance]:
+    """Make pairs of models of the sizes asked for, for one draft and for two.
+
+    The last is for γ alone, if it is asked for.
+    """
+    tokens = max([(vocabulary or 2) - 1, *(prompt or (1,))]) + 1
+    drafts, before = gamma or 2, (0, 1) if prompt is None else prompt
+    made = []
+    for k in (1, 2):
+        shape: dict[str, Any] = {"gamma": drafts if k == 1 else 1, "k": k, "seed": seed}
+        made += [spread_out(tokens, wide=wide, prompt=before, **shape) for wide in (True, False)]
+        # what follows of a long chain, if no row of the target is certain, has too many ways
+        for certain in ((0, 8), (5, 5)) if drafts <= DEEP else ((5, 5),):
+            length = drafts + 2
+            made.append(far_back(tokens, certain, prompt=before, length=length, **shape))
+    return made if gamma is None else [*made, ladder(gamma)]

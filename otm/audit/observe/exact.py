@@ -1,0 +1,120 @@
+"""The output distribution of a verifier by every path of its comparisons, in fractions."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable
+from fractions import Fraction
+
+import numpy as np
+import numpy.typing as npt
+
+from otm._core.arithmetic import Number
+from otm.audit.adapters.base import Adapter, Failure, Instance, Outcome, max_tokens, run, run_rows
+from otm.audit.observe.observation import NOT_REPEATED, Observation, UnsuitedError
+from otm.audit.observe.pace import Pace, check_time
+from otm.errors import ProblemTooLargeError
+from otm.testing.exact import regions
+from otm.testing.symbolic import MAX_UNIFORMS, Region
+
+LONGEST = 512
+"""Most uniforms that a path may take: code that may draw for ever has endless paths."""
+
+MAX_PATHS = 2_000
+"""Most paths that are followed on one instance."""
+
+ROUNDING = Fraction(1, 10**6)
+"""Outcomes below this probability may be lost to rounding."""
+
+NOWHERE = Fraction(0), Region(0)
+
+REPEATED = 8
+"""Random runs that are made twice."""
+
+
+def by_paths(adapter: Adapter, instance: Instance, deadline: float = math.inf) -> Observation:
+    """Exact output distribution of a verifier with its drafts, in fractions, along all its paths.
+
+    Outputs at isolated values of a uniform, such as u = 0, have probability 0.  Raises
+    `UnsuitedError` if the verifier does more than compare its uniforms, or does not repeat itself,
+    `ProblemTooLargeError` after too many paths or the time of a clock, `time.monotonic`.
+    """
+    if not adapter.repeatable:
+        raise UnsuitedError("it draws random numbers of its own")
+    if not adapter.exact:
+        raise UnsuitedError("it does not work on fractions")
+    probs: dict[Outcome, Fraction] = defaultdict(Fraction)
+    widest: dict[Outcome, tuple[Fraction, Region]] = {}
+    runs = taken = 0
+    try:
+        for outcome, region in regions(
+            lambda source: run(adapter, instance, source), LONGEST, max_isolated=1
+        ):
+            runs += 1
+            taken = max(taken, len(region.between))
+            check_time(deadline, "its paths take")
+            if runs > MAX_PATHS:
+                raise ProblemTooLargeError(
+                    f"the verifier has more than {MAX_PATHS:,} paths on {instance.vocabulary} "
+                    f"tokens and γ = {instance.gamma}; audit it on fewer drafts and tokens, or by "
+                    "Monte Carlo"
+                )
+            probability = region.volume()
+            probs[outcome] += probability
+            if probability >= widest.get(outcome, NOWHERE)[0]:
+                widest[outcome] = probability, region
+            if isinstance(outcome, Failure) and outcome.crashed:
+                example = _in_floats([region.example()], max(taken, MAX_UNIFORMS))
+                (again,) = run_rows(adapter, instance, example)
+                if not (isinstance(again, Failure) and again.crashed):
+                    raise UnsuitedError(_why_not_exact(outcome.text))
+    except IndexError:  # of a script that does not fit what is compared this time
+        raise UnsuitedError("the same uniforms do not always give the same comparisons") from None
+    if sum(probs.values()) != 1:
+        raise UnsuitedError("the same uniforms do not always give the same comparisons")
+    examples = {outcome: tuple(region.example()) for outcome, (_, region) in widest.items()}
+    return Observation(
+        instance, dict(probs), max_tokens(adapter, instance), examples, runs=runs, uniforms=taken
+    )
+
+
+def _why_not_exact(text: str) -> str:
+    """Say why a verifier that crashes on fractions alone is not followed on them."""
+    if "SymbolicUniform" in text or "Fraction" in text:
+        return "it computes in floats, not in fractions"
+    return f"on fractions it {text}"
+
+
+def check_in_floats(
+    adapter: Adapter, seen: Observation, rng: np.random.Generator, deadline: float = math.inf
+) -> None:
+    """Raise `UnsuitedError` if floats in the middle of a path do not take it, or do not repeat.
+
+    Code may treat what is no float differently, or ignore the uniforms and draw for itself: its
+    paths are then not those that it takes in use.
+    """
+    width = max(seen.uniforms, MAX_UNIFORMS)
+    rows = rng.random((REPEATED, width))
+    first, again = (_run_all(adapter, seen.instance, rows, deadline) for _ in range(2))
+    if first != again:
+        raise UnsuitedError(NOT_REPEATED)
+    inside = [outcome for outcome, probability in seen.probs.items() if probability > ROUNDING]
+    examples = _in_floats([seen.examples[outcome] for outcome in inside], width)
+    if _run_all(adapter, seen.instance, examples, deadline) != inside:
+        raise UnsuitedError("on floats it does not do what it does on fractions")
+
+
+def _run_all(
+    adapter: Adapter, instance: Instance, rows: npt.NDArray[np.float64], deadline: float
+) -> list[Outcome]:
+    """Run on all rows of uniforms; raise `TimeIsUpError` past the deadline."""
+    parts = Pace(deadline).parts(rows, "its runs take")
+    return [outcome for part in parts for outcome in run_rows(adapter, instance, part)]
+
+
+def _in_floats(examples: Iterable[Iterable[Number]], width: int) -> npt.NDArray[np.float64]:
+    """Write uniforms as floats [B, width], padded with 0.5."""
+    rows = [[*map(float, example)] for example in examples]
+    padded = [[*row, *[0.5] * (width - len(row))] for row in rows]
+    return np.reshape(padded, (-1, width))

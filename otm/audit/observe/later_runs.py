@@ -1,0 +1,145 @@
+"""Test whether a run changes later runs, by repeated runs on the same uniforms and seeds.
+
+If code keeps state from run to run, such as a growing cache, its outputs depend on earlier runs.
+Draws that nothing controls also differ from run to run, but do not depend on earlier runs: the test
+looks for this dependence.  A cache that changes no output does not count.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from itertools import pairwise
+from statistics import median
+
+import numpy as np
+from scipy.stats import hypergeom
+
+from otm.audit import formatting as written
+from otm.audit.adapters.base import Adapter, Instance, Outcome, OutOfUniformsError, longer, run_rows, seed_generators, undisturbed
+from otm.audit.observe.observation import Observation, UnsuitedError
+from otm.testing.symbolic import MAX_UNIFORMS
+
+ROWS, TIMES = 4, 48
+"""Number of rows of uniforms, and of runs of each; their order is random."""
+
+ENOUGH = 64
+"""Number of runs after which a look ends if each row has had a single output."""
+
+TOLD = 2
+"""Number of the commonest outputs of a row that are each compared with its other outputs."""
+
+SLOWER = 4
+"""Smallest ratio of last to first run times that is reported."""
+
+
+class LaterRuns:
+    """Repeated runs on a few rows of uniforms; each row seeds the global generators by itself.
+
+    Call `look` several times, then `changed`, whose answer is wrong with at most a given
+    probability.
+    """
+
+    def __init__(self, adapter: Adapter, instance: Instance, seed: int) -> None:
+        self._adapter, self._instance, self._seed = adapter, instance, seed
+        self._rng = np.random.default_rng(seed)
+        self._rows = self._rng.random((ROWS, MAX_UNIFORMS))
+        self._looks: list[list[tuple[int, Outcome]]] = []  # row and outcome of each run
+        self._seconds: list[float] = []  # median time of a run in each look
+
+    def look(self, until: float) -> None:
+        """Run on all rows in random order; stop early if no row varies, or after `until`."""
+        seen: list[tuple[int, Outcome]] = []
+        seconds: list[float] = []
+        with undisturbed(self._seed):
+            for row in self._rng.permutation(np.repeat(np.arange(ROWS), TIMES)).tolist():
+                begin = time.monotonic()
+                seen.append((row, self._run(row)))
+                seconds.append(time.monotonic() - begin)
+                alike = len(seen) == ENOUGH and len(set(seen)) <= ROWS
+                if alike or begin > until:
+                    break
+        self._looks.append(seen)
+        self._seconds.append(median(seconds))
+
+    def _run(self, row: int) -> Outcome:
+        while True:
+            seed_generators(self._seed + row)
+            try:
+                return run_rows(self._adapter, self._instance, self._rows[row : row + 1])[0]
+            except OutOfUniformsError as error:
+                self._rows = longer(self._rows, error, self._rng)
+
+    @property
+    def slower(self) -> float | None:
+        """Ratio of run times in the last look to the first; None if it is below `SLOWER`."""
+        ratio = self._seconds[-1] / max(self._seconds[0], 1e-9)
+        return ratio if ratio >= SLOWER else None
+
+    def changed(self, level: float) -> str | None:
+        """Say how outputs depend on earlier runs; None if chance may explain it at this level.
+
+        If the outputs of a row do not depend on earlier runs, their order is random.  So the runs
+        after one row, or those of one look, are a random sample of all runs of a row.
+        """
+        tests = list(self._tests())
+        if not tests:
+            return None
+        of_it, of_these, all_of_it, runs = np.array([test[2:] for test in tests]).T
+        law = hypergeom(runs, all_of_it, of_these)
+        by_chance = 2 * np.minimum(law.cdf(of_it), law.sf(of_it - 1)) * len(tests)
+        place = int(by_chance.argmin())
+        if by_chance[place] > level:
+            return None
+        outcome, where, there, these, everywhere, total = tests[place]
+        return (
+            f"the same uniforms and seeds give {written.outcome(outcome)} in {there} of {these} "
+            f"runs {where}, and in {everywhere - there} of {total - these} others"
+        )
+
+    def _tests(self) -> Iterator[tuple[Outcome, str, int, int, int, int]]:
+        """Yield an outcome of a row, a group of runs, its counts in the group and in all runs."""
+        after: dict[tuple[int, int], Counter[Outcome]] = {}
+        within: dict[tuple[int, int], Counter[Outcome]] = {}
+        second: dict[tuple[int, int], Counter[Outcome]] = {}
+        for number, look in enumerate(self._looks):
+            for place, (row, outcome) in enumerate(look):
+                within.setdefault((row, number), Counter())[outcome] += 1
+                second.setdefault((row, place % 2), Counter())[outcome] += 1
+            for (before, _), (row, outcome) in pairwise(look):
+                after.setdefault((row, before), Counter())[outcome] += 1
+        for groups, where in (
+            (after, "after one other run"),
+            (within, "at one time"),
+            (second, "that are every second one"),
+        ):
+            for row in range(ROWS):
+                of_row = {key: counts for key, counts in groups.items() if key[0] == row}
+                together = sum(of_row.values(), Counter[Outcome]())
+                if len(together) < 2:
+                    continue
+                for outcome, all_of_it in together.most_common(TOLD):
+                    for counts in of_row.values():
+                        these, total = counts.total(), together.total()
+                        yield outcome, where, counts[outcome], these, all_of_it, total
+
+
+class Again:
+    """A few runs of a verifier that repeats its outputs; it must still do so after all runs."""
+
+    def __init__(self, adapter: Adapter, seen: Observation, seed: int) -> None:
+        width = max(seen.uniforms, MAX_UNIFORMS)
+        self._rows = np.random.default_rng(seed).random((ROWS, width))
+        self._adapter, self._instance = adapter, seen.instance
+        self._first = self._outcomes()
+
+    def _outcomes(self) -> list[Outcome]:
+        return run_rows(self._adapter, self._instance, self._rows)
+
+    def check(self) -> None:
+        """Raise `UnsuitedError` if an output has changed, except if it depends on noise values."""
+        for before, now in zip(self._first, self._outcomes(), strict=True):
+            if before != now and not getattr(self._adapter, "looked", False):
+                a, b = map(written.outcome, (before, now))
+                raise UnsuitedError(f"the same uniforms give {a} at first, and {b} after many runs")

@@ -1,0 +1,158 @@
+"""The output distribution by many runs: one test an instance, with a stated level and power."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from functools import cache
+
+import numpy as np
+import numpy.typing as npt
+
+from otm._core.arithmetic import Number
+from otm.audit.adapters.base import Adapter, Failure, Instance, Outcome, OutOfUniformsError, longer, max_tokens, run_rows
+from otm.audit.observe.observation import Observation, UnsuitedError
+from otm.audit.observe.pace import Pace
+from otm.decoding.reading import Path
+from otm.testing.sequences import sequence_distribution
+from otm.testing.statistics import Criterion, criterion_for_distribution, g_statistic
+from otm.testing.symbolic import MAX_UNIFORMS
+
+LOOKS = (16, 4, 1)
+"""A sample is tested after 1/16, 1/4 and all of its runs, so that large deviations end it early."""
+
+BATCH = 4096
+"""Most runs whose uniforms are drawn at once."""
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """Runs of a verifier on one instance, and what they show."""
+
+    observation: Observation  # the frequencies
+    # whether a lossless verifier would give such runs with less than the level's probability
+    rejected: bool
+    # the TV of the observation is that close to the truth, but for the level's probability
+    radius: float
+    delta: float  # the deviation (TV) that is rejected with probability 1 − 10^−3
+
+
+@dataclass(frozen=True, eq=False)
+class Sampler:
+    """How samples are taken: their share of the level, their power and their runs."""
+
+    # probability with which one sample may be rejected although the verifier is lossless
+    level: float
+    delta: float  # the deviation (TV) that a sample must see
+    max_runs: int  # most runs of a sample, whatever its power then is
+    rng: np.random.Generator  # where everything random comes from
+    pace: Pace = field(default_factory=lambda: Pace(most=BATCH))  # between two looks at the time
+
+    def sample(self, adapter: Adapter, instance: Instance, deadline: float = math.inf) -> Sample:
+        """Run a verifier until it is rejected, all runs are made, or the time is up."""
+        length = max_tokens(adapter, instance)
+        target = sequence_distribution(instance.target, instance.prompt, length)
+        places = {path: i for i, path in enumerate(target)}
+        expected = np.array([float(p) for p in target.values()])
+        level = self.level / len(LOOKS)
+        criterion = _criterion(max(expected.size, 2), self.delta, level)
+        draws = min(criterion.draws, self.max_runs)
+        counts: Counter[Outcome] = Counter()
+        continued = np.zeros(expected.size + 1, dtype=np.int64)
+        done = 0
+        for look in LOOKS:
+            planned = math.ceil(draws / look)
+            new = self._run(adapter, instance, planned - done, deadline)
+            done += new.total()
+            counts += new
+            continued += self._continued(new, instance, places, length)
+            rejected = g_statistic(continued, np.append(expected, 0)) > criterion.limit
+            if rejected:
+                break
+            if done < planned:  # time is up; every run that was begun counts
+                draws = done
+                break
+        frequencies: dict[Outcome, Number] = {o: count / done for o, count in counts.items()}
+        observation = Observation(instance, frequencies, length, counts=counts, runs=done)
+        return Sample(
+            observation,
+            rejected or observation.impossible is not None,
+            _radius(expected.size + 1, done, level),
+            self.delta * math.sqrt(max(criterion.draws / draws, 1)),
+        )
+
+    def fits(self, seen: Observation, known: Observation) -> bool:
+        """Whether runs fit a known distribution, by the test that compares them with the target."""
+        failing = any(isinstance(outcome, Failure) for outcome in known.probs)
+        if failing or seen.length != known.length:
+            return False
+        places = {path: i for i, path in enumerate(known.sequences)}
+        expected = np.array([float(p) for p in known.sequences.values()])
+        drawn = self._continued(seen.counts or Counter(), seen.instance, places, seen.length)
+        criterion = _criterion(max(expected.size, 2), self.delta, self.level)
+        return g_statistic(drawn, np.append(expected, 0)) <= criterion.limit
+
+    def _run(
+        self, adapter: Adapter, instance: Instance, runs: int, deadline: float
+    ) -> Counter[Outcome]:
+        """Make this number of runs, or fewer if the time is up: at least one."""
+        counts: Counter[Outcome] = Counter()
+        width = MAX_UNIFORMS
+        while counts.total() < runs and not (counts and time.monotonic() > deadline):
+            with self.pace.measured(runs - counts.total()) as size:
+                uniforms = self.rng.random((max(size * MAX_UNIFORMS // width, 1), width))
+                while True:
+                    try:
+                        counts.update(run_rows(adapter, instance, uniforms))
+                        break
+                    except OutOfUniformsError as error:  # continue the same runs with more uniforms
+                        uniforms = self._longer(uniforms, error)
+                        width = uniforms.shape[1]
+        return counts
+
+    def _longer(
+        self, uniforms: npt.NDArray[np.float64], error: OutOfUniformsError
+    ) -> npt.NDArray[np.float64]:
+        try:
+            return longer(uniforms, error, self.rng)
+        except OutOfUniformsError as too_many:
+            raise UnsuitedError(str(too_many)) from None
+
+    def _continued(
+        self,
+        counts: Counter[Outcome],
+        instance: Instance,
+        places: dict[Path, int],
+        length: int,
+    ) -> npt.NDArray[np.int64]:
+        """Count sequences, continued by the target at random; what is in no place comes last."""
+        drawn = np.zeros(len(places) + 1, dtype=np.int64)
+        for outcome in sorted(counts, key=str):
+            if isinstance(outcome, Failure):
+                drawn[-1] += counts[outcome]
+                continue
+            prompt = instance.prompt + outcome
+            rests = sequence_distribution(instance.target, prompt, length - len(outcome))
+            split = self.rng.multinomial(counts[outcome], [float(p) for p in rests.values()])
+            for rest, count in zip(rests, split.tolist(), strict=True):
+                drawn[places.get(outcome + rest, -1)] += count
+        return drawn
+
+
+@cache
+def _criterion(categories: int, delta: float, level: float) -> Criterion:
+    """Criterion for any distribution on so many sequences: it does not depend on which."""
+    return criterion_for_distribution(np.full(categories, 1 / categories), delta, level)
+
+
+def _radius(categories: int, draws: int, level: float) -> float:
+    """Bound on the TV of frequencies from the truth, exceeded with probability at most `level`.
+
+    The smaller of two: 2^K e^(−2nr²) over all events, and McDiarmid's around the mean of
+    Σ abs(c/n − p)/2, which is at most √(K/n)/2.
+    """
+    events = math.sqrt((categories * math.log(2) + math.log(1 / level)) / (2 * draws))
+    mean = math.sqrt(categories / draws) / 2
+    return min(events, mean + math.sqrt(math.log(1 / level) / (2 * draws)), 1.0)

@@ -1,0 +1,134 @@
+"""Runs that were made before: what a verifier drew in them says which others end alike.
+
+A uniform that places a token by known weights does so wherever in the token's cell it lies.  A tree
+of what was drawn, one level for each uniform, so knows the output of many runs without making them,
+and the cells are steps of the output that nobody needs to search for.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from otm.audit.adapters.base import Source
+from otm.audit.observe.observation import NOT_REPEATED, UnsuitedError
+
+Cells: TypeAlias = Sequence[float]
+"""Ends of the cells of a uniform, in order; the last is 1."""
+
+
+class Recorded(Source):
+    """A source that writes down what is drawn: the cells, if a place is, and the uniform."""
+
+    def __init__(self, uniforms: npt.NDArray[Any]) -> None:
+        super().__init__(uniforms)
+        self.draws: list[tuple[Cells | None, float]] = []
+
+    def __call__(self, m: int) -> npt.NDArray[Any]:
+        """Return the next m uniforms."""
+        drawn = super().__call__(m)
+        self.draws += [(None, uniform) for uniform in drawn.tolist()]
+        return drawn
+
+    def cell(self, ends: Cells) -> int:
+        """Draw a cell by the next uniform."""
+        place = super().cell(ends)
+        self.draws[-1] = ends, self.draws[-1][1]
+        return place
+
+
+def key(ends: Cells | None, uniform: float) -> float:
+    """Tell uniforms apart that can lead to different outputs."""
+    return uniform if ends is None else bisect_right(ends, uniform)
+
+
+@dataclass
+class _Leaf:
+    """A run, and what it has drawn from here on."""
+
+    draws: Sequence[tuple[Cells | None, float]]
+    outcome: int
+
+
+@dataclass
+class _Branch:
+    """Several runs that have drawn the same so far."""
+
+    ends: Cells | None
+    after: dict[float, _Branch | _Leaf] = field(default_factory=dict)
+
+
+class Memory:
+    """Runs on one instance, by their draws."""
+
+    def __init__(self) -> None:
+        self._root: _Branch | _Leaf | None = None
+
+    def outcome(self, uniforms: Sequence[float]) -> int | None:
+        """Recall the outcome of a run on these uniforms; None if it has to be made."""
+        node, depth = self._follow(uniforms)
+        if not isinstance(node, _Leaf):
+            return None
+        for (ends, drawn), uniform in zip(node.draws, uniforms[depth:], strict=False):
+            if key(ends, drawn) != key(ends, uniform):
+                return None
+        return node.outcome
+
+    def ends(self, uniforms: Sequence[float]) -> Cells | None:
+        """Give the ends of the cells of the uniform that comes after these, of a run.
+
+        No uniform at all, where the run is over, has one cell.
+        """
+        node, depth = self._follow(uniforms)
+        if isinstance(node, _Branch):
+            return node.ends if depth == len(uniforms) else None
+        left = node.draws[len(uniforms) - depth :] if node else ()
+        return left[0][0] if left else (1.0,)
+
+    def add(self, draws: Sequence[tuple[Cells | None, float]], outcome: int) -> None:
+        """Remember a run; raise `UnsuitedError` if it contradicts another one."""
+        new = _Leaf(draws, outcome)
+        node, before = self._root, None
+        while node is not None:
+            if isinstance(node, _Leaf):
+                if bool(node.draws) != bool(new.draws) or (not new.draws and node != new):
+                    raise UnsuitedError(NOT_REPEATED)
+                if not new.draws:
+                    return
+                first, *rest = node.draws
+                node = self._put(
+                    before, _Branch(first[0], {key(*first): _Leaf(rest, node.outcome)})
+                )
+            if not new.draws or not _same(node.ends, new.draws[0][0]):
+                raise UnsuitedError(NOT_REPEATED)
+            before = node, key(*new.draws[0])
+            new = _Leaf(new.draws[1:], outcome)
+            node = node.after.get(before[1])
+        self._put(before, new)
+
+    def _put(self, before: tuple[_Branch, float] | None, node: Any) -> Any:
+        if before is None:
+            self._root = node
+        else:
+            before[0].after[before[1]] = node
+        return node
+
+    def _follow(self, uniforms: Sequence[float]) -> tuple[_Branch | _Leaf | None, int]:
+        """Go down the tree along uniforms, as far as there are any or there is a branch."""
+        node, depth = self._root, 0
+        while isinstance(node, _Branch) and depth < len(uniforms):
+            node = node.after.get(key(node.ends, uniforms[depth]))
+            depth += 1
+        return node, depth
+
+
+def _same(a: Cells | None, b: Cells | None) -> bool:
+    """Whether cells are the same, but for rounding."""
+    if a is b or a == b:
+        return True
+    return a is not None and b is not None and len(a) == len(b) and np.allclose(a, b, 0, 1e-12)

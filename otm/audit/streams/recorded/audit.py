@@ -1,0 +1,272 @@
+"""The audit of steps that an engine recorded, where nothing can be run.
+
+A lossless verifier outputs tokens that, continued by the target, have the target's distribution.
+Let it output y_1 … y_n in a step, and p_i be the target's distribution after y_1 … y_i.  Then given
+n > i and y_1 … y_i, the next token y_{i+1} has the distribution p_i: whatever the rule, every token
+that is output follows its row (docs/theory/recorded-steps.md, Theorem 15.1).  `e_values` tests that
+at every time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from otm._core.files.paths import as_path, file_label
+from otm._core.numbers import as_level, as_real
+from otm._core.display.progress import Progress, watching
+from otm.audit.streams.e_process import CLASSES, PLACES, Evidence, Tokens, classes_of
+from otm.audit.streams.recorded.report import Count, Followed, Impossible, RecordedReport
+from otm.audit.streams.recorded.steps import PRECISE, Floats, Step, read_steps
+from otm.audit.report import LOSSLESS, NOT_LOSSLESS, UNDECIDED, Diagnosis
+from otm.audit.diagnose.token_suspects import OF_DRAFTS, SUSPECTS, diagnosis_of, suspected
+from otm.errors import InvalidInputError
+
+TOGETHER = 512
+"""Tokens whose evidence is added up at a time."""
+
+DIAGNOSED = 20_000
+"""Tokens, the first ones, that suspects are compared with."""
+
+UNFIT = math.log(100)
+"""A suspect is not named if an e-value against it reaches this (a logarithm), or if tokens are as
+many times likelier under something else."""
+
+
+@dataclass(eq=False)
+class _Series:
+    """Tokens of one kind, output or drafts, and the evidence that they do not follow their rows."""
+
+    evidence: Evidence
+    limit: float  # logarithm of the e-value that decides
+    tokens: Tokens = field(default_factory=Tokens)
+    kept: list[Tokens] = field(default_factory=list)
+    total: int = 0
+    impossible: int = 0
+    first: Impossible | None = None
+    upper: bool = False  # whether the token before was in the upper half of the ids
+    before: int = -1  # the token before
+
+    def add(
+        self, rows: Floats, others: Floats | None, step: Step, tokens: Sequence[int], number: int
+    ) -> None:
+        """Add tokens of a step, at their places, with rows [n, N, U] of all hypotheses."""
+        for position, place in enumerate(tokens):
+            if not rows[position, 0, place] > 0:
+                self.impossible += 1
+                self.first = self.first or Impossible(number, position, int(step.ids[place]))
+        known = int(np.searchsorted(step.ids, self.before))
+        again = known < step.ids.size and step.ids[known] == self.before
+        members = classes_of(rows[:, 0], others, tokens, (self.upper, known if again else -1))
+        where = np.zeros((len(tokens), len(PLACES)), dtype=np.bool_)
+        where[:, 0] = where[0, 1] = where[1:, 2] = True
+        if 0 < len(step.drafts) < len(tokens):
+            where[-1] = [True, False, False, True]
+        self.tokens.add(rows, members, tokens, where, number)
+        self.upper = bool(members[-1, 4, tokens[-1]])
+        self.before = int(step.ids[tokens[-1]])
+        self.total += len(tokens)
+        if len(self.tokens.step) >= TOGETHER:
+            self.flush()
+
+    def flush(self) -> None:
+        """Add up what came since."""
+        self.evidence.add(self.tokens, self.limit)
+        if self.total <= DIAGNOSED:
+            self.kept.append(self.tokens)
+        self.tokens = Tokens()
+
+    def followed(self, other: str, *, impossible_decides: bool) -> Followed:
+        """Sum it up; `other` is the model beside that of the rows."""
+        seen = self.evidence
+        logs = np.logaddexp.reduce(seen.by_class, axis=2) - math.log(seen.by_class.shape[2])
+        logs /= math.log(10)
+        counts = [
+            Count(
+                name.replace("the other model", f"the {other}"),
+                where,
+                positions=int(seen.counts[g]),
+                expected=float(seen.expected[g, k]),
+                seen=int(seen.hits[g, k]),
+                log10_e_value=float(logs[g, k]),
+            )
+            for g, where in enumerate(PLACES)
+            for k, name in enumerate(CLASSES)
+            if 0 < seen.expected[g, k] < seen.counts[g]
+        ]
+        counts.sort(key=lambda count: -count.log10_e_value)
+        crossed = seen.crossed_at if seen.crossed_at >= 0 else None
+        if impossible_decides and self.first is not None:
+            crossed = min(self.first.step, self.first.step if crossed is None else crossed)
+        log10 = seen.largest / math.log(10)
+        return Followed(
+            self.total, log10, crossed, tuple(counts), self.impossible, self.first, crossed is None
+        )
+
+
+def recorded(
+    steps: Any,
+    *,
+    false_alarms: float = 1e-6,
+    delta: float = 0.05,
+    rounding: float | None = None,
+    name: str | None = None,
+    progress: Progress | None = None,
+) -> RecordedReport:
+    """Find out whether recorded steps of an engine are those of a lossless verifier.
+
+    Every token of the output is compared with the target's distribution at its place, and every
+    draft with the draft's, by e-values that hold after any number of steps ([ville1939]_; own
+    design, docs/theory/recorded-steps.md).  What correlates with nothing that is
+    recorded, or happens more rarely than the report's `delta`, is not seen; `lossless` sees more
+    where the verifier can be run.
+
+    Parameters
+    ----------
+    steps : str, Path or iterable of dict
+        A file or the steps, in the order in which they were made.  A step has ::
+
+            {"target_probs": [[0.5, 0.5], [0.25, 0.75]], "draft_probs": [[0.75, 0.25]],
+             "drafts": [0], "output": [0, 1]}
+
+        target rows [γ + 1][V] and draft rows [γ][V] along the drafts, γ drafts, and the new tokens:
+        drafts up to the first that was rejected, then one token.  A row may be an object from
+        tokens to probabilities, `{"17": 0.5, "4": 0.5}`, without those of probability 0.
+        `draft_probs` may be missing, and for several chains, trees or no drafts at all `drafts`
+        too: the target rows are then along the output.  A file has a step a line; or is a `.npz`
+        or `.safetensors` with arrays of these names, [steps, γ + 1, V] and so on, where −1 pads
+        tokens on the right.
+    false_alarms : float, optional
+        Bound on the probability that steps of a lossless verifier with honest drafts are refused.
+    delta : float, optional
+        The deviation of a class (TV) that must be seen for the verdict "lossless on everything
+        tried".
+    rounding : float, optional
+        Largest relative error of a recorded probability; a row must sum to 1 within this.  Where it
+        is above 10^−5, tokens of recorded probability 0 may have as much together.  If left out,
+        10^−5, and 0.01 for arrays in half precision.
+    name : str, optional
+        What the report calls it; the file if left out.
+    progress : callable, optional
+        As for `lossless`.
+
+    Returns
+    -------
+    RecordedReport
+        The verdict, and the counts that show it.
+
+    Raises
+    ------
+    InvalidInputError
+        If there is no step, the file cannot be read, or a step is not as above; it says which.
+    InvalidParameterError
+        If a number is out of range.
+
+    References
+    ----------
+    .. [ville1939] Ville, "Étude critique de la notion de collectif", 1939.
+
+    Examples
+    --------
+    Steps whose drafts are all accepted, although the target gives them half of their probability:
+
+    >>> import numpy as np
+    >>> target, draft = [[0.4, 0.6], [0.5, 0.5]], [[0.8, 0.2]]
+    >>> rng = np.random.default_rng(1)
+    >>> drafts, last = rng.choice(2, p=draft[0], size=200), rng.choice(2, size=200)
+    >>> report = recorded(
+    ...     {"target_probs": target, "draft_probs": draft, "drafts": [x], "output": [x, y]}
+    ...     for x, y in zip(drafts, last)
+    ... )
+    >>> report.verdict, report.diagnoses[0].name, report.drafts.follow
+    ('not lossless', 'every draft accepted', True)
+    """
+    level = as_level(false_alarms, "false_alarms")
+    delta = as_real(delta, "delta", above=0, below=1)
+    if rounding is not None:
+        rounding = as_real(rounding, "rounding", least=0, below=0.5)
+    if isinstance(steps, PathLike):
+        steps = as_path(steps)
+    given, slack = read_steps(steps, rounding)
+    lost = slack if slack > PRECISE else 0.0
+    limit = math.log(2 / level)
+    out = _Series(Evidence(1 + len(SUSPECTS), 0, slack, lost), limit)
+    drafted = _Series(Evidence(1 + len(OF_DRAFTS), 0, slack, lost), limit)
+    accepted = reached = count = 0
+    by_chain = 0.0
+    with watching(progress, "recorded") as watch:
+        for number, step in enumerate(watch.over(given, "step")):
+            count += 1
+            _add_output(out, step, number)
+            if step.draft is not None:
+                _add_drafts(drafted, step, step.draft, number)
+                tried = min(len(step.output), len(step.drafts))
+                pairs = np.minimum(step.target[:tried], step.draft[:tried])
+                by_chain += float(pairs.sum())
+            for x, y in zip(step.drafts, step.output, strict=False):
+                reached += 1
+                accepted += x == y
+    if not count:
+        raise InvalidInputError("there are no steps; give at least one")
+    out.flush()
+    drafted.flush()
+    output = out.followed("draft", impossible_decides=not lost)
+    detected = out.evidence.detected(limit)
+    verdict = LOSSLESS if detected <= delta else UNDECIDED
+    return RecordedReport(
+        name=name or (file_label(steps) if isinstance(steps, str | Path) else "recorded steps"),
+        verdict=verdict if output.follow else NOT_LOSSLESS,
+        steps=count,
+        output=output,
+        drafts=drafted.followed("target", impossible_decides=not lost) if drafted.total else None,
+        accepted=accepted,
+        reached=reached,
+        accepted_by_chain=by_chain,
+        false_alarms=level,
+        delta=detected,
+        rounding=slack,
+        diagnoses=() if output.follow else _diagnoses(out, slack, lost),
+    )
+
+
+def _add_output(series: _Series, step: Step, number: int) -> None:
+    """Add the tokens of the output, each with the distributions of all suspects."""
+    target = step.target[: len(step.output)]
+    rows = np.concatenate(
+        [target[:, None], suspected(target, step.draft, len(step.drafts))], axis=1
+    )
+    others = None if step.draft is None else step.draft[: len(target)]
+    series.add(rows, others, step, step.output, number)
+
+
+def _add_drafts(series: _Series, step: Step, draft: Floats, number: int) -> None:
+    """Add all drafts, those behind a rejected one too."""
+    if not step.drafts:
+        return
+    rows = np.stack([draft, *(of_row(draft) for of_row in OF_DRAFTS.values())], axis=1)
+    series.add(rows, step.target[: len(rows)], step, step.drafts, number)
+
+
+def _diagnoses(series: _Series, slack: float, lost: float) -> tuple[Diagnosis, ...]:
+    """Name suspects that the output fits: far better than the target, and without a deviation."""
+    seen = np.concatenate([logs for part in series.kept for logs in part.seen])
+    total = np.where(np.isneginf(seen), -np.inf, seen).sum(axis=0)
+    fits = []
+    for place, name in enumerate(SUSPECTS, 1):
+        if np.isneginf(total[place]) or not total[place] - total[0] > series.limit:
+            continue
+        evidence = Evidence(1 + len(SUSPECTS), place, slack, lost)
+        for part in series.kept:
+            evidence.add(part, UNFIT)
+        if (
+            evidence.crossed_at < 0
+            and max(evidence.by_class.max(), evidence.by_other.max()) < UNFIT
+        ):
+            fits.append((float(total[place]), diagnosis_of(name)))
+    return tuple(diagnosis for _, diagnosis in sorted(fits, key=lambda fit: -fit[0]))

@@ -1,0 +1,259 @@
+"""Steps of decoding that somebody recorded: from files or from Python, checked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from otm._core.checks import as_array
+from otm._core.files.headers import open_arrays
+from otm._core.files.paths import as_path, file_label, opened, parse_json
+from otm._core.files.stored import StoredArray
+from otm._core.numbers import whole
+from otm._core.sparse import SparseProbs
+from otm._core.display.text import shown
+from otm.errors import InvalidInputError
+
+Floats: TypeAlias = npt.NDArray[np.float64]
+
+PRECISE = 1e-5
+"""Relative rounding of probabilities in float32 and float64, their softmax included."""
+
+HALF = 1e-2
+"""The same of float16 and bfloat16."""
+
+LONGEST_LINE = 2**27
+"""Most bytes of a line: nine rows of 150,000 tokens take half of it."""
+
+NAMES = ("target_probs", "output", "drafts", "draft_probs")
+
+ARRAYS = {"target_probs": 3, "output": 2, "drafts": 2, "draft_probs": 3}
+"""Arrays of a file and their axes: steps, positions, tokens."""
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """One step, on the tokens that occur in it: places in rows stand for tokens."""
+
+    ids: npt.NDArray[np.int64]  # [U] ascending: the tokens
+    target: Floats  # [m, U], row i after i tokens; m is at least the length of the output
+    draft: Floats | None  # [g, U]
+    drafts: tuple[int, ...]  # places of g drafts
+    output: tuple[int, ...]  # places of 1 to g + 1 tokens
+
+
+def read_steps(steps: Any, rounding: float | None) -> tuple[Iterator[Step], float]:
+    """Return the steps of a file or an iterable, to be read once, and the rounding of their rows.
+
+    Everything that is wrong is one error that says in which step.
+    """
+    if not isinstance(steps, str | Path):
+        if not isinstance(steps, Iterable) or isinstance(steps, Mapping):
+            raise InvalidInputError(
+                f"steps = {shown(steps)}; give the path of a file, or the steps, each a dict with "
+                f"{', '.join(NAMES)}"
+            )
+        slack = PRECISE if rounding is None else rounding
+        numbered = ((f"step {number}", step) for number, step in enumerate(steps))
+        return (as_step(entry, where, slack) for where, entry in numbered), slack
+    path = as_path(steps)
+    if path.suffix.lower() in (".npz", ".safetensors"):
+        arrays = _checked_arrays(path)
+        half = any(arrays[name].dtype in ("<f2", ">f2", "bfloat16") for name in arrays)
+        slack = rounding if rounding is not None else HALF if half else PRECISE
+        return _from_arrays(arrays, path, slack), slack
+    slack = PRECISE if rounding is None else rounding
+    entries = ((where, parse_json(line, where)) for where, line in _lines(path))
+    return (as_step(entry, where, slack) for where, entry in entries), slack
+
+
+def _lines(path: Path) -> Iterator[tuple[str, bytes]]:
+    number = 0
+    with opened(path) as file:
+        while line := file.readline(LONGEST_LINE + 1):
+            number += 1
+            if len(line) > LONGEST_LINE:
+                raise InvalidInputError(
+                    f"line {number} of {file_label(path)} has more than {LONGEST_LINE:,} bytes; "
+                    "write one step a line, or arrays into a .npz file"
+                )
+            if line.strip():
+                yield f"line {number} of {file_label(path)}", line
+
+
+def _checked_arrays(path: Path) -> dict[str, StoredArray]:
+    found = open_arrays(path)
+    if not {"target_probs", "output"} <= set(found) <= set(ARRAYS):
+        raise InvalidInputError(
+            f"{file_label(path)} has the arrays {', '.join(found)}; it must have target_probs and "
+            "output, and may have drafts and draft_probs"
+        )
+    for name, array in found.items():
+        whole_numbers = ARRAYS[name] == 2
+        kinds = "iu" if whole_numbers else "f"
+        if len(array.shape) != ARRAYS[name] or array.kind not in kinds:
+            shape = "[steps, tokens] of integers" if whole_numbers else "[steps, rows, V] of floats"
+            raise InvalidInputError(
+                f"{array.description} of shape {array.shape} and type {array.dtype}; it must be "
+                f"{shape}"
+            )
+    if len({array.shape[0] for array in found.values()}) > 1:
+        raise InvalidInputError(f"the arrays of {file_label(path)} are not of as many steps each")
+    return found
+
+
+def _from_arrays(arrays: dict[str, StoredArray], path: Path, slack: float) -> Iterator[Step]:
+    """Read one step after the other; rows beyond the tokens, which −1 pads, are left out."""
+    count = arrays["output"].shape[0]
+    each = [(number, number + 1) for number in range(count)]
+    streams = {name: array.blocks(each) for name, array in arrays.items()}
+    for number in range(count):
+        entry: dict[str, Any] = {name: next(blocks)[0] for name, blocks in streams.items()}
+        for name in ("output", "drafts"):
+            if name in entry:
+                entry[name] = entry[name][: int(np.append(entry[name] == -1, True).argmax())]
+        if "drafts" in entry:
+            length = len(entry["drafts"])
+            entry["target_probs"] = entry["target_probs"][: length + 1]
+            if "draft_probs" in entry:
+                entry["draft_probs"] = entry["draft_probs"][:length]
+        else:
+            entry["target_probs"] = entry["target_probs"][: len(entry["output"])]
+        yield as_step(entry, f"step {number} of {file_label(path)}", slack)
+
+
+def as_step(entry: Any, where: str, slack: float) -> Step:
+    """Check one step and put its rows on the tokens that occur in it."""
+    if not isinstance(entry, Mapping) or not {"target_probs", "output"} <= set(entry) <= set(NAMES):
+        names = f" with {shown(list(entry))}" if isinstance(entry, Mapping) else ""
+        raise InvalidInputError(
+            f'{where} is no object{names}; it must have "target_probs" and "output", and may have '
+            '"drafts" and "draft_probs"'
+        )
+    output = _tokens(entry["output"], f"{where}: output")
+    drafts = _tokens(entry["drafts"], f"{where}: drafts") if _some(entry, "drafts") else None
+    target = _rows(entry["target_probs"], f"{where}: target_probs")
+    rows = entry["draft_probs"] if _some(entry, "draft_probs") else None
+    draft = None if rows is None else _rows(rows, f"{where}: draft_probs")
+    if not output:
+        raise InvalidInputError(f"{where}: the output is empty; leave out what returned no token")
+    if drafts is None:
+        _check_without_drafts(output, target, draft, where)
+        drafts = ()
+    else:
+        _check_with_drafts(output, drafts, target, draft, where)
+    given = [*target, *(draft or ())]
+    sizes = {row.size for row in given if not isinstance(row, SparseProbs)}
+    if len(sizes) > 1:
+        raise InvalidInputError(f"{where}: rows of {' and '.join(map(str, sorted(sizes)))} tokens")
+    listed = [row.tokens for row in given if isinstance(row, SparseProbs)]
+    ids = np.unique(
+        np.concatenate([*listed, *map(np.arange, sizes), output, drafts]).astype(np.int64)
+    )
+    if sizes and ids[-1] >= (size := sizes.pop()):
+        raise InvalidInputError(f"{where}: token {ids[-1]} of {size}")
+    return Step(
+        ids,
+        _dense(target, ids, f"{where}: target_probs", slack),
+        None if draft is None else _dense(draft, ids, f"{where}: draft_probs", slack),
+        tuple(np.searchsorted(ids, drafts).tolist()),
+        tuple(np.searchsorted(ids, output).tolist()),
+    )
+
+
+def _check_without_drafts(
+    output: tuple[int, ...], target: list[Any], draft: list[Any] | None, where: str
+) -> None:
+    if draft is not None or len(target) < len(output):
+        raise InvalidInputError(
+            f"{where}: {len(target)} target rows for {len(output)} tokens without drafts; there "
+            "must be a target row for each token of the output, and no draft rows"
+        )
+
+
+def _check_with_drafts(
+    output: tuple[int, ...],
+    drafts: tuple[int, ...],
+    target: list[Any],
+    draft: list[Any] | None,
+    where: str,
+) -> None:
+    if len(target) != len(drafts) + 1 or (draft is not None and len(draft) != len(drafts)):
+        rows = "" if draft is None else f" and {len(draft)} draft rows"
+        raise InvalidInputError(
+            f"{where}: {len(target)} target rows{rows} for {len(drafts)} drafts; there must be one "
+            "draft row for each draft, and one target row more"
+        )
+    if len(output) > len(drafts) + 1 or output[:-1] != drafts[: len(output) - 1]:
+        raise InvalidInputError(
+            f"{where}: the output {shown(list(output))} leaves the drafts {shown(list(drafts))} "
+            "before its last token, and the target rows are along the drafts; of several chains or "
+            "trees record the target rows along the output alone, without drafts"
+        )
+
+
+def _some(entry: Mapping[str, Any], name: str) -> bool:
+    return entry.get(name) is not None
+
+
+def _tokens(values: Any, name: str) -> tuple[int, ...]:
+    array = as_array(values, name, InvalidInputError)
+    tokens = [whole(token) for token in array.ravel().tolist()]
+    if array.ndim != 1 or any(token is None or not 0 <= token < 2**62 for token in tokens):
+        raise InvalidInputError(f"{name} = {shown(values)}; give a list of tokens from 0 on")
+    return tuple(token for token in tokens if token is not None)
+
+
+def _rows(values: Any, name: str) -> list[Any]:
+    """Rows as float arrays [V], or as `SparseProbs` for objects from tokens to probabilities."""
+    if isinstance(values, str | Mapping) or not hasattr(values, "__len__"):
+        raise InvalidInputError(f"{name} = {shown(values)}; give a list of rows")
+    rows: list[Any] = []
+    for i, row in enumerate(values):
+        where = f"{name}, row {i}"
+        try:
+            if isinstance(row, Mapping):
+                tokens = np.array([int(token) for token in row], dtype=np.int64)
+                order = np.argsort(tokens)
+                if (np.diff(tokens[order]) == 0).any() or (tokens < 0).any():
+                    raise ValueError("a token below 0, or twice")
+                probs = np.array(list(row.values()), dtype=np.float64)
+                rows.append(SparseProbs.from_support(tokens[order], probs[order]))
+            elif isinstance(row, SparseProbs):
+                rows.append(row)
+            else:
+                dense = np.asarray(as_array(row, where, InvalidInputError), dtype=np.float64)
+                if dense.ndim != 1 or not dense.size:
+                    raise ValueError(f"an array of shape {dense.shape}")
+                rows.append(dense)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise InvalidInputError(
+                f"{where} is no distribution ({error!s:.80}); give V probabilities, or an object "
+                "from tokens to probabilities"
+            ) from None
+    return rows
+
+
+def _dense(rows: list[Any], ids: npt.NDArray[np.int64], name: str, slack: float) -> Floats:
+    """Put rows on these tokens, and divide them by their sums: array [m, U]."""
+    dense = np.zeros((len(rows), ids.size))
+    for i, row in enumerate(rows):
+        if isinstance(row, SparseProbs):
+            dense[i, np.searchsorted(ids, row.tokens)] = row.probabilities
+        else:
+            dense[i] = row  # then the ids are all tokens
+    for i, total in enumerate(dense.sum(axis=1).tolist()):
+        if not (np.isfinite(total) and (dense[i] >= 0).all()):
+            raise InvalidInputError(f"{name}, row {i} has an entry that is no probability")
+        if not abs(total - 1) <= slack:
+            raise InvalidInputError(
+                f"{name}, row {i} sums to {total:.6g}; it must sum to 1 within the rounding, "
+                f"{slack:g}: record every token that has a probability, with all digits, or allow "
+                "a larger rounding"
+            )
+    return np.asarray(dense / dense.sum(axis=1, keepdims=True))

@@ -1,0 +1,197 @@
+"""Answers of an OpenAI-compatible server: sampled tokens, each with a list of log-probabilities.
+
+Every list has the sampled token: where a server lists only the likeliest tokens, the sampled one is
+added with its own log-probability.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from otm._core.listed_tokens import IMPOSSIBLE, TOKEN_ID, UNCLEAR, is_unclear
+from otm._core.display.text import shown
+from otm.errors import EndpointError
+
+Prompt: TypeAlias = str | tuple[int, ...]
+"""A text, or token ids."""
+
+SPACES = "▁ĠĊ \t\n"
+"""Characters in which two spellings of one token may differ."""
+
+MOST_LISTED = 1_000
+"""Longest list of log-probabilities that is read."""
+
+MOST_SURPLUS = 3
+"""Most tokens beyond those asked for: a server may add them to complete a character."""
+
+MARGIN = 1e-3
+"""Largest error by which a log-probability may be rounded."""
+
+
+class Encoded(tuple[int, ...]):
+    """Token ids of a text; a server that takes no ids is sent the text."""
+
+    text: str
+
+    @classmethod
+    def of(cls, text: str, tokenizer: Any) -> Encoded:
+        """Encode a prompt as such a server does."""
+        prompt = cls(tokenizer(text).input_ids)
+        prompt.text = text
+        return prompt
+
+
+@dataclass(frozen=True)
+class Completion:
+    """The tokens that a server sampled, and its list of log-probabilities for each."""
+
+    tokens: tuple[str, ...]
+    lists: tuple[dict[str, float], ...]  # of each token: log-probabilities by token
+
+
+def read_completion(
+    found: Any, tokens: int, *, chat: bool, listed: int, same_spelling: bool
+) -> Completion:
+    """Read an answer; anything but a sampled text with its log-probabilities is an error.
+
+    `same_spelling`: raise where a sampled token is spelled differently from those of its list.
+    """
+    try:
+        logprobs = found["choices"][0]["logprobs"]
+        names, lists, own = _from_chat(logprobs) if chat else _from_lists(logprobs)
+        completion = completion_from(names, lists)
+        own = [_log_prob(each) for each in own]
+    except (LookupError, TypeError, AttributeError, ValueError, OverflowError):
+        hint = "" if chat else "; if the server takes chats only, use --chat"
+        raise EndpointError(
+            f"the server's answer has no log-probabilities in the format of OpenAI's interface: "
+            f"{shown(found)}; the server must return `logprobs`, for which some need an option, "
+            f"such as --logits_all true of llama-cpp-python{hint}"
+        ) from None
+    surplus = len(completion.tokens) - tokens
+    if surplus > (MOST_SURPLUS if any(map(is_unclear, completion.tokens)) else 0):
+        raise EndpointError(
+            f"the server returns {len(completion.tokens)} tokens; it was asked for {tokens}, and "
+            "must honour `max_tokens`"
+        )
+    longest = max(map(len, completion.lists), default=0)
+    if longest > listed + 1:
+        raise EndpointError(
+            f"the server lists {longest} log-probabilities, more than the {listed} asked for; "
+            "ask for the number that it lists, with --logprobs NUMBER"
+        )
+    if same_spelling and completion.tokens and not any(completion.lists):
+        raise EndpointError(
+            "the server's lists of log-probabilities are empty; ask for shorter ones with "
+            "--logprobs 5, or compare with a second server (--reference) or a model (--model)"
+        )
+    completion = Completion(completion.tokens[:tokens], completion.lists[:tokens])
+    return _with_sampled(completion, own, same_spelling=same_spelling)
+
+
+def read_text(found: Any, tokens: int, tokenizer: Any) -> Completion:
+    """Read a text as the tokens of its tokenizer, with an end token if the text stopped.
+
+    At half a character, drop it, the token before it, which may have the other half, and everything
+    after it.
+    """
+    try:
+        text, why = found["choices"][0]["text"], found["choices"][0]["finish_reason"]
+        whole, cut, _ = text.partition(UNCLEAR)
+        ids = tokenizer(whole, add_special_tokens=False).input_ids[:tokens]
+    except (LookupError, TypeError, ValueError, AttributeError):
+        raise EndpointError(f"the server's answer has no text: {shown(found)}") from None
+    if cut:
+        ids = ids[:-1]
+    elif why == "stop" and len(ids) < tokens and tokenizer.eos_token_id is not None:
+        ids = [*ids, tokenizer.eos_token_id]
+    return Completion(tuple(f"{TOKEN_ID}{token}" for token in ids), ({},) * len(ids))
+
+
+def completion_from(tokens: Any, lists: Sequence[Iterable[tuple[Any, Any]]]) -> Completion:
+    """Check tokens and lists of pairs, and merge equal strings; ValueError for anything else."""
+    if len(tokens) != len(lists) or not all(isinstance(token, str) for token in tokens):
+        raise ValueError
+    merged = []
+    for pairs in lists:
+        entries: dict[str, float] = {}
+        for token, log in pairs:
+            if not isinstance(token, str) or len(entries) > MOST_LISTED:
+                raise ValueError
+            value = log if type(log) is float and IMPOSSIBLE <= log <= 0 else _log_prob(log)
+            value = IMPOSSIBLE if value is None else value  # null is how some write an infinity
+            before = entries.get(token)
+            entries[token] = value if before is None else float(np.logaddexp(before, value))
+        merged.append(entries)
+    return Completion(tuple(tokens), tuple(merged))
+
+
+def _log_prob(log: Any) -> float | None:
+    """Check a log-probability; None stays None, and anything else raises ValueError."""
+    if log is None:
+        return None
+    if isinstance(log, bool) or not isinstance(log, int | float):
+        raise ValueError
+    if not log <= MARGIN or math.isnan(log):
+        raise ValueError
+    return max(min(float(log), 0.0), IMPOSSIBLE)
+
+
+def _from_lists(logprobs: Any) -> tuple[Any, list[Any], list[Any]]:
+    """Read the lists of `/v1/completions`."""
+    tokens, lists = logprobs["tokens"], logprobs["top_logprobs"]
+    own = logprobs.get("token_logprobs") or [None] * len(tokens)
+    return tokens, [entries.items() for entries in lists], own[: len(tokens)]
+
+
+def _from_chat(logprobs: Any) -> tuple[list[Any], list[Any], list[Any]]:
+    """Read the lists of `/v1/chat/completions`."""
+    places = logprobs["content"]
+    lists = [[(_name(top), top["logprob"]) for top in at["top_logprobs"]] for at in places]
+    return [_name(at) for at in places], lists, [at.get("logprob") for at in places]
+
+
+def _name(entry: Any) -> Any:
+    """Return the string of a token, or for half a character its bytes if the server has them."""
+    token, raw = entry["token"], entry.get("bytes")
+    if not isinstance(token, str) or not is_unclear(token) or not isinstance(raw, list) or not raw:
+        return token
+    given = bytes(raw)
+    return token if given == token.encode() else f"bytes:{given.hex()}"
+
+
+def _with_sampled(
+    completion: Completion, own: Sequence[float | None], *, same_spelling: bool
+) -> Completion:
+    """Add the sampled token to each list that has only the likeliest tokens."""
+    lists = []
+    for place, (token, entries) in enumerate(zip(completion.tokens, completion.lists, strict=True)):
+        log = own[place] if place < len(own) else None
+        if token in entries or not entries:
+            lists.append(entries)
+            continue
+        if same_spelling:
+            _check_spelling(token, log, entries)
+        added = IMPOSSIBLE if log is None else min(log, *entries.values())
+        lists.append({**entries, token: added})
+    return Completion(completion.tokens, tuple(lists))
+
+
+def _check_spelling(token: str, log: float | None, entries: dict[str, float]) -> None:
+    """Raise if a list should have a token: it is likelier than one there, or spelled otherwise."""
+    plain = token.strip(SPACES)
+    alike = [key for key in entries if plain and key.strip(SPACES) == plain]
+    if not alike if log is None else log <= min(entries.values()) + MARGIN:
+        return
+    example = (alike or list(entries))[0]
+    raise EndpointError(
+        f"the sampled token {shown(token)} is not in its own list, which has tokens such as "
+        f"{shown(example)}: the server spells sampled tokens differently from listed ones, so "
+        "they cannot be compared; have it return token ids (`return_tokens_as_token_ids`), or "
+        "compare with a second server (--reference) or a model (--model)"
+    )

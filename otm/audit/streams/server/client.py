@@ -1,0 +1,299 @@
+"""Requests to an OpenAI-compatible server: completions with log-probabilities, and metrics.
+
+A key is read from the environment, goes into one header, and is nowhere else.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from otm._core.files.paths import parse_json
+from otm._core.optional import require
+from otm.audit.streams.server.answers import Completion, Encoded, Prompt, read_completion, read_text
+from otm.decoding import SamplingParameters
+from otm.errors import EndpointError, InvalidInputError
+
+KEYS = ("OTM_API_KEY", "OPENAI_API_KEY")
+"""Environment variables that may have the key, the first that is set."""
+
+SHORTEST_SECRET = 8
+"""Characters of a key that is looked for in answers: a shorter one may be any part of a word."""
+
+MOST_BYTES = 2**24
+"""Longest answer that is read."""
+
+AGAIN = frozenset({408, 409, 429, 500, 502, 503, 504, 529})
+"""Statuses after which a request is sent again."""
+
+NEUTRAL = {"top_p": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0}
+"""What a server would else take from the model's own configuration."""
+
+EXTRAS = {
+    "ignore_eos": True,
+    "return_tokens_as_token_ids": True,
+    "top_k": 0,
+    "min_p": 0.0,
+    "repetition_penalty": 1.0,
+    "repeat_penalty": 1.0,  # of llama.cpp; llama-cpp-python would else take 1.1
+}
+"""Parameters that not every server takes: requests leave out those that a server rejects."""
+
+RARE = frozenset({"repeat_penalty"})
+"""Extras to leave out first where a server rejects a request and names none of them."""
+
+SAMPLING_EXTRAS = ("top_k", "min_p", "repetition_penalty", "repeat_penalty")
+"""Extras for which a server's own value may change the samples."""
+
+LONGEST_MESSAGE = 4_000
+"""Most characters of a server's own message that are shown."""
+
+
+@dataclass(frozen=True)
+class Access:
+    """How a server is asked: limits, and whether by its interface for chats."""
+
+    timeout: float = 60.0
+    retries: int = 4
+    chat: bool = False
+    logprobs: int = 20  # length of the lists
+    tokenizer: Any = None  # of Hugging Face, where the server takes and returns texts alone
+    pause: float = 0.5  # seconds before the first retry; then twice as many
+    own_lists: bool = True  # whether its tokens are compared with its own lists
+    leave_out: Collection[str] = ()  # sampling parameters that no request has
+
+
+def check_url(url: str) -> str:
+    """Return the address up to its path; raise if it has a key in it."""
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname
+    except (ValueError, AttributeError, TypeError):
+        host = None
+    if not host or parts.scheme not in ("http", "https"):
+        raise InvalidInputError(
+            "this is not the address of a server; give one such as http://host:8000"
+        )
+    if parts.username or parts.password or parts.query or parts.fragment:
+        raise InvalidInputError(
+            f"the address of {host} has more than host and path; give a key in the environment, "
+            f"as {KEYS[0]}, and the address as http://host:8000"
+        )
+    return f"{parts.scheme}://{parts.netloc}{parts.path}".rstrip("/").removesuffix("/v1")
+
+
+class Client:
+    """A server, asked from several threads."""
+
+    def __init__(self, url: str, model: str | None, access: Access, transport: Any = None) -> None:
+        self.url = check_url(url)
+        self._httpx = require("httpx2")
+        self._closed = threading.Event()
+        self._access = access
+        self._extras: dict[str, Any] = {
+            name: value for name, value in EXTRAS.items() if name not in access.leave_out
+        }
+        self.retried = 0
+        key = next((os.environ[name] for name in KEYS if os.environ.get(name)), None)
+        if key is not None and not (key.isascii() and key.isprintable() and key == key.strip()):
+            raise InvalidInputError("the key in the environment has characters no key has")
+        self._key = key
+        headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+        headers["Accept-Encoding"] = "identity"  # what is compressed may become very long
+        # a redirect could take the key elsewhere
+        self._http = self._httpx.Client(
+            headers=headers,
+            timeout=access.timeout,
+            transport=transport,
+            follow_redirects=False,
+        )
+        try:
+            self.model = model or self._first_model()
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Close the connections; what still waits for an answer gives up."""
+        self._closed.set()
+        self._http.close()
+
+    def sample(
+        self, prompt: Prompt, parameters: SamplingParameters, tokens: int, seed: int | None = None
+    ) -> Completion:
+        """Ask for a continuation of so many tokens."""
+        body: dict[str, Any] = {"model": self.model, "max_tokens": tokens, **NEUTRAL}
+        body["temperature"] = parameters.temperature
+        if parameters.top_p is not None:
+            body["top_p"] = parameters.top_p
+        if parameters.top_k is not None:
+            body["top_k"] = parameters.top_k
+        if seed is not None:
+            body["seed"] = seed
+        if self._access.chat:
+            body["messages"] = [{"role": "user", "content": prompt}]
+            body |= {"logprobs": True, "top_logprobs": self._access.logprobs}
+        elif isinstance(prompt, Encoded):
+            body["prompt"] = prompt.text
+        else:
+            body["prompt"] = prompt if isinstance(prompt, str) else list(prompt)
+            body["logprobs"] = self._access.logprobs
+        for name in self._access.leave_out:
+            body.pop(name, None)
+        path = "/v1/chat/completions" if self._access.chat else "/v1/completions"
+        content = self._accepted(path, body)
+        if self._access.tokenizer is not None:
+            return read_text(self._json(content), tokens, self._access.tokenizer)
+        return read_completion(
+            self._json(content),
+            tokens,
+            chat=self._access.chat,
+            listed=self._access.logprobs,
+            same_spelling=self._access.own_lists,
+        )
+
+    def _accepted(self, path: str, body: dict[str, Any]) -> bytes:
+        """Send a request with all extras that the server accepts; return the content."""
+        extras = self._extras
+        status, content = self._send("POST", path, extras | body)
+        while status in (400, 422) and extras:
+            said = content.decode("utf-8", "replace")
+            named = {name for name in extras if name in said} or RARE & extras.keys() or {*extras}
+            extras = {name: value for name, value in extras.items() if name not in named}
+            status, content = self._send("POST", path, extras | body)
+        self._check_status(status, path, content)
+        self._extras = extras
+        return content
+
+    @property
+    def refused(self) -> tuple[str, ...]:
+        """Sampling parameters that the server rejects: it uses its own values of these."""
+        own = {*self._extras, *self._access.leave_out}
+        return tuple(name for name in SAMPLING_EXTRAS if name not in own)
+
+    def metrics(self) -> str | None:
+        """Return the server's metrics; None if it has none."""
+        try:
+            status, content = self._send("GET", "/metrics", None)
+        except EndpointError:
+            return None
+        return content.decode("utf-8", "replace") if status == 200 else None
+
+    def _first_model(self) -> str:
+        hint = "give the model's name on the server with --name NAME"
+        try:
+            status, content = self._send("GET", "/v1/models", None)
+            self._check_status(status, "/v1/models", content, hint)
+            name = self._json(content)["data"][0]["id"]
+            name.encode()
+        except (LookupError, TypeError, AttributeError, UnicodeEncodeError):
+            name = None
+        if not isinstance(name, str):
+            raise EndpointError(f"the server names no model; {hint}")
+        return name
+
+    def _check_status(self, status: int, path: str, content: bytes, hint: str = "") -> None:
+        """Raise an error with the server's own message, and with the option that may help."""
+        if status in (401, 403):
+            said = "rejects the key" if self._key else f"needs a key; set {KEYS[0]}"
+            raise EndpointError(f"the server answers {status} to {path}: it {said}")
+        if status == 200:
+            return
+        said = self._message(content)
+        if not hint and status in (400, 404, 405, 422):
+            hint = self._option(status, said.lower())
+        advice = f"; {hint}" if hint else ""
+        raise EndpointError(f"the server answers {status} to {path}: {said!r}{advice}")
+
+    def _option(self, status: int, said: str) -> str:
+        """Name the option that helps where a server rejects a request with this message."""
+        if "logprob" in said:
+            return "ask for shorter lists with --logprobs 5"
+        if "model" in said and ("exist" in said or "not found" in said or "unknown" in said):
+            return "give the model's name on the server with --name NAME"
+        if "chat" in said or status in (404, 405):
+            other = "leave out --chat" if self._access.chat else "use --chat"
+            return f"if the server takes {'texts' if self._access.chat else 'chats'} only, " + (
+                other
+            )
+        return ""
+
+    def _message(self, content: bytes) -> str:
+        """Take the server's message out of its JSON, or else all that it sent."""
+        text = content[: 4 * LONGEST_MESSAGE].decode("utf-8", "replace")
+        try:
+            found = parse_json(content, "the answer")
+            found = found.get("error", found)
+            found = found if isinstance(found, str) else found.get("message", found.get("detail"))
+            text = found if isinstance(found, str) and found else text
+        except (InvalidInputError, AttributeError):
+            pass
+        text = str(self._without_key(" ".join(text.split())))
+        return text if len(text) <= LONGEST_MESSAGE else text[: LONGEST_MESSAGE - 1] + "…"
+
+    def _json(self, content: bytes) -> Any:
+        """Read JSON; the key, should a server write it back, is replaced in all strings."""
+        try:
+            return self._without_key(parse_json(content, "the answer"))
+        except InvalidInputError as error:
+            said = self._without_key(str(error))
+            raise EndpointError(f"the server does not answer in JSON: {said}") from None
+
+    def _without_key(self, value: Any) -> Any:
+        if self._key is None or len(self._key) < SHORTEST_SECRET:
+            return value
+        if isinstance(value, str):
+            return value.replace(self._key, "(key)")
+        if isinstance(value, list):
+            return [self._without_key(each) for each in value]
+        if isinstance(value, dict):
+            return {self._without_key(name): self._without_key(x) for name, x in value.items()}
+        return value
+
+    def _send(self, method: str, path: str, body: dict[str, Any] | None) -> tuple[int, bytes]:
+        """Send a request, again after what may pass; return status and content."""
+        problem = "is no longer asked"
+        for attempt in range(self._access.retries + 1):
+            if attempt:
+                self.retried += 1
+                if self._closed.wait(self._access.pause * 2 ** (attempt - 1)):
+                    break
+            try:
+                status, content = self._once(method, path, body)
+            except self._httpx.TimeoutException:
+                problem = f"does not answer within {self._access.timeout:g} s"
+            except (self._httpx.NetworkError, self._httpx.ProtocolError) as error:
+                problem = f"cannot be reached or breaks off ({type(error).__name__})"
+            except (self._httpx.HTTPError, self._httpx.InvalidURL) as error:
+                raise EndpointError(f"no request can be sent ({type(error).__name__})") from None
+            else:
+                if status not in AGAIN:
+                    return status, content
+                problem = f"answers {status}"
+        raise EndpointError(
+            f"the server {problem} at {path}, {self._access.retries + 1} times; raise the limits "
+            "of time and retries, or try again later"
+        )
+
+    def _once(self, method: str, path: str, body: dict[str, Any] | None) -> tuple[int, bytes]:
+        """Send a request once; an answer is read up to a limit of bytes and of time."""
+        until = time.monotonic() + self._access.timeout
+        with self._http.stream(method, self.url + path, json=body) as response:
+            if response.headers.get("Content-Encoding", "identity") != "identity":
+                raise EndpointError("the server compresses its answers, which it was asked not to")
+            parts, size = [], 0
+            for part in response.iter_bytes():
+                parts.append(part)
+                size += len(part)
+                if size > MOST_BYTES:
+                    raise EndpointError(
+                        f"the server's answer is longer than {MOST_BYTES:,} bytes; it was left"
+                    )
+                if time.monotonic() > until:
+                    raise self._httpx.ReadTimeout("the answer takes too long")
+            return response.status_code, b"".join(parts)

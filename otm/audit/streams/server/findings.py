@@ -1,0 +1,226 @@
+"""All evidence from the answers of a server, the verdict, and the reasons for it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from otm.audit.report import LOSSLESS, NOT_LOSSLESS, UNDECIDED
+from otm.audit.streams.server.references import LawsOf, OwnLists, Row
+from otm.audit.streams.server.answers import Completion
+from otm.audit.streams.server.evidence import EVERYWHERE, Evidence, Group
+from otm.audit.streams.server.laws import Law
+from otm.audit.streams.server.repeats import Copies
+from otm.audit.streams.server.report import MISSED
+from otm.audit.streams.server.same_text import LEAST, STEADY, SameText
+from otm.audit.streams.server.suspects import MOST, Sampled, find_suspects
+from otm.decoding import SamplingParameters
+
+LEFT_OUT = 0.25
+"""Largest share of tokens that do not count in an audit that calls a server lossless."""
+
+OFF_LISTS = 0.5
+"""Largest share of tokens that do not count or are on no list, in such an audit."""
+
+GREEDY = 0.05
+"""For "lossless", greedy decoding is further away than this or than the bound of the audit."""
+
+SHARES = {"own": 0.8, "same text": 0.1, "copies": 0.1}
+"""Weights of the e-values: tokens against their own lists, against earlier lists, and copies."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """When the audit ends."""
+
+    requests: int
+    tv: float
+    level: float
+
+
+class Findings:
+    """All evidence so far: from tokens, lists after the same text, and repeated texts."""
+
+    def __init__(
+        self,
+        limits: Limits,
+        laws_of: LawsOf | None,
+        sizes: dict[str, int],
+        drift: float,
+        least_temperature: float,
+    ) -> None:
+        """Begin without answers; `sizes`: groups of each kind, `laws_of`: None for pairs."""
+        self.limits, self.drift, self._least = limits, drift, least_temperature
+        self.laws_of = laws_of
+        self.evidence = Evidence(sizes, width=1.0 if laws_of is not None else 2.0, drift=drift)
+        self.copies = None if laws_of is None else Copies(drift)
+        own = isinstance(laws_of, OwnLists)
+        self.same_text = SameText(sizes, drift) if own else None
+        self.largest = 0.0  # logarithm of the largest e-value so far
+        self.left_out = 0
+        # sums over the tokens that count; the last, of the probability of unlisted tokens
+        self._greedy_distance, self._entropy, self._others = 0.0, 0.0, 0.0
+        self._sampled: dict[int, list[Sampled]] = {}  # by setting, for the search for suspects
+
+    def add_texts(
+        self,
+        prompt: int,
+        parameters: SamplingParameters,
+        answers: Sequence[Completion],
+        laws: Sequence[Sequence[Law | None]],
+    ) -> None:
+        """Compare the answers of a block with earlier ones; call this before `add`."""
+        if self.copies is not None:
+            self.copies.drift = max(self.drift, self.error)
+            for answer, each in zip(answers, laws, strict=True):
+                self.copies.add((prompt, parameters), answer, each)
+        if self.same_text is not None:
+            self.same_text.add(prompt, parameters, answers, laws, self.error)
+
+    def add(self, setting: int, prompt: int, rows: Sequence[Row], tokens: int) -> None:
+        """Add the tokens of a block that count; `tokens` is the number of all its tokens."""
+        self.left_out += tokens - len(rows)
+        groups: list[Group] = [("prompt", prompt), ("setting", setting)]
+        self.evidence.drift = max(self.drift, self.error)
+        self.evidence.add((row.deviation, [*groups, ("place", row.place)]) for row in rows)
+        self.largest = max(self.largest, self.log_e_value)
+        kept = self._sampled.setdefault(setting, [])
+        for row in rows:
+            self._greedy_distance += row.greedy_distance
+            if row.sampled is not None:
+                self._entropy += row.sampled.law.entropy
+                self._others += row.sampled.law.rest
+                if len(kept) < MOST:
+                    kept.append(row.sampled)
+
+    @property
+    def verdict(self) -> str:
+        """Say what the answers so far show."""
+        if self.largest >= -math.log(self.limits.level):
+            return NOT_LOSSLESS
+        return UNDECIDED if self.missing() else LOSSLESS
+
+    @property
+    def error(self) -> float:
+        """Largest error of a class's probability by the rounding of the lists."""
+        return self.laws_of.error / self._least if isinstance(self.laws_of, OwnLists) else 0.0
+
+    @property
+    def bound(self) -> float:
+        """Upper bound on the mean TV from distributions that were fixed before the tokens."""
+        shift = 0.0 if self.same_text is None else self.same_text.shift
+        return min(self.evidence.bound(MISSED) + shift + self.error, 1.0)
+
+    @property
+    def count(self) -> int:
+        """Number of tokens, or of pairs, that count."""
+        return self.evidence.tallies[EVERYWHERE].count
+
+    @property
+    def greedy_distance(self) -> float:
+        """Mean TV of greedy decoding from the distributions of the tokens that count."""
+        return self._greedy_distance / max(self.count, 1)
+
+    @property
+    def entropy(self) -> float | None:
+        """Mean entropy of the tokens that count, in bits; None for pairs."""
+        return None if self.laws_of is None else self._entropy / max(self.count, 1)
+
+    def missing(self) -> list[str]:
+        """List the conditions of "lossless" that do not hold yet."""
+        found, bound = [], self.bound
+        if not bound <= self.limits.tv:
+            found.append(
+                f"the bound on the distance is {bound:.3g} so far, and must be at most "
+                f"{self.limits.tv:g}: allow more requests (--requests)"
+            )
+        if self.much_left_out:
+            found.append(
+                "too many tokens do not count: ask for longer lists (--logprobs) or lower "
+                "temperatures"
+            )
+        elif self.off_lists:
+            found.append(
+                "too many tokens are not on their lists, so that only their total probability is "
+                "known: ask for longer lists (--logprobs) or lower temperatures"
+            )
+        if not self.greedy_distance > min(bound, GREEDY):
+            what = (
+                "the tokens of both servers are the same too often"
+                if self.entropy is None
+                else f"the tokens have too little entropy, {self.entropy:.3g} bits on average"
+            )
+            found.append(
+                f"{what}: greedy decoding is only {self.greedy_distance:.3g} away; use higher "
+                "temperatures, or prompts with more possible continuations"
+            )
+        same = self.same_text
+        if same is not None and same.tokens < LEAST:
+            found.append(
+                f"only {same.tokens} lists were compared with an earlier list after the same "
+                f"text, {LEAST} are needed to see whether lists depend on the sampled tokens: use "
+                "fewer prompts"
+            )
+        if same is not None and same.mean_distance > STEADY:
+            found.append(
+                f"lists after the same text differ by {same.mean_distance:.3g} (mean TV), more "
+                f"than the allowed {STEADY:g}"
+            )
+        return found
+
+    def reasons(self) -> tuple[str, ...]:
+        """List the reasons for a verdict other than "lossless"."""
+        verdict = self.verdict
+        if verdict == NOT_LOSSLESS:
+            return tuple(self.suspects()) or (
+                "none of the mistakes that the audit knows explains the tokens",
+            )
+        return tuple(self.missing()) if verdict == UNDECIDED else ()
+
+    def suspects(self) -> list[str]:
+        """Name the mistakes that may have caused a deviation."""
+        found = []
+        same, limit = self.same_text, -math.log(self.limits.level)
+        own = self.evidence.largest
+        if same is not None and (
+            same.mean_distance > STEADY
+            or (same.mean_distance > self.drift and same.evidence.largest >= limit > own)
+        ):
+            found.append(
+                f"lists after the same text differ by {same.mean_distance:.3g} (mean TV, "
+                f"{same.tokens:,} tokens), as if the server made them after it drew the token, or "
+                "used several models"
+            )
+        repeats = None if self.copies is None else self.copies.summary()
+        if self._sampled and (not found or own >= limit):
+            log_of = self.evidence.log_e_value_of
+            worst = max(self._sampled, key=lambda number: log_of(("setting", number)))
+            found += find_suspects(self._sampled[worst], repeats, self.limits.level)
+        return found
+
+    @property
+    def much_left_out(self) -> bool:
+        """Whether too few tokens count for a verdict on all of them; never for pairs."""
+        tokens = self.left_out + self.count
+        return self.laws_of is not None and self.left_out > LEFT_OUT * tokens
+
+    @property
+    def off_lists(self) -> bool:
+        """Whether too few tokens are on their lists for a verdict on all; never for pairs."""
+        off = self.left_out + self._others
+        return self.laws_of is not None and off > OFF_LISTS * (self.left_out + self.count)
+
+    @property
+    def log_e_value(self) -> float:
+        """Logarithm of the weighted mean of all e-values."""
+        logs = {"own": self.evidence.log_e_value}
+        if self.copies is not None:
+            logs["copies"] = self.copies.log_e_value
+        if self.same_text is not None:
+            logs["same text"] = self.same_text.evidence.log_e_value
+        weights = np.array([SHARES[name] for name in logs])
+        terms = np.array(list(logs.values())) + np.log(weights / weights.sum())
+        return float(np.logaddexp.reduce(terms))

@@ -1,0 +1,220 @@
+"""What the tokens of a server are compared with: its own lists, a model, or another server.
+
+Each takes the answers to a block of requests (same prompt and setting) and returns the rows of the
+evidence.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from otm._core.listed_tokens import IMPOSSIBLE, TOKEN_ID, is_unclear
+from otm._core.tensors import to_host
+from otm.audit.streams.server.answers import Completion, Prompt
+from otm.audit.streams.server.evidence import CLASSES, FAMILIES, Floats
+from otm.audit.streams.server.laws import Law, bucket, law_from_list, law_from_logits, merged_classes
+from otm.audit.streams.server.suspects import Sampled
+from otm.decoding import SamplingParameters
+from otm.errors import EndpointError, InvalidInputError
+from otm.models import LanguageModel
+
+SHOWN = 20
+"""Likeliest tokens of a place that are counted one by one, for the report."""
+
+OTHERS = "(others)"
+
+LEAST_NUMBERS = 20
+"""Fewest log-probabilities from which the rounding is found."""
+
+MOST_DECIMALS = 4
+"""Most decimals of rounded numbers: with more, they count as not rounded."""
+
+
+@dataclass(eq=False)
+class Row:
+    """A token that counts, and its deviation from a distribution or another token."""
+
+    place: int
+    deviation: Floats  # d [F, C]
+    greedy_distance: float  # TV of greedy decoding from the distribution of the token
+    token: str
+    other: str = ""  # for pairs, the token of the other server
+    sampled: Sampled | None = None  # None for pairs
+
+
+LawsOf: TypeAlias = Callable[[Prompt, Completion, SamplingParameters], list[Law | None]]
+"""The distribution of each token of an answer."""
+
+MOST_KEPT = 2**11
+"""Number of lists whose distributions are kept for equal lists of other answers."""
+
+
+class OwnLists:
+    """Distributions from the lists of the server, and the rounding of these lists."""
+
+    def __init__(self, listed: int, *, processed: bool, chat: bool) -> None:
+        self.listed, self._processed, self._chat = listed, processed, chat
+        self._kept: dict[Hashable, Law | None] = {}
+        self.decimals: int | None = 0  # of all numbers so far; None: they are not rounded
+        self._numbers = 0
+
+    def __call__(
+        self, prompt: Prompt, answer: Completion, parameters: SamplingParameters
+    ) -> list[Law | None]:
+        """Distribution of each token of an answer, None where it does not count."""
+        if self.decimals is not None:
+            self._count_decimals(answer)
+        return [
+            self._law(entries, token, parameters)
+            for token, entries in zip(answer.tokens, answer.lists, strict=True)
+        ]
+
+    @property
+    def rounded_to(self) -> int | None:
+        """Decimals that log-probabilities are rounded to; None if they are not."""
+        return self.decimals if self._numbers >= LEAST_NUMBERS else None
+
+    @property
+    def error(self) -> float:
+        """Largest rounding error of a log-probability, from the decimals of all so far."""
+        return 0.0 if self.decimals is None else 0.5 * 10.0**-self.decimals
+
+    def _law(
+        self, entries: dict[str, float], token: str, parameters: SamplingParameters
+    ) -> Law | None:
+        # which string was sampled decides whether a place counts
+        key = (frozenset(entries.items()), parameters, token.startswith(TOKEN_ID) or token)
+        if key not in self._kept:
+            if len(self._kept) >= MOST_KEPT:
+                self._kept.clear()
+            self._kept[key] = law_from_list(
+                entries,
+                self.listed,
+                parameters,
+                token,
+                processed=self._processed,
+                chat=self._chat,
+                error=self.error,
+            )
+        return self._kept[key]
+
+    def _count_decimals(self, answer: Completion) -> None:
+        """Find to how many decimals all numbers of the lists so far are rounded."""
+        numbers = np.array(
+            [
+                log
+                for at in answer.lists
+                for token, log in at.items()
+                if IMPOSSIBLE < log < 0 and not is_unclear(token)  # those may be sums of several
+            ]
+        )
+        self._numbers += numbers.size
+        close = 1e-6 * np.maximum(np.abs(numbers), 1)  # of floats in single precision
+        while self.decimals is not None:
+            if (np.abs(numbers - numbers.round(self.decimals)) <= close).all():
+                return
+            self.decimals = self.decimals + 1 if self.decimals < MOST_DECIMALS else None
+
+
+def of_model(model: LanguageModel) -> LawsOf:
+    """Compare with a local model, which reads the same tokens."""
+
+    def laws(
+        prompt: Prompt, answer: Completion, parameters: SamplingParameters
+    ) -> list[Law | None]:
+        rows = rows_of(model, prompt, answer)
+        return [law_from_logits(row, parameters) for row in rows]
+
+    return laws
+
+
+def ids_of(answer: Completion) -> list[int]:
+    """Token ids of an answer."""
+    ids = [token.removeprefix(TOKEN_ID) for token in answer.tokens]
+    if not all(token.startswith(TOKEN_ID) for token in answer.tokens) or not all(
+        text.isdecimal() and len(text) < 10 for text in ids
+    ):
+        raise EndpointError(
+            "the server does not return token ids (`return_tokens_as_token_ids`), without which "
+            "its tokens cannot be compared with a model's"
+        )
+    return [int(text) for text in ids]
+
+
+def rows_of(model: LanguageModel, prompt: Prompt, answer: Completion) -> Floats:
+    """Logits of a model at the tokens of an answer: [n, V]."""
+    if not answer.tokens:
+        return np.zeros((0, model.vocabulary))
+    tokens = [*(int(token) for token in prompt), *ids_of(answer)[:-1]]
+    if max(*tokens, *ids_of(answer)) >= model.vocabulary:
+        raise InvalidInputError(
+            f"token {max(tokens)} of a prompt or an answer is none of the model's, which has "
+            f"{model.vocabulary}; give the model that the server runs"
+        )
+    scores = to_host(model.start(1).append(np.array([tokens], dtype=np.int64)))
+    rows: Floats = np.asarray(scores[0, len(prompt) - 1 :], dtype=np.float64)
+    if model.returns_probs:
+        with np.errstate(divide="ignore"):
+            rows = np.log(rows)
+    return rows
+
+
+def rows_from_laws(prompt: Prompt, answer: Completion, laws: Sequence[Law | None]) -> list[Row]:
+    """Compare each token of an answer with its distribution, where it counts."""
+    rows = []
+    for place, (token, law) in enumerate(zip(answer.tokens, laws, strict=True)):
+        if law is None or law.of(token) is None:
+            continue
+        sampled = Sampled(law, token, prompt, answer.tokens[:place])
+        shown = token if law.places.get(token, SHOWN) < SHOWN else OTHERS
+        rows.append(Row(place, law.merged(token), law.greedy_distance, shown, sampled=sampled))
+    return rows
+
+
+def _ranked(
+    entries: dict[str, float], listed: int, parameters: SamplingParameters, token: str
+) -> tuple[str, ...]:
+    """Rank the tokens of a list, only to form classes; a list that cannot be used has none."""
+    try:
+        law = law_from_list(entries, listed, parameters, token)
+    except EndpointError:
+        return ()
+    return () if law is None else law.tokens
+
+
+def rows_from_pairs(
+    answers: Sequence[Completion],
+    others: Sequence[Completion],
+    parameters: SamplingParameters,
+    listed: int,
+) -> list[Row]:
+    """Pair the tokens of two servers after the same text, in the order in which they came.
+
+    Only within a block: what was left over from before would be known when it is paired.
+    """
+    nodes: dict[tuple[str, ...], tuple[list[str], list[str]]] = defaultdict(lambda: ([], []))
+    known: dict[tuple[str, ...], tuple[str, ...]] = {}
+    for which, texts in enumerate((others, answers)):
+        for text in texts:
+            for place, token in enumerate(text.tokens):
+                node = text.tokens[:place]
+                nodes[node][which].append(token)
+                if node not in known:
+                    known[node] = _ranked(text.lists[place], listed, parameters, token)
+    rows = []
+    for node in sorted(nodes, key=lambda node: (len(node), node)):
+        ranks = dict(zip(known[node], merged_classes(known[node])[0], strict=True))
+        for theirs, own in zip(*nodes[node], strict=False):
+            deviation = np.zeros((FAMILIES, CLASSES))
+            for token, sign in (own, 1), (theirs, -1):
+                deviation[0, ranks.get(token, CLASSES - 1)] += sign
+                deviation[1, bucket(token)] += sign
+            # two tokens of one distribution differ at most twice as often as one from greedy
+            apart = (own != theirs) / 2
+            rows.append(Row(len(node), deviation, apart, own, theirs))
+    return rows

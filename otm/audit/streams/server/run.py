@@ -1,0 +1,253 @@
+"""The audit's loop: blocks of requests, evidence after each, until it decides or is spent."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from otm._core.listed_tokens import is_unclear
+from otm.audit.report import UNDECIDED
+from otm.audit.streams.server.references import OTHERS, SHOWN, LawsOf, OwnLists, Row, rows_from_laws, rows_from_pairs
+from otm.audit.streams.server.answers import Completion, Prompt
+from otm.audit.streams.server.client import Client
+from otm.audit.streams.server.findings import Findings, Limits
+from otm.audit.streams.server.journal import Journal
+from otm.audit.streams.server.laws import Law
+from otm.audit.streams.server.report import Deviant, Line
+from otm.audit.streams.server.settings import Setting, as_text
+from otm.errors import EndpointError
+
+PAIRED = 32
+"""Requests of a block to each of two servers: more of them share a text for longer."""
+
+MOST_LAWS = 2**12
+"""Number of distributions that are kept before they are added up."""
+
+
+def in_threads(
+    ask: Callable[[], Completion], number: int
+) -> tuple[list[Completion], BaseException | None]:
+    """Ask so many times at once; return the answers before the first error, and the error.
+
+    Threads of a pool would be waited for after Ctrl-C; these are not.
+    """
+    if number == 1:
+        return [ask()], None
+    found: list[Completion | BaseException | None] = [None] * number
+
+    def one(place: int) -> None:
+        try:
+            found[place] = ask()
+        except BaseException as error:
+            found[place] = error
+
+    threads = [threading.Thread(target=one, args=(i,), daemon=True) for i in range(number)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    answers: list[Completion] = []
+    for result in found:
+        if not isinstance(result, Completion):
+            return answers, result
+        answers.append(result)
+    return answers, None
+
+
+@dataclass(eq=False)
+class Run:
+    """The audit of a server, against laws or a second server."""
+
+    prompts: tuple[Prompt, ...]
+    settings: tuple[Setting, ...]
+    limits: Limits
+    tokens: int  # of each answer
+    listed: int
+    laws_of: LawsOf | None  # None: against the second server
+    drift: float
+    requests: int = 0
+    findings: Findings = field(init=False)
+    # [prompt, token]: how often tokens came, and how often they should have
+    seen: Counter[tuple[int, str]] = field(default_factory=Counter)
+    expected: defaultdict[tuple[int, str], float] = field(
+        default_factory=lambda: defaultdict(float)
+    )
+    _laws: Counter[tuple[int, Law]] = field(default_factory=Counter)  # not yet in `expected`
+
+    def __post_init__(self) -> None:
+        sizes = {"prompt": len(self.prompts), "setting": len(self.settings), "place": self.tokens}
+        least = min(1.0, *(setting.parameters.temperature for setting in self.settings))
+        self.findings = Findings(self.limits, self.laws_of, sizes, self.drift, least)
+
+    @property
+    def block(self) -> int:
+        """Requests of a block to each server: of one prompt and setting."""
+        largest = max(setting.concurrency for setting in self.settings)
+        return largest if self.laws_of is not None else max(PAIRED, largest)
+
+    def blocks(self) -> Iterator[tuple[int, int]]:
+        """Choose setting and prompt of each block: all pairs in turn."""
+        while True:
+            for prompt in range(len(self.prompts)):
+                for setting in range(len(self.settings)):
+                    yield setting, prompt
+
+    def work(
+        self,
+        clients: Sequence[Client],
+        journal: Journal,
+        tell: Callable[[int], None],
+        also: Callable[[Prompt, Completion, Setting], None],
+    ) -> None:
+        """Sample until the verdict stands, or the requests are spent."""
+        for setting, prompt in self.blocks():
+            left = (self.limits.requests - self.requests) // len(clients)
+            count = min(self.block, left)
+            # of pairs the last block is whole too: resumed, it would be paired otherwise
+            cut = self.laws_of is None and 0 < count < self.block and self.requests > 0
+            if count < 1 or cut or self.findings.verdict != UNDECIDED:
+                break
+            answers: list[list[Completion]] = []
+            laws: list[list[Law | None]] = []
+            for server in range(len(clients)):
+                asked, laws = self._ask(clients, server, journal, (setting, prompt), count)
+                answers.append(asked)
+                self.requests += count
+                tell(self.requests)
+            self.add(setting, prompt, answers, laws)
+            for answer in answers[0]:
+                also(self.prompts[prompt], answer, self.settings[setting])
+
+    def _ask(
+        self,
+        clients: Sequence[Client],
+        server: int,
+        journal: Journal,
+        block: tuple[int, int],
+        count: int,
+    ) -> tuple[list[Completion], list[list[Law | None]]]:
+        """Take answers from the file first; then ask, and keep each one that can be read.
+
+        Also returns the distributions of the tokens of each answer.
+        """
+        setting, prompt = self.settings[block[0]], self.prompts[block[1]]
+
+        def read(answer: Completion) -> list[Law | None]:
+            if self.laws_of is None:
+                return [None] * len(answer.tokens)
+            return self.laws_of(prompt, answer, setting.parameters)
+
+        answers = journal.take(server, count)
+        laws = [read(answer) for answer in answers]
+        while len(answers) < count:
+            number = min(setting.concurrency, count - len(answers))
+            new, error = in_threads(
+                lambda: clients[server].sample(prompt, setting.parameters, self.tokens), number
+            )
+            self._check_lengths(new)
+            for answer in new:
+                # an answer that raises an error is not kept: it would raise in each resumed audit
+                laws.append(read(answer))
+                journal.keep(server, [answer])
+                answers.append(answer)
+            if error is not None:
+                raise error
+        return answers, laws
+
+    def add(
+        self,
+        setting: int,
+        prompt: int,
+        answers: Sequence[Sequence[Completion]],
+        laws: Sequence[Sequence[Law | None]],
+    ) -> None:
+        """Add the evidence of a block."""
+        parameters = self.settings[setting].parameters
+        rows: list[Row] = []
+        if self.laws_of is None:
+            rows = rows_from_pairs(answers[0], answers[1], parameters, self.listed)
+        else:
+            for answer, each in zip(answers[0], laws, strict=True):
+                rows += rows_from_laws(self.prompts[prompt], answer, each)
+            self.findings.add_texts(prompt, parameters, answers[0], laws)
+        tokens = sum(len(answer.tokens) for answer in answers[0])
+        self.findings.add(setting, prompt, rows, tokens)
+        for row in rows:
+            self.seen[prompt, row.token] += 1
+            if row.sampled is None:
+                self.expected[prompt, row.other] += 1
+            else:
+                self._laws[prompt, row.sampled.law] += 1
+        if len(self._laws) > MOST_LAWS:
+            self._add_expected()
+
+    def _add_expected(self) -> None:
+        """Add up how often each token should have come, by the distributions so far."""
+        for (prompt, law), count in self._laws.items():
+            likely = law.probs[:SHOWN].tolist()
+            for token, prob in zip(law.tokens, likely, strict=False):
+                self.expected[prompt, token] += count * prob
+            self.expected[prompt, OTHERS] += count * (1 - math.fsum(likely))
+        self._laws.clear()
+
+    def _check_lengths(self, answers: Sequence[Completion]) -> None:
+        """Raise if all first lists of strings have at most half of the entries asked for."""
+        if not isinstance(self.laws_of, OwnLists) or self.requests:
+            return
+        # half characters make lists shorter
+        lists = [
+            entries
+            for answer in answers
+            for entries in answer.lists
+            if not any(map(is_unclear, entries))
+        ]
+        sums = [math.fsum(map(math.exp, entries.values())) for entries in lists]
+        sizes = sorted(map(len, lists))
+        if sizes and sizes[-1] <= self.listed // 2 and min(sums) < 1 - self.limits.tv:
+            usual = sizes[len(sizes) // 2]
+            raise EndpointError(
+                f"the server lists {usual} log-probabilities where {self.listed} were asked for; "
+                f"ask for no more than it gives, with --logprobs {max(usual, 2)}"
+            )
+
+    def lines(self) -> tuple[Line, ...]:
+        """Say what each setting shows."""
+        lines = []
+        for number, setting in enumerate(self.settings):
+            tally = self.findings.evidence.tallies.get(("setting", number))
+            if tally is not None:
+                log10 = self.findings.evidence.log_e_value_of(("setting", number)) / math.log(10)
+                worst = float(tally.deviations.max())
+                lines.append(Line(str(setting), tally.count, worst, log10))
+        return tuple(lines)
+
+    def most_deviant(self) -> Deviant | None:
+        """Find the prompt with the largest e-value, and its token that is furthest off."""
+        prompts = [
+            n
+            for kind, n in self.findings.evidence.tallies
+            if kind == "prompt" and isinstance(n, int)
+        ]
+        if not prompts:
+            return None
+        self._add_expected()
+        worst = max(prompts, key=lambda n: self.findings.evidence.log_e_value_of(("prompt", n)))
+        tokens = sorted(token for n, token in {**self.seen, **self.expected} if n == worst)
+
+        def distance(token: str) -> float:
+            seen = self.seen[worst, token]
+            expected = self.expected.get((worst, token), 0.0)
+            return abs(seen - expected) / math.sqrt(expected + 1)
+
+        token = max(tokens, key=distance)
+        return Deviant(
+            as_text(self.prompts[worst]),
+            float(self.findings.evidence.tallies["prompt", worst].deviations.max()),
+            self.findings.evidence.log_e_value_of(("prompt", worst)) / math.log(10),
+            token,
+            self.seen[worst, token],
+            self.expected.get((worst, token), 0.0),
+        )

@@ -1,0 +1,141 @@
+"""What is asked of a server: sampling parameters, singly and in batches, and prompts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from otm._core.files.paths import AnyPath, file_label, parse_json, read_whole
+from otm._core.numbers import as_integer, check_name
+from otm._core.display.text import shown
+from otm.audit.streams.server.answers import Prompt
+from otm.decoding import SamplingParameters
+from otm.errors import InvalidInputError, InvalidParameterError
+
+PROMPTS: tuple[Prompt, ...] = (
+    "Once upon a time there was a",
+    "The three most important things in life are",
+    "def fibonacci(n):",
+    "In 1969, the first",
+    "Dear Sir or Madam, I am writing to",
+    "1, 2, 3, 4,",
+    "The weather today is",
+    "Q: What is the capital of France? A:",
+)
+"""Prompts of an audit that names none."""
+
+MOST_PROMPTS_BYTES = 2**22
+"""Longest file of prompts."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Sampling parameters, and how many requests are sent at a time."""
+
+    parameters: SamplingParameters
+    concurrency: int
+
+    def __str__(self) -> str:
+        given = vars(self.parameters)
+        names = {"temperature": "temperature", "top_k": "top-k", "top_p": "top-p"}
+        parts = [f"{text} {given[name]:g}" for name, text in names.items() if given[name]]
+        return ", ".join([*parts, f"{self.concurrency} at a time"])
+
+
+OMITTED = (
+    *("temperature", "top_k", "top_p", "min_p"),
+    *("presence_penalty", "frequency_penalty", "repetition_penalty", "repeat_penalty"),
+)
+"""Sampling parameters that can be left out of the requests."""
+
+
+def as_omitted(leave_out: Sequence[str]) -> tuple[str, ...]:
+    """Check the names of parameters to leave out of all requests; "all" names all of them."""
+    names = [leave_out] if isinstance(leave_out, str) else list(leave_out)
+    if names == ["all"]:
+        return OMITTED
+    return tuple(check_name("parameter to leave out", name, OMITTED) for name in names)
+
+
+def as_settings(
+    sampling: Sequence[SamplingParameters], concurrency: Sequence[int], omitted: Sequence[str] = ()
+) -> tuple[Setting, ...]:
+    """Combine all sampling parameters with all numbers of concurrent requests.
+
+    Requests leave out the `omitted` parameters, so all settings must have the same values of these.
+    """
+    for parameters in sampling:
+        if not isinstance(parameters, SamplingParameters):
+            raise InvalidParameterError(
+                f"{shown(parameters)} in `sampling`; give SamplingParameters"
+            )
+        if parameters.temperature == 0 or parameters.min_p is not None:
+            raise InvalidParameterError(
+                f"{parameters} in `sampling`; the temperature must be above 0 (greedy texts are "
+                "compared by themselves) and min_p is not supported"
+            )
+    for name in {"temperature", "top_k", "top_p"}.intersection(omitted):
+        if len({getattr(parameters, name) for parameters in sampling}) > 1:
+            raise InvalidParameterError(
+                f"`sampling` has several values of {name}, but requests leave out {name}; give "
+                "only the value that the server should use"
+            )
+    counts = [as_integer(count, "concurrency", 1, 256) for count in concurrency]
+    found = tuple(Setting(parameters, count) for parameters in sampling for count in counts)
+    if not found or len(set(found)) < len(found):
+        raise InvalidParameterError("`sampling` and `concurrency` need one entry each, none twice")
+    return found
+
+
+def as_prompts(prompts: Sequence[Any] | None, *, chat: bool, ids: bool) -> tuple[Prompt, ...]:
+    """Check prompts: texts, or token ids, which a chat cannot take and a local model needs."""
+    if prompts is None:
+        if ids:
+            raise InvalidInputError(
+                "no prompts; beside a model they are lists of token ids, as its tokenizer has them"
+            )
+        return PROMPTS
+    if isinstance(prompts, str) or not len(prompts):
+        raise InvalidInputError("`prompts` is a list of texts, or of lists of token ids")
+    found: list[Prompt] = []
+    for prompt in prompts:
+        if isinstance(prompt, str):
+            if ids or not prompt:
+                form = "a list of token ids" if ids else "a text"
+                raise InvalidInputError(f"the prompt {shown(prompt)} must be {form}, not empty")
+            if prompt.encode(errors="ignore").decode() != prompt:  # half of a pair of surrogates
+                raise InvalidInputError(f"the prompt {shown(prompt)} is not valid Unicode")
+            found.append(prompt)
+            continue
+        try:
+            tokens = tuple(as_integer(token, "a token of a prompt", 0) for token in prompt)
+        except TypeError:
+            raise InvalidInputError(f"the prompt {shown(prompt)} is not a text or a list") from None
+        if chat or not tokens:
+            form = "a text" if chat else "a list of token ids"
+            raise InvalidInputError(f"the prompt {shown(prompt)} must be {form}, not empty")
+        found.append(tokens)
+    return tuple(found)
+
+
+def read_prompts(path: AnyPath) -> list[Any]:
+    """Read a file with a prompt a line: a text, or token ids as a JSON list."""
+    text = read_whole(path, MOST_PROMPTS_BYTES, "prompts")
+    lines = [line for line in text.split(b"\n") if line.strip()]
+    prompts: list[Any] = []
+    for number, line in enumerate(lines, 1):
+        if line.startswith((b"[", b'"')):
+            prompts.append(parse_json(line, f"line {number} of {file_label(path)}"))
+            continue
+        try:
+            prompts.append(line.decode("utf-8").rstrip("\r"))
+        except UnicodeDecodeError:
+            raise InvalidInputError(f"line {number} of {file_label(path)} is no UTF-8") from None
+    return prompts
+
+
+def as_text(prompt: Prompt) -> str:
+    """Write a prompt for people."""
+    return shown(prompt if isinstance(prompt, str) else json.dumps(list(prompt)))

@@ -1,0 +1,105 @@
+"""A simulated server, right or wrong, to try the audit on without a network."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from otm._core.listed_tokens import TOKEN_ID
+from otm._core.optional import require
+from otm._core.sampling import locate
+from otm.audit.streams.server.evidence import Floats
+from otm.decoding import SamplingParameters
+
+VOCABULARY = 50
+
+
+@lru_cache(maxsize=2**16)
+def _logits(text: str) -> Floats:
+    digest = hashlib.sha256(text.encode()).digest()
+    rng = np.random.default_rng(int.from_bytes(digest[:8], "big"))
+    scores: Floats = rng.normal(0, 2, VOCABULARY).astype(np.float32).astype(np.float64)
+    scores.flags.writeable = False
+    return scores
+
+
+def logits_after(prompt: Any, tokens: tuple[int, ...]) -> Floats:
+    """Logits of the simulated model [V]: fixed by the prompt and the last two tokens."""
+    return _logits(repr((prompt, tokens[-2:])))
+
+
+def simulated_server(
+    *,
+    temperature: float = 1.0,
+    ignore: str | None = None,
+    accepted: float = 0.0,
+    seed: int = 0,
+    key: str | None = None,
+) -> Any:
+    """Make a transport of httpx2 that answers as a server would.
+
+    A wrong server multiplies the temperature that it is asked for, ignores a parameter such as
+    "top_k", or accepts a part of the drafts of a uniform draft model without looking at them.  A
+    `key` is what it wants to be shown.
+    """
+    httpx = require("httpx2")
+    rng, lock = np.random.default_rng(seed), threading.Lock()
+    counts = np.zeros(2, dtype=np.int64)  # drafts and those accepted
+
+    def sample(body: dict[str, Any]) -> dict[str, Any]:
+        own = np.random.default_rng(body["seed"]) if "seed" in body else rng
+        given: dict[str, Any] = {
+            name: body[name]
+            for name in ("temperature", "top_k", "top_p")
+            if name in body and (name, body[name]) != ("top_k", 0)
+        }
+        given.pop(ignore or "", None)
+        given["temperature"] = given.get("temperature", 1.0) * temperature
+        parameters = SamplingParameters(**given)
+        prompt = body.get("prompt", body.get("messages"))
+        tokens: tuple[int, ...] = ()
+        lists = []
+        for _ in range(body["max_tokens"]):
+            logits = logits_after(prompt, tokens)
+            probs = parameters(logits)
+            drafted = given["temperature"] > 0 and own.random() < accepted
+            if drafted:
+                kept = np.flatnonzero(probs)
+                token = int(kept[own.integers(kept.size)])
+            else:
+                token = locate(np.arange(VOCABULARY), probs, own.random())
+            counts[:] += 1, drafted
+            logs = logits - np.logaddexp.reduce(logits)
+            top = np.argsort(-logs, kind="stable")[: body.get("top_logprobs", body["logprobs"])]
+            # as vLLM does: the sampled token first, then the list
+            lists.append({f"{TOKEN_ID}{i}": float(logs[i]) for i in (token, *top)})
+            tokens += (token,)
+        names = [f"{TOKEN_ID}{token}" for token in tokens]
+        if "messages" not in body:
+            return {"tokens": names, "top_logprobs": lists}
+        content = []
+        for written, entries in zip(names, lists, strict=True):
+            tops = [{"token": name, "logprob": log} for name, log in entries.items()]
+            content.append({"token": written, "logprob": entries[written], "top_logprobs": tops})
+        return {"content": content}
+
+    def answer(request: Any) -> Any:
+        if key is not None and request.headers.get("Authorization") != f"Bearer {key}":
+            return httpx.Response(401, text="no")
+        if request.url.path == "/v1/models":
+            return httpx.Response(200, json={"data": [{"id": "simulated"}]})
+        if request.url.path == "/metrics":
+            names = ("drafts", "draft_tokens", "accepted_tokens")
+            values = zip(names, (counts[0], *counts), strict=True)
+            text = "\n".join(f"vllm:spec_decode_num_{n}_total{{}} {float(v)}" for n, v in values)
+            return httpx.Response(200, text=text + "\n")
+        with lock:
+            logprobs = sample(json.loads(request.content))
+        return httpx.Response(200, json={"choices": [{"logprobs": logprobs}]})
+
+    return httpx.MockTransport(answer)

@@ -1,0 +1,49 @@
+"""Cases for the self-check of the clocks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from otm.kernels.self_check.call_layout import layout_of, numbers_like, rows_like, size_class
+from otm.kernels.self_check.chain_cases import MOST_ENTRIES, SEED, SEQUENCES, Numbers, draw_row, support
+from otm.kernels.self_check.run import Call
+
+
+def call_of_clocks(arguments: tuple[Any, ...], verify: Callable[..., Any]) -> Call:
+    """Describe a call of `first_rings`."""
+    *tensors, count = arguments
+    probs = tensors[0]
+    size = probs.shape[-1]
+    family = ("clocks", probs.device, size, size_class(count), *map(layout_of, tensors))
+    name = f"shared clocks ({probs.dtype}, {size:,} tokens, {count} lists)"
+    return Call(name, family, probs.device, partial(cases_like, *arguments), verify)
+
+
+def cases_like(
+    probs: Tensor, keys: Tensor, positions: Tensor, lists: Tensor, count: int
+) -> Iterator[tuple[Any, ...]]:
+    """Yield arguments of `first_rings` with the layout of those of a call."""
+    rows, size = probs.shape[1:]
+    places = support(size, size)
+    values, *numbers = draw_clocked(rows, len(places))
+    part = max(1, min(SEQUENCES, MOST_ENTRIES // max(rows * size, 1)))
+    for start in range(0, SEQUENCES, part):
+        some = slice(start, start + part)
+        made = map(numbers_like, (keys, positions, lists), (x[some] for x in numbers))
+        yield rows_like(probs, values[some], places, 0.0), *made, count
+
+
+def draw_clocked(rows: int, tokens: int) -> tuple[Numbers, Numbers, Numbers, Numbers]:
+    """Draw rows [n, L, S], keys [n], positions and lists [n, L] from the seed."""
+    rng = np.random.default_rng(SEED)
+    laws = [[draw_row(rng, tokens, logits=False) for _ in range(rows)] for _ in range(SEQUENCES)]
+    shifts = np.array([0, 11, 60])[rng.integers(3, size=SEQUENCES)]
+    keys = rng.integers(-(2**63), 2**63, SEQUENCES) >> shifts
+    positions = rng.integers(2**40, size=(SEQUENCES, rows))
+    lists = rng.integers(8, size=(SEQUENCES, rows))
+    return np.array(laws).reshape(SEQUENCES, rows, tokens), keys, positions, lists

@@ -1,0 +1,138 @@
+"""The first of the shared clocks to ring, as Triton kernels: `otm.coupled.clocks.torch`.
+
+Two launches, and one pass over the rows: the first token of each block, then the first block.
+"""
+
+# ruff: noqa: PLR0917 - a kernel's arguments are pointers, strides and sizes, in order
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from otm.coupled.clocks import numpy as clocks
+from otm.kernels.common import runtime
+from otm.kernels.common.runtime import check_device, constant, jit, launch, padded, tl
+
+_BELOW_ONE, _UNIT, _HALF = map(constant, (clocks.BELOW_ONE, clocks.UNIT, clocks.HALF))
+_LEAST_MANTISSA, _TO_POWER = map(constant, (clocks.LEAST_MANTISSA, clocks.TO_POWER))
+_OF_MANTISSA = constant(clocks.OF_MANTISSA)
+_LN2_HIGH, _LN2_LOW = map(constant, (clocks.LN2_HIGH, clocks.LN2_LOW))
+L1, L2, L3, L4, L5, L6, L7 = map(constant, clocks.COEFFICIENTS)
+
+
+@jit
+def _times(uniform: tl.tensor) -> tl.tensor:
+    """`otm.coupled.clocks.numpy.times`."""
+    rest = 1.0 - uniform
+    lost = (1.0 - rest) - uniform
+    bits = rest.to(tl.int64, bitcast=True) + _TO_POWER
+    power = ((bits >> 52) - 1023).to(tl.float64)
+    f = ((bits & _OF_MANTISSA) + _LEAST_MANTISSA).to(tl.float64, bitcast=True) - 1.0
+    s = f / (f + 2.0)
+    half = 0.5 * f * f
+    square = s * s
+    series = square * L7
+    series = square * (series + L6)
+    series = square * (series + L5)
+    series = square * (series + L4)
+    series = square * (series + L3)
+    series = square * (series + L2)
+    series = square * (series + L1)
+    small = power * _LN2_LOW + lost / rest
+    return ((half - (s * (half + series) + small)) - f) - power * _LN2_HIGH
+
+
+@jit
+def _clock_bits(
+    key: tl.tensor, counter: tl.tensor, of_list: tl.tensor, position: tl.tensor
+) -> tl.tensor:
+    """64 bits of each token, four for each counter: [n] → [4n]."""
+    nothing = tl.full((), 0, tl.uint64)
+    a, b, c, d = tl.philox(key, counter, of_list, position, nothing)  # 4x64-10, as its types say
+    return tl.interleave(tl.interleave(a, c), tl.interleave(b, d))
+
+
+@jit
+def ring_in_blocks(
+    probs: tl.tensor,
+    keys: tl.tensor,
+    positions: tl.tensor,
+    lists: tl.tensor,
+    rings: tl.tensor,
+    tokens: tl.tensor,
+    probs_sequence: tl.tensor,
+    probs_row: tl.tensor,
+    rows: tl.tensor,
+    size: tl.tensor,
+    count: tl.tensor,
+    block_size: tl.constexpr,
+) -> None:
+    """Write when the first clock of a block rings, and of which token it is."""
+    row = tl.program_id(0).to(tl.int64)
+    block = tl.program_id(1)
+    sequence = row // rows
+    key = tl.load(keys + sequence)  # scalar
+    position = tl.load(positions + row)  # scalar
+    first = tl.load(lists + row)  # scalar
+    quarter: tl.constexpr = block_size // 4
+    counter = (block * quarter + tl.arange(0, quarter) + 1).to(tl.int64)  # as NumPy, from 1 on
+    least = _clock_bits(key, counter, first, position)
+    for further in range(1, count):
+        least = tl.minimum(least, _clock_bits(key, counter, first + further, position))
+    uniform = tl.minimum(least.to(tl.float64) * _UNIT + _HALF, _BELOW_ONE)
+
+    token = block * block_size + tl.arange(0, block_size)
+    start = probs + sequence * probs_sequence + row % rows * probs_row
+    rate = tl.load(start + token, mask=token < size, other=0.0).to(tl.float64)  # [block size]
+    positive = rate > 0
+    ring = _times(uniform) / tl.where(positive, rate, 1.0)
+    ring = tl.where(positive, ring, float("inf"))
+    soonest = tl.min(ring, 0)
+    place = row * tl.num_programs(1) + block
+    tl.store(rings + place, soonest)
+    tl.store(tokens + place, tl.min(tl.where(ring == soonest, token, size), 0).to(tl.int64))
+
+
+@jit
+def first_of_blocks(
+    rings: tl.tensor,
+    tokens: tl.tensor,
+    output: tl.tensor,
+    blocks: tl.tensor,
+    size: tl.tensor,
+    padded_blocks: tl.constexpr,
+) -> None:
+    """Write the token that rings first in a row; of equal ones the first."""
+    row = tl.program_id(0).to(tl.int64)
+    block = tl.arange(0, padded_blocks)
+    place = row * blocks + block
+    ring = tl.load(rings + place, mask=block < blocks, other=float("inf"))  # [padded blocks]
+    token = tl.load(tokens + place, mask=block < blocks, other=size)  # [padded blocks]
+    first = tl.min(tl.where(ring == tl.min(ring, 0), token, size), 0)
+    tl.store(output + row, tl.minimum(first, size - 1))
+
+
+def first_rings(
+    probs: Tensor, keys: Tensor, positions: Tensor, lists: Tensor, count: int
+) -> Tensor:
+    """Token that rings first in each row, in any of so many lists from one on.
+
+    [B, L, V], key [B], position [B, L], first list [B, L] → int64 [B, L].
+    """
+    check_device(probs)
+    probs = probs if probs.stride(-1) == 1 else probs.contiguous()
+    batch, rows, size = probs.shape
+    block_size = max(runtime.BLOCK // 4, 4)  # longer ones, in float64, would spill registers
+    blocks = -(-size // block_size)
+    device, shape = probs.device, (batch, rows, blocks)
+    rings = torch.empty(shape, dtype=torch.float64, device=device)
+    tokens = torch.empty(shape, dtype=torch.int64, device=device)
+    output = torch.empty((batch, rows), dtype=torch.int64, device=device)
+    of_rows = (keys.contiguous(), positions.contiguous(), lists.contiguous())
+    strides = probs.stride()[:2]
+    arguments = (probs, *of_rows, rings, tokens, *strides, rows, size, count)
+    launch(ring_in_blocks, (batch * rows, blocks), *arguments, block_size=block_size)
+    of_blocks = (rings, tokens, output, blocks, size)
+    launch(first_of_blocks, (batch * rows,), *of_blocks, padded_blocks=padded(blocks))
+    return output

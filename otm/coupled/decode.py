@@ -1,0 +1,196 @@
+"""Ways to decode in which a seed or a key draws drafts and output together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Unpack
+
+from otm._core.checks import as_draft_count
+from otm.coupled.rounds import CoupledVerifier
+from otm.decoding.drafters.model import Branching, Drafter, as_branching, drafts_of_token
+from otm.decoding.generate import as_drafter, decode
+from otm.decoding.loop import DecodingOptions, Prompts
+from otm.decoding.policies import GammaPolicy
+from otm.decoding.sampling_parameters import SamplingParameters
+from otm.decoding.trace import Generation
+from otm.coupled.watermark import WatermarkVerifier
+from otm.errors import InvalidParameterError
+from otm.models.base import LanguageModel
+
+
+def coupled(
+    target: LanguageModel,
+    draft: LanguageModel | Drafter | None,
+    prompts: Prompts,
+    *,
+    k: Branching = 1,
+    lists: int | None = None,
+    gamma: int | GammaPolicy = 5,
+    draft_sampling: SamplingParameters | None = None,
+    **options: Unpack[DecodingOptions],
+) -> Generation:
+    """Decode with drafts and output coupled by a seed: a text that no drafter changes.
+
+    Draft and target read the same exponential clocks, one for each list, position and token
+    ([daliri2024]_; several lists: [rowan2025]_).  The text follows from the seed, the number of
+    lists and the target alone: it is the same with any drafter, any γ and none.  No draft
+    probabilities are needed.  In return fewer drafts are accepted than by the rules of `spectr`.
+
+    Parameters
+    ----------
+    target : LanguageModel
+        The model to sample from.
+    draft : LanguageModel, Drafter or None
+        A cheaper model on the same vocabulary, whose drafts read the clocks; anything else that
+        drafts, in its own way; or None, to decode without drafts.
+    prompts : sequence of sequences of int
+        Tokens to go on from, at least one in each; a single prompt is given as [prompt].
+    k : int or tuple of int, optional
+        Of a model's drafts: number K of chains, or the numbers of children (k_1, …, k_L) at the
+        levels of a prefix tree.  Chain m reads list m, child m of a node in a tree too.
+    lists : int, optional
+        Number of lists; the largest number of drafts of a token in `k` if left out.  Another number
+        gives other texts.
+    gamma : int or GammaPolicy, optional
+        Length of the chains, or depth of the tree.
+    draft_sampling : SamplingParameters, optional
+        How to sample from the draft model, if not as from the target.
+    **options
+        See `DecodingOptions`.
+
+    Returns
+    -------
+    Generation
+        The new tokens, distributed as those of `autoregressive`, and all steps.
+
+    Raises
+    ------
+    InvalidDraftCountError, ProblemTooLargeError
+        If a number in k or `lists` is not an integer of at least 1, or there would be more than
+        2^16 paths.
+    InvalidInputError, InvalidParameterError
+        As for `stream`, if there are fewer lists than drafts of a token, or if `k` or a
+        `draft_sampling` is given beside a drafter.
+    InvalidDistributionError, InvalidDraftsError, InvalidUniformsError
+        While decoding, as for `stream`.
+
+    Notes
+    -----
+    Rounding of the models can change a text: scores of one token at a time and of several differ in
+    their last digits, and the first to ring of two nearly equal clocks with them.  Clocks are in
+    floats, also for models in fractions.  Of models that return tensors on a GPU, chains and
+    prompt lookup run there, without probabilities of drafts; the clocks are the same, to the bit.
+
+    References
+    ----------
+    .. [daliri2024] Daliri, Musco and Suresh, "Coupling without Communication and Drafter-Invariant
+       Speculative Decoding", arXiv 2408.07978.
+    .. [rowan2025] Rowan, Phan and Khisti, "List-Level Distribution Coupling with Applications to
+       Speculative Decoding and Lossy Compression", NeurIPS 2025.
+
+    Examples
+    --------
+    >>> from otm.models import TableModel
+    >>> target, draft = TableModel({(): [0.5, 0.5]}), TableModel({(): [0.75, 0.25]})
+    >>> texts = [coupled(target, drafter, [[0]], k=2, max_tokens=8, seed=0)
+    ...          for drafter in (None, draft, target)]
+    >>> [text.sequences[0] for text in texts]
+    [(0, 0, 0, 0, 0, 1, 0, 1), (0, 0, 0, 0, 0, 1, 0, 1), (0, 0, 0, 0, 0, 1, 0, 1)]
+    >>> [len(text.steps) for text in texts]
+    [8, 2, 3]
+    """
+    drafts = drafts_of_token(as_branching(k))
+    count = drafts if lists is None else as_draft_count(lists)
+    if count < drafts:
+        raise InvalidParameterError(
+            f"lists = {count} for {drafts} drafts of a token; each needs a list of its own"
+        )
+    drafter = None
+    if draft is not None:
+        of_model = isinstance(draft, LanguageModel) or k != 1
+        drafter = as_drafter(draft, 1, draft_sampling, options, k=k if of_model else None)
+    return decode(target, prompts, drafter, CoupledVerifier(count), gamma=gamma, options=options)
+
+
+def watermarked(
+    target: LanguageModel,
+    draft: LanguageModel | Drafter | None,
+    prompts: Prompts,
+    *,
+    key: int | Sequence[int],
+    method: str = "coupled",
+    gamma: int | GammaPolicy = 5,
+    draft_sampling: SamplingParameters | None = None,
+    **options: Unpack[DecodingOptions],
+) -> Generation:
+    """Decode a text that whoever knows a key can tell from others, with `detect_watermark`.
+
+    Over random keys each text has exactly the target's distribution.  By "coupled", whose text is
+    the same with any draft model and none, every token shows as much of the key as it can; fewer
+    drafts are accepted than by rejection.
+
+    Parameters
+    ----------
+    target : LanguageModel
+        The model to sample from.
+    draft : LanguageModel, Drafter or None
+        A cheaper model on the same vocabulary, or a ModelDrafter of one sampled chain; "coupled"
+        takes any drafter.  None to decode without drafts.
+    prompts : sequence of sequences of int
+        Tokens to go on from, at least one in each; a single prompt is given as [prompt].
+    key : int or sequence of int
+        From 0 to 2^64 − 1: one for all prompts, or one for each.  Texts of one key are not
+        independent: equal prompts get equal texts.
+    method : {"coupled", "rejection", "keyed rejection"}, optional
+        `coupled` with one list ([aaronson2022]_, [daliri2024]_); or chain verification with drafts
+        by one list of clocks and recovered tokens by another ([hu2024]_), where the coins of
+        acceptance are those of the seed, or also follow from the key ([he2026]_).  Without drafts
+        all are the same.
+    gamma : int or GammaPolicy, optional
+        Number of drafts γ of a step.
+    draft_sampling : SamplingParameters, optional
+        How to sample from the draft model, if not as from the target.
+    **options
+        See `DecodingOptions`; the seed is for the coins of "rejection" alone.
+
+    Returns
+    -------
+    Generation
+        The new tokens and all steps.
+
+    Raises
+    ------
+    UnknownMethodError
+        If there is no such method.
+    InvalidInputError, InvalidParameterError
+        As for `stream`, and if a key is outside its range, keys are not as many as prompts, or a
+        `draft_sampling` is given beside a drafter.
+    InvalidDistributionError, InvalidDraftsError, InvalidUniformsError
+        While decoding, as for `stream`.
+
+    References
+    ----------
+    .. [aaronson2022] Aaronson, "My AI Safety Lecture for UT Effective Altruism", 2022.
+    .. [daliri2024] Daliri, Musco and Suresh, "Coupling without Communication and Drafter-Invariant
+       Speculative Decoding", arXiv 2408.07978.
+    .. [hu2024] Hu and Huang, "Inevitable Trade-off between Watermark Strength and Speculative
+       Sampling Efficiency for Language Models", NeurIPS 2024.
+    .. [he2026] He, Li, Shen, Su and Long, "Improve the Trade-off Between Watermark Strength and
+       Speculative Sampling Efficiency for Language Models", ICLR 2026, arXiv 2602.01428.
+
+    Examples
+    --------
+    >>> from otm.coupled import detect_watermark
+    >>> from otm.models import TableModel
+    >>> target, draft = TableModel({(): [0.25] * 4}), TableModel({(): [0.4, 0.2, 0.2, 0.2]})
+    >>> for method in ("coupled", "rejection", "keyed rejection"):
+    ...     made = watermarked(target, draft, [[0]], key=7, method=method, max_tokens=90, seed=0)
+    ...     found = detect_watermark(made.sequences[0], 7, start=1, method=method)
+    ...     print(f"{method}: {made.block_efficiency:.1f} tokens a step, p = {found.p_value:.0e}")
+    coupled: 3.1 tokens a step, p = 2e-13
+    rejection: 3.9 tokens a step, p = 3e-07
+    keyed rejection: 3.6 tokens a step, p = 5e-13
+    """
+    verifier = WatermarkVerifier(key, method)
+    drafter = None if draft is None else as_drafter(draft, 1, draft_sampling, options)
+    return decode(target, prompts, drafter, verifier, gamma=gamma, options=options)

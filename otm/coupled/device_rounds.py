@@ -1,0 +1,142 @@
+"""Coupled rounds on the device of the models: the clocks are computed where the scores are.
+
+The text is that of `CoupledRounds`, up to the rounding of scores: both read the same clocks, and a
+clock rings at the same time on every device, to the last bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from otm._core.optional import require
+from otm._core.tensors import on_device
+from otm.coupled.rounds import drawn_key
+from otm.decoding.device.drafts import Drafted, DrawLevel, ModelDrafts, as_drafts
+from otm.decoding.draft_tree import Randomness
+from otm.decoding.drafters.model import Drafter, ModelDrafter
+from otm.decoding.device.session import HeldRows
+from otm.decoding.device.rounds import DeviceRounds
+from otm.decoding.reading import Context
+from otm.coupled.clocks.first_rings import first_rings
+from otm.kernels.registry import AUTO
+from otm.kernels.verified import Verified
+
+
+class DeviceClocks:
+    """The clocks of the sequences of a round, at the positions behind their contexts."""
+
+    def __init__(self, backend: str = AUTO) -> None:
+        self._backend = backend
+        self._keys: list[int] = []
+        self._lengths: list[int] = []
+        self._there: dict[Any, Any] = {}  # keys and lengths [2, B] on each device, of this round
+
+    def follow(
+        self,
+        contexts: Sequence[Context],
+        parents: Sequence[int] | None,
+        uniforms: Sequence[Randomness],
+    ) -> None:
+        """Take the sequences of a round."""
+        if parents is None:
+            self._keys = list(map(drawn_key, uniforms))
+        else:
+            self._keys = [self._keys[parent] for parent in parents]
+        self._lengths = list(map(len, contexts))
+        self._there = {}
+
+    def first(self, probs: Any, offsets: Any, lists: Any, count: int) -> Any:
+        """Token that rings first in each row [B, L, V], so far [L] behind the context: [B, L].
+
+        In any of so many lists from one on [L].
+        """
+        device = probs.device
+        if device not in self._there:
+            numbers = np.array([self._keys, self._lengths], np.int64)
+            self._there[device] = on_device(numbers, device)
+        keys, lengths = self._there[device]
+        positions = lengths[:, None] + offsets
+        lists = lists.expand(positions.shape)
+        return first_rings(probs, keys, positions, lists, count, backend=self._backend)
+
+
+class CoupledDrafts(ModelDrafts):
+    """Chains that a model draws by the clocks, chain m by those of list m."""
+
+    keeps_probs = False
+
+    def __init__(self, drafter: ModelDrafter, clocks: DeviceClocks) -> None:
+        super().__init__(drafter)
+        self._clocks = clocks
+
+    def _drawing(
+        self, depths: Sequence[int], uniforms: Sequence[Randomness], device: Any
+    ) -> DrawLevel:
+        """Draw by the clocks of each level; no uniform is taken."""
+        torch = require("torch")
+        lists = torch.arange(self.chains, device=device)
+
+        def draw_level(level: int, probs: Any) -> Any:
+            rows = probs.expand(-1, self.chains, -1)
+            return self._clocks.first(rows, torch.full_like(lists, level), lists, 1)
+
+        return draw_level
+
+
+class CoupledDeviceRounds(DeviceRounds):
+    """Rounds whose output follows the clocks, for as long as a chain agrees with it."""
+
+    def __init__(
+        self, target: HeldRows, drafter: Drafter | None, lists: int, backend: str = AUTO
+    ) -> None:
+        self._clocks, self._lists = DeviceClocks(backend), lists
+        of_model = partial(CoupledDrafts, clocks=self._clocks)
+        super().__init__(target, as_drafts(drafter, target.model, of_model, several=False))
+
+    def _begin(
+        self,
+        contexts: Sequence[Context],
+        parents: Sequence[int] | None,
+        uniforms: Sequence[Randomness],
+    ) -> None:
+        """Let the keys follow their sequences."""
+        self._clocks.follow(contexts, parents, uniforms)
+
+    def _decide(
+        self, drafted: Drafted, tokens: Any, target: Any, uniforms: Sequence[Randomness]
+    ) -> Verified[Any]:
+        """Follow the output along one of the chains that agree with it, position by position.
+
+        With one chain all positions are computed at once.
+        """
+        torch = require("torch")
+        batch, chains, gamma = tokens.shape
+        offsets = torch.arange(gamma + 1, device=tokens.device)
+        sequence = torch.arange(batch, device=tokens.device)
+        numbers = torch.arange(chains, device=tokens.device)
+        agree = torch.ones((batch, chains), dtype=torch.bool, device=tokens.device)
+        chain, accepted = 0 * sequence, 0 * sequence
+        output: Any = self._output(target[:, 0], offsets) if chains == 1 else None
+        columns = []
+        for i in range(gamma + 1):
+            running = agree.any(1)
+            # the first that agrees; of a sequence that has ended, as it was
+            place = numbers.where(agree, chains).amin(1)
+            chain = place.where(running, chain)
+            if output is None:
+                column = self._output(target[sequence, chain, i][:, None], offsets[i : i + 1])[:, 0]
+            else:
+                column = output[:, i]
+            columns.append(column.where(running, -1))
+            if i < gamma:
+                agree = agree & (tokens[:, :, i] == column[:, None])
+                accepted = accepted + agree.any(1)
+        return Verified(torch.stack(columns, 1), accepted, chain)
+
+    def _output(self, rows: Any, offsets: Any) -> Any:
+        """Tokens that ring first in any list: [B, L, V], [L] → [B, L]."""
+        return self._clocks.first(rows, offsets, 0 * offsets, self._lists)

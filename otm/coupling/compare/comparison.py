@@ -1,0 +1,326 @@
+"""`otm.compare`: the rules of the literature on one's own pair of distributions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from otm._core.arithmetic import Number
+from otm._core.checks import as_draft_count
+from otm._core.files.paths import AnyPath, write_csv
+from otm._core.interval import Interval
+from otm._core.means import PairedMeans
+from otm._core.numbers import check_name
+from otm._core.display.progress import Progress
+from otm._core.display.reprs import Brief
+from otm._core.display.text import html_table, text_table
+from otm.coupling.build import PLANS, PlanBuilder, build_plan, named_rules
+from otm.coupling.compare.capped import CAPPED_RULES
+from otm.coupling.compare.many_rows import compare_rows
+from otm.coupling.lossy.lenient import Distance, distance_to_target
+from otm.coupling.plan import TransportPlan
+from otm.errors import InvalidInputError, ProblemTooLargeError
+from otm.optimum.other_drafts import optimum_of
+from otm.problem import Problem
+from otm.rules import RULES
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+@dataclass(frozen=True, eq=False)
+class ComparedRule(Brief):
+    """A rule of a comparison, as `compare` returns it.
+
+    Attributes
+    ----------
+    name : str
+        As in the table.
+    plan : TransportPlan
+        The rule itself.
+    acceptance : float, Fraction or Interval
+        Its exact acceptance probability; an interval where that would take too long.
+    optimum : float, Fraction or Interval
+        The largest acceptance probability of any lossless rule for drafts drawn as this one wants.
+    distance : Distance or None
+        How far the output distribution is from the target; None if the rule is lossless.
+
+    Examples
+    --------
+    >>> rule = compare([0.75, 0.25], [0.25, 0.75], k=2)["k-Seq"]
+    >>> f"{rule.acceptance:.4f} of {rule.optimum:.4f}", rule.distance
+    ('0.6483 of 0.6875', None)
+    """
+
+    name: str
+    plan: TransportPlan
+    acceptance: Number | Interval
+    optimum: Number | Interval
+    distance: Distance | None
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Comparison:
+    """Selection rules on one pair of distributions, best first; printed as a table.
+
+    Attributes
+    ----------
+    problem : Problem
+        The distributions and k.
+    rules : tuple of ComparedRule
+        Lossless rules by descending acceptance, then the others.
+
+    Examples
+    --------
+    >>> comparison = compare([0.75, 0.25], [0.25, 0.75], 2, rules=["recursive rejection", "k-Seq"])
+    >>> [rule.name for rule in comparison]
+    ['k-Seq', 'recursive rejection']
+    >>> round(comparison["recursive rejection"].acceptance, 4)
+    0.625
+    """
+
+    problem: Problem
+    rules: tuple[ComparedRule, ...]
+
+    def __iter__(self) -> Iterator[ComparedRule]:
+        return iter(self.rules)
+
+    def __getitem__(self, name: str) -> ComparedRule:
+        rules = {rule.name: rule for rule in self.rules}
+        return rules[check_name("rule", name, rules)]
+
+    @cached_property
+    def _table(self) -> list[tuple[str, ...]]:
+        heading = ("rule", "drafts", "acceptance", "optimum", "output distribution")
+        rows = [
+            (rule.name, str(rule.plan.drafts), _text(rule.acceptance), _text(rule.optimum),
+             "exact" if rule.distance is None else f"TV {float(rule.distance.total_variation):.2g}")
+            for rule in self.rules
+        ]  # fmt: skip
+        return [heading, *rows]
+
+    def __repr__(self) -> str:
+        problem, (heading, *rows) = self.problem, self._table
+        first = f"One token out of {problem.n:,}, from at most {problem.k} drafts"
+        return f"{first}\n{text_table(heading, rows)}"
+
+    def _repr_html_(self) -> str:
+        heading, *rows = self._table
+        return html_table(rows, heading=heading)
+
+    def to_csv(self, path: AnyPath) -> None:
+        """Write a line for each rule.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file; its columns are rule, k (of its drafts), acceptance and optimum, which may be
+            intervals, and total_variation from the target.
+
+        Raises
+        ------
+        InvalidInputError
+            If the file cannot be written.
+        """
+        rows = [
+            [rule.name, rule.plan.drafts.k, rule.acceptance, rule.optimum,
+             rule.distance.total_variation if rule.distance else 0]
+            for rule in self.rules
+        ]  # fmt: skip
+        write_csv(path, [["rule", "k", "acceptance", "optimum", "total_variation"], *rows])
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw the acceptance of each rule as a bar, and the optimum for its drafts as a mark.
+
+        Parameters
+        ----------
+        ax : Axes, optional
+            Axes of matplotlib to draw on; those of a new figure of pyplot if left out.
+
+        Returns
+        -------
+        Axes
+            What was drawn on; `ax.figure.savefig` writes it.
+
+        Raises
+        ------
+        MissingDependencyError
+            If matplotlib is not installed.
+        """
+        from otm._core.drawing import COLOURS, PAGE_WIDTH, drawing_on, legend_above
+
+        with drawing_on(ax, 1.1 + 0.2 * len(self.rules), width=PAGE_WIDTH) as axes:
+            names = [rule.name for rule in self.rules][::-1]
+            accepted, best = (
+                [float(_bounds(getattr(rule, name)).upper) for rule in self.rules][::-1]
+                for name in ("acceptance", "optimum")
+            )
+            axes.barh(names, accepted, height=0.6, color=COLOURS[0], label="acceptance")
+            style: dict[str, Any] = {"color": COLOURS[1], "linestyle": "none", "marker": "|"}
+            axes.plot(best, names, **style, markersize=11, label="optimum for such drafts")
+            axes.set(xlabel="acceptance probability", xlim=(0, 1.02))
+            axes.grid(visible=False, axis="y")
+            legend_above(axes)
+        return axes
+
+
+def compare(
+    p: Any,
+    q: Any,
+    k: Any = None,
+    *,
+    rules: Iterable[str] | Mapping[str, PlanBuilder] | None = None,
+    prompts: npt.ArrayLike | None = None,
+    level: float = 0.95,
+    progress: Progress | None = None,
+) -> Comparison | PairedMeans:
+    """Compare selection rules by their exact acceptance probabilities.
+
+    Parameters
+    ----------
+    p, q : array-like [..., n]
+        Draft and target distribution, on the same vocabulary, or two of the type `SparseProbs`;
+        or rows of distributions, such as those of two models at the positions of a text.
+    k : int, or sequence of int
+        Number of drafts, at least 1, or several numbers, each of which is computed for every row.
+        Rules that need more are left out; of one pair and one k, some take fewer whatever k is: see
+        their drafts.
+    rules : names, or mapping from names to rules, optional
+        Names in `otm.rules.RULES`, "module:name" of your own, or functions from a problem to a
+        plan, such as the classes of `otm.coupling` or your own.  If left out: of one pair and one k
+        all lossless rules that have a plan; otherwise the optimum, k-Seq and recursive rejection,
+        which take milliseconds for a row of 50,000 tokens and any number of k.  For distributions
+        in fractions the rules for which exact sums would take too long are compared in floats; rows
+        always are.
+    prompts : int array-like [...], optional
+        The prompt of each row, by which intervals are clustered, since rows of a prompt are alike;
+        if left out, rows are taken to be independent.
+    level : float, optional
+        Probability that an interval covers its mean, nearly; above 0 and below 1.
+    progress : callable, optional
+        Called with what is worked on, the number of the row and of all rows; otherwise a terminal
+        shows a line after two seconds.
+
+    Returns
+    -------
+    Comparison or PairedMeans
+        Of one pair and one k a `Comparison`: each of its entries has the plan, its acceptance, the
+        optimum for its drafts and, if it is not lossless, the distance of its output distribution
+        from the target.  Of rows, or of several k, means over the rows with intervals
+        (`otm.gain.PairedMeans`).  Both are shown as a table, and have `plot` and `to_csv`.
+
+    Raises
+    ------
+    InvalidDistributionError, InvalidDraftCountError
+        If the distributions or k are not valid.
+    InvalidInputError
+        If the drafts are given by their joint distribution, there are no rows, numbers of drafts or
+        rules, or prompts are not those of the rows.
+    UnknownMethodError, InvalidParameterError
+        If a rule is asked for by a name that does not exist, or one that is given is no rule.
+    ProblemTooLargeError
+        If a rule has no answer for so many drafts even in floats: recursive rejection that reaches
+        more than 10,000 rounds.
+    MissingDependencyError
+        If the optimum for a rule of one's own needs a maximum flow and networkx is not installed.
+
+    Examples
+    --------
+    >>> comparison = compare([0.50, 0.25, 0.15, 0.10], [0.20, 0.30, 0.10, 0.40], k=2)
+    >>> round(comparison["optimal"].acceptance, 4)
+    0.79
+    >>> from functools import partial
+    >>> from otm.coupling import KSeq
+    >>> from otm.coupling.lossy import LenientPlan
+    >>> lenient = partial(LenientPlan, lenience=0.5)
+    >>> compare([0.75, 0.25], [0.25, 0.75], 2, rules={"k-Seq": KSeq, "lenient": lenient})
+    One token out of 2, from at most 2 drafts
+    rule     drafts    acceptance  optimum  output distribution
+    -------  --------  ----------  -------  -------------------
+    k-Seq    2 i.i.d.  0.6483      0.6875   exact
+    lenient  2 i.i.d.  0.9375      0.6875   TV 0.25
+
+    Three rows, and three numbers of drafts:
+
+    >>> p, q = [[0.75, 0.25], [0.5, 0.5], [0.3, 0.7]], [[0.25, 0.75], [0.4, 0.6], [0.9, 0.1]]
+    >>> means = compare(p, q, k=[1, 2, 4])
+    >>> means
+    acceptance probability: mean ± half of the 95 % interval, 3 contexts of 3 prompts
+    rule                 K = 1          K = 2          K = 4
+    -------------------  -------------  -------------  -------------
+    optimal              0.600 ± 0.657  0.766 ± 0.513  0.931 ± 0.174
+    k-Seq                0.600 ± 0.657  0.739 ± 0.516  0.881 ± 0.256
+    recursive rejection  0.600 ± 0.657  0.718 ± 0.502  0.857 ± 0.281
+    >>> print(means.difference(("optimal", 4, 1), ("k-Seq", 4, 1)))
+    0.051 ± 0.128
+    """
+    several = np.ndim(k) > 0
+    problem = Problem(p, q, 1 if several else k)
+    if not problem.iid:
+        raise InvalidInputError(
+            f"compare was given drafts drawn as {problem.drafts}; each rule draws drafts in its "
+            "own way: give draft distributions"
+        )
+    if problem.shape or several:
+        ks = [as_draft_count(count) for count in (k if several else [k])]
+        chosen = named_rules(CAPPED_RULES if rules is None else rules, PLANS)
+        return compare_rows(problem, ks, chosen, prompts=prompts, level=level, progress=progress)
+    if prompts is not None:
+        raise InvalidInputError(
+            "prompts beside one pair and one k, which has no mean; leave them out"
+        )
+    return compare_pair(problem, rules)
+
+
+def compare_pair(
+    problem: Problem, rules: Iterable[str] | Mapping[str, PlanBuilder] | None = None
+) -> Comparison:
+    """Compare rules on one problem, whose drafts are i.i.d."""
+    chosen = PLANS if rules is None else named_rules(rules, PLANS)
+    if rules is None:  # all that take so many drafts
+        chosen = {
+            name: rule
+            for name, rule in chosen.items()
+            if problem.k <= (RULES[name].max_k or problem.k)
+        }
+    compared = [_compared(name, rule, problem) for name, rule in chosen.items()]
+    if rules is None:  # and those that take more, such as SpecHub its two
+        compared = [rule for rule in compared if rule.plan.drafts.k <= problem.k]
+    compared.sort(key=_rank)
+    return Comparison(problem, tuple(compared))
+
+
+def _rank(rule: ComparedRule) -> tuple[bool, float]:
+    """Lossless rules first, then by what is certain of the acceptance."""
+    # rounded, so that rules which are equal stay in the order of the table
+    return rule.distance is not None, -round(float(_bounds(rule.acceptance).lower), 12)
+
+
+def _compared(name: str, rule: PlanBuilder, problem: Problem) -> ComparedRule:
+    plan = build_plan(rule, problem, name)
+    try:
+        optimum = optimum_of(Problem(plan.drafts, plan.problem.target)).value
+        bounds, best = plan.acceptance_bounds, _bounds(optimum)
+    except ProblemTooLargeError:
+        if not problem.exact:
+            raise
+        return _compared(name, rule, problem.to_floats())
+    if bounds.exact:
+        acceptance: Number | Interval = bounds.upper
+    else:  # the optimum is known up to rounding
+        acceptance = Interval(min(bounds.lower, best.upper), best.upper)
+    distance = None if plan.lossless else distance_to_target(plan)
+    return ComparedRule(name, plan, acceptance, optimum, distance)
+
+
+def _bounds(value: Number | Interval) -> Interval:
+    return value if isinstance(value, Interval) else Interval(value, value)
+
+
+def _text(value: Number | Interval) -> str:
+    return f"{value:.4f}" if isinstance(value, Interval) else f"{float(value):.4f}"

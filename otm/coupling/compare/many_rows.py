@@ -1,0 +1,117 @@
+"""Selection rules on many pairs of distributions and for several k: mean acceptance, rule × k."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from otm._core.checks import as_array
+from otm._core.means import PairedMeans, Setup
+from otm._core.display.progress import Progress, watching
+from otm.coupling.build import PLANS, PlanBuilder, build_plan
+from otm.coupling.compare.capped import CAPPED_RULES, capped_rules
+from otm.errors import InvalidInputError, InvalidParameterError
+from otm.problem import Problem
+from otm.rules import RULES
+
+QUANTITY = "acceptance probability"
+
+MOST_ROUNDS = 1024
+"""Largest k for which recursive rejection is computed for each number of drafts below it too."""
+
+
+def compare_rows(
+    problem: Problem,
+    ks: Sequence[int],
+    rules: Mapping[str, PlanBuilder],
+    *,
+    prompts: npt.ArrayLike | None = None,
+    level: float = 0.95,
+    progress: Progress | None = None,
+) -> PairedMeans:
+    """Compute the acceptance of every rule at every row of a problem, for each of several k."""
+    clusters = _clusters(prompts, math.prod(problem.shape))
+    rows = (problem[place] for place in np.ndindex(problem.shape))
+    return compare_pairs(rows, ks, rules, prompts=clusters, level=level, progress=progress)
+
+
+def compare_pairs(
+    pairs: Iterable[Problem | None],
+    ks: Sequence[int],
+    rules: Mapping[str, PlanBuilder],
+    *,
+    prompts: npt.NDArray[np.int64],
+    level: float = 0.95,
+    progress: Progress | None = None,
+) -> PairedMeans:
+    """Compute the acceptance of every rule on pairs of distributions, one for each prompt given.
+
+    The pairs' own k are not looked at, and None stands for 0.  A rule is left out at a k that it
+    does not take.
+    """
+    counts, size = sorted(set(ks)), prompts.size
+    if not (counts and rules and size):
+        raise InvalidInputError(
+            f"there is nothing to compare: {len(rules)} rules, {len(counts)} numbers of drafts, "
+            f"{size} rows; give at least one of each"
+        )
+    there = {name: [k for k in counts if _takes(name, rule, k)] for name, rule in rules.items()}
+    if alone := [name for name, fitting in there.items() if not fitting]:
+        raise InvalidParameterError(
+            f"the rule {alone[0]} takes {_limit(alone[0])} and not {counts}; add such a number, or "
+            "leave the rule out"
+        )
+    values = {Setup(name, k, 1): np.zeros(size) for name, fitting in there.items() for k in fitting}
+    means = PairedMeans(QUANTITY, values, prompts, level)  # which checks the level
+    capped = [name for name, rule in rules.items() if _by_cap(name, rule)]
+    if counts[-1] > MOST_ROUNDS:
+        capped = []
+    others = [name for name in rules if name not in capped]
+    with watching(progress, "compare") as watch:
+        for r, pair in enumerate(watch.over(pairs, "row", size)):
+            if pair is None:
+                continue
+            row = pair.to_floats()
+            if capped:
+                found, _ = capped_rules(row.draft, row.target, counts, capped, with_cap=False)
+            for name in capped:
+                for k, accepted in zip(counts, found[name].probability.tolist(), strict=True):
+                    values[Setup(name, k, 1)][r] = accepted
+            for name in others:
+                for k in there[name]:
+                    plan = build_plan(rules[name], row.with_k(k), name)
+                    values[Setup(name, k, 1)][r] = plan.acceptance
+    return means
+
+
+def _clusters(prompts: npt.ArrayLike | None, size: int) -> npt.NDArray[np.int64]:
+    """Prompt of each row; each row is one of its own if nothing is said."""
+    if prompts is None:
+        return np.arange(size)
+    given = as_array(prompts, "the prompts", InvalidInputError)
+    if given.size != size or given.dtype.kind not in "iu":
+        raise InvalidInputError(
+            f"prompts of shape {given.shape} and type {given.dtype}; give the prompt of each of "
+            f"the {size} rows, as whole numbers"
+        )
+    return given.reshape(-1).astype(np.int64)
+
+
+def _by_cap(name: str, rule: PlanBuilder) -> bool:
+    return name in CAPPED_RULES and rule is PLANS[name]
+
+
+def _takes(name: str, rule: PlanBuilder, k: int) -> bool:
+    """Whether a rule of the list is one for so many drafts; one's own says so itself."""
+    if rule is not PLANS.get(name):
+        return True
+    listed = RULES[name]
+    return k == listed.k if listed.k else k <= (listed.max_k or k)
+
+
+def _limit(name: str) -> str:
+    listed = RULES[name]
+    return f"{listed.k} drafts" if listed.k else f"at most {listed.max_k} drafts"

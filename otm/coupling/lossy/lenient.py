@@ -1,0 +1,272 @@
+"""Lenient rules: more acceptance, and an output distribution that is no longer the target's.
+
+Leviathan et al., appendix A.5, for one draft and for k.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+
+from otm._core.arithmetic import (
+    Number,
+    Probs,
+    as_number,
+    interval_slopes,
+    is_exact,
+    read_only,
+    running_sum,
+    zeros,
+)
+from otm._core.distribution import residual_weights, total_variation
+from otm._core.numbers import check_name
+from otm._core.ratios.keys import ratio_of
+from otm._core.sampling import InverseCdf
+from otm.coupling.optimal import OptimalPlan
+from otm.coupling.plan import TransportPlan
+from otm.coupling.residual import TokenwisePlan, surely
+from otm.optimum.lenience import check_lenience, closest_in_bins, lenient_cap
+from otm.optimum.win_ratio import WinRatio, floor_of
+
+
+@dataclass(frozen=True)
+class Distance:
+    """How far the output distribution of a plan is from a distribution.
+
+    Attributes
+    ----------
+    total_variation : float or Fraction
+        Σ abs(Y − q) / 2.
+    divergence : float
+        Kullback–Leibler divergence Σ Y ln(Y/q) in nats, infinite where Y > 0 = q.
+    largest_ratio : float or Fraction
+        Largest Y/q, infinite where Y > 0 = q or, in floats, where it is beyond all floats.
+
+    Examples
+    --------
+    >>> from otm import Problem
+    >>> distance_to_target(OptimalPlan(Problem([0.75, 0.25], [0.25, 0.75], k=1)))
+    Distance(total_variation=0.0, divergence=0.0, largest_ratio=1.0)
+    """
+
+    total_variation: Number
+    divergence: float
+    largest_ratio: Number
+
+
+def distance_to_target(plan: TransportPlan) -> Distance:
+    """Distance of a plan's output distribution from the target, integrated from what it does.
+
+    Theorem 7.3 of docs/theory/lenience.md bounds what acceptance costs in total variation.
+
+    Parameters
+    ----------
+    plan : TransportPlan
+        Any rule, lossless or not.
+
+    Returns
+    -------
+    Distance
+        `total_variation` in [0, 1], `divergence` in nats, and `largest_ratio`.
+
+    Raises
+    ------
+    ProblemTooLargeError
+        If the plan's `output_distribution` is too large a sum.
+
+    Examples
+    --------
+    >>> from otm import Problem
+    >>> plan = LenientPlan(Problem([0.75, 0.25], [0.25, 0.75], k=1), 0.5)
+    >>> distance_to_target(plan)
+    Distance(total_variation=0.25, divergence=0.14384103622589042, largest_ratio=2.0)
+    """
+    probs, target = plan.output_distribution(), plan.problem.target
+    seen = probs > 0
+    if (target[seen] == 0).any():
+        return Distance(total_variation(probs, target), math.inf, math.inf)
+    with np.errstate(over="ignore"):  # beside a target probability near the least float
+        ratio = probs[seen] / target[seen]
+    divergence = float((probs[seen].astype(np.float64) * _logarithms(ratio, probs, target)).sum())
+    return Distance(total_variation(probs, target), divergence, as_number(ratio.max()))
+
+
+def _logarithms(ratio: Probs, probs: Probs, target: Probs) -> Probs:
+    """Logarithms of the ratios where the first distribution is positive, also beyond all floats."""
+    if is_exact(ratio):
+        near = [Fraction(1, 2) < r < 2 for r in ratio]  # there a difference would cancel
+        return np.array([
+            math.log(r) if close else math.log(r.numerator) - math.log(r.denominator)
+            for r, close in zip(ratio, near, strict=True)
+        ])  # fmt: skip
+    seen = probs > 0
+    logarithms: Probs = np.log(ratio)
+    return np.where(np.isinf(ratio), np.log(probs[seen]) - np.log(target[seen]), logarithms)
+
+
+@dataclass(frozen=True, eq=False)
+class LenientPlan(OptimalPlan):
+    """The rule of largest acceptance among those with Pr(Y = y) ≤ q(y)/l for every token.
+
+    Not lossless for l < 1.  Built from slots and swaps like the optimal plan, with another accepted
+    mass v.  Two residuals:
+
+    - "closest": v = min(q/l, max(min(q, c* p), B p)) and a residual ∝ max(q − v, 0), best in
+      acceptance and in total variation at once (Theorem 7.4 of docs/theory/lenience.md);
+    - "paper": v = min(q/l, c_l p) and a residual ∝ max(q − l c_l p, 0), which for k = 1 is the
+      rule of [leviathan2023]_, appendix A.5: accept with probability min(1, q/(l p)).
+
+    Parameters
+    ----------
+    problem : Problem
+        The draft distribution, the target distribution and the number of drafts.
+    lenience : float or Fraction
+        l in (0, 1]; at 1 both are the optimal lossless plan.
+    residual_of : {"closest", "paper"}, optional
+        Which of the two.
+
+    Raises
+    ------
+    InvalidInputError
+        If it is given no problem, one with rows, or one about other drafts.
+    InvalidParameterError
+        If l is not in (0, 1].
+    UnknownMethodError
+        If the residual has another name.
+
+    References
+    ----------
+    .. [leviathan2023] Leviathan, Kalman and Matias, "Fast Inference from Transformers via
+       Speculative Decoding", ICML 2023.
+
+    Examples
+    --------
+    >>> from otm import Problem
+    >>> problem = Problem([0.75, 0.25], [0.25, 0.75], k=2)
+    >>> for lenience in (1, 0.5, 0.25):
+    ...     plan = LenientPlan(problem, lenience)
+    ...     print(f"{plan.acceptance:.4f} {distance_to_target(plan).total_variation:.4f}")
+    0.6875 0.0000
+    0.9375 0.2500
+    1.0000 0.3125
+    """
+
+    lenience: Number
+    residual_of: Literal["closest", "paper"] = "closest"
+
+    def __post_init__(self) -> None:
+        self._check_problem()
+        object.__setattr__(self, "lenience", check_lenience(self.problem, self.lenience))
+        check_name("residual", self.residual_of, ("closest", "paper"))
+
+    @property
+    def lossless(self) -> bool:
+        """Only for l = 1."""
+        return bool(self.lenience == 1)
+
+    @cached_property
+    def accepted_ratio(self) -> Probs:
+        """Ratio v/p of the mass to be accepted, for each ratio q/p, ascending: array [m]."""
+        if self.residual_of == "closest":
+            return read_only(closest_in_bins(self.problem, self.lenience))
+        with np.errstate(over="ignore"):
+            largest = self.problem._ratios.least / self.lenience
+        return read_only(np.minimum(largest, np.asarray(self._cap)))
+
+    @cached_property
+    def _cap(self) -> Number:
+        """Cap c_l of the paper's rule."""
+        return lenient_cap(self.problem, self.lenience)
+
+    @cached_property
+    def _wanted(self) -> WinRatio:
+        """Law of the winner that covers v, with a bin for each ratio q/p."""
+        bins, k = self.problem._ratios, self.problem.k
+        mass = running_sum(self.accepted_ratio * bins.draft, from_zero=True)
+        floor = floor_of(self.accepted_ratio, bins.draft_below, mass, 1 - mass[-1])
+        raised = np.maximum(self.accepted_ratio, np.asarray(floor))
+        slope = interval_slopes(bins.draft_below, bins.draft_above, bins.draft, k)
+        none = np.zeros(slope.size, dtype=bool)
+        return WinRatio(bins, read_only(slope), read_only(raised), read_only(none))
+
+    @cached_property
+    def target_mass(self) -> Probs:
+        """Mass v of each token that is accepted as far as it wins: array [n]."""
+        mass, drafted = zeros(self.problem.n, self.problem.draft), self.problem.draft.nonzero()[0]
+        draft, target = self.problem.draft[drafted], self.problem.target[drafted]
+        place = self.problem._ratios.place(ratio_of(draft, target))
+        mass[drafted] = np.minimum(self.accepted_ratio[place] * draft, target / self.lenience)
+        return read_only(mass)
+
+    @cached_property
+    def residual(self) -> InverseCdf:
+        """The distribution of the output where no draft is accepted."""
+        if self.residual_of == "closest":
+            accepted = self.accepted_mass
+        else:
+            accepted = self.lenience * self._cap * self.problem.draft
+        return InverseCdf.from_weights(residual_weights(self.problem.target, accepted))
+
+
+@dataclass(frozen=True, eq=False)
+class ArgmaxLenientPlan(TokenwisePlan):
+    """Lenience for greedy decoding: accept the first draft x with q(x) ≥ l · max q.
+
+    Where no draft passes the output is the likeliest token, so that at l = 1 (and no ties) the
+    output is that of greedy decoding.  [leviathan2023]_, appendix A.5, prints the inequality the
+    other way round, which would accept the unlikely tokens.
+
+    Parameters
+    ----------
+    problem : Problem
+        The draft distribution, the target distribution before taking its argmax, and the number of
+        drafts.
+    lenience : float or Fraction
+        l in (0, 1].
+
+    Raises
+    ------
+    InvalidInputError
+        If it is given no problem, one with rows, or one about other drafts.
+    InvalidParameterError
+        If l is not in (0, 1].
+
+    References
+    ----------
+    .. [leviathan2023] Leviathan, Kalman and Matias, "Fast Inference from Transformers via
+       Speculative Decoding", ICML 2023.
+
+    Examples
+    --------
+    >>> from otm import Problem
+    >>> problem = Problem([0.5, 0.3, 0.2], [0.3, 0.6, 0.1], k=1)
+    >>> [float(ArgmaxLenientPlan(problem, l).acceptance) for l in (1, 0.5)]
+    [0.3, 0.8]
+    """
+
+    lenience: Number
+
+    def __post_init__(self) -> None:
+        self._check_problem()
+        object.__setattr__(self, "lenience", check_lenience(self.problem, self.lenience))
+
+    lossless = False
+    """Not for the target distribution as it is given, before taking its argmax."""
+
+    @cached_property
+    def accept_probability(self) -> Probs:
+        """1 for the tokens that are accepted when they are drafted, otherwise 0: array [n]."""
+        accepted = self.problem.target >= self.lenience * self.problem.target.max()
+        ones: Probs = zeros(self.problem.n, self.problem.draft)
+        ones[accepted] += 1
+        return read_only(ones)
+
+    @cached_property
+    def residual(self) -> InverseCdf:
+        """The likeliest token of the target, the first of them where there are ties."""
+        return surely(int(self.problem.target.argmax()), self.problem.target)

@@ -1,0 +1,249 @@
+"""Chains of drafts as tensors: drawn by a model on its device, or laid out from any drafter's."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from otm._core.optional import require
+from otm._core.sparse import SparseProbs
+from otm._core.tensors import on_device
+from otm.decoding.checks import as_paths
+from otm.decoding.draft_tree import Randomness, one_chain
+from otm.decoding.drafters.model import Drafter, ModelDrafter
+from otm.decoding.device.session import HeldRows
+from otm.decoding.reading import Context, Path
+from otm.errors import InvalidDraftsError
+from otm.kernels.sparse_drafts import SparseDrafts
+from otm.models.base import LanguageModel
+
+Place = tuple[int, int, int]
+"""A sequence, a chain and a position."""
+
+DrawLevel = Callable[[int, Any], Any]
+"""Draws a draft of each chain from a level's distributions, of the first level one: → [B, K]."""
+
+
+NO_TREES = (
+    "on a device chains are verified, which branch at their beginning only; `spectr_verifier` "
+    "takes trees"
+)
+"""Why the chains of a tree must not branch."""
+
+
+@dataclass(frozen=True)
+class Drafted:
+    """K chains of at most γ drafts for each of B sequences."""
+
+    tokens: Any  # int64 [B, K, γ]; −1 behind the end of a chain
+    probs: Any  # [B, K, γ, V] or SparseDrafts, what they were drawn from; None if they were chosen
+    good: Any  # bool [B], whether these are distributions; None if the host has checked them
+    lengths: npt.NDArray[np.int64]  # [B, K]
+
+    @classmethod
+    def nothing(cls, batch: int) -> Drafted:
+        """No draft for any sequence."""
+        torch = require("torch")
+        tokens = torch.zeros((batch, 1, 0), dtype=torch.int64)
+        return cls(tokens, None, None, np.zeros((batch, 1), np.int64))
+
+
+class DeviceDrafts(ABC):
+    """Drafts chains for a batch."""
+
+    @abstractmethod
+    def draft(
+        self,
+        contexts: Sequence[Context],
+        depths: Sequence[int],
+        parents: Sequence[int] | None,
+        uniforms: Sequence[Randomness],
+    ) -> Drafted:
+        """Draft behind each context, at most `depths[b]` tokens a chain."""
+
+    @abstractmethod
+    def learn(self, contexts: Sequence[Context], chains: Sequence[Sequence[Path]]) -> None:
+        """Take the chains [B][K] behind their contexts, now that the host knows them."""
+
+    @property
+    @abstractmethod
+    def seconds(self) -> float:
+        """Seconds spent in models so far."""
+
+
+class ModelDrafts(DeviceDrafts):
+    """Chains that a model draws; no draft comes to the host before it is verified."""
+
+    keeps_probs = True
+    """Whether verification needs what the drafts were drawn from."""
+
+    def __init__(self, drafter: ModelDrafter) -> None:
+        self.chains: int = drafter.branching  # type: ignore[assignment]  # no prefix tree
+        self._rows = HeldRows(drafter.model, drafter.sampling, drafter.processor)
+
+    @property
+    def seconds(self) -> float:
+        """Seconds spent in the model so far."""
+        return self._rows.seconds
+
+    def draft(
+        self,
+        contexts: Sequence[Context],
+        depths: Sequence[int],
+        parents: Sequence[int] | None,
+        uniforms: Sequence[Randomness],
+    ) -> Drafted:
+        """Draw the next token of all chains, level by level."""
+        torch = require("torch")
+        batch, chains, gamma = len(contexts), self.chains, max(depths)
+        lengths = np.repeat(np.array(depths, np.int64)[:, None], chains, axis=1)
+        self._rows.follow(contexts, parents)
+        if gamma == 0:
+            return Drafted.nothing(batch)
+        scores = self._rows.read_contexts(contexts)  # [B, V]
+        draw = self._drawing(depths, uniforms, scores.device)
+        nothing = torch.zeros((batch, 1, 0), dtype=torch.int64, device=scores.device)
+        kept = gamma if self.keeps_probs else 1
+        rows = self._rows.memory(scores, (batch, chains, kept, scores.shape[-1]))
+        live = lengths[:, :1] > 0
+        probs, good = self._rows.probs(scores[:, None], nothing, live, rows[:, :1, 0])
+        if chains > 1 and self.keeps_probs:
+            rows[:, 1:, 0] = probs
+        drawn = [draw(0, probs)]  # [B, K]
+        goods = [good]
+        self._rows.repeat(chains)
+        for i in range(1, gamma):
+            counts = (lengths > i).ravel().astype(np.int64)
+            scores = self._rows.append(drawn[-1].reshape(-1, 1), counts)
+            scores = scores.view(batch, chains, -1)
+            before = torch.stack(drawn, 2)
+            out = rows[:, :, min(i, kept - 1)]
+            probs, good = self._rows.probs(scores, before, lengths > i, out)
+            drawn.append(draw(i, probs))
+            goods.append(good | on_device(lengths <= i, good.device))
+        tokens = torch.stack(drawn, 2)
+        if min(depths) < gamma:
+            live = on_device(np.arange(gamma) < lengths[..., None], tokens.device)
+            tokens = tokens.where(live, -1)
+        good = torch.cat(goods, 1).all(1) | on_device(lengths[:, 0] == 0, tokens.device)
+        return Drafted(tokens, rows if self.keeps_probs else None, good, lengths)
+
+    def _drawing(
+        self, depths: Sequence[int], uniforms: Sequence[Randomness], device: Any
+    ) -> DrawLevel:
+        """Draw by uniforms, which are taken now: as many as a sequence has drafts."""
+        from otm.kernels.common.host import draw
+
+        coins = np.zeros((len(depths), max(depths), self.chains))
+        for coin, depth, source in zip(coins, depths, uniforms, strict=True):
+            coin[:depth] = source(depth * self.chains).reshape(depth, self.chains)
+        points = on_device(coins, device)  # [B, γ, K]
+
+        def draw_level(level: int, probs: Any) -> Any:
+            if level == 0:  # of one row
+                return draw(probs, points[:, :1])[:, 0]
+            return draw(probs, points[:, level, :, None])[..., 0]
+
+        return draw_level
+
+    def learn(self, contexts: Sequence[Context], chains: Sequence[Sequence[Path]]) -> None:
+        """Note what the rows have read: all drafts of a chain but the last."""
+        if max(len(path) for paths in chains for path in paths) > 0:
+            self._rows.learn(
+                [
+                    context + path[:-1]
+                    for context, paths in zip(contexts, chains, strict=True)
+                    for path in paths
+                ]
+            )
+
+
+class HostDrafts(DeviceDrafts):
+    """Chains of any drafter, which come from the host."""
+
+    def __init__(self, drafter: Drafter, vocabulary: int, *, several: bool) -> None:
+        self._drafter, self._vocabulary = drafter, vocabulary
+        self._several = several  # whether the rule is for several chains, which are never chosen
+
+    def learn(self, contexts: Sequence[Context], chains: Sequence[Sequence[Path]]) -> None:
+        """Do nothing: the drafter sees the contexts."""
+
+    @property
+    def seconds(self) -> float:
+        """Seconds spent in the drafter's models so far."""
+        return self._drafter.seconds
+
+    def draft(
+        self,
+        contexts: Sequence[Context],
+        depths: Sequence[int],
+        parents: Sequence[int] | None,
+        uniforms: Sequence[Randomness],
+    ) -> Drafted:
+        """Let the drafter draft, and lay its chains and their distributions out as tensors."""
+        torch = require("torch")
+        trees = self._drafter.draft(contexts, depths, parents, uniforms)
+        as_paths(trees, depths, self._vocabulary)
+        chains = [[one_chain(child, NO_TREES) for child in tree.children] for tree in trees]
+        count = max(1, *map(len, chains))
+        gamma = max((len(chain) for paths in chains for chain in paths), default=0)
+        tokens = np.full((len(trees), count, gamma), -1, np.int64)
+        laid: list[tuple[Place, SparseProbs]] = []
+        for b, (tree, paths) in enumerate(zip(trees, chains, strict=True)):
+            for c, chain in enumerate(paths):
+                for i, (above, node) in enumerate(zip((tree, *chain), chain, strict=False)):
+                    tokens[b, c, i] = node.token
+                    probs = above.checked_draft_probs()
+                    if probs.tokens[-1] >= self._vocabulary:
+                        raise InvalidDraftsError(
+                            f"a draft was drawn from a distribution that gives token "
+                            f"{probs.tokens[-1]}, and the target model has tokens 0 to "
+                            f"{self._vocabulary - 1}; on a device both have one vocabulary"
+                        )
+                    laid.append(((b, c, i), probs))
+        laid_out: Any = None
+        most = max((each.tokens.size for _, each in laid), default=1)
+        if self._several or count > 1 or most > 1:
+            laid_out = self._lay_out(laid, tokens.shape, most)
+        return Drafted(torch.from_numpy(tokens), laid_out, None, (tokens >= 0).sum(2))
+
+    def _lay_out(
+        self, laid: Sequence[tuple[Place, SparseProbs]], shape: tuple[int, ...], most: int
+    ) -> Any:
+        """Lay distributions out as tensors: lists of their tokens, or rows if these are long."""
+        torch = require("torch")
+        if 2 * most > self._vocabulary:
+            rows = np.zeros((*shape, self._vocabulary))
+            for place, each in laid:
+                rows[place][each.tokens] = each.probabilities
+            return torch.from_numpy(rows)
+        ids, values = np.full((*shape, most), -1, np.int64), np.zeros((*shape, most))
+        for place, each in laid:
+            ids[place][: each.tokens.size] = each.tokens
+            values[place][: each.tokens.size] = each.probabilities
+        return SparseDrafts(torch.from_numpy(ids), torch.from_numpy(values))
+
+
+def drafts_there(drafter: ModelDrafter) -> bool:
+    """Whether a model's drafts can be drawn on its device: independent chains."""
+    return isinstance(drafter.branching, int) and drafter.law == "IID"
+
+
+def as_drafts(
+    drafter: Drafter | None,
+    target: LanguageModel,
+    of_model: Callable[[ModelDrafter], DeviceDrafts],
+    *,
+    several: bool,
+) -> DeviceDrafts | None:
+    """Return what drafts tensors: a model on its device, or any drafter on the host."""
+    if drafter is None:
+        return None
+    if type(drafter) is ModelDrafter and drafts_there(drafter):
+        return of_model(drafter)
+    return HostDrafts(drafter, target.vocabulary, several=several)

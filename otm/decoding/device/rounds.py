@@ -1,0 +1,307 @@
+"""Rounds on the device of the models: drafts, scores and verification stay there.
+
+Only whole numbers come to the host, once a round: the drafts, the output, and whether all scores
+gave distributions.  The kernels of `otm.kernels` verify, for the whole batch.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from otm._core.numbers import check_name
+from otm._core.optional import require
+from otm._core.tensors import on_device
+from otm.coupling.build import PLANS, PlanBuilder
+from otm.decoding.device.drafts import DeviceDrafts, Drafted, ModelDrafts, as_drafts, drafts_there
+from otm.decoding.draft_tree import Randomness
+from otm.decoding.drafters.prompt_lookup import PromptLookup
+from otm.decoding.drafters.model import Drafter, ModelDrafter
+from otm.decoding.device.session import HeldRows
+from otm.decoding.reading import Context, Path
+from otm.decoding.rounds import Outcome, Rounds
+from otm.decoding.sampling_parameters import SamplingParameters, as_sampling, leaves_all
+from otm.decoding.verifiers.verification import OPTIMAL_FOR_ONE
+from otm.errors import InvalidDistributionError, InvalidDraftsError
+from otm.kernels.registry import AUTO, uniforms_per_position
+from otm.kernels.sparse_drafts import SparseDrafts
+from otm.kernels.verified import Verified
+from otm.kernels.verify import verify_probs
+from otm.models.base import LanguageModel
+from otm.rules import BACKENDS, named, names
+
+LEAST_VOCABULARY = 2048
+"""The smallest vocabulary that is verified by tensor operations on a CPU if nobody asks for it."""
+
+BAD_DRAFT, BAD_TARGET = 1, 2
+"""What is said of a sequence whose scores gave no distribution."""
+
+
+AnyVerifier = TypeVar("AnyVerifier")
+"""What verifies if the device does not."""
+
+NAMES_FOR_ONE = {rule for rule, plan in PLANS.items() if plan in OPTIMAL_FOR_ONE}
+"""Rules that are chain verification for a single chain."""
+
+
+@dataclass(frozen=True)
+class DeviceVerifier:
+    """Verification of a whole batch by a kernel, on the device of the target model.
+
+    The drafts of a `ModelDrafter` stay on the device as well: once a step, tokens come to the host,
+    and nothing else.  Prefix trees and rules without a kernel are refused; `spectr` and
+    `AssistedDecoding` verify these on the host.  Probabilities are in float32, unless the scores
+    are in float64; fractions become float64.
+
+    Parameters
+    ----------
+    rule : str, optional
+        A rule with a kernel: "chain" and "block" for one chain, "grid k-Seq", "grid optimal" and
+        "grid walk and keep" for several.
+
+    Raises
+    ------
+    UnknownMethodError
+        If no such rule has a kernel.
+
+    Examples
+    --------
+    >>> from otm.decoding import ModelDrafter, stream
+    >>> from otm.models import load
+    >>> drafter, verifier = ModelDrafter(load("small"), 4), DeviceVerifier("grid optimal")
+    >>> steps = stream(load("large"), [list(b"In the")], drafter, verifier, gamma=3, seed=0)
+    >>> len(next(steps).drafts)
+    4
+    """
+
+    rule: str = "chain"
+
+    def __post_init__(self) -> None:
+        named(self.rule, "kernel")
+
+
+def as_device_backend(backend: str) -> str:
+    """Check the name of a backend for tensors, the only arrays on a device."""
+    return check_name("backend", backend, (AUTO, *(x for x in BACKENDS if x != "numpy")))
+
+
+def place_verifier(
+    verifier: AnyVerifier,
+    rule: str | PlanBuilder,
+    target: LanguageModel,
+    drafter: Drafter | None,
+    sampling: SamplingParameters | None,
+) -> AnyVerifier | DeviceVerifier:
+    """Return what verifies on the device of the models, if that suits; else the host's verifier."""
+    kernel = rule_on_device(rule, target, drafter, sampling)
+    return verifier if kernel is None else DeviceVerifier(kernel)
+
+
+def rule_on_device(
+    rule: str | PlanBuilder,
+    target: LanguageModel,
+    drafter: Drafter | None,
+    sampling: SamplingParameters | None,
+) -> str | None:
+    """Return the rule whose kernel is to verify, None if the host does it better or alone."""
+    if not suits_device(target, drafter, sampling):
+        return None
+    name = rule if isinstance(rule, str) else ""
+    if type(drafter) is ModelDrafter and drafter.branching == 1:
+        name = "chain" if name in NAMES_FOR_ONE or rule in OPTIMAL_FOR_ONE else name
+    return name if name in names("kernel") else None
+
+
+def suits_device(
+    target: LanguageModel, drafter: Drafter | None, sampling: SamplingParameters | None
+) -> bool:
+    """Whether drafts and target are on a device, and not done better by the host."""
+    if target.device is None:
+        return False  # arrays, perhaps of fractions
+    if type(drafter) is ModelDrafter:
+        if drafter.model.device is None or not drafts_there(drafter):
+            return False  # arrays, a prefix tree, or drafts that are not independent
+    elif drafter is not None and type(drafter) is not PromptLookup:
+        return False  # whatever it draws from is on the host
+    if target.device.type != "cpu":
+        return True
+    if target.vocabulary < LEAST_VOCABULARY:
+        return False  # where single calls of torch take longer than their work
+    # of a few tokens that are left the host keeps the support
+    return leaves_all(as_sampling(sampling))
+
+
+class DeviceRounds(Rounds):
+    """Chains of drafts of a whole batch, read and verified on the device."""
+
+    def __init__(self, target: HeldRows, drafts: DeviceDrafts | None) -> None:
+        self._target, self._drafts = target, drafts
+
+    @abstractmethod
+    def _decide(
+        self, drafted: Drafted, tokens: Any, target: Any, uniforms: Sequence[Randomness]
+    ) -> Verified[Any]:
+        """Verify drafts [B, K, γ] by distributions [B, K, γ + 1, V]: the output of each sequence.
+
+        Of one chain its number may be left out; else it is one that has all accepted drafts.
+        """
+
+    def _begin(
+        self,
+        contexts: Sequence[Context],
+        parents: Sequence[int] | None,
+        uniforms: Sequence[Randomness],
+    ) -> None:
+        """Prepare a round, before anything is drafted."""
+
+    @property
+    def seconds(self) -> tuple[float, float]:
+        """Seconds of the drafter and of the target so far; on a GPU, of launching them."""
+        return (0.0 if self._drafts is None else self._drafts.seconds), self._target.seconds
+
+    def play(
+        self,
+        contexts: Sequence[Context],
+        depths: Sequence[int],
+        parents: Sequence[int] | None,
+        uniforms: Sequence[Randomness],
+    ) -> list[Outcome]:
+        """Draft, read and verify on the device, then bring the outcome to the host."""
+        torch = require("torch")
+        self._begin(contexts, parents, uniforms)
+        with torch.no_grad():
+            drafted = Drafted.nothing(len(contexts))
+            if self._drafts is not None:
+                drafted = self._drafts.draft(contexts, depths, parents, uniforms)
+            scores = self._read(contexts, parents, drafted.tokens, drafted.lengths)
+            numbers = self._verify(drafted, scores, uniforms)
+        found = numbers.cpu().numpy()  # the one wait for the device
+        return self._collect(contexts, drafted.lengths, found)
+
+    def _read(
+        self,
+        contexts: Sequence[Context],
+        parents: Sequence[int] | None,
+        tokens: Any,
+        lengths: npt.NDArray[np.int64],
+    ) -> Any:
+        """Let the target read the last tokens and the drafts [B, K, γ]: [B, K, γ + 1, V]."""
+        torch = require("torch")
+        batch, chains, gamma = tokens.shape
+        self._target.follow(contexts, parents)
+        self._target.read_before(contexts)
+        if chains > 1:
+            self._target.repeat(chains)
+        last = np.repeat([context[-1] for context in contexts], chains)[:, None]
+        rows = torch.cat([on_device(last, tokens.device), tokens.flatten(0, 1)], 1)
+        scores = self._target.append(rows.clamp(min=0), 1 + lengths.ravel())
+        return scores.view(batch, chains, gamma + 1, -1)
+
+    def _verify(self, drafted: Drafted, scores: Any, uniforms: Sequence[Randomness]) -> Any:
+        """Verify; returns drafts, output and faults as one tensor of whole numbers."""
+        torch = require("torch")
+        batch, _, gamma = drafted.tokens.shape
+        device = scores.device
+        tokens = drafted.tokens.to(device, non_blocking=True)
+        target, good = self._target.probs_along(scores, tokens.clamp(min=0), drafted.lengths)
+        verified = self._decide(drafted, tokens, target, uniforms)
+        sequence = torch.arange(batch, device=device)
+        chain = sequence * 0 if verified.chain is None else verified.chain
+        after = torch.arange(gamma + 1, device=device) > verified.accepted[:, None]
+        faults = BAD_TARGET * ~(good[sequence, chain] | after).all(1)
+        if drafted.good is not None:
+            faults = faults + BAD_DRAFT * ~drafted.good.to(device, non_blocking=True)
+        numbers = (tokens.flatten(1), verified.tokens, verified.accepted[:, None], faults[:, None])
+        return torch.cat(numbers, 1)
+
+    def _collect(
+        self,
+        contexts: Sequence[Context],
+        lengths: npt.NDArray[np.int64],
+        found: npt.NDArray[np.int64],
+    ) -> list[Outcome]:
+        """Take the numbers of a round [B, Kγ + γ + 3] apart, and tell the rows what they read."""
+        batch, chains = lengths.shape
+        gamma = (found.shape[1] - 3) // (chains + 1)
+        self._check(found[:, -1])
+        drafts: list[list[Path]] = [
+            [tuple(path[:n].tolist()) for path, n in zip(paths, counts, strict=True)]
+            for paths, counts in zip(
+                found[:, : chains * gamma].reshape(batch, chains, gamma), lengths, strict=True
+            )
+        ]
+        self._target.learn(
+            [c + path for c, paths in zip(contexts, drafts, strict=True) for path in paths]
+        )
+        if self._drafts is not None:
+            self._drafts.learn(contexts, drafts)
+        outputs = found[:, chains * gamma : -2]
+        return [
+            Outcome(tuple(filter(None, paths)), tuple(output[: accepted + 1].tolist()))
+            for paths, output, accepted in zip(drafts, outputs, found[:, -2], strict=True)
+        ]
+
+    def _check(self, faults: npt.NDArray[np.int64]) -> None:
+        """Refuse a round in which scores gave no distribution, before anything of it is kept."""
+        wrong = np.flatnonzero(faults)
+        if wrong.size:
+            b = int(wrong[0])
+            model = "draft model" if faults[b] & BAD_DRAFT else "target model"
+            raise InvalidDistributionError(
+                f"sequence {b} of the batch: of the {model} the logits have NaN, +∞, or nothing "
+                "but −∞, or the probabilities are below 0 or do not sum to one; there must be a "
+                "finite logit, and beside it only finite ones and −∞"
+            )
+
+
+class KernelRounds(DeviceRounds):
+    """Rounds that a kernel verifies."""
+
+    def __init__(
+        self, target: HeldRows, drafter: Drafter | None, rule: str, backend: str = AUTO
+    ) -> None:
+        self._rule, self._backend = rule, backend
+        several = named(rule, "kernel").several
+        super().__init__(target, as_drafts(drafter, target.model, ModelDrafts, several=several))
+
+    def _decide(
+        self, drafted: Drafted, tokens: Any, target: Any, uniforms: Sequence[Randomness]
+    ) -> Verified[Any]:
+        """Verify by the rule."""
+        batch, chains, gamma = tokens.shape
+        several = named(self._rule, "kernel").several and gamma > 0
+        if chains > 1 and not several:
+            raise InvalidDraftsError(
+                f"{chains} drafts of a token; rule {self._rule!r} is for one chain; for several "
+                f"there are {', '.join(names('kernel', several=True))}"
+            )
+        device = tokens.device
+        draft = _moved(drafted.probs, lambda x: x.to(device, non_blocking=True))
+        # without drafts every rule draws the bonus token alone, and "chain" needs no chains
+        rule = self._rule if gamma else "chain"
+        count = uniforms_per_position(rule, chains)
+        coins = np.zeros((batch, gamma * count + 2))
+        for coin, length, source in zip(coins, drafted.lengths.max(1), uniforms, strict=True):
+            coin[: length * count], coin[-2:] = np.split(source(length * count + 2), [-2])
+        arguments = (target, draft, tokens)
+        if not several:
+            arguments = (target[:, 0], _moved(draft, lambda x: x[:, 0]), tokens[:, 0])
+        return verify_probs(
+            *arguments,
+            on_device(coins, device),
+            rule=rule,
+            backend=self._backend,
+            validate=False,
+        )
+
+
+def _moved(probs: Any, move: Callable[[Any], Any]) -> Any:
+    """Apply a function to distributions of drafts: a tensor, lists of tokens, or None."""
+    if isinstance(probs, SparseDrafts):
+        return SparseDrafts(*map(move, probs))
+    return None if probs is None else move(probs)

@@ -1,0 +1,171 @@
+"""Drafts of a model with another vocabulary, handed over as text."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+from otm._core.numbers import as_integer
+from otm._core.display.text import shown
+from otm.decoding.draft_tree import DraftNode, Randomness
+from otm.decoding.drafters.model import Drafter, ModelDrafter
+from otm.decoding.reading import Context, Path
+from otm.decoding.sampling_parameters import SamplingParameters
+from otm.errors import InvalidInputError
+from otm.models.base import LanguageModel
+from otm.models.vocabularies.spelling import Spelling, check_spellings
+from otm.models.vocabularies.tokenizer_spelling import UNREADABLE
+from otm.models.vocabularies.translation import TranslatedRow, Translation, end_of_row
+
+
+class StringDrafter(Drafter):
+    """Let a model draft in its own tokens, and cut the text into the target's ([timor2025]_: SLEM).
+
+    What is drafted needs no token in common with the target.  The probabilities of the target's
+    tokens are not known, so that they count as certain: `verify_target_only` accepts them as long
+    as the target draws the same (the rule "target-only" of `spectr`), and so does `coupled`.
+
+    Parameters
+    ----------
+    model : LanguageModel
+        The draft model.
+    spelling : Spelling
+        What its tokens spell.
+    target_spelling : Spelling
+        What the target's tokens spell.
+    sampling : SamplingParameters, optional
+        How to sample from the model; with a temperature of 0 it drafts what it finds likeliest,
+        which the target draws most often.
+    vocabulary : int, optional
+        Number of tokens of the target, if that is not the number of the spelling's.
+
+    Raises
+    ------
+    InvalidInputError
+        If the model is none or a spelling none.
+    InvalidParameterError
+        If the vocabulary is not an integer of at least 1.
+
+    Notes
+    -----
+    A step drafts γ tokens of the model, and keeps at most γ of the target's.  A prompt that is
+    longer than the model takes loses its beginning.
+
+    References
+    ----------
+    .. [timor2025] Timor et al., "Accelerating LLM Inference with Lossless Speculative Decoding
+       Algorithms for Heterogeneous Vocabularies", ICML 2025, Algorithm 2.
+
+    Examples
+    --------
+    >>> from otm.decoding import spectr
+    >>> from otm.models import TableModel
+    >>> target = TableModel({(): [0, 0, 1]})  # "ab" again and again
+    >>> draft = TableModel({(): [1, 0], (0,): [0, 1]})  # "a", and "b" after it
+    >>> drafter = StringDrafter(draft, Spelling(["a", "b"]), Spelling(["a", "b", "ab"]))
+    >>> made = spectr(target, drafter, [[2]], rule="target-only", gamma=4, max_tokens=6, seed=0)
+    >>> made.steps[0].drafts, made.steps[0].output
+    (((2, 2),), (2, 2, 2))
+    """
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        spelling: Spelling,
+        target_spelling: Spelling,
+        sampling: SamplingParameters | None = None,
+        vocabulary: int | None = None,
+    ) -> None:
+        check_spellings(model, spelling, target_spelling)
+        self.model = model
+        self._spelling, self._target = spelling, target_spelling
+        size = len(target_spelling.texts) if vocabulary is None else vocabulary
+        self._size = as_integer(size, "vocabulary", 1)
+        self._translation = Translation(target_spelling, spelling, (self._size, model.vocabulary))
+        self._chains = ModelDrafter(model, 1, sampling)
+        self._rows: list[TranslatedRow] = []
+
+    @property
+    def seconds(self) -> float:
+        """Seconds spent in the model so far."""
+        return self._chains.seconds
+
+    def draft(
+        self,
+        contexts: Sequence[Context],
+        depths: Sequence[int],
+        parents: Sequence[int] | None,
+        uniforms: Sequence[Randomness],
+    ) -> list[DraftNode]:
+        """Draft a chain for every sequence of a batch."""
+        before: Sequence[TranslatedRow | None] = [None] * len(contexts)
+        if parents is not None and self._rows:  # there are none in a first call
+            before = [self._rows[parent] for parent in parents]
+        self._rows = list(map(self._row, contexts, before))
+        limit = self.model.context_length
+        most = [None if limit is None else max(limit - depth, 1) for depth in depths]
+        read = [end_of_row(row.read(), n) for row, n in zip(self._rows, most, strict=True)]
+        known = [depth if row else 0 for row, depth in zip(read, depths, strict=True)]
+        rows = [tuple(row) or (0,) for row in read]
+        chains = self._chains.draft(rows, known, parents, uniforms)
+        return [
+            _chain(self.cut(chain.leaf_paths()[0], depth))
+            for chain, depth in zip(chains, depths, strict=True)
+        ]
+
+    def cut(self, drafts: Path, most: int) -> Path:
+        """Cut the text of tokens of the model into tokens of the target.
+
+        Parameters
+        ----------
+        drafts : tuple of int
+            Tokens of the model; the text ends with the first that spells none, or a part of a
+            character, but for those that the target has too, such as an end token.
+        most : int
+            Number of tokens that are kept.
+
+        Returns
+        -------
+        tuple of int
+            Tokens of the target, at most so many.
+
+        Raises
+        ------
+        InvalidInputError
+            If a number is below 0.
+        """
+        if min((most, *drafts)) < 0:
+            raise InvalidInputError(
+                f"{shown(drafts)} and {most}; tokens and numbers are at least 0"
+            )
+        tokens, text = list[int](), ""
+        for token in drafts:
+            own = self._spelling.texts[token] if token < len(self._spelling.texts) else ""
+            if own and UNREADABLE not in own:
+                text += own
+                continue
+            tokens += self._target.encode(text)
+            text = ""
+            shared = self._translation.tokens.by_draft
+            if token not in shared:
+                break
+            tokens.append(shared[token])
+        tokens += self._target.encode(text)
+        fitting = itertools.takewhile(lambda token: token < self._size, tokens)
+        return tuple(itertools.islice(fitting, most))
+
+    def _row(self, context: Context, before: TranslatedRow | None) -> TranslatedRow:
+        """Return the row of a context, which mostly goes on from the one before."""
+        known = 0 if before is None else len(before.tokens)
+        if before is not None and tuple(before.tokens) == context[:known]:
+            return before.cut(known).extended(context[known:])
+        return TranslatedRow(self._translation).extended(context)
+
+
+def _chain(tokens: Path) -> DraftNode:
+    """Return a chain of certain drafts."""
+    root = node = DraftNode()
+    for token in tokens:
+        node.law, node.children = "Top", [DraftNode((*node.path, token))]
+        node = node.children[0]
+    return root

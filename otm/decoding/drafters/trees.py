@@ -1,0 +1,273 @@
+"""Trees as engines draft them: best-first within a budget of nodes, and of a fixed shape.
+
+References
+----------
+.. [cai2024] Cai et al., "Medusa: Simple LLM Inference Acceleration Framework with Multiple Decoding
+   Heads", ICML 2024.
+.. [chen2024] Chen et al., "Sequoia: Scalable, Robust, and Hardware-aware Speculative Decoding",
+   NeurIPS 2024.
+.. [li2024] Li et al., "EAGLE-2: Faster Inference of Language Models with Dynamic Draft Trees",
+   EMNLP 2024.
+.. [wang2025] Wang et al., "OPT-Tree: Speculative Decoding with Adaptive Draft Tree Structure",
+   TACL 2025.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from heapq import nsmallest
+from typing import Any, NamedTuple, TypeAlias
+
+from otm._core.arithmetic import Number
+from otm._core.numbers import as_positive, check_name
+from otm._core.display.text import shown
+from otm.decoding.draft_tree import DraftNode, Randomness
+from otm.decoding.drafters.model import ReadingDrafter, grow_by_levels
+from otm.decoding.reading import Context, LogitsProcessor, Path, ProbsAfter
+from otm.decoding.sampling_parameters import SamplingParameters
+from otm.drafts.top import likeliest
+from otm.errors import InvalidParameterError, ProblemTooLargeError
+from otm.models.base import LanguageModel
+
+Shape: TypeAlias = "tuple[Shape, ...]"
+"""A node of a tree, as the tuple of its children: ((), ()) has two, which have none."""
+
+MAX_NODES = 2**12
+"""Most nodes of a tree, far more than a target model reads at once."""
+
+SHAPED = ("Top", "WithoutReplacement", "Greedy")
+"""How the children of a node of a fixed shape can be drawn."""
+
+
+class _Candidate(NamedTuple):
+    """A node that may be drafted, and the probability of its path under the draft model."""
+
+    probability: Number
+    parent: DraftNode
+    node: DraftNode
+
+    @property
+    def place(self) -> tuple[Number, int]:
+        """Where it stands among others: the likelier first, of equal ones the shorter."""
+        return -self.probability, len(self.node.path)
+
+
+class BestFirst:
+    """The likeliest paths of each sequence of a batch so far, while their trees grow."""
+
+    def __init__(self, nodes: int, width: int | None, batch: int) -> None:
+        self._nodes, self._width = nodes, width
+        self._best: list[list[_Candidate]] = [[] for _ in range(batch)]
+        self._reached: list[dict[int, Number]] = [{} for _ in range(batch)]  # by identity
+
+    def expand(self, b: int, nodes: list[DraftNode], probs: ProbsAfter) -> list[DraftNode]:
+        """Look at the children of a level; return those among the best that may grow."""
+        candidates = list(self._best[b])
+        for node in nodes:
+            law = probs(b, node.path)
+            above = self._reached[b].get(id(node), 1 + 0 * law.probabilities.item(0))
+            for i in likeliest(law.probabilities, self._nodes).tolist():
+                child = DraftNode((*node.path, law.tokens.item(i)))
+                candidates.append(_Candidate(above * law.probabilities.item(i), node, child))
+        self._best[b] = nsmallest(self._nodes, candidates, key=lambda one: one.place)
+        depth = len(nodes[0].path) + 1 if nodes else -1
+        new = [one for one in self._best[b] if len(one.node.path) == depth][: self._width]
+        self._reached[b] = {id(one.node): one.probability for one in new}
+        return [one.node for one in new]
+
+    def finish(self) -> None:
+        """Put the best nodes into their trees."""
+        for one in (one for chosen in self._best for one in chosen):
+            one.parent.children.append(one.node)
+            one.parent.law = "Top"
+
+
+class BestFirstDrafter(ReadingDrafter):
+    """Draft the N paths that the draft model finds likeliest, as one tree.
+
+    No other tree of N nodes has more accepted drafts on average if the target agrees with the draft
+    model (Theorem 18.2 of docs/theory/trees.md).  The tree is a function of the context, so that
+    `verify_target_only` is lossless and accepts as much as any rule (Theorem 18.1).
+
+    EAGLE-2 ([li2024]_) and OPT-Tree ([wang2025]_) draft so.
+
+    Parameters
+    ----------
+    model : LanguageModel
+        The draft model.
+    nodes : int, optional
+        The budget N: most drafts of a tree, which the target reads at once.
+    width : int, optional
+        Most nodes of a level that the draft model reads, the likeliest: EAGLE-2's expansion.  All
+        that belong to the best N if left out.
+    sampling : SamplingParameters, optional
+        How the model's scores become probabilities.
+    logits_processor : LogitsProcessor, optional
+        Adjusts the model's scores before.
+
+    Raises
+    ------
+    InvalidParameterError
+        If a number is not an integer of at least 1.
+    ProblemTooLargeError
+        If there would be more than 4,096 nodes.
+
+    Notes
+    -----
+    A level of the tree is a call of the model; γ bounds how many there are.  Of equally likely
+    paths the shorter one and the lower token come first.
+
+    References
+    ----------
+    .. [li2024] Li et al., "EAGLE-2: Faster Inference of Language Models with Dynamic Draft Trees",
+       EMNLP 2024.
+    .. [wang2025] Wang et al., "OPT-Tree: Speculative Decoding with Adaptive Draft Tree Structure",
+       TACL 2025.
+
+    Examples
+    --------
+    >>> from otm.models import TableModel
+    >>> drafter = BestFirstDrafter(TableModel({(): [0.5, 0.375, 0.125]}), nodes=4)
+    >>> [root] = drafter.draft([(0,)], [3], None, [])
+    >>> [node.path for node in root.nodes()]  # of probability 1, 1/2, 1/4, 3/16 and 3/8
+    [(), (0,), (0, 0), (0, 1), (1,)]
+    """
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        nodes: int = 32,
+        width: int | None = None,
+        sampling: SamplingParameters | None = None,
+        logits_processor: LogitsProcessor | None = None,
+    ) -> None:
+        self.nodes = as_nodes(nodes)
+        self.width = None if width is None else as_positive(width, "width")
+        super().__init__(model, sampling, logits_processor)
+
+    def draft(
+        self,
+        contexts: Sequence[Context],
+        depths: Sequence[int],
+        parents: Sequence[int] | None,
+        uniforms: Sequence[Randomness],
+    ) -> list[DraftNode]:
+        """Draft for every sequence of a batch, level by level; takes no uniform."""
+        best = BestFirst(self.nodes, self.width, len(contexts))
+        roots = grow_by_levels(self._reader, contexts, depths, parents, best.expand)
+        best.finish()
+        return roots
+
+
+class StaticTreeDrafter(ReadingDrafter):
+    """Draft trees of one shape, in which a node has as many children as its place says.
+
+    Medusa and EAGLE take the likeliest tokens ([cai2024]_), Sequoia draws without replacement
+    ([chen2024]_).  `otm.gain.best_tree` finds a shape.
+
+    Parameters
+    ----------
+    model : LanguageModel
+        The draft model.
+    shape : tuple of tuples
+        The root as the tuple of its children, each of which is one again: `(((),), ())` has a child
+        with a child, and a second one without.
+    law : {"Top", "WithoutReplacement", "Greedy"}, optional
+        How the children of a node are drawn together, as by the class of `otm.drafts`: what the
+        rule that verifies needs, "target-only", "recursive rejection without replacement" or
+        "greedy".
+    sampling : SamplingParameters, optional
+        How to sample from the model.
+    logits_processor : LogitsProcessor, optional
+        Adjusts the model's scores before they are sampled from.
+
+    Raises
+    ------
+    InvalidParameterError
+        If the shape is none, or has no node but its root.
+    ProblemTooLargeError
+        If there would be more than 4,096 nodes.
+    UnknownMethodError
+        If the law is none of these.
+
+    Notes
+    -----
+    Independent drafts are refused: they can repeat a token, and nodes of one path must have equally
+    many children, or their drafts are not i.i.d.
+
+    References
+    ----------
+    .. [cai2024] Cai et al., "Medusa: Simple LLM Inference Acceleration Framework with Multiple
+       Decoding Heads", ICML 2024.
+    .. [chen2024] Chen et al., "Sequoia: Scalable, Robust, and Hardware-aware Speculative
+       Decoding", NeurIPS 2024.
+
+    Examples
+    --------
+    >>> from otm.models import TableModel
+    >>> drafter = StaticTreeDrafter(TableModel({(): [0.5, 0.375, 0.125]}), (((), ()), ()))
+    >>> [root] = drafter.draft([(0,)], [3], None, [lambda m: []])
+    >>> [node.path for node in root.nodes()]
+    [(), (0,), (0, 0), (0, 1), (1,)]
+    """
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        shape: Shape,
+        law: str = "Top",
+        sampling: SamplingParameters | None = None,
+        logits_processor: LogitsProcessor | None = None,
+    ) -> None:
+        self.law = check_name("law of drafts", law, SHAPED)
+        self.shape = shape
+        self.nodes = as_nodes(_size(shape))
+        super().__init__(model, sampling, logits_processor)
+
+    def draft(
+        self,
+        contexts: Sequence[Context],
+        depths: Sequence[int],
+        parents: Sequence[int] | None,
+        uniforms: Sequence[Randomness],
+    ) -> list[DraftNode]:
+        """Draft for every sequence of a batch, level by level."""
+        shapes: dict[tuple[int, Path], Shape] = {(b, ()): self.shape for b in range(len(contexts))}
+
+        def expand(b: int, nodes: list[DraftNode], probs: ProbsAfter) -> list[DraftNode]:
+            growing = []
+            for node in nodes:
+                shape = shapes[b, node.path]
+                node.draw_children(probs(b, node.path), len(shape), uniforms[b], self.law)
+                for child, below in zip(node.children, shape, strict=False):  # fewer tokens
+                    shapes[b, child.path] = below
+                    if below:
+                        growing.append(child)
+            return growing
+
+        return grow_by_levels(self._reader, contexts, depths, parents, expand)
+
+
+def as_nodes(number: Any) -> int:
+    """Check a number of nodes."""
+    if (nodes := as_positive(number, "nodes")) > MAX_NODES:
+        raise ProblemTooLargeError(
+            f"a tree of {nodes:,} drafts; at most {MAX_NODES:,} are allowed, and few models gain "
+            "from more than a hundred"
+        )
+    return nodes
+
+
+def _size(shape: Any) -> int:
+    """Nodes of a shape below its root."""
+    count, waiting = -1, [shape]
+    while waiting:
+        node = waiting.pop()
+        if not isinstance(node, tuple):
+            raise InvalidParameterError(
+                f"shape = {shown(shape)}; give each node as the tuple of its children, such as "
+                "(((),), ()) for a child with a child and a second one without"
+            )
+        waiting.extend(node)
+        count += 1
+    return count

@@ -1,0 +1,52 @@
+"""Target-only verification: walk through any tree of drafts by tokens drawn from the target."""
+
+from __future__ import annotations
+
+from otm.decoding.draft_tree import DraftNode, Randomness
+from otm.decoding.reading import Path
+from otm.decoding.verifiers.verification import TargetProbs, drawn_from
+
+
+def verify_target_only(root: DraftNode, target_probs: TargetProbs, uniforms: Randomness) -> Path:
+    """Draw tokens from the target, as long as the tree has them, and one more.
+
+    The output is what the target alone would write, whatever was drafted and however: sampled, the
+    likeliest tokens, or a tree whose shape follows from its own tokens.  If drafts are certain, no
+    memoryless verifier accepts more (Theorem 18.1 of docs/theory/trees.md); if they are sampled,
+    nearly every other rule does.  No probabilities of the drafts are needed ([zheng2024]_).
+
+    Parameters
+    ----------
+    root : DraftNode
+        Any tree of drafts.
+    target_probs : callable
+        The target's distribution after each path of drafts; called along the output only.
+    uniforms : callable
+        Source of independent uniforms in [0, 1), which are not checked here.
+
+    Returns
+    -------
+    tuple of int
+        The accepted drafts and one token.
+
+    References
+    ----------
+    .. [zheng2024] Zheng et al., "SGLang: Efficient Execution of Structured Language Model
+       Programs", NeurIPS 2024; its kernel `tree_speculative_sampling_target_only`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from otm._core.sparse import SparseProbs
+    >>> q = SparseProbs([0, 1, 2], [0.25, 0.5, 0.25])
+    >>> root = DraftNode((), None, [DraftNode((1,)), DraftNode((0,))], "Top")
+    >>> verify_target_only(root, lambda path: q, lambda m: np.full(m, 0.5))
+    (1, 1)
+    """
+    nodes = [root]
+    path = root.path
+    while True:
+        path = (*path, drawn_from(target_probs(path), uniforms))
+        nodes = [child for node in nodes for child in node.children if child.path == path]
+        if not nodes:
+            return path

@@ -1,0 +1,390 @@
+"""What speculative decoding gains: Leviathan et al., Definition 3.2 to Theorem 3.11, as functions.
+
+One block drafts γ tokens, which the target model verifies in one call.  Each draft is accepted with
+the same probability α, independently of the others (the assumption of section 3.1), and the drafts
+behind the first that is rejected are lost.  A call of the draft model costs c calls of the target.
+
+Every function takes numbers or arrays, which broadcast, and gives a number or an array.  Where α
+and c are fractions, or whole numbers beside a fraction, the result is exact; otherwise it is in
+float64.  All results hold at α = 1, where the printed formulas are 0/0.
+
+Two things in the paper are not to be copied.  Corollary 3.6 writes E(min(p, q)) for the mean of
+Σ_x min(p(x), q(x)).  Appendix A.5 quotes improvements of 2.5, 3.1, 3.6 and 5 at c = 0.015, where
+Theorem 3.8 gives 2.33, 2.94, 3.45 and 4.79: more than the rounding of the printed α explains.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from otm._core.arithmetic import is_exact
+from otm._core.distribution import as_probs_rows
+from otm.gain.parameters import LARGEST_GAMMA, as_costs, as_draft_numbers, as_kind, geometric_sum, in_unit_interval, of_one_kind, result
+from otm.errors import InvalidParameterError
+
+
+def lk_divergence(draft: Any, target: Any) -> Any:
+    """Divergence D_LK(p, q) = Σ abs(p − M), M = (p + q)/2 ([leviathan2023]_, Definition 3.2).
+
+    It is 1 − Σ min(p, q) (Lemma 3.3), symmetric, 0 only if p = q and 1 only if their supports are
+    disjoint (Corollary 3.4): the total variation distance.
+
+    Parameters
+    ----------
+    draft, target : array-like [..., n]
+        Distributions along the last axis, as for `otm.solve`; the leading axes broadcast.
+
+    Returns
+    -------
+    float, Fraction or array [...]
+        In [0, 1].
+
+    Raises
+    ------
+    InvalidDistributionError
+        If a row is no distribution, or the two do not fit together.
+
+    References
+    ----------
+    .. [leviathan2023] Leviathan, Kalman and Matias, "Fast Inference from Transformers via
+       Speculative Decoding", ICML 2023.
+
+    Examples
+    --------
+    >>> lk_divergence([0.75, 0.25], [[0.25, 0.75], [0.75, 0.25]])
+    array([0.5, 0. ])
+    """
+    p, q = as_probs_rows(draft, target)
+    divergence = np.abs(p - q).sum(axis=-1) / 2
+    return result(np.minimum(divergence, 1))  # a sum of floats can pass one
+
+
+def acceptance_from_divergence(divergence: Any) -> Any:
+    """Probability β = 1 − D_LK that a draft is accepted ([leviathan2023]_, Theorem 3.5).
+
+    The acceptance rate α of a pair of models is the mean of β over prefixes (Corollary 3.6).
+
+    Parameters
+    ----------
+    divergence : float, Fraction or array
+        D_LK, in [0, 1].
+
+    Returns
+    -------
+    float, Fraction or array
+        In [0, 1].
+
+    Raises
+    ------
+    InvalidParameterError
+        If the divergence is not in [0, 1].
+
+    References
+    ----------
+    .. [leviathan2023] Leviathan, Kalman and Matias, "Fast Inference from Transformers via
+       Speculative Decoding", ICML 2023.
+
+    Examples
+    --------
+    >>> acceptance_from_divergence(lk_divergence([0.75, 0.25], [0.25, 0.75]))
+    0.5
+    """
+    return result(1 - of_one_kind(in_unit_interval(divergence, "D_LK"))[0])
+
+
+def expected_tokens(alpha: Any, gamma: Any) -> Any:
+    """Mean number of tokens from one block, 1 + α + … + α^γ ([leviathan2023]_, Equation (1)).
+
+    It is (1 − α^(γ+1)) / (1 − α), and γ + 1 for α = 1.
+
+    Parameters
+    ----------
+    alpha : float, Fraction or array
+        Acceptance rate α, in [0, 1].
+    gamma : int or int array
+        Number of drafts γ in a block, at least 0.
+
+    Returns
+    -------
+    float, Fraction or array
+        From 1 to γ + 1.
+
+    Raises
+    ------
+    InvalidParameterError
+        If an argument is outside its range, or the arguments do not broadcast.
+
+    References
+    ----------
+    .. [leviathan2023] Leviathan, Kalman and Matias, "Fast Inference from Transformers via
+       Speculative Decoding", ICML 2023.
+
+    Examples
+    --------
+    >>> from fractions import Fraction
+    >>> expected_tokens(Fraction(1, 2), 2)
+    Fraction(7, 4)
+    >>> expected_tokens(1, [0, 4])
+    array([1., 5.])
+    """
+    a, g = of_one_kind(in_unit_interval(alpha), as_draft_numbers(gamma))
+    return result(geometric_sum(a, g + 1))
+
+
+def walltime_improvement(alpha: Any, gamma: Any, cost: Any) -> Any:
+    """Speed over decoding without drafts ([leviathan2023]_, Theorem 3.8).
+
+    It is `expected_tokens` over γ c + 1, the time of a block.  The target is assumed to read
+    γ + 1 positions in the time of one.
+
+    Parameters
+    ----------
+    alpha, gamma
+        As for `expected_tokens`.
+    cost : float, Fraction or array
+        Time c of a call of the draft model over that of the target (Definition 3.7), at least 0.
+
+    Returns
+    -------
+    float, Fraction or array
+        Above 1 where drafting pays.
+
+    Raises
+    ------
+    InvalidParameterError
+        If an argument is outside its range, or the arguments do not broadcast.
+
+    References
+    ----------
+    .. [leviathan2023] Leviathan, Kalman and Matias, "Fast Inference from Transformers via
+       Speculative Decoding", ICML 2023.
+
+    Examples
+    --------
+    >>> round(walltime_improvement(0.8, gamma=5, cost=0), 2)
+    3.69
+    """
+    a, g, c = of_one_kind(in_unit_interval(alpha), as_draft_numbers(gamma), as_costs(cost))
+    return result(geometric_sum(a, g + 1) / (g * c + 1))
+
+
+def operations_factor(alpha: Any, gamma: Any, cost: Any) -> Any:
+    """Arithmetic operations over those of decoding without drafts ([leviathan2023]_, Theorem 3.11).
+
+    It is (γ ĉ + γ + 1) over `expected_tokens`: a block runs the target on γ + 1 positions, and what
+    follows a rejected draft is wasted.
+
+    Parameters
+    ----------
+    alpha, gamma
+        As for `expected_tokens`.
+    cost : float, Fraction or array
+        Operations ĉ for a token of the draft model over those of the target (Definition 3.10), at
+        least 0; not the c of time.
+
+    Returns
+    -------
+    float, Fraction or array
+        At least 1.
+
+    Raises
+    ------
+    InvalidParameterError
+        If an argument is outside its range, or the arguments do not broadcast.
+
+    References
+    ----------
+    .. [leviathan2023] Leviathan, Kalman and Matias, "Fast Inference from Transformers via
+       Speculative Decoding", ICML 2023.
+
+    Examples
+    --------
+    >>> round(operations_factor(0.8, gamma=5, cost=0), 2)
+    1.63
+    """
+    a, g, c = of_one_kind(in_unit_interval(alpha), as_draft_numbers(gamma), as_costs(cost, "ĉ"))
+    return result((g * c + g + 1) / geometric_sum(a, g + 1))
+
+
+def memory_accesses_factor(alpha: Any, gamma: Any) -> Any:
+    """Ratio of reads of the target's weights and cache to those without drafts.
+
+    A block reads them once, so that this is the inverse of `expected_tokens`, which the paper calls
+    the factor by which the reads shrink ([leviathan2023]_, section 3.4).  Reads for the draft model
+    are not counted.
+
+    Parameters
+    ----------
+    alpha, gamma
+        As for `expected_tokens`.
+
+    Returns
+    -------
+    float, Fraction or array
+        From 1/(γ + 1) to 1.
+
+    Raises
+    ------
+    InvalidParameterError
+        If an argument is outside its range, or the arguments do not broadcast.
+
+    References
+    ----------
+    .. [leviathan2023] Leviathan, Kalman and Matias, "Fast Inference from Transformers via
+       Speculative Decoding", ICML 2023.
+
+    Examples
+    --------
+    >>> from fractions import Fraction
+    >>> memory_accesses_factor(Fraction(1, 2), 2)
+    Fraction(4, 7)
+    """
+    return 1 / expected_tokens(alpha, gamma)
+
+
+def single_draft_improvement(alpha: Any, cost: Any) -> Any:
+    """Improvement (1 + α) / (1 + c) with a single draft ([leviathan2023]_, Corollary 3.9).
+
+    If α > c, it is above 1, and the best γ improves by at least as much.  Otherwise it is at most
+    1, and no γ improves: the mean of α, …, α^γ falls with γ, and must be above c.
+
+    Parameters
+    ----------
+    alpha : float, Fraction or array
+        Acceptance rate α, in [0, 1].
+    cost : float, Fraction or array
+        Time c of a call of the draft model over that of the target, at least 0.
+
+    Returns
+    -------
+    float, Fraction or array
+        Above 1 just where some γ improves.
+
+    Raises
+    ------
+    InvalidParameterError
+        If an argument is outside its range, or the arguments do not broadcast.
+
+    References
+    ----------
+    .. [leviathan2023] Leviathan, Kalman and Matias, "Fast Inference from Transformers via
+       Speculative Decoding", ICML 2023.
+
+    Examples
+    --------
+    >>> from fractions import Fraction
+    >>> single_draft_improvement(Fraction(3, 4), Fraction(1, 50))
+    Fraction(175, 102)
+    """
+    a, c = of_one_kind(in_unit_interval(alpha), as_costs(cost))
+    return result((1 + a) / (1 + c))
+
+
+def oracle_speedup(alpha: Any, cost: Any = 0) -> Any:
+    """Speed if γ were known to be the number of drafts that will pass ([leviathan2023]_, 3.5).
+
+    For c = 0 it is the paper's 1/(1 − α), the mean number of tokens from a block and the bound on
+    Theorem 3.8 for all γ.  With a cost it is 1/(1 − α + α c): drafts of accepted tokens take time.
+
+    Parameters
+    ----------
+    alpha : float, Fraction or array
+        Acceptance rate α, in [0, 1].
+    cost : float, Fraction or array, optional
+        Time c of a call of the draft model over that of the target, at least 0.
+
+    Returns
+    -------
+    float, Fraction or array
+        Infinite, a float, for α = 1 and c = 0.
+
+    Raises
+    ------
+    InvalidParameterError
+        If an argument is outside its range, or the arguments do not broadcast.
+
+    References
+    ----------
+    .. [leviathan2023] Leviathan, Kalman and Matias, "Fast Inference from Transformers via
+       Speculative Decoding", ICML 2023.
+
+    Examples
+    --------
+    >>> from fractions import Fraction
+    >>> oracle_speedup(Fraction(4, 5)), oracle_speedup(1)
+    (Fraction(5, 1), inf)
+    """
+    a, c = of_one_kind(in_unit_interval(alpha), as_costs(cost))
+    time = 1 - a + a * c
+    with np.errstate(over="ignore"):  # to infinity
+        return result(np.where(time == 0, math.inf, 1 / np.where(time == 0, 1, time)))
+
+
+def best_gamma(alpha: Any, cost: Any, *, max_gamma: int | None = None) -> Any:
+    """Find the number of drafts γ that improves walltime most ([leviathan2023]_, section 3.5).
+
+    The `walltime_improvement` rises up to one γ and never again: draft γ adds to it just if ::
+
+        α^γ (1 + (γ − 1) c) > c (1 + α + … + α^(γ−1)),
+
+    and the difference of the two sides falls with γ.  So the last draft that pays is bisected.
+
+    Parameters
+    ----------
+    alpha, cost
+        As for `single_draft_improvement`.
+    max_gamma : int, optional
+        Most drafts that a block may have, at least 0 (2^53 if not given).
+
+    Returns
+    -------
+    int or int array
+        The smallest best γ; 0 where α ≤ c, since no draft pays (Corollary 3.9).
+
+    Raises
+    ------
+    InvalidParameterError
+        If an argument is outside its range or the arguments do not broadcast; or if every further
+        draft pays (c = 0 < α, or c < 1 = α) and `max_gamma` is not given.
+
+    References
+    ----------
+    .. [leviathan2023] Leviathan, Kalman and Matias, "Fast Inference from Transformers via
+       Speculative Decoding", ICML 2023.
+
+    Examples
+    --------
+    >>> best_gamma([0.5, 0.75, 0.9], 0.02)
+    array([ 4,  9, 19])
+    >>> best_gamma(0.75, 0, max_gamma=8)
+    8
+    """
+    a, c = of_one_kind(in_unit_interval(alpha), as_costs(cost))
+    endless = ((c == 0) & (a > 0)) | ((a == 1) & (c < 1))
+    if max_gamma is None:
+        if np.any(endless):
+            raise InvalidParameterError(
+                "with c = 0 < α or c < 1 = α every further draft pays, and no γ is best; give the "
+                "`max_gamma` that a block may have"
+            )
+        max_gamma = LARGEST_GAMMA
+    limit = int(as_draft_numbers(max_gamma, "max_gamma", single=True))
+    a = np.where(endless, 0, a)  # nothing to search there
+
+    def pays(drafts: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        number = as_kind(drafts, exact=is_exact(a))
+        gained = a**number * (1 + (number - 1) * c)
+        return np.asarray(gained > c * geometric_sum(a, number), dtype=np.bool_)
+
+    gamma, step = np.zeros(a.shape, dtype=np.int64), 1
+    while step <= limit and pays(gamma + step).any():
+        step *= 2
+    while step:
+        further = gamma + step
+        gamma = np.where((further <= limit) & pays(further), further, gamma)
+        step //= 2
+    return result(np.where(endless, limit, gamma))

@@ -1,0 +1,251 @@
+"""Positions of a text, read by two models of Hugging Face."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from otm._core.arithmetic import read_only
+from otm._core.files.paths import AnyPath, as_path, file_label, read_whole
+from otm._core.numbers import as_positive
+from otm._core.optional import require
+from otm._core.display.reprs import Brief
+from otm._core.display.text import shown
+from otm.errors import InvalidInputError
+from otm.gain.reports.pairs import Pairs
+from otm.gain.reports.sources import Bounds, Ints, split
+from otm.models.huggingface.loading import load_pair
+from otm.models.huggingface.model import HuggingFaceModel
+
+LONGEST_TEXT = 2**28
+
+DIGEST_NUMBERS = 2**22
+"""Numbers of a weight that are copied to the processor at once for its digest."""
+
+
+@dataclass(frozen=True, eq=False)
+class ModelPair(Brief):
+    """Two models, and what they read, window by window.
+
+    Every token of a window but the first is a position: its distributions are those that the models
+    give after what is before it in the window.
+
+    Parameters
+    ----------
+    draft, target : PreTrainedModel
+        Causal models of transformers with the same tokens, in evaluation mode.
+    windows : sequence of int array
+        Tokens, at least two in each.
+    prompt_of_window : int array [W]
+        The prompt that each window belongs to.
+    vocabulary : int
+        Number of tokens; logits beyond, with which some models pad, are cut off.
+    sampled : bool, optional
+        Whether the target drew these tokens, at the temperature of the report.
+    prompts_known : bool, optional
+        Whether `prompt_of_window` really tells prompts apart.
+    """
+
+    draft: Any
+    target: Any
+    windows: Sequence[Ints]
+    prompt_of_window: Ints
+    vocabulary: int
+    sampled: bool = False
+    prompts_known: bool = True
+
+    @property
+    def name(self) -> str:
+        """The models by their names."""
+        names = (shown(str(model.name_or_path)) for model in (self.draft, self.target))
+        return f"draft model {' and target model '.join(names)}"
+
+    @cached_property
+    def starts(self) -> Ints:
+        """First position of each window, and the number of all: array [W + 1]."""
+        sizes = [window.size - 1 for window in self.windows]
+        return read_only(np.append(0, np.cumsum(sizes)))
+
+    @cached_property
+    def prompts(self) -> Ints:
+        """The prompt of each position: array [N]."""
+        return read_only(np.repeat(self.prompt_of_window, np.diff(self.starts)))
+
+    @property
+    def bounds(self) -> list[Bounds]:
+        """Parts of windows: both models' logits for one of them are handed out at a time."""
+        return [
+            (int(start) + begin, int(start) + end)
+            for start, window in zip(self.starts, self.windows, strict=False)
+            for begin, end in split(window.size - 1, 8 * self.vocabulary)
+        ]
+
+    @property
+    def key(self) -> dict[str, Any]:
+        """Digests of both models and of what they read."""
+        text = hashlib.sha256()
+        for window in self.windows:
+            text.update(window.tobytes() + b".")
+        return {
+            "transformers": version("transformers"),
+            "draft": digest_of_weights(self.draft),
+            "target": digest_of_weights(self.target),
+            "text": text.hexdigest(),
+            "prompts": self.prompt_of_window.tolist(),
+            "vocabulary": self.vocabulary,
+            "sampled": self.sampled,
+        }
+
+    def blocks(self, bounds: Iterable[Bounds]) -> Iterator[Pairs]:
+        """Run both models on each window that is asked for; workers get the logits.
+
+        Parameters
+        ----------
+        bounds : iterable of (int, int)
+            First position of each block, and the one behind its last, in one window; ascending.
+
+        Yields
+        ------
+        Pairs
+            Logits of both models.
+        """
+        names = "the draft model's logits", "the target model's logits"
+        for w, inside in itertools.groupby(bounds, self._window_of):
+            draft, target = self._logits(self.draft, w), self._logits(self.target, w)
+            for start, stop in inside:
+                rows = slice(start - int(self.starts[w]), stop - int(self.starts[w]))
+                tokens = self.windows[w][1:][rows] if self.sampled else None
+                scores = draft[rows], target[rows]
+                yield Pairs(*scores, tokens, start, stop, "logits", names, ("<f4", "<f4"))
+
+    def _window_of(self, block: Bounds) -> int:
+        return int(np.searchsorted(self.starts, block[0], side="right")) - 1
+
+    def _logits(self, model: Any, window: int) -> npt.NDArray[Any]:
+        session = HuggingFaceModel(model, vocabulary=self.vocabulary, cache=False).start(1)
+        scores = session.append(self.windows[window][None, :-1])
+        logits: npt.NDArray[Any] = scores[0].float().cpu().numpy()
+        return logits
+
+
+def from_models(
+    draft: AnyPath,
+    target: AnyPath,
+    text: AnyPath,
+    *,
+    prompts: AnyPath | None = None,
+    window: int = 128,
+    sampled: bool = False,
+    device: str | None = None,
+) -> ModelPair:
+    """Let two models of Hugging Face read a text.
+
+    Parameters
+    ----------
+    draft, target : str or Path
+        What `from_pretrained` takes: a folder, or a name on the hub.
+    text : str or Path
+        Text in UTF-8.  Paragraphs, with empty lines between them, are the prompts; those longer
+        than a window go on in the next, without what was before it.
+    prompts : str or Path, optional
+        Text that says in each line which prompt the same line of `text` belongs to, by any name:
+        lines in a row with the same name are read as one.  Where each line is a prompt of its own,
+        give `text` again.
+    window : int, optional
+        Most tokens that the models read at once, at least 1.
+    sampled : bool, optional
+        Whether the target drew this text, at the temperature of the report.
+    device : str, optional
+        Where the models run, such as "cuda"; the CPU if left out.
+
+    Returns
+    -------
+    ModelPair
+        A `Source` for `report`.
+
+    Raises
+    ------
+    InvalidInputError
+        If a text or a model cannot be read, their lines are not as many, or the models' tokens
+        differ.
+    InvalidParameterError
+        If the window is no such number.
+    MissingDependencyError
+        If transformers is not installed.
+    """
+    require("transformers")
+    length = as_positive(window, "window")
+    lines = _lines(as_path(text))
+    if prompts is None:
+        passages = list(enumerate(_paragraphs(lines)))
+    else:
+        passages = _by_name(lines, _lines(as_path(prompts)), file_label(prompts))
+    pair = load_pair(draft, target, device)
+    windows, prompt_of_window = [], []
+    for number, passage in passages:
+        tokens = np.array(pair.tokenizer(passage, verbose=False).input_ids, dtype=np.int64)
+        for start in range(0, tokens.size, length):
+            if tokens[start : start + length].size > 1:
+                windows.append(tokens[start : start + length])
+                prompt_of_window.append(number)
+    if not windows:
+        raise InvalidInputError(
+            f"{file_label(text)} has no two tokens in a row; give a longer text"
+        )
+    configs = [model.config.get_text_config(decoder=True) for model in (pair.draft, pair.target)]
+    reach = min(getattr(config, "max_position_embeddings", None) or length for config in configs)
+    longest = max(tokens.size for tokens in windows) - 1  # nothing is asked about what follows
+    if longest > reach:
+        raise InvalidInputError(
+            f"window = {length}; a model reads {reach} tokens at most, give a window of {reach + 1}"
+        )
+    of_windows = np.array(prompt_of_window)
+    return ModelPair(pair.draft, pair.target, windows, of_windows, pair.vocabulary, sampled)
+
+
+def digest_of_weights(model: Any) -> str:
+    """Digest of the names, shapes and numbers of all weights, whatever they are kept as."""
+    import torch
+
+    whole = hashlib.sha256()
+    for name, weight in model.state_dict().items():
+        whole.update(f"{name} {tuple(weight.shape)} {weight.dtype}".encode())
+        for part in weight.detach().reshape(-1).split(DIGEST_NUMBERS):
+            whole.update(part.contiguous().cpu().view(torch.uint8).numpy())
+    return whole.hexdigest()
+
+
+def _lines(path: Path) -> list[str]:
+    data = read_whole(path, LONGEST_TEXT, "texts")
+    try:
+        return [line.strip() for line in data.decode("utf-8").splitlines()]
+    except UnicodeDecodeError as error:
+        raise InvalidInputError(f"{file_label(path)} is not UTF-8: {error!s:.100}") from None
+
+
+def _paragraphs(lines: list[str]) -> list[str]:
+    return [part for block in "\n".join(lines).split("\n\n") if (part := block.strip())]
+
+
+def _by_name(lines: list[str], names: list[str], label: str) -> list[tuple[int, str]]:
+    """Lines in a row with one name as one text, with the number of its name; no empty ones."""
+    if len(names) != len(lines):
+        raise InvalidInputError(
+            f"{label} has {len(names):,} lines, the text {len(lines):,}; give the prompt of each "
+            "line of the text in the same line of the other"
+        )
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
+    found = []
+    for name, group in itertools.groupby(zip(names, lines, strict=True), lambda pair: pair[0]):
+        if passage := "\n".join(line for _, line in group).strip():
+            found.append((numbers[name], passage))
+    return found

@@ -1,0 +1,352 @@
+"""Where positions come from: arrays in files, read some rows at a time."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from otm._core.files.headers import open_arrays
+from otm._core.files.paths import AnyPath, as_path, file_label, file_size, opened, read_exactly
+from otm._core.files.stored import StoredArray
+from otm._core.numbers import as_vocabulary, check_name
+from otm._core.display.reprs import Brief
+from otm.errors import InvalidInputError
+from otm.gain.reports.padding import Padding
+from otm.gain.reports.pairs import KINDS, Measured, Pairs
+from otm.gain.reports.settings import Settings
+
+Ints = npt.NDArray[np.int64]
+
+Bounds = tuple[int, int]
+"""First position of a block, and the one behind its last."""
+
+BLOCK_BYTES = 2**24
+"""About as many bytes of both files are read for a block."""
+
+MAX_POSITIONS = 4096
+"""Most positions of a block: what is computed must not be lost for long either."""
+
+MAX_ROWS = 2**24
+"""Most positions of all blocks; of each some numbers stay in memory."""
+
+SAMPLES = 64
+SAMPLE_BYTES = 2**16
+
+
+class Block(Protocol):
+    """What is known at some consecutive positions."""
+
+    def measure(self, settings: Settings) -> Measured:
+        """Compute everything at each position."""
+
+
+class Source(Protocol):
+    """Positions with what is known there."""
+
+    @property
+    def prompts(self) -> Ints:
+        """The prompt of each position, in the order of the text: array [N]."""
+
+    @property
+    def prompts_known(self) -> bool:
+        """Whether these are the prompts; otherwise all positions are taken to be alike."""
+
+    @property
+    def name(self) -> str:
+        """What this is, for the report."""
+
+    @property
+    def bounds(self) -> list[Bounds]:
+        """The blocks to work on; together all positions."""
+
+    @property
+    def key(self) -> dict[str, Any]:
+        """Whatever the results depend on, as JSON."""
+
+    def blocks(self, bounds: Iterable[Bounds]) -> Iterator[Block]:
+        """Hand out blocks, in ascending order; those that can be read anywhere, unread.
+
+        Parameters
+        ----------
+        bounds : iterable of (int, int)
+            First position of each block, and the one behind its last; ascending.
+
+        Yields
+        ------
+        Block
+            What is known at these positions.
+        """
+
+
+@dataclass(frozen=True, eq=False)
+class ScoreFiles(Brief):
+    """Scores of both models in files; made by `from_files`.
+
+    Attributes
+    ----------
+    draft, target : StoredArray
+        Scores [N, V] of the two models.
+    kind : str
+        What they are: "logits", "log-probabilities" or "probabilities".
+    prompts : int array [N]
+        The prompt of each position.
+    tokens : int array [N] or None
+        The token drawn from the target's distribution at each position, where known.
+    prompts_known : bool
+        Whether the prompts were given; otherwise all positions are taken to be of one kind.
+    vocabulary : int or None
+        Number of tokens, if given: longer rows are cut to it, shorter ones filled up.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "pair.npz"
+    ...     np.savez(path, draft=np.zeros((3, 2)), target=np.ones((3, 2)), prompts=[0, 0, 1])
+    ...     files = from_files(path)
+    ...     print(files.prompts, files.bounds, files.tokens)
+    [0 0 1] [(0, 3)] None
+    """
+
+    draft: StoredArray
+    target: StoredArray
+    kind: str
+    prompts: Ints
+    tokens: Ints | None
+    prompts_known: bool
+    vocabulary: int | None = None
+
+    @property
+    def name(self) -> str:
+        """The arrays, by the names of their files."""
+        of = "" if self.vocabulary is None else f", {self.vocabulary:,} tokens of each"
+        return f"{self.draft.description} and {self.target.description}{of}"
+
+    @property
+    def bounds(self) -> list[Bounds]:
+        """Blocks of about `BLOCK_BYTES`."""
+        return split(self.prompts.size, self.draft.row_bytes + self.target.row_bytes)
+
+    @property
+    def key(self) -> dict[str, Any]:
+        """Digests of both arrays, of prompts and tokens, and the kind of scores."""
+        return {
+            "kind": self.kind,
+            "vocabulary": self.vocabulary,
+            "draft": [self.draft.name, self.draft.dtype, digest(self.draft.path)],
+            "target": [self.target.name, self.target.dtype, digest(self.target.path)],
+            "prompts": hashlib.sha256(self.prompts.tobytes()).hexdigest(),
+            "tokens": self.tokens is not None and hashlib.sha256(self.tokens.tobytes()).hexdigest(),
+        }
+
+    def blocks(self, bounds: Iterable[Bounds]) -> Iterator[Pairs]:
+        """Hand out rows of both files; compressed ones are unpacked here, some rows at a time.
+
+        Parameters
+        ----------
+        bounds : iterable of (int, int)
+            First position of each block, and the one behind its last; ascending.
+
+        Yields
+        ------
+        Pairs
+            The rows of both models.
+
+        Raises
+        ------
+        InvalidInputError
+            If a compressed array ends too early or is damaged; workers read, and refuse, others.
+        """
+        places = list(bounds)
+        streams = (
+            itertools.repeat(rows) if rows.member is None else rows.blocks(places)
+            for rows in (self.draft, self.target)
+        )
+        names = self.draft.description, self.target.description
+        dtypes = self.draft.dtype, self.target.dtype
+        of_draft, of_target = (
+            Padding(self.vocabulary, begins_with_zeros=not rows.read(0, 1).any())
+            for rows in (self.draft, self.target)
+        )
+        for (start, stop), draft, target in zip(places, *streams, strict=False):
+            tokens = None if self.tokens is None else self.tokens[start:stop]
+            yield Pairs(
+                draft, target, tokens, start, stop, self.kind, names, dtypes, (of_draft, of_target)
+            )
+
+
+def from_files(
+    draft: AnyPath,
+    target: AnyPath | None = None,
+    *,
+    kind: str = "logits",
+    draft_name: str = "draft",
+    target_name: str = "target",
+    prompts: AnyPath | None = None,
+    tokens: AnyPath | None = None,
+    vocabulary: int | None = None,
+) -> ScoreFiles:
+    """Take scores of both models from `.npy`, `.npz` or `.safetensors` files.
+
+    Rows of a prompt must be in the order of its text, one for each position; tokens of a step mean
+    nothing otherwise.
+
+    Parameters
+    ----------
+    draft : str or Path
+        File with the draft model's scores [N, V]; or with those of both.
+    target : str or Path, optional
+        File with the target model's.
+    kind : {"logits", "log-probabilities", "probabilities"}, optional
+        What the scores are; logarithms are natural ones.
+    draft_name, target_name : str, optional
+        Names of the arrays, in files that have several.
+    prompts : str or Path, optional
+        File with the prompt of each position, whole numbers [N]; without it the array "prompts" of
+        one of the files.  If there is neither, nothing is known about how alike positions are, and
+        no interval is given.
+    tokens : str or Path, optional
+        File with the token [N] that was drawn at each position from the target's distribution, at
+        the same temperature; without it the array "tokens" of one of the files, if there is one.
+    vocabulary : int, optional
+        Number of tokens, for files with padded columns.  Columns beyond it are cut off; in each row
+        they must be NaN, be all zero, or have at most 1e-4 of the mass.  Narrower rows are filled
+        up with tokens of probability zero.
+
+    Returns
+    -------
+    ScoreFiles
+        A `Source` for `report`.
+
+    Raises
+    ------
+    InvalidInputError
+        If the files do not hold such arrays, or one array would be both models'; nothing but
+        headers, prompts and tokens has been read.
+    InvalidParameterError
+        If the number of tokens is not from 1 to 2^24.
+    UnknownMethodError
+        If `kind` is another word.
+
+    Notes
+    -----
+    A report raises an error for visible padding: columns that are NaN in every row, and, unless the
+    scores are probabilities, rows of zeros and last columns of zeros.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "pair.npz"
+    ...     np.savez(path, draft=np.zeros((6, 2)), target=np.ones((6, 2)))
+    ...     from_files(path, kind="logits").prompts_known
+    False
+    """
+    check_name("kind of scores", kind, KINDS)
+    size = None if vocabulary is None else as_vocabulary(vocabulary)
+    paths = as_path(draft), as_path(draft if target is None else target)
+    files = {path: open_arrays(path) for path in dict.fromkeys(paths)}
+    of_draft, of_target = (
+        _scores(files[path], name, path)
+        for path, name in zip(paths, (draft_name, target_name), strict=True)
+    )
+    if of_draft.name == of_target.name and of_draft.path.samefile(of_target.path):
+        fault = "holds one array" if target is None else "is given for the draft and for the target"
+        raise InvalidInputError(
+            f"{of_draft.description} {fault}; give a file for each model, or one file with both "
+            "arrays"
+        )
+    _check_pair(of_draft, of_target, kind, size)
+    positions = of_draft.shape[0]
+    if positions > MAX_ROWS:  # a small archive can promise any number of zeros
+        raise InvalidInputError(
+            f"{of_draft.description} has {positions:,} positions; at most {MAX_ROWS:,} are read"
+        )
+    labels = _labels(files, "prompts", prompts, positions)
+    drawn = _labels(files, "tokens", tokens, positions)
+    clusters = np.zeros(positions, dtype=np.int64) if labels is None else labels
+    return ScoreFiles(of_draft, of_target, kind, clusters, drawn, labels is not None, size)
+
+
+def split(positions: int, row_bytes: int) -> list[Bounds]:
+    """Cut positions into blocks of about `BLOCK_BYTES`, each of at least one position."""
+    step = max(1, min(BLOCK_BYTES // max(row_bytes, 1), MAX_POSITIONS))
+    return [(start, min(start + step, positions)) for start in range(0, positions, step)]
+
+
+def digest(path: Path) -> str:
+    """Digest of a file's size, time and samples of its bytes, whatever its size.
+
+    Samples are evenly spread, the first and the last bytes among them.
+    """
+    size = file_size(path)
+    whole = hashlib.sha256(f"{size} {path.stat().st_mtime_ns}".encode())
+    last = max(size - SAMPLE_BYTES, 0)
+    with opened(path) as file:
+        for place in sorted({last * i // (SAMPLES - 1) for i in range(SAMPLES)}):
+            whole.update(read_exactly(file, place, min(SAMPLE_BYTES, size - place), path))
+    return whole.hexdigest()
+
+
+def _scores(arrays: dict[str, StoredArray], name: str, path: Path) -> StoredArray:
+    """Array of that name, or the only one."""
+    if name in arrays:
+        return arrays[name]
+    if len(arrays) == 1:
+        return next(iter(arrays.values()))
+    there = ", ".join(f"{rows.name!r:.40} {rows.shape}" for rows in list(arrays.values())[:10])
+    raise InvalidInputError(f"{file_label(path)} has no array {name!r:.60}; there are: {there}")
+
+
+def _check_pair(
+    of_draft: StoredArray, of_target: StoredArray, kind: str, vocabulary: int | None
+) -> None:
+    """Raise unless both arrays are scores at the same positions, of the same tokens."""
+    for rows in (of_draft, of_target):
+        if rows.kind != "f":
+            raise InvalidInputError(
+                f"{rows.description} holds whole numbers; scores must be floats"
+            )
+        if 0 in rows.shape:
+            missing = "rows" if rows.shape[0] == 0 else "tokens"
+            raise InvalidInputError(
+                f"{rows.description} has the shape {rows.shape}, and so no {missing}; {kind} must "
+                "be [N, V], a row for each position"
+            )
+    shapes = of_draft.shape, of_target.shape
+    if not len(shapes[0]) == len(shapes[1]) == 2 or shapes[0][0] != shapes[1][0]:
+        raise InvalidInputError(
+            f"{of_draft.description} has the shape {of_draft.shape} and {of_target.description} "
+            f"{of_target.shape}; {kind} must be [N, V], a row for each position, in both alike"
+        )
+    if shapes[0] != shapes[1] and vocabulary is None:
+        raise InvalidInputError(
+            f"{of_draft.description} has {of_draft.shape[1]:,} tokens and {of_target.description} "
+            f"{of_target.shape[1]:,}; if models or files are padded, give the number of tokens of "
+            "the tokenizer with --vocabulary N (vocabulary=N): columns beyond it are cut off, "
+            "narrower rows filled up with tokens of probability zero"
+        )
+
+
+def _labels(
+    files: dict[Path, dict[str, StoredArray]], name: str, path: AnyPath | None, positions: int
+) -> Ints | None:
+    """Whole numbers, one for each position: of a file of their own, or beside the scores."""
+    places = list(files.values()) if path is None else [open_arrays(path)]
+    named = [arrays[name] for arrays in places if name in arrays]
+    if path is None and not named:
+        return None
+    labels = named[0] if named else next(iter(places[0].values()))
+    if labels.shape != (positions,) or labels.kind not in "iu":
+        raise InvalidInputError(
+            f"{labels.description} has the shape {labels.shape} and type {labels.dtype}; {name} "
+            f"are whole numbers of shape ({positions},), one for each position"
+        )
+    return labels.read(0, positions).astype(np.int64)

@@ -1,0 +1,52 @@
+"""Block verification, batched: the decisions of `otm.kernels.block.numpy`, bit for bit.
+
+It looks at every row of target and draft, as block verification has to.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from otm.kernels.common.distributions.numpy import UNIT
+from otm.kernels.common.distributions.torch import at, draft_mass, join_output, locate, mass
+from otm.kernels.verified import Verified
+
+
+def verify(
+    target_probs: Tensor, draft_probs: Tensor | None, draft_tokens: Tensor, uniforms: Tensor
+) -> Verified[Tensor]:
+    """Accept the longest part of the drafts that passes, and draw the token that follows it."""
+    gamma, size = draft_tokens.shape[1], target_probs.shape[2]
+    drafts = draft_tokens.long()
+    length = (drafts >= 0).cumprod(1).sum(1)
+    target = at(target_probs[:, :gamma], drafts)  # [B, γ], of the drafts
+    draft = torch.ones_like(target) if draft_probs is None else at(draft_probs, drafts)
+
+    accepted, masses = torch.zeros_like(length), mass(target_probs[:, 0])
+    weight = torch.ones_like(uniforms[:, 0])
+    for i in range(gamma + 1):
+        row = mass(target_probs[:, i])  # [B, V]
+        residual = torch.zeros_like(row)
+        if i < gamma:
+            residual = mass(weight[:, None] * target_probs[:, i].double())
+            draft_row = None if draft_probs is None else draft_probs[:, i]
+            residual = (residual - draft_mass(draft_row, drafts[:, i], size)).clamp(min=0)
+            residual = residual.where((i < length)[:, None], 0)
+        if i > 0:
+            coin, excess = uniforms[:, i - 1], residual.sum(1).double() / UNIT
+            passes = coin * (excess + (1 - weight)) < excess
+            passes = torch.where(i == length, coin < weight, passes & (i < length)) & (weight > 0)
+        else:
+            passes = torch.ones_like(length, dtype=torch.bool)
+        accepted = torch.where(passes, i, accepted)
+        # an empty residual can only be a matter of rounding
+        rest = torch.where(residual.any(1, keepdim=True), residual, row)
+        masses = torch.where(passes[:, None], rest, masses)
+        if i < gamma:
+            weighted = weight * target[:, i]
+            divided = weighted / draft[:, i]
+            weight = torch.where(weighted < draft[:, i], divided, (weighted > 0).double())
+    rejected = accepted < length
+    token = locate(masses, torch.where(rejected, uniforms[:, gamma], uniforms[:, gamma + 1]))
+    return Verified(join_output(drafts, accepted, token), accepted)

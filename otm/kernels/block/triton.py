@@ -1,0 +1,10 @@
+"""Block verification as Triton kernels: the decisions of `otm.kernels.block.torch`."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from otm.kernels.common.one_chain import verify_chain
+
+verify = partial(verify_chain, by_block=True)
+"""Accept the longest part of the drafts that passes, and draw the token that follows it."""

@@ -1,0 +1,67 @@
+"""Chain verification as the papers write it (Leviathan Algorithm 1), one sequence after another.
+
+This is the definition that every faster version is compared with, decision for decision.  On object
+arrays of `fractions.Fraction` the same code is exact.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from otm.kernels.common.distributions.numpy import at, collect, locate, mass, one_hot, residual_mass
+from otm.kernels.verified import Verified
+
+
+def uniforms_per_position(chains: int) -> int:
+    """Count the coins of a position: one, for its draft."""
+    return chains
+
+
+def _verify_one(
+    target_probs: Any,
+    draft_probs: Any,
+    draft_tokens: npt.NDArray[Any],
+    uniforms: npt.NDArray[Any],
+) -> list[int]:
+    """Output of one chain: [γ + 1, V], [γ, V'], [γ], [γ + 2] → the tokens, without padding."""
+    *coins, for_residual, for_bonus = uniforms
+    output: list[int] = []
+    for i, x in enumerate(draft_tokens.tolist()):
+        if not 0 <= x < target_probs.shape[1]:
+            break
+        probability = 1 if draft_probs is None else at(draft_probs, i, x)
+        # not u < target / draft, by which u = 0 accepts a token that the target cannot produce
+        if not coins[i] * probability < at(target_probs, i, x):
+            target = target_probs[i]  # [V]
+            draft = one_hot(x, target) if draft_probs is None else draft_probs[i]
+            residual = residual_mass(target, draft)
+            return [*output, locate(residual if residual.any() else mass(target), for_residual)]
+        output.append(x)
+    return [*output, locate(mass(target_probs[len(output)]), for_bonus)]
+
+
+def one_by_one(
+    verify_one: Callable[..., list[int]],
+    target_probs: Any,
+    draft_probs: Any,
+    draft_tokens: npt.NDArray[Any],
+    uniforms: npt.NDArray[Any],
+) -> Verified[npt.NDArray[np.int64]]:
+    """Verify one sequence after another by a function that returns the tokens of one."""
+    drafts = itertools.repeat(None) if draft_probs is None else draft_probs
+    outputs = map(verify_one, target_probs, drafts, draft_tokens, uniforms)
+    return collect(list(outputs), draft_tokens.shape[1])
+
+
+verify = partial(one_by_one, _verify_one)
+"""Accept drafts up to the first rejected one, and draw the token that follows.
+
+A rejected draft is replaced by a token drawn ∝ max(target − draft, 0) at its position, or from
+the target if that is empty, which only rounding can make of use.
+"""

@@ -1,0 +1,193 @@
+"""The sigmoid variant of chain verification (Wagner et al. 2024, section 3.2.2): not lossless.
+
+It puts σ((z − a) / (b − a)) of a logit z in the place of its probability, so that no row needs a
+sum.  These numbers are no distribution, and the output does not follow the target's: with
+b = −a = 10^4 they lie between 0.622 and 0.623 for all usual logits, hence nearly every draft is
+accepted, and what follows a rejection is nearly uniform.  `sigmoid_distance` says how far from the
+target it is.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from otm.errors import InvalidDistributionError, InvalidParameterError
+from otm.kernels.checks import check_arguments
+from otm.kernels.registry import AUTO, choose_backend
+from otm.kernels.sparse_drafts import SparseDrafts
+from otm.kernels.chain import torch as chain
+from otm.kernels.common.distributions.torch import mass
+from otm.kernels.common.softmax import check_vocabulary, sigmoid
+from otm.kernels.verified import Verified
+
+if TYPE_CHECKING:
+    from otm.kernels.self_check.chain_cases import Chains
+    from otm.kernels.workspace import Workspace
+
+SCALES = (-1e4, 1e4)
+"""The scales a and b that the paper takes for summarisation."""
+
+
+def verify_sigmoid(
+    target_logits: Tensor,
+    draft_logits: Tensor,
+    draft_tokens: Tensor,
+    uniforms: Tensor,
+    scales: tuple[float, float] = SCALES,
+    *,
+    backend: str = "auto",
+    validate: bool = True,
+) -> Verified[Tensor]:
+    """Verify chains by sigmoids of logits, which is **not** lossless: for comparison only.
+
+    With t and d the sigmoids of target and draft, draft x is accepted while u · d(x) < t(x); the
+    first that is not is replaced by a token drawn ∝ max(t − d, 0), or t if that is empty, and the
+    bonus token is drawn ∝ t ([wagner2024]_, section 3.2.2).
+
+    Parameters
+    ----------
+    target_logits : Tensor [B, γ + 1, V]
+        Logits of the target model; float16, bfloat16, float32 or float64, which is rounded.
+    draft_logits : Tensor [B, γ, V']
+        Logits of the draft model, V' ≤ V.
+    draft_tokens : int Tensor [B, γ]
+        The drafts; the first −1 ends a chain.
+    uniforms : float64 Tensor [B, γ + 2]
+        Independent, in [0, 1).
+    scales : pair of floats, optional
+        a < b.
+    backend : {"auto", "torch", "triton"}, optional
+        "auto" takes Triton for CUDA tensors where it is installed, and torch for all others; their
+        decisions are the same, bit for bit.
+    validate : bool, optional
+        Whether to check all numbers first, which reads every row and waits for the device.
+
+    Returns
+    -------
+    Verified
+        int64 tokens [B, γ + 1], padded with −1, and the number of accepted drafts [B].
+
+    Raises
+    ------
+    InvalidParameterError
+        If the scales are not finite numbers with a < b.
+    InvalidDistributionError, InvalidDraftsError, InvalidUniformsError
+        As for `otm.kernels.verify_logits`, or if there are no draft logits.
+    InvalidInputError
+        If the arguments are not tensors on one device, or the backend cannot work on them.
+    UnknownMethodError
+        If there is no such backend.
+    MissingDependencyError
+        If torch or Triton is needed and not installed.
+
+    References
+    ----------
+    .. [wagner2024] Wagner et al., "Optimized Speculative Sampling for GPU Hardware Accelerators",
+       EMNLP 2024, section 3.2.2.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from otm.kernels import verify_sigmoid
+    >>> target = torch.tensor([[[0.0, 30.0], [0.0, 0.0]]])
+    >>> uniforms = torch.full((1, 3), 0.5, dtype=torch.float64)
+    >>> verify_sigmoid(target, -target[:, :1], torch.tensor([[0]]), uniforms).accepted
+    tensor([1])
+    """
+    low, high = scales
+    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+        raise InvalidParameterError(
+            f"scales {low} and {high}; they must be finite numbers, the first below the second"
+        )
+    if draft_logits is None or isinstance(draft_logits, SparseDrafts):
+        raise InvalidDistributionError(
+            "the sigmoid variant needs the draft model's logits of all tokens: there are none"
+        )
+    chosen = choose_backend(target_logits, backend, ("torch", "triton"))
+    check_vocabulary(target_logits.shape[-1])
+    arguments = (target_logits, draft_logits, draft_tokens, uniforms)
+    if validate:
+        check_arguments(*arguments, logits=True)
+    if chosen == AUTO:
+        from otm.kernels.self_check import chain_cases, run as self_check
+
+        chains = chain_cases.Chains(*arguments, sigmoid=True)
+        call = chain_cases.call_of_chains("chain", chains, _verify_cases)
+        chosen = self_check.checked_backend(call)
+    return _verify(chosen, arguments, (float(low), float(high)))
+
+
+def _verify(
+    backend: str,
+    arguments: tuple[Any, ...],
+    scales: tuple[float, float],
+    workspace: Workspace | None = None,
+) -> Verified[Tensor]:
+    """Verify on a backend."""
+    target, draft, draft_tokens, uniforms = arguments
+    if backend == "triton":
+        from otm.kernels.chain.triton import verify
+
+        drafts = (draft_tokens, uniforms, "sigmoid")
+        return verify(target, draft, *drafts, scales=scales, workspace=workspace)
+    target, draft = (sigmoid(x, *scales) for x in (target, draft))
+    return chain.verify(target, draft, draft_tokens, uniforms)
+
+
+def _verify_cases(backend: str, cases: Chains, workspace: Workspace | None) -> Verified[Tensor]:
+    """Verify the cases of a self-check, with scales at which their logits are far apart."""
+    return _verify(backend, cases[:4], (-4.0, 4.0), workspace)
+
+
+def output_distribution(
+    target_logits: Tensor, draft_logits: Tensor, scales: tuple[float, float] = SCALES
+) -> Tensor:
+    """Distribution [V] of the token in the place of a draft sampled from its softmax: [V], [V].
+
+    Integrated in float64 from the float32 sigmoids that `verify_sigmoid` works with.
+    """
+    target, draft = (sigmoid(x, *scales) for x in (target_logits, draft_logits))
+    drawn = draft_logits.double().softmax(0)
+    accepted = drawn * (target.double() / draft.double()).clamp(max=1)
+    masses = mass(target)
+    residual = (masses - mass(draft)).clamp(min=0)
+    residual = torch.where(residual.any(), residual, masses).double()
+    return accepted + (1 - accepted.sum()) * residual / residual.sum()
+
+
+def sigmoid_distance(
+    target_logits: Tensor, draft_logits: Tensor, scales: tuple[float, float] = SCALES
+) -> float:
+    """Distance (TV) from the target of the token that `verify_sigmoid` puts in a draft's place.
+
+    Parameters
+    ----------
+    target_logits, draft_logits : Tensor [V]
+        Logits of the two models; the draft is sampled from the softmax of its own.
+    scales : pair of floats, optional
+        a < b.
+
+    Returns
+    -------
+    float
+        In [0, 1]; computed, not sampled.
+
+    Raises
+    ------
+    MissingDependencyError
+        If torch is not installed.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from otm.kernels import sigmoid_distance
+    >>> target, draft = torch.tensor([3.0, 0.0, 0.0]), torch.tensor([0.0, 0.0, 3.0])
+    >>> round(sigmoid_distance(target, draft), 2)  # of the draft's own distribution: 0.86
+    0.86
+    """
+    output = output_distribution(target_logits, draft_logits, scales)
+    return float((output - target_logits.double().softmax(0)).abs().sum() / 2)

@@ -1,0 +1,10 @@
+"""Chain verification as Triton kernels: the decisions of `otm.kernels.chain.torch`."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from otm.kernels.common.one_chain import verify_chain
+
+verify = partial(verify_chain, by_block=False)
+"""Accept drafts up to the first rejected one, and draw the token that follows."""

@@ -1,0 +1,93 @@
+"""From logits to probabilities, and from probabilities to tokens, in torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from otm.kernels.common.distributions.numpy import UNIT
+
+
+def _softmax(logits: Tensor, temperatures: Tensor) -> Tensor:
+    """Softmax in float64; the largest logit goes first, so that no temperature overflows."""
+    wide = logits.double()
+    shifted = wide - wide.amax(-1, keepdim=True)
+    return (shifted / temperatures[..., None]).softmax(-1)
+
+
+def probs_from_logits(
+    target_logits: Tensor,
+    draft_logits: Tensor | None,
+    draft_tokens: Tensor,
+    temperature: float | Tensor,
+    softmax: Callable[[Tensor, Tensor], Tensor] = _softmax,
+) -> tuple[Tensor, Tensor | None]:
+    """Softmax of both models at any temperature; greedy: the first largest logit, and the draft.
+
+    The softmax takes logits [B, …, V] and temperatures [B, 1, …, 1] above 0, one axis less.
+    """
+    batch, size = len(target_logits), target_logits.shape[-1]
+    vocabulary = torch.arange(size, device=target_logits.device)
+    if not isinstance(temperature, Tensor):  # filled on the device: a copy from the host would wait
+        temperature = torch.full((1,), temperature, dtype=torch.float64, device=vocabulary.device)
+    temperatures = temperature.double().expand(batch)
+    temperatures = temperatures.reshape(batch, *(1,) * (target_logits.ndim - 2))
+    greedy, warm = temperatures[..., None] == 0, temperatures.where(temperatures != 0, 1.0)
+    peak = target_logits.amax(-1, keepdim=True)
+    # of equal logits the first, which argmax does not promise
+    first = torch.where(target_logits == peak, vocabulary, size).amin(-1, keepdim=True)
+    target = torch.where(greedy, vocabulary == first, softmax(target_logits, warm))
+    draft = None
+    if draft_logits is not None:
+        drafted = vocabulary[: draft_logits.shape[-1]] == draft_tokens[..., None]
+        draft = torch.where(greedy, drafted, softmax(draft_logits, warm))
+    return target, draft
+
+
+def at(probs: Tensor, tokens: Tensor) -> Tensor:
+    """Probabilities of tokens in float64, 0 outside the vocabulary: [B, γ, V], [B, γ] → [B, γ]."""
+    size = probs.shape[2]
+    values = probs.gather(2, tokens.clamp(0, size - 1)[..., None])[..., 0]
+    return values.double().where(tokens < size, 0.0)
+
+
+def extend(values: Tensor, size: int) -> Tensor:
+    """Put values of the draft's vocabulary on the target's: [B, V'] → [B, V], filled up with 0."""
+    extended: Tensor = torch.nn.functional.pad(values, (0, size - values.shape[1]))
+    return extended
+
+
+def mass(probs: Tensor) -> Tensor:
+    """Whole numbers of parts; a power of two, so that float32 is wide enough for the product."""
+    wide = probs if probs.dtype.itemsize >= 4 else probs.float()
+    return (wide * UNIT).long()
+
+
+def draft_mass(row: Tensor | None, token: Tensor, size: int) -> Tensor:
+    """Masses of what drafts were drawn from, one-hot without a row: [B, V'], [B] → [B, V]."""
+    if row is None:
+        return (torch.arange(size, device=token.device) == token[:, None]) * int(UNIT)
+    return extend(mass(row), size)
+
+
+def locate(masses: Tensor, uniform: Tensor) -> Tensor:
+    """First token at which the cumulative mass exceeds uniform · total: [B, V], [B] → [B]."""
+    return locate_all(masses, uniform[:, None])[:, 0]
+
+
+def locate_all(masses: Tensor, uniforms: Tensor) -> Tensor:
+    """`locate` for m uniforms a row: [..., V], [..., m] → [..., m]."""
+    cumulative = masses.cumsum(-1)
+    total = cumulative[..., -1:]
+    # the product can round up to the total
+    point = torch.minimum((uniforms * total.double()).long(), total - 1)
+    return torch.searchsorted(cumulative, point, right=True).clamp(0, masses.shape[-1] - 1)
+
+
+def join_output(draft_tokens: Tensor, accepted: Tensor, token: Tensor) -> Tensor:
+    """Join accepted drafts, the token that follows and −1: [B, γ], [B], [B] → [B, γ + 1]."""
+    place = torch.arange(draft_tokens.shape[1] + 1, device=draft_tokens.device)
+    tokens = torch.nn.functional.pad(draft_tokens, (0, 1)).where(place < accepted[:, None], -1)
+    return torch.where(place == accepted[:, None], token[:, None], tokens)

@@ -1,0 +1,381 @@
+"""What kernels make of the entries of a row: probabilities, and whole numbers to add.
+
+A row holds probabilities, or logits of which a kernel takes the softmax or, as an approximation,
+the sigmoid.  The softmax needs each row's sum first: `summarise_logits` launches the two kernels
+that find it.  All of it repeats `otm.kernels.common.softmax`, step by step.
+"""
+
+# ruff: noqa: PLR0917 - a kernel's arguments are pointers, strides and sizes, in order
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from otm.kernels.common.softmax import COEFFICIENTS, LEAST_EXPONENT, LOG2_E, SCALES, SIGMOID_UNIT, WEIGHT_UNIT, check_vocabulary
+from otm.kernels.common import runtime
+from otm.kernels.common.runtime import constant, jit, launch, padded, tl
+from otm.kernels.workspace import Workspace
+
+C1, C2, C3, C4, C5, C6 = map(constant, COEFFICIENTS)
+_LEAST_EXPONENT = constant(LEAST_EXPONENT)
+_LOG2_E = constant(LOG2_E)
+_SIGMOID_UNIT = constant(SIGMOID_UNIT)
+_WEIGHT_UNIT = constant(WEIGHT_UNIT)
+_LEAST_SCALE, _LARGEST_SCALE = map(constant, SCALES)
+
+
+@jit
+def exp2(exponent: tl.tensor) -> tl.tensor:
+    """`otm.kernels.common.softmax.exp2`."""
+    counts = exponent >= _LEAST_EXPONENT
+    exponent = tl.where(counts, exponent, 0.0)
+    whole = tl.floor(exponent + 0.5)
+    part = exponent - whole
+    power = part * C6 + C5
+    power = power * part + C4
+    power = power * part + C3
+    power = power * part + C2
+    power = power * part + C1
+    power = power * part + 1.0
+    scale = ((whole.to(tl.int32) + 127) << 23).to(tl.float32, bitcast=True)
+    return tl.where(counts, power * scale, 0.0)
+
+
+class Drafts(NamedTuple):
+    """Drafts of a chain, and the tokens that its draft rows list where they are sparse."""
+
+    tokens: tl.tensor
+    listed: tl.tensor
+
+
+class Rows(NamedTuple):
+    """Rows of a chain: pointers to the first entries, strides of rows, sizes, scales of sigmoids.
+
+    Only of values at run time: constants that are put into a tuple are constants no longer.
+    """
+
+    target: tl.tensor
+    draft: tl.tensor
+    softmaxes: tl.tensor
+    target_row: tl.tensor
+    draft_row: tl.tensor
+    gamma: tl.tensor
+    size: tl.tensor
+    draft_size: tl.tensor
+    low: tl.tensor
+    span: tl.tensor
+    of: Drafts
+
+
+@jit
+def target_at(
+    rows: Rows,
+    position: tl.tensor,
+    token: tl.tensor,
+    known: tl.tensor,
+    used: tl.tensor,
+    kind: tl.constexpr,
+) -> tl.tensor:
+    """`probability` of tokens by the target's row at a position, or by one of each."""
+    row = rows.target + position.to(tl.int64) * rows.target_row
+    softmax = rows.softmaxes + position * 4
+    return probability(row, token, known, softmax, used, rows.low, rows.span, kind)
+
+
+@jit
+def draft_at(
+    rows: Rows,
+    position: tl.tensor,
+    token: tl.tensor,
+    known: tl.tensor,
+    used: tl.tensor,
+    kind: tl.constexpr,
+) -> tl.tensor:
+    """`probability` of tokens by the draft's row at a position, or by one of each."""
+    row = rows.draft + position.to(tl.int64) * rows.draft_row
+    softmax = rows.softmaxes + (position + rows.gamma + 1) * 4
+    return probability(row, token, known, softmax, used, rows.low, rows.span, kind)
+
+
+@jit
+def probability(
+    row: tl.tensor,
+    token: tl.tensor,
+    known: tl.tensor,
+    softmax: tl.tensor,
+    used: tl.tensor,
+    low: tl.tensor,
+    span: tl.tensor,
+    kind: tl.constexpr,
+) -> tl.tensor:
+    """Probability of tokens in a row, 0 where not known; in float32, or float64 if so stored.
+
+    The row holds "probabilities", "logits" for a softmax, or logits for a "sigmoid" with scales.
+    Row and softmax may be one pointer, or one for each token; a softmax not in use is not read.
+    """
+    # [n]: entries of a row, or one of each of n rows
+    value = tl.load(row + token, mask=known, other=0.0)
+    if kind == "probabilities":
+        return value if value.dtype == tl.float64 else value.to(tl.float32)
+    value = value.to(tl.float32)
+    if kind == "logits":
+        peak = tl.load(softmax, mask=used, other=0.0)  # of softmaxes [4]: scalars, or [n] each
+        scale = tl.load(softmax + 1, mask=used, other=0.0)
+        inverse = tl.load(softmax + 2, mask=used, other=0.0)
+        certain = tl.load(softmax + 3, mask=used, other=-1.0)
+        weight = exp2((value - peak) * scale) * inverse
+        prob = tl.where(token.to(tl.float32) == certain, 1.0, weight)
+    else:
+        shifted = value - low
+        scaled = tl.div_rn(shifted, tl.full(shifted.shape, span, tl.float32))
+        weight = exp2(-(tl.abs(scaled) * _LOG2_E))
+        prob = tl.div_rn(tl.where(scaled >= 0, 1.0, weight), weight + 1.0) * _SIGMOID_UNIT
+    return tl.where(known, prob, 0.0)
+
+
+@jit
+def mass(probability: tl.tensor, unit: tl.constexpr) -> tl.tensor:
+    """Whole number of parts; the unit is a power of two, so that the product is exact."""
+    return (probability * unit).to(tl.int64)
+
+
+@jit
+def chain_length(tokens: tl.tensor, gamma: tl.tensor, padded_gamma: tl.constexpr) -> tl.tensor:
+    """Count the drafts before the first −1."""
+    step = tl.arange(0, padded_gamma)
+    token = tl.load(tokens + step, mask=step < gamma, other=-1)  # [padded γ]
+    return tl.min(tl.where(token < 0, step, padded_gamma), 0)
+
+
+@jit
+def drafts_of(
+    tokens: tl.tensor,
+    offsets: tl.tensor,
+    chain: tl.tensor,
+    gamma: tl.tensor,
+    padded_gamma: tl.constexpr,
+    packed: tl.constexpr,
+) -> tl.tensor:
+    """Drafts of a chain, how many packed ones are before them (0 if padded), and their number."""
+    start, most = chain * 0, gamma
+    if packed:
+        start = tl.load(offsets + chain).to(tl.int64)  # scalar
+        most = tl.minimum(tl.load(offsets + chain + 1).to(tl.int64) - start, gamma)  # scalar
+        tokens += start
+    else:
+        tokens += chain * gamma
+    return tokens, start, chain_length(tokens, most, padded_gamma)
+
+
+@jit
+def _is_read(row: tl.tensor, length: tl.tensor, gamma: tl.tensor) -> tl.tensor:
+    """Whether a decision can look at a row: target rows 0 to γ, then draft rows 0 to γ − 1."""
+    return tl.where(row > gamma, row - gamma, row) <= length
+
+
+@jit
+def _scale(temperature: tl.tensor) -> tl.tensor:
+    """Return log₂(e) over a temperature above 0, within bounds, in float32."""
+    scale = tl.full((), _LOG2_E, tl.float64) / temperature
+    return tl.minimum(tl.maximum(scale, _LEAST_SCALE), _LARGEST_SCALE).to(tl.float32)
+
+
+@jit
+def write_peak(
+    value: tl.tensor,
+    token: tl.tensor,
+    temperature: tl.tensor,
+    to_peak: tl.tensor,
+    to_weight: tl.tensor,
+    size: tl.tensor,
+) -> None:
+    """Write the largest logit of a block and the sum of its weights; if greedy, its first place."""
+    peak = tl.max(value, 0)
+    tl.store(to_peak, peak)
+    if temperature == 0:
+        certain = tl.min(tl.where(value == peak, token, size), 0)
+        tl.store(to_weight, certain.to(tl.int64))
+    else:
+        reference = tl.where(peak > float("-inf"), peak, 0.0)  # not −∞ − (−∞)
+        weight = exp2((value - reference) * _scale(temperature))
+        tl.store(to_weight, tl.sum(mass(weight, _WEIGHT_UNIT), 0))
+
+
+@jit
+def write_softmax(
+    tops: tl.tensor,
+    sums: tl.tensor,
+    inside: tl.tensor,
+    temperature: tl.tensor,
+    drafted: tl.tensor,
+    softmax: tl.tensor,
+    size: tl.tensor,
+) -> None:
+    """Write what `probability` reads of a row: peak, scale, inverse sum, token that is certain.
+
+    That token is the first largest logit where decoding is greedy, or a draft, if there is one.
+    """
+    peak = tl.max(tops, 0)
+    if temperature == 0:
+        certain = tl.min(tl.where(inside & (tops == peak), sums, size), 0)
+        certain = tl.where(drafted >= 0, drafted, certain)
+        tl.store(softmax, float("inf"))
+        tl.store(softmax + 1, 1.0)
+        tl.store(softmax + 2, 0.0)
+        tl.store(softmax + 3, certain.to(tl.float32))
+    else:
+        peak = tl.where(peak > float("-inf"), peak, 0.0)
+        scale = _scale(temperature)
+        factor = exp2((tops - peak) * scale).to(tl.float64)
+        total = tl.sum((sums.to(tl.float64) * factor).to(tl.int64), 0)
+        inverse = tl.full((), _WEIGHT_UNIT, tl.float64) / tl.maximum(total, 1).to(tl.float64)
+        tl.store(softmax, peak)
+        tl.store(softmax + 1, scale)
+        tl.store(softmax + 2, inverse.to(tl.float32))
+        tl.store(softmax + 3, -1.0)
+
+
+@jit
+def peaks_and_weights(
+    target: tl.tensor,
+    draft: tl.tensor,
+    tokens: tl.tensor,
+    offsets: tl.tensor,
+    temperatures: tl.tensor,
+    peaks: tl.tensor,
+    weights: tl.tensor,
+    target_sequence: tl.tensor,
+    target_chain: tl.tensor,
+    target_row: tl.tensor,
+    draft_sequence: tl.tensor,
+    draft_chain: tl.tensor,
+    draft_row: tl.tensor,
+    temperature_sequence: tl.tensor,
+    chains: tl.tensor,
+    gamma: tl.tensor,
+    size: tl.tensor,
+    draft_size: tl.tensor,
+    padded_gamma: tl.constexpr,
+    block_size: tl.constexpr,
+    packed: tl.constexpr,
+) -> None:
+    """Find the largest logit of a block and the sum of its weights; if greedy, its first place."""
+    chain = tl.program_id(0).to(tl.int64)
+    row, block = tl.program_id(1), tl.program_id(2)
+    sequence, in_sequence = chain // chains, chain % chains
+    temperature = tl.load(temperatures + sequence * temperature_sequence).to(tl.float64)  # scalar
+    _, first, length = drafts_of(tokens, offsets, chain, gamma, padded_gamma, packed)
+    if (not _is_read(row, length, gamma)) | ((temperature == 0) & (row > gamma)):
+        return
+    token = block * block_size + tl.arange(0, block_size)
+    if row <= gamma:
+        start = target + sequence * target_sequence + in_sequence * target_chain
+        start += (first + row) * target_row
+        # [block size]
+        value = tl.load(start + token, mask=token < size, other=float("-inf")).to(tl.float32)
+    else:
+        start = draft + sequence * draft_sequence + in_sequence * draft_chain
+        start += (first + row - gamma - 1) * draft_row
+        value = tl.load(start + token, mask=token < draft_size, other=float("-inf"))  # [block size]
+        value = value.to(tl.float32)
+    place = (chain * (2 * gamma + 1) + row) * tl.num_programs(2) + block
+    write_peak(value, token, temperature, peaks + place, weights + place, size)
+
+
+@jit
+def finish_softmaxes(
+    peaks: tl.tensor,
+    weights: tl.tensor,
+    tokens: tl.tensor,
+    offsets: tl.tensor,
+    temperatures: tl.tensor,
+    softmaxes: tl.tensor,
+    temperature_sequence: tl.tensor,
+    chains: tl.tensor,
+    gamma: tl.tensor,
+    size: tl.tensor,
+    blocks: tl.tensor,
+    padded_gamma: tl.constexpr,
+    padded_blocks: tl.constexpr,
+    packed: tl.constexpr,
+) -> None:
+    """Write what `probability` reads of a row: peak, scale, inverse sum, token that is certain."""
+    chain = tl.program_id(0).to(tl.int64)
+    row = tl.program_id(1)
+    # scalar
+    temperature = tl.load(temperatures + chain // chains * temperature_sequence).to(tl.float64)
+    tokens, _, length = drafts_of(tokens, offsets, chain, gamma, padded_gamma, packed)
+    if not _is_read(row, length, gamma):
+        return
+    place = chain * (2 * gamma + 1) + row
+    softmax = softmaxes + place * 4
+    block = tl.arange(0, padded_blocks)
+    # of a greedy chain the draft model's rows were not read: their softmaxes are the drafts
+    greedy_draft = (temperature == 0) & (row > gamma)
+    inside = block < tl.where(greedy_draft, 0, blocks)
+    # [padded blocks]
+    tops = tl.load(peaks + place * blocks + block, mask=inside, other=float("-inf"))
+    sums = tl.load(weights + place * blocks + block, mask=inside, other=0)  # [padded blocks]
+    # scalar
+    drafted = tl.load(tokens + row - gamma - 1, mask=greedy_draft, other=-1).to(tl.int64)
+    write_softmax(tops, sums, inside, temperature, drafted, softmax, size)
+
+
+def summarise_logits(
+    target: Tensor,
+    draft: Tensor,
+    tokens: Tensor,
+    temperature: float | Tensor,
+    workspace: Workspace,
+    *,
+    of_target: bool = False,
+    offsets: Tensor | None = None,
+    most: int = 0,
+) -> Tensor:
+    """Return what `probability` reads of each row: [B, K, 2γ + 1, 4], target rows first.
+
+    Logits of one chain or several, as `lay_out` returns them, or packed ones with at most so many
+    drafts; maybe of the target alone.  Rows beyond the end of a chain are not read, nor are their
+    results written.
+    """
+    batch, gamma = len(tokens), tokens.shape[-1]
+    if offsets is not None:
+        batch, gamma = len(offsets) - 1, most
+    chains = tokens.shape[1] if tokens.ndim == 3 else 1
+    size, device = target.shape[-1], target.device
+    check_vocabulary(size)
+    if isinstance(temperature, torch.Tensor):
+        temperatures = temperature.expand(batch)
+    else:
+        filled = workspace.take("temperature", (1,), torch.float64, device).fill_(temperature)
+        temperatures = filled.as_strided((batch,), (0,))  # of one sequence too
+    count = gamma + 1 if of_target else 2 * gamma + 1
+    blocks = -(-size // runtime.BLOCK)
+    of_rows = (batch, chains, 2 * gamma + 1)
+    peaks = workspace.take("peaks", (*of_rows, blocks), torch.float32, device)
+    weights = workspace.take("weights", (*of_rows, blocks), torch.int64, device)
+    softmaxes = workspace.take("softmaxes", (*of_rows, 4), torch.float32, device)
+    rows = (batch * chains, count)
+    of_drafts = (tokens, tokens if offsets is None else offsets, temperatures)
+    arguments = (target, draft, *of_drafts, peaks, weights)
+    strides = (*strides_of(target, 1), *strides_of(draft, 0), temperatures.stride(0))
+    shape = (chains, gamma, size, draft.shape[-1])
+    of_chains = {"padded_gamma": padded(gamma), "packed": offsets is not None}
+    constants = {**of_chains, "block_size": runtime.BLOCK}
+    launch(peaks_and_weights, (*rows, blocks), *arguments, *strides, *shape, **constants)
+    of_blocks = (peaks, weights, *of_drafts, softmaxes)
+    shape = (chains, gamma, size, blocks)
+    constants = {**of_chains, "padded_blocks": padded(blocks)}
+    launch(finish_softmaxes, rows, *of_blocks, temperatures.stride(0), *shape, **constants)
+    return softmaxes
+
+
+def strides_of(rows: Tensor, further: int) -> tuple[int, int, int]:
+    """Strides of sequences, chains and rows; packed sequences have so many rows beside drafts'."""
+    if rows.ndim == 2:
+        return further * rows.stride(0), 0, rows.stride(0)
+    of_rows = rows.stride()[:-1]
+    return of_rows[0], of_rows[-2], of_rows[-1]

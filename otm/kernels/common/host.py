@@ -1,0 +1,108 @@
+"""One chain on a CPU: tensors are read as arrays, row by row, by the definition itself.
+
+A batched operation reads the rows of all drafts.  The definition reads a row when it needs it, and
+then in a cache: for chain verification the rows up to the first rejected draft.  Where rows are
+long this is several times as fast, and where they are short the calls from Python cost more.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from otm.kernels.common.distributions.numpy import locate, mass, memory
+from otm.kernels.common.rows.numpy import read, unpack
+from otm.kernels.registry import load
+from otm.kernels.sparse_drafts import SparseDrafts
+from otm.kernels.common.distributions import torch as distributions
+from otm.kernels.verified import Verified
+from otm.rules import named
+
+LEAST_VOCABULARY = 2048
+"""The smallest vocabulary whose rows are read one by one."""
+
+
+def reads_rows(rule: str, target: Tensor) -> bool:
+    """Whether the rows of these tensors are to be read one by one."""
+    on_host = target.device.type == "cpu" and target.shape[-1] >= LEAST_VOCABULARY
+    return on_host and not named(rule, "kernel").several
+
+
+def verify(
+    rule: str,
+    arguments: tuple[Any, ...],
+    temperature: float | Tensor | None,
+    offsets: Tensor | None = None,
+    most: int = 0,
+) -> Verified[Tensor]:
+    """Verify by the rule's definition: probabilities, or logits if there is a temperature."""
+    target, draft, draft_tokens, uniforms = arguments
+    size, tokens = target.shape[-1], draft_tokens.numpy()
+    target = _in_place(target)
+    if isinstance(draft, SparseDrafts):  # short lists, which are widened as they are
+        probs = draft.probs.detach()
+        probs = probs.float() if probs.dtype == torch.bfloat16 else probs
+        draft = SparseDrafts(draft.tokens.numpy(), probs.numpy())
+    elif draft is not None:
+        draft = _in_place(draft)
+    if offsets is not None:
+        target, draft, tokens = unpack(target, draft, tokens, offsets.numpy(), most)
+    target = _as_rows("target", target, arguments[0].dtype)
+    if draft is not None and not isinstance(draft, SparseDrafts):
+        draft = _as_rows("draft", draft, arguments[1].dtype)
+    values = temperature.tolist() if isinstance(temperature, Tensor) else temperature
+    rows = read(target, draft, tokens, size, values)
+    outcome = load(rule, "numpy").verify(*rows, tokens, uniforms.detach().numpy())
+    return Verified(torch.from_numpy(outcome.tokens), torch.from_numpy(outcome.accepted))
+
+
+def draw(probs: Tensor, uniforms: Tensor) -> Tensor:
+    """Draw m tokens from each row: [B, C, V], [B, C, m] → [B, C, m], the same on every device."""
+    if probs.device.type != "cpu" or probs.shape[-1] < LEAST_VOCABULARY:
+        return distributions.locate_all(distributions.mass(probs), uniforms)
+    rows, points = probs.flatten(0, 1).numpy(), uniforms.flatten(0, 1).tolist()
+    masses = memory.take("drawn from", rows.shape[1], np.int64)
+    tokens = []
+    for row, us in zip(rows, points, strict=True):
+        mass(row, 1, masses)
+        tokens += [locate(masses, u) for u in us]
+    return torch.tensor(tokens).view(uniforms.shape)
+
+
+def as_arrays(model: str, rows: Tensor) -> Any:
+    """Rows of a model by sequence, in the memory of their tensor."""
+    return _as_rows(model, _in_place(rows), rows.dtype)
+
+
+def _in_place(numbers: Tensor) -> Any:
+    """Return the memory of a tensor as an array: of bfloat16, which NumPy has not, its bits."""
+    numbers = numbers.detach()
+    if numbers.dtype == torch.bfloat16:
+        return numbers.view(torch.int16).numpy().view(np.uint16)
+    return numbers.numpy()
+
+
+def _as_rows(model: str, rows: Any, dtype: torch.dtype) -> Any:
+    """Rows by sequence, each [R, V], widened from bfloat16 when they are read."""
+    return map(partial(_Widened, model), rows) if dtype == torch.bfloat16 else rows
+
+
+class _Widened:
+    """Rows [R, V] of bfloat16, by its bits: widened when they are read, as NumPy has no such type.
+
+    A row stands in the memory of its model until the next one of that model is read.
+    """
+
+    def __init__(self, model: str, bits: npt.NDArray[np.uint16]) -> None:
+        self.shape = bits.shape
+        self._name, self._bits = f"{model}, widened", bits
+
+    def __getitem__(self, place: Any) -> Any:
+        bits = self._bits[place]
+        wide = memory.take(self._name, bits.size, np.uint32) if bits.ndim else None
+        return np.left_shift(bits, 16, out=wide, dtype=np.uint32).view(np.float32)

@@ -1,0 +1,77 @@
+"""Rows as engines hand them over, for torch: packed, as logits, or listed by their tokens."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from otm.kernels.sparse_drafts import SparseDrafts
+from otm.kernels.common.distributions.torch import probs_from_logits
+
+
+class Listed:
+    """Draft rows [B, γ, V] or [B, K, γ, V]: those that are read are filled up with 0."""
+
+    def __init__(self, drafts: SparseDrafts[Tensor], size: int) -> None:
+        self.shape = (*drafts.tokens.shape[:-1], size)
+        self._tokens = drafts.tokens.long()
+        known = (self._tokens >= 0) & (self._tokens < size)
+        self._probs = drafts.probs.where(known, 0)
+
+    def __getitem__(self, place: Any) -> Tensor:
+        """Rows of B sequences: [B, V]."""
+        tokens, probs = self._tokens[place].clamp(0, self.shape[-1] - 1), self._probs[place]
+        return probs.new_zeros(len(probs), self.shape[-1]).scatter_add(1, tokens, probs)
+
+    def gather(self, _: int, tokens: Tensor) -> Tensor:
+        """Entries of rows, as a tensor's: [B, γ, 1] → [B, γ, 1]."""
+        return self._probs.where(self._tokens == tokens, 0).sum(-1, keepdim=True)
+
+
+def unpack(
+    target: Tensor, draft: Any, tokens: Tensor, offsets: Tensor, most: int
+) -> tuple[Tensor, Any, Tensor]:
+    """Gather packed rows: [B, most + 1, V], [B, most, …], and drafts [B, most] padded with −1."""
+    total, place = len(tokens), torch.arange(most + 1, device=offsets.device)
+    start, end = offsets[:-1, None].long(), offsets[1:, None].long()
+    index = start + place  # [B, most + 1]
+    sequence = torch.arange(len(start), device=offsets.device)[:, None]
+    target = target[(index + sequence).clamp(0, max(len(target) - 1, 0))]
+    index = index.where(index < end, total)[:, :most]
+
+    def gathered(rows: Tensor) -> Tensor:
+        rows = rows if total else rows.new_zeros(1, rows.shape[1])
+        return rows[index.clamp(0, max(total - 1, 0))]
+
+    if isinstance(draft, SparseDrafts):
+        draft = SparseDrafts(*map(gathered, draft))
+    elif draft is not None:
+        draft = gathered(draft)
+    return target, draft, pad(tokens, (0, 1), value=-1)[index.clamp(0, total)]
+
+
+def read(
+    target: Tensor, draft: Any, tokens: Tensor, size: int, temperature: float | Tensor | None = None
+) -> tuple[Tensor, Any]:
+    """Rows of both models: of probabilities, or of logits if there is a temperature.
+
+    A sparse draft is of probabilities in any case; greedy: the draft itself.
+    """
+    sparse = isinstance(draft, SparseDrafts)
+    if temperature is not None:
+        target, rows = probs_from_logits(target, None if sparse else draft, tokens, temperature)
+        if not sparse:
+            return target, rows
+        warmth = temperature
+        if not isinstance(warmth, Tensor):
+            warmth = torch.full((1,), warmth, device=tokens.device)
+        greedy = warmth.eq(0).expand(len(tokens)).reshape(-1, *(1,) * tokens.ndim)
+        first = torch.arange(draft.tokens.shape[-1], device=tokens.device) == 0
+        certain = tokens[..., None].long().where(first, -1)
+        draft = SparseDrafts(
+            certain.where(greedy, draft.tokens), draft.probs.masked_fill(greedy, 1.0)
+        )
+    return target, Listed(draft, size) if sparse else draft

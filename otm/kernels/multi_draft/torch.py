@@ -1,0 +1,65 @@
+"""SpecTr's recursion over K chains of drafts, batched."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from otm.kernels.common.distributions.torch import extend, join_output, locate, mass
+from otm.kernels.verified import Verified
+
+Select = Callable[..., tuple[Tensor, Tensor]]
+"""What a rule does at one node: target [B, V], draft [B, V], tokens [B, K], its uniforms [B, …].
+
+It returns the places of the accepted drafts, int64 [B], −1 where there is none, and the masses
+[B, V] that the next token is drawn from in that case."""
+
+
+def verify_chains(
+    select: Select,
+    target_probs: Tensor,
+    draft_probs: Tensor,
+    draft_tokens: Tensor,
+    uniforms: Tensor,
+    *,
+    counted: Tensor | None = None,
+) -> Verified[Tensor]:
+    """Accept drafts position by position, each time among the chains that agree so far."""
+    batch, count, gamma = draft_tokens.shape
+    per_position = (uniforms.shape[1] - 2) // max(gamma, 1)
+    drafts = draft_tokens.long()
+    sequences = torch.arange(batch, device=drafts.device)
+    places = torch.arange(count, device=drafts.device)
+
+    def first(chains: Tensor) -> Tensor:
+        return torch.where(chains, places, count - 1).amin(1)  # [B, K] → [B]
+
+    agree = torch.ones_like(drafts[:, :, 0] if gamma else drafts.sum(2), dtype=torch.bool)
+    alive = torch.ones_like(sequences, dtype=torch.bool)
+    rejected, accepted = ~alive, torch.zeros_like(sequences)
+    masses = mass(target_probs[:, 0, 0])
+    for i in range(gamma):
+        running = drafts[:, :, i].where(agree, -1)
+        drafted = running >= 0
+        some = drafted.any(1)
+        # a chain that has ended has no draft row here
+        chain = torch.where(some, first(drafted), first(agree))
+        target = target_probs[sequences, chain, i]  # [B, V]
+        draft = extend(draft_probs[sequences, chain, i], target_probs.shape[3])
+        here = uniforms[:, i * per_position : (i + 1) * per_position]
+        seen = running if counted is None else running.where(counted[:, :, i], -1)
+        index, residual = select(target, draft, seen, here)
+        masses = torch.where(alive[:, None], residual, masses)
+        rejected = torch.where(alive, some, rejected)
+        alive = alive & (index >= 0)
+        accepted = accepted + alive
+        token = running.gather(1, index.clamp(min=0)[:, None])
+        agree = torch.where(alive[:, None], running == token, agree)
+    chain = first(agree)
+    rows = mass(target_probs[sequences, chain, gamma])
+    masses = torch.where(alive[:, None], rows, masses)
+    uniform = torch.where(rejected & ~alive, uniforms[:, -2], uniforms[:, -1])
+    token = locate(masses, uniform)
+    return Verified(join_output(drafts[sequences, chain], accepted, token), accepted, chain)

@@ -1,0 +1,325 @@
+"""SpecTr's recursion as Triton kernels: the decisions of `otm.kernels.multi_draft.torch`.
+
+One launch for each position: its programs finish the position before, from sums that the last
+launch left, and add up what the chains that still agree need at theirs.  So the drafts are tested
+on the device, and the number of launches does not depend on what is accepted: γ + 3 for k-Seq,
+twice γ and three for bins, whose tables one program makes; one of them sets all sums to 0.  From
+logits there are two more, which find the sum of each row.  At each position two rows are read.  The
+last two launches draw one token, as in chain verification.  A sequence whose output has ended costs
+no more reading.
+"""
+
+# ruff: noqa: PLR0917 - a kernel's arguments are pointers, strides and sizes, in order
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from otm.kernels.optimal.numpy import edge_count
+from otm.kernels.sparse_drafts import SparseDrafts
+from otm.kernels.common import runtime
+from otm.kernels.common.distributions.triton import summarise_logits
+from otm.kernels.common.draw import first_above, pick_block, write_output
+from otm.kernels.k_seq.triton_steps import FACTORS, add_up_factors
+from otm.kernels.optimal.triton_steps import SECTIONS, SUMS, add_to_bins, make_table
+from otm.kernels.multi_draft.triton_steps import advance, agree_at, at_listed, at_node, chains_of, change_of_listed, drafts_at, first_of, to_draw_from
+from otm.kernels.common.rows.triton import lay_out_lists
+from otm.kernels.common.runtime import check_device, jit, launch, lay_out, padded, tl
+from otm.kernels.verified import Verified
+from otm.kernels.workspace import Workspace
+
+
+def verify_chains(
+    target: Tensor,
+    draft: Tensor | SparseDrafts[Tensor],
+    tokens: Tensor,
+    uniforms: Tensor,
+    kind: str = "probabilities",
+    *,
+    by_bins: bool,
+    temperature: float | Tensor = 1.0,
+    workspace: Workspace | None = None,
+    counted: Tensor | None = None,
+) -> Verified[Tensor]:
+    """Launch the kernels, for rows of "probabilities" or "logits", by bins or by k-Seq.
+
+    A node is summed over the vocabulary, or over the tokens that a sparse draft lists.
+    """
+    check_device(target)
+    work = Workspace() if workspace is None else workspace
+    batch, chains, gamma = tokens.shape
+    size, device = target.shape[3], target.device
+    lists, rows = (draft, None) if isinstance(draft, SparseDrafts) else (None, draft)
+    target, laws, tokens, uniforms = lay_out(work, target, rows, tokens, uniforms)
+    block = runtime.BLOCK // 2  # two rows in float64: half a block keeps them in registers
+    blocks = -(-size // block)
+
+    agree = work.take("agree", (batch, gamma + 1, chains), torch.int64, device)
+    last_sums = work.take("last sums", (batch, 2, blocks), torch.int64, device)
+    listed_tokens, width, node_blocks, drawn_from = tokens, 0, blocks, last_sums
+    if lists is not None:
+        listed_tokens, laws, width = lay_out_lists(work, lists)
+        node_blocks = -(-laws.shape[-1] // width)
+        drawn_from = work.take("drawn from", (batch, block), laws.dtype, device)
+    edges = edge_count(chains) if by_bins else 0
+    node_size = SECTIONS * edges if by_bins else FACTORS
+    sums = work.take("sums", (batch, max(gamma, 1), node_size), torch.int64, device)
+    sums[..., : SUMS * edges if by_bins else FACTORS].zero_()
+    softmaxes = sums
+    if kind == "logits":
+        logits = (target, target if rows is None else laws)
+        softmaxes = summarise_logits(*logits, tokens, temperature, work, of_target=rows is None)
+    own = tokens if counted is None else counted.contiguous().view(torch.uint8)
+    shapes = ((batch, gamma + 1), (batch,), (batch,))
+    result = Verified(*(torch.empty(x, dtype=torch.int64, device=device) for x in shapes))
+    memory = (softmaxes, agree, sums, last_sums, drawn_from)
+    arguments = (target, laws, tokens, uniforms, listed_tokens, own, *memory)
+    strides = (*target.stride()[:3], *laws.stride()[:3])
+    per_position = (uniforms.shape[1] - 2) // max(gamma, 1)
+    shape = (chains, gamma, size, laws.shape[3], node_size, per_position)
+    tree = counted is not None
+    of_table = {"edges": edges, "tree": tree, "padded_chains": padded(chains)}
+    constants = {**of_table, "kind": kind, "width": width, "block_size": block}
+    for i in range(gamma + 1):
+        last = i == gamma
+        grid = (batch, blocks if last else node_blocks)
+        launch(add_up, grid, *arguments[:-1], *strides, *shape, i, last=last, **constants)
+        if by_bins and not last:
+            of_node = (chains, gamma, node_size, i)
+            launch(make_tables, (batch,), tokens, own, agree, sums, *of_node, **of_table)
+    rest = (*result, *strides, *shape, blocks)
+    constants |= {"padded_rows": padded(gamma + 1), "padded_blocks": padded(blocks)}
+    launch(draw, (batch,), *arguments, *rest, **constants)
+    return result
+
+
+@jit
+def add_up(
+    target: tl.tensor,
+    draft: tl.tensor,
+    tokens: tl.tensor,
+    uniforms: tl.tensor,
+    listed_tokens: tl.tensor,
+    counted: tl.tensor,
+    softmaxes: tl.tensor,
+    agree: tl.tensor,
+    sums: tl.tensor,
+    last_sums: tl.tensor,
+    target_sequence: tl.tensor,
+    target_chain: tl.tensor,
+    target_row: tl.tensor,
+    draft_sequence: tl.tensor,
+    draft_chain: tl.tensor,
+    draft_row: tl.tensor,
+    chains: tl.tensor,
+    gamma: tl.tensor,
+    size: tl.tensor,
+    draft_size: tl.tensor,
+    node_size: tl.tensor,
+    coins: tl.tensor,
+    position: tl.tensor,
+    last: tl.constexpr,
+    kind: tl.constexpr,
+    width: tl.constexpr,
+    tree: tl.constexpr,
+    edges: tl.constexpr,
+    padded_chains: tl.constexpr,
+    block_size: tl.constexpr,
+) -> None:
+    """Find which chains agree before a position, and add up a block of its softmaxes for them.
+
+    The last position is the one after all drafts: there the block is added up of what the next
+    token is drawn from, wherever the output ended.
+    """
+    sequence = tl.program_id(0).to(tl.int64)
+    block, blocks = tl.program_id(1), tl.num_programs(1)
+    several = chains_of(
+        target,
+        draft,
+        tokens,
+        listed_tokens,
+        counted,
+        softmaxes,
+        sums,
+        target_sequence,
+        target_chain,
+        target_row,
+        draft_sequence,
+        draft_chain,
+        draft_row,
+        chains,
+        gamma,
+        size,
+        draft_size,
+        node_size,
+    )
+    tokens, counted = several.rows.of.tokens, several.counted
+    agree += sequence * (gamma + 1) * chains
+    position = tl.full((), 0, tl.int64) + position
+    uniforms += sequence * (gamma * coins + 2)
+    agreed = advance(
+        several,
+        uniforms,
+        agree,
+        coins,
+        position,
+        kind,
+        width,
+        tree,
+        edges,
+        padded_chains,
+    )
+    chain, start = tl.arange(0, padded_chains), block * block_size
+    token = start + tl.arange(0, block_size)
+    if block == 0:
+        tl.store(agree + position * chains + chain, tl.where(agreed, 1, 0), mask=chain < chains)
+    if last:
+        for back in range(gamma):  # at position 0 all chains agree
+            if tl.max(tl.where(agreed, 1, 0), 0) == 0:
+                position = tl.full((), 0, tl.int64) + gamma - 1 - back
+                agreed = agree_at(agree, position, chains, padded_chains)
+    count, read = drafts_at(tokens, counted, agreed, position, gamma, chains, tree, padded_chains)[
+        2:
+    ]
+    if last:
+        of_row, left = to_draw_from(
+            several, read, position, token, count, None, None, kind, width, edges
+        )
+        total = tl.sum(left, 0)
+        if width > 0:
+            total += change_of_listed(
+                token, several, read, position, count, None, kind, width, edges
+            )
+        place = last_sums + sequence * 2 * blocks + block
+        tl.store(place, total)
+        tl.store(place + blocks, tl.sum(of_row, 0))
+    elif count > 0:
+        if width > 0:
+            _, target_prob, draft_prob = at_listed(
+                several, read, position, block, count > 0, kind, width
+            )
+        else:
+            target_prob, draft_prob = at_node(
+                several, read, position, token, count > 0, kind, width
+            )
+        node = several.sums + position * node_size
+        if edges > 0:
+            add_to_bins(node, target_prob, draft_prob, edges)
+        else:
+            add_up_factors(node, target_prob, draft_prob, chains)
+
+
+@jit
+def make_tables(
+    tokens: tl.tensor,
+    counted: tl.tensor,
+    agree: tl.tensor,
+    sums: tl.tensor,
+    chains: tl.tensor,
+    gamma: tl.tensor,
+    node_size: tl.tensor,
+    position: tl.tensor,
+    edges: tl.constexpr,
+    tree: tl.constexpr,
+    padded_chains: tl.constexpr,
+) -> None:
+    """Make the table of a position from the sums of its bins."""
+    sequence = tl.program_id(0).to(tl.int64)
+    position = tl.full((), 0, tl.int64) + position
+    agreed = agree_at(agree + sequence * (gamma + 1) * chains, position, chains, padded_chains)
+    tokens += sequence * chains * gamma
+    counted += sequence * chains * gamma
+    _, _, count, _ = drafts_at(
+        tokens, counted, agreed, position, gamma, chains, tree, padded_chains
+    )
+    if count > 0:
+        make_table(sums + (sequence * gamma + position) * node_size, count, sums, edges, False)
+
+
+@jit
+def draw(
+    target: tl.tensor,
+    draft: tl.tensor,
+    tokens: tl.tensor,
+    uniforms: tl.tensor,
+    listed_tokens: tl.tensor,
+    counted: tl.tensor,
+    softmaxes: tl.tensor,
+    agree: tl.tensor,
+    sums: tl.tensor,
+    last_sums: tl.tensor,
+    drawn_from: tl.tensor,
+    output: tl.tensor,
+    accepted: tl.tensor,
+    first_chain: tl.tensor,
+    target_sequence: tl.tensor,
+    target_chain: tl.tensor,
+    target_row: tl.tensor,
+    draft_sequence: tl.tensor,
+    draft_chain: tl.tensor,
+    draft_row: tl.tensor,
+    chains: tl.tensor,
+    gamma: tl.tensor,
+    size: tl.tensor,
+    draft_size: tl.tensor,
+    node_size: tl.tensor,
+    coins: tl.tensor,
+    blocks: tl.tensor,
+    kind: tl.constexpr,
+    width: tl.constexpr,
+    tree: tl.constexpr,
+    edges: tl.constexpr,
+    padded_chains: tl.constexpr,
+    padded_rows: tl.constexpr,
+    padded_blocks: tl.constexpr,
+    block_size: tl.constexpr,
+) -> None:
+    """Draw the token that follows the accepted drafts, and write a sequence's output."""
+    sequence = tl.program_id(0).to(tl.int64)
+    several = chains_of(
+        target,
+        draft,
+        tokens,
+        listed_tokens,
+        counted,
+        softmaxes,
+        sums,
+        target_sequence,
+        target_chain,
+        target_row,
+        draft_sequence,
+        draft_chain,
+        draft_row,
+        chains,
+        gamma,
+        size,
+        draft_size,
+        node_size,
+    )
+    tokens, counted = several.rows.of.tokens, several.counted
+    agree += sequence * (gamma + 1) * chains
+    last_sums += sequence * 2 * blocks
+    position = tl.full((), 0, tl.int64)
+    for i in range(1, gamma + 1):
+        position += tl.max(tl.where(agree_at(agree, i, chains, padded_chains), 1, 0), 0)
+    agreed = agree_at(agree, position, chains, padded_chains)
+    _, _, count, read = drafts_at(
+        tokens, counted, agreed, position, gamma, chains, tree, padded_chains
+    )
+    rejected = count > 0
+    uniforms += sequence * (gamma * coins + 2) + gamma * coins
+    uniform = tl.load(uniforms + tl.where(rejected, 0, 1))  # scalar
+    block, point, subtract = pick_block(last_sums, rejected, uniform, blocks, padded_blocks)
+    start = block * block_size
+    token = start + tl.arange(0, block_size)
+    drawn_from += sequence * block_size
+    of_row, left = to_draw_from(
+        several, read, position, token, count, None, drawn_from, kind, width, edges
+    )
+    drawn = first_above(tl.where(subtract, left, of_row), token, point, size)
+    first = first_of(agreed, chains, padded_chains)
+    tl.store(accepted + sequence, position)
+    tl.store(first_chain + sequence, first)
+    output += sequence * (gamma + 1)
+    write_output(output, tokens + first * gamma, position, drawn, gamma, padded_rows)

@@ -1,0 +1,305 @@
+"""Cases for the self-check of kernels that verify chains, with the layout of a call, from a seed.
+
+A few tokens have a probability: the first and last ones, those beside the edges of blocks, and some
+between.  Probabilities are multiples of 1/128 and logits of 1/4, which all types hold exactly.  So
+all backends add the same whole numbers of probabilities, and round logits differently by at most
+10^−6.  All uniforms are much further from a change of a decision
+(tests/kernels/self_check/test_cases.py computes the distance).
+
+Some chains are accepted as a whole, some are rejected at once, some in between; some are shorter
+than γ, or empty.  If temperatures differ, some sequences are greedy.  Rows that no backend may read
+are NaN.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor
+
+from otm.kernels.self_check.call_layout import layout_of, numbers_like, rows_like, size_class, temperatures_like
+from otm.kernels.registry import uniforms_per_position
+from otm.kernels.self_check.run import Call
+from otm.kernels.sparse_drafts import SparseDrafts
+from otm.kernels.common import runtime
+
+SEQUENCES = 24
+"""Number of sequences; those whose numbers differ by a multiple of `KINDS` are of one kind."""
+
+KINDS = 6
+SEED = 1
+PARTS = 128
+"""Denominator of all probabilities."""
+
+ACCEPTED, REJECTED, GREEDY, SHORT, HALF, ONE = range(KINDS)
+"""Kinds of sequences: all drafts are accepted, all rejected, rejected after the first half, or one
+is accepted at each node.
+
+`GREEDY` sequences are greedy if temperatures differ, and `SHORT` ones have shorter chains."""
+
+EMPTY = KINDS + SHORT
+"""A sequence without drafts."""
+
+ALIKE = 0.5
+"""Probability with which a chain copies a draft of the chain before it."""
+
+MOST_ENTRIES = 2**25
+"""Most entries of the rows that are made together, unless one sequence has more."""
+
+FAR_BELOW = -40.0
+"""Logit of all other tokens in the first half of the sequences; it is −∞ in the second half."""
+
+Numbers = npt.NDArray[Any]
+
+
+class Chains(NamedTuple):
+    """Arguments of `verify_probs`, `verify_logits` (with temperatures) or `verify_sigmoid`."""
+
+    target: Tensor
+    draft: Any
+    tokens: Tensor
+    uniforms: Tensor
+    temperature: Any = None
+    offsets: Tensor | None = None
+    counted: Tensor | None = None
+    sigmoid: bool = False
+
+    @property
+    def gamma(self) -> int:
+        """Most drafts of a chain."""
+        return int(self.tokens.shape[-1] if self.offsets is None else self.uniforms.shape[1] - 2)
+
+    @property
+    def chains(self) -> int:
+        """Number K of chains; 0 for a rule for one chain."""
+        return self.tokens.shape[1] if self.tokens.ndim == 3 else 0
+
+    @property
+    def kind(self) -> str:
+        """Name the contents of the rows."""
+        if self.sigmoid:
+            return "logits by sigmoids"
+        return "probabilities" if self.temperature is None else "logits"
+
+    @property
+    def draft_size(self) -> int:
+        """Number of tokens that can be drafts."""
+        rows = self.draft if isinstance(self.draft, Tensor) else self.target
+        return int(rows.shape[-1])
+
+
+class Shape(NamedTuple):
+    """Sizes and forms of the cases for a call."""
+
+    chains: int
+    gamma: int
+    target_tokens: int  # those with a probability; the first of them can be drafts
+    draft_tokens: int
+    coins: int  # for each position
+    target_logits: bool = False
+    draft_logits: bool = False
+    one_temperature: bool = True
+    rows_shared: bool = False  # by all chains
+    counted: bool = False
+
+
+class Cases(NamedTuple):
+    """Chains of n sequences; tokens are places in the list of tokens with a probability."""
+
+    target: Numbers  # [n, K, γ + 1, S]
+    draft: Numbers  # [n, K, γ, D]
+    tokens: Numbers  # int [n, K, γ]
+    uniforms: Numbers  # [n, γ coins + 2]
+    temperatures: Numbers  # [n]
+    counted: Numbers  # bool [n, K, γ]
+
+
+def call_of_chains(rule: str, chains: Chains, verify: Callable[..., Any]) -> Call:
+    """Describe a call; `verify` takes a backend, chains and a workspace."""
+    target, draft, tokens, uniforms, temperature, offsets, counted, _ = chains
+    if isinstance(temperature, Tensor):
+        temperature = temperature.expand(len(uniforms))
+    lists = draft if isinstance(draft, SparseDrafts) else (draft,)
+    warmth = temperature if isinstance(temperature, Tensor) else None
+    size = target.shape[-1]
+    numbers = (size, chains.draft_size, chains.chains, len(lists), size_class(chains.gamma))
+    tensors = (target, *lists, tokens, uniforms, warmth, offsets, counted)
+    family = (rule, chains.kind, target.device, *numbers, *map(layout_of, tensors))
+    name = (
+        f"rule {rule!r} from {chains.kind} ({target.dtype}, {size:,} tokens, {chains.gamma} drafts)"
+    )
+    cases = partial(cases_like, rule, chains._replace(temperature=temperature))
+    return Call(name, family, target.device, cases, verify)
+
+
+def cases_like(rule: str, call: Chains) -> Iterator[Chains]:
+    """Yield chains with the layout of those of a call."""
+    places = support(call.target.shape[-1], call.draft_size)
+    drafted = sum(place < call.draft_size for place in places)
+    sparse, logits = isinstance(call.draft, SparseDrafts), call.kind != "probabilities"
+    rows = [x for x in (call.target, call.draft) if isinstance(x, Tensor)]
+    shape = Shape(
+        chains=max(call.chains, 1),
+        gamma=call.gamma,
+        target_tokens=len(places),
+        draft_tokens=min(drafted, call.draft.tokens.shape[-1]) if sparse else drafted,
+        coins=uniforms_per_position(rule, max(call.chains, 1)),
+        target_logits=logits,
+        draft_logits=logits and not sparse,
+        one_temperature=not isinstance(call.temperature, Tensor) or not call.temperature.stride(0),
+        rows_shared=call.chains > 1 and not all(x.stride(1) for x in rows),
+        counted=call.counted is not None,
+    )
+    cases = draw_cases(shape)
+    entries = 2 * (call.gamma + 1) * shape.chains * call.target.shape[-1]
+    part = max(1, min(SEQUENCES // 2, MOST_ENTRIES // entries))
+    for start in range(0, SEQUENCES, part):
+        other = -np.inf if logits else 0.0
+        if call.kind == "logits" and start < SEQUENCES // 2:
+            other = FAR_BELOW
+        yield lay_out(Cases(*(x[start : start + part] for x in cases)), call, places, other)
+
+
+def support(size: int, draft_size: int) -> list[int]:
+    """Tokens that have a probability."""
+    block = runtime.BLOCK
+    edges = (block // 2 - 1, block // 2, block - 1, block)
+    ends = (0, 1, draft_size - 2, draft_size - 1, size - 2, size - 1)
+    inside = (size // 7, size // 3, size // 2, 2 * size // 3)
+    return sorted({x for x in (*edges, *ends, *inside) if 0 <= x < size})
+
+
+def draw_cases(shape: Shape) -> Cases:
+    """Draw chains with the rows of their prefixes, and uniforms, from the seed."""
+    rng = np.random.default_rng(SEED)
+    count, gamma = shape.chains, shape.gamma
+    target = np.full((SEQUENCES, count, gamma + 1, shape.target_tokens), np.nan)
+    draft = np.full((SEQUENCES, count, gamma, shape.draft_tokens), np.nan)
+    tokens = np.full((SEQUENCES, count, gamma), -1)
+    counted = np.ones(tokens.shape, bool)
+    uniforms = rng.random((SEQUENCES, gamma * shape.coins + 2))
+    coins = uniforms[:, :-2].reshape(SEQUENCES, gamma, shape.coins)
+    choose_coins(coins)
+    temperatures = draw_temperatures(shape.target_logits and not shape.one_temperature)
+    for b in range(SEQUENCES):
+        rows: dict[tuple[int, ...], tuple[Numbers, Numbers]] = {}
+        for c in range(count):
+            length = gamma * (b != EMPTY)
+            if b % KINDS == SHORT:
+                length = max(gamma - (b + c) % 2, 0)
+            if temperatures[b] == 0 and c:  # the chains of a greedy sequence are alike
+                length = 0
+            for i in range(gamma + 1 if shape.rows_shared else length + 1):
+                prefix = (i,) if shape.rows_shared else tuple(tokens[b, c, :i].tolist())
+                if prefix not in rows:
+                    of_target = draw_row(rng, shape.target_tokens, logits=shape.target_logits)
+                    if temperatures[b] == 0:  # the first of two largest logits is certain
+                        of_target[int(rng.integers(len(of_target)))] = of_target.max()
+                        of_target[-1] = of_target.max()
+                    of_draft = draw_row(rng, shape.draft_tokens, logits=shape.draft_logits)
+                    rows[prefix] = of_target, of_draft
+                target[b, c, i] = rows[prefix][0]
+                if i < (gamma if shape.rows_shared else length):
+                    draft[b, c, i] = rows[prefix][1]
+                if i < length:
+                    law = target[b, c, i, : shape.draft_tokens]
+                    rejected = is_rejected(b, i, gamma, last=c == count - 1)
+                    tokens[b, c, i] = draw_draft(rng, draft[b, c, i] - law, rejected=rejected)
+                    if temperatures[b] == 0 and i + 1 < gamma:  # all other drafts are rejected
+                        tokens[b, c, i] = law.argmax()
+                    before = tokens[b, c - 1, i] if c else -1
+                    counted[b, c, i] = before < 0 or i > 0 or c % 2 == 0 or not shape.counted
+                    alike = rng.random() < ALIKE and b % KINDS != ONE
+                    if before >= 0 and (alike or not counted[b, c, i]):
+                        tokens[b, c, i] = before  # chains agree more often than by chance
+    return Cases(target, draft, tokens, uniforms, temperatures, counted)
+
+
+def is_rejected(sequence: int, step: int, most: int, *, last: bool) -> bool:
+    """Whether a draft is to be rejected; `last`: it is the last one of its node."""
+    kind = sequence % KINDS
+    if kind == ONE:
+        return not last or step == most - 1
+    return kind == REJECTED or (kind == HALF and step >= most // 2)
+
+
+def draw_draft(rng: np.random.Generator, excess: Numbers, *, rejected: bool) -> int:
+    """Draw a token, or take the one with the largest excess of draft over target."""
+    return int(excess.argmax() if rejected else rng.integers(len(excess)))
+
+
+def choose_coins(coins: Numbers) -> None:
+    """Change the coins [n, γ, m] so that most drafts are decided as their kind says."""
+    sequences, most, drafts = coins.shape
+    for b, i, m in np.ndindex(sequences, most, drafts):
+        if is_rejected(b, i, most, last=m == drafts - 1):
+            coins[b, i, m] = 0.8 + 0.2 * coins[b, i, m]
+        elif b % KINDS in {ACCEPTED, HALF, ONE}:
+            coins[b, i, m] *= 0.1
+
+
+def draw_temperatures(several: bool) -> Numbers:
+    """Return a temperature for each sequence: 1, and if `several` also 0 and 2."""
+    temperatures = np.ones(SEQUENCES)
+    if several:
+        temperatures[GREEDY::KINDS], temperatures[SHORT::KINDS] = 0, 2
+    return temperatures
+
+
+def draw_row(rng: np.random.Generator, count: int, *, logits: bool) -> Numbers:
+    """Draw a row of `count` possible tokens."""
+    if logits:
+        return np.asarray(rng.integers(-12, 9, count) / 4)
+    weights = rng.multinomial(PARTS - count, rng.dirichlet(np.full(count, 0.7))) + 1
+    return np.asarray(weights / PARTS)
+
+
+def lay_out(cases: Cases, call: Chains, places: list[int], other: float) -> Chains:
+    """Lay cases out as the tensors of a call; `other` is the value of all other tokens."""
+    target, draft = cases.target, cases.draft
+    tokens = np.where(cases.tokens < 0, -1, np.array(places)[cases.tokens])
+    offsets, counted = None, None
+    if not call.chains:
+        target, draft, tokens = target[:, 0], draft[:, 0], tokens[:, 0]
+    if call.offsets is not None:
+        drafted = tokens >= 0
+        lengths = drafted.sum(1)
+        offsets = numbers_like(call.offsets, np.append(0, lengths.cumsum()))
+        target = target[np.arange(target.shape[1]) <= lengths[:, None]]
+        tokens, draft = tokens[drafted], draft[drafted]
+    if call.counted is not None:
+        counted = numbers_like(call.counted, cases.counted)
+    rows: Any = None
+    if isinstance(call.draft, SparseDrafts):
+        rows = list_rows(call.draft, draft, places)
+    elif call.draft is not None:
+        rows = rows_like(call.draft, draft, places[: draft.shape[-1]], other)
+    temperature = call.temperature
+    if temperature is not None:
+        temperature = temperatures_like(temperature, cases.temperatures)
+    return Chains(
+        rows_like(call.target, target, places, other),
+        rows,
+        numbers_like(call.tokens, tokens),
+        numbers_like(call.uniforms, cases.uniforms),
+        temperature,
+        offsets,
+        counted,
+        call.sigmoid,
+    )
+
+
+def list_rows(
+    drafts: SparseDrafts[Tensor], rows: Numbers, places: list[int]
+) -> SparseDrafts[Tensor]:
+    """List the tokens of rows [..., D] in reverse order, after padding."""
+    width, count = drafts.tokens.shape[-1], rows.shape[-1]
+    listed = np.full((*rows.shape[:-1], width), -1)
+    probs = np.full(listed.shape, np.nan)
+    listed[..., width - count :] = places[:count][::-1]
+    probs[..., width - count :] = rows[..., ::-1]
+    return SparseDrafts(numbers_like(drafts.tokens, listed), numbers_like(drafts.probs, probs))

@@ -1,0 +1,130 @@
+"""Cases for the self-check of kernels that verify trees.
+
+They are made like those of `chain_cases`: few tokens have a probability, and no decision is close.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from torch import Tensor
+
+from otm.kernels.self_check.call_layout import layout_of, numbers_like, rows_like, temperatures_like
+from otm.kernels.self_check.chain_cases import EMPTY, FAR_BELOW, MOST_ENTRIES, SEED, SEQUENCES, Numbers, choose_coins, draw_draft, draw_row, draw_temperatures, is_rejected, support
+from otm.kernels.self_check.run import Call
+from otm.kernels.tree.checks import Trees
+
+SAMPLED = 0.7
+"""Probability that a draft is sampled, if its node may have another sampled child."""
+
+
+def call_of_trees(
+    target: Tensor, draft: Tensor | None, trees: Trees[Tensor], temperature: Any, verify: Any
+) -> Call:
+    """Describe a call of `verify_tree_probs` or `verify_tree_logits`."""
+    kind = "probabilities" if temperature is None else "logits"
+    warmth = temperature
+    if isinstance(temperature, Tensor):
+        warmth = temperature.expand(len(target))
+    size, below = target.shape[-1], None if draft is None else draft.shape[-1]
+    family = (
+        *("trees", kind, target.device, size, below),
+        layout_of(warmth) if isinstance(warmth, Tensor) else (),
+        *map(layout_of, (target, draft, *trees)),
+    )
+    name = f"trees from {kind} ({target.dtype}, {size:,} tokens, {trees.tokens.shape[1]} drafts)"
+    cases = partial(cases_like, target, draft, trees, warmth)
+    return Call(name, family, target.device, cases, verify)
+
+
+def cases_like(
+    target: Tensor, draft: Tensor | None, trees: Trees[Tensor], temperature: Any
+) -> Iterator[tuple[Any, ...]]:
+    """Yield target, draft, trees and temperature with the layout of those of a call."""
+    size = target.shape[-1]
+    below = 0 if draft is None else draft.shape[-1]
+    places = support(size, below or size)
+    drafted = sum(place < below for place in places)
+    nodes, (_, levels, passes) = trees.tokens.shape[1], trees.uniforms.shape
+    single = not isinstance(temperature, Tensor) or not temperature.stride(0)
+    logits = temperature is not None
+    cases = draw_trees(
+        (nodes, levels, passes), len(places), drafted, logits=logits, one_temperature=single
+    )
+    tokens, *others = cases.trees
+    made_of = (np.where(tokens < 0, -1, np.array(places)[tokens]), *others)
+    part = max(1, min(SEQUENCES // 2, MOST_ENTRIES // (2 * (nodes + 1) * size)))
+    for start in range(0, SEQUENCES, part):
+        some = slice(start, start + part)
+        other = 0.0
+        if logits:
+            other = FAR_BELOW if start < SEQUENCES // 2 else -np.inf
+        made: Any = None
+        if draft is not None:
+            made = rows_like(draft, cases.draft[some], places[:drafted], other)
+        of_trees = Trees(*map(numbers_like, trees, (x[some] for x in made_of)))
+        warm = temperatures_like(temperature, cases.temperatures[some]) if logits else None
+        yield rows_like(target, cases.target[some], places, other), made, of_trees, warm
+
+
+class TreeCases(NamedTuple):
+    """Trees of n sequences; tokens are places in the list of tokens that have a probability."""
+
+    target: Numbers  # [n, N + 1, S]
+    draft: Numbers  # [n, N + 1, D]
+    trees: Trees[Numbers]
+    temperatures: Numbers  # [n]
+
+
+def draw_trees(
+    shape: tuple[int, int, int],
+    target_tokens: int,
+    draft_tokens: int,
+    *,
+    logits: bool,
+    one_temperature: bool,
+) -> TreeCases:
+    """Draw trees of a shape (N, L + 1, W + 1), with their rows and uniforms, from the seed.
+
+    Without draft tokens all drafts are certain.
+    """
+    nodes, levels, passes = shape
+    rng = np.random.default_rng(SEED)
+    target = np.full((SEQUENCES, nodes + 1, target_tokens), np.nan)
+    draft = np.full((SEQUENCES, nodes + 1, draft_tokens), np.nan)
+    tokens = np.full((SEQUENCES, nodes), -1)
+    parents, sampled = tokens.copy(), np.zeros(tokens.shape, bool)
+    uniforms = rng.random((SEQUENCES, levels, passes))
+    if passes > 1:
+        choose_coins(uniforms[:, :, :-1])
+    for b in range(SEQUENCES):
+        depths = {-1: 0}
+        for node in range(-1, nodes * (b != EMPTY)):
+            if node >= 0:
+                inner = [place for place, depth in depths.items() if depth < levels - 1]
+                if not inner:
+                    continue
+                parent = inner[int(rng.integers(len(inner)))]
+                siblings = (parents[b] == parent) & (tokens[b] >= 0)
+                drawn = bool(draft_tokens) and sampled[b, siblings].sum() < passes - 1
+                drawn &= rng.random() < SAMPLED
+                free = np.arange(draft_tokens if drawn else target_tokens)
+                free = np.setdiff1d(free, tokens[b, siblings])
+                if not free.size:
+                    continue
+                token = int(free[rng.integers(free.size)])
+                if drawn:
+                    last = sampled[b, siblings].sum() == passes - 2
+                    excess = draft[b, parent + 1, free] - target[b, parent + 1, free]
+                    rejected = is_rejected(b, depths[parent], levels - 1, last=last)
+                    token = int(free[draw_draft(rng, excess, rejected=rejected)])
+                tokens[b, node], parents[b, node], sampled[b, node] = token, parent, drawn
+                depths[node] = depths[parent] + 1
+            target[b, node + 1] = draw_row(rng, target_tokens, logits=logits)
+            if draft_tokens:
+                draft[b, node + 1] = draw_row(rng, draft_tokens, logits=logits)
+    temperatures = draw_temperatures(logits and not one_temperature)
+    return TreeCases(target, draft, Trees(tokens, parents, sampled, uniforms), temperatures)

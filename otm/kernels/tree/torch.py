@@ -1,0 +1,97 @@
+"""Verification of trees of drafts, batched: `otm.kernels.tree.numpy`, bit for bit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from otm.kernels.tree import numpy as tree
+from otm.kernels.common.rows.numpy import read
+from otm.kernels.common.distributions.torch import extend, locate, mass, probs_from_logits
+from otm.kernels.common.host import LEAST_VOCABULARY, as_arrays
+from otm.kernels.tree.checks import Trees
+from otm.kernels.verified import VerifiedTree
+
+
+def verify(
+    target: Tensor,
+    draft: Tensor | None,
+    trees: Trees[Tensor],
+    temperature: float | Tensor | None = None,
+) -> VerifiedTree[Tensor]:
+    """Verify by rows of probabilities, or of logits if there is a temperature."""
+    size = target.shape[-1]
+    if target.device.type == "cpu" and size >= LEAST_VOCABULARY:
+        of_trees = Trees(*(x.detach().numpy() for x in trees))
+        warmth = temperature.tolist() if isinstance(temperature, Tensor) else temperature
+        below = None if draft is None else as_arrays("draft", draft)
+        rows = read(as_arrays("target", target), below, of_trees.tokens, size, warmth)
+        return VerifiedTree(*map(torch.from_numpy, tree.verify(*rows, of_trees)))
+
+    def softmax(rows: Tensor) -> Tensor:
+        warmth = 1.0 if temperature is None else temperature
+        return probs_from_logits(rows[:, None], None, trees.tokens, warmth)[0][:, 0]
+
+    return walk(target, draft, trees, (lambda rows: rows) if temperature is None else softmax)
+
+
+def walk(
+    target: Tensor, draft: Tensor | None, trees: Trees[Tensor], probs: Callable[[Tensor], Tensor]
+) -> VerifiedTree[Tensor]:
+    """Walk through all trees at once, by probabilities of the rows that are reached: [B, V]."""
+    tokens, parents, sampled, uniforms = trees
+    batch, levels, _ = uniforms.shape
+    device, count = target.device, tokens.shape[1]
+    sequence, place = (torch.arange(n, device=device) for n in (batch, count))
+    node = torch.full((batch,), -1, device=device)
+    live = node < 0
+    output = torch.full((batch, levels), -1, device=device)
+    for level in range(levels):
+        left = mass(probs(target[sequence, node + 1]))
+        here = (parents == node[:, None]) & (tokens >= 0) & live[:, None]
+        if level == levels - 1:  # the bonus token
+            here = here & False
+        accepted = node * 0 - 1
+        if draft is not None and count:
+            below = mass(extend(probs(draft[sequence, node + 1]), left.shape[1]))
+            accepted, left = _test(left, below, tokens, here & sampled, uniforms[:, level])
+        drawn = locate(left, uniforms[:, level, -1])
+        taken = accepted >= 0
+        if count:
+            drawn = tokens.gather(1, accepted.clamp(min=0)[:, None])[:, 0].where(taken, drawn)
+        output[:, level] = drawn.where(live, -1)
+        if not count:
+            break
+        has = here & (tokens == drawn[:, None])
+        live = taken | has.any(1)
+        child = place.where(has, count - 1).amin(1)
+        node = accepted.where(taken, child).where(live, node)
+    return VerifiedTree(output, (output >= 0).sum(1) - 1, node)
+
+
+def _test(
+    left: Tensor, below: Tensor, tokens: Tensor, tested: Tensor, uniforms: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Test the children of a node of each sequence: `otm.kernels.tree.numpy._test`."""
+    order, place = tested.cumsum(1), torch.arange(tokens.shape[1], device=tokens.device)
+    accepted = torch.full_like(tokens[:, 0], -1, dtype=torch.int64)
+    total, rest = left.sum(1), below.sum(1)
+    for j in range(uniforms.shape[1] - 1):
+        is_it = tested & (order == j + 1)
+        has = is_it.any(1) & (accepted < 0)
+        child = place.where(is_it, place.numel() - 1).amin(1, keepdim=True)
+        x = tokens.gather(1, child).clamp(0, left.shape[1] - 1).long()
+        drafted, wanted = below.gather(1, x)[:, 0], left.gather(1, x)[:, 0]
+        passes = uniforms[:, j] * (drafted.double() * total.double()) < wanted * rest.double()
+        share = (total.double() / rest.double()).where(rest > 0, 0.0)
+        less = (left - (below.double() * share[:, None]).long()).clamp(min=0)
+        after = less.sum(1)
+        taken = has & (passes | (after == 0))
+        accepted = child[:, 0].where(taken, accepted)
+        goes_on = has & ~taken
+        left = less.where(goes_on[:, None], left)
+        total, rest = after.where(goes_on, total), (rest - drafted).where(goes_on, rest)
+        below = below.scatter(1, x, drafted.masked_fill(goes_on, 0)[:, None])
+    return accepted, left

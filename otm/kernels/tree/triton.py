@@ -1,0 +1,378 @@
+"""Verification of trees of drafts, as Triton kernels: `otm.kernels.tree.torch`.
+
+Level by level, and at a level test by test: every program of `add_up` adds up a block of what is
+left of the row after the node that its sequence has reached, then one program of `step` for each
+sequence tests a sampled child, or draws a token from what is left and looks for a child that has
+it.  These are two launches a test, and from logits two more a level, for the sums of the rows.
+
+Of N + 1 rows of a tree those along the output alone are read, once for each child that is tested
+there and once for the token.  What is left of a row is not kept: it follows from what was
+subtracted before.
+"""
+
+# ruff: noqa: PLR0915, PLR0917 - a kernel's arguments are pointers, strides and sizes, in order
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from otm.kernels.common.distributions.numpy import UNIT
+from otm.kernels.common.softmax import check_vocabulary
+from otm.kernels.tree.checks import Trees
+from otm.kernels.common import runtime
+from otm.kernels.common.distributions.triton import mass, probability, write_peak, write_softmax
+from otm.kernels.common.draw import first_above, pick_of_sums
+from otm.kernels.common.runtime import check_device, constant, jit, launch, padded, tl
+from otm.kernels.verified import VerifiedTree
+from otm.kernels.workspace import Workspace
+
+_UNIT = constant(UNIT)
+OVER = constant(-1)
+"""The row of a sequence whose output is complete."""
+
+NEXT = constant(-2)
+"""Less a row: the one of the next level, where tests of this one are over."""
+
+
+def verify(
+    target: Tensor,
+    draft: Tensor | None,
+    trees: Trees[Tensor],
+    temperature: float | Tensor | None = None,
+    workspace: Workspace | None = None,
+) -> VerifiedTree[Tensor]:
+    """Launch the kernels, for probabilities, or logits if there is a temperature."""
+    check_device(target)
+    tokens, parents, sampled, uniforms = trees
+    work = Workspace() if workspace is None else workspace
+    batch, levels, passes = uniforms.shape
+    size, nodes, device = target.shape[-1], tokens.shape[1], target.device
+    rows_of = [target if draft is None else draft, target]
+    for i, rows in enumerate(rows_of):
+        if rows.stride(-1) != 1:
+            kept = work.take(f"rows {i}", tuple(rows.shape), rows.dtype, device)
+            rows_of[i] = kept.copy_(rows)
+    below, target = rows_of
+    drafts = (tokens.contiguous(), parents.contiguous(), sampled.contiguous().view(torch.uint8))
+    blocks = -(-size // runtime.BLOCK)
+    output = torch.full((batch, levels), -1, dtype=torch.int64, device=device)
+    accepted = torch.empty(batch, dtype=torch.int64, device=device)
+    reached = torch.full((batch,), -1, dtype=torch.int64, device=device)
+    # of each test: the row, and the number of sampled children after it
+    states = work.take("states", (levels * passes + 1, batch, 2), torch.int64, device)
+    of_context = sampled & (parents < 0) & (tokens >= 0) if draft is not None else sampled[:, :0]
+    states[0, :, 0] = -2  # `NEXT` of the row after the context
+    states[0, :, 1] = of_context.sum(1) if levels > 1 else 0
+    # of each test that failed: the share that was subtracted; of those and the next: the masses
+    shares = work.take("shares", (passes, batch), torch.float64, device)
+    totals = work.take("totals", (passes + 1, batch), torch.int64, device)
+    tested = work.take("tested", (passes, batch), torch.int64, device)
+    sums = work.take("sums", (batch, 2, blocks), torch.int64, device)
+    softmaxes, kind = sums, "probabilities"
+    if temperature is not None:
+        check_vocabulary(size)
+        kind = "logits"
+        if isinstance(temperature, Tensor):
+            temperatures = temperature.expand(batch)
+        else:
+            filled = work.take("temperature", (1,), torch.float64, device).fill_(temperature)
+            temperatures = filled.as_strided((batch,), (0,))  # of one sequence too
+        peaks = work.take("peaks", (batch, 2, blocks), torch.float32, device)
+        weights = work.take("weights", (batch, 2, blocks), torch.int64, device)
+        softmaxes = work.take("softmaxes", (batch, 2, 4), torch.float32, device)
+    models = (target, below)
+    strides = (*target.stride()[:2], *below.stride()[:2])
+    of_rows = (size, below.shape[-1], blocks)
+    for level in range(levels):
+        first = level * passes
+        if temperature is not None:
+            step_of, count = temperatures.stride(0), 1 + (draft is not None)
+            found = (*models, states, temperatures, peaks, weights, *strides, step_of, *of_rows)
+            launch(peak_and_weight, (batch, count, blocks), *found, first, block_size=runtime.BLOCK)
+            found = (peaks, weights, states, temperatures, softmaxes, step_of, *of_rows, first)
+            launch(finish_softmax, (batch, count), *found, padded_blocks=padded(blocks))
+        for test in range(passes):
+            state = (states, shares, totals, tested, sums, softmaxes)
+            constants = {"kind": kind, "has_draft": draft is not None, "block_size": runtime.BLOCK}
+            numbers = (*strides, *of_rows, first + test, test)
+            launch(add_up, (batch, blocks), *models, *state, *numbers, **constants)
+            constants |= {"padded_nodes": padded(nodes), "padded_blocks": padded(blocks)}
+            results = (*drafts, uniforms.contiguous(), output, accepted, reached)
+            numbers = (*numbers, nodes, levels, level, passes)
+            launch(step, (batch,), *models, *state, *results, *numbers, **constants)
+    return VerifiedTree(output, accepted, reached)
+
+
+class Node(NamedTuple):
+    """Where the rows of a sequence are read, and what was subtracted at the node so far."""
+
+    target: tl.tensor
+    draft: tl.tensor
+    softmaxes: tl.tensor
+    shares: tl.tensor
+    tested: tl.tensor
+    batch: tl.tensor
+    size: tl.tensor
+    draft_size: tl.tensor
+    count: tl.tensor
+
+
+@jit
+def row_of(
+    states: tl.tensor, sequence: tl.tensor, batch: tl.tensor, position: tl.tensor, test: tl.tensor
+) -> tl.tensor:
+    """Row that a sequence has reached before a test, and the number of sampled children there.
+
+    The row is negative where nothing is to be done.
+    """
+    place = states + (position.to(tl.int64) * batch + sequence) * 2
+    row = tl.load(place)  # scalar
+    count = tl.load(place + 1)  # scalar
+    return tl.where((row <= NEXT) & (test == 0), -row + NEXT, row), count
+
+
+@jit
+def what_is_left(
+    node: Node, token: tl.tensor, test: tl.tensor, kind: tl.constexpr, has_draft: tl.constexpr
+) -> tl.tensor:
+    """Masses of tokens that are left after so many tests, and of what the children are drawn from.
+
+    Of the latter those that were tested are no part.
+    """
+    known = token < node.size
+    softmax = node.softmaxes
+    left = mass(probability(node.target, token, known, softmax, True, 0.0, 1.0, kind), _UNIT)
+    below = left * 0
+    if has_draft:
+        known = token < tl.where(node.count > 0, node.draft_size, 0)
+        prob = probability(node.draft, token, known, softmax + 4, node.count > 0, 0.0, 1.0, kind)
+        below = mass(prob, _UNIT)
+        for i in range(test):
+            share = tl.load(node.shares + i * node.batch)  # scalar
+            gone = tl.load(node.tested + i * node.batch)  # scalar
+            left = tl.maximum(left - (below.to(tl.float64) * share).to(tl.int64), 0)
+            below = tl.where(token == gone, 0, below)
+    return left, below
+
+
+@jit
+def peak_and_weight(
+    target: tl.tensor,
+    draft: tl.tensor,
+    states: tl.tensor,
+    temperatures: tl.tensor,
+    peaks: tl.tensor,
+    weights: tl.tensor,
+    target_sequence: tl.tensor,
+    target_row: tl.tensor,
+    draft_sequence: tl.tensor,
+    draft_row: tl.tensor,
+    temperature_sequence: tl.tensor,
+    size: tl.tensor,
+    draft_size: tl.tensor,
+    blocks: tl.tensor,
+    position: tl.tensor,
+    block_size: tl.constexpr,
+) -> None:
+    """Find the largest logit of a block and the sum of its weights; if greedy, its first place."""
+    sequence = tl.program_id(0).to(tl.int64)
+    model, block = tl.program_id(1), tl.program_id(2)
+    row, count = row_of(states, sequence, tl.num_programs(0), position, 0)
+    if (row < 0) | ((model == 1) & (count == 0)):
+        return
+    temperature = tl.load(temperatures + sequence * temperature_sequence).to(tl.float64)  # scalar
+    token = block * block_size + tl.arange(0, block_size)
+    place = (sequence * 2 + model) * blocks + block
+    if model == 0:
+        start = target + sequence * target_sequence + row * target_row
+        # [block size]
+        value = tl.load(start + token, mask=token < size, other=float("-inf")).to(tl.float32)
+        write_peak(value, token, temperature, peaks + place, weights + place, size)
+    else:
+        start = draft + sequence * draft_sequence + row * draft_row
+        value = tl.load(start + token, mask=token < draft_size, other=float("-inf"))  # [block size]
+        value = value.to(tl.float32)
+        write_peak(value, token, temperature, peaks + place, weights + place, size)
+
+
+@jit
+def finish_softmax(
+    peaks: tl.tensor,
+    weights: tl.tensor,
+    states: tl.tensor,
+    temperatures: tl.tensor,
+    softmaxes: tl.tensor,
+    temperature_sequence: tl.tensor,
+    size: tl.tensor,
+    draft_size: tl.tensor,
+    blocks: tl.tensor,
+    position: tl.tensor,
+    padded_blocks: tl.constexpr,
+) -> None:
+    """Write what `probability` reads of the row that a sequence has reached."""
+    sequence = tl.program_id(0).to(tl.int64)
+    model = tl.program_id(1)
+    row, count = row_of(states, sequence, tl.num_programs(0), position, 0)
+    if (row < 0) | ((model == 1) & (count == 0)):
+        return
+    temperature = tl.load(temperatures + sequence * temperature_sequence).to(tl.float64)  # scalar
+    block = tl.arange(0, padded_blocks)
+    inside = block < blocks
+    of_row = sequence * 2 + model
+    tops = tl.load(peaks + of_row * blocks + block, mask=inside, other=float("-inf"))  # [padded]
+    added = tl.load(weights + of_row * blocks + block, mask=inside, other=0)  # [padded]
+    nothing = tl.full((), -1, tl.int64)
+    write_softmax(tops, added, inside, temperature, nothing, softmaxes + of_row * 4, size)
+
+
+@jit
+def add_up(
+    target: tl.tensor,
+    draft: tl.tensor,
+    states: tl.tensor,
+    shares: tl.tensor,
+    totals: tl.tensor,
+    tested: tl.tensor,
+    sums: tl.tensor,
+    softmaxes: tl.tensor,
+    target_sequence: tl.tensor,
+    target_row: tl.tensor,
+    draft_sequence: tl.tensor,
+    draft_row: tl.tensor,
+    size: tl.tensor,
+    draft_size: tl.tensor,
+    blocks: tl.tensor,
+    position: tl.tensor,
+    test: tl.tensor,
+    kind: tl.constexpr,
+    has_draft: tl.constexpr,
+    block_size: tl.constexpr,
+) -> None:
+    """Add up what is left of a block after so many tests, and what the first is drawn from."""
+    sequence, batch = tl.program_id(0).to(tl.int64), tl.num_programs(0)
+    block = tl.program_id(1)
+    row, count = row_of(states, sequence, batch, position, test)
+    if row < 0:
+        return
+    target += sequence * target_sequence + row * target_row
+    draft += sequence * draft_sequence + row * draft_row
+    of_tests = (shares + sequence, tested + sequence)
+    softmaxes += sequence * 8
+    node = Node(target, draft, softmaxes, *of_tests, batch, size, draft_size, count)
+    token = block * block_size + tl.arange(0, block_size)
+    left, below = what_is_left(node, token, test, kind, has_draft)
+    place = sums + sequence * 2 * blocks + block
+    tl.store(place, tl.sum(left, 0))
+    if has_draft:  # noqa: SIM102 - a constant, by which the rest is left out
+        if test == 0:
+            tl.store(place + blocks, tl.sum(below, 0))
+
+
+@jit
+def step(
+    target: tl.tensor,
+    draft: tl.tensor,
+    states: tl.tensor,
+    shares: tl.tensor,
+    totals: tl.tensor,
+    tested: tl.tensor,
+    sums: tl.tensor,
+    softmaxes: tl.tensor,
+    tokens: tl.tensor,
+    parents: tl.tensor,
+    sampled: tl.tensor,
+    uniforms: tl.tensor,
+    output: tl.tensor,
+    accepted: tl.tensor,
+    reached: tl.tensor,
+    target_sequence: tl.tensor,
+    target_row: tl.tensor,
+    draft_sequence: tl.tensor,
+    draft_row: tl.tensor,
+    size: tl.tensor,
+    draft_size: tl.tensor,
+    blocks: tl.tensor,
+    position: tl.tensor,
+    test: tl.tensor,
+    nodes: tl.tensor,
+    levels: tl.tensor,
+    level: tl.tensor,
+    passes: tl.tensor,
+    kind: tl.constexpr,
+    has_draft: tl.constexpr,
+    block_size: tl.constexpr,
+    padded_nodes: tl.constexpr,
+    padded_blocks: tl.constexpr,
+) -> None:
+    """Test a sampled child, or draw a token from what is left; go to the child that has it."""
+    sequence, batch = tl.program_id(0).to(tl.int64), tl.num_programs(0)
+    row, count = row_of(states, sequence, batch, position, test)
+    after = states + ((position.to(tl.int64) + 1) * batch + sequence) * 2
+    if row < 0:  # over, or already at the row of the next level
+        tl.store(after, row)
+        tl.store(after + 1, count)
+        return
+    target += sequence * target_sequence + row * target_row
+    draft += sequence * draft_sequence + row * draft_row
+    of_tests = (shares + sequence, tested + sequence)
+    softmaxes += sequence * 8
+    node = Node(target, draft, softmaxes, *of_tests, batch, size, draft_size, count)
+    sums += sequence * 2 * blocks
+    uniforms += (sequence * levels + level) * passes
+    place = tl.arange(0, padded_nodes)
+    inside = place < nodes
+    x = tl.load(tokens + sequence * nodes + place, mask=inside, other=-1)  # [padded nodes]
+    parent = tl.load(parents + sequence * nodes + place, mask=inside, other=-2)  # [padded nodes]
+    drawn = tl.load(sampled + sequence * nodes + place, mask=inside, other=0) > 0  # [padded nodes]
+    children = (x >= 0) & (parent == row - 1) & (level + 1 < levels)
+    block = tl.arange(0, padded_blocks)
+    of_blocks = tl.load(sums + block, mask=block < blocks, other=0)  # [padded blocks]
+    total = tl.sum(of_blocks, 0)
+    child, token = tl.full((), padded_nodes, tl.int32), tl.full((), -1, tl.int64)
+    done = tl.full((), 1, tl.int32)
+    if has_draft:
+        nothing = (test > 0) & (total == 0)  # all that was left went with the draft before
+        if nothing | (test < count):
+            order = tl.cumsum((children & drawn).to(tl.int32), 0)
+            here = children & drawn & (order == tl.where(nothing, test, test + 1))
+            it = tl.min(tl.where(here, place, padded_nodes), 0)
+            token = tl.sum(tl.where(place == it, x.to(tl.int64), 0), 0)
+            of_drafts = tl.load(sums + blocks + block, mask=block < blocks, other=0)
+            rest = tl.sum(of_drafts, 0)
+            if test > 0:
+                rest = tl.load(totals + test * batch + sequence)  # scalar
+            wanted, below = what_is_left(node, token, test, kind, has_draft)
+            coin = tl.load(uniforms + test)  # scalar
+            chance = below.to(tl.float64) * total.to(tl.float64)
+            passed = coin * chance < wanted.to(tl.float64) * rest.to(tl.float64)
+            if nothing | passed:
+                child = it
+            else:
+                share = total.to(tl.float64) / tl.maximum(rest, 1).to(tl.float64)
+                tl.store(shares + test * batch + sequence, tl.where(rest > 0, share, 0.0))
+                tl.store(tested + test * batch + sequence, token)
+                tl.store(totals + (test + 1) * batch + sequence, rest - below)
+                tl.store(after, row)
+                tl.store(after + 1, count)
+                done = done * 0
+    if done > 0:
+        if child == padded_nodes:
+            uniform = tl.load(uniforms + passes - 1)  # scalar
+            chosen, point = pick_of_sums(sums, uniform, blocks, padded_blocks)
+            around = chosen * block_size + tl.arange(0, block_size)
+            left, _ = what_is_left(node, around, test, kind, has_draft)
+            token = first_above(left, around, point, size).to(tl.int64)
+            child = tl.min(tl.where(children & (x == token), place, padded_nodes), 0)
+        tl.store(output + sequence * levels + level, token)
+        if child < padded_nodes:
+            below_it = (x >= 0) & drawn & (parent == child) & (level + 2 < levels)
+            tl.store(reached + sequence, child.to(tl.int64))
+            tl.store(after, -(child + 1).to(tl.int64) + NEXT)
+            tl.store(after + 1, tl.sum(below_it.to(tl.int64), 0) if has_draft else count)
+        else:
+            tl.store(accepted + sequence, level.to(tl.int64))
+            tl.store(after, row * 0 + OVER)
+            tl.store(after + 1, count)

@@ -1,0 +1,333 @@
+"""Walk and keep by bins inside Triton kernels: steps of `otm.kernels.walk_and_keep.torch`."""
+
+# ruff: noqa: PLR0917 - pointers and sizes, in order
+
+from __future__ import annotations
+
+from otm.kernels.common.distributions.numpy import UNIT
+from otm.kernels.walk_and_keep.numpy import WEIGHT_UNIT
+from otm.kernels.common.distributions.triton import mass
+from otm.kernels.optimal.triton_steps import BELOW, EXCESS, LACK, RISE, SLOPES, WIN, choose_slots, find_place, float_at, matched, sum_before, won
+from otm.kernels.multi_draft.triton_steps import Chains, agree_at, at_drafts, change_of_listed, drafts_at, to_draw_from
+from otm.kernels.common.runtime import constant, jit, tl
+
+_UNIT, _PART = constant(UNIT), constant(1 / UNIT)
+_WEIGHT_UNIT = constant(WEIGHT_UNIT)
+
+
+@jit
+def find_winner(
+    of: Chains,
+    uniforms: tl.tensor,
+    agreed: tl.tensor,
+    share: tl.tensor,
+    position: tl.tensor,
+    kind: tl.constexpr,
+    width: tl.constexpr,
+    tree: tl.constexpr,
+    edges: tl.constexpr,
+    padded_chains: tl.constexpr,
+) -> tl.tensor:
+    """Chains that have the token that wins at a position, none if no token can.
+
+    Then its slot, its probabilities by share · target and draft, and that of winning.
+    """
+    chain = tl.arange(0, padded_chains)
+    token, known, _, target_prob, draft_prob = at_drafts(
+        of, agreed, position, kind, width, tree, padded_chains
+    )
+    known = known & (draft_prob > 0)
+    weighted = share * target_prob
+    node = of.sums + position * of.node_size
+    uniforms += position * (of.chains + 1)
+    uniform = tl.load(uniforms + chain, mask=known, other=0.0)  # [padded K]
+    slot = choose_slots(node, weighted, draft_prob, uniform, edges)
+    win = won(node, weighted, draft_prob, edges)
+    highest = tl.max(tl.where(known, slot, -1), 0)
+    first = tl.min(tl.where(known & (slot == highest), chain, padded_chains), 0)
+    here = chain == first
+    winner = tl.max(tl.where(here, token, -1), 0)
+    of_target = tl.sum(tl.where(here, weighted, 0.0), 0)
+    of_draft = tl.sum(tl.where(here, draft_prob, 0.0), 0)
+    of_winner = tl.sum(tl.where(here, win, 0.0), 0)
+    agree = (token >= 0) & (token == winner)
+    return agree, tl.maximum(highest, 0), of_target, of_draft, of_winner
+
+
+@jit
+def next_share(of_target: tl.tensor, of_winner: tl.tensor) -> tl.tensor:
+    """Return min(weighted target / winner, 1) of a token, without a division by zero."""
+    below = of_target < of_winner
+    divided = of_target / tl.where(below, of_winner, 1.0)
+    return tl.where(below, divided, tl.where(of_target > 0, 1.0, 0.0))
+
+
+@jit
+def walk_on(
+    of: Chains,
+    uniforms: tl.tensor,
+    agree: tl.tensor,
+    shares: tl.tensor,
+    position: tl.tensor,
+    kind: tl.constexpr,
+    width: tl.constexpr,
+    tree: tl.constexpr,
+    edges: tl.constexpr,
+    padded_chains: tl.constexpr,
+) -> tl.tensor:
+    """Which chains agree at a position, none if the walk has ended, and its share.
+
+    Pointers are to the first entries of the sequence.
+    """
+    chain = tl.arange(0, padded_chains)
+    share = tl.full((), 1.0, tl.float64)
+    if position == 0:
+        agreed = chain < of.chains
+    else:
+        before = position - 1
+        agreed = agree_at(agree, before, of.chains, padded_chains)
+        agreed, _, of_target, _, of_winner = find_winner(
+            of,
+            uniforms,
+            agreed,
+            tl.load(shares + before),  # scalar
+            before,
+            kind,
+            width,
+            tree,
+            edges,
+            padded_chains,
+        )
+        share = next_share(of_target, of_winner)
+        # without a share nothing there or below can be kept
+        agreed = agreed & (chain < tl.where(share > 0, of.chains, 0))
+    return agreed, share
+
+
+@jit
+def add_left(
+    several: Chains,
+    agree: tl.tensor,
+    shares: tl.tensor,
+    left: tl.tensor,
+    position: tl.tensor,
+    token: tl.tensor,
+    blocks: tl.tensor,
+    kind: tl.constexpr,
+    width: tl.constexpr,
+    tree: tl.constexpr,
+    edges: tl.constexpr,
+    padded_chains: tl.constexpr,
+) -> None:
+    """Add up a block of what is left at a node of the walk, and of the target's row there."""
+    agreed = agree_at(agree, position, several.chains, padded_chains)
+    block = tl.program_id(1)
+    if (block < blocks) & (tl.max(tl.where(agreed, 1, 0), 0) > 0):
+        share = tl.load(shares + position)  # scalar
+        _, _, count, read = drafts_at(
+            several.rows.of.tokens,
+            several.counted,
+            agreed,
+            position,
+            several.rows.gamma,
+            several.chains,
+            tree,
+            padded_chains,
+        )
+        of_row, rest = to_draw_from(
+            several, read, position, token, count, share, None, kind, width, edges
+        )
+        total = tl.sum(rest, 0)
+        if width > 0:
+            total += change_of_listed(
+                token, several, read, position, count, share, kind, width, edges
+            )
+        place = left + position * 2 * blocks + block
+        tl.store(place, total)
+        tl.store(place + blocks, tl.sum(of_row, 0))
+
+
+@jit
+def is_revealed(
+    of: Chains, position: tl.tensor, tree: tl.constexpr, padded_chains: tl.constexpr
+) -> tl.tensor:
+    """Whether the number of draws at a position is looked at.
+
+    It is at the first, where chains have just ended, and next to draws that they share.
+    """
+    place, live = tl.arange(0, padded_chains) * of.rows.gamma, tl.arange(0, padded_chains)
+    live = live < of.chains
+    tokens = of.rows.of.tokens + place
+    for step in range(position):
+        live = live & (tl.load(tokens + step, mask=live, other=-1) >= 0)  # [padded K]
+    token = tl.load(tokens + position, mask=live, other=0)  # [padded K]
+    revealed = (position == 0) | (tl.min(token, 0) < 0)
+    if tree:
+        own, earlier = of.counted + place + position, live & (position > place * 0)
+        mine = tl.load(own, mask=live & (token >= 0), other=1)  # [padded K]
+        before = tl.load(own - 1, mask=earlier, other=1)  # [padded K]
+        revealed = revealed | (tl.min(mine.to(tl.int32), 0) == 0)
+        revealed = revealed | (tl.min(before.to(tl.int32), 0) == 0)
+    return revealed
+
+
+@jit
+def part_of_slot(
+    memory: tl.tensor,
+    own: tl.tensor,
+    share: tl.tensor,
+    slot: tl.tensor,
+    width: tl.constexpr,
+) -> tl.tensor:
+    """Masses of a draft's token in the slots below a slot and in the slot."""
+    place = tl.arange(0, width)
+    poor, start, amount = matched(memory, own, width)
+    others = memory + tl.where(poor, EXCESS * width, LACK * width)
+    # [width]
+    stops = tl.minimum(tl.load(others + place), start + amount)
+    overlap = tl.maximum(stops - tl.maximum(sum_before(others, place), start), 0)
+    slopes = memory + SLOPES * width
+    slope = float_at(slopes, own)
+    win = float_at(memory + WIN * width, own)
+    change = tl.abs(win + share * float_at(memory + RISE * width, own) - slope)
+    gain = tl.abs(float_at(slopes, place) - slope)
+    always = gain <= change
+    moves = tl.where(always, 1.0, change / tl.where(always, 1.0, gain))
+    part = overlap.to(tl.float64) / tl.maximum(amount, 1).to(tl.float64)
+    moved = mass(part * moves, _UNIT)
+    stay = mass(tl.full((), 1.0, tl.float64), _UNIT) - tl.sum(moved, 0)
+    before = tl.sum(tl.where(place < slot, moved, 0), 0) + tl.where(own < slot, stay, 0)
+    within = tl.sum(tl.where(place == slot, moved, 0), 0) + tl.where(own == slot, stay, 0)
+    return before, within
+
+
+@jit
+def ways(
+    numbers: tl.tensor,
+    own: tl.tensor,
+    others: tl.tensor,
+    chains: tl.tensor,
+    padded_numbers: tl.constexpr,
+) -> tl.tensor:
+    """Sum of Pr(m) C(m, c) c Z^(c − 1) R^(m − c) over m for each c: [padded K + 1]."""
+    c = tl.arange(0, padded_numbers).to(tl.float64)
+    total, term = c * 0.0, c * 0.0
+    power = tl.full((), 1.0, tl.float64)
+    for m in range(1, chains + 1):
+        count = c * 0.0 + m
+        ratio = count / tl.where(c < count, count - c, 1.0)
+        ends = tl.where(c == count, count * power, 0.0)
+        term = tl.where(c < count, term * others * ratio, ends)
+        total = total + tl.load(numbers + m) * term  # scalar
+        power = power * own
+    return total
+
+
+@jit
+def agreeing(
+    memory: tl.tensor,
+    numbers: tl.tensor,
+    points: tl.tensor,
+    slot: tl.tensor,
+    of_target: tl.tensor,
+    of_draft: tl.tensor,
+    chains: tl.tensor,
+    edges: tl.constexpr,
+    padded_numbers: tl.constexpr,
+) -> tl.tensor:
+    """Law of the number of drafts that are a token, given that it wins in a slot.
+
+    Points and weights of the quadrature stand one behind the other.
+    """
+    own, share = find_place(of_target, of_draft, edges)
+    before, within = part_of_slot(memory, own, share, slot, edges)
+    below = memory + BELOW * edges
+    total = tl.maximum(tl.load(below + edges - 1), 1).to(tl.float64)  # scalar
+    start = of_draft * before.to(tl.float64) / total
+    step = of_draft * within.to(tl.float64) / total
+    lower = sum_before(below, slot)
+    others = tl.maximum(lower.to(tl.float64) / total - start, 0.0)
+    wide = (tl.load(below + slot) - lower).to(tl.float64) / total - step  # scalar
+    wide = tl.maximum(wide, 0.0)
+    weights = tl.zeros((padded_numbers,), tl.float64)
+    count = (chains + 1) // 2
+    for i in range(count):
+        point, weight = tl.load(points + i), tl.load(points + count + i)  # scalars
+        chances = ways(numbers, start + step * point, others + wide * point, chains, padded_numbers)
+        weights = weights + weight * chances
+    most = tl.max(weights, 0)
+    parts = (weights / tl.where(most > 0, most, 1.0) * _WEIGHT_UNIT).to(tl.int64)
+    place = tl.arange(0, padded_numbers)
+    law = parts.to(tl.float64) / tl.maximum(tl.sum(parts, 0), 1).to(tl.float64)
+    same = tl.load(numbers + place, mask=place <= chains, other=0.0)  # [padded K + 1]
+    return tl.where(most > 0, law, same)
+
+
+@jit
+def count_agreeing(
+    of: Chains,
+    uniforms: tl.tensor,
+    agree: tl.tensor,
+    shares: tl.tensor,
+    numbers: tl.tensor,
+    points: tl.tensor,
+    count: tl.tensor,
+    position: tl.tensor,
+    kind: tl.constexpr,
+    width: tl.constexpr,
+    tree: tl.constexpr,
+    edges: tl.constexpr,
+    padded_chains: tl.constexpr,
+    padded_numbers: tl.constexpr,
+) -> None:
+    """Store the law of the number of drafts at a position, where there are so many."""
+    place = tl.arange(0, padded_numbers)
+    here = numbers + position * (of.chains + 1)
+    if is_revealed(of, position, tree, padded_chains):
+        tl.store(here + place, tl.where(place == count, 1.0, 0.0), mask=place <= of.chains)
+    else:
+        before = position - 1
+        agreed = agree_at(agree, before, of.chains, padded_chains)
+        share = tl.load(shares + before)  # scalar
+        _agree, slot, of_target, of_draft, _won = find_winner(
+            of, uniforms, agreed, share, before, kind, width, tree, edges, padded_chains
+        )
+        law = agreeing(
+            of.sums + before * of.node_size,
+            here - (of.chains + 1),
+            points,
+            slot,
+            of_target,
+            of_draft,
+            of.chains,
+            edges,
+            padded_numbers,
+        )
+        tl.store(here + place, law, mask=place <= of.chains)
+
+
+@jit
+def deepest_kept(
+    of: Chains,
+    uniforms: tl.tensor,
+    shares: tl.tensor,
+    left: tl.tensor,
+    depth: tl.tensor,
+    drafted: tl.tensor,
+    blocks: tl.tensor,
+    padded_blocks: tl.constexpr,
+) -> tl.tensor:
+    """Depth of the deepest node of a walk that is kept; at its end there may be drafts."""
+    part = tl.arange(0, padded_blocks)
+    kept = depth * 0
+    for i in range(1, depth + 1):
+        # [padded blocks]
+        values = tl.load(left + i * 2 * blocks + part, mask=part < blocks, other=0)
+        excess = tl.sum(values, 0).to(tl.float64) * _PART
+        share = tl.load(shares + i)  # scalar
+        coin = tl.load(uniforms + i * (of.chains + 1) - 1)  # scalar: of the draft before
+        inside = drafted | (i < depth)
+        chance = tl.where(inside, excess, share)
+        divisor = tl.where(inside, excess + (1.0 - share), 1.0)
+        kept = tl.where(coin * divisor < chance, i, kept)
+    return kept

@@ -1,0 +1,81 @@
+"""Sizes and places are read off what a verifier outputs, and not off what it is."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+
+from otm.audit import lossless
+from otm.audit.diagnose.diagnosis import diagnose, same_distribution
+from otm.audit.observe.exact import by_paths
+from otm.audit.instances import INSTANCES
+from otm.audit.diagnose.known_bugs import KNOWN_BUGS, KnownBug
+from otm.audit.diagnose.known_bugs.sized import cut_to, floor_at, hot_from, passes_at, tiles_of
+from otm.audit.diagnose.known_bugs.steps import Chain
+from otm.audit.diagnose.mistake_sizes import first_wrong, of_measure, tile_sizes
+from otm.audit.observe.observation import Observation
+from otm.audit.larger_instances import ladder, larger_instances
+
+SMALL = [INSTANCES[name] for name in ("zeros", "four tokens", "two drafts", "three drafts")]
+LARGER = [larger_instances()[name] for name in ("40 tokens", "48 tokens", "300 tokens")]
+DEEP = ladder(8)
+
+
+def seen_of(bug: KnownBug) -> list[Observation]:
+    chosen = [*SMALL, *LARGER, DEEP]
+    return [by_paths(bug.verifier, each) for each in chosen if bug.verifier.supports(each)]
+
+
+@pytest.mark.parametrize(
+    "bug",
+    [
+        passes_at(8),
+        hot_from(9),
+        cut_to(11),
+        cut_to(45),
+        tiles_of(24),
+        tiles_of(136),
+        floor_at(Fraction(1, 37)),
+        floor_at(Fraction(3, 1000)),
+    ],
+    ids=lambda bug: bug.name,
+)
+def test_what_is_measured_is_what_was_made(bug: KnownBug) -> None:
+    """Bug: sizes beside those of a list are found, and have no name."""
+    assert bug not in KNOWN_BUGS
+    observations = seen_of(bug)
+    assert bug in of_measure(observations)
+    assert diagnose(observations, [same_distribution(0)])[0].name == bug.name
+
+
+def test_other_mistakes_have_no_size() -> None:
+    """Bug: a mistake of any kind is given a size, since something is always read off."""
+    (bug,) = (bug for bug in KNOWN_BUGS if bug.name == "no residual")
+    observations = seen_of(bug)
+    assert of_measure(observations), "they do not fit, but are tried"
+    assert [each.name for each in diagnose(observations, [same_distribution(0)])] == [bug.name]
+
+
+def test_nothing_is_measured_where_nothing_is_wrong() -> None:
+    observations = [by_paths(Chain(), each) for each in (*SMALL, DEEP)]
+    assert of_measure(observations) == ()
+    assert [first_wrong(seen) for seen in observations] == [None] * len(observations)
+
+
+@pytest.mark.parametrize("place", [1, 5, 8])
+def test_the_first_wrong_token_is_where_the_mistake_is(place: int) -> None:
+    assert first_wrong(by_paths(passes_at(place).verifier, DEEP)) == place
+
+
+def test_frequencies_are_not_taken_for_mistakes() -> None:
+    """Bug: the first token of a sample is always a little off, and no place is named."""
+    report = lossless(hot_from(7).verifier, method="Monte Carlo", instances=[DEEP])
+    assert [diagnosis.name for diagnosis in report.diagnoses] == [hot_from(7).name]
+
+
+def test_round_sizes_come_first() -> None:
+    """Bug: 60 before 64, where no token tells them apart."""
+    assert tile_sizes([range(59, 66), range(50, 70)]) == [64, 60, 62, 59, 61, 63, 65]
+    assert tile_sizes([range(5, 8), range(20, 30)]) == []
+    assert tile_sizes([]) == []
