@@ -2,9 +2,9 @@
 
     python -m benchmarks.audit [--quick] [--save] [--seed NAME]
 
-Each mutant is a known bug of `otm.audit.diagnose.known_bugs` with a size or a place that is drawn from the
-seed, most of them none of those in the list there.  It is audited as `otm audit` does, with all
-defaults.  Right verifiers come last: they must pass, and their times are those of an audit that
+Each mutant is a known bug of `otm.audit.diagnose.known_bugs` with a size or a place that is drawn
+from the seed, most of them none of those in the list there.  It is audited as `otm audit` does,
+with all defaults.  Right verifiers come last: they must pass, and their times are those of an audit that
 finds nothing.
 """
 
@@ -19,7 +19,16 @@ from benchmarks.command import command, keep, options_of
 from benchmarks.machine import machine
 from otm.audit import LOSSLESS, Adapter, lossless
 from otm.audit.diagnose.known_bugs import KnownBug
-from otm.audit.diagnose.known_bugs.sized import behind_from, cut_to, floor_at, hot_from, lenient, passes_at, passing, tiles_of
+from otm.audit.diagnose.known_bugs.sized import (
+    behind_from,
+    cut_to,
+    floor_at,
+    hot_from,
+    lenient,
+    passes_at,
+    passing,
+    tiles_of,
+)
 from otm.audit.diagnose.known_bugs.steps import Block, Chain, Loop, Siblings
 
 RESULTS = Path(__file__).parent / "results" / "audit.json"

@@ -43,6 +43,7 @@ except ImportError as error:
     print(f"nothing is compiled: torch and triton are needed ({error})")
     sys.exit()
 
+from otm.coupled.clocks import triton as clocks
 from otm.kernels import (
     SparseDrafts,
     verify_logits,
@@ -50,14 +51,13 @@ from otm.kernels import (
     verify_tree_logits,
     verify_tree_probs,
 )
-from otm.kernels.registry import uniforms_per_position
 from otm.kernels.chain import triton as chain
-from otm.coupled.clocks import triton as clocks
-from otm.kernels.common.distributions import triton as distributions
-from otm.kernels.walk_and_keep import triton as grid_walk_and_keep
-from otm.kernels.multi_draft import triton as multi_draft
 from otm.kernels.common import one_chain, runtime
+from otm.kernels.common.distributions import triton as distributions
+from otm.kernels.multi_draft import triton as multi_draft
+from otm.kernels.registry import uniforms_per_position
 from otm.kernels.tree import triton as tree
+from otm.kernels.walk_and_keep import triton as grid_walk_and_keep
 from otm.rules import names
 
 TARGETS = {

@@ -28,10 +28,10 @@ from benchmarks.machine import machine
 from figures.shipped_pairs import prompts_of_text
 from otm._core.means import clustered_mean
 from otm._core.sparse import SparseProbs
-from otm.decoding import Generation, SamplingParameters, spectr, speculative
 from otm.coupled import decode_coupled
 from otm.coupled.clocks.first_rings import first_rings
 from otm.coupled.clocks.numpy import SharedClocks
+from otm.decoding import Generation, SamplingParameters, spectr, speculative
 from otm.models import load
 
 RESULTS = Path(__file__).parent / "results" / "coupled.json"
@@ -50,14 +50,14 @@ def ways() -> dict[str, tuple[Decode, dict[str, Any], int]]:
     return {
         "exact match": (spectr, {"k": 1, "rule": "naive target sampling"}, 0),
         "argmax drafts": (speculative, {"draft_sampling": SamplingParameters(temperature=0)}, 0),
-        "coupled": (coupled, {}, 0),
+        "coupled": (decode_coupled, {}, 0),
         f"sparse, top {TOP}": (
             speculative, {"draft_sampling": SamplingParameters(top_k=TOP)}, 8 * TOP * GAMMA,
         ),
         "chain": (speculative, {}, GAMMA * ROW),
         "block": (speculative, {"rule": "block"}, GAMMA * ROW),
         f"exact match, K = {CHAINS}": (spectr, {**chains, "rule": "naive target sampling"}, 0),
-        f"coupled, K = {CHAINS}": (coupled, chains, 0),
+        f"coupled, K = {CHAINS}": (decode_coupled, chains, 0),
         f"optimal, K = {CHAINS}": (spectr, {**chains, "rule": "optimal"}, ROWS_OF_CHAINS * ROW),
         f"walk and keep, K = {CHAINS}": (
             spectr, {**chains, "rule": "walk and keep"}, ROWS_OF_CHAINS * ROW,
@@ -90,10 +90,10 @@ def accepted(drafts: tuple[str, ...], prompts: int, tokens: int) -> dict[str, An
 def flips(prompts: int, tokens: int) -> dict[str, Any]:
     """How many texts differ with drafts that are read in batches of tokens."""
     target, given = load("target"), prompts_of_text(prompts, 64)
-    alone = coupled(target, None, given, max_tokens=tokens, seed=0).sequences
+    alone = decode_coupled(target, None, given, max_tokens=tokens, seed=0).sequences
     results: dict[str, Any] = {"texts": prompts, "tokens": tokens}
     for gamma in (1, GAMMA, 8):
-        run = coupled(target, load("small"), given, gamma=gamma, max_tokens=tokens, seed=0)
+        run = decode_coupled(target, load("small"), given, gamma=gamma, max_tokens=tokens, seed=0)
         found = sum(a != b for a, b in zip(run.sequences, alone, strict=True))
         results[f"γ = {gamma}"] = found
         print(f"flips at γ = {gamma}: {found} of {prompts} texts of {tokens} tokens", flush=True)

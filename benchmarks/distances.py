@@ -27,10 +27,10 @@ from benchmarks.command import command, keep, options_of
 from benchmarks.machine import machine
 from otm.coupling import KSeq
 from otm.kernels import sigmoid_distance
-from otm.kernels.k_seq.numpy import find_split
-from otm.kernels.optimal.numpy import STEPS, at_node, winner
 from otm.kernels.common import softmax
 from otm.kernels.common.distributions.torch import mass
+from otm.kernels.k_seq.numpy import find_split
+from otm.kernels.optimal.numpy import STEPS, at_node, winner
 
 RESULTS = Path(__file__).parent / "results" / "distances.json"
 VOCABULARY = 128_256

@@ -21,8 +21,16 @@ from benchmarks.command import command, keep, options_of
 from benchmarks.machine import machine
 from figures.shipped_pairs import prompts_of_text
 from otm._core.means import PairedMeans, Setup
-from otm.decoding import BestFirstDrafter, Drafter, DynamicTreeDrafter, ModelDrafter, SamplingParameters, StaticTreeDrafter, spectr
 from otm.coupled import decode_coupled
+from otm.decoding import (
+    BestFirstDrafter,
+    Drafter,
+    DynamicTreeDrafter,
+    ModelDrafter,
+    SamplingParameters,
+    StaticTreeDrafter,
+    spectr,
+)
 from otm.gain import (
     best_tree,
     block_efficiency,
@@ -100,7 +108,7 @@ def coupled_tokens(
     counts = []
     for number, context in enumerate(context for group in asked for context in group):
         given: dict[str, Any] = {"k": k, "gamma": DEPTH, "max_tokens": DEPTH + 1, "seed": number}
-        found = coupled(target, draft, [context], sampling=sampling, **given)
+        found = decode_coupled(target, draft, [context], sampling=sampling, **given)
         counts.append(len(found.steps[0].output))
     return np.array(counts, dtype=np.float64)
 

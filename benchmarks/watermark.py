@@ -26,11 +26,11 @@ from benchmarks.command import command, keep, options_of
 from benchmarks.machine import machine
 from figures.shipped_pairs import prompts_of_text, shipped_probs
 from otm._core.means import clustered_mean
-from otm.decoding import SamplingParameters, speculative
-from otm.coupled import detect_watermark, watermark_laws, decode_watermarked
+from otm.coupled import decode_watermarked, detect_watermark, watermark_laws
 from otm.coupled.detection import late_score, mean_score
-from otm.decoding.trace import Generation
 from otm.coupled.watermark import DRAFTS, RECOVERED, RejectionRounds
+from otm.decoding import SamplingParameters, speculative
+from otm.decoding.trace import Generation
 from otm.models import load
 
 RESULTS = Path(__file__).parent / "results" / "watermark.json"
@@ -97,7 +97,7 @@ def texts(name: str, temperature: float, prompts: int, tokens: int) -> list[dict
                 made[setting] = (
                     speculative(target, draft, given, **options)
                     if way.method is None
-                    else watermarked(
+                    else decode_watermarked(
                         target, draft if way.drafts else None, given, key=keys, method=way.method,
                         **options,
                     )

@@ -36,8 +36,8 @@ from otm._core.arithmetic import (
     rounded,
     sum_error,
 )
-from otm._core.ratios.bins import RatioBins, in_bins
 from otm._core.display.reprs import Facts, number_text
+from otm._core.ratios.bins import RatioBins, in_bins
 from otm.coupling.optimal import OptimalPlan
 from otm.errors import CertificateError
 from otm.optimum.cut import Cut, best_prefix, corner_values, prefix_values

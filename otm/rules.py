@@ -30,8 +30,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
-from otm._core.numbers import check_name, no_such_name
 from otm._core.display.text import shown
+from otm._core.numbers import check_name, no_such_name
 from otm.errors import UnknownMethodError
 
 __all__ = ["RULES", "Rule", "named", "names"]
@@ -114,108 +114,121 @@ class Rule:
 
 
 _LIST = (
-    Rule("optimal", "IID", "docs/theory/optimal-plan.md, Theorem 5.3", "optimal.OptimalPlan"),
-    Rule("k-Seq", "IID", "Sun et al. 2023 (SpecTr), Algorithm 2", "k_seq.KSeq"),
+    Rule(
+        "optimal", "IID", "docs/theory/optimal-plan.md, Theorem 5.3",
+        "otm.coupling.optimal:OptimalPlan",
+    ),
+    Rule("k-Seq", "IID", "Sun et al. 2023 (SpecTr), Algorithm 2", "otm.coupling.k_seq:KSeq"),
     Rule(
         "recursive rejection", "IID", "Miao et al. 2024 (SpecInfer); SpecTr, appendix B.3",
-        "recursive_rejection.RecursiveRejection",
+        "otm.coupling.recursive_rejection:RecursiveRejection",
     ),
     Rule(
         "recursive rejection without replacement", "WithoutReplacement",
         "Chen et al. 2024 (Sequoia); Jeon et al. 2024",
-        "recursive_rejection_without_replacement.RecursiveRejectionWithoutReplacement",
+        "otm.coupling.recursive_rejection_without_replacement:RecursiveRejectionWithoutReplacement",
     ),
-    Rule("greedy", "Greedy", "Hu et al. 2025", "greedy_drafts.GreedyRule"),
+    Rule("greedy", "Greedy", "Hu et al. 2025", "otm.coupling.greedy_drafts:GreedyRule"),
     Rule(
         "target-only", "Top", "docs/theory/trees.md, Theorem 18.1; SGLang",
-        "target_only.TargetOnly", verifier="target_only.verify_target_only",
+        "otm.coupling.target_only:TargetOnly",
+        verifier="otm.decoding.verifiers.target_only:verify_target_only",
     ),
-    Rule("SpecHub", "HubPairs", "Sun et al. 2024 (SpecHub)", "spec_hub.SpecHub", k=2),
+    Rule("SpecHub", "HubPairs", "Sun et al. 2024 (SpecHub)", "otm.coupling.spec_hub:SpecHub", k=2),
     Rule(
         "importance selection", "IID", "Khisti et al. 2025",
-        "importance_selection.ImportanceSelection",
+        "otm.coupling.importance_selection:ImportanceSelection",
     ),
     Rule(
         "list coupling", "IID", "Daliri et al. 2024; Rowan et al. 2025",
-        "list_coupling.ListCoupling", loop="keyed.coupled",
+        "otm.coupled.list_coupling:ListCoupling", loop="otm.coupled.decode:decode_coupled",
     ),
     Rule(
         "naive target sampling", "IID", "Miao et al. 2024 (SpecInfer)",
-        "naive_target_sampling.NaiveTargetSampling",
+        "otm.coupling.naive_target_sampling:NaiveTargetSampling",
     ),
     Rule(
         "non-iterative rejection", "IID", "Leviathan et al. 2023, appendix A.2",
-        "non_iterative_rejection.NonIterativeRejection",
+        "otm.coupling.non_iterative_rejection:NonIterativeRejection",
     ),
     Rule(
         "maximal coupling", "IID", "SpecTr, Algorithm 1; Leviathan et al. 2023, section 2.3",
-        "maximal.MaximalCoupling", k=1,
+        "otm.coupling.maximal:MaximalCoupling", k=1,
     ),
     Rule(
         "chain", "IID", "Leviathan et al. 2023, Algorithm 1",
-        verifier="verification.verify_chain", kernel="chain", k=1,
+        verifier="otm.decoding.verifiers.verification:verify_chain", kernel="otm.kernels.chain",
+        k=1,
     ),
     Rule(
         "block", "IID", "Sun et al. 2024 (block verification), Algorithm 2",
-        verifier="traversal.verify_traversal", kernel="block", k=1,
+        verifier="otm.decoding.verifiers.traversal:verify_traversal", kernel="otm.kernels.block",
+        k=1,
     ),
     Rule(
         "greedy block", "IID", "docs/theory/state.md, Theorem 19.1; Sun et al. 2024",
-        verifier="greedy_block.GREEDY_BLOCK", k=1,
+        verifier="otm.decoding.verifiers.greedy_block:GREEDY_BLOCK", k=1,
     ),
-    Rule("traversal", "IID", "Weng et al. 2025", verifier="traversal.verify_traversal"),
+    Rule(
+        "traversal", "IID",
+        "Weng et al. 2025", verifier="otm.decoding.verifiers.traversal:verify_traversal",
+    ),
     Rule(
         "walk and keep", "IID", "docs/theory/walk-and-keep.md, Theorem 14.1",
-        verifier="walk_and_keep.verify_walk_and_keep",
+        verifier="otm.decoding.verifiers.walk_and_keep:verify_walk_and_keep",
     ),
     Rule(
         "grid k-Seq", "IID", "docs/theory/k-seq.md; SpecTr, Algorithm 2",
-        "grid_k_seq.GridKSeq", kernel="grid_k_seq", max_k=64,
+        "otm.coupling.grid_k_seq:GridKSeq", kernel="otm.kernels.k_seq", max_k=64,
     ),
     Rule(
         "grid optimal", "IID", "docs/theory/grid.md, Theorem 11.2",
-        "grid_optimal.GridOptimal", kernel="grid_optimal", max_k=64,
+        "otm.coupling.grid_optimal:GridOptimal", kernel="otm.kernels.optimal", max_k=64,
     ),
     Rule(
         "grid walk and keep", "IID", "docs/theory/walk-and-keep.md, Theorem 14.6",
-        verifier="walk_and_keep.verify_walk_and_keep", kernel="grid_walk_and_keep",
+        verifier="otm.decoding.verifiers.walk_and_keep:verify_walk_and_keep",
+        kernel="otm.kernels.walk_and_keep",
     ),
     Rule(
         "lenient", "IID", "docs/theory/lenience.md; Leviathan et al. 2023, appendix A.5",
-        "lenient.LenientPlan", lossless=False, parameters=("lenience",),
+        "otm.coupling.lossy.lenient:LenientPlan", lossless=False, parameters=("lenience",),
     ),
     Rule(
         "lenient argmax", "IID", "Leviathan et al. 2023, appendix A.5",
-        "lenient.ArgmaxLenientPlan", k=1, lossless=False, parameters=("lenience",),
+        "otm.coupling.lossy.lenient:ArgmaxLenientPlan", k=1, lossless=False,
+        parameters=("lenience",),
     ),
     Rule(
         "typical acceptance", "IID", "Cai et al. 2024 (Medusa), section 2.3.1",
-        "typical_acceptance.TypicalAcceptance", lossless=False,
+        "otm.coupling.lossy.typical_acceptance:TypicalAcceptance", lossless=False,
     ),
     Rule(
         "entropy window", "IID", "FLy, arXiv 2511.22972; vLLM",
-        verifier="entropy_window.entropy_window_verifier", k=1, lossless=False,
+        verifier="otm.decoding.verifiers.entropy_window:entropy_window_verifier", k=1,
+        lossless=False,
         parameters=("window", "threshold"),
     ),
     Rule(
         "hierarchical", "IID", "Zhou et al. 2026 (HSD), released code",
-        verifier="greedy_block.verify_hierarchical", k=1, lossless=False,
+        verifier="otm.decoding.verifiers.greedy_block:verify_hierarchical", k=1, lossless=False,
     ),
     Rule(
         "ensemble", "IID", "Wang et al. 2026 (DIVERSED); transformers",
-        "relaxed.EnsemblePlan", lossless=False, parameters=("weight",),
+        "otm.coupling.lossy.relaxed:EnsemblePlan", lossless=False, parameters=("weight",),
     ),
     Rule(
         "cascade", "IID", "Narasimhan et al. 2025, section 4.4",
-        "relaxed.CascadePlan", lossless=False, parameters=("slack",),
+        "otm.coupling.lossy.relaxed:CascadePlan", lossless=False, parameters=("slack",),
     ),
     Rule(
         "Cactus", "IID", "Hao and Mou 2026",
-        "cactus.Cactus", k=1, lossless=False, parameters=("delta",),
+        "otm.coupling.lossy.cactus:Cactus", k=1, lossless=False, parameters=("delta",),
     ),
     Rule(
         "synthetic acceptance", "IID", "vLLM, to measure speed",
-        "synthetic_acceptance.SyntheticAcceptance", lossless=False, parameters=("rate",),
+        "otm.coupling.lossy.synthetic_acceptance:SyntheticAcceptance", lossless=False,
+        parameters=("rate",),
     ),
 )  # fmt: skip
 

@@ -22,9 +22,9 @@ from otm._core.checks import (
     place_of_row,
 )
 from otm._core.display.reprs import Facts, number_text
+from otm._core.display.text import html_table
 from otm._core.sparse import places_of
 from otm._core.tensors import like
-from otm._core.display.text import html_table
 from otm.coupling.greedy_drafts import GreedyRule
 from otm.coupling.optimal import OptimalPlan
 from otm.coupling.plan import Selection, TransportPlan

@@ -32,8 +32,14 @@ def pytest_configure(config: pytest.Config) -> None:
     gc.set_threshold(*gc.get_threshold()[:2], 100)  # there are thousands of tests to look through
     config.add_cleanup(gc.unfreeze)  # for extensions that look in the end for what they have left
     if find_spec("torch") is None:
-        folders = [f"{config.rootpath}/otm/kernels/{name}/*" for name in ("torch", "triton")]
-        config.option.ignore_glob = [*(config.option.ignore_glob or []), *folders]
+        kernels = f"{config.rootpath}/otm/*"
+        modules = ("kernels/*/torch", "kernels/*/triton*", "clocks/torch", "clocks/triton")
+        modules += ("kernels/self_check/*", "chain/sigmoid")
+        modules += tuple(
+            f"common/{name}" for name in ("draw", "host", "one_chain", "runtime", "softmax")
+        )
+        files = [f"{kernels}{name}.py" for name in modules]
+        config.option.ignore_glob = [*(config.option.ignore_glob or []), *files]
 
 
 @pytest.hookimpl(wrapper=True)

@@ -339,7 +339,9 @@ def test_no_token_is_drawn_by_functions_that_fill_up_missing_mass() -> None:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
         if node.func.attr in {"multinomial", "choice", "choices"}
     }
-    refusing = {("otm/audit/intercept/generators.py", name) for name in ("choice", "choices", "multinomial")}
+    refusing = {
+        ("otm/audit/intercept/generators.py", name) for name in ("choice", "choices", "multinomial")
+    }
     counting = {
         ("otm/audit/observe/monte_carlo.py", "multinomial"),
         ("otm/kernels/self_check/chain_cases.py", "multinomial"),

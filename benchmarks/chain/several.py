@@ -19,8 +19,8 @@ from benchmarks.chain.contestants import KERNELS
 from benchmarks.chain.inputs import make_inputs
 from benchmarks.chain.measure import Effort, in_short
 from otm.kernels import Workspace, verify_logits, verify_probs
-from otm.kernels.registry import uniforms_per_position
 from otm.kernels.common.runtime import compiles
+from otm.kernels.registry import uniforms_per_position
 from otm.testing.statistics import g_limit, g_statistic
 
 PROBABILITIES = "probabilities of K chains -> tokens"

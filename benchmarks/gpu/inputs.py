@@ -8,9 +8,8 @@ from torch import Tensor
 from benchmarks.chain import several
 from benchmarks.chain.inputs import make_inputs
 from otm.kernels import Verified, verify_logits, verify_probs
+from otm.kernels.common import runtime, softmax
 from otm.kernels.registry import uniforms_per_position
-from otm.kernels.common import softmax
-from otm.kernels.common import runtime
 from otm.rules import named
 
 TEMPERATURES = (0.0, 0.7, 1.0, 1.3, 1e-8)

@@ -5,8 +5,7 @@ from typing import Any
 
 from figures.shipped_pairs import prompts_of_text
 from otm.decoding import Generation, autoregressive, spectr, speculative
-from otm.gain import walltime_improvement
-from otm.gain import measure_latency
+from otm.gain import measure_latency, walltime_improvement
 from otm.models import load
 
 __all__ = ["speed"]

@@ -16,8 +16,8 @@ from otm._core.arithmetic import Probs
 from otm._core.distribution import total_variation
 from otm._core.drawing import COLOURS, blank_figure
 from otm._core.means import clustered_mean
-from otm.coupling.lossy import ArgmaxLenientPlan, LenientPlan, TypicalAcceptance
 from otm.coupling import TransportPlan
+from otm.coupling.lossy import ArgmaxLenientPlan, LenientPlan, TypicalAcceptance
 from otm.decoding import SamplingParameters
 from otm.optimum.cut import optimal_value
 from otm.problem import Problem

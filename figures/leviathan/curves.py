@@ -13,7 +13,13 @@ from figures.leviathan.printed import FACTORS
 from figures.registry import theory
 from figures.table import Table
 from otm._core.drawing import COLOURS, MARKERS, blank_figure
-from otm.gain.formulas import best_gamma, expected_tokens, operations_factor, oracle_speedup, walltime_improvement
+from otm.gain.formulas import (
+    best_gamma,
+    expected_tokens,
+    operations_factor,
+    oracle_speedup,
+    walltime_improvement,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from otm._core.arithmetic import Probs, as_fraction, as_fractions
+from otm._core.display.text import shown
 from otm._core.numbers import whole
 from otm._core.tensors import masked_fault, to_host
-from otm._core.display.text import shown
 from otm.errors import (
     InvalidDraftCountError,
     InvalidDraftsError,

@@ -27,9 +27,9 @@ from otm._core.arithmetic import (
     zeros,
 )
 from otm._core.checks import as_array
+from otm._core.display.text import shown
 from otm._core.numbers import is_real
 from otm._core.tensors import is_tensor
-from otm._core.display.text import shown
 from otm.errors import InvalidDistributionError
 
 SUM_TOLERANCE = {

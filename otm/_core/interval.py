@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from otm._core.arithmetic import Number
-from otm._core.numbers import as_parameter
 from otm._core.display.text import shown
+from otm._core.numbers import as_parameter
 from otm.errors import InvalidParameterError
 
 

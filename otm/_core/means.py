@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from otm._core.display.text import html_table, text_table
 from otm._core.files.paths import AnyPath, write_csv
 from otm._core.numbers import as_level
-from otm._core.display.text import html_table, text_table
 from otm.errors import InvalidParameterError, UnknownMethodError
 
 if TYPE_CHECKING:

@@ -20,9 +20,11 @@ from otm.audit.adapters.several import chains
 from otm.audit.adapters.trees import tree
 from otm.audit.check import lossless
 from otm.audit.observe.methods import METHODS
+from otm.audit.report import LOSSLESS, NOT_LOSSLESS, UNDECIDED, Counterexample, Report
 from otm.audit.streams.recorded.audit import recorded
 from otm.audit.streams.recorded.report import RecordedReport
-from otm.audit.report import LOSSLESS, NOT_LOSSLESS, UNDECIDED, Counterexample, Report
+from otm.audit.streams.server.audit import audit_server
+from otm.audit.streams.server.report import ServerReport
 
 __all__ = [
     "LOSSLESS",
@@ -34,6 +36,8 @@ __all__ = [
     "Instance",
     "RecordedReport",
     "Report",
+    "ServerReport",
+    "audit_server",
     "batch",
     "chain",
     "chains",

@@ -7,18 +7,26 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from otm._core.display.progress import Progress, watching
 from otm._core.numbers import as_integer, as_level, as_positive, as_real, check_name
 from otm._core.optional import check_installed
-from otm._core.display.progress import Progress, watching
 from otm.audit.adapters.base import Adapter, Failure, Instance, undisturbed
 from otm.audit.adapters.kinds import as_adapter
 from otm.audit.findings import Findings
 from otm.audit.instances import FOR_SAMPLING, INSTANCES
-from otm.audit.observe.methods import AT_LEAST, METHODS, NEEDED, SHARE, Effort, refuse_values_of_noise, sampled
-from otm.audit.observe.observation import UnsuitedError
 from otm.audit.intercept.draws import OwnDraws, with_own_draws
-from otm.audit.report import Report
 from otm.audit.larger_instances import MOST_DRAFTS, MOST_TOKENS, larger_instances, of_size
+from otm.audit.observe.methods import (
+    AT_LEAST,
+    METHODS,
+    NEEDED,
+    SHARE,
+    Effort,
+    refuse_values_of_noise,
+    sampled,
+)
+from otm.audit.observe.observation import UnsuitedError
+from otm.audit.report import Report
 from otm.errors import InvalidParameterError
 from otm.testing.statistics import LEAST_DELTA
 

@@ -91,7 +91,7 @@ FOR_SAMPLING = (
     "five tokens back",
     "four drafts",  # what shows from the third draft on, such as coins that are not independent
 )
-"""Names of those, and of `otm.audit.larger_instances`, that Monte Carlo uses: each costs many runs."""
+"""Instances for Monte Carlo, also of `otm.audit.larger_instances`: each costs many runs."""
 
 GROUPS: dict[str, Callable[[Instance], bool]] = {
     "several drafts a step": lambda instance: instance.gamma > 1,

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from otm._core.arithmetic import Number
-from otm._core.interval import Interval
 from otm._core.display.reprs import Brief, Printed
+from otm._core.interval import Interval
 from otm.audit import formatting as written
 from otm.audit.adapters.base import Failure, Instance, Outcome
-from otm.audit.observe.observation import WorstPrefix, rows_of
 from otm.audit.formatting import Drafts
+from otm.audit.observe.observation import WorstPrefix, rows_of
 
 LOSSLESS = "lossless on everything tried"
 NOT_LOSSLESS = "not lossless"

@@ -15,8 +15,8 @@ from typing import Protocol
 import numpy as np
 
 from otm._core.arithmetic import Number, total
-from otm._core.optional import require
 from otm._core.display.progress import Watch
+from otm._core.optional import require
 from otm.block.hull import Excess
 from otm.block.lines import FEASIBILITY
 from otm.block.tree import RAREST, Tree

@@ -12,12 +12,12 @@ import numpy as np
 
 from otm._core.arithmetic import Number, as_fraction, rounded, total
 from otm._core.checks import as_draft_count
-from otm._core.interval import Interval
-from otm._core.numbers import as_integer, as_positive, as_real, whole
 from otm._core.display.progress import Watch, watching
 from otm._core.display.reprs import BriefDict
-from otm._core.tensors import to_host
 from otm._core.display.text import shown
+from otm._core.interval import Interval
+from otm._core.numbers import as_integer, as_positive, as_real, whole
+from otm._core.tensors import to_host
 from otm.block.exact import solve_exactly
 from otm.block.flow import TreeDrafts, maximum_flow
 from otm.block.hull import PathDrafts, hit_probability

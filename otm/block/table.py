@@ -7,10 +7,10 @@ from fractions import Fraction
 from typing import Any
 
 from otm._core.arithmetic import Number
+from otm._core.display.text import shown
 from otm._core.distribution import as_probs
 from otm._core.numbers import whole
 from otm._core.sparse import SparseProbs
-from otm._core.display.text import shown
 from otm.block.flow import TreeDrafts
 from otm.block.tree import Path, Tree, in_floats
 from otm.errors import InvalidDistributionError, InvalidDraftsError, ProblemTooLargeError

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
-from otm._core.numbers import check_name
 from otm._core.display.text import shown
+from otm._core.numbers import check_name
 from otm.cli.output import JsonOption, print_json, print_table
 from otm.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from otm.audit import RecordedReport, Report
-    from otm.audit import ServerReport
+    from otm.audit import RecordedReport, Report, ServerReport
 
 NOT_LOSSLESS = 1
 UNDECIDED = 3

@@ -10,8 +10,8 @@ from typing import Annotated, Any
 
 from typer import Argument, Option
 
-from otm._core.optional import check_installed, require
 from otm._core.display.text import shown
+from otm._core.optional import check_installed, require
 from otm.cli.audit import print_report
 from otm.cli.output import JsonOption
 from otm.errors import InvalidInputError

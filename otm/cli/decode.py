@@ -16,10 +16,10 @@ from typing import Annotated, Any, TextIO
 import numpy as np
 import typer
 
-from otm._core.numbers import check_name
-from otm._core.optional import is_installed
 from otm._core.display.progress import watching
 from otm._core.display.text import text_table
+from otm._core.numbers import check_name
+from otm._core.optional import is_installed
 from otm.cli.output import JsonOption, print_json
 from otm.cli.sampling import GenerationConfig, MinP, Temperature, TopK, TopP, sampling_of
 from otm.decoding import (

@@ -11,8 +11,8 @@ from typing import Annotated, Any
 from typer import Option
 
 from otm._core.arithmetic import Number
-from otm._core.interval import Interval
 from otm._core.display.text import text_table
+from otm._core.interval import Interval
 
 JsonOption = Annotated[bool, Option("--json", help="Print JSON.")]
 """The option of every command that has numbers to print."""

@@ -176,8 +176,8 @@ def _refuse_unused(context: Context, source: str) -> None:
 
 
 def _latency(option: str) -> Latency:
-    from otm.gain.parameters import as_costs
     from otm.gain import Latency, read_latency
+    from otm.gain.parameters import as_costs
 
     try:
         ratio = float(option)

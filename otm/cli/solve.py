@@ -12,10 +12,10 @@ from typing import Annotated, Any
 import numpy.typing as npt
 from typer import Argument, Option
 
+from otm._core.display.text import shown
 from otm._core.files.headers import open_arrays
 from otm._core.files.paths import check_place, file_label, read_json
 from otm._core.files.stored import StoredArray
-from otm._core.display.text import shown
 from otm.cli.output import JsonOption, as_json, exact_text, print_json, print_table
 from otm.coupling.compare.comparison import Comparison, compare_pair
 from otm.errors import InvalidDistributionError, InvalidInputError, ProblemTooLargeError

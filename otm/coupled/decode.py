@@ -7,18 +7,18 @@ from typing import Unpack
 
 from otm._core.checks import as_draft_count
 from otm.coupled.rounds import CoupledVerifier
+from otm.coupled.watermark import WatermarkVerifier
 from otm.decoding.drafters.model import Branching, Drafter, as_branching, drafts_of_token
 from otm.decoding.generate import as_drafter, decode
 from otm.decoding.loop import DecodingOptions, Prompts
 from otm.decoding.policies import GammaPolicy
 from otm.decoding.sampling_parameters import SamplingParameters
 from otm.decoding.trace import Generation
-from otm.coupled.watermark import WatermarkVerifier
 from otm.errors import InvalidParameterError
 from otm.models.base import LanguageModel
 
 
-def coupled(
+def decode_coupled(
     target: LanguageModel,
     draft: LanguageModel | Drafter | None,
     prompts: Prompts,
@@ -92,7 +92,7 @@ def coupled(
     --------
     >>> from otm.models import TableModel
     >>> target, draft = TableModel({(): [0.5, 0.5]}), TableModel({(): [0.75, 0.25]})
-    >>> texts = [coupled(target, drafter, [[0]], k=2, max_tokens=8, seed=0)
+    >>> texts = [decode_coupled(target, drafter, [[0]], k=2, max_tokens=8, seed=0)
     ...          for drafter in (None, draft, target)]
     >>> [text.sequences[0] for text in texts]
     [(0, 0, 0, 0, 0, 1, 0, 1), (0, 0, 0, 0, 0, 1, 0, 1), (0, 0, 0, 0, 0, 1, 0, 1)]
@@ -112,7 +112,7 @@ def coupled(
     return decode(target, prompts, drafter, CoupledVerifier(count), gamma=gamma, options=options)
 
 
-def watermarked(
+def decode_watermarked(
     target: LanguageModel,
     draft: LanguageModel | Drafter | None,
     prompts: Prompts,
@@ -184,7 +184,8 @@ def watermarked(
     >>> from otm.models import TableModel
     >>> target, draft = TableModel({(): [0.25] * 4}), TableModel({(): [0.4, 0.2, 0.2, 0.2]})
     >>> for method in ("coupled", "rejection", "keyed rejection"):
-    ...     made = watermarked(target, draft, [[0]], key=7, method=method, max_tokens=90, seed=0)
+    ...     options = {"key": 7, "method": method, "max_tokens": 90, "seed": 0}
+    ...     made = decode_watermarked(target, draft, [[0]], **options)
     ...     found = detect_watermark(made.sequences[0], 7, start=1, method=method)
     ...     print(f"{method}: {made.block_efficiency:.1f} tokens a step, p = {found.p_value:.0e}")
     coupled: 3.1 tokens a step, p = 2e-13

@@ -21,12 +21,12 @@ import numpy as np
 import numpy.typing as npt
 
 from otm._core.checks import as_array, as_draft_count
-from otm._core.numbers import as_integer, as_real, check_name
 from otm._core.display.text import shown
+from otm._core.numbers import as_integer, as_real, check_name
+from otm.coupled.clocks.numpy import SharedClocks
 from otm.coupled.list_coupling import ListCoupling
 from otm.coupled.watermark import COINS, DRAFTS, METHODS, RECOVERED, as_key
 from otm.errors import InvalidInputError, InvalidParameterError
-from otm.coupled.clocks.numpy import SharedClocks
 from otm.problem import Problem
 
 THRESHOLD = 0.9

@@ -14,13 +14,13 @@ from functools import partial
 
 from otm._core.checks import as_draft_count
 from otm._core.sparse import SparseProbs
+from otm.coupled.clocks.numpy import SharedClocks
 from otm.decoding.checks import as_paths
 from otm.decoding.draft_tree import DraftNode, Randomness
 from otm.decoding.drafters.model import Drafter, ModelDrafter
 from otm.decoding.reading import Context, Path, Reader
 from otm.decoding.rounds import Outcome, Rounds
 from otm.decoding.verifiers.verification import TargetProbs
-from otm.coupled.clocks.numpy import SharedClocks
 
 RULE = "list coupling"
 """Name of the rule in `otm.rules`; one token of it is `ListCoupling.couple`."""

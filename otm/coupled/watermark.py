@@ -24,17 +24,17 @@ from typing import Any
 
 import numpy as np
 
-from otm._core.numbers import as_integer, as_positive, check_name
 from otm._core.display.reprs import Brief
+from otm._core.numbers import as_integer, as_positive, check_name
 from otm._core.sparse import SparseProbs, of_one_kind
-from otm.decoding.checks import as_sources
+from otm.coupled.clocks.numpy import SharedClocks
 from otm.coupled.rounds import CoupledRounds, drawn_key
+from otm.decoding.checks import as_sources
 from otm.decoding.draft_tree import DraftNode, Randomness
 from otm.decoding.drafters.model import Drafter, samples_one_chain
 from otm.decoding.reading import Path, Reader
 from otm.decoding.verifiers.verification import TargetProbs, residual_on
 from otm.errors import InvalidInputError, InvalidParameterError
-from otm.coupled.clocks.numpy import SharedClocks
 
 METHODS = ("coupled", "rejection", "keyed rejection")
 """How texts are watermarked."""

@@ -1,4 +1,8 @@
-"""Selection rules as transport plans: each rule is a file, all of them share one protocol."""
+"""Lossless selection rules as transport plans: one rule a file, one protocol for all (`plan`).
+
+Not here: lossy rules (`lossy`), comparisons of rules (`compare`), and list coupling
+(`otm.coupled`), where a seed that is shared with the drafts decides.
+"""
 
 from typing import TYPE_CHECKING
 
@@ -6,14 +10,11 @@ from otm._core.lazy import lazy
 
 if TYPE_CHECKING:
     from otm.coupling.build import PLANS, PlanBuilder
-    from otm.coupling.lossy.cactus import Cactus
     from otm.coupling.greedy_drafts import GreedyRule
     from otm.coupling.grid_k_seq import GridKSeq
     from otm.coupling.grid_optimal import GridOptimal
     from otm.coupling.importance_selection import ImportanceSelection
     from otm.coupling.k_seq import KSeq
-    from otm.coupling.lossy.lenient import ArgmaxLenientPlan, Distance, LenientPlan, distance_to_target
-    from otm.coupled.list_coupling import ListCoupling
     from otm.coupling.maximal import MaximalCoupling
     from otm.coupling.naive_target_sampling import NaiveTargetSampling
     from otm.coupling.non_iterative_rejection import NonIterativeRejection
@@ -23,30 +24,20 @@ if TYPE_CHECKING:
     from otm.coupling.recursive_rejection_without_replacement import (
         RecursiveRejectionWithoutReplacement,
     )
-    from otm.coupling.lossy.relaxed import CascadePlan, EnsemblePlan, RelaxedPlan
     from otm.coupling.residual import ResidualPlan, acceptance_ratio
     from otm.coupling.spec_hub import SpecHub
-    from otm.coupling.lossy.synthetic_acceptance import SyntheticAcceptance
     from otm.coupling.table import AcceptanceRule, TablePlan
     from otm.coupling.target_only import TargetOnly
     from otm.coupling.transport import Transport
-    from otm.coupling.lossy.typical_acceptance import TypicalAcceptance
 
 __all__ = [
     "PLANS",
     "AcceptanceRule",
-    "ArgmaxLenientPlan",
-    "Cactus",
-    "CascadePlan",
-    "Distance",
-    "EnsemblePlan",
     "GreedyRule",
     "GridKSeq",
     "GridOptimal",
     "ImportanceSelection",
     "KSeq",
-    "LenientPlan",
-    "ListCoupling",
     "MaximalCoupling",
     "NaiveTargetSampling",
     "NonIterativeRejection",
@@ -54,18 +45,14 @@ __all__ = [
     "PlanBuilder",
     "RecursiveRejection",
     "RecursiveRejectionWithoutReplacement",
-    "RelaxedPlan",
     "ResidualPlan",
     "Selection",
     "SpecHub",
-    "SyntheticAcceptance",
     "TablePlan",
     "TargetOnly",
     "Transport",
     "TransportPlan",
-    "TypicalAcceptance",
     "acceptance_ratio",
-    "distance_to_target",
 ]
 
 __getattr__ = lazy(__name__, __path__, __all__)

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from pkgutil import resolve_name
 from typing import Any, TypeVar
 
-from otm._core.numbers import check_name
 from otm._core.display.text import shown
+from otm._core.numbers import check_name
 from otm.coupling.plan import TransportPlan
 from otm.errors import InvalidParameterError, ProblemTooLargeError, UnknownMethodError
 from otm.problem import Problem
@@ -21,7 +21,7 @@ PlanBuilder = Callable[[Problem], TransportPlan]
 
 def plan_class(rule: Rule) -> type[TransportPlan]:
     """Class of the plan of a rule of the list, imported on use."""
-    found: type[TransportPlan] = resolve_name(f"otm.coupling.{rule.plan}")
+    found: type[TransportPlan] = resolve_name(rule.plan)
     return found
 
 

@@ -16,10 +16,10 @@ import numpy.typing as npt
 
 from otm._core.arithmetic import Frozen, Number, Probs, zeros
 from otm._core.checks import Drafts, Uniforms, check_generator, check_uniforms
-from otm._core.interval import Interval
 from otm._core.display.reprs import Brief
-from otm._core.tensors import like
 from otm._core.display.text import shown
+from otm._core.interval import Interval
+from otm._core.tensors import like
 from otm.coupling.transport import Transport, by_set, token_labels
 from otm.drafts.base import DraftDistribution
 from otm.drafts.iid import IID

@@ -1,59 +1,60 @@
 """Speculative decoding: draft, verify, continue, without changing the target's distribution.
 
-- `autoregressive`, `speculative`, `spectr` and `coupled`, whose texts no drafter changes, decode
-  prompts; `stream` is the loop that they share; `beam_search` and `speculative_beam_search` search.
+- `autoregressive`, `speculative` and `spectr` decode prompts; `stream` is the loop that they share;
+  `beam_search` and `speculative_beam_search` search.
 - `ModelDrafter`, `AcceleratedDrafter`, `NonAutoregressiveDrafter` and `PromptLookup` draft, and
   whole trees `BestFirstDrafter`, `StaticTreeDrafter` and `DynamicTreeDrafter`, and `StringDrafter`
   for a target of another vocabulary; `verify_chain`, `verify_traversal`, `verify_walk_and_keep`,
   `verify_target_only` and `spectr_verifier` verify, `GreedyBlockVerifier`
   with a state, `entropy_window_verifier` and `verify_hierarchical` with loss; policies choose the
   number of speculative tokens γ of a step.
-- `watermarked` decodes a text that `detect_watermark` recognises by a key.
 - `SamplingParameters` turns logits into the distribution that is sampled from.
-- `expected_tokens`, `walltime_improvement` and the like are formulas of Leviathan et al. (2023).
 
-Language models are in `otm.models`.  The command `otm decode` shows a decoding step by step.
+Drafts and output from one seed, and watermarks, are in `otm.coupled`, formulas of the gain in
+`otm.gain`, language models in `otm.models`.  The command `otm decode` shows a text step by step.
 """
 
-from otm.decoding.drafters.accelerated import AcceleratedDrafter
-from otm.gain.formulas import acceptance_from_divergence, best_gamma, expected_tokens, lk_divergence, memory_accesses_factor, operations_factor, oracle_speedup, single_draft_improvement, walltime_improvement
 from otm.decoding.beam import Beams, beam_search, speculative_beam_search
-from otm.coupled.rounds import CoupledVerifier
-from otm.coupled.detection import Detection, WatermarkLaw, detect_watermark, watermark_laws
+from otm.decoding.device.rounds import DeviceVerifier
 from otm.decoding.draft_tree import DraftNode, Randomness
-from otm.decoding.drafters.prompt_lookup import NonAutoregressiveDrafter, PromptLookup, skip_gram_heads
-from otm.decoding.drafters.model import Branching, Drafter, ModelDrafter
+from otm.decoding.drafters.accelerated import AcceleratedDrafter
 from otm.decoding.drafters.dynamic_trees import DynamicTreeDrafter
-from otm.decoding.verifiers.entropy_window import entropy_window_verifier
+from otm.decoding.drafters.model import Branching, Drafter, ModelDrafter
+from otm.decoding.drafters.prompt_lookup import (
+    NonAutoregressiveDrafter,
+    PromptLookup,
+    skip_gram_heads,
+)
+from otm.decoding.drafters.strings import StringDrafter
+from otm.decoding.drafters.trees import BestFirstDrafter, Shape, StaticTreeDrafter
 from otm.decoding.generate import autoregressive, spectr, speculative
 from otm.decoding.generation_config import read_generation_config
-from otm.decoding.verifiers.greedy_block import GreedyBlockVerifier, verify_hierarchical
 from otm.decoding.hypotheses import Hypothesis
-from otm.coupled.decode import decode_coupled, decode_watermarked
 from otm.decoding.loop import DecodingOptions, stream
-from otm.decoding.device.rounds import DeviceVerifier
 from otm.decoding.policies import GammaPolicy, huggingface_heuristic
-from otm.gain.gamma_policies import OnlineGamma, best_gamma_policy
 from otm.decoding.reading import LogitsProcessor
 from otm.decoding.rendering import render_trace, trace_legend
 from otm.decoding.sampling_parameters import SamplingParameters
-from otm.decoding.drafters.strings import StringDrafter
-from otm.decoding.verifiers.target_only import verify_target_only
 from otm.decoding.trace import Generation, Seconds, Step
+from otm.decoding.verifiers.entropy_window import entropy_window_verifier
+from otm.decoding.verifiers.greedy_block import GreedyBlockVerifier, verify_hierarchical
+from otm.decoding.verifiers.target_only import verify_target_only
 from otm.decoding.verifiers.traversal import verify_traversal
-from otm.decoding.drafters.trees import BestFirstDrafter, Shape, StaticTreeDrafter
-from otm.decoding.verifiers.verification import TargetProbs, Verifier, spectr_verifier, tree_rules, verify_chain
+from otm.decoding.verifiers.verification import (
+    TargetProbs,
+    Verifier,
+    spectr_verifier,
+    tree_rules,
+    verify_chain,
+)
 from otm.decoding.verifiers.walk_and_keep import verify_walk_and_keep
-from otm.coupled.watermark import WatermarkVerifier, watermark_keys
 
 __all__ = [
     "AcceleratedDrafter",
     "Beams",
     "BestFirstDrafter",
     "Branching",
-    "CoupledVerifier",
     "DecodingOptions",
-    "Detection",
     "DeviceVerifier",
     "DraftNode",
     "Drafter",
@@ -65,7 +66,6 @@ __all__ = [
     "LogitsProcessor",
     "ModelDrafter",
     "NonAutoregressiveDrafter",
-    "OnlineGamma",
     "PromptLookup",
     "Randomness",
     "SamplingParameters",
@@ -76,25 +76,12 @@ __all__ = [
     "StringDrafter",
     "TargetProbs",
     "Verifier",
-    "WatermarkLaw",
-    "WatermarkVerifier",
-    "acceptance_from_divergence",
     "autoregressive",
     "beam_search",
-    "best_gamma",
-    "best_gamma_policy",
-    "coupled",
-    "detect_watermark",
     "entropy_window_verifier",
-    "expected_tokens",
     "huggingface_heuristic",
-    "lk_divergence",
-    "memory_accesses_factor",
-    "operations_factor",
-    "oracle_speedup",
     "read_generation_config",
     "render_trace",
-    "single_draft_improvement",
     "skip_gram_heads",
     "spectr",
     "spectr_verifier",
@@ -108,8 +95,4 @@ __all__ = [
     "verify_target_only",
     "verify_traversal",
     "verify_walk_and_keep",
-    "walltime_improvement",
-    "watermark_keys",
-    "watermark_laws",
-    "watermarked",
 ]

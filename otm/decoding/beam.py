@@ -28,9 +28,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from otm._core.numbers import as_positive
 from otm._core.display.reprs import Brief
 from otm._core.display.text import shown
+from otm._core.numbers import as_positive
 from otm.decoding.checks import as_end, check_draft, check_task
 from otm.decoding.hypotheses import EMPTY, Beam, Block, best_continuations
 from otm.decoding.loop import Prompts

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from otm._core.checks import as_array, check_uniforms
-from otm._core.numbers import as_integer, as_positive, whole
 from otm._core.display.text import shown
+from otm._core.numbers import as_integer, as_positive, whole
 from otm.decoding.draft_tree import DraftNode, Randomness
 from otm.decoding.drafters.model import Drafter
 from otm.decoding.reading import Context, Path

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from otm._core.files.paths import AnyPath, as_path, file_label, read_json
 from otm._core.display.text import shown
+from otm._core.files.paths import AnyPath, as_path, file_label, read_json
 from otm.decoding.sampling_parameters import SamplingParameters
 from otm.errors import InvalidInputError
 

@@ -13,21 +13,21 @@ import numpy as np
 import numpy.typing as npt
 
 from otm._core.tensors import in_inference_mode, inference_mode
-from otm.decoding.checks import as_end, as_sources, check_options, check_task
-from otm.coupled.rounds import CoupledRounds, CoupledVerifier
 from otm.coupled.device_rounds import CoupledDeviceRounds
+from otm.coupled.rounds import CoupledRounds, CoupledVerifier
+from otm.coupled.watermark import WatermarkVerifier, watermark_rounds
+from otm.decoding.checks import as_end, as_sources, check_options, check_task
+from otm.decoding.device.rounds import DeviceVerifier, KernelRounds, as_device_backend, suits_device
+from otm.decoding.device.session import HeldRows
 from otm.decoding.draft_tree import Randomness
 from otm.decoding.drafters.model import Drafter
-from otm.decoding.verifiers.greedy_block import GreedyBlockRounds, GreedyBlockVerifier
-from otm.decoding.device.session import HeldRows
-from otm.decoding.device.rounds import DeviceVerifier, KernelRounds, as_device_backend, suits_device
 from otm.decoding.policies import GammaPolicy, as_gamma, as_policy
 from otm.decoding.reading import Context, LogitsProcessor, Path, Reader
 from otm.decoding.rounds import Rounds, TreeRounds
 from otm.decoding.sampling_parameters import SamplingParameters
 from otm.decoding.trace import FinishReason, Seconds, Step
+from otm.decoding.verifiers.greedy_block import GreedyBlockRounds, GreedyBlockVerifier
 from otm.decoding.verifiers.verification import Verifier, verify_chain
-from otm.coupled.watermark import WatermarkVerifier, watermark_rounds
 from otm.models.base import LanguageModel
 
 Prompts = Sequence[Sequence[int]]

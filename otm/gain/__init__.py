@@ -5,7 +5,9 @@ From recorded distributions of two models: `report` reads pairs of them from a s
 accepts, and writes a page.  From the models: `record` draws drafts and keeps both models'
 distributions; `block_efficiency` and `first_step_acceptance` compare all rules on them, and
 `efficiency_bound` says what no memoryless rule exceeds.
-`measure_latency` times the models, and with it both ways end in a `Recommendation`.
+`measure_latency` times the models, and with it both ways end in a `Recommendation`.  `formulas` has
+those of Leviathan et al. (2023), `gamma_policies` what a step should draft by them.
+Not here: decoding (`otm.decoding`), and what one rule accepts (`otm.coupling`).
 """
 
 from otm._core.means import Estimate, PairedMeans, Setup, clustered_mean
@@ -13,10 +15,22 @@ from otm.gain.along_text import accepted_along_text
 from otm.gain.efficiency import block_efficiency, first_step_acceptance
 from otm.gain.efficiency_bound import efficiency_bound
 from otm.gain.factorised import common_draft, factorised_draft
+from otm.gain.formulas import (
+    acceptance_from_divergence,
+    best_gamma,
+    expected_tokens,
+    lk_divergence,
+    memory_accesses_factor,
+    operations_factor,
+    oracle_speedup,
+    single_draft_improvement,
+    walltime_improvement,
+)
+from otm.gain.gamma_policies import OnlineGamma, best_gamma_policy
 from otm.gain.latency import Latency, measure_latency, read_latency
-from otm.gain.reports.models import ModelPair, from_models
 from otm.gain.recommendation import Candidate, Recommendation, recommend
 from otm.gain.recording import Recording, contexts_from, record
+from otm.gain.reports.models import ModelPair, from_models
 from otm.gain.reports.report import report
 from otm.gain.reports.settings import Lenience, LossySetting, Settings, Typical
 from otm.gain.reports.sources import ScoreFiles, Source, from_files
@@ -31,6 +45,7 @@ __all__ = [
     "Lenience",
     "LossySetting",
     "ModelPair",
+    "OnlineGamma",
     "PairedMeans",
     "PlannedTree",
     "Recommendation",
@@ -42,22 +57,32 @@ __all__ = [
     "Summary",
     "TopLogprobs",
     "Typical",
+    "acceptance_from_divergence",
     "accepted_along_text",
+    "best_gamma",
+    "best_gamma_policy",
     "best_tree",
     "block_efficiency",
     "clustered_mean",
     "common_draft",
     "contexts_from",
     "efficiency_bound",
+    "expected_tokens",
     "factorised_draft",
     "first_step_acceptance",
     "from_files",
     "from_models",
     "from_top_logprobs",
+    "lk_divergence",
     "measure_latency",
+    "memory_accesses_factor",
+    "operations_factor",
+    "oracle_speedup",
     "rank_hits",
     "read_latency",
     "recommend",
     "record",
     "report",
+    "single_draft_improvement",
+    "walltime_improvement",
 ]

@@ -22,18 +22,18 @@ import numpy as np
 import numpy.typing as npt
 
 from otm._core.checks import as_draft_count
-from otm._core.means import PairedMeans, Setup
-from otm._core.numbers import as_level
 from otm._core.display.progress import Progress
 from otm._core.display.text import shown
+from otm._core.means import PairedMeans, Setup
+from otm._core.numbers import as_level
 from otm.coupling.build import PLANS, PlanBuilder, named_rules
 from otm.coupling.compare.many_rows import compare_pairs
 from otm.decoding.drafters.model import Branching, as_branching
 from otm.decoding.policies import as_gamma
 from otm.decoding.sampling_parameters import SamplingParameters
 from otm.errors import InvalidInputError, InvalidParameterError
-from otm.gain.reports.pairs import Pairs
 from otm.gain.recording import Recording, pruned
+from otm.gain.reports.pairs import Pairs
 from otm.gain.reports.sources import Source
 from otm.gain.tokens_given_drafts import OF_WHOLE_PATHS, tokens_by_rule
 from otm.problem import Problem

@@ -23,8 +23,17 @@ import numpy.typing as npt
 
 from otm._core.arithmetic import is_exact
 from otm._core.distribution import as_probs_rows
-from otm.gain.parameters import LARGEST_GAMMA, as_costs, as_draft_numbers, as_kind, geometric_sum, in_unit_interval, of_one_kind, result
 from otm.errors import InvalidParameterError
+from otm.gain.parameters import (
+    LARGEST_GAMMA,
+    as_costs,
+    as_draft_numbers,
+    as_kind,
+    geometric_sum,
+    in_unit_interval,
+    of_one_kind,
+    result,
+)
 
 
 def lk_divergence(draft: Any, target: Any) -> Any:

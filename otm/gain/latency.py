@@ -20,15 +20,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from otm._core.display.reprs import Brief
+from otm._core.display.text import shown
 from otm._core.files.paths import AnyPath, file_label, read_json
 from otm._core.numbers import as_positive
-from otm._core.display.reprs import Brief
 from otm._core.tensors import to_host
-from otm._core.display.text import shown
 from otm.decoding.checks import check_length, check_models
-from otm.gain.parameters import LARGEST_GAMMA, as_costs
 from otm.decoding.policies import as_gamma
 from otm.errors import InvalidInputError, InvalidParameterError
+from otm.gain.parameters import LARGEST_GAMMA, as_costs
 from otm.models.base import LanguageModel, Session
 
 

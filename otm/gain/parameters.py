@@ -9,8 +9,8 @@ import numpy as np
 
 from otm._core.arithmetic import Probs, as_fractions, is_exact
 from otm._core.checks import as_array
-from otm._core.numbers import is_real
 from otm._core.display.text import shown
+from otm._core.numbers import is_real
 from otm.errors import InvalidParameterError
 
 LARGEST_GAMMA = 2**53

@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from otm._core.means import Estimate, Floats, Prompts, Setup
-from otm._core.numbers import as_positive
 from otm._core.display.reprs import Printed
 from otm._core.display.text import html_table, shown, text_table
+from otm._core.means import Estimate, Floats, Prompts, Setup
+from otm._core.numbers import as_positive
 from otm.coupling.build import named_rules
 from otm.decoding.drafters.model import ModelDrafter
 from otm.decoding.sampling_parameters import SamplingParameters

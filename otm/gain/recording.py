@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from otm._core.numbers import as_positive
 from otm._core.display.progress import Progress, watching
 from otm._core.display.reprs import Brief
-from otm._core.sparse import SparseProbs
 from otm._core.display.text import shown
+from otm._core.numbers import as_positive
+from otm._core.sparse import SparseProbs
 from otm.decoding.checks import (
     as_paths,
     as_prompts,

@@ -16,9 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from otm._core.checks import as_draft_count
-from otm._core.numbers import as_positive
 from otm._core.display.reprs import Brief
 from otm._core.display.text import shown
+from otm._core.numbers import as_positive
 from otm.decoding.drafters.trees import Shape
 from otm.drafts.top import likeliest
 from otm.errors import InvalidInputError, ProblemTooLargeError

@@ -1,25 +1,29 @@
 """Verification of drafts on tensors: tensors and uniforms in, decisions out.
 
-`verify_probs` and `verify_logits` verify the drafts of whole batches by a rule, on a backend.  The
-folders `numpy`, `torch` and `triton` have each rule in a file of the same name, and all three make
-the same decisions, bit for bit:
+`verify_probs` and `verify_logits` verify chains of drafts by a rule, `verify_tree_probs` and
+`verify_tree_logits` trees of drafts.  Each rule has a folder, with a file for each backend: `numpy`
+is the definition, exact on arrays of fractions; `torch` and `triton` decide as it does, bit for bit.
 
 - `chain`, `block`: one chain of drafts;
-- `grid_k_seq`, `grid_optimal`: two rules that select among several drafts of a position, and
-  `multi_draft`: SpecTr's recursion over them along K chains;
-- `grid_walk_and_keep`: K chains as a whole;
-- `tree`: trees of drafts, certain ones or sampled without replacement, by `verify_tree_probs` and
-  `verify_tree_logits`;
-- `distributions`: from logits to probabilities, and to whole numbers that are added;
-- `clocks`: the first of the clocks that drafts and output share, for `otm.coupled.decode_coupled`;
-- `rows`: packed rows, and draft rows that list their tokens.
+- `k_seq`, `optimal`: rules that select among several drafts of a position, and `multi_draft`:
+  SpecTr's recursion over them along several chains;
+- `walk_and_keep`: several chains as a whole;
+- `tree`: trees of drafts, certain ones or sampled without replacement;
+- `common`: what they share.
 
-`registry` lists them and chooses a backend, `checks` raises for arguments that they cannot take,
-`self_check` compares Triton with torch on a GPU.  docs/add-a-kernel.md says how to add one.
+`registry` finds the kernels of a rule and a backend, `checks` raises for arguments that they cannot
+take, `self_check` compares Triton with torch on a GPU.  docs/add-a-kernel.md says how to add one.
+
+Nothing waits for the device, sums are sums of whole numbers, so decisions depend neither on the
+order of work nor on the rest of the batch, and all can be captured in a CUDA graph.  With unchecked
+input no token lies outside the vocabulary: NaN and rows that do not sum to one give some token.
+
+Not here: rules for one token as transport plans (`otm.coupling`), decoding loops (`otm.decoding`).
 """
 
 from typing import TYPE_CHECKING, Any
 
+from otm._core.optional import require
 from otm.kernels.sparse_drafts import SparseDrafts
 from otm.kernels.tree.verify import verify_tree_logits, verify_tree_probs
 from otm.kernels.verified import Verified, VerifiedTree
@@ -27,8 +31,8 @@ from otm.kernels.verify import verify_logits, verify_probs
 from otm.kernels.workspace import Workspace
 
 if TYPE_CHECKING:
-    from otm.kernels.self_check.run import SelfCheck, self_checks
     from otm.kernels.chain.sigmoid import sigmoid_distance, verify_sigmoid
+    from otm.kernels.self_check.run import SelfCheck, self_checks
 
 __all__ = [
     "SelfCheck",
@@ -47,6 +51,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:  # on use: it loads torch
+    if name in {"SelfCheck", "self_checks", "sigmoid_distance", "verify_sigmoid"}:
+        require("torch", advice="NumPy arrays need nothing more")
     if name in {"SelfCheck", "self_checks"}:
         from otm.kernels.self_check import run as self_check
 

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from otm._core.display.text import shown
 from otm._core.distribution import sum_tolerance
 from otm._core.numbers import is_real
 from otm._core.tensors import is_masked, masked_fault, to_host
-from otm._core.display.text import shown
 from otm.errors import (
     InvalidDistributionError,
     InvalidDraftsError,

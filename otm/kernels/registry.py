@@ -22,7 +22,7 @@ AUTO = "auto"
 
 def load(rule: str, backend: str) -> Any:
     """Import the module of a rule and a backend, with `verify` and, in Triton, from logits too."""
-    return import_module(f"otm.kernels.{backend}.{named(rule, 'kernel').kernel}")
+    return import_module(f"{named(rule, 'kernel').kernel}.{backend}")
 
 
 def uniforms_per_position(rule: str, chains: int = 1) -> int:

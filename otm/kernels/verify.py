@@ -246,7 +246,8 @@ def _verify(
 ) -> Verified[Any]:
     """Verify by a rule on a backend: probabilities, or logits if there is a temperature."""
     if backend == AUTO:
-        from otm.kernels.self_check import chain_cases, run as self_check
+        from otm.kernels.self_check import chain_cases
+        from otm.kernels.self_check import run as self_check
 
         of_call = (*arguments, temperature, offsets, counted)
         chains = chain_cases.Chains(*of_call)
@@ -266,7 +267,7 @@ def _verify(
 
             if host.reads_rows(rule, arguments[0]):
                 return host.verify(rule, arguments, temperature, offsets, most)
-        of_backend = import_module(f"otm.kernels.{backend}.rows")
+        of_backend = import_module(f"otm.kernels.common.rows.{backend}")
         if offsets is not None:
             rows = of_backend.unpack(*rows, offsets, most)
         given = of_backend.read(*rows, arguments[0].shape[-1], temperature)

@@ -8,10 +8,10 @@ from otm.models.gpt.model import GPT, decode, encode, load
 from otm.models.gpt.transformer import GPTConfig
 from otm.models.huggingface.export import save_huggingface
 from otm.models.huggingface.model import HuggingFaceModel, check_same_vocabulary
-from otm.models.vocabularies.intersection import IntersectionModel
 from otm.models.ngram import NGramModel
-from otm.models.vocabularies.spelling import Spelling
 from otm.models.table import TableModel, UniformModel
+from otm.models.vocabularies.intersection import IntersectionModel
+from otm.models.vocabularies.spelling import Spelling
 
 __all__ = [
     "GPT",

@@ -41,8 +41,8 @@ import numpy.typing as npt
 
 from otm._core.arithmetic import read_only
 from otm._core.checks import as_array
-from otm._core.numbers import as_positive, as_vocabulary
 from otm._core.display.text import shown
+from otm._core.numbers import as_positive, as_vocabulary
 from otm.errors import InvalidInputError, InvalidParameterError
 from otm.models.base import StatelessModel
 from otm.models.table import UniformModel

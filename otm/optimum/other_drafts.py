@@ -30,10 +30,10 @@ import numpy as np
 import numpy.typing as npt
 
 from otm._core.arithmetic import TINY, Number, Probs, at_most_one, running_sum, sum_error
+from otm._core.display.reprs import Brief
 from otm._core.interval import Interval
 from otm._core.numbers import as_positive, as_real
 from otm._core.ratios.order import RatioOrder, scale_of_weights
-from otm._core.display.reprs import Brief
 from otm.drafts import DraftDistribution, Greedy, HubPairs, Top, WithoutReplacement
 from otm.optimum.cut import Cut, minimum_cut
 from otm.optimum.solvers.max_flow import fits_max_flow, minimum_cut_by_max_flow

@@ -30,9 +30,9 @@ from otm._core.arithmetic import (
     sum_error,
 )
 from otm._core.checks import as_draft_count
+from otm._core.display.text import shown
 from otm._core.interval import Interval
 from otm._core.numbers import as_integer, as_parameter, is_real, whole
-from otm._core.display.text import shown
 from otm.errors import InvalidDistributionError
 from otm.optimum.completions import TopList, farthest_completion, measure_value, nearest_completion
 

@@ -12,9 +12,9 @@ import pytest
 
 from otm.audit import METHODS, Adapter, Instance, Report, chain, lossless
 from otm.audit.diagnose import diagnosis
+from otm.audit.instances import INSTANCES
 from otm.audit.observe.breakpoints import by_breakpoints
 from otm.audit.observe.exact import by_paths
-from otm.audit.instances import INSTANCES
 from otm.audit.observe.observation import UnsuitedError
 from otm.coupling.build import PLANS
 from otm.decoding.draft_tree import Randomness

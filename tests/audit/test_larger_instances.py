@@ -12,12 +12,12 @@ import pytest
 
 from otm.audit import Report, chain, loop, lossless
 from otm.audit.adapters.base import Adapter
-from otm.audit.observe.exact import by_paths
-from otm.audit.instances import INSTANCES
 from otm.audit.diagnose.known_bugs.sized import cut_to, hot_from, passes_at
 from otm.audit.diagnose.known_bugs.steps import Block, Chain, Loop
 from otm.audit.diagnose.self_drafting import samples_twice
+from otm.audit.instances import INSTANCES
 from otm.audit.larger_instances import larger_instances, of_size, spread
+from otm.audit.observe.exact import by_paths
 from otm.errors import InvalidParameterError
 from otm.testing.exact import regions, summed
 

@@ -14,8 +14,8 @@ import pytest
 
 from otm import Problem, solve_block
 from otm._core.arithmetic import total
-from otm.audit.observe.observation import distance
 from otm.audit.intercept.races import place_of
+from otm.audit.observe.observation import distance
 from otm.coupling import KSeq
 from otm.drafts import WithoutReplacement
 from otm.optimum.bounds import lemma_3_by_definition

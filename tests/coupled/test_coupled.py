@@ -11,10 +11,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from otm.coupled import ListCoupling
-from otm.decoding import ModelDrafter, PromptLookup, SamplingParameters
-from otm.coupled import decode_coupled
+from otm.coupled import ListCoupling, decode_coupled
 from otm.coupled.rounds import CoupledVerifier
+from otm.decoding import ModelDrafter, PromptLookup, SamplingParameters
 from otm.decoding.reading import Path
 from otm.errors import InvalidDraftCountError, InvalidParameterError
 from otm.models import TableModel
@@ -43,7 +42,7 @@ PROMPT = (0,)
 def test_a_seed_gives_the_same_text_with_any_drafter_or_none() -> None:
     """Many sequences, each with a key of its own, under five drafters."""
     prompts, options = [[0, 1, 2, 0]] * 100, {"max_tokens": 6, "seed": 3}
-    alone = coupled(TARGET, None, prompts, lists=3, **options).sequences
+    alone = decode_coupled(TARGET, None, prompts, lists=3, **options).sequences
     for drafter, k, gamma in (
         (DRAFT, 3, 2),
         (TARGET, 1, 4),
@@ -51,21 +50,21 @@ def test_a_seed_gives_the_same_text_with_any_drafter_or_none() -> None:
         (PromptLookup(2), 1, 3),
         (ModelDrafter(DRAFT, 2), 1, 1),
     ):
-        given: Any = coupled(TARGET, drafter, prompts, k=k, lists=3, gamma=gamma, **options)
+        given: Any = decode_coupled(TARGET, drafter, prompts, k=k, lists=3, gamma=gamma, **options)
         assert given.sequences == alone
     assert len(set(alone)) > 50
     # what the text depends on
-    assert coupled(TARGET, None, prompts, lists=2, **options).sequences != alone
-    assert coupled(TARGET, None, prompts, lists=3, max_tokens=6, seed=4).sequences != alone
+    assert decode_coupled(TARGET, None, prompts, lists=2, **options).sequences != alone
+    assert decode_coupled(TARGET, None, prompts, lists=3, max_tokens=6, seed=4).sequences != alone
 
 
 def test_one_sequence_is_the_same_in_any_batch() -> None:
     """Bug: clocks that follow the place in the batch, which changes as sequences end."""
     prompts = [[0], [1], [2], [0, 2]]
     options: Any = {"k": 2, "eos_token_id": 2, "max_tokens": 9, "seed": 0}
-    together = coupled(TARGET, DRAFT, prompts, **options).sequences
+    together = decode_coupled(TARGET, DRAFT, prompts, **options).sequences
     assert len({len(text) for text in together}) > 1
-    one_by_one = [coupled(TARGET, None, prompts[: b + 1], **options) for b in range(4)]
+    one_by_one = [decode_coupled(TARGET, None, prompts[: b + 1], **options) for b in range(4)]
     assert together == tuple(each.sequences[b] for b, each in enumerate(one_by_one))
 
 
@@ -77,7 +76,7 @@ def sequences(target: TableModel, **options: Any) -> Any:
 
     def sample(rng: np.random.Generator, draws: int) -> npt.NDArray[np.int64]:
         seed = int(rng.integers(2**63))
-        texts = coupled(target, DRAFT, [PROMPT] * draws, max_tokens=2, seed=seed, **options)
+        texts = decode_coupled(target, DRAFT, [PROMPT] * draws, max_tokens=2, seed=seed, **options)
         return np.array([3 * a + b for a, b in texts.sequences])
 
     return sample
@@ -124,7 +123,7 @@ class Accepted:
 
     def __call__(self, rng: np.random.Generator, draws: int) -> npt.NDArray[np.int64]:
         seed = int(rng.integers(2**63))
-        run = coupled(
+        run = decode_coupled(
             TARGET, DRAFT, [PROMPT] * draws, k=self.k, gamma=self.gamma, max_tokens=3, seed=seed
         )
         return np.array([step.accepted for step in run.steps if step.call == 0])
@@ -172,8 +171,10 @@ def test_bad_input() -> None:
     with pytest.raises(InvalidDraftCountError):
         CoupledVerifier(0)
     with pytest.raises(InvalidParameterError, match="a list of its own"):
-        coupled(TARGET, DRAFT, [[0]], k=4, lists=2)
+        decode_coupled(TARGET, DRAFT, [[0]], k=4, lists=2)
     with pytest.raises(InvalidParameterError, match="beside a drafter"):
-        coupled(TARGET, PromptLookup(), [[0]], k=2)
+        decode_coupled(TARGET, PromptLookup(), [[0]], k=2)
     with pytest.raises(InvalidParameterError, match="beside a drafter"):
-        coupled(TARGET, PromptLookup(), [[0]], draft_sampling=SamplingParameters(temperature=2))
+        decode_coupled(
+            TARGET, PromptLookup(), [[0]], draft_sampling=SamplingParameters(temperature=2)
+        )

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from otm.decoding import ModelDrafter, PromptLookup, SamplingParameters, stream
 from otm.coupled import decode_coupled
 from otm.coupled.rounds import CoupledRounds, CoupledVerifier
+from otm.decoding import ModelDrafter, PromptLookup, SamplingParameters, stream
 from otm.errors import InvalidDistributionError
 from otm.models import LanguageModel, TableModel
 
@@ -18,7 +18,7 @@ torch = pytest.importorskip("torch")
 
 from otm.coupled.device_rounds import CoupledDeviceRounds, DeviceClocks  # noqa: E402
 from otm.decoding.device.session import HeldRows  # noqa: E402
-from tests.decoding.test_on_device import (  # noqa: E402
+from tests.decoding.device.test_rounds import (  # noqa: E402
     PROMPTS,
     Broken,
     Stated,
@@ -26,7 +26,7 @@ from tests.decoding.test_on_device import (  # noqa: E402
     gpt,
     penalised,
 )
-from tests.decoding.ways_to_host import counted_by_step  # noqa: E402
+from tests.decoding.device.ways_to_host import counted_by_step  # noqa: E402
 
 TARGET, DRAFT = gpt(0, layers=2), gpt(1, layers=1)
 CHAINS = [1, 3]
@@ -101,7 +101,7 @@ def test_one_text_with_any_drafter_in_any_batch(lists: int, on_device: Use) -> N
     """Catches clocks that follow the drafts, or the place in the batch."""
     options: dict[str, Any] = {"max_tokens": 12, "seed": 0, "eos_token_id": 4, "lists": lists}
     on_device(False)
-    expected = coupled(TARGET, None, PROMPTS, **options).sequences
+    expected = decode_coupled(TARGET, None, PROMPTS, **options).sequences
     on_device(True)
     for drafter, k, gamma in (
         (None, 1, 5),
@@ -110,19 +110,19 @@ def test_one_text_with_any_drafter_in_any_batch(lists: int, on_device: Use) -> N
         (PromptLookup(2), 1, 3),
         (ModelDrafter(DRAFT, lists), 1, changing),
     ):
-        given: Any = coupled(TARGET, drafter, PROMPTS, k=k, gamma=gamma, **options)
+        given: Any = decode_coupled(TARGET, drafter, PROMPTS, k=k, gamma=gamma, **options)
         assert given.sequences == expected
     for b in range(len(PROMPTS)):
-        made = coupled(TARGET, DRAFT, PROMPTS[: b + 1], k=lists, **options)
+        made = decode_coupled(TARGET, DRAFT, PROMPTS[: b + 1], k=lists, **options)
         assert made.sequences[b] == expected[b]
     other = {**options, "lists": lists + 1}
-    assert coupled(TARGET, DRAFT, PROMPTS, k=lists, **other).sequences != expected
+    assert decode_coupled(TARGET, DRAFT, PROMPTS, k=lists, **other).sequences != expected
 
 
 def test_a_target_that_drafts_for_itself_is_always_accepted(on_device: Use) -> None:
     """With one list; catches a draft that reads the clocks of another position."""
     on_device(True)
-    for step in coupled(TARGET, TARGET, PROMPTS, gamma=4, max_tokens=15, seed=1).steps:
+    for step in decode_coupled(TARGET, TARGET, PROMPTS, gamma=4, max_tokens=15, seed=1).steps:
         assert step.accepted == min(4, 14 - (step.position - len(PROMPTS[step.sequence])))
 
 

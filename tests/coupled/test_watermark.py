@@ -15,19 +15,26 @@ import pytest
 
 from otm._core.sampling import locate
 from otm._core.sparse import SparseProbs
-from otm.coupled import ListCoupling
+from otm.coupled import (
+    ListCoupling,
+    WatermarkVerifier,
+    decode_coupled,
+    decode_watermarked,
+    detect_watermark,
+    watermark_keys,
+    watermark_laws,
+)
+from otm.coupled.clocks.numpy import SharedClocks, clock_bits
+from otm.coupled.watermark import COINS, DRAFTS, METHODS, RECOVERED, RejectionRounds
 from otm.coupling import MaximalCoupling
 from otm.decoding import ModelDrafter, PromptLookup, Randomness, stream, verify_traversal
-from otm.coupled import WatermarkVerifier, decode_coupled, detect_watermark, watermark_keys, watermark_laws, decode_watermarked
 from otm.decoding.reading import Path
-from otm.coupled.watermark import COINS, DRAFTS, METHODS, RECOVERED, RejectionRounds
 from otm.errors import (
     InvalidDraftCountError,
     InvalidInputError,
     InvalidParameterError,
     UnknownMethodError,
 )
-from otm.coupled.clocks.numpy import SharedClocks, clock_bits
 from otm.models import TableModel
 from otm.problem import Problem
 from otm.testing import BUDGET, Control
@@ -78,7 +85,7 @@ def law_of_texts(
     def decode(source: Randomness) -> Path:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(ROUNDS, "SharedClocks", lambda *_: ExactClocks(source))
-            made = watermarked(
+            made = decode_watermarked(
                 *models, [PROMPT], key=0, method=method, gamma=gamma, max_tokens=length,
                 eos_token_id=end, uniforms=[source],
             )  # fmt: skip
@@ -134,7 +141,7 @@ def sampled(method: str, target: TableModel) -> Callable[..., npt.NDArray[np.int
     """Sampler of the number of a text of two tokens, with a key of its own."""
 
     def sample(rng: np.random.Generator, draws: int) -> npt.NDArray[np.int64]:
-        made = watermarked(
+        made = decode_watermarked(
             target, DRAFT, [PROMPT] * draws, key=rng.integers(2**63, size=draws).tolist(),
             method=method, gamma=1, max_tokens=2, seed=int(rng.integers(2**63)),
         )  # fmt: skip
@@ -171,7 +178,7 @@ def test_what_follows_from_the_key() -> None:
     """All of coupled and keyed texts; of rejection all but the coins; without drafts one text."""
     given: dict[str, Any] = {"key": 5, "max_tokens": 40}
     texts = {
-        (method, seed): watermarked(
+        (method, seed): decode_watermarked(
             TARGET, DRAFT, [PROMPT], method=method, seed=seed, **given
         ).sequences
         for method in METHODS
@@ -180,7 +187,9 @@ def test_what_follows_from_the_key() -> None:
     assert texts["coupled", 0] == texts["coupled", 1]
     assert texts["keyed rejection", 0] == texts["keyed rejection", 1]
     assert texts["rejection", 0] != texts["rejection", 1]
-    alone = {watermarked(TARGET, None, [PROMPT], method=m, **given).sequences for m in METHODS}
+    alone = {
+        decode_watermarked(TARGET, None, [PROMPT], method=m, **given).sequences for m in METHODS
+    }
     assert alone == {texts["coupled", 0]}
 
 
@@ -188,8 +197,8 @@ def test_keys_of_a_seed_give_its_texts() -> None:
     """Bug: keys of other sequences, or of a source that has drawn something before."""
     prompts = [[0], [1], [2]]
     keys = watermark_keys(3, 3)
-    by_seed = coupled(TARGET, DRAFT, prompts, max_tokens=9, seed=3).sequences
-    assert watermarked(TARGET, DRAFT, prompts, key=keys, max_tokens=9).sequences == by_seed
+    by_seed = decode_coupled(TARGET, DRAFT, prompts, max_tokens=9, seed=3).sequences
+    assert decode_watermarked(TARGET, DRAFT, prompts, key=keys, max_tokens=9).sequences == by_seed
     assert len(set(keys)) == 3
 
 
@@ -199,11 +208,11 @@ def test_a_sequence_keeps_its_key(method: str) -> None:
     options: dict[str, Any] = {"method": method, "eos_token_id": 2, "max_tokens": 9}
     keys, prompts = [4, 5, 6, 7], [[0], [1], [0], [1]]
     sources = [np.random.default_rng(i).random for i in range(4)]
-    together = watermarked(TARGET, DRAFT, prompts, key=keys, uniforms=sources, **options)
+    together = decode_watermarked(TARGET, DRAFT, prompts, key=keys, uniforms=sources, **options)
     assert len({len(text) for text in together.sequences}) > 1
     for i, (key, prompt) in enumerate(zip(keys, prompts, strict=True)):
         source = [np.random.default_rng(i).random]
-        alone = watermarked(TARGET, DRAFT, [prompt], key=key, uniforms=source, **options)
+        alone = decode_watermarked(TARGET, DRAFT, [prompt], key=key, uniforms=source, **options)
         assert alone.sequences[0] == together.sequences[i]
 
 
@@ -271,7 +280,7 @@ def tenths_of_marked(rng: np.random.Generator, draws: int) -> npt.NDArray[np.int
     """Draw the same of a text of one token that was generated with its key, from two."""
     model = TableModel({(): [0.5, 0.5]})
     keys = rng.integers(2**63, size=draws).tolist()
-    made = watermarked(model, None, [PROMPT] * draws, key=keys, max_tokens=1)
+    made = decode_watermarked(model, None, [PROMPT] * draws, key=keys, max_tokens=1)
     pairs = zip(made.sequences, keys, strict=True)
     found = [detect_watermark(text, key, 1).p_value for text, key in pairs]
     return np.minimum(np.floor(10 * np.array(found)), 9).astype(np.int64)
@@ -304,7 +313,7 @@ def test_p_values_of_a_text_without_the_key_are_uniform(
 @pytest.mark.parametrize("method", METHODS)
 def test_marked_texts_are_found(method: str) -> None:
     """With the key and the position, and not with others."""
-    made = watermarked(
+    made = decode_watermarked(
         TARGET, DRAFT, [PROMPT] * 4, key=[1, 2, 3, 4], method=method, max_tokens=400, seed=0
     )
     for text, key in zip(made.sequences, (1, 2, 3, 4), strict=True):
@@ -365,7 +374,7 @@ def scores(method: str, p: Any, q: Any, wrong: int = 0) -> Callable[..., npt.NDA
 
     def sample(rng: np.random.Generator, draws: int) -> npt.NDArray[np.float64]:
         keys = rng.integers(2**62, size=draws).tolist()
-        made = watermarked(
+        made = decode_watermarked(
             target, draft, [PROMPT] * draws, key=keys, method=method, gamma=1, max_tokens=2,
             seed=int(rng.integers(2**62)),
         )  # fmt: skip
@@ -409,16 +418,16 @@ def test_bad_input() -> None:
     """Before any model is run."""
     text = [0, 1]
     with pytest.raises(UnknownMethodError, match="there are coupled, rejection, keyed rejection"):
-        watermarked(TARGET, DRAFT, [[0]], key=1, method="keyed")
+        decode_watermarked(TARGET, DRAFT, [[0]], key=1, method="keyed")
     with pytest.raises(InvalidParameterError, match="key = -1"):
-        watermarked(TARGET, DRAFT, [[0]], key=-1)
+        decode_watermarked(TARGET, DRAFT, [[0]], key=-1)
     with pytest.raises(InvalidParameterError, match="key = 18446744073709551616"):
-        watermarked(TARGET, DRAFT, [[0]], key=[2**64])
+        decode_watermarked(TARGET, DRAFT, [[0]], key=[2**64])
     with pytest.raises(InvalidParameterError, match="3 keys for 2 prompts"):
-        watermarked(TARGET, DRAFT, [[0], [1]], key=[1, 2, 3])
+        decode_watermarked(TARGET, DRAFT, [[0], [1]], key=[1, 2, 3])
     for drafter in (PromptLookup(), ModelDrafter(DRAFT, 2), ModelDrafter(DRAFT, law="Top")):
         with pytest.raises(InvalidInputError, match="for one chain"):
-            watermarked(TARGET, drafter, [[0]], key=1, method="rejection")
+            decode_watermarked(TARGET, drafter, [[0]], key=1, method="rejection")
     with pytest.raises(InvalidInputError, match="for one chain"):
         stream(TARGET, [[0]], PromptLookup(), WatermarkVerifier(1, "keyed rejection"))
     for tokens in ([], [[0, 1]], [0.5], "text", None):

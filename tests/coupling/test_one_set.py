@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 import otm
 from otm._core.checks import check_uniforms
-from otm.coupling.lossy import LenientPlan
 from otm.coupling import OptimalPlan
 from otm.coupling.build import PlanBuilder
+from otm.coupling.lossy import LenientPlan
 from otm.coupling.optimal import FEW
 from otm.coupling.plan import TransportPlan
 from otm.errors import InvalidUniformsError

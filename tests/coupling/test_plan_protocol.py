@@ -21,20 +21,20 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from otm import alpha
+from otm.coupled.list_coupling import ListCoupling
 from otm.coupling.build import PlanBuilder
-from otm.coupling.lossy.cactus import Cactus
 from otm.coupling.grid_k_seq import GridKSeq
 from otm.coupling.importance_selection import ImportanceSelection
 from otm.coupling.k_seq import KSeq
+from otm.coupling.lossy.cactus import Cactus
 from otm.coupling.lossy.lenient import ArgmaxLenientPlan, LenientPlan
-from otm.coupled.list_coupling import ListCoupling
-from otm.coupling.naive_target_sampling import NaiveTargetSampling
 from otm.coupling.lossy.relaxed import CascadePlan
-from otm.coupling.residual import ResidualPlan, acceptance_ratio
 from otm.coupling.lossy.synthetic_acceptance import SyntheticAcceptance
+from otm.coupling.lossy.typical_acceptance import TypicalAcceptance
+from otm.coupling.naive_target_sampling import NaiveTargetSampling
+from otm.coupling.residual import ResidualPlan, acceptance_ratio
 from otm.coupling.table import TablePlan
 from otm.coupling.target_only import TargetOnly
-from otm.coupling.lossy.typical_acceptance import TypicalAcceptance
 from otm.drafts import Greedy, HubPairs, Top
 from otm.errors import ProblemTooLargeError
 from otm.optimum.cut import minimum_cut

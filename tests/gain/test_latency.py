@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from otm.gain import expected_tokens, walltime_improvement
 from otm.errors import InvalidInputError, InvalidParameterError, OTMError
+from otm.gain import expected_tokens, walltime_improvement
 from otm.gain import latency as module
 from otm.gain.latency import Latency, measure_latency
 from otm.models import LanguageModel, Session

@@ -598,14 +598,14 @@ def test_list_coupling_gives_one_text_with_any_assistant(k: Any) -> None:
         models = HuggingFaceModel(TARGET), HuggingFaceModel(assistant)
         prompts = [[3, 4, 5, 6], [7, 8]]
         options: dict[str, Any] = {"gamma": gamma, "max_tokens": 12, "seed": seed}
-        expected = coupled(*models, prompts, k=k, **options)
+        expected = decode_coupled(*models, prompts, k=k, **options)
         assert decoding.generation is not None
         assert decoding.generation.sequences == expected.sequences
         assert [step.drafts for step in decoding.generation.steps] == [
             step.drafts for step in expected.steps
         ]
     assert made[0] == made[1] == made[2]
-    alone = coupled(models[0], None, prompts, lists=lists, max_tokens=12, seed=seed)
+    alone = decode_coupled(models[0], None, prompts, lists=lists, max_tokens=12, seed=seed)
     assert [row[4:] for row in made[0]] == list(map(list, alone.sequences))
 
 

@@ -17,7 +17,7 @@ from otm.integrations.huggingface import AssistedDecoding, patch_generate  # noq
 from otm.integrations.huggingface.processors import BatchProcessor  # noqa: E402
 from otm.models import HuggingFaceModel  # noqa: E402
 from otm.models.cached_rows import LayerStorage  # noqa: E402
-from tests.decoding.ways_to_host import Host, counted_by_step  # noqa: E402
+from tests.decoding.device.ways_to_host import Host, counted_by_step  # noqa: E402
 from tests.integrations.test_huggingface import DRAFT, PADDED, PROMPTS, TARGET  # noqa: E402
 
 GAMMA = 3
@@ -141,13 +141,13 @@ def test_a_coupled_text_is_that_of_the_host(
 def test_the_named_backend_verifies(rule: str, k: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Bug: no way out of Triton for a program that calls `generate`."""
     asked = []
-    for place in ("on_device.verify_probs", "coupled_on_device.first_rings"):
+    for place in ("decoding.device.rounds.verify_probs", "coupled.device_rounds.first_rings"):
 
         def noted(*_: Any, backend: str, **__: Any) -> Any:
             asked.append(backend)
             raise StopIteration
 
-        monkeypatch.setattr(f"otm.decoding.{place}", noted)
+        monkeypatch.setattr(f"otm.{place}", noted)
     for backend in ("auto", "torch", "triton"):
         decoding = AssistedDecoding(DRAFT, k=k, gamma=GAMMA, rule=rule, backend=backend)
         with pytest.raises((StopIteration, RuntimeError)):

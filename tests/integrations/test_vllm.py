@@ -15,7 +15,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from otm.audit import batch, lossless  # noqa: E402
-from otm.audit.diagnose import diagnosis
+from otm.audit.diagnose import diagnosis  # noqa: E402
 from otm.audit.instances import INSTANCES  # noqa: E402
 from otm.errors import (  # noqa: E402
     InvalidParameterError,

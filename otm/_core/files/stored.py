@@ -16,8 +16,8 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.files.paths import file_label, opened, read_exactly
 from otm._core.display.text import shown
+from otm._core.files.paths import file_label, opened, read_exactly
 from otm.errors import InvalidInputError, InvalidParameterError
 
 LARGEST_ROW = 2**26

@@ -34,7 +34,18 @@ from otm._core.arithmetic import (
     sum_excess,
     zeros,
 )
-from otm._core.ratios.keys import FINEST, LEAST, MANTISSA, MOST, NO_KEYS, RatioKeys, bins_by_key, even_bins, key_of, ratio_of
+from otm._core.ratios.keys import (
+    FINEST,
+    LEAST,
+    MANTISSA,
+    MOST,
+    NO_KEYS,
+    RatioKeys,
+    bins_by_key,
+    even_bins,
+    key_of,
+    ratio_of,
+)
 
 FINER = 6
 """Further bits that decide where a bin with many tokens is split."""

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.numbers import as_positive
 from otm._core.display.text import shown
+from otm._core.numbers import as_positive
 from otm.audit.adapters.base import Adapter, Instance
 from otm.audit.adapters.batches import COINS, differing, same
 from otm.audit.adapters.drafted import as_tokens, chain_probs, draw_chain, is_exact

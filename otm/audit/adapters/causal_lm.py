@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.optional import require
 from otm._core.display.text import shown
+from otm._core.optional import require
 from otm.errors import InvalidParameterError
 from otm.models.base import StatelessModel
 

@@ -35,8 +35,8 @@ def speculative_sampling() -> Adapter:
     Notes
     -----
     It accepts a draft if u ≤ ratio, with u of 24 bits: a token that the target cannot produce comes
-    out with probability 2^−24 for each draft of it (`otm.audit.diagnose.known_bugs`, "u ≤ ratio").  The
-    audit sees that by breakpoints; no Monte Carlo of this size does.
+    out with probability 2^−24 for each draft of it (`otm.audit.diagnose.known_bugs`, "u ≤ ratio").
+    The audit sees that by breakpoints; no Monte Carlo of this size does.
     """
     import torch
 

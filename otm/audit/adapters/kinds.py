@@ -6,8 +6,8 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from otm._core.numbers import check_name
 from otm._core.display.text import shown
+from otm._core.numbers import check_name
 from otm.audit.adapters.base import Adapter
 from otm.audit.adapters.batches import batch
 from otm.audit.adapters.calls import stateful, windowed

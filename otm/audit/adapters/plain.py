@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from otm._core.display.text import shown
 from otm._core.numbers import as_integer, as_positive
 from otm._core.optional import require
-from otm._core.display.text import shown
 from otm.audit.adapters.base import Adapter, Instance, max_tokens
 from otm.audit.adapters.drafted import (
     SelectionRule,

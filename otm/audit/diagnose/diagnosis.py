@@ -10,16 +10,16 @@ from functools import cache, lru_cache
 
 from otm._core.arithmetic import total
 from otm.audit.adapters.base import Adapter, Failure, Instance
-from otm.audit.diagnose.loop_diagnosis import AT_ZERO, accepts_at_zero, draws_twice
-from otm.audit.observe.exact import by_paths
 from otm.audit.diagnose.known_bugs import KNOWN_BUGS, KnownBug
 from otm.audit.diagnose.known_bugs.drafting import RANDOMNESS
 from otm.audit.diagnose.known_bugs.sized import SIZED
 from otm.audit.diagnose.known_bugs.steps import Repeated, both
 from otm.audit.diagnose.known_bugs.verification import ACCEPTANCE, BONUS, RESIDUAL
+from otm.audit.diagnose.loop_diagnosis import AT_ZERO, accepts_at_zero, draws_twice
 from otm.audit.diagnose.mistake_sizes import of_measure
-from otm.audit.observe.observation import ISOLATED, Observation, UnsuitedError, distance
 from otm.audit.diagnose.self_drafting import SECOND_SAMPLE, samples_twice
+from otm.audit.observe.exact import by_paths
+from otm.audit.observe.observation import ISOLATED, Observation, UnsuitedError, distance
 from otm.audit.observe.pace import check_time
 from otm.audit.report import Diagnosis, Nearest
 from otm.errors import ProblemTooLargeError

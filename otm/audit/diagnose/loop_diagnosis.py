@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from otm.audit.adapters.base import Adapter, Failure, Instance
-from otm.audit.observe.observation import Observation
 from otm.audit.intercept.draws import runs
+from otm.audit.observe.observation import Observation
 from otm.audit.observe.pace import check_time
 from otm.audit.observe.run_cache import Cells, Recorded
 from otm.decoding.reading import Path

@@ -17,7 +17,15 @@ import numpy as np
 
 from otm._core.arithmetic import Number, Probs
 from otm.audit.diagnose.known_bugs import KNOWN_BUGS, KnownBug
-from otm.audit.diagnose.known_bugs.sized import behind_from, cut_to, floor_at, hot_from, lenient, passes_at, tiles_of
+from otm.audit.diagnose.known_bugs.sized import (
+    behind_from,
+    cut_to,
+    floor_at,
+    hot_from,
+    lenient,
+    passes_at,
+    tiles_of,
+)
 from otm.audit.observe.observation import Observation, distance
 from otm.decoding.reading import Path
 

@@ -13,8 +13,8 @@ from functools import cache
 import numpy as np
 
 from otm.audit.diagnose.known_bugs import KNOWN_BUGS
-from otm.audit.streams.recorded.steps import Floats
 from otm.audit.report import Diagnosis
+from otm.audit.streams.recorded.steps import Floats
 
 OfRows = Callable[["Rows"], Floats]
 """From rows to the distributions of the tokens: array [m, U]."""

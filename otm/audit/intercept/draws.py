@@ -21,8 +21,8 @@ import numpy as np
 import numpy.typing as npt
 
 from otm.audit.adapters.base import Adapter, Instance, Outcome, Source, run
-from otm.audit.intercept.races import Race
 from otm.audit.intercept.generators import StandInOfNumPy, StandInOfPython, of_its_own
+from otm.audit.intercept.races import Race
 from otm.decoding.draft_tree import Randomness
 
 AnySource = TypeVar("AnySource", bound=Randomness)

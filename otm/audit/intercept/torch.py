@@ -1,7 +1,8 @@
 """Random operations of torch, taken from the audit's uniforms.
 
 Uniform and Bernoulli variables and `multinomial` become functions of them.  Exponential variables,
-and rows of uniforms, become so where they make a race (`otm.audit.intercept.races`), or are looked at.
+and rows of uniforms, become so where they make a race (`otm.audit.intercept.races`), or are
+looked at.
 """
 
 from __future__ import annotations

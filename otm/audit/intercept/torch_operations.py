@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from otm.audit.intercept.races import draw_place
 from otm.audit.intercept.generators import FEW
+from otm.audit.intercept.races import draw_place
 from otm.decoding.draft_tree import Randomness
 
 BITS = {torch.float64: 53, torch.float32: 24, torch.float16: 11, torch.bfloat16: 8}

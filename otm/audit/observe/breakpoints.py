@@ -18,9 +18,18 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from otm.audit.adapters.base import Adapter, Instance, Outcome, OutOfUniformsError, Source, longer, max_tokens, run_rows
-from otm.audit.observe.observation import NOT_REPEATED, Observation, UnsuitedError
+from otm.audit.adapters.base import (
+    Adapter,
+    Instance,
+    Outcome,
+    OutOfUniformsError,
+    Source,
+    longer,
+    max_tokens,
+    run_rows,
+)
 from otm.audit.intercept.draws import OwnDraws, runs
+from otm.audit.observe.observation import NOT_REPEATED, Observation, UnsuitedError
 from otm.audit.observe.pace import Pace, check_time
 from otm.audit.observe.precision import FINE, LARGEST, Floats, Looks, Precision
 from otm.audit.observe.run_cache import Cells, Memory, Recorded

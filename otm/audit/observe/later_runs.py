@@ -17,7 +17,16 @@ import numpy as np
 from scipy.stats import hypergeom
 
 from otm.audit import formatting as written
-from otm.audit.adapters.base import Adapter, Instance, Outcome, OutOfUniformsError, longer, run_rows, seed_generators, undisturbed
+from otm.audit.adapters.base import (
+    Adapter,
+    Instance,
+    Outcome,
+    OutOfUniformsError,
+    longer,
+    run_rows,
+    seed_generators,
+    undisturbed,
+)
 from otm.audit.observe.observation import Observation, UnsuitedError
 from otm.testing.symbolic import MAX_UNIFORMS
 

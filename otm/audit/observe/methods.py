@@ -11,17 +11,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from otm._core.display.progress import SILENT, Watch
-from otm.audit.observe import breakpoints, exact
 from otm.audit.adapters.base import Adapter, Instance
 from otm.audit.diagnose.diagnosis import same_distribution
 from otm.audit.findings import TELLING, Findings
 from otm.audit.instances import INSTANCES, left_out, smallest_deviation
-from otm.audit.observe.later_runs import Again, LaterRuns
-from otm.audit.observe.observation import Observation, UnsuitedError, rows_of
 from otm.audit.intercept.draws import OwnDraws
+from otm.audit.observe import breakpoints, exact
+from otm.audit.observe.later_runs import Again, LaterRuns
+from otm.audit.observe.monte_carlo import Sample, Sampler
+from otm.audit.observe.observation import Observation, UnsuitedError, rows_of
 from otm.audit.observe.pace import TimeIsUpError
 from otm.audit.observe.precision import COARSE, FINE
-from otm.audit.observe.monte_carlo import Sample, Sampler
 from otm.errors import ProblemTooLargeError
 
 NEEDED = ("rows differ", "pairs", "two drafts, two tokens")

@@ -12,7 +12,16 @@ import numpy as np
 import numpy.typing as npt
 
 from otm._core.arithmetic import Number
-from otm.audit.adapters.base import Adapter, Failure, Instance, Outcome, OutOfUniformsError, longer, max_tokens, run_rows
+from otm.audit.adapters.base import (
+    Adapter,
+    Failure,
+    Instance,
+    Outcome,
+    OutOfUniformsError,
+    longer,
+    max_tokens,
+    run_rows,
+)
 from otm.audit.observe.observation import Observation, UnsuitedError
 from otm.audit.observe.pace import Pace
 from otm.decoding.reading import Path

@@ -10,7 +10,14 @@ import numpy as np
 from torch import Tensor
 
 from otm.kernels.self_check.call_layout import layout_of, numbers_like, rows_like, size_class
-from otm.kernels.self_check.chain_cases import MOST_ENTRIES, SEED, SEQUENCES, Numbers, draw_row, support
+from otm.kernels.self_check.chain_cases import (
+    MOST_ENTRIES,
+    SEED,
+    SEQUENCES,
+    Numbers,
+    draw_row,
+    support,
+)
 from otm.kernels.self_check.run import Call
 
 

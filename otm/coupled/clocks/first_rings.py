@@ -33,5 +33,5 @@ def _ring(backend: str, arguments: tuple[Any, ...], workspace: None = None) -> A
         from otm.kernels.self_check import run as self_check
 
         backend = self_check.checked_backend(clock_cases.call_of_clocks(arguments, _ring))
-    found: Any = import_module(f"otm.kernels.{backend}.clocks").first_rings
+    found: Any = import_module(f"otm.coupled.clocks.{backend}").first_rings
     return found(*arguments)

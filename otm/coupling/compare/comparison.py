@@ -12,13 +12,13 @@ import numpy.typing as npt
 
 from otm._core.arithmetic import Number
 from otm._core.checks import as_draft_count
+from otm._core.display.progress import Progress
+from otm._core.display.reprs import Brief
+from otm._core.display.text import html_table, text_table
 from otm._core.files.paths import AnyPath, write_csv
 from otm._core.interval import Interval
 from otm._core.means import PairedMeans
 from otm._core.numbers import check_name
-from otm._core.display.progress import Progress
-from otm._core.display.reprs import Brief
-from otm._core.display.text import html_table, text_table
 from otm.coupling.build import PLANS, PlanBuilder, build_plan, named_rules
 from otm.coupling.compare.capped import CAPPED_RULES
 from otm.coupling.compare.many_rows import compare_rows

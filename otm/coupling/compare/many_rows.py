@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from otm._core.checks import as_array
-from otm._core.means import PairedMeans, Setup
 from otm._core.display.progress import Progress, watching
+from otm._core.means import PairedMeans, Setup
 from otm.coupling.build import PLANS, PlanBuilder, build_plan
 from otm.coupling.compare.capped import CAPPED_RULES, capped_rules
 from otm.errors import InvalidInputError, InvalidParameterError

@@ -14,9 +14,9 @@ from otm._core.optional import require
 from otm._core.sparse import SparseProbs
 from otm._core.tensors import on_device
 from otm.decoding.checks import as_paths
+from otm.decoding.device.session import HeldRows
 from otm.decoding.draft_tree import Randomness, one_chain
 from otm.decoding.drafters.model import Drafter, ModelDrafter
-from otm.decoding.device.session import HeldRows
 from otm.decoding.reading import Context, Path
 from otm.errors import InvalidDraftsError
 from otm.kernels.sparse_drafts import SparseDrafts

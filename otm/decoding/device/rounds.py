@@ -19,10 +19,10 @@ from otm._core.optional import require
 from otm._core.tensors import on_device
 from otm.coupling.build import PLANS, PlanBuilder
 from otm.decoding.device.drafts import DeviceDrafts, Drafted, ModelDrafts, as_drafts, drafts_there
-from otm.decoding.draft_tree import Randomness
-from otm.decoding.drafters.prompt_lookup import PromptLookup
-from otm.decoding.drafters.model import Drafter, ModelDrafter
 from otm.decoding.device.session import HeldRows
+from otm.decoding.draft_tree import Randomness
+from otm.decoding.drafters.model import Drafter, ModelDrafter
+from otm.decoding.drafters.prompt_lookup import PromptLookup
 from otm.decoding.reading import Context, Path
 from otm.decoding.rounds import Outcome, Rounds
 from otm.decoding.sampling_parameters import SamplingParameters, as_sampling, leaves_all

@@ -12,9 +12,9 @@ from otm._core.numbers import as_parameter
 from otm._core.sampling import locate
 from otm.decoding.draft_tree import DraftNode, Randomness
 from otm.decoding.drafters.model import ReadingDrafter, grow_by_levels
+from otm.decoding.drafters.trees import as_nodes
 from otm.decoding.reading import Context, LogitsProcessor, ProbsAfter
 from otm.decoding.sampling_parameters import SamplingParameters
-from otm.decoding.drafters.trees import as_nodes
 from otm.models.base import LanguageModel
 
 

@@ -17,14 +17,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from otm._core.display.text import shown
 from otm._core.numbers import as_positive
 from otm._core.sparse import SparseProbs
-from otm._core.display.text import shown
 from otm.decoding.draft_tree import DraftNode, Randomness, extend
 from otm.decoding.drafters.model import Branching, Drafter, as_branching, children_at, grow_levels
+from otm.decoding.drafters.trees import BestFirst, as_nodes
 from otm.decoding.reading import Context, ProbsAfter
 from otm.decoding.sampling_parameters import SamplingParameters, as_sampling
-from otm.decoding.drafters.trees import BestFirst, as_nodes
 from otm.errors import InvalidDraftsError, InvalidParameterError
 from otm.models.ngram import NGramModel
 

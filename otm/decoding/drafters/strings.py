@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-from otm._core.numbers import as_integer
 from otm._core.display.text import shown
+from otm._core.numbers import as_integer
 from otm.decoding.draft_tree import DraftNode, Randomness
 from otm.decoding.drafters.model import Drafter, ModelDrafter
 from otm.decoding.reading import Context, Path

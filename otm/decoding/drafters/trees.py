@@ -19,8 +19,8 @@ from heapq import nsmallest
 from typing import Any, NamedTuple, TypeAlias
 
 from otm._core.arithmetic import Number
-from otm._core.numbers import as_positive, check_name
 from otm._core.display.text import shown
+from otm._core.numbers import as_positive, check_name
 from otm.decoding.draft_tree import DraftNode, Randomness
 from otm.decoding.drafters.model import ReadingDrafter, grow_by_levels
 from otm.decoding.reading import Context, LogitsProcessor, Path, ProbsAfter

@@ -23,10 +23,10 @@ from pkgutil import resolve_name
 import numpy as np
 
 from otm._core.arithmetic import Number, Probs
+from otm._core.display.text import shown
 from otm._core.distribution import residual_weights
 from otm._core.sampling import locate
 from otm._core.sparse import SparseProbs, Tokens, align, of_one_kind
-from otm._core.display.text import shown
 from otm.coupling.build import PlanBuilder, build_plan, plan_builder
 from otm.coupling.k_seq import KSeq
 from otm.coupling.optimal import OptimalPlan
@@ -297,5 +297,5 @@ def _verifier(rule: Rule) -> Verifier:
     """Return the function of a rule; SpecTr's recursion over its plan if it has no other."""
     if not rule.verifier:
         return spectr_verifier(plan_builder(rule.name))
-    verifier: Verifier = resolve_name(f"otm.decoding.{rule.verifier}")
+    verifier: Verifier = resolve_name(rule.verifier)
     return verifier

@@ -15,13 +15,13 @@ import numpy as np
 import numpy.typing as npt
 
 from otm._core.digest import digest_of_code
-from otm._core.files.headers import open_arrays
-from otm._core.files.paths import read_json, write_whole
 from otm._core.display.interrupts import deaf_to_interrupts
-from otm._core.numbers import as_integer
-from otm._core.optional import require
 from otm._core.display.progress import Progress, watching
 from otm._core.display.text import shown
+from otm._core.files.headers import open_arrays
+from otm._core.files.paths import read_json, write_whole
+from otm._core.numbers import as_integer
+from otm._core.optional import require
 from otm.errors import InvalidInputError, InvalidParameterError, OTMError, ProblemTooLargeError
 from otm.gain.reports.pairs import Measured
 from otm.gain.reports.settings import Settings

@@ -15,11 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from otm._core.arithmetic import read_only
+from otm._core.display.reprs import Brief
+from otm._core.display.text import shown
 from otm._core.files.paths import AnyPath, as_path, file_label, read_whole
 from otm._core.numbers import as_positive
 from otm._core.optional import require
-from otm._core.display.reprs import Brief
-from otm._core.display.text import shown
 from otm.errors import InvalidInputError
 from otm.gain.reports.pairs import Pairs
 from otm.gain.reports.sources import Bounds, Ints, split

@@ -18,17 +18,17 @@ from typing import Any
 
 import numpy as np
 
+from otm._core.display.progress import Progress
+from otm._core.display.text import shown
 from otm._core.drawing import COLOURS, MARKERS, blank_figure, journal_style, legend_above
 from otm._core.files.paths import AnyPath, as_path, write_whole
 from otm._core.numbers import as_level
 from otm._core.optional import check_installed
-from otm._core.display.progress import Progress
-from otm._core.display.text import shown
 from otm.decoding.policies import as_gamma
 from otm.decoding.sampling_parameters import SamplingParameters
 from otm.errors import InvalidInputError, InvalidParameterError
-from otm.gain.reports.blocks import measure_all, writing
 from otm.gain.latency import Latency
+from otm.gain.reports.blocks import measure_all, writing
 from otm.gain.reports.settings import Settings
 from otm.gain.reports.sources import Source
 from otm.gain.reports.summary import Row, Summary, summarise

@@ -13,11 +13,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from otm._core.display.text import shown
 from otm._core.files.lines import lines_of
 from otm._core.files.paths import file_label, file_size, parse_json, read_json
 from otm._core.listed_tokens import IMPOSSIBLE, TOKEN_ID, is_unclear
 from otm._core.numbers import is_real, whole
-from otm._core.display.text import shown
 from otm.errors import InvalidInputError
 
 BY_ID = re.compile(TOKEN_ID + "([0-9]{1,18})")

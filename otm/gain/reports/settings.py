@@ -6,9 +6,9 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, TypeAlias
 
 from otm._core.checks import as_draft_count
-from otm._core.numbers import as_real
 from otm._core.display.reprs import Brief
 from otm._core.display.text import shown
+from otm._core.numbers import as_real
 from otm.coupling.build import plan_builder
 from otm.coupling.compare.capped import CAPPED_RULES
 from otm.decoding.sampling_parameters import SamplingParameters
@@ -52,7 +52,7 @@ class Lenience:
 
 @dataclass(frozen=True)
 class Typical:
-    """`otm.coupling.lossy.TypicalAcceptance`, as in Medusa: likely drafts, or else the likeliest token.
+    """`otm.coupling.lossy.TypicalAcceptance`, as in Medusa: likely drafts, or the likeliest token.
 
     Parameters
     ----------

@@ -12,11 +12,11 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from otm._core.display.reprs import Brief
 from otm._core.files.headers import open_arrays
 from otm._core.files.paths import AnyPath, as_path, file_label, file_size, opened, read_exactly
 from otm._core.files.stored import StoredArray
 from otm._core.numbers import as_vocabulary, check_name
-from otm._core.display.reprs import Brief
 from otm.errors import InvalidInputError
 from otm.gain.reports.padding import Padding
 from otm.gain.reports.pairs import KINDS, Measured, Pairs

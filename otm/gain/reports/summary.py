@@ -30,12 +30,12 @@ from typing import Any
 
 import numpy as np
 
-from otm._core.means import Estimate, Floats, Prompts, Setup
 from otm._core.display.reprs import Facts
+from otm._core.means import Estimate, Floats, Prompts, Setup
 from otm.coupling.compare.capped import CAPPED_RULES
 from otm.gain.latency import Latency
-from otm.gain.reports.pairs import Measured
 from otm.gain.recommendation import Candidate, Recommendation, ranked
+from otm.gain.reports.pairs import Measured
 from otm.gain.reports.settings import Settings
 from otm.gain.reports.sources import Source
 from otm.gain.reports.text_bound import bound_along_text

@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from otm._core.files.lines import lines_of
-from otm._core.files.paths import AnyPath, as_path, file_label, file_size, parse_json
 from otm._core.display.reprs import Brief
 from otm._core.display.text import shown
+from otm._core.files.lines import lines_of
+from otm._core.files.paths import AnyPath, as_path, file_label, file_size, parse_json
 from otm.errors import InvalidInputError, OTMError
 from otm.gain.reports.pairs import Measured
 from otm.gain.reports.responses import Position, positions_of

@@ -10,18 +10,24 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from otm._core.files.paths import AnyPath
 from otm._core.display.text import shown
-from otm.coupling.build import PlanBuilder
+from otm._core.files.paths import AnyPath
 from otm.coupled.rounds import RULE as LIST_COUPLING
 from otm.coupled.rounds import CoupledVerifier
-from otm.decoding.drafters.model import Branching, Drafter, ModelDrafter, as_branching, drafts_of_token
-from otm.decoding.loop import stream
+from otm.coupling.build import PlanBuilder
 from otm.decoding.device.rounds import as_device_backend, place_verifier
+from otm.decoding.drafters.model import (
+    Branching,
+    Drafter,
+    ModelDrafter,
+    as_branching,
+    drafts_of_token,
+)
+from otm.decoding.drafters.trees import BestFirstDrafter, as_nodes
+from otm.decoding.loop import stream
 from otm.decoding.policies import GammaPolicy, as_policy
 from otm.decoding.sampling_parameters import ranked_by
 from otm.decoding.trace import Generation
-from otm.decoding.drafters.trees import BestFirstDrafter, as_nodes
 from otm.decoding.verifiers.verification import Verifier, chain_verifier, law_of, tree_verifier
 from otm.errors import InvalidParameterError
 from otm.integrations.huggingface import arguments
@@ -61,8 +67,8 @@ class AssistedDecoding:
         "grid optimal", "grid walk and keep" and "list coupling" verify there.  With k > 1 every
         other rule, the default included, verifies on the host, as all rules do for a prefix tree:
         each step then copies all scores there, and no warning says so.  "list coupling" decodes as
-        `otm.coupled.decode_coupled`, with as many lists as there are drafts of a token: a seed then gives
-        the same text with any assistant and any γ, up to rounding of the scores.
+        `otm.coupled.decode_coupled`, with as many lists as there are drafts of a token: a seed then
+        gives the same text with any assistant and any γ, up to rounding of the scores.
     nodes : int, optional
         Budget of drafts of a step: the likeliest paths as one tree, in place of k, as EAGLE-2 and
         OPT-Tree draft (`BestFirstDrafter`), for the rule "target-only".

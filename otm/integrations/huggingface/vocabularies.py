@@ -6,8 +6,8 @@ from typing import Any
 
 from otm._core.numbers import check_name
 from otm.decoding.drafters.model import Branching, Drafter
-from otm.decoding.sampling_parameters import SamplingParameters
 from otm.decoding.drafters.strings import StringDrafter
+from otm.decoding.sampling_parameters import SamplingParameters
 from otm.errors import InvalidInputError, InvalidParameterError
 from otm.models.base import LanguageModel
 from otm.models.vocabularies.intersection import IntersectionModel

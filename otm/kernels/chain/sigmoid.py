@@ -16,12 +16,12 @@ import torch
 from torch import Tensor
 
 from otm.errors import InvalidDistributionError, InvalidParameterError
-from otm.kernels.checks import check_arguments
-from otm.kernels.registry import AUTO, choose_backend
-from otm.kernels.sparse_drafts import SparseDrafts
 from otm.kernels.chain import torch as chain
+from otm.kernels.checks import check_arguments
 from otm.kernels.common.distributions.torch import mass
 from otm.kernels.common.softmax import check_vocabulary, sigmoid
+from otm.kernels.registry import AUTO, choose_backend
+from otm.kernels.sparse_drafts import SparseDrafts
 from otm.kernels.verified import Verified
 
 if TYPE_CHECKING:
@@ -113,7 +113,8 @@ def verify_sigmoid(
     if validate:
         check_arguments(*arguments, logits=True)
     if chosen == AUTO:
-        from otm.kernels.self_check import chain_cases, run as self_check
+        from otm.kernels.self_check import chain_cases
+        from otm.kernels.self_check import run as self_check
 
         chains = chain_cases.Chains(*arguments, sigmoid=True)
         call = chain_cases.call_of_chains("chain", chains, _verify_cases)

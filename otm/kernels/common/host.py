@@ -15,11 +15,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from otm.kernels.common.distributions import torch as distributions
 from otm.kernels.common.distributions.numpy import locate, mass, memory
 from otm.kernels.common.rows.numpy import read, unpack
 from otm.kernels.registry import load
 from otm.kernels.sparse_drafts import SparseDrafts
-from otm.kernels.common.distributions import torch as distributions
 from otm.kernels.verified import Verified
 from otm.rules import named
 

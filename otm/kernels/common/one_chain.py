@@ -18,14 +18,23 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from otm.kernels.common.distributions.numpy import UNIT
-from otm.kernels.sparse_drafts import SparseDrafts
-from otm.kernels.common import runtime
 from otm.kernels.block.triton_steps import longest_part, weight_before
-from otm.kernels.common.distributions.triton import Drafts, Rows, draft_at, drafts_of, mass, strides_of, summarise_logits, target_at
+from otm.kernels.common import runtime
+from otm.kernels.common.distributions.numpy import UNIT
+from otm.kernels.common.distributions.triton import (
+    Drafts,
+    Rows,
+    draft_at,
+    drafts_of,
+    mass,
+    strides_of,
+    summarise_logits,
+    target_at,
+)
 from otm.kernels.common.draw import first_above, pick_block, write_output
 from otm.kernels.common.rows.triton import lay_out_lists, listed, listed_at, spread
 from otm.kernels.common.runtime import check_device, constant, jit, launch, lay_out, padded, tl
+from otm.kernels.sparse_drafts import SparseDrafts
 from otm.kernels.verified import Verified
 from otm.kernels.workspace import Workspace
 

@@ -34,7 +34,7 @@ BLOCK = 4096
 WARPS = 8
 
 TUNED: dict[str, dict[str, int]] = json.loads(
-    files("otm.kernels.triton").joinpath("warps.json").read_text(encoding="utf-8")
+    files("otm.kernels.common").joinpath("warps.json").read_text(encoding="utf-8")
 )
 """Warps of a program by device and kernel, where others than `WARPS` were measured to be faster.
 

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from otm.kernels.common.distributions.numpy import UNIT
-from otm.kernels.k_seq.numpy import INTERVALS, SHARES, Split
 from otm.kernels.common.distributions.torch import mass
+from otm.kernels.k_seq.numpy import INTERVALS, SHARES, Split
 from otm.kernels.multi_draft.torch import verify_chains
 
 

@@ -8,9 +8,9 @@ block, they would be as much to read as a row.
 from __future__ import annotations
 
 from otm.kernels.common.distributions.numpy import UNIT
-from otm.kernels.k_seq.numpy import INTERVALS, SHARES
 from otm.kernels.common.distributions.triton import mass
 from otm.kernels.common.runtime import constant, jit, padded, tl
+from otm.kernels.k_seq.numpy import INTERVALS, SHARES
 
 FACTORS = INTERVALS + 1
 """Sums that are kept of a node: one for each fixed factor."""

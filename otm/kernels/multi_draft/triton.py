@@ -16,16 +16,26 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from otm.kernels.optimal.numpy import edge_count
-from otm.kernels.sparse_drafts import SparseDrafts
 from otm.kernels.common import runtime
 from otm.kernels.common.distributions.triton import summarise_logits
 from otm.kernels.common.draw import first_above, pick_block, write_output
-from otm.kernels.k_seq.triton_steps import FACTORS, add_up_factors
-from otm.kernels.optimal.triton_steps import SECTIONS, SUMS, add_to_bins, make_table
-from otm.kernels.multi_draft.triton_steps import advance, agree_at, at_listed, at_node, chains_of, change_of_listed, drafts_at, first_of, to_draw_from
 from otm.kernels.common.rows.triton import lay_out_lists
 from otm.kernels.common.runtime import check_device, jit, launch, lay_out, padded, tl
+from otm.kernels.k_seq.triton_steps import FACTORS, add_up_factors
+from otm.kernels.multi_draft.triton_steps import (
+    advance,
+    agree_at,
+    at_listed,
+    at_node,
+    chains_of,
+    change_of_listed,
+    drafts_at,
+    first_of,
+    to_draw_from,
+)
+from otm.kernels.optimal.numpy import edge_count
+from otm.kernels.optimal.triton_steps import SECTIONS, SUMS, add_to_bins, make_table
+from otm.kernels.sparse_drafts import SparseDrafts
 from otm.kernels.verified import Verified
 from otm.kernels.workspace import Workspace
 

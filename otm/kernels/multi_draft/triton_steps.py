@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 from otm.kernels.common.distributions.numpy import UNIT
 from otm.kernels.common.distributions.triton import Drafts, Rows, draft_at, mass, target_at
-from otm.kernels.k_seq.triton_steps import find_split, one_draft
-from otm.kernels.optimal.triton_steps import choose_slots, won
 from otm.kernels.common.rows.triton import listed, listed_at, spread
 from otm.kernels.common.runtime import constant, jit, tl
+from otm.kernels.k_seq.triton_steps import find_split, one_draft
+from otm.kernels.optimal.triton_steps import choose_slots, won
 
 _UNIT = constant(UNIT)
 

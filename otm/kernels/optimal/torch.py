@@ -11,9 +11,9 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from otm.kernels.optimal.numpy import FINE, LEAST, STEPS, Places, Table, edge_count
 from otm.kernels.common.distributions.torch import mass
 from otm.kernels.multi_draft.torch import verify_chains
+from otm.kernels.optimal.numpy import FINE, LEAST, STEPS, Places, Table, edge_count
 
 
 def select(

@@ -9,10 +9,10 @@ whose order does not matter, and the table that one program makes of them.
 from __future__ import annotations
 
 from otm.kernels.common.distributions.numpy import UNIT
-from otm.kernels.optimal.numpy import FINE, LEAST, STEPS
 from otm.kernels.common.distributions.triton import mass
-from otm.kernels.k_seq.triton_steps import at_least_once
 from otm.kernels.common.runtime import constant, jit, tl
+from otm.kernels.k_seq.triton_steps import at_least_once
+from otm.kernels.optimal.numpy import FINE, LEAST, STEPS
 
 _UNIT = constant(UNIT)
 _COARSE = constant(FINE - LEAST + 1)

@@ -21,11 +21,17 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
-from otm.kernels.self_check.call_layout import layout_of, numbers_like, rows_like, size_class, temperatures_like
+from otm.kernels.common import runtime
 from otm.kernels.registry import uniforms_per_position
+from otm.kernels.self_check.call_layout import (
+    layout_of,
+    numbers_like,
+    rows_like,
+    size_class,
+    temperatures_like,
+)
 from otm.kernels.self_check.run import Call
 from otm.kernels.sparse_drafts import SparseDrafts
-from otm.kernels.common import runtime
 
 SEQUENCES = 24
 """Number of sequences; those whose numbers differ by a multiple of `KINDS` are of one kind."""

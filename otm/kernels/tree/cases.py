@@ -13,7 +13,20 @@ import numpy as np
 from torch import Tensor
 
 from otm.kernels.self_check.call_layout import layout_of, numbers_like, rows_like, temperatures_like
-from otm.kernels.self_check.chain_cases import EMPTY, FAR_BELOW, MOST_ENTRIES, SEED, SEQUENCES, Numbers, choose_coins, draw_draft, draw_row, draw_temperatures, is_rejected, support
+from otm.kernels.self_check.chain_cases import (
+    EMPTY,
+    FAR_BELOW,
+    MOST_ENTRIES,
+    SEED,
+    SEQUENCES,
+    Numbers,
+    choose_coins,
+    draw_draft,
+    draw_row,
+    draw_temperatures,
+    is_rejected,
+    support,
+)
 from otm.kernels.self_check.run import Call
 from otm.kernels.tree.checks import Trees
 

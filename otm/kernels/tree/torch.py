@@ -7,10 +7,10 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from otm.kernels.tree import numpy as tree
-from otm.kernels.common.rows.numpy import read
 from otm.kernels.common.distributions.torch import extend, locate, mass, probs_from_logits
 from otm.kernels.common.host import LEAST_VOCABULARY, as_arrays
+from otm.kernels.common.rows.numpy import read
+from otm.kernels.tree import numpy as tree
 from otm.kernels.tree.checks import Trees
 from otm.kernels.verified import VerifiedTree
 

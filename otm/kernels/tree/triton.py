@@ -19,13 +19,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from otm.kernels.common.distributions.numpy import UNIT
-from otm.kernels.common.softmax import check_vocabulary
-from otm.kernels.tree.checks import Trees
 from otm.kernels.common import runtime
+from otm.kernels.common.distributions.numpy import UNIT
 from otm.kernels.common.distributions.triton import mass, probability, write_peak, write_softmax
 from otm.kernels.common.draw import first_above, pick_of_sums
 from otm.kernels.common.runtime import check_device, constant, jit, launch, padded, tl
+from otm.kernels.common.softmax import check_vocabulary
+from otm.kernels.tree.checks import Trees
 from otm.kernels.verified import VerifiedTree
 from otm.kernels.workspace import Workspace
 

@@ -20,10 +20,22 @@ import numpy as np
 import numpy.typing as npt
 
 from otm._core.quadrature import quadrature
-from otm.kernels.optimal import numpy as grid_optimal
 from otm.kernels.block.numpy import next_weight
 from otm.kernels.common.distributions.numpy import UNIT, collect, extend, locate, mass
-from otm.kernels.optimal.numpy import STEPS, Numbers, Places, Table, certain, choose_slots, matched, of_numbers, positive, rounded, winner
+from otm.kernels.optimal import numpy as grid_optimal
+from otm.kernels.optimal.numpy import (
+    STEPS,
+    Numbers,
+    Places,
+    Table,
+    certain,
+    choose_slots,
+    matched,
+    of_numbers,
+    positive,
+    rounded,
+    winner,
+)
 from otm.kernels.verified import Verified
 
 WEIGHT_UNIT = 2.0**52

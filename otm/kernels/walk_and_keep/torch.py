@@ -9,11 +9,11 @@ from torch import Tensor
 
 from otm._core.quadrature import quadrature
 from otm.kernels.common.distributions.numpy import UNIT
-from otm.kernels.optimal.numpy import STEPS, Places, Table
-from otm.kernels.walk_and_keep.numpy import WEIGHT_UNIT
 from otm.kernels.common.distributions.torch import extend, join_output, locate, mass
+from otm.kernels.optimal.numpy import STEPS, Places, Table
 from otm.kernels.optimal.torch import certain, choose_slots, from_zero, matched, of_numbers, winner
 from otm.kernels.verified import Verified
+from otm.kernels.walk_and_keep.numpy import WEIGHT_UNIT
 
 
 class State(NamedTuple):

@@ -16,15 +16,15 @@ import torch
 from torch import Tensor
 
 from otm._core.quadrature import quadrature
-from otm.kernels.optimal.numpy import edge_count
-from otm.kernels.sparse_drafts import SparseDrafts
 from otm.kernels.common import runtime
 from otm.kernels.common.distributions.triton import summarise_logits
-from otm.kernels.optimal.triton_steps import SECTIONS_OF_WALK, SUMS
-from otm.kernels.walk_and_keep.triton_kernels import add_up, draw, make_tables
 from otm.kernels.common.rows.triton import lay_out_lists
 from otm.kernels.common.runtime import check_device, launch, lay_out, padded
+from otm.kernels.optimal.numpy import edge_count
+from otm.kernels.optimal.triton_steps import SECTIONS_OF_WALK, SUMS
+from otm.kernels.sparse_drafts import SparseDrafts
 from otm.kernels.verified import Verified
+from otm.kernels.walk_and_keep.triton_kernels import add_up, draw, make_tables
 from otm.kernels.workspace import Workspace
 
 

@@ -5,10 +5,18 @@
 from __future__ import annotations
 
 from otm.kernels.common.draw import first_above, pick_block, write_output
+from otm.kernels.common.runtime import jit, tl
+from otm.kernels.multi_draft.triton_steps import (
+    agree_at,
+    at_listed,
+    at_node,
+    chains_of,
+    drafts_at,
+    first_of,
+    to_draw_from,
+)
 from otm.kernels.optimal.triton_steps import add_to_bins, make_table
 from otm.kernels.walk_and_keep.triton_steps import add_left, count_agreeing, deepest_kept, walk_on
-from otm.kernels.multi_draft.triton_steps import agree_at, at_listed, at_node, chains_of, drafts_at, first_of, to_draw_from
-from otm.kernels.common.runtime import jit, tl
 
 
 @jit

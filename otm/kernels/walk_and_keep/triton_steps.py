@@ -5,11 +5,31 @@
 from __future__ import annotations
 
 from otm.kernels.common.distributions.numpy import UNIT
-from otm.kernels.walk_and_keep.numpy import WEIGHT_UNIT
 from otm.kernels.common.distributions.triton import mass
-from otm.kernels.optimal.triton_steps import BELOW, EXCESS, LACK, RISE, SLOPES, WIN, choose_slots, find_place, float_at, matched, sum_before, won
-from otm.kernels.multi_draft.triton_steps import Chains, agree_at, at_drafts, change_of_listed, drafts_at, to_draw_from
 from otm.kernels.common.runtime import constant, jit, tl
+from otm.kernels.multi_draft.triton_steps import (
+    Chains,
+    agree_at,
+    at_drafts,
+    change_of_listed,
+    drafts_at,
+    to_draw_from,
+)
+from otm.kernels.optimal.triton_steps import (
+    BELOW,
+    EXCESS,
+    LACK,
+    RISE,
+    SLOPES,
+    WIN,
+    choose_slots,
+    find_place,
+    float_at,
+    matched,
+    sum_before,
+    won,
+)
+from otm.kernels.walk_and_keep.numpy import WEIGHT_UNIT
 
 _UNIT, _PART = constant(UNIT), constant(1 / UNIT)
 _WEIGHT_UNIT = constant(WEIGHT_UNIT)

@@ -8,10 +8,10 @@ import operator
 from importlib.resources import as_file, files
 from typing import Any, Self
 
+from otm._core.display.text import shown
 from otm._core.files.paths import AnyPath, as_path, check_place, file_label
 from otm._core.numbers import check_name
 from otm._core.optional import require
-from otm._core.display.text import shown
 from otm.errors import InvalidInputError
 from otm.models.base import LanguageModel, Session
 from otm.models.gpt.session import GPTSession

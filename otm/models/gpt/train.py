@@ -13,9 +13,9 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from otm._core.display.progress import watching
 from otm._core.files.paths import check_place
 from otm._core.optional import require
-from otm._core.display.progress import watching
 from otm.errors import InvalidInputError, InvalidParameterError, OTMError
 from otm.models.gpt.model import GPT
 from otm.models.gpt.transformer import GPTConfig

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from otm._core.display.text import shown
 from otm._core.files.paths import AnyPath, as_path
 from otm._core.optional import require
-from otm._core.display.text import shown
 from otm.errors import InvalidInputError
 from otm.models.gpt.model import GPT
 

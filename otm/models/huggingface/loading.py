@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from otm._core.display.text import shown
 from otm._core.files.paths import AnyPath
 from otm._core.optional import require
-from otm._core.display.text import shown
 from otm.errors import InvalidInputError
 
 

@@ -24,8 +24,8 @@ import numpy as np
 import numpy.typing as npt
 
 from otm._core.arithmetic import at_least_once, running_sum, scatter_sum
-from otm._core.ratios.order import places_along
 from otm._core.display.reprs import Brief
+from otm._core.ratios.order import places_along
 from otm.errors import ProblemTooLargeError
 from otm.optimum.cut import Cut
 from otm.optimum.multisets import (

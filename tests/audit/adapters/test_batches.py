@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from otm.audit import Adapter, batch, lossless
-from otm.audit.diagnose import diagnosis
 from otm.audit.adapters.base import Failure
+from otm.audit.diagnose import diagnosis
 from otm.audit.instances import INSTANCES
 from otm.kernels import verify_probs
 

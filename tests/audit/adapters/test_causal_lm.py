@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from otm.audit import NOT_LOSSLESS, Instance, Report, loop, lossless
-from otm.audit.diagnose import diagnosis
 from otm.audit.adapters.huggingface import causal_lm
+from otm.audit.diagnose import diagnosis
 from otm.audit.instances import INSTANCES
 from otm.errors import InvalidParameterError
 from otm.models import TableModel

@@ -14,11 +14,11 @@ import pytest
 
 from otm.audit import LOSSLESS, NOT_LOSSLESS, Adapter, lossless
 from otm.audit.adapters.otm_verifiers import kernel, spectr_step, speculative_loop
-from otm.audit.observe.breakpoints import by_breakpoints
 from otm.audit.instances import INSTANCES
+from otm.audit.observe.breakpoints import by_breakpoints
 from otm.coupling import PLANS, RecursiveRejectionWithoutReplacement
-from otm.coupling.lossy import TypicalAcceptance
 from otm.coupling.build import PlanBuilder
+from otm.coupling.lossy import TypicalAcceptance
 from otm.decoding import DeviceVerifier, tree_rules
 from otm.errors import InvalidParameterError, UnknownMethodError
 from otm.kernels import verify_probs

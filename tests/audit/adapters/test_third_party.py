@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from otm.audit import LOSSLESS, NOT_LOSSLESS, Adapter, Report, lossless
-from otm.audit.adapters.base import undisturbed
 from otm.audit.adapters import flashinfer, huggingface, vllm
+from otm.audit.adapters.base import undisturbed
 from otm.audit.instances import INSTANCES
 from otm.audit.intercept.draws import with_own_draws
 from otm.errors import MissingDependencyError

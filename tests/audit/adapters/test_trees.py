@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from otm.audit import Instance, Report, chains, lossless, tree
-from otm.audit.diagnose import diagnosis
 from otm.audit.adapters.several import PAIRS_OF_CHAINS
 from otm.audit.adapters.trees import SIBLINGS, Tree
+from otm.audit.diagnose import diagnosis
 from otm.audit.instances import INSTANCES
 from otm.errors import InvalidDraftCountError, InvalidParameterError, UnknownMethodError
 from otm.models import TableModel

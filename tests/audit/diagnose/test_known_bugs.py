@@ -12,16 +12,16 @@ import numpy as np
 import pytest
 
 from otm.audit import NOT_LOSSLESS, lossless
-from otm.audit.diagnose import diagnosis
-from otm.audit.observe import exact
 from otm.audit.adapters.base import Adapter, Instance, max_tokens
-from otm.audit.observe.exact import by_paths
-from otm.audit.instances import INSTANCES
+from otm.audit.diagnose import diagnosis
 from otm.audit.diagnose.known_bugs import KNOWN_BUGS, SUSPECTED, KnownBug
 from otm.audit.diagnose.known_bugs.caches import CACHES
 from otm.audit.diagnose.known_bugs.sized import SIZED, TREES
 from otm.audit.diagnose.known_bugs.steps import Block, Chain, Loop, Siblings
+from otm.audit.instances import INSTANCES
 from otm.audit.larger_instances import larger_instances
+from otm.audit.observe import exact
+from otm.audit.observe.exact import by_paths
 from otm.decoding.reading import Path
 from otm.models import TableModel
 from otm.testing.sequences import (

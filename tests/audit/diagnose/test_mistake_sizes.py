@@ -8,14 +8,14 @@ import pytest
 
 from otm.audit import lossless
 from otm.audit.diagnose.diagnosis import diagnose, same_distribution
-from otm.audit.observe.exact import by_paths
-from otm.audit.instances import INSTANCES
 from otm.audit.diagnose.known_bugs import KNOWN_BUGS, KnownBug
 from otm.audit.diagnose.known_bugs.sized import cut_to, floor_at, hot_from, passes_at, tiles_of
 from otm.audit.diagnose.known_bugs.steps import Chain
 from otm.audit.diagnose.mistake_sizes import first_wrong, of_measure, tile_sizes
-from otm.audit.observe.observation import Observation
+from otm.audit.instances import INSTANCES
 from otm.audit.larger_instances import ladder, larger_instances
+from otm.audit.observe.exact import by_paths
+from otm.audit.observe.observation import Observation
 
 SMALL = [INSTANCES[name] for name in ("zeros", "four tokens", "two drafts", "three drafts")]
 LARGER = [larger_instances()[name] for name in ("40 tokens", "48 tokens", "300 tokens")]

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from otm.audit import LOSSLESS, NOT_LOSSLESS, Adapter, chain, chains, loop, lossless, tree
-from otm.audit.diagnose import diagnosis
 from otm.audit.adapters.base import MOST_UNIFORMS, OutOfUniformsError, longer
+from otm.audit.diagnose import diagnosis
 from otm.audit.instances import INSTANCES
 from otm.errors import InvalidParameterError
 

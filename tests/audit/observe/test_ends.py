@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from otm.audit import LOSSLESS, NOT_LOSSLESS, Adapter, loop, lossless
-from otm.audit.diagnose import diagnosis
 from otm.audit.adapters.base import Source, run
 from otm.audit.adapters.huggingface import generate
 from otm.audit.adapters.otm_verifiers import speculative_loop
-from otm.audit.instances import INSTANCES
+from otm.audit.diagnose import diagnosis
 from otm.audit.diagnose.known_bugs.steps import Loop
+from otm.audit.instances import INSTANCES
 from otm.audit.larger_instances import OF_ALL_KINDS, ending, larger_instances, with_token
 from otm.decoding import speculative
 from otm.errors import InvalidParameterError

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from otm.audit import LOSSLESS, NOT_LOSSLESS, UNDECIDED, chain, loop, lossless
-from otm.audit.diagnose import diagnosis
 from otm.audit.adapters.plain import Loop
+from otm.audit.diagnose import diagnosis
 from otm.audit.instances import INSTANCES
 from otm.audit.observe.later_runs import LaterRuns
 

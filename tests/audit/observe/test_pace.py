@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 
 from otm.audit import LOSSLESS, NOT_LOSSLESS, UNDECIDED, Report, chain, chains, loop, lossless
-from otm.audit.diagnose import diagnosis
-from otm.audit.observe import methods
 from otm.audit.check import FIRST
+from otm.audit.diagnose import diagnosis
 from otm.audit.instances import GROUPS, INSTANCES, left_out
-from otm.audit.observe.pace import Pace, TimeIsUpError
 from otm.audit.larger_instances import larger_instances
+from otm.audit.observe import methods
+from otm.audit.observe.pace import Pace, TimeIsUpError
 
 SECONDS = 40.0
 

@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 
 from otm.audit import Adapter, Instance, loop, lossless
-from otm.audit.observe import breakpoints, exact
 from otm.audit.adapters.base import Source
-from otm.audit.observe.breakpoints import by_breakpoints
-from otm.audit.instances import INSTANCES, pair
 from otm.audit.diagnose.known_bugs.steps import Chain
-from otm.audit.observe.observation import UnsuitedError
+from otm.audit.instances import INSTANCES, pair
 from otm.audit.intercept.draws import OwnDraws, with_own_draws
-from otm.audit.observe.run_cache import Memory, Recorded
 from otm.audit.larger_instances import larger_instances
+from otm.audit.observe import breakpoints, exact
+from otm.audit.observe.breakpoints import by_breakpoints
+from otm.audit.observe.observation import UnsuitedError
+from otm.audit.observe.run_cache import Memory, Recorded
 from otm.decoding.reading import Path
 
 

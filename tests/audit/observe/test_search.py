@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from otm.audit.observe import exact
 from otm.audit import lossless
 from otm.audit.instances import INSTANCES
+from otm.audit.observe import exact
 from otm.audit.observe.observation import rows_of
 from otm.errors import MissingDependencyError, ProblemTooLargeError
 

@@ -16,16 +16,16 @@ import pytest
 
 from otm.audit import NOT_LOSSLESS, UNDECIDED, Instance, recorded
 from otm.audit.adapters.base import Adapter, Source
-from otm.audit.streams.e_process import CLASSES, Evidence, Tokens, classes_of
-from otm.audit.instances import INSTANCES
 from otm.audit.diagnose.known_bugs import KNOWN_BUGS, SUSPECTED, KnownBug
 from otm.audit.diagnose.known_bugs.caches import CACHES
 from otm.audit.diagnose.known_bugs.sized import SIZED, TREES
 from otm.audit.diagnose.known_bugs.steps import Block, Chain, Loop, Siblings
+from otm.audit.diagnose.token_suspects import BONUS, SUSPECTS, suspected
+from otm.audit.instances import INSTANCES
+from otm.audit.larger_instances import larger_instances
+from otm.audit.streams.e_process import CLASSES, Evidence, Tokens, classes_of
 from otm.audit.streams.recorded.audit import _add_output, _Series
 from otm.audit.streams.recorded.steps import as_step
-from otm.audit.larger_instances import larger_instances
-from otm.audit.diagnose.token_suspects import BONUS, SUSPECTS, suspected
 from otm.errors import InvalidInputError
 from otm.models import TableModel
 from otm.testing.exact import paths_of_source

@@ -9,7 +9,6 @@ import pytest
 from otm import Interval, alpha, compare
 from otm._core.display.text import LENGTH, shown, text_table
 from otm.decoding import SamplingParameters
-from otm.gain.formulas import expected_tokens
 from otm.decoding.beam import beam_search
 from otm.decoding.drafters.model import as_branching
 from otm.drafts import Joint
@@ -20,6 +19,7 @@ from otm.errors import (
     ProblemTooLargeError,
     UnknownMethodError,
 )
+from otm.gain.formulas import expected_tokens
 from otm.models import GPTConfig, NGramModel, TableModel, UniformModel
 from otm.optimum.top_logprobs import alpha_interval
 

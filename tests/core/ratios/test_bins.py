@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from otm._core.ratios import bins as ratio_bins
 from otm._core.arithmetic import CACHED, Probs
+from otm._core.ratios import bins as ratio_bins
 from otm._core.ratios.bins import FEW, RatioBins
 from otm._core.ratios.keys import FINEST, MANTISSA, MOST
 from otm._core.ratios.order import RatioOrder

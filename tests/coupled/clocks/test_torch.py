@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch")
 
-from otm.coupled.clocks.first_rings import first_rings  # noqa: E402
 from otm.coupled.clocks import numpy as definition  # noqa: E402
 from otm.coupled.clocks import torch as clocks  # noqa: E402
+from otm.coupled.clocks.first_rings import first_rings  # noqa: E402
 from otm.kernels.common.host import LEAST_VOCABULARY  # noqa: E402
 
 WORDS = st.integers(0, 2**64 - 1)

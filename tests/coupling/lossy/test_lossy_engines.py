@@ -13,8 +13,15 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from otm._core.distribution import total_variation
-from otm.coupling.lossy import Cactus, CascadePlan, EnsemblePlan, RelaxedPlan, SyntheticAcceptance, distance_to_target
 from otm.coupling import TransportPlan
+from otm.coupling.lossy import (
+    Cactus,
+    CascadePlan,
+    EnsemblePlan,
+    RelaxedPlan,
+    SyntheticAcceptance,
+    distance_to_target,
+)
 from otm.errors import InvalidParameterError, OTMError, UnknownMethodError
 from otm.optimum.lenience import acceptance_at_distance
 from otm.problem import Problem

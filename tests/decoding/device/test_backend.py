@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pkgutil import resolve_name
 from typing import Any
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
-from otm.coupled import CoupledVerifier, decode_coupled  # noqa: E402
-from otm.decoding import DeviceVerifier, ModelDrafter, spectr, speculative, stream
+from otm.coupled import (  # noqa: E402
+    CoupledVerifier,
+    decode_coupled,
+)
+from otm.decoding import DeviceVerifier, ModelDrafter, spectr, speculative, stream  # noqa: E402
 from otm.errors import InvalidInputError, UnknownMethodError  # noqa: E402
 from otm.kernels.registry import VARIABLE  # noqa: E402
-from tests.decoding.test_on_device import PROMPTS, VOCABULARY, gpt  # noqa: E402
+from tests.decoding.device.test_rounds import PROMPTS, VOCABULARY, gpt  # noqa: E402
 
 TARGET, DRAFT = gpt(0, layers=1), gpt(1, layers=1)
 OPTIONS: dict[str, Any] = {"gamma": 2, "max_tokens": 4, "seed": 0}
@@ -21,7 +25,7 @@ OPTIONS: dict[str, Any] = {"gamma": 2, "max_tokens": 4, "seed": 0}
 WAYS: dict[str, Callable[..., Any]] = {
     "speculative": lambda **o: speculative(TARGET, DRAFT, PROMPTS, **OPTIONS, **o),
     "spectr": lambda **o: spectr(TARGET, DRAFT, PROMPTS, k=2, rule="grid k-Seq", **OPTIONS, **o),
-    "coupled": lambda **o: coupled(TARGET, DRAFT, PROMPTS, **OPTIONS, **o),
+    "coupled": lambda **o: decode_coupled(TARGET, DRAFT, PROMPTS, **OPTIONS, **o),
     "stream": lambda **o: list(
         stream(TARGET, PROMPTS, ModelDrafter(DRAFT), DeviceVerifier("block"), **OPTIONS, **o)
     ),
@@ -35,15 +39,14 @@ WAYS: dict[str, Callable[..., Any]] = {
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Backends that are asked for; the device that is the host verifies whatever the size is."""
     names: list[str] = []
-    for place in ("on_device.verify_probs", "coupled_on_device.first_rings"):
-        module, name = place.split(".")
-        real = getattr(__import__(f"otm.decoding.{module}", fromlist=[name]), name)
+    for place in ("decoding.device.rounds.verify_probs", "coupled.device_rounds.first_rings"):
+        real = resolve_name(f"otm.{place}")
 
         def noted(*given: Any, backend: str, real: Any = real, **options: Any) -> Any:
             names.append(backend)
             return real(*given, backend=backend, **options)
 
-        monkeypatch.setattr(f"otm.decoding.{place}", noted)
+        monkeypatch.setattr(f"otm.{place}", noted)
     monkeypatch.setattr("otm.decoding.device.rounds.LEAST_VOCABULARY", VOCABULARY)
     return names
 

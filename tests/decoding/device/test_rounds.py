@@ -28,8 +28,8 @@ from otm.decoding import (
     spectr,
     stream,
 )
-from otm.decoding.device.session import HeldRows
 from otm.decoding.device.rounds import rule_on_device
+from otm.decoding.device.session import HeldRows
 from otm.decoding.reading import Path
 from otm.decoding.sampling_parameters import probs_on_device
 from otm.errors import InvalidDistributionError, InvalidDraftsError, UnknownMethodError
@@ -41,7 +41,7 @@ from otm.models.gpt.transformer import GPTConfig
 
 torch = pytest.importorskip("torch")
 
-from tests.decoding.ways_to_host import counted_by_step  # noqa: E402
+from tests.decoding.device.ways_to_host import counted_by_step  # noqa: E402
 
 VOCABULARY = 5
 RNG = np.random.default_rng(11)

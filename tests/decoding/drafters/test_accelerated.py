@@ -11,10 +11,10 @@ import pytest
 
 from otm._core.sparse import SparseProbs
 from otm.coupling import KSeq
-from otm.decoding.drafters.accelerated import AcceleratedDrafter
 from otm.decoding.draft_tree import DraftNode, Randomness
-from otm.decoding.drafters.prompt_lookup import NonAutoregressiveDrafter, PromptLookup
+from otm.decoding.drafters.accelerated import AcceleratedDrafter
 from otm.decoding.drafters.model import Branching, Drafter, ModelDrafter
+from otm.decoding.drafters.prompt_lookup import NonAutoregressiveDrafter, PromptLookup
 from otm.decoding.loop import stream
 from otm.decoding.reading import Path
 from otm.decoding.sampling_parameters import SamplingParameters

@@ -13,8 +13,8 @@ import pytest
 
 from otm._core.sparse import SparseProbs
 from otm.decoding.draft_tree import DraftNode, Randomness
-from otm.decoding.drafters.prompt_lookup import NonAutoregressiveDrafter, skip_gram_heads
 from otm.decoding.drafters.model import Branching
+from otm.decoding.drafters.prompt_lookup import NonAutoregressiveDrafter, skip_gram_heads
 from otm.decoding.loop import stream
 from otm.decoding.reading import Context, Path
 from otm.decoding.verifiers.target_only import verify_target_only

@@ -74,7 +74,9 @@ def built_once(cls: type[AgreeingDrafts]) -> Callable[..., AgreeingDrafts]:
 
 @pytest.fixture
 def by_conditional(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("otm.decoding.verifiers.walk_and_keep.AgreeingDrafts", built_once(ByConditional))
+    monkeypatch.setattr(
+        "otm.decoding.verifiers.walk_and_keep.AgreeingDrafts", built_once(ByConditional)
+    )
 
 
 class Stopping(ModelDrafter):

@@ -12,8 +12,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from otm.gain import acceptance_from_divergence, best_gamma, expected_tokens, lk_divergence, memory_accesses_factor, operations_factor, oracle_speedup, single_draft_improvement, walltime_improvement
 from otm.errors import InvalidDistributionError, InvalidParameterError
+from otm.gain import (
+    acceptance_from_divergence,
+    best_gamma,
+    expected_tokens,
+    lk_divergence,
+    memory_accesses_factor,
+    operations_factor,
+    oracle_speedup,
+    single_draft_improvement,
+    walltime_improvement,
+)
 
 F = Fraction
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from otm.gain import best_gamma, oracle_speedup, single_draft_improvement, walltime_improvement
 from otm.errors import InvalidParameterError
+from otm.gain import best_gamma, oracle_speedup, single_draft_improvement, walltime_improvement
 
 F = Fraction
 rates = st.fractions(0, 1, max_denominator=30)

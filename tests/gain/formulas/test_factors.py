@@ -10,7 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from otm.gain import expected_tokens, memory_accesses_factor, operations_factor, oracle_speedup, walltime_improvement
+from otm.gain import (
+    expected_tokens,
+    memory_accesses_factor,
+    operations_factor,
+    oracle_speedup,
+    walltime_improvement,
+)
 
 F = Fraction
 rates = st.fractions(0, 1, max_denominator=30)

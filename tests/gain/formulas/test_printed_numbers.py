@@ -5,7 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from otm.gain import best_gamma, memory_accesses_factor, operations_factor, oracle_speedup, walltime_improvement
+from otm.gain import (
+    best_gamma,
+    memory_accesses_factor,
+    operations_factor,
+    oracle_speedup,
+    walltime_improvement,
+)
 
 
 @pytest.mark.parametrize(

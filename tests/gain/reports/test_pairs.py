@@ -8,8 +8,8 @@ import otm
 from otm._core.ratios import bins as ratio_bins
 from otm._core.ratios.bins import FEW, RatioBins
 from otm.coupling import KSeq, RecursiveRejection
-from otm.coupling.lossy import LenientPlan, TypicalAcceptance
 from otm.coupling.compare.capped import by_cut, by_division_factor, by_rounds
+from otm.coupling.lossy import LenientPlan, TypicalAcceptance
 from otm.coupling.lossy.lenient import distance_to_target
 from otm.gain.reports.pairs import measure_pair, typical
 from otm.gain.reports.settings import Settings, Typical

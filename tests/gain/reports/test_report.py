@@ -28,8 +28,8 @@ from otm.gain import (
     read_latency,
     report,
 )
-from otm.gain.reports.blocks import measure_all
 from otm.gain.latency import Latency
+from otm.gain.reports.blocks import measure_all
 from otm.optimum.top_logprobs import alpha_interval_from_logprobs
 
 pytest.importorskip("joblib")

@@ -14,8 +14,10 @@ torch = pytest.importorskip("torch")
 
 from otm.errors import InvalidDistributionError, InvalidInputError, MissingDependencyError  # noqa: E402
 from otm.kernels import verify_logits, verify_probs  # noqa: E402
-from otm.kernels.common import softmax  # noqa: E402
-from otm.kernels.common import runtime  # noqa: E402
+from otm.kernels.common import (  # noqa: E402
+    runtime,
+    softmax,
+)
 
 from_probs = partial(verify_probs, backend="triton")
 from_logits = partial(verify_logits, backend="triton")

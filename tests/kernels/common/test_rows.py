@@ -17,11 +17,11 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from otm.kernels import SparseDrafts, verify_logits, verify_probs  # noqa: E402
-from otm.kernels.common.rows import numpy as rows  # noqa: E402
-from otm.kernels.registry import uniforms_per_position  # noqa: E402
+from otm.kernels.common import host, softmax  # noqa: E402
 from otm.kernels.common.distributions import torch as distributions  # noqa: E402
-from otm.kernels.common import host, softmax
+from otm.kernels.common.rows import numpy as rows  # noqa: E402
 from otm.kernels.common.rows import triton as triton_rows  # noqa: E402
+from otm.kernels.registry import uniforms_per_position  # noqa: E402
 from otm.rules import RULES, names  # noqa: E402
 
 ONE, SEVERAL = (names("kernel", several=several) for several in (False, True))

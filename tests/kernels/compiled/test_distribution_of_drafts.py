@@ -14,11 +14,11 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from otm.kernels import verify_logits, verify_probs  # noqa: E402
-from otm.kernels.registry import uniforms_per_position  # noqa: E402
-from otm.kernels.k_seq import torch as grid_k_seq  # noqa: E402
-from otm.kernels.optimal import torch as grid_optimal
-from otm.kernels.common import softmax
+from otm.kernels.common import softmax  # noqa: E402
 from otm.kernels.common.distributions.torch import mass  # noqa: E402
+from otm.kernels.k_seq import torch as grid_k_seq  # noqa: E402
+from otm.kernels.optimal import torch as grid_optimal  # noqa: E402
+from otm.kernels.registry import uniforms_per_position  # noqa: E402
 
 LAST = 1 - 2.0**-53  # the largest uniform of 53 bits
 

@@ -20,14 +20,14 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("triton", minversion="3.7", reason="interprets kernels from Triton 3.7 on")
 
 from otm.kernels import SparseDrafts, verify_logits, verify_probs  # noqa: E402
-from otm.kernels.optimal.numpy import edge_count  # noqa: E402
-from otm.kernels.registry import uniforms_per_position  # noqa: E402
-from otm.kernels.multi_draft import triton as multi_draft  # noqa: E402
-from otm.kernels.common import one_chain, runtime
-from otm.kernels.optimal.triton_steps import SECTIONS, SECTIONS_OF_WALK, SUMS  # noqa: E402
+from otm.kernels.common import one_chain, runtime  # noqa: E402
 from otm.kernels.common.runtime import jit, tl  # noqa: E402
+from otm.kernels.multi_draft import triton as multi_draft  # noqa: E402
+from otm.kernels.optimal.numpy import edge_count  # noqa: E402
+from otm.kernels.optimal.triton_steps import SECTIONS, SECTIONS_OF_WALK, SUMS  # noqa: E402
+from otm.kernels.registry import uniforms_per_position  # noqa: E402
 from otm.rules import names  # noqa: E402
-from tests.kernels.triton.accesses import apart, recorded  # noqa: E402
+from tests.kernels.compiled.accesses import apart, recorded  # noqa: E402
 
 pytestmark = pytest.mark.skipif(
     runtime.triton is None or runtime.compiles(), reason="accesses are seen in the interpreter"

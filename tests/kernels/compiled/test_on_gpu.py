@@ -13,6 +13,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from otm.coupled.clocks.first_rings import first_rings  # noqa: E402
 from otm.kernels import (  # noqa: E402
     SparseDrafts,
     Workspace,
@@ -20,10 +21,9 @@ from otm.kernels import (  # noqa: E402
     verify_probs,
     verify_sigmoid,
 )
-from otm.coupled.clocks.first_rings import first_rings  # noqa: E402
-from otm.kernels.registry import uniforms_per_position  # noqa: E402
 from otm.kernels.common import softmax  # noqa: E402
 from otm.kernels.common.runtime import compiles  # noqa: E402
+from otm.kernels.registry import uniforms_per_position  # noqa: E402
 from otm.rules import names  # noqa: E402
 
 pytestmark = [

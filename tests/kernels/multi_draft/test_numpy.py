@@ -21,9 +21,9 @@ from otm.errors import (
 )
 from otm.kernels import verify_probs
 from otm.kernels.k_seq import numpy as grid_k_seq
-from otm.kernels.optimal import numpy as grid_optimal
 from otm.kernels.k_seq.numpy import at_least_once, find_split
 from otm.kernels.multi_draft.numpy import verify_chains
+from otm.kernels.optimal import numpy as grid_optimal
 from otm.kernels.registry import uniforms_per_position
 from otm.testing import paths
 

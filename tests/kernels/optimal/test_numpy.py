@@ -11,9 +11,21 @@ import numpy as np
 import pytest
 
 import otm
-from otm.kernels.optimal import numpy as grid_optimal
 from otm.kernels.common.distributions.numpy import UNIT
-from otm.kernels.optimal.numpy import LEAST, Places, Table, at_node, certain, choose_slots, matched, mean_slopes, ratio_grid, select, winner
+from otm.kernels.optimal import numpy as grid_optimal
+from otm.kernels.optimal.numpy import (
+    LEAST,
+    Places,
+    Table,
+    at_node,
+    certain,
+    choose_slots,
+    matched,
+    mean_slopes,
+    ratio_grid,
+    select,
+    winner,
+)
 from otm.testing import paths
 
 F = Fraction

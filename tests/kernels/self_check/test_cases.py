@@ -15,25 +15,26 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from otm.kernels import SparseDrafts  # noqa: E402
-from otm.kernels.self_check import chain_cases, run as self_check
-from otm.coupled.clocks import cases as clock_cases
-from otm.kernels.tree import cases as tree_cases
-from otm.kernels.self_check.chain_cases import Chains, Shape  # noqa: E402
-from otm.coupled.clocks.first_rings import _ring  # noqa: E402
+from otm.coupled.clocks import cases as clock_cases  # noqa: E402
 from otm.coupled.clocks import numpy as clocks  # noqa: E402
-from otm.kernels.optimal import numpy as grid_optimal
-from otm.kernels.tree import numpy as tree
+from otm.coupled.clocks import triton as triton_clocks  # noqa: E402
+from otm.coupled.clocks.first_rings import _ring  # noqa: E402
+from otm.kernels import SparseDrafts  # noqa: E402
+from otm.kernels.common import one_chain, runtime  # noqa: E402
+from otm.kernels.common.distributions import triton as distributions  # noqa: E402
+from otm.kernels.multi_draft import triton as multi_draft  # noqa: E402
+from otm.kernels.optimal import numpy as grid_optimal  # noqa: E402
 from otm.kernels.registry import load, uniforms_per_position  # noqa: E402
+from otm.kernels.self_check import chain_cases  # noqa: E402
+from otm.kernels.self_check import run as self_check  # noqa: E402
+from otm.kernels.self_check.chain_cases import Chains, Shape  # noqa: E402
+from otm.kernels.tree import cases as tree_cases  # noqa: E402
+from otm.kernels.tree import numpy as tree  # noqa: E402
+from otm.kernels.tree import triton as triton_tree  # noqa: E402
 from otm.kernels.tree.checks import Trees  # noqa: E402
 from otm.kernels.tree.verify import _walk  # noqa: E402
-from otm.coupled.clocks import triton as triton_clocks  # noqa: E402
-from otm.kernels.common.distributions import triton as distributions  # noqa: E402
-from otm.kernels.walk_and_keep import triton as grid_walk_and_keep
-from otm.kernels.multi_draft import triton as multi_draft
-from otm.kernels.common import one_chain, runtime
-from otm.kernels.tree import triton as triton_tree  # noqa: E402
 from otm.kernels.verify import _verify_cases  # noqa: E402
+from otm.kernels.walk_and_keep import triton as grid_walk_and_keep  # noqa: E402
 from otm.rules import names  # noqa: E402
 
 MARGIN = Fraction(1, 10**5)

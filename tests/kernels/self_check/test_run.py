@@ -15,18 +15,28 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("triton", minversion="3.7", reason="interprets kernels from Triton 3.7 on")
 
-from otm.errors import InvalidInputError, UnknownMethodError  # noqa: E402
-from otm.kernels import SparseDrafts, registry, self_checks, verify_logits, verify_probs, verify_sigmoid, verify_tree_logits, verify_tree_probs  # noqa: E402
-from otm.kernels.self_check import chain_cases, run as self_check
-from otm.coupled.clocks import cases as clock_cases
-from otm.kernels.tree import cases as tree_cases
-from otm.coupled.clocks.first_rings import first_rings  # noqa: E402
-from otm.kernels.registry import VARIABLE, uniforms_per_position  # noqa: E402
-from otm.kernels.chain import triton as chain  # noqa: E402
-from otm.kernels.k_seq import triton as grid_k_seq
-from otm.kernels.common import runtime
-from otm.kernels.tree import triton as tree
+from otm.coupled.clocks import cases as clock_cases  # noqa: E402
 from otm.coupled.clocks import triton as triton_clocks  # noqa: E402
+from otm.coupled.clocks.first_rings import first_rings  # noqa: E402
+from otm.errors import InvalidInputError, UnknownMethodError  # noqa: E402
+from otm.kernels import (  # noqa: E402
+    SparseDrafts,
+    registry,
+    self_checks,
+    verify_logits,
+    verify_probs,
+    verify_sigmoid,
+    verify_tree_logits,
+    verify_tree_probs,
+)
+from otm.kernels.chain import triton as chain  # noqa: E402
+from otm.kernels.common import runtime  # noqa: E402
+from otm.kernels.k_seq import triton as grid_k_seq  # noqa: E402
+from otm.kernels.registry import VARIABLE, uniforms_per_position  # noqa: E402
+from otm.kernels.self_check import chain_cases  # noqa: E402
+from otm.kernels.self_check import run as self_check  # noqa: E402
+from otm.kernels.tree import cases as tree_cases  # noqa: E402
+from otm.kernels.tree import triton as tree  # noqa: E402
 from otm.rules import names  # noqa: E402
 
 pytestmark = pytest.mark.skipif(runtime.compiles(), reason="needs TRITON_INTERPRET=1")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator
@@ -15,19 +16,20 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("triton", minversion="3.7", reason="interprets kernels from Triton 3.7 on")
 
 from otm.kernels import SparseDrafts  # noqa: E402
-from otm.kernels.self_check import chain_cases, run as self_check
-from otm.kernels.tree import cases as tree_cases
-from otm.kernels.tree import verify as tree_entry  # noqa: E402
 from otm.kernels import verify as chain_entry  # noqa: E402
-from otm.kernels.self_check.chain_cases import Chains  # noqa: E402
-from otm.kernels.registry import uniforms_per_position  # noqa: E402
-from otm.kernels.tree.checks import Trees  # noqa: E402
 from otm.kernels.common import runtime  # noqa: E402
+from otm.kernels.registry import uniforms_per_position  # noqa: E402
+from otm.kernels.self_check import chain_cases  # noqa: E402
+from otm.kernels.self_check import run as self_check  # noqa: E402
+from otm.kernels.self_check.chain_cases import Chains  # noqa: E402
+from otm.kernels.tree import cases as tree_cases  # noqa: E402
+from otm.kernels.tree import verify as tree_entry  # noqa: E402
+from otm.kernels.tree.checks import Trees  # noqa: E402
 from otm.rules import named  # noqa: E402
 
 pytestmark = pytest.mark.skipif(runtime.compiles(), reason="needs TRITON_INTERPRET=1")
 
-PACKAGE = Path(runtime.__file__).parent
+PACKAGE = Path(runtime.__file__).parents[1]
 BLOCK = 8
 """Tokens of a block, so that a small vocabulary has several."""
 
@@ -52,140 +54,156 @@ OF_MASSES = (
 
 SLIPS = {
     "draft and target swapped": Slip(
-        "one_chain",
+        "common/one_chain",
         "known & (coin * draft_prob < target_prob)",
         "known & (coin * target_prob < draft_prob)",
     ),
     "residual of the first row": Slip(
-        "one_chain",
+        "common/one_chain",
         "draft_prob = draft_at(rows, position, token, known, subtract, kind)",
         "draft_prob = draft_at(rows, position * 0, token, known, subtract, kind)",
     ),
     "bonus of the row before": Slip(
-        "one_chain",
+        "common/one_chain",
         f"prob = target_at(rows, position, {OF_MASSES}",
         f"prob = target_at(rows, tl.minimum(position, rows.gamma - 1), {OF_MASSES}",
     ),
     "residual not clamped": Slip(
-        "one_chain",
+        "common/one_chain",
         "return tl.maximum(mass(left, _UNIT) - mass(draft_prob, _UNIT), 0)",
         "return tl.abs(mass(left, _UNIT) - mass(draft_prob, _UNIT))",
     ),
     "the last tile without a mask": Slip(
-        "one_chain",
+        "common/one_chain",
         OF_MASSES,
         OF_MASSES.replace("token < rows.size", "token >= 0"),
     ),
     "a block one token off": Slip(
-        "one_chain",
+        "common/one_chain",
         "start = block * block_size\n    token",
         "start = block * block_size + (block > 0)\n    token",
     ),
     "uniforms of residual and bonus swapped": Slip(
-        "one_chain", "tl.where(rejected, gamma, gamma + 1)", "tl.where(rejected, gamma + 1, gamma)"
+        "common/one_chain",
+        "tl.where(rejected, gamma, gamma + 1)",
+        "tl.where(rejected, gamma + 1, gamma)",
     ),
     "padding is a draft": Slip(
-        "distributions", "tl.where(token < 0, step", "tl.where(token < -1, step"
+        "common/distributions/triton", "tl.where(token < 0, step", "tl.where(token < -1, step"
     ),
     "the output ends too late": Slip(
-        "draw", "mask=place < accepted, other=-1", "mask=place <= gamma - 1, other=-1"
+        "common/draw", "mask=place < accepted, other=-1", "mask=place <= gamma - 1, other=-1"
     ),
     "an edge of the token before": Slip(
-        "draw",
+        "common/draw",
         "above = tl.cumsum(values, 0) > point\n    return",
         "above = tl.cumsum(values, 0) - values > point\n    return",
     ),
     "the sum of the first block alone": Slip(
-        "draw", "total = tl.sum(values, 0)", "total = tl.sum(tl.where(block == 0, values, 0), 0)"
+        "common/draw",
+        "total = tl.sum(values, 0)",
+        "total = tl.sum(tl.where(block == 0, values, 0), 0)",
     ),
     "the last of equal logits": Slip(
-        "distributions",
+        "common/distributions/triton",
         "certain = tl.min(tl.where(inside & (tops == peak), sums, size), 0)",
         "certain = tl.max(tl.where(inside & (tops == peak), sums, 0), 0)",
         logits=True,
     ),
     "temperature of the first sequence": Slip(
-        "distributions", "chain // chains * temperature_sequence", "0", logits=True
+        "common/distributions/triton", "chain // chains * temperature_sequence", "0", logits=True
     ),
     "softmax by the peak of one block": Slip(
-        "distributions",
+        "common/distributions/triton",
         "factor = exp2((tops - peak) * scale)",
         "factor = exp2((tops - tops) * scale)",
         logits=True,
     ),
     "a list without its last token": Slip(
-        "rows",
+        "common/rows/triton",
         "mask=inside, other=0.0)  # [m]",
         "mask=inside & (place > 5), other=0.0)",
         sparse=True,
     ),
     "packed rows of the first sequence": Slip(
-        "distributions",
+        "common/distributions/triton",
         "most = tl.minimum(tl.load(offsets + chain + 1).to(tl.int64) - start, gamma)  # scalar\n",
         "most = tl.minimum(tl.load(offsets + chain + 1).to(tl.int64) - start, gamma)\n"
         "        start = chain * 0\n",
         packed=True,
     ),
     "the shortest part that passes": Slip(
-        "block_steps",
+        "block/triton_steps",
         "count = tl.where(passes, i, count)",
         "count = tl.where(passes & (count == 0), i, count)",
         rule="block",
     ),
     "weights that grow": Slip(
-        "block_steps",
+        "block/triton_steps",
         "tl.where(weighted > 0, 1.0, 0.0)",
         "tl.where(weighted > 0, weighted / tl.maximum(of_draft, 1e-9), 0.0)",
         rule="block",
     ),
     "sums of the call before": Slip(
-        "multi_draft",
+        "multi_draft/triton",
         "    sums[..., : SUMS * edges if by_bins else FACTORS].zero_()\n",
         "",
         rule="grid k-Seq",
     ),
     "the first coin for all chains": Slip(
-        "multi_draft_steps",
+        "multi_draft/triton_steps",
         "before * coins + chain, mask=known",
         "before * coins + 0 * chain, mask=known",
         rule="grid k-Seq",
     ),
     "rows of the first chain": Slip(
-        "multi_draft_steps",
+        "multi_draft/triton_steps",
         "target, draft = first.target + chain * of.target_chain,",
         "target, draft = first.target,",
         rule="grid k-Seq",
     ),
     "one draft too many": Slip(
-        "grid_k_seq_steps", "tl.where(i < count,", "tl.where(i <= count,", rule="grid k-Seq"
+        "k_seq/triton_steps", "tl.where(i < count,", "tl.where(i <= count,", rule="grid k-Seq"
     ),
     "a slot's uniform for the winner": Slip(
-        "multi_draft_steps",
+        "multi_draft/triton_steps",
         "coin = tl.load(uniforms + before * coins + of.chains)",
         "coin = tl.load(uniforms + before * coins)",
         rule="grid optimal",
     ),
     "a sampled child is not taken out": Slip(
-        "tree", "batch + sequence, rest - below)", "batch + sequence, rest)", rule="tree"
+        "tree/triton", "batch + sequence, rest - below)", "batch + sequence, rest)", rule="tree"
     ),
     "nothing is subtracted": Slip(
-        "tree", "tl.where(rest > 0, share, 0.0)", "share * 0.0", rule="tree"
+        "tree/triton", "tl.where(rest > 0, share, 0.0)", "share * 0.0", rule="tree"
     ),
     "uniforms of the first level": Slip(
-        "tree", "(sequence * levels + level) * passes", "sequence * levels * passes", rule="tree"
+        "tree/triton",
+        "(sequence * levels + level) * passes",
+        "sequence * levels * passes",
+        rule="tree",
     ),
 }
 
 
+TRITON = re.compile(
+    r"otm\.kernels\.(?=(?:\w+\.)+triton|common\.(?:draw|one_chain|runtime))|"
+    r"otm\.kernels\.(?=common import runtime)"
+)
+"""What a copy of the kernels imports from itself: the modules that need Triton."""
+
+
 def slipped(slip: Slip, folder: Path, name: str) -> None:
     """Write a copy of the kernels with a slip, as a package of a name."""
-    shutil.copytree(PACKAGE, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for file in (folder / name).glob("*.py"):
+    copy = folder / name
+    shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    (copy / "__init__.py").write_text("", encoding="utf-8")
+    for file in copy.rglob("*.py"):
         source = file.read_text(encoding="utf-8")
-        if file.stem == slip.file:
+        if file == copy / f"{slip.file}.py":
             assert source.count(slip.right) == 1, source.count(slip.right)
             source = source.replace(slip.right, slip.wrong)
-        file.write_text(source.replace("otm.kernels.triton", name), encoding="utf-8")
+        file.write_text(TRITON.sub(f"{name}.", source), encoding="utf-8")
 
 
 @pytest.fixture
@@ -198,10 +216,10 @@ def reason_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Calla
         monkeypatch.syspath_prepend(tmp_path)
         for module in (chain_cases, tree_cases):  # four sequences at a time: most slips show soon
             monkeypatch.setattr(module, "MOST_ENTRIES", 620)
-        for module in (runtime, importlib.import_module(f"{name}.runtime")):
+        for module in (runtime, importlib.import_module(f"{name}.common.runtime")):
             monkeypatch.setattr(module, "BLOCK", BLOCK)
         if slip.rule == "tree":
-            module = importlib.import_module(f"{name}.tree")
+            module = importlib.import_module(f"{name}.tree.triton")
             importlib.import_module("otm.kernels.tree.triton")
             monkeypatch.setattr("otm.kernels.tree.triton", module)
             return self_check.run_check(call_of_tree()).reason
@@ -210,7 +228,8 @@ def reason_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Calla
         def load_copy(rule: str, backend: str) -> Any:
             if backend != "triton":
                 return load(rule, backend)
-            return importlib.import_module(f"{name}.{named(rule, 'kernel').kernel}")
+            kernel = named(rule, "kernel").kernel.rpartition(".")[2]
+            return importlib.import_module(f"{name}.{kernel}.triton")
 
         monkeypatch.setattr(chain_entry, "load", load_copy)
         return self_check.run_check(call_of(slip)).reason
@@ -258,7 +277,11 @@ def test_a_slip_is_seen(name: str, reason_of: Callable[[Slip], str]) -> None:
 
 def test_right_kernels_pass_in_a_copy(reason_of: Callable[[Slip], str]) -> None:
     assert not reason_of(
-        Slip("one_chain", "count = tl.load(accepted + chain)", "count = tl.load(accepted + chain)")
+        Slip(
+            "common/one_chain",
+            "count = tl.load(accepted + chain)",
+            "count = tl.load(accepted + chain)",
+        )
     )
 
 
@@ -267,4 +290,4 @@ def test_what_depends_on_the_number_of_sequences_is_not_seen(
 ) -> None:
     """The limit that docs/production.md states: offsets of 32 bits fail in large batches alone."""
     wide = "chain = tl.program_id(0).to(tl.int64)\n    row, block = "
-    assert not reason_of(Slip("one_chain", wide, wide.replace(".to(tl.int64)", "")))
+    assert not reason_of(Slip("common/one_chain", wide, wide.replace(".to(tl.int64)", "")))

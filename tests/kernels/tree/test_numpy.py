@@ -14,8 +14,8 @@ import pytest
 
 from otm.kernels import SparseDrafts, verify_probs
 from otm.kernels.k_seq import numpy as grid_k_seq
-from otm.kernels.optimal import numpy as grid_optimal
 from otm.kernels.multi_draft.numpy import verify_chains
+from otm.kernels.optimal import numpy as grid_optimal
 from otm.kernels.registry import uniforms_per_position
 from otm.testing import paths
 

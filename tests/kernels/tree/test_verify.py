@@ -27,10 +27,12 @@ from otm.testing import output_distribution_of
 
 torch = pytest.importorskip("torch")
 
-from otm.kernels.common import softmax  # noqa: E402
+from otm.kernels.common import (  # noqa: E402
+    runtime,
+    softmax,
+)
 from otm.kernels.tree.torch import walk  # noqa: E402
-from otm.kernels.common import runtime  # noqa: E402
-from tests.kernels.triton.accesses import recorded  # noqa: E402
+from tests.kernels.compiled.accesses import recorded  # noqa: E402
 
 F = Fraction
 

@@ -11,8 +11,18 @@ import numpy as np
 import pytest
 
 from otm import alpha
-from otm.decoding import Drafter, DraftNode, ModelDrafter, Randomness, StringDrafter, spectr, speculative, stream, verify_target_only
 from otm.coupled import decode_coupled
+from otm.decoding import (
+    Drafter,
+    DraftNode,
+    ModelDrafter,
+    Randomness,
+    StringDrafter,
+    spectr,
+    speculative,
+    stream,
+    verify_target_only,
+)
 from otm.decoding.reading import Path
 from otm.decoding.verifiers.verification import tree_verifier
 from otm.errors import InvalidDistributionError, InvalidInputError
@@ -244,7 +254,7 @@ def test_the_text_of_coupled_decoding_is_that_without_drafts() -> None:
     target = load("large")
     spelling = Spelling([chr(i) for i in range(256)])
     made = [
-        coupled(target, drafter, [list(b"In the")], gamma=4, max_tokens=24, seed=3).sequences
+        decode_coupled(target, drafter, [list(b"In the")], gamma=4, max_tokens=24, seed=3).sequences
         for drafter in (None, StringDrafter(load("small"), spelling, spelling))
     ]
     assert made[0] == made[1]

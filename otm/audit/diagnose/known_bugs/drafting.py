@@ -15,7 +15,19 @@ import numpy as np
 
 from otm._core.arithmetic import Probs, as_fractions
 from otm.audit.adapters.base import Instance, Source
-from otm.audit.diagnose.known_bugs.steps import Block, Chain, Loop, Rows, Siblings, draw_siblings, likeliest, normalised, passes, residual, top_half
+from otm.audit.diagnose.known_bugs.steps import (
+    Block,
+    Chain,
+    Loop,
+    Rows,
+    Siblings,
+    draw_siblings,
+    likeliest,
+    normalised,
+    passes,
+    residual,
+    top_half,
+)
 from otm.decoding.draft_tree import Randomness
 from otm.decoding.reading import Path
 from otm.kernels.common.distributions.numpy import locate

@@ -1,6 +1,7 @@
 """Mistakes that have a size or a place: most show on larger instances only.
 
-Some sizes are in the list, to hold the audit to them.  `otm.audit.diagnose.mistake_sizes` makes the others.
+Some sizes are in the list, to hold the audit to them.  `otm.audit.diagnose.mistake_sizes` makes the
+others.
 """
 
 from __future__ import annotations
@@ -16,7 +17,16 @@ import numpy as np
 
 from otm._core.arithmetic import Probs
 from otm.audit.adapters.base import Instance
-from otm.audit.diagnose.known_bugs.steps import Chain, KnownBug, Rows, Siblings, Uniforms, accepts, normalised, residual
+from otm.audit.diagnose.known_bugs.steps import (
+    Chain,
+    KnownBug,
+    Rows,
+    Siblings,
+    Uniforms,
+    accepts,
+    normalised,
+    residual,
+)
 from otm.decoding.reading import Path
 
 DRAFTS = 6

@@ -12,7 +12,17 @@ import numpy as np
 from otm._core.arithmetic import Probs
 from otm._core.distribution import residual_weights
 from otm.audit.adapters.base import Adapter, Instance
-from otm.audit.diagnose.known_bugs.steps import Chain, Rows, Uniforms, accepts, likeliest, normalised, residual, top_half, unchanged
+from otm.audit.diagnose.known_bugs.steps import (
+    Chain,
+    Rows,
+    Uniforms,
+    accepts,
+    likeliest,
+    normalised,
+    residual,
+    top_half,
+    unchanged,
+)
 from otm.decoding.reading import Path
 from otm.kernels.common.distributions.numpy import locate, one_hot
 

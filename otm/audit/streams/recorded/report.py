@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from otm._core.display.text import text_table
-from otm.audit.streams.e_process import MISSED
 from otm.audit.report import LOSSLESS, NOT_LOSSLESS, Diagnosis, Judged, power_text
+from otm.audit.streams.e_process import MISSED
 
 SHOWN = 5
 """Most lines of the table of counts that are printed."""

@@ -11,12 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from otm._core.checks import as_array
+from otm._core.display.text import shown
 from otm._core.files.headers import open_arrays
 from otm._core.files.paths import as_path, file_label, opened, parse_json
 from otm._core.files.stored import StoredArray
 from otm._core.numbers import whole
 from otm._core.sparse import SparseProbs
-from otm._core.display.text import shown
 from otm.errors import InvalidInputError
 
 Floats: TypeAlias = npt.NDArray[np.float64]

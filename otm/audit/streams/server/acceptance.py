@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from otm.audit.streams.server.references import rows_of
 from otm.audit.streams.server.answers import Completion, Prompt
+from otm.audit.streams.server.references import rows_of
 from otm.decoding import SamplingParameters
 from otm.models import LanguageModel
 

@@ -13,8 +13,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from otm._core.listed_tokens import IMPOSSIBLE, TOKEN_ID, UNCLEAR, is_unclear
 from otm._core.display.text import shown
+from otm._core.listed_tokens import IMPOSSIBLE, TOKEN_ID, UNCLEAR, is_unclear
 from otm.errors import EndpointError
 
 Prompt: TypeAlias = str | tuple[int, ...]

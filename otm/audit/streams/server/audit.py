@@ -9,16 +9,16 @@ from collections.abc import Sequence
 from os import PathLike
 from typing import Any
 
+from otm._core.display.progress import Progress, watching
 from otm._core.files.paths import as_path
 from otm._core.numbers import as_integer, as_level, as_real
-from otm._core.display.progress import Progress, watching
 from otm.audit.streams.server import probes as extra
 from otm.audit.streams.server.acceptance import acceptance_between, possible_acceptance
-from otm.audit.streams.server.references import LawsOf, OwnLists, of_model
 from otm.audit.streams.server.answers import Completion, Encoded, Prompt
 from otm.audit.streams.server.client import Access, Client
 from otm.audit.streams.server.findings import Limits
 from otm.audit.streams.server.journal import Journal, digest_of
+from otm.audit.streams.server.references import LawsOf, OwnLists, of_model
 from otm.audit.streams.server.report import SameLists, ServerReport
 from otm.audit.streams.server.run import Run
 from otm.audit.streams.server.same_text import SameText

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from otm.audit.report import LOSSLESS, NOT_LOSSLESS, UNDECIDED
-from otm.audit.streams.server.references import LawsOf, OwnLists, Row
 from otm.audit.streams.server.answers import Completion
 from otm.audit.streams.server.evidence import EVERYWHERE, Evidence, Group
 from otm.audit.streams.server.laws import Law
+from otm.audit.streams.server.references import LawsOf, OwnLists, Row
 from otm.audit.streams.server.repeats import Copies
 from otm.audit.streams.server.report import MISSED
 from otm.audit.streams.server.same_text import LEAST, STEADY, SameText

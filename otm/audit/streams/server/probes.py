@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from otm.audit.streams.server.references import ids_of, rows_of
 from otm.audit.streams.server.answers import Completion, Prompt
 from otm.audit.streams.server.client import Client
+from otm.audit.streams.server.references import ids_of, rows_of
 from otm.audit.streams.server.report import Agreement
 from otm.audit.streams.server.settings import as_text
 from otm.decoding import SamplingParameters

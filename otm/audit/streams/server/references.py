@@ -17,7 +17,13 @@ from otm._core.listed_tokens import IMPOSSIBLE, TOKEN_ID, is_unclear
 from otm._core.tensors import to_host
 from otm.audit.streams.server.answers import Completion, Prompt
 from otm.audit.streams.server.evidence import CLASSES, FAMILIES, Floats
-from otm.audit.streams.server.laws import Law, bucket, law_from_list, law_from_logits, merged_classes
+from otm.audit.streams.server.laws import (
+    Law,
+    bucket,
+    law_from_list,
+    law_from_logits,
+    merged_classes,
+)
 from otm.audit.streams.server.suspects import Sampled
 from otm.decoding import SamplingParameters
 from otm.errors import EndpointError, InvalidInputError

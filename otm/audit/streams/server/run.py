@@ -10,12 +10,20 @@ from dataclasses import dataclass, field
 
 from otm._core.listed_tokens import is_unclear
 from otm.audit.report import UNDECIDED
-from otm.audit.streams.server.references import OTHERS, SHOWN, LawsOf, OwnLists, Row, rows_from_laws, rows_from_pairs
 from otm.audit.streams.server.answers import Completion, Prompt
 from otm.audit.streams.server.client import Client
 from otm.audit.streams.server.findings import Findings, Limits
 from otm.audit.streams.server.journal import Journal
 from otm.audit.streams.server.laws import Law
+from otm.audit.streams.server.references import (
+    OTHERS,
+    SHOWN,
+    LawsOf,
+    OwnLists,
+    Row,
+    rows_from_laws,
+    rows_from_pairs,
+)
 from otm.audit.streams.server.report import Deviant, Line
 from otm.audit.streams.server.settings import Setting, as_text
 from otm.errors import EndpointError

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from otm._core.display.text import shown
 from otm._core.files.paths import AnyPath, file_label, parse_json, read_whole
 from otm._core.numbers import as_integer, check_name
-from otm._core.display.text import shown
 from otm.audit.streams.server.answers import Prompt
 from otm.decoding import SamplingParameters
 from otm.errors import InvalidInputError, InvalidParameterError

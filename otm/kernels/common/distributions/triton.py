@@ -14,9 +14,17 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from otm.kernels.common.softmax import COEFFICIENTS, LEAST_EXPONENT, LOG2_E, SCALES, SIGMOID_UNIT, WEIGHT_UNIT, check_vocabulary
 from otm.kernels.common import runtime
 from otm.kernels.common.runtime import constant, jit, launch, padded, tl
+from otm.kernels.common.softmax import (
+    COEFFICIENTS,
+    LEAST_EXPONENT,
+    LOG2_E,
+    SCALES,
+    SIGMOID_UNIT,
+    WEIGHT_UNIT,
+    check_vocabulary,
+)
 from otm.kernels.workspace import Workspace
 
 C1, C2, C3, C4, C5, C6 = map(constant, COEFFICIENTS)

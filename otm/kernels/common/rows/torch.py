@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from otm.kernels.sparse_drafts import SparseDrafts
 from otm.kernels.common.distributions.torch import probs_from_logits
+from otm.kernels.sparse_drafts import SparseDrafts
 
 
 class Listed:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from otm.kernels.sparse_drafts import SparseDrafts
 from otm.kernels.common.distributions.triton import Rows
 from otm.kernels.common.runtime import constant, jit, padded, tl
+from otm.kernels.sparse_drafts import SparseDrafts
 from otm.kernels.workspace import Workspace
 
 MOST_LISTED = 1024

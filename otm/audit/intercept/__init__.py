@@ -1,0 +1,4 @@
+"""Draws of a verifier from Python, NumPy and torch, replaced by the audit's uniforms.
+
+Not here: the uniforms themselves, which `otm.testing.symbolic` splits at comparisons.
+"""

@@ -1,0 +1,4 @@
+"""The audit of steps that an engine recorded in a file: the steps, the test and the report.
+
+Not here: how to record them (docs/audit.md).
+"""

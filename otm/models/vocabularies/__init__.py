@@ -1,0 +1,4 @@
+"""Tokens of two vocabularies: spelled, matched by name, and translated.
+
+Not here: drafters between vocabularies (`otm.decoding.drafters.strings`).
+"""
