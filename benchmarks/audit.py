@@ -4,8 +4,8 @@
 
 Each mutant is a known bug of `otm.audit.diagnose.known_bugs` with a size or a place that is drawn
 from the seed, most of them none of those in the list there.  It is audited as `otm audit` does,
-with all defaults.  Right verifiers come last: they must pass, and their times are those of an audit that
-finds nothing.
+with all defaults.  Right verifiers come last: they must pass, and their times are those of an audit
+that finds nothing.
 """
 
 import time

@@ -15,7 +15,7 @@ import numpy as np
 from otm._core.optional import require
 from otm._core.tensors import on_device
 from otm.coupled.clocks.first_rings import first_rings
-from otm.coupled.rounds import drawn_key
+from otm.coupled.clocks.numpy import drawn_key
 from otm.decoding.device.drafts import Drafted, DrawLevel, ModelDrafts, as_drafts
 from otm.decoding.device.rounds import DeviceRounds
 from otm.decoding.device.session import HeldRows

@@ -14,12 +14,15 @@ from functools import partial
 
 from otm._core.checks import as_draft_count
 from otm._core.sparse import SparseProbs
-from otm.coupled.clocks.numpy import SharedClocks
+from otm.coupled.clocks.numpy import SharedClocks, drawn_key
+from otm.coupled.device_rounds import CoupledDeviceRounds
 from otm.decoding.checks import as_paths
+from otm.decoding.device.rounds import suits_device
+from otm.decoding.device.session import HeldRows
 from otm.decoding.draft_tree import DraftNode, Randomness
 from otm.decoding.drafters.model import Drafter, ModelDrafter
 from otm.decoding.reading import Context, Path, Reader
-from otm.decoding.rounds import Outcome, Rounds
+from otm.decoding.rounds import Outcome, Rounds, RoundsTask
 from otm.decoding.verifiers.verification import TargetProbs
 
 RULE = "list coupling"
@@ -57,6 +60,13 @@ class CoupledVerifier:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "lists", as_draft_count(self.lists))
+
+    def rounds(self, task: RoundsTask) -> Rounds:
+        """Make rounds on the device of the models if that suits, else on the host."""
+        if not suits_device(task.target, task.drafter, task.sampling):
+            return CoupledRounds(task.reader(), task.drafter, self.lists)
+        rows = HeldRows(task.target, task.sampling, task.processor)
+        return CoupledDeviceRounds(rows, task.drafter, self.lists, task.backend)
 
 
 class CoupledRounds(Rounds):
@@ -141,8 +151,3 @@ class CoupledRounds(Rounds):
     def seconds(self) -> tuple[float, float]:
         """Seconds of the drafter and of the target so far."""
         return (0.0 if self._drafter is None else self._drafter.seconds), self._reader.seconds
-
-
-def drawn_key(uniforms: Randomness) -> int:
-    """Draw the key of a sequence, before anything else, whatever drafts for it."""
-    return int(uniforms(1)[0] * 2**53)

@@ -27,12 +27,13 @@ import numpy as np
 from otm._core.display.reprs import Brief
 from otm._core.numbers import as_integer, as_positive, check_name
 from otm._core.sparse import SparseProbs, of_one_kind
-from otm.coupled.clocks.numpy import SharedClocks
-from otm.coupled.rounds import CoupledRounds, drawn_key
+from otm.coupled.clocks.numpy import SharedClocks, drawn_key
+from otm.coupled.rounds import CoupledRounds
 from otm.decoding.checks import as_sources
 from otm.decoding.draft_tree import DraftNode, Randomness
 from otm.decoding.drafters.model import Drafter, samples_one_chain
 from otm.decoding.reading import Path, Reader
+from otm.decoding.rounds import RoundsTask
 from otm.decoding.verifiers.verification import TargetProbs, residual_on
 from otm.errors import InvalidInputError, InvalidParameterError
 
@@ -83,6 +84,23 @@ class WatermarkVerifier(Brief):
         key = tuple(map(as_key, key)) if several and not isinstance(key, bytes) else as_key(key)
         object.__setattr__(self, "key", key)
 
+    def rounds(self, task: RoundsTask) -> CoupledRounds:
+        """Make rounds on the host, with a key for each sequence."""
+        keys = [self.key] * task.sequences if isinstance(self.key, int) else self.key
+        if len(keys) != task.sequences:
+            raise InvalidParameterError(
+                f"{len(keys)} keys for {task.sequences} prompts; give one for each, or one for all"
+            )
+        drafter = task.drafter
+        if self.method == "coupled":
+            return CoupledRounds(task.reader(), drafter, 1, keys)
+        if drafter is not None and not samples_one_chain(drafter):
+            raise InvalidInputError(
+                f"watermarks by {self.method} draw drafts by the key, from the distributions of a "
+                "model for one chain; give a model, or a ModelDrafter of one sampled chain"
+            )
+        return RejectionRounds(task.reader(), drafter, keys, keyed=self.method == "keyed rejection")
+
 
 class RejectionRounds(CoupledRounds):
     """Chain verification (`verify_chain`) of drafts by the clocks of a list.
@@ -123,25 +141,6 @@ class RejectionRounds(CoupledRounds):
             node = node.children[0]
         last = clocks.draft(start + len(node.path), self.bonus, target_probs(node.path))
         return (*node.path, last)
-
-
-def watermark_rounds(
-    verifier: WatermarkVerifier, reader: Reader, drafter: Drafter | None, count: int
-) -> CoupledRounds:
-    """Make the rounds of so many sequences."""
-    keys = [verifier.key] * count if isinstance(verifier.key, int) else verifier.key
-    if len(keys) != count:
-        raise InvalidParameterError(
-            f"{len(keys)} keys for {count} prompts; give one for each, or one for all"
-        )
-    if verifier.method == "coupled":
-        return CoupledRounds(reader, drafter, 1, keys)
-    if drafter is not None and not samples_one_chain(drafter):
-        raise InvalidInputError(
-            f"watermarks by {verifier.method} draw drafts by the key, from the distributions of a "
-            "model for one chain; give a model, or a ModelDrafter of one sampled chain"
-        )
-    return RejectionRounds(reader, drafter, keys, keyed=verifier.method == "keyed rejection")
 
 
 def watermark_keys(seed: int, count: int) -> tuple[int, ...]:

@@ -11,12 +11,14 @@ import numpy.typing as npt
 
 from otm._core.checks import as_array, check_uniforms
 from otm._core.display.text import shown
-from otm._core.numbers import as_integer, as_positive, whole
+from otm._core.numbers import as_integer, as_positive, check_name, whole
 from otm.decoding.draft_tree import DraftNode, Randomness
 from otm.decoding.drafters.model import Drafter
 from otm.decoding.reading import Context, Path
 from otm.errors import InvalidDraftsError, InvalidInputError, InvalidParameterError
+from otm.kernels.registry import AUTO
 from otm.models.base import LanguageModel
+from otm.rules import BACKENDS
 
 
 def as_prompts(prompts: Any, vocabulary: int) -> tuple[Context, ...]:
@@ -84,6 +86,11 @@ def _taken(source: Randomness, m: int) -> npt.NDArray[Any]:
     given: Any = source(m)
     exact = isinstance(given, np.ndarray) and given.dtype == object
     return check_uniforms(given, (m,), exact, f"{m} were asked for: give an array ({m},)")
+
+
+def as_device_backend(backend: str) -> str:
+    """Check the name of a backend for tensors, the only arrays on a device."""
+    return check_name("backend", backend, (AUTO, *(x for x in BACKENDS if x != "numpy")))
 
 
 def check_options(options: Mapping[str, Any], known: Iterable[str]) -> None:

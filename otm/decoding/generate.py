@@ -8,8 +8,9 @@ from otm.coupling.build import PlanBuilder
 from otm.decoding.checks import as_prompts, check_draft, check_models
 from otm.decoding.device.rounds import place_verifier
 from otm.decoding.drafters.model import Branching, Drafter, ModelDrafter
-from otm.decoding.loop import AnyVerifier, DecodingOptions, Prompts, stream
+from otm.decoding.loop import DecodingOptions, Prompts, stream
 from otm.decoding.policies import GammaPolicy
+from otm.decoding.rounds import AnyVerifier
 from otm.decoding.sampling_parameters import SamplingParameters, ranked_by
 from otm.decoding.trace import Generation
 from otm.decoding.verifiers.verification import chain_verifier, law_of, tree_verifier, verify_chain

@@ -7,27 +7,20 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias, TypedDict, Unpack
+from typing import TypedDict, Unpack
 
 import numpy as np
 import numpy.typing as npt
 
 from otm._core.tensors import in_inference_mode, inference_mode
-from otm.coupled.device_rounds import CoupledDeviceRounds
-from otm.coupled.rounds import CoupledRounds, CoupledVerifier
-from otm.coupled.watermark import WatermarkVerifier, watermark_rounds
-from otm.decoding.checks import as_end, as_sources, check_options, check_task
-from otm.decoding.device.rounds import DeviceVerifier, KernelRounds, as_device_backend, suits_device
-from otm.decoding.device.session import HeldRows
+from otm.decoding.checks import as_device_backend, as_end, as_sources, check_options, check_task
 from otm.decoding.draft_tree import Randomness
 from otm.decoding.drafters.model import Drafter
 from otm.decoding.policies import GammaPolicy, as_gamma, as_policy
-from otm.decoding.reading import Context, LogitsProcessor, Path, Reader
-from otm.decoding.rounds import Rounds, TreeRounds
+from otm.decoding.reading import Context, LogitsProcessor, Path
+from otm.decoding.rounds import AnyVerifier, Rounds, RoundsTask, make_rounds
 from otm.decoding.sampling_parameters import SamplingParameters
 from otm.decoding.trace import FinishReason, Seconds, Step
-from otm.decoding.verifiers.greedy_block import GreedyBlockRounds, GreedyBlockVerifier
-from otm.decoding.verifiers.verification import Verifier, verify_chain
 from otm.models.base import LanguageModel
 
 Prompts = Sequence[Sequence[int]]
@@ -80,17 +73,11 @@ class DecodingOptions(TypedDict, total=False):
     backend: str
 
 
-AnyVerifier: TypeAlias = (
-    Verifier | DeviceVerifier | CoupledVerifier | GreedyBlockVerifier | WatermarkVerifier
-)
-"""A function of one sequence's drafts, or what verifies in rounds of its own."""
-
-
 def stream(
     target: LanguageModel,
     prompts: Prompts,
     drafter: Drafter | None = None,
-    verifier: AnyVerifier = verify_chain,
+    verifier: AnyVerifier | None = None,
     *,
     gamma: int | GammaPolicy = 5,
     **options: Unpack[DecodingOptions],
@@ -105,8 +92,10 @@ def stream(
         Tokens to go on from, at least one in each; a single prompt is given as [prompt].
     drafter : Drafter, optional
         What drafts; without one the target decodes alone.
-    verifier : Verifier, DeviceVerifier, CoupledVerifier, GreedyBlockVerifier or WatermarkVerifier
-        What verifies the drafts; `verify_chain` if left out.
+    verifier : Verifier or RoundsVerifier, optional
+        A function such as `verify_chain`, the default, or a verifier that makes its own rounds:
+        `DeviceVerifier`, `GreedyBlockVerifier`, `otm.coupled.CoupledVerifier` or
+        `otm.coupled.WatermarkVerifier`.
     gamma : int or GammaPolicy, optional
         Most drafts γ of a path.
     **options
@@ -147,23 +136,15 @@ def stream(
     given, limit = check_task(target, drafter, prompts, options.get("max_tokens", 64))
     end = as_end(options.get("eos_token_id"), target.vocabulary)
     sources = as_sources(options.get("seed"), options.get("uniforms"), len(given))
-    sampling, processor = options.get("sampling"), options.get("logits_processor")
-    rounds: Rounds
-    if isinstance(verifier, DeviceVerifier):
-        rows = HeldRows(target, sampling, processor)
-        rounds = KernelRounds(rows, drafter, verifier.rule, backend)
-    elif isinstance(verifier, CoupledVerifier) and suits_device(target, drafter, sampling):
-        rows = HeldRows(target, sampling, processor)
-        rounds = CoupledDeviceRounds(rows, drafter, verifier.lists, backend)
-    elif isinstance(verifier, CoupledVerifier):
-        rounds = CoupledRounds(Reader(target, sampling, processor), drafter, verifier.lists)
-    elif isinstance(verifier, WatermarkVerifier):
-        reader = Reader(target, sampling, processor)
-        rounds = watermark_rounds(verifier, reader, drafter, len(given))
-    elif isinstance(verifier, GreedyBlockVerifier):
-        rounds = GreedyBlockRounds(Reader(target, sampling, processor), drafter)
-    else:
-        rounds = TreeRounds(Reader(target, sampling, processor), drafter, verifier)
+    task = RoundsTask(
+        target,
+        drafter,
+        options.get("sampling"),
+        options.get("logits_processor"),
+        len(given),
+        backend,
+    )
+    rounds = make_rounds(verifier, task)
     loop = _Loop(rounds, as_policy(gamma), limit, end, options.get("stop"))
     return loop.steps(given, sources)
 

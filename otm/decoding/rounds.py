@@ -1,20 +1,24 @@
 """One round of a batch: draft, let the target read the drafts, verify them.
 
-`TreeRounds` takes any drafter and any verifier, and works on the host, in floats or fractions.
+A verifier is a function of the drafts of one sequence, which `TreeRounds` calls on the host, in
+floats or fractions, with any drafter; or it makes rounds of its own by its method `rounds`.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from otm.decoding.checks import as_paths
 from otm.decoding.draft_tree import DraftNode, Randomness
 from otm.decoding.drafters.model import Drafter
-from otm.decoding.reading import Context, Path, Reader
-from otm.decoding.verifiers.verification import Verifier, verify_batch
+from otm.decoding.reading import Context, LogitsProcessor, Path, Reader
+from otm.decoding.sampling_parameters import SamplingParameters
+from otm.decoding.verifiers.verification import Verifier, verify_batch, verify_chain
+from otm.models.base import LanguageModel
 
 
 class Outcome(NamedTuple):
@@ -52,6 +56,44 @@ class Rounds(ABC):
     @abstractmethod
     def seconds(self) -> tuple[float, float]:
         """Seconds spent in the models of the drafter, and in the target, so far."""
+
+
+@dataclass(frozen=True)
+class RoundsTask:
+    """What rounds are made for: the models, how to sample, and the number of sequences."""
+
+    target: LanguageModel
+    drafter: Drafter | None
+    sampling: SamplingParameters | None
+    processor: LogitsProcessor | None
+    sequences: int
+    backend: str
+
+    def reader(self) -> Reader:
+        """Return a reader of the target on the host."""
+        return Reader(self.target, self.sampling, self.processor)
+
+
+class RoundsVerifier(Protocol):
+    """A verifier that makes rounds of its own, on a device or with a state."""
+
+    def rounds(self, task: RoundsTask) -> Rounds:
+        """Make the rounds of one batch."""
+        ...
+
+
+AnyVerifier: TypeAlias = Verifier | RoundsVerifier
+"""A function of one sequence's drafts, or a verifier that makes rounds of its own."""
+
+
+def make_rounds(verifier: AnyVerifier | None, task: RoundsTask) -> Rounds:
+    """Return the verifier's own rounds, or rounds on the host; None is chain verification."""
+    own: Any = getattr(verifier, "rounds", None)
+    if own is not None:
+        rounds: Rounds = own(task)
+        return rounds
+    function: Any = verify_chain if verifier is None else verifier
+    return TreeRounds(task.reader(), task.drafter, function)
 
 
 class TreeRounds(Rounds):

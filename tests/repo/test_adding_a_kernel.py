@@ -78,7 +78,7 @@ def several() -> Callable[..., list[Any]]:
     return drawn
 
 
-DEFINITION = imported("numpy/test_multi_draft.py")
+DEFINITION = imported("multi_draft/test_numpy.py")
 
 
 def for_the_page(test: Any) -> Any:

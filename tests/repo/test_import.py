@@ -35,6 +35,7 @@ LAYERS = [
     {"solve"},
     {"otm"},
     {"decoding"},
+    {"coupled"},
     {"integrations"},
     {"gain"},
     {"testing"},
@@ -148,7 +149,7 @@ def run(code: str) -> subprocess.CompletedProcess[str]:
 LIGHT = [
     name
     for name in MODULES
-    if package(name) not in HEAVY_ALLOWED and not name.startswith("otm.kernels.")
+    if package(name) not in HEAVY_ALLOWED and not name.startswith(("otm.kernels.", "otm.coupled.clocks."))
 ]
 
 

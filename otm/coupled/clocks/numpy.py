@@ -26,6 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from otm._core.sparse import SparseProbs
+from otm.decoding.draft_tree import Randomness
 
 BELOW_ONE = 1 - 2.0**-53
 """Largest uniform: a clock at one would never ring."""
@@ -171,3 +172,8 @@ def times(xp: Any, uniforms: Any) -> Any:
         series = square * (series + coefficient)
     small = power * LN2_LOW + lost / rest
     return ((half - (s * (half + series) + small)) - f) - power * LN2_HIGH
+
+
+def drawn_key(uniforms: Randomness) -> int:
+    """Draw the key of a sequence, before anything else, whatever drafts for it."""
+    return int(uniforms(1)[0] * 2**53)

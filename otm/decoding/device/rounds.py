@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.numbers import check_name
 from otm._core.optional import require
 from otm._core.tensors import on_device
 from otm.coupling.build import PLANS, PlanBuilder
@@ -24,7 +23,7 @@ from otm.decoding.draft_tree import Randomness
 from otm.decoding.drafters.model import Drafter, ModelDrafter
 from otm.decoding.drafters.prompt_lookup import PromptLookup
 from otm.decoding.reading import Context, Path
-from otm.decoding.rounds import Outcome, Rounds
+from otm.decoding.rounds import Outcome, Rounds, RoundsTask
 from otm.decoding.sampling_parameters import SamplingParameters, as_sampling, leaves_all
 from otm.decoding.verifiers.verification import OPTIMAL_FOR_ONE
 from otm.errors import InvalidDistributionError, InvalidDraftsError
@@ -33,7 +32,7 @@ from otm.kernels.sparse_drafts import SparseDrafts
 from otm.kernels.verified import Verified
 from otm.kernels.verify import verify_probs
 from otm.models.base import LanguageModel
-from otm.rules import BACKENDS, named, names
+from otm.rules import named, names
 
 LEAST_VOCABULARY = 2048
 """The smallest vocabulary that is verified by tensor operations on a CPU if nobody asks for it."""
@@ -84,10 +83,10 @@ class DeviceVerifier:
     def __post_init__(self) -> None:
         named(self.rule, "kernel")
 
-
-def as_device_backend(backend: str) -> str:
-    """Check the name of a backend for tensors, the only arrays on a device."""
-    return check_name("backend", backend, (AUTO, *(x for x in BACKENDS if x != "numpy")))
+    def rounds(self, task: RoundsTask) -> Rounds:
+        """Make rounds that stay on the device of the models."""
+        rows = HeldRows(task.target, task.sampling, task.processor)
+        return KernelRounds(rows, task.drafter, self.rule, task.backend)
 
 
 def place_verifier(

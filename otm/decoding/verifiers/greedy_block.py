@@ -28,7 +28,7 @@ from otm.decoding.checks import as_paths
 from otm.decoding.draft_tree import DraftNode, Randomness, one_chain
 from otm.decoding.drafters.model import Drafter, samples_one_chain
 from otm.decoding.reading import Context, Path, Reader
-from otm.decoding.rounds import Outcome, Rounds
+from otm.decoding.rounds import Outcome, Rounds, RoundsTask
 from otm.decoding.verifiers.verification import TargetProbs, drawn_from
 from otm.errors import InvalidInputError
 
@@ -50,6 +50,10 @@ class GreedyBlockVerifier:
     >>> speculative(target, draft, [[0]], rule="greedy block", gamma=2, max_tokens=4, seed=0).tokens
     4
     """
+
+    def rounds(self, task: RoundsTask) -> Rounds:
+        """Make rounds that keep what each step owes to later ones."""
+        return GreedyBlockRounds(task.reader(), task.drafter)
 
 
 Rows = list[Probs]

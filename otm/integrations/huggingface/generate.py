@@ -15,7 +15,8 @@ from otm._core.files.paths import AnyPath
 from otm.coupled.rounds import RULE as LIST_COUPLING
 from otm.coupled.rounds import CoupledVerifier
 from otm.coupling.build import PlanBuilder
-from otm.decoding.device.rounds import as_device_backend, place_verifier
+from otm.decoding.checks import as_device_backend
+from otm.decoding.device.rounds import place_verifier
 from otm.decoding.drafters.model import (
     Branching,
     Drafter,

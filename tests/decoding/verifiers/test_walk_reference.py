@@ -22,7 +22,7 @@ from otm.testing.sequences import (
     output_distribution_of,
     sequence_distribution,
 )
-from tests.decoding import walk_reference as reference
+from tests.decoding.verifiers import walk_reference as reference
 from tests.decoding.verifiers.test_walk_and_keep import GENERIC
 
 F = Fraction
