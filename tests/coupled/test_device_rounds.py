@@ -45,7 +45,7 @@ def on_device(monkeypatch: pytest.MonkeyPatch) -> Iterator[Use]:
     def use(device: bool) -> None:
         monkeypatch.undo()
         monkeypatch.setattr(CoupledRounds if device else CoupledDeviceRounds, "play", no_play)
-        monkeypatch.setattr("otm.decoding.loop.suits_device", lambda *_: device)
+        monkeypatch.setattr("otm.coupled.rounds.suits_device", lambda *_: device)
 
     yield use
     monkeypatch.undo()

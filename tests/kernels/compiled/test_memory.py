@@ -293,9 +293,12 @@ def test_a_gap_between_rows_is_no_part_of_them() -> None:
 
 SLIPS: dict[str, tuple[str, str, str, str]] = {
     "padded rows are read": (
-        "common.one_chain", "token, token < rows.size, True", "token, token >= 0, True", "between elements"
+        "common.one_chain", "token, token < rows.size, True", "token, token >= 0, True",
+        "between elements",
     ),
-    "every program writes": ("common.one_chain", "if block == 0:", "if block >= 0:", "programs conflict"),
+    "every program writes": (
+        "common.one_chain", "if block == 0:", "if block >= 0:", "programs conflict"
+    ),
     "stored and not added": (
         "k_seq.triton_steps", "tl.atomic_add(sums + place, tl.sum(values, 0), sem=\"relaxed\")",
         "tl.store(sums + place, tl.sum(values, 0))", "programs conflict",
