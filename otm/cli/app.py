@@ -5,11 +5,11 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable, Sequence
-from importlib.metadata import PackageNotFoundError, version
 from typing import Annotated, Any
 
 import typer
 
+import otm
 from otm.cli import audit, audit_server, decode, report, solve, status_of
 from otm.errors import InvalidInputError
 
@@ -55,18 +55,12 @@ def _start(
     ] = False,
 ) -> None:
     if show_version:
-        typer.echo(f"otm {_version()}")
+        version = getattr(otm, "__version__", "(not installed, run from its source)")
+        typer.echo(f"otm {version}")
         raise typer.Exit
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
         raise typer.Exit(2)
-
-
-def _version() -> str:
-    try:
-        return version("otm")
-    except PackageNotFoundError:
-        return "(not installed, run from its source)"
 
 
 def _add(command: Callable[..., int | None], name: str | None = None) -> None:

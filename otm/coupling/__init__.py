@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from otm.coupling.target_only import TargetOnly
     from otm.coupling.transport import Transport
     from otm.coupling.lossy.typical_acceptance import TypicalAcceptance
+else:
+    __getattr__, __dir__ = lazy(__name__)
 
 __all__ = [
     "PLANS",
@@ -67,5 +69,3 @@ __all__ = [
     "acceptance_ratio",
     "distance_to_target",
 ]
-
-__getattr__ = lazy(__name__, __path__, __all__)

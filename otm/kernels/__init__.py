@@ -18,8 +18,9 @@ the same decisions, bit for bit:
 `self_check` compares Triton with torch on a GPU.  docs/add-a-kernel.md says how to add one.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from otm._core.lazy import lazy
 from otm.kernels.sparse_drafts import SparseDrafts
 from otm.kernels.tree.verify import verify_tree_logits, verify_tree_probs
 from otm.kernels.verified import Verified, VerifiedTree
@@ -29,6 +30,8 @@ from otm.kernels.workspace import Workspace
 if TYPE_CHECKING:
     from otm.kernels.self_check.run import SelfCheck, self_checks
     from otm.kernels.chain.sigmoid import sigmoid_distance, verify_sigmoid
+else:
+    __getattr__, __dir__ = lazy(__name__)
 
 __all__ = [
     "SelfCheck",
@@ -44,15 +47,3 @@ __all__ = [
     "verify_tree_logits",
     "verify_tree_probs",
 ]
-
-
-def __getattr__(name: str) -> Any:  # on use: it loads torch
-    if name in {"SelfCheck", "self_checks"}:
-        from otm.kernels.self_check import run as self_check
-
-        return getattr(self_check, name)
-    if name in {"sigmoid_distance", "verify_sigmoid"}:
-        from otm.kernels.chain import sigmoid
-
-        return getattr(sigmoid, name)
-    raise AttributeError(f"module 'otm.kernels' has no attribute {name!r}")
