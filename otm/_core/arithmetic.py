@@ -11,7 +11,7 @@ import functools
 import math
 import numbers
 import operator
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from fractions import Fraction
 from typing import Any, TypeAlias, TypeVar
 
@@ -94,11 +94,29 @@ def read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 class Frozen(Brief):
-    """Objects whose arrays stay unwritable when they are copied or unpickled: NumPy forgets it."""
+    """Objects whose arrays stay unwritable: those of cached properties, and those of copies."""
+
+    def __init_subclass__(cls, **arguments: Any) -> None:
+        super().__init_subclass__(**arguments)
+        for member in vars(cls).values():
+            if isinstance(member, functools.cached_property):
+                member.func = _freezing(member.func)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         _freeze(state)
         self.__dict__.update(state)
+
+
+def _freezing(compute: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Make the arrays unwritable that a function of an object returns."""
+
+    @functools.wraps(compute)
+    def frozen(of: Any) -> Any:
+        value = compute(of)
+        _freeze(value)
+        return value
+
+    return frozen
 
 
 def _freeze(value: Any) -> None:

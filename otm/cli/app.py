@@ -10,7 +10,8 @@ from typing import Annotated, Any
 import typer
 
 import otm
-from otm.cli import audit, audit_server, decode, report, solve, status_of
+from otm.cli import audit, audit_server, decode, report, solve
+from otm.cli.status import status_of
 from otm.errors import InvalidInputError
 
 HELP = "Lossless speculative decoding: solve, audit, report, decode."
