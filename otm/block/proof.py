@@ -21,9 +21,9 @@ import numpy as np
 from otm._core.arithmetic import Number, as_fraction, at_least_once, rounded
 from otm._core.display.reprs import Facts, number_text
 from otm.block import certificate
-from otm.block.flow import TreeDrafts, ending, maximum_flow
 from otm.block.hull import PathDrafts
 from otm.block.program import Bounds
+from otm.block.table import TreeDrafts, ending, maximum_flow
 from otm.block.tree import RAREST, Tree
 from otm.certificate import CertificateRefusedError, Work, digest, load
 from otm.errors import CertificateError

@@ -19,8 +19,8 @@ from otm._core.display.reprs import BriefDict
 from otm._core.tensors import to_host
 from otm._core.display.text import shown
 from otm.block.exact import solve_exactly
-from otm.block.flow import TreeDrafts, maximum_flow
 from otm.block.hull import PathDrafts, hit_probability
+from otm.block.polygons import solve_by_polygons
 from otm.block.program import (
     Bounds,
     CuttingPlanes,
@@ -31,9 +31,8 @@ from otm.block.program import (
     value_of,
 )
 from otm.block.proof import prove
-from otm.block.refine import solve_by_polygons
 from otm.block.solution import BlockSolution
-from otm.block.table import drafted_trees
+from otm.block.table import TreeDrafts, drafted_trees, maximum_flow
 from otm.block.tree import Path, Row, Tree, grow, row_of
 from otm.errors import InvalidInputError, InvalidParameterError, ProblemTooLargeError
 from otm.models import LanguageModel, StatelessModel
