@@ -17,7 +17,7 @@ from otm._core.display.progress import Watch
 from otm.block.program import Bounds, CuttingPlanes, Prices, upper_bound, value_of
 from otm.errors import SolverError
 
-Row = dict[Any, Fraction]
+LinearForm = dict[Any, Fraction]
 """A linear form: coefficients by unknown, and the constant at None."""
 
 
@@ -106,8 +106,8 @@ def _corner(
 ) -> list[Number] | None:
     """S where the constraints are tight: each S(y) is a form in those that none of them gives."""
     tree, hit = program.tree, program.drafts.hit
-    forms: list[Row] = [{None: Fraction(1)}]
-    equations: list[Row] = []
+    forms: list[LinearForm] = [{None: Fraction(1)}]
+    equations: list[LinearForm] = []
     for y in range(1, program.size + 1):
         bound = {None: Fraction(0 if y in zero else hit([y]))}
         held = y in zero or y in full
@@ -138,7 +138,7 @@ def _multipliers(
     for antichain in antichains:
         for y in antichain:
             on[y].append(antichain)
-    left: list[Row] = [{None: Fraction(w)} for w in program.worth]
+    left: list[LinearForm] = [{None: Fraction(w)} for w in program.worth]
     equations = []
     for y in range(program.size, 0, -1):
         for antichain in on[y]:
@@ -161,23 +161,23 @@ def _multipliers(
     return {antichain: price for antichain, price in prices.items() if price}
 
 
-def _sum(forms: list[Row], factors: list[Any]) -> Row:
-    total: Row = defaultdict(Fraction)
+def _sum(forms: list[LinearForm], factors: list[Any]) -> LinearForm:
+    total: LinearForm = defaultdict(Fraction)
     for form, factor in zip(forms, factors, strict=True):
         for unknown, coefficient in form.items():
             total[unknown] += factor * coefficient
     return dict(total)
 
 
-def _value(form: Row, values: dict[Any, Fraction]) -> Fraction:
+def _value(form: LinearForm, values: dict[Any, Fraction]) -> Fraction:
     return sum(
         (a * (1 if x is None else values.get(x, Fraction(0))) for x, a in form.items()), Fraction(0)
     )
 
 
-def _solve(equations: list[Row]) -> dict[Any, Fraction] | None:
+def _solve(equations: list[LinearForm]) -> dict[Any, Fraction] | None:
     """Solve forms = 0; None if they contradict each other. Unknowns that stay free are 0."""
-    solved: dict[Any, Row] = {}
+    solved: dict[Any, LinearForm] = {}
     for equation in equations:
         form = dict(equation)
         for unknown in [x for x in form if x in solved]:

@@ -168,7 +168,7 @@ def prove(
         "method": method,
         "versions": {"python": platform.python_version(), "numpy": np.__version__},
     }
-    checked = certificate.Tree(document, Work(math.inf))
+    checked = certificate.CheckedTree(document, Work(math.inf))
     passed = _feasible(checked, tree, drafts, bounds.passed)
     lower = sum((as_fraction(x) for x in passed[1:]), Fraction(0))
     upper = Fraction(*checked.upper(exact=tree.exact))
@@ -186,7 +186,7 @@ def prove(
 
 
 def _feasible(
-    checked: certificate.Tree,
+    checked: certificate.CheckedTree,
     tree: Tree,
     drafts: PathDrafts | TreeDrafts,
     passed: Sequence[Number],

@@ -33,7 +33,7 @@ from otm.block.program import (
 from otm.block.proof import prove
 from otm.block.solution import BlockSolution
 from otm.block.table import TreeDrafts, drafted_trees, maximum_flow
-from otm.block.tree import Path, Row, Tree, grow, row_of
+from otm.block.tree import NextProbs, Path, Tree, grow, row_of
 from otm.errors import InvalidInputError, InvalidParameterError, ProblemTooLargeError
 from otm.models import LanguageModel, StatelessModel
 
@@ -289,7 +289,7 @@ def _best_cut(drafts: PathDrafts | TreeDrafts, level: Sequence[int]) -> tuple[Nu
     return min(value, everything), short
 
 
-def _rows(draft: Law, target: Law, path: Path) -> Row:
+def _rows(draft: Law, target: Law, path: Path) -> NextProbs:
     return row_of(draft(path), target(path), path)
 
 
