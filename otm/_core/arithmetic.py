@@ -258,17 +258,12 @@ def shares(parts: Any, excess: Any) -> Probs:
     return np.asarray(whole + (rest - (whole + rest) * excess))
 
 
-def running_shares(probs: Probs, excess: Any) -> Probs:
-    """Cumulative sums from zero of parts of a distribution of total 1 + excess, over that total.
-
-    Equivalent to `running_sum`, but correct to the last digit but for rests: [..., n] →
-    [..., n + 1].
-    """
-    return running_parts(split_parts(probs), excess)
-
-
 def running_parts(parts: Probs, excess: Any) -> Probs:
-    """`running_shares` of masses that are split: [2, ..., n] → [..., n + 1]."""
+    """Cumulative sums from zero of a distribution of total 1 + excess, over that total.
+
+    Equivalent to `running_sum`, but correct to the last digit but for rests.  Takes `split_parts`
+    of the distribution: [2, ..., n] → [..., n + 1].
+    """
     whole, rest = running_sum(parts, from_zero=True)
     rest -= (whole + rest) * excess  # `shares` in place
     whole += rest

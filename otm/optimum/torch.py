@@ -255,7 +255,7 @@ def _normalise(torch: Any, probs: Any) -> tuple[Any, Any]:
 
 
 def _running_sums(torch: Any, terms: Any) -> Any:
-    """Like `otm._core.arithmetic.running_shares`, but not divided: [R, m] → [R, m + 1]."""
+    """Like `otm._core.arithmetic.running_parts`, but not divided: [R, m] → [R, m + 1]."""
     rows, m = terms.shape
     block = min(m, SUM_BLOCK)
     padded = torch.nn.functional.pad(torch.stack(split_units(terms)), (0, -m % block))
