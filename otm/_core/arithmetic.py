@@ -11,7 +11,7 @@ import functools
 import math
 import numbers
 import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from fractions import Fraction
 from typing import Any, TypeAlias, TypeVar
 
@@ -88,35 +88,36 @@ def as_integers(probs: Probs) -> tuple[list[int], int]:
 
 
 def read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Make an array that is handed out unwritable: a change would change distributions silently."""
+    """Make an array unwritable before it is handed out.
+
+    Whoever changed an array of a plan would change its distributions silently.
+
+    Parameters
+    ----------
+    array : array
+        An array of any shape, which is changed itself.
+
+    Returns
+    -------
+    array
+        The same array.
+
+    Examples
+    --------
+    >>> read_only(np.zeros(2))[0] = 1
+    Traceback (most recent call last):
+    ValueError: assignment destination is read-only
+    """
     array.flags.writeable = False
     return array
 
 
 class Frozen(Brief):
-    """Objects whose arrays stay unwritable: those of cached properties, and those of copies."""
-
-    def __init_subclass__(cls, **arguments: Any) -> None:
-        super().__init_subclass__(**arguments)
-        for member in vars(cls).values():
-            if isinstance(member, functools.cached_property):
-                member.func = _freezing(member.func)
+    """Objects whose arrays stay unwritable when they are copied or unpickled: NumPy forgets it."""
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         _freeze(state)
         self.__dict__.update(state)
-
-
-def _freezing(compute: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Make the arrays unwritable that a function of an object returns."""
-
-    @functools.wraps(compute)
-    def frozen(of: Any) -> Any:
-        value = compute(of)
-        _freeze(value)
-        return value
-
-    return frozen
 
 
 def _freeze(value: Any) -> None:

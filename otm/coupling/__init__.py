@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from otm._core.lazy import lazy
 
 if TYPE_CHECKING:
+    from otm._core.arithmetic import read_only
     from otm.coupling.build import PLANS, PlanBuilder
     from otm.coupling.lossy.cactus import Cactus
     from otm.coupling.greedy_drafts import GreedyRule
@@ -68,4 +69,5 @@ __all__ = [
     "TypicalAcceptance",
     "acceptance_ratio",
     "distance_to_target",
+    "read_only",
 ]

@@ -92,8 +92,8 @@ class TransportPlan(Frozen, ABC):
     Subclasses give `uniforms_per_selection`, `acceptance`, `output_distribution` and
     `_output_given`, in positions 0 to n − 1, `_select` if a rule draws more quickly, and `drafts`
     if these are not i.i.d.; where the distributions are fractions, all of it is exact.  Rules that
-    accept a draft or else draw from one residual distribution are each a `ResidualPlan`.  Arrays in
-    a `cached_property` become unwritable.  docs/theory/problem.md says what lossless means;
+    accept a draft or else draw from one residual distribution are each a `ResidualPlan`.  Arrays
+    that a rule keeps are `read_only`.  docs/theory/problem.md says what lossless means;
     docs/add-a-rule.md builds a rule.
 
     Parameters

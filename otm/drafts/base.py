@@ -13,7 +13,7 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.arithmetic import Frozen, Number, Probs, is_exact, zeros
+from otm._core.arithmetic import Frozen, Number, Probs, is_exact, read_only, zeros
 from otm._core.checks import (
     Drafts,
     Uniforms,
@@ -339,7 +339,7 @@ class SingleDistribution(FromProbs):
     @cached_property
     def draftable(self) -> npt.NDArray[np.bool_]:
         """Whether each token has p > 0: array [n]."""
-        return np.asarray(self.probs > 0, dtype=np.bool_)
+        return read_only(np.asarray(self.probs > 0, dtype=np.bool_))
 
 
 @dataclass(frozen=True, eq=False)

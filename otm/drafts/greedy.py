@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.arithmetic import Number, Probs, zeros
+from otm._core.arithmetic import Number, Probs, read_only, zeros
 from otm._core.checks import Drafts, Uniforms
 from otm._core.distribution import mass_beyond
 from otm._core.ratios.order import places_along
@@ -58,14 +58,14 @@ class Greedy(DifferentTokens):
     @cached_property
     def sure(self) -> npt.NDArray[np.int64]:
         """Positions of the sure drafts, likeliest first, of equal ones the lowest: [k − 1]."""
-        return likeliest(self.probs, self.k - 1)
+        return read_only(likeliest(self.probs, self.k - 1))
 
     @cached_property
     def last(self) -> Probs:
         """Distribution of the last draft: p restricted to tokens that are not sure, array [n]."""
         rest = self.probs.copy()
         rest[self.sure] = zeros(1, rest)[0]
-        return np.asarray(rest / rest.sum())
+        return read_only(rest / rest.sum())
 
     @property
     def tuple_count(self) -> int:

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.arithmetic import Number, Probs
+from otm._core.arithmetic import Number, Probs, read_only
 from otm._core.checks import Drafts, Uniforms
 from otm._core.sampling import InverseCdf
 from otm.drafts.base import SingleDistribution
@@ -101,18 +101,18 @@ class HubPairs(SingleDistribution):
         others = np.flatnonzero(self.draftable)
         others = others[others != self._hub]
         if others.size == 0:
-            return np.array([[self._hub]])
+            return read_only(np.array([[self._hub]]))
         hub = np.full(others.size, self._hub)
         pairs = [np.column_stack([others, hub]), np.column_stack([hub, others])]
-        return np.vstack(pairs)
+        return read_only(np.vstack(pairs))
 
     @cached_property
     def _weights(self) -> Probs:
         """Probabilities of the `_pairs`."""
         others = self.probs[self._pairs[: len(self._pairs) // 2, 0]]
         if others.size == 0:
-            return self.probs[[self._hub]]
-        return np.append(others, self.probs[self._hub] * (others / others.sum()))
+            return read_only(self.probs[[self._hub]])
+        return read_only(np.append(others, self.probs[self._hub] * (others / others.sum())))
 
     @cached_property
     def _cdf(self) -> InverseCdf:

@@ -61,7 +61,7 @@ class Independent(FromProbs):
     @cached_property
     def draftable(self) -> npt.NDArray[np.bool_]:
         """Whether each token has p_i > 0 for some i: array [n]."""
-        return np.asarray(np.any(self.probs > 0, axis=0), dtype=np.bool_)
+        return read_only(np.any(self.probs > 0, axis=0).astype(np.bool_))
 
     @property
     def tuple_count(self) -> int:

@@ -176,7 +176,7 @@ class Joint(DraftDistribution):
         """Whether each token is in a tuple of positive probability: array [n]."""
         draftable = np.zeros(self.n, dtype=np.bool_)
         draftable[self.rows] = True
-        return draftable
+        return read_only(draftable)
 
     @property
     def tuple_count(self) -> int:

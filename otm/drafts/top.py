@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.arithmetic import Number, Probs, is_exact, zeros
+from otm._core.arithmetic import Number, Probs, is_exact, read_only, zeros
 from otm._core.checks import Drafts, Uniforms
 from otm._core.ratios.order import places_along
 from otm.drafts.base import DifferentTokens
@@ -59,14 +59,14 @@ class Top(DifferentTokens):
     @cached_property
     def sure(self) -> npt.NDArray[np.int64]:
         """Positions of the drafts, likeliest first, of equal ones the lowest: [k]."""
-        return likeliest(self.probs, self.k)
+        return read_only(likeliest(self.probs, self.k))
 
     @cached_property
     def draftable(self) -> npt.NDArray[np.bool_]:
         """Whether each token is drafted: array [n]."""
         drafted = np.zeros(self.n, dtype=np.bool_)
         drafted[self.sure] = True
-        return drafted
+        return read_only(drafted)
 
     def position_tuples(self) -> Iterator[tuple[tuple[int, ...], Number]]:
         """Give the one tuple of drafts, with probability 1."""

@@ -21,7 +21,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.arithmetic import Number, Probs, running_sum, total
+from otm._core.arithmetic import Number, Probs, read_only, running_sum, total
 from otm._core.checks import Drafts, Uniforms
 from otm.drafts.base import DifferentTokens
 from otm.drafts.joint import Joint
@@ -149,7 +149,7 @@ class WithoutReplacement(DifferentTokens):
         """Tokens with p > 0 in ascending order of p, and the masses of the first j of them."""
         support = np.flatnonzero(self.draftable)
         tokens = support[np.argsort(self.probs[support], kind="stable")]
-        return tokens, running_sum(self.probs[tokens], from_zero=True)
+        return read_only(tokens), read_only(running_sum(self.probs[tokens], from_zero=True))
 
     @cached_property
     def _sets(self) -> Joint:

@@ -130,6 +130,7 @@ NAMES = {
         "TypicalAcceptance",
         "acceptance_ratio",
         "distance_to_target",
+        "read_only",
     ],
     "otm.decoding": [
         "AcceleratedDrafter",

@@ -130,7 +130,7 @@ class RatioBins(Frozen):
     @cached_property
     def draft_below(self) -> Probs:
         """Draft mass of the first j bins: array [m + 1]."""
-        return running_parts(self.parts[:, 0], self.excess[0])
+        return read_only(running_parts(self.parts[:, 0], self.excess[0]))
 
     @property
     def draft_above(self) -> Probs:
@@ -149,12 +149,12 @@ class RatioBins(Frozen):
             return self.least
         with np.errstate(over="ignore"):
             mean = self.target / self.draft
-        return np.minimum(np.maximum(mean, self.least), self.most)
+        return read_only(np.minimum(np.maximum(mean, self.least), self.most))
 
     @cached_property
     def wide(self) -> npt.NDArray[np.int64]:
         """Bins with tokens of several ratios: array [w]."""
-        return (self.most > self.least).nonzero()[0]
+        return read_only((self.most > self.least).nonzero()[0])
 
     def corners(self, places: npt.NDArray[np.int64]) -> tuple[Probs, Probs]:
         """Draft mass above and target mass below a corner of each bin at these places: [w] each.
@@ -187,7 +187,7 @@ class RatioBins(Frozen):
         low = np.searchsorted(self.least, edges[:-1], side="right") - 1
         high = np.searchsorted(self.least, edges[1:]) - 1
         high[-1] = self.least.size - 1
-        return first, low, low < high
+        return first, read_only(low), read_only(low < high)
 
     def mass(self, probs: Probs, chosen: npt.NDArray[np.bool_]) -> Number:
         """Mass of chosen tokens under one of the two distributions, as a share of its sum."""

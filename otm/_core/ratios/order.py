@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.arithmetic import Frozen, Number, Probs, is_exact, running_sum
+from otm._core.arithmetic import Frozen, Number, Probs, is_exact, read_only, running_sum
 from otm._core.ratios.keys import ratio_of
 
 
@@ -26,35 +26,35 @@ class RatioOrder(Frozen):
     def tokens(self) -> npt.NDArray[np.int64]:
         """Token ids with p > 0, ascending by q/p: array [m]."""
         if self.draft_probs.min() > 0:
-            return np.argsort(ratio_of(self.draft_probs, self.target_probs))
+            return read_only(np.argsort(ratio_of(self.draft_probs, self.target_probs)))
         support = np.flatnonzero(self.draft_probs)
         ratio = ratio_of(self.draft_probs[support], self.target_probs[support])
-        return support[np.argsort(ratio)]
+        return read_only(support[np.argsort(ratio)])
 
     @cached_property
     def draft(self) -> Probs:
         """Draft distribution along the order: array [m]."""
-        return self.draft_probs[self.tokens]
+        return read_only(self.draft_probs[self.tokens])
 
     @cached_property
     def target(self) -> Probs:
         """Target distribution along the order: array [m]."""
-        return self.target_probs[self.tokens]
+        return read_only(self.target_probs[self.tokens])
 
     @cached_property
     def ratio(self) -> Probs:
         """Ratio q/p along the order, infinite where it overflows: array [m]."""
-        return ratio_of(self.draft, self.target)
+        return read_only(ratio_of(self.draft, self.target))
 
     @cached_property
     def draft_below(self) -> Probs:
         """Draft mass P_j of the first j tokens: array [m + 1]."""
-        return running_sum(self.draft, from_zero=True)
+        return read_only(running_sum(self.draft, from_zero=True))
 
     @cached_property
     def place(self) -> npt.NDArray[np.int64]:
         """Place of each token along the order: array [n]; m where p = 0."""
-        return places_along(self.tokens, self.draft_probs.size)
+        return read_only(places_along(self.tokens, self.draft_probs.size))
 
 
 def places_along(order: npt.NDArray[np.int64], n: int) -> npt.NDArray[np.int64]:
