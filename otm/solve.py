@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from numbers import Real
-from typing import TYPE_CHECKING, Any, overload
+from typing import Any, overload
 
 from otm._core.arithmetic import Number, read_only
 from otm._core.checks import as_draft_count
@@ -22,9 +23,6 @@ from otm.optimum.multisets import MEMORY_LIMIT
 from otm.optimum.rows import alpha_rows, optimal_values
 from otm.problem import Problem, has_rows
 from otm.solution import Solution
-
-if TYPE_CHECKING:
-    from otm.optimum.solvers import LinearProgram, LinearProgramSolution
 
 _Probs = Sequence[Any]  # one distribution as a flat sequence of numbers
 
@@ -246,25 +244,9 @@ def _by_closed_form(problem: Problem, memory_limit: int) -> Solution:
     return solution
 
 
-def _by_highs(problem: Problem, memory_limit: int) -> Solution:
-    from otm.optimum.solvers.highs import solve_highs
-
-    return _by_linear_program(problem, memory_limit, "lp-highs", solve_highs)
-
-
-def _by_cvxpy(problem: Problem, memory_limit: int) -> Solution:
-    from otm.optimum.solvers.cvxpy import solve_cvxpy
-
-    return _by_linear_program(problem, memory_limit, "lp-cvxpy", solve_cvxpy)
-
-
-def _by_linear_program(
-    problem: Problem,
-    memory_limit: int,
-    name: str,
-    solve_program: Callable[[LinearProgram], LinearProgramSolution],
-) -> Solution:
+def _by_linear_program(problem: Problem, memory_limit: int, name: str) -> Solution:
     from otm.coupling.table import TablePlan
+    from otm.optimum.solvers import solve_cvxpy, solve_highs
     from otm.optimum.solvers.linear_program import cut_from_duals, packing_form
 
     if problem.shape or not problem.iid:
@@ -274,7 +256,7 @@ def _by_linear_program(
         )
     problem = problem.to_floats()
     program = packing_form(problem, memory_limit)
-    found = solve_program(program)
+    found = (solve_highs if name == "lp-highs" else solve_cvxpy)(program)
     plan = TablePlan.from_linear_program(found)
     cut = cut_from_duals(problem, found.token_duals)
     why = (
@@ -287,6 +269,6 @@ def _by_linear_program(
 _METHODS: dict[str, Callable[[Problem, int], Solution]] = {
     "auto": _by_best,
     "closed-form": _by_closed_form,
-    "lp-highs": _by_highs,
-    "lp-cvxpy": _by_cvxpy,
+    "lp-highs": partial(_by_linear_program, name="lp-highs"),
+    "lp-cvxpy": partial(_by_linear_program, name="lp-cvxpy"),
 }
