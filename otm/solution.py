@@ -25,13 +25,13 @@ from otm._core.display.reprs import Facts, number_text
 from otm._core.sparse import places_of
 from otm._core.tensors import like
 from otm._core.display.text import html_table
-from otm.coupling.plan import Selection, TransportPlan
 from otm.drafts.base import NEVER_DRAWN
 from otm.errors import InvalidDraftsError, InvalidInputError, ProblemTooLargeError
 from otm.optimum.cut import Cut, minimum_cut, optimal_value
 from otm.problem import Problem
 
 if TYPE_CHECKING:
+    from otm.coupling.plan import Selection, TransportPlan
     from otm.optimum.bounds import Bound
     from otm.proof import Certificate
 
@@ -210,6 +210,8 @@ class Solution(Facts, Frozen):
         for row in np.ndindex(shape):
             plan, k = self[row].plan, counts[row]
             token[row], index[row] = plan.select(tokens[row][:k], numbers[row][: k + 2])
+        from otm.coupling.plan import Selection
+
         return Selection(like(drafts, token), like(drafts, index))
 
     def sample(self, drafts: Any, rng: np.random.Generator) -> Selection:
