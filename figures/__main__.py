@@ -14,7 +14,7 @@ from figures.committed import FOLDER, take_over
 from figures.gallery import write_gallery
 from figures.registry import FIGURES
 from figures.run import Done, draw_all
-from otm.cli import status_of
+from otm.cli.status import status_of
 from otm.errors import InvalidInputError
 
 PROGRAM = "python -m figures"

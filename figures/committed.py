@@ -26,7 +26,7 @@ DRAWN = FOLDER / "drawn"
 SUFFIXES = ("csv", "json", "png")
 """Suffixes of the committed files: the data, their source, and the picture."""
 
-ROUNDING = {
+TOLERANCES = {
     Kind.THEORY: (1e-9, 1e-12),
     Kind.EXPERIMENT: (1e-5, 2e-6),  # of models that compute in float32
     Kind.MEASUREMENT: (1e-9, 1e-12),
@@ -77,7 +77,7 @@ def data_difference(table: Table, committed: Table, kind: Kind = Kind.THEORY) ->
         return f"{len(table.rows)} rows of data, not {len(committed.rows)}"
     for number, (cells, others) in enumerate(zip(table.rows, committed.rows, strict=True), 1):
         for column, cell, other in zip(table.names, cells, others, strict=True):
-            if not _agree(cell, other, *ROUNDING[kind]):
+            if not _agree(cell, other, *TOLERANCES[kind]):
                 return f"{column} of row {number} is {cell}, not {other}"
     return ""
 

@@ -12,16 +12,10 @@ import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from figures.registry import OUR_GPTS, measurement
 from otm.errors import InvalidInputError
 
-of_papers = measurement(
-    record="papers", command="python -m benchmarks.papers --save", models=OUR_GPTS
-)
-"""Decorator of the five tables of two papers that show the record of `benchmarks.papers`."""
-
 PAIRS = ("shipped", "deepened")
-"""Names of its targets; the second has the distributions of the first and 8 times its layers."""
+"""Targets of `benchmarks.papers`; the second has 8 times the layers, and the same distributions."""
 
 
 class Record(NamedTuple):

@@ -23,6 +23,7 @@ from enum import StrEnum
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from figures.records import where
 from figures.table import Table
 from otm._core.drawing import journal_style
 from otm._core.numbers import check_name
@@ -145,8 +146,6 @@ class DataFigure:
         """Compute the data; of a measurement with the machine that it was made on."""
         table = self.compute(*arguments, **options)
         if self.kind == Kind.MEASUREMENT and not {"device", "machine"} & set(table.names):
-            from figures.records import where
-
             places = "; ".join(dict.fromkeys(map(where, arguments[0])))
             table = Table((*table.names, "machine"), tuple((*row, places) for row in table.rows))
         return table
@@ -205,6 +204,12 @@ def measurement(*, record: str, command: str, models: str = "") -> Callable[[Dat
     return lambda compute: DataFigure(
         Kind.MEASUREMENT, compute, record=record, command=command, models=models
     )
+
+
+of_papers = measurement(
+    record="papers", command="python -m benchmarks.papers --save", models=OUR_GPTS
+)
+"""Decorator of the five tables of two papers that show the record of `benchmarks.papers`."""
 
 
 def module_name(name: str) -> str:

@@ -35,7 +35,7 @@ SIZES = {"small": "17k", "medium": "49k", "large": "164k", "target": "820k"}
 BYTES = 256
 """Size of the vocabulary."""
 
-Rows = npt.NDArray[np.int64]
+TokenArray = npt.NDArray[np.int64]
 
 
 class ContextProbs(NamedTuple):
@@ -80,7 +80,7 @@ def prompts_of_text(count: int, length: int = 64) -> list[list[int]]:
 
 def texts_of_target(
     prompts: list[list[int]], tokens: int, *, temperature: float = 1.0, seed: int = 0
-) -> Rows:
+) -> TokenArray:
     """Let the target continue prompts of equal length, each by so many tokens.
 
     Returns
@@ -94,7 +94,7 @@ def texts_of_target(
 @cache
 def _texts_of_target(
     prompts: tuple[tuple[int, ...], ...], tokens: int, temperature: float, seed: int
-) -> Rows:
+) -> TokenArray:
     made = autoregressive(
         load("target"),
         list(map(list, prompts)),
@@ -105,7 +105,7 @@ def _texts_of_target(
     return np.concatenate([np.array(made.prompts), np.array(made.sequences)], axis=1)
 
 
-def logits_at(name: str, texts: Rows, first: int) -> npt.NDArray[np.float64]:
+def logits_at(name: str, texts: TokenArray, first: int) -> npt.NDArray[np.float64]:
     """Logits of a model for every token from position `first` on.
 
     An array [R, L − first, V], for texts [R, L] and a position from 1 to L − 1: entry [r, i] is
@@ -122,7 +122,7 @@ def logits_at(name: str, texts: Rows, first: int) -> npt.NDArray[np.float64]:
 
 
 def probs_at(
-    name: str, texts: Rows, first: int, *, temperature: float = 1.0
+    name: str, texts: TokenArray, first: int, *, temperature: float = 1.0
 ) -> npt.NDArray[np.float64]:
     """Distributions of a model for every token from position `first` on; of n-gram models too.
 

@@ -6,23 +6,37 @@ distributions; `solve_block` the optimum for several drafts of several tokens.  
 in `otm.coupling`, other ways to draw drafts in `otm.drafts`.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from otm._core.interval import Interval
+from otm._core.lazy import lazy
 from otm._core.sparse import SparseProbs
 from otm.errors import OTMError
 from otm.problem import Problem
-from otm.solution import Solution
 from otm.solve import alpha, solve
 
 if TYPE_CHECKING:
+    from otm import audit as audit
+    from otm import coupled as coupled
+    from otm import coupling as coupling
+    from otm import decoding as decoding
+    from otm import drafts as drafts
+    from otm import gain as gain
+    from otm import integrations as integrations
+    from otm import kernels as kernels
+    from otm import models as models
+    from otm import optimum as optimum
+    from otm import rules as rules
+    from otm import testing as testing
+    from otm._core.version import __version__ as __version__
     from otm.block.proof import BlockCertificate
     from otm.block.solution import BlockSolution
     from otm.block.solve import solve_block
     from otm.coupling.compare.comparison import ComparedRule, Comparison, compare
     from otm.proof import Certificate
-
-    __version__: str
+    from otm.solution import Solution
+else:
+    __getattr__, __dir__ = lazy(__name__)
 
 __all__ = [
     "BlockCertificate",
@@ -40,27 +54,3 @@ __all__ = [
     "solve",
     "solve_block",
 ]
-
-
-def __getattr__(name: str) -> Any:  # on use: `import otm` needs three of the rules
-    if name == "Certificate":
-        from otm.proof import Certificate
-
-        return Certificate
-    if name in {"BlockCertificate", "BlockSolution", "solve_block"}:
-        from otm.block import proof, solution, solve
-
-        modules = {"BlockCertificate": proof, "BlockSolution": solution, "solve_block": solve}
-        return getattr(modules[name], name)
-    if name in {"ComparedRule", "Comparison", "compare"}:
-        from otm.coupling.compare import comparison
-
-        return getattr(comparison, name)
-    if name != "__version__":
-        raise AttributeError(f"module 'otm' has no attribute {name!r}")
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version("otm")
-    except PackageNotFoundError:
-        raise AttributeError("otm has a version once it is installed: pip install .") from None

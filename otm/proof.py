@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import json
 import math
-import platform
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
@@ -25,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from otm import certificate
+from otm._core import certificate_json
 from otm._core.arithmetic import (
     TINY,
     Frozen,
@@ -33,7 +33,6 @@ from otm._core.arithmetic import (
     as_integers,
     at_least_once,
     is_exact,
-    rounded,
     sum_error,
 )
 from otm._core.display.reprs import Facts, number_text
@@ -42,8 +41,6 @@ from otm.coupling.optimal import OptimalPlan
 from otm.errors import CertificateError
 from otm.optimum.cut import Cut, best_prefix, corner_values, prefix_values
 from otm.problem import Problem
-
-Document = dict[str, Any]
 
 LARGEST_WRITTEN_PLAN = 256
 """Most draft tuples for which a certificate carries the plan itself, with at most 8 drafts each."""
@@ -203,27 +200,21 @@ class Certificate(Facts, Frozen):
             document = self.to_document()
         except (TypeError, ValueError, OverflowError) as error:
             raise CertificateError(f"the certificate is malformed: {error}") from error
-        _check_document(document)
+        certificate_json.check(document, certificate.check)
 
-    def to_document(self) -> Document:
+    def to_document(self) -> dict[str, Any]:
         """Return the certificate as a JSON document for `otm.certificate.check`."""
         lower, upper = Fraction(self.lower), Fraction(self.upper)
-        document: Document = {
+        document: dict[str, Any] = {
             "schema": certificate.SCHEMA,
             "draft": _written(self.problem.draft),
             "target": _written(self.problem.target),
             "k": self.problem.k,
             "draft_law": "iid",
             "cut": self.cut.tolist(),
-            "cap": _text(Fraction(self.cap)),
+            "cap": certificate_json.fraction(Fraction(self.cap)),
             "plan": self._written_out_plan(),
-            "lower": _text(lower),
-            "upper": _text(upper),
-            "gap": _text(upper - lower),
-            "interval": [rounded(lower, -math.inf).hex(), rounded(upper, math.inf).hex()],
-            "status": "exact" if lower == upper else "bounded",
-            "method": self.method,
-            "versions": {"python": platform.python_version(), "numpy": np.__version__},
+            **certificate_json.ends(lower, upper, self.method),
         }
         document["inputs_sha256"] = certificate.inputs_digest(document)
         document["sha256"] = certificate.digest(document)
@@ -273,15 +264,10 @@ class Certificate(Facts, Frozen):
             If the file is no certificate or proves less than it claims.  A file that cannot be read
             raises what `pathlib.Path.read_text` does.
         """
-        try:
-            document = certificate.load(Path(path).read_text(encoding="utf-8"))
-        except (certificate.CertificateRefusedError, UnicodeDecodeError) as error:
-            raise CertificateError(f"{path} is not a certificate: {error}") from error
-        _check_document(document)
-        return cls._from_document(document)
+        return cls._from_document(certificate_json.read(path, certificate.check))
 
     @classmethod
-    def _from_document(cls, document: Document) -> Certificate:
+    def _from_document(cls, document: dict[str, Any]) -> Certificate:
         """Take over a checked document: as floats if that changes nothing, otherwise exactly."""
         k, method = document["k"], document["method"]
         cut = np.array(document["cut"], dtype=np.int64)
@@ -338,7 +324,7 @@ class Certificate(Facts, Frozen):
             and self.method in certificate.METHODS
         )
 
-    def _written_out_plan(self) -> Document | None:
+    def _written_out_plan(self) -> dict[str, Any] | None:
         """Write an optimal plan as integers over a common denominator, on small instances."""
         if self.problem.k > 8 or self.problem.n**self.problem.k > LARGEST_WRITTEN_PLAN:
             return None
@@ -354,19 +340,13 @@ class Certificate(Facts, Frozen):
         ]
         denominator = math.lcm(*(mass.denominator for _, _, mass in masses))
         entries = [
-            [list(drafts), y, _integer(int(mass * denominator))] for drafts, y, mass in masses
+            [list(drafts), y, certificate_json.integer(int(mass * denominator))]
+            for drafts, y, mass in masses
         ]
-        return {"denominator": _integer(denominator), "entries": entries}
+        return {"denominator": certificate_json.integer(denominator), "entries": entries}
 
 
-def _check_document(document: Document) -> None:
-    try:
-        certificate.check(document)
-    except certificate.CertificateRefusedError as error:
-        raise CertificateError(f"the certificate is refused: {error}") from error
-
-
-def _exact_probs(document: Document, name: str) -> list[Fraction]:
+def _exact_probs(document: dict[str, Any], name: str) -> list[Fraction]:
     weights = certificate.weights(document[name], name)
     total = sum(weights)
     return [Fraction(weight, total) for weight in weights]
@@ -374,14 +354,5 @@ def _exact_probs(document: Document, name: str) -> list[Fraction]:
 
 def _written(probs: Probs) -> list[Any]:
     if is_exact(probs):
-        return [_integer(value) for value in as_integers(probs)[0]]
+        return [certificate_json.integer(value) for value in as_integers(probs)[0]]
     return [value.hex() for value in probs.tolist()]
-
-
-def _integer(value: int) -> int | str:
-    """Write an integer in decimal or, where Python limits decimal digits, in hexadecimal."""
-    return value if value.bit_length() <= 1024 else hex(value)
-
-
-def _text(value: Fraction) -> str:
-    return f"{_integer(value.numerator)}/{_integer(value.denominator)}"

@@ -25,21 +25,14 @@ from otm._core.display.reprs import Facts, number_text
 from otm._core.display.text import html_table
 from otm._core.sparse import places_of
 from otm._core.tensors import like
-from otm.coupling.greedy_drafts import GreedyRule
-from otm.coupling.optimal import OptimalPlan
-from otm.coupling.plan import Selection, TransportPlan
-from otm.coupling.spec_hub import SpecHub
-from otm.coupling.table import TablePlan
-from otm.coupling.target_only import TargetOnly
-from otm.drafts import Greedy, HubPairs, Top, WithoutReplacement
 from otm.drafts.base import NEVER_DRAWN
 from otm.errors import InvalidDraftsError, InvalidInputError, ProblemTooLargeError
-from otm.optimum.bounds import Bound, spectr_bounds
 from otm.optimum.cut import Cut, minimum_cut, optimal_value
-from otm.optimum.solvers.max_flow import LARGEST_FLOW, fits_max_flow
 from otm.problem import Problem
 
 if TYPE_CHECKING:
+    from otm.coupling.plan import Selection, TransportPlan
+    from otm.optimum.bounds import Bound
     from otm.proof import Certificate
 
 PADDING = -1
@@ -135,9 +128,11 @@ class Solution(Facts, Frozen):
         self._check_single("plan")
         if self._plan is not None:
             return self._plan
-        return (
-            OptimalPlan(self.problem) if self.problem.iid else _plan_of_other_drafts(self.problem)
-        )
+        if not self.problem.iid:
+            return _plan_of_other_drafts(self.problem)
+        from otm.coupling.optimal import OptimalPlan
+
+        return OptimalPlan(self.problem)
 
     @cached_property
     def certificate(self) -> Certificate:
@@ -167,6 +162,8 @@ class Solution(Facts, Frozen):
         """
         self._check_single("bounds")
         self._check_iid("the bounds of the SpecTr paper", "`alpha` needs no bounds")
+        from otm.optimum.bounds import spectr_bounds
+
         return spectr_bounds(self.problem)
 
     def select(self, drafts: Any, uniforms: Any) -> Selection:
@@ -213,6 +210,8 @@ class Solution(Facts, Frozen):
         for row in np.ndindex(shape):
             plan, k = self[row].plan, counts[row]
             token[row], index[row] = plan.select(tokens[row][:k], numbers[row][: k + 2])
+        from otm.coupling.plan import Selection
+
         return Selection(like(drafts, token), like(drafts, index))
 
     def sample(self, drafts: Any, rng: np.random.Generator) -> Selection:
@@ -334,6 +333,10 @@ def _summary(problem: Problem, alpha: Any) -> list[tuple[str, str]]:
 
 def _plan_of_other_drafts(problem: Problem) -> TransportPlan:
     """Optimal plan for drafts that are not i.i.d., if there is one."""
+    from otm.coupling import GreedyRule, SpecHub, TablePlan, TargetOnly
+    from otm.drafts import Greedy, HubPairs, Top, WithoutReplacement
+    from otm.optimum.solvers.max_flow import LARGEST_FLOW, fits_max_flow
+
     drafts = problem.drafts
     if isinstance(drafts, Top):
         return TargetOnly(problem)

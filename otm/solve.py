@@ -17,14 +17,11 @@ from otm._core.ratios.bins import RatioBins
 from otm._core.sparse import SparseProbs
 from otm._core.tensors import is_tensor
 from otm.coupling.table import TablePlan
-from otm.drafts import DraftDistribution
+from otm.drafts.base import DraftDistribution
 from otm.errors import InvalidDistributionError, InvalidParameterError
 from otm.optimum.cut import cut_in_bins, optimal_value
 from otm.optimum.multisets import MEMORY_LIMIT
-from otm.optimum.other_drafts import optimum_of
 from otm.optimum.rows import alpha_rows, optimal_values
-from otm.optimum.solvers import LinearProgram, LinearProgramSolution, solve_cvxpy, solve_highs
-from otm.optimum.solvers.linear_program import cut_from_duals, packing_form
 from otm.problem import Problem, has_rows
 from otm.solution import Solution
 
@@ -193,7 +190,11 @@ def alpha(p: Any, q: Any, k: Any = None) -> Any:
     problem = Problem(p, q, k)
     if problem.shape:
         return optimal_values(problem.draft, problem.target, problem.k)
-    return optimal_value(problem) if problem.iid else optimum_of(problem).value
+    if problem.iid:
+        return optimal_value(problem)
+    from otm.optimum.other_drafts import optimum_of
+
+    return optimum_of(problem).value
 
 
 def _wants_tensor(p: Any, q: Any) -> bool:
@@ -227,6 +228,8 @@ def _by_best(problem: Problem, memory_limit: int) -> Solution:
         return Solution(problem, read_only(values), "closed-form", WHY["rows"])
     if problem.iid:  # cut and plan share what the value takes
         return Solution(problem, optimal_value(problem), "closed-form", WHY["closed-form"])
+    from otm.optimum.other_drafts import optimum_of
+
     optimum = optimum_of(problem)
     method = optimum.method
     why = WHY["other drafts" if method == "closed-form" else method]
@@ -242,12 +245,10 @@ def _by_closed_form(problem: Problem, memory_limit: int) -> Solution:
     return solution
 
 
-def _by_linear_program(
-    problem: Problem,
-    memory_limit: int,
-    name: str,
-    solve_program: Callable[[LinearProgram], LinearProgramSolution],
-) -> Solution:
+def _by_linear_program(problem: Problem, memory_limit: int, name: str) -> Solution:
+    from otm.optimum.solvers import solve_cvxpy, solve_highs
+    from otm.optimum.solvers.linear_program import cut_from_duals, packing_form
+
     if problem.shape or not problem.iid:
         what = "one pair of distributions and one k" if problem.shape else "i.i.d. drafts"
         raise InvalidParameterError(
@@ -255,7 +256,7 @@ def _by_linear_program(
         )
     problem = problem.to_floats()
     program = packing_form(problem, memory_limit)
-    found = solve_program(program)
+    found = (solve_highs if name == "lp-highs" else solve_cvxpy)(program)
     plan = TablePlan.from_linear_program(found)
     cut = cut_from_duals(problem, found.token_duals)
     why = (
@@ -268,6 +269,6 @@ def _by_linear_program(
 _METHODS: dict[str, Callable[[Problem, int], Solution]] = {
     "auto": _by_best,
     "closed-form": _by_closed_form,
-    "lp-highs": partial(_by_linear_program, name="lp-highs", solve_program=solve_highs),
-    "lp-cvxpy": partial(_by_linear_program, name="lp-cvxpy", solve_program=solve_cvxpy),
+    "lp-highs": partial(_by_linear_program, name="lp-highs"),
+    "lp-cvxpy": partial(_by_linear_program, name="lp-cvxpy"),
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from figures.drawing.style import draw_gains
 from figures.records import where
 from figures.registry import OUR_GPTS, measurement
 from figures.table import Table
@@ -53,23 +54,10 @@ def draw_drafters(table: Table) -> Figure:
     panel = figure.subplots()
     panel.axvline(0, color="#444444", linewidth=0.8)
     for (part, kind), colour in zip(KINDS.items(), COLOURS, strict=False):
+        alike = [way for way in ways if kind_of(way) == part]
         for temperature, aside in ((flat, 0.13), (sharp, -0.13)):
             rows = table.where(temperature=temperature)
-            chosen = [kind_of(way) == part for way in rows["way"]]
-            gain, low, high = (
-                rows[name][chosen].astype(float) for name in ("gain", "gain_low", "gain_high")
-            )
-            panel.errorbar(
-                gain,
-                [places[way] + aside for way in rows["way"][chosen]],
-                xerr=[gain - low, high - gain],
-                linestyle="none",
-                marker="o",
-                markersize=4,
-                color=colour,
-                markerfacecolor=colour if aside > 0 else "white",
-                label=kind if aside > 0 else None,
-            )
+            draw_gains(panel, rows, alike, places, colour=colour, aside=aside, label=kind)
     panel.grid(visible=True, axis="y", linewidth=0.3)
     panel.set_yticks(list(places.values()), list(places), fontsize=8)
     panel.set_xlabel(f"tokens of a step, less those of the {MODEL}")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from figures.drawing.style import curve_styles
 from figures.progress import progress
 from figures.registry import experiment
 from figures.table import Cell, Table
@@ -163,19 +164,9 @@ def draw_lossy_frontier(table: Table) -> Figure:
     return figure
 
 
-_STYLES: dict[str, dict[str, Any]] = {
-    name: {
-        "color": colour,
-        "marker": marker,
-        "linestyle": kind,
-        "markersize": 4,
-        "markerfacecolor": "none",
-    }
-    for name, colour, marker, kind in zip(
-        (*FAMILIES, SIGMOIDS),
-        (COLOURS[2], COLOURS[0], COLOURS[1], COLOURS[3], COLOURS[3], "#777777", "#777777"),
-        ("o", "s", "^", "D", "v", "x", "P"),
-        ("-", "--", "-.", "-", ":", "--", ":"),
-        strict=True,
-    )
-}
+_STYLES = curve_styles(
+    (*FAMILIES, SIGMOIDS),
+    (COLOURS[2], COLOURS[0], COLOURS[1], COLOURS[3], COLOURS[3], "#777777", "#777777"),
+    ("o", "s", "^", "D", "v", "x", "P"),
+    ("-", "--", "-.", "-", ":", "--", ":"),
+)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from figures.beyond.lossy_frontier import FAMILIES, LossySetting, of_plan
+from figures.drawing.style import curve_styles
 from figures.progress import progress
 from figures.registry import OUR_GPTS, experiment
 from figures.shipped_pairs import logits_at, prompts_of_text, texts_of_target
@@ -114,19 +115,9 @@ def draw_lossy_texts(table: Table) -> Figure:
     return figure
 
 
-_STYLES: dict[str, dict[str, Any]] = {
-    name: {
-        "color": colour,
-        "marker": marker,
-        "linestyle": kind,
-        "markersize": 4,
-        "markerfacecolor": "none",
-    }
-    for name, colour, marker, kind in zip(
-        RULES,
-        (COLOURS[2], COLOURS[0], COLOURS[1], COLOURS[0], COLOURS[3], "#777777"),
-        ("o", "h", "s", "^", "D", "x"),
-        ("-", "--", "-.", ":", "-", "--"),
-        strict=True,
-    )
-}
+_STYLES = curve_styles(
+    RULES,
+    (COLOURS[2], COLOURS[0], COLOURS[1], COLOURS[0], COLOURS[3], "#777777"),
+    ("o", "h", "s", "^", "D", "x"),
+    ("-", "--", "-.", ":", "-", "--"),
+)

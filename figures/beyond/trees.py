@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
+from figures.drawing.style import draw_gains
 from figures.records import where
 from figures.registry import OUR_GPTS, measurement
 from figures.table import Table
@@ -72,23 +71,10 @@ def draw_trees(table: Table) -> Figure:
         said = ", ".join(f"{mean:.2f} (T {t:g})" for t, mean in means.items())
         panel.set_title(f"{draft} draft; best-first {said}", fontsize=8)
         for kind, colour in zip(kinds, COLOURS, strict=False):
+            alike = [way for way in ways if kind_of(way) == kind]
             for aside, temperature in zip((0.13, -0.13), means, strict=True):
                 rows = table.where(draft=draft, temperature=temperature)
-                chosen = np.array([kind_of(way) == kind for way in rows["way"]])
-                gain, low, high = (
-                    rows[name][chosen].astype(float) for name in ("gain", "gain_low", "gain_high")
-                )
-                panel.errorbar(
-                    gain,
-                    [places[way] + aside for way in rows["way"][chosen]],
-                    xerr=[gain - low, high - gain],
-                    linestyle="none",
-                    marker="o",
-                    markersize=4,
-                    color=colour,
-                    markerfacecolor=colour if aside > 0 else "white",
-                    label=kind if aside > 0 else None,
-                )
+                draw_gains(panel, rows, alike, places, colour=colour, aside=aside, label=kind)
         panel.grid(visible=True, axis="y", linewidth=0.3)
         panel.set_xlabel("tokens of a step, less best-first trees")
     panels[0].set_ylabel("drafts, and the rule that verifies them")

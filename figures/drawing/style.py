@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from figures.rules import K_SEQ, MULTI_ROUND, OPTIMUM
+from figures.table import Table
 from otm._core.drawing import journal_style
 
 if TYPE_CHECKING:
@@ -56,6 +57,49 @@ def label_point(
         fontsize=8,
         color=colour,
         bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5},
+    )
+
+
+def curve_styles(
+    names: Iterable[str], colours: Sequence[str], markers: Sequence[str], lines: Sequence[str]
+) -> dict[str, dict[str, Any]]:
+    """Return how to draw the curve of each name, with open markers."""
+    return {
+        name: {
+            "color": colour,
+            "marker": marker,
+            "linestyle": line,
+            "markersize": 4,
+            "markerfacecolor": "none",
+        }
+        for name, colour, marker, line in zip(names, colours, markers, lines, strict=True)
+    }
+
+
+def draw_gains(
+    axes: Axes,
+    table: Table,
+    ways: Container[str],
+    places: Mapping[str, float],
+    *,
+    colour: str,
+    aside: float,
+    label: str,
+) -> None:
+    """Draw the gains of some ways at their places, with intervals; those above get the label."""
+    column = table.names.index("way")
+    rows = Table(table.names, tuple(row for row in table.rows if row[column] in ways))
+    gain, low, high = (rows[name].astype(float) for name in ("gain", "gain_low", "gain_high"))
+    axes.errorbar(
+        gain,
+        [places[way] + aside for way in rows["way"]],
+        xerr=[gain - low, high - gain],
+        linestyle="none",
+        marker="o",
+        markersize=4,
+        color=colour,
+        markerfacecolor=colour if aside > 0 else "white",
+        label=label if aside > 0 else None,
     )
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from figures.drawing.tables import table_figure
-from figures.records import PAIRS, of_papers
+from figures.records import PAIRS
+from figures.registry import of_papers
 from figures.shipped_pairs import SIZES
 from figures.table import Cell, Table
 from otm._core.drawing import COLOURS, MARKERS, blank_figure

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from figures.drawing.tables import table_figure
-from figures.records import PAIRS, of_papers
+from figures.records import PAIRS
+from figures.registry import of_papers
 from figures.table import Cell, Table
 
 if TYPE_CHECKING:

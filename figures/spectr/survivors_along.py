@@ -15,7 +15,7 @@ import numpy.typing as npt
 from figures.spectr.steps_given_text import Floats, Polynomial, first_that_passes, roots_of_unity
 from otm.coupling import KSeq, OptimalPlan, RecursiveRejection
 from otm.coupling.build import PlanBuilder
-from otm.optimum.cut import ROUNDING
+from otm.optimum.cut import FULL_SUPPORT_TOLERANCE
 from otm.optimum.division_factor import DEFAULT_DELTA, bisection_steps
 
 Ids = npt.NDArray[np.int64]
@@ -153,7 +153,7 @@ def _lacking(p: Floats, q: Floats, k: int) -> tuple[Floats, Floats, Floats]:
     ratio = np.minimum(ratio, k)
     place = (target_below[:, :-1] + ratio * above[:, :-1] < value).sum(1)
     left, mass = value - _at(target_below, place), _at(above, place)
-    everything = target_below[:, -1:] * (1 - ROUNDING)
+    everything = target_below[:, -1:] * (1 - FULL_SUPPORT_TOLERANCE)
     cap = np.where(value >= everything, k, left / np.where(mass > 0, mass, 1))
     ratio = np.minimum(ratio, np.clip(cap, 1, k))
     missing = 1 - np.minimum(q, ratio * p).sum(1, keepdims=True)

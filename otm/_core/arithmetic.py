@@ -88,7 +88,26 @@ def as_integers(probs: Probs) -> tuple[list[int], int]:
 
 
 def read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Make an array that is handed out unwritable: a change would change distributions silently."""
+    """Make an array unwritable before it is handed out.
+
+    Whoever changed an array of a plan would change its distributions silently.
+
+    Parameters
+    ----------
+    array : array
+        An array of any shape, which is changed itself.
+
+    Returns
+    -------
+    array
+        The same array.
+
+    Examples
+    --------
+    >>> read_only(np.zeros(2))[0] = 1
+    Traceback (most recent call last):
+    ValueError: assignment destination is read-only
+    """
     array.flags.writeable = False
     return array
 
@@ -240,17 +259,12 @@ def shares(parts: Any, excess: Any) -> Probs:
     return np.asarray(whole + (rest - (whole + rest) * excess))
 
 
-def running_shares(probs: Probs, excess: Any) -> Probs:
-    """Cumulative sums from zero of parts of a distribution of total 1 + excess, over that total.
-
-    Equivalent to `running_sum`, but correct to the last digit but for rests: [..., n] →
-    [..., n + 1].
-    """
-    return running_parts(split_parts(probs), excess)
-
-
 def running_parts(parts: Probs, excess: Any) -> Probs:
-    """`running_shares` of masses that are split: [2, ..., n] → [..., n + 1]."""
+    """Cumulative sums from zero of a distribution of total 1 + excess, over that total.
+
+    Equivalent to `running_sum`, but correct to the last digit but for rests.  Takes `split_parts`
+    of the distribution: [2, ..., n] → [..., n + 1].
+    """
     whole, rest = running_sum(parts, from_zero=True)
     rest -= (whole + rest) * excess  # `shares` in place
     whole += rest

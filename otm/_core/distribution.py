@@ -56,7 +56,7 @@ FEW_TOKENS = 64
 LARGEST_ENTRY = 1e200
 """Whole numbers and fractions beyond this are refused, before their sum can exceed all floats."""
 
-ROUNDING = 2.0**-50
+UNIT_SUM_TOLERANCE = 2.0**-50
 """Floats that sum to one within this are left as they are: normalising twice changes nothing."""
 
 
@@ -270,7 +270,7 @@ def _normalise(array: Probs, given: str, name: str, *, keep: bool = True) -> Pro
     rows = np.ascontiguousarray(array)
     normalised, n = np.empty_like(rows), rows.shape[-1]  # memory that is not written costs nothing
     tolerance = sum_tolerance(given, n)
-    least_excess = -1 if is_exact(rows) else ROUNDING
+    least_excess = -1 if is_exact(rows) else UNIT_SUM_TOLERANCE
     done = 0
     for block, copy in _in_cache(rows, normalised):
         with np.errstate(over="ignore", invalid="ignore"):

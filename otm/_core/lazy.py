@@ -1,21 +1,62 @@
-"""Packages whose public names are loaded on first use, so that `import otm` stays quick."""
+"""Packages whose public names are loaded on first use, so that `import otm` stays quick.
+
+Such a package imports its names under `if TYPE_CHECKING`, where readers and type checkers find
+them.  `lazy` runs each of these imports when its name is first used.
+"""
 
 from __future__ import annotations
 
-import pkgutil
-from collections.abc import Callable, Iterable, Sequence
+import ast
+import linecache
+import sys
+from collections.abc import Callable
+from functools import cache
 from importlib import import_module
 from typing import Any
 
+from otm._core.optional import PACKAGES, not_installed
 
-def lazy(package: str, path: Iterable[str], names: Sequence[str]) -> Callable[[str], Any]:
-    """Make the `__getattr__` of a package: a name is that of its first module that has it."""
+
+def imported(module: str) -> Any:
+    """Import a module; if it needs a package that is not installed, say which extra has it."""
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name in PACKAGES:
+            raise not_installed(error.name) from error
+        raise
+
+
+def lazy(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Make the `__getattr__` and the `__dir__` of a package."""
+    module = sys.modules[package]
+
+    @cache
+    def sources() -> dict[str, str]:
+        """Read the module of each name from the source of the package."""
+        source = "".join(linecache.getlines(str(module.__file__), vars(module)))
+        guarded = (
+            statement
+            for block in ast.parse(source).body
+            if isinstance(block, ast.If) and ast.unparse(block.test) == "TYPE_CHECKING"
+            for statement in block.body
+        )
+        return {
+            name.name: str(statement.module)
+            for statement in guarded
+            if isinstance(statement, ast.ImportFrom)
+            for name in statement.names
+        }
 
     def load(name: str) -> Any:
-        for module in pkgutil.iter_modules(path) if name in names else ():
-            found = vars(import_module(f"{package}.{module.name}"))
-            if name in found:
-                return found[name]
-        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        if name not in sources():
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        source = sources()[name]
+        if source == package:
+            value: Any = import_module(f"{package}.{name}")
+        else:
+            value = getattr(imported(source), name)
+        setattr(module, name, value)
+        return value
 
-    return load
+    return load, lambda: sorted({*vars(module), *sources()})

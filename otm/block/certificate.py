@@ -74,7 +74,7 @@ def check(document: dict[str, Any]) -> None:
     work = open_document(document, SCHEMA, FIELDS)
     require(isinstance(document["method"], str), "the method is not a string")
     lower, upper = check_ends(document, work)
-    tree = Tree(document, work)
+    tree = CheckedTree(document, work)
     require(at_most(lower, tree.lower(), work), "S accepts less than lower")
     # only exact powers prove an upper end that equals lower
     looks = (False, True) if document["status"] == "bounded" else (True,)
@@ -82,7 +82,7 @@ def check(document: dict[str, Any]) -> None:
     require(proved, "the multipliers do not prove upper")
 
 
-class Tree:
+class CheckedTree:
     """The nodes of a certificate, and what it proves about them."""
 
     def __init__(self, document: dict[str, Any], work: Work) -> None:

@@ -2,7 +2,8 @@
 
 A corner of the program is where as many constraints are tight as there are nodes.  Those of the
 floats are taken over, and S and the multipliers are solved for in fractions.  Nothing is believed:
-the corner is optimal if S serves all antichains and the two values are equal.
+the corner is optimal if S serves all antichains and the two values are equal.  Where floats find no
+corner of a small program, the simplex method in fractions does.
 """
 
 from __future__ import annotations
@@ -14,10 +15,9 @@ from typing import Any
 from otm._core.arithmetic import Number, as_fraction
 from otm._core.display.progress import Watch
 from otm.block.program import Bounds, CuttingPlanes, Prices, upper_bound, value_of
-from otm.block.simplex import maximise
 from otm.errors import SolverError
 
-Row = dict[Any, Fraction]
+LinearForm = dict[Any, Fraction]
 """A linear form: coefficients by unknown, and the constant at None."""
 
 
@@ -74,7 +74,7 @@ def _corner_of_fractions(program: CuttingPlanes) -> tuple[list[Number], Prices]:
     for antichain in antichains:
         rows.append(dict.fromkeys((y - 1 for y in antichain), one))
         limits.append(Fraction(program.drafts.hit(list(antichain))))
-    passed, prices = maximise([Fraction(w) for w in program.worth[1:]], rows, limits)
+    passed, prices = _maximise([Fraction(w) for w in program.worth[1:]], rows, limits)
     of_antichains = zip(antichains, prices[program.size :], strict=True)
     return [one, *passed], {antichain: price for antichain, price in of_antichains if price}
 
@@ -106,8 +106,8 @@ def _corner(
 ) -> list[Number] | None:
     """S where the constraints are tight: each S(y) is a form in those that none of them gives."""
     tree, hit = program.tree, program.drafts.hit
-    forms: list[Row] = [{None: Fraction(1)}]
-    equations: list[Row] = []
+    forms: list[LinearForm] = [{None: Fraction(1)}]
+    equations: list[LinearForm] = []
     for y in range(1, program.size + 1):
         bound = {None: Fraction(0 if y in zero else hit([y]))}
         held = y in zero or y in full
@@ -138,7 +138,7 @@ def _multipliers(
     for antichain in antichains:
         for y in antichain:
             on[y].append(antichain)
-    left: list[Row] = [{None: Fraction(w)} for w in program.worth]
+    left: list[LinearForm] = [{None: Fraction(w)} for w in program.worth]
     equations = []
     for y in range(program.size, 0, -1):
         for antichain in on[y]:
@@ -161,23 +161,23 @@ def _multipliers(
     return {antichain: price for antichain, price in prices.items() if price}
 
 
-def _sum(forms: list[Row], factors: list[Any]) -> Row:
-    total: Row = defaultdict(Fraction)
+def _sum(forms: list[LinearForm], factors: list[Any]) -> LinearForm:
+    total: LinearForm = defaultdict(Fraction)
     for form, factor in zip(forms, factors, strict=True):
         for unknown, coefficient in form.items():
             total[unknown] += factor * coefficient
     return dict(total)
 
 
-def _value(form: Row, values: dict[Any, Fraction]) -> Fraction:
+def _value(form: LinearForm, values: dict[Any, Fraction]) -> Fraction:
     return sum(
         (a * (1 if x is None else values.get(x, Fraction(0))) for x, a in form.items()), Fraction(0)
     )
 
 
-def _solve(equations: list[Row]) -> dict[Any, Fraction] | None:
+def _solve(equations: list[LinearForm]) -> dict[Any, Fraction] | None:
     """Solve forms = 0; None if they contradict each other. Unknowns that stay free are 0."""
-    solved: dict[Any, Row] = {}
+    solved: dict[Any, LinearForm] = {}
     for equation in equations:
         form = dict(equation)
         for unknown in [x for x in form if x in solved]:
@@ -197,3 +197,47 @@ def _solve(equations: list[Row]) -> dict[Any, Fraction] | None:
                 solved[other] = _sum([known, row], [1, factor])
         solved[pivot] = row
     return {x: row.get(None, Fraction(0)) for x, row in solved.items()}
+
+
+def _maximise(
+    gain: list[Fraction], rows: list[dict[int, Fraction]], limits: list[Fraction]
+) -> tuple[list[Fraction], list[Fraction]]:
+    """Return the optimal x ≥ 0 of Σ gain_j x_j, and the multiplier of each row Σ_j a_ij x_j ≤ b_i.
+
+    All b_i ≥ 0, so that x = 0 is a corner to begin with.  Bland's rule (the first variable that
+    helps enters, the first of those that hold it leaves) comes to an end in spite of ties.
+    """
+    size = len(gain)
+    # slack size + i = limits[i] − Σ_j rows[i][j] x_j; basic variables as forms in the others
+    forms = {size + i: {j: -a for j, a in row.items() if a} for i, row in enumerate(rows)}
+    values = {size + i: limit for i, limit in enumerate(limits)}
+    profit = {j: a for j, a in enumerate(gain) if a}
+    while True:
+        entering = min((j for j, a in profit.items() if a > 0), default=None)
+        if entering is None:
+            break
+        held = [(values[i] / -form[entering], i) for i, form in forms.items()
+                if form.get(entering, 0) < 0]  # fmt: skip
+        step, leaving = min(held)  # bounded: every x_j has a row of its own
+        form = forms.pop(leaving)
+        pivot = form.pop(entering)
+        form = {j: -a / pivot for j, a in form.items()}
+        form[leaving] = 1 / pivot
+        del values[leaving]
+        for i, other in forms.items():
+            if entering in other:
+                factor = other.pop(entering)
+                values[i] += factor * step
+                _add(other, form, factor)
+        _add(profit, form, profit.pop(entering))
+        forms[entering], values[entering] = form, step
+    zero = Fraction(0)
+    prices = [-profit.get(size + i, zero) for i in range(len(rows))]
+    return [values.get(j, zero) for j in range(size)], prices
+
+
+def _add(row: dict[int, Fraction], form: dict[int, Fraction], factor: Fraction) -> None:
+    for j, a in form.items():
+        row[j] = row.get(j, Fraction(0)) + factor * a
+        if not row[j]:
+            del row[j]

@@ -27,7 +27,7 @@ SPREAD = 20
 TOLERANCE = 1e-12
 """Relative excess over g(U) that counts as none, in floats."""
 
-ROUNDING = 1e-14
+REACH_ROUNDING = 1e-14
 """Share of D(y) that is taken for a rounding error of the sum over what is below y."""
 
 
@@ -113,7 +113,7 @@ def hull(
         segments.sort(reverse=True)  # which merges the sorted lists of the children
         width = reach[y] - total(segment.width for segment in segments)
         height = passed[y] - total(segment.height for segment in segments)
-        if isinstance(width, float) and width < ROUNDING * reach[y]:
+        if isinstance(width, float) and width < REACH_ROUNDING * reach[y]:
             width = 0.0
         height = max(height, 0 * height)
         while segments and (

@@ -1,4 +1,4 @@
-"""The linear program, by cutting planes: antichains join it when S asks too much of them.
+"""The linear program in HiGHS, by cutting planes: antichains join it when S asks too much of them.
 
     maximise Σ worth(y) S(y),  0 ≤ S(y) ≤ g({y}),  S(yz) ≤ S(y) T(z|y),  Σ_{y∈U} S(y) ≤ g(U)
 
@@ -10,17 +10,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from otm._core.arithmetic import Number, total
 from otm._core.display.progress import Watch
 from otm._core.optional import require
 from otm.block.hull import Excess
-from otm.block.lines import FEASIBILITY
 from otm.block.tree import RAREST, Tree
 from otm.errors import SolverError
+
+Floats = npt.NDArray[np.float64]
+Places = npt.NDArray[np.int64]
+
+FEASIBILITY = 1e-10
+"""Tolerance of HiGHS, the least that it takes."""
+
+SMALLEST = 1e-12
+"""Coefficients that HiGHS drops, the least that it takes."""
 
 GAIN = 1e6
 """Factor of what is maximised, since HiGHS looks at no prices below its tolerance."""
@@ -92,6 +101,96 @@ def _worth_left(tree: Tree, worth: Sequence[int], prices: Prices) -> list[Number
     return left
 
 
+class Lines:
+    """The rows of a linear program, coefficient by coefficient."""
+
+    def __init__(self) -> None:
+        self.rows, self.columns, self.values = [], [], []  # type: ignore[var-annotated]
+        self.least, self.most = [], []  # type: ignore[var-annotated]
+        self.count = 0
+
+    def begin(self, least: Any, most: Any) -> Places:
+        """Add empty rows between limits, and return their numbers."""
+        least, most = np.broadcast_arrays(least, most)
+        self.least.append(least)
+        self.most.append(most)
+        self.count += least.size
+        return np.arange(self.count - least.size, self.count)
+
+    def add(self, rows: Places, columns: Places, values: Any) -> None:
+        """Add coefficients."""
+        self.rows.append(rows)
+        self.columns.append(columns)
+        self.values.append(np.broadcast_to(values, rows.shape).astype(np.float64))
+
+    def transposed(self, multipliers: Floats, size: int) -> Floats:
+        """Sum the rows, each times its multiplier."""
+        rows, columns, values = map(np.concatenate, (self.rows, self.columns, self.values))
+        return np.bincount(columns, values * multipliers[rows], size).astype(np.float64)
+
+    def add_edges(self, parents: Places, targets: Floats, unit: Floats) -> int:
+        """Add S(yz) − S(y) T(z|y) ≤ 0 for S in units; return how many.
+
+        There are none at depth 1, where they are bounds of S.
+        """
+        deep = np.flatnonzero(parents > 0)
+        above = parents[deep]
+        share = unit[above] * targets[deep] / unit[deep]
+        # HiGHS takes coefficients from 1e-9 to 1e15; what is smaller than others by more is dropped
+        largest = np.maximum(share, 1)
+        rows = self.begin(np.full(deep.size, -np.inf), np.zeros(deep.size))
+        self.add(rows, deep - 1, 1 / largest)
+        self.add(rows, above - 1, -share / largest)
+        return int(deep.size)
+
+    def in_highs(self, cost: Floats, least: Floats, most: Floats, **options: Any) -> Any:
+        """Pass the program that minimises the cost, with variables between limits, to HiGHS."""
+        import highspy
+
+        rows, columns, values = map(np.concatenate, (self.rows, self.columns, self.values))
+        order = np.argsort(rows, kind="stable")
+        solver = highspy.Highs()  # type: ignore[no-untyped-call]
+        for name, value in {"output_flag": False, **options}.items():
+            solver.setOptionValue(name, value)
+        solver.setOptionValue("primal_feasibility_tolerance", FEASIBILITY)
+        solver.setOptionValue("dual_feasibility_tolerance", FEASIBILITY)
+        solver.passModel(
+            cost.size,
+            self.count,
+            values.size,
+            highspy.MatrixFormat.kRowwise.value,
+            highspy.ObjSense.kMinimize.value,
+            0.0,
+            cost,
+            least,
+            most,
+            np.concatenate(self.least),
+            np.concatenate(self.most),
+            np.searchsorted(rows[order], np.arange(self.count)).astype(np.int32),
+            columns[order].astype(np.int32),
+            values[order],
+            np.zeros(cost.size, dtype=np.int32),  # all variables are continuous
+        )
+        return solver
+
+    def minimise(self, cost: Floats, least: Floats, most: Floats) -> tuple[Floats, Floats, Floats]:
+        """Return the values, the multipliers of the rows, and those of the columns."""
+        solver = self.in_highs(
+            cost, least, most, small_matrix_value=SMALLEST, solver="simplex", presolve="off"
+        )
+        solver.run()
+        status, solution = solver.getModelStatus(), solver.getSolution()
+        # what is not optimal proves what it proves all the same
+        if not (solution.value_valid and solution.dual_valid):
+            raise SolverError(
+                f"HiGHS ended with status {solver.modelStatusToString(status)!r} on "
+                f"{self.count:,} rows"
+            )
+        return tuple(
+            np.asarray(x) for x in (solution.col_value, solution.row_dual, solution.col_dual)
+        )  # type: ignore[return-value]
+
+
 class CuttingPlanes:
     """The program in HiGHS.
 
@@ -101,48 +200,25 @@ class CuttingPlanes:
 
     def __init__(self, tree: Tree, drafts: Drafts, worth: Sequence[int]) -> None:
         require("highspy")
-        import highspy
-
         self.tree, self.drafts, self.worth = tree, drafts, worth
         self.size = len(tree.parents) - 1
         self.hit = hit = np.array([self._hit([y]) for y in range(1, self.size + 1)])
-        reach = np.array(tree.reach_of_target[1:], dtype=np.float64)
-        self.unit = np.maximum(np.minimum(hit, reach), RAREST)
-        parents = np.array(tree.parents[1:])
-        self.deep = np.flatnonzero(parents > 0)  # at depth 1 the edge is a bound
-        self.by_edge = (parents == 0) & (reach <= hit)
+        reach = np.array(tree.reach_of_target, dtype=np.float64)
+        unit = np.append(1.0, np.maximum(np.minimum(hit, reach[1:]), RAREST))
+        self.unit, reach = unit[1:], reach[1:]
+        parents = np.array(tree.parents)
+        self.deep = np.flatnonzero(parents[1:] > 0)  # at depth 1 the edge is a bound
+        self.by_edge = (parents[1:] == 0) & (reach <= hit)
         self.by_drafts = hit < reach
         self.floors = [floor for floor in FLOORS if not floor or self.unit.min() < floor]
         self.antichains: list[tuple[int, ...]] = []
         self._known: set[tuple[int, ...]] = set()
-        self.highs = solver = highspy.Highs()  # type: ignore[no-untyped-call]
-        solver.setOptionValue("output_flag", False)
-        solver.setOptionValue("primal_feasibility_tolerance", FEASIBILITY)
-        solver.setOptionValue("dual_feasibility_tolerance", FEASIBILITY)
-        # rows S(yz) − S(y) T(z|y) ≤ 0
-        above = parents[self.deep] - 1
-        columns = np.stack([self.deep, above], axis=1).astype(np.int32)
-        values = np.ones((self.deep.size, 2))
-        target = np.array(tree.targets[1:], dtype=np.float64)[self.deep]
-        values[:, 1] = -self.unit[above] * target / self.unit[self.deep]
-        # HiGHS takes coefficients from 1e-9 to 1e15; what is smaller than others by more is dropped
-        values /= np.maximum(1, -values[:, 1:])
-        solver.passModel(
-            self.size,
-            self.deep.size,
-            columns.size,
-            highspy.MatrixFormat.kRowwise.value,
-            highspy.ObjSense.kMinimize.value,
-            0.0,
+        lines = Lines()
+        lines.add_edges(parents, np.array(tree.targets, dtype=np.float64), unit)
+        self.highs = lines.in_highs(
             -GAIN * self.unit * np.array(worth[1:]),
             np.zeros(self.size),
             np.where(self.by_edge, reach, hit) / self.unit,
-            np.full(self.deep.size, -np.inf),
-            np.zeros(self.deep.size),
-            np.arange(0, columns.size, 2, dtype=np.int32),
-            columns.ravel(),
-            values.ravel(),
-            np.zeros(self.size, dtype=np.int32),  # all variables are continuous
         )
 
     def _hit(self, nodes: Sequence[int]) -> float:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-import platform
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -18,17 +17,16 @@ from typing import Any
 
 import numpy as np
 
+from otm._core import certificate_json
 from otm._core.arithmetic import Number, as_fraction, at_least_once, rounded
 from otm._core.display.reprs import Facts, number_text
 from otm.block import certificate
-from otm.block.flow import TreeDrafts, ending, maximum_flow
 from otm.block.hull import PathDrafts
 from otm.block.program import Bounds
+from otm.block.table import TreeDrafts, ending, maximum_flow
 from otm.block.tree import RAREST, Tree
-from otm.certificate import CertificateRefusedError, Work, digest, load
+from otm.certificate import CertificateRefusedError, Work, digest
 from otm.errors import CertificateError
-
-Document = dict[str, Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +51,7 @@ class BlockCertificate(Facts):
     (Fraction(131, 81), Fraction(131, 81))
     """
 
-    document: Document = field(repr=False)
+    document: dict[str, Any] = field(repr=False)
 
     @property
     def _title(self) -> str:
@@ -95,10 +93,7 @@ class BlockCertificate(Facts):
         CertificateError
             If the certificate does not prove lower ≤ optimum ≤ upper.
         """
-        try:
-            certificate.check(self.document)
-        except CertificateRefusedError as error:
-            raise CertificateError(f"the certificate is refused: {error}") from error
+        certificate_json.check(self.document, certificate.check)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the certificate as JSON, for `load` and for `otm/block/certificate.py`.
@@ -131,13 +126,7 @@ class BlockCertificate(Facts):
             If the file is no certificate or proves less than it claims.  A file that cannot be read
             raises what `pathlib.Path.read_text` does.
         """
-        try:
-            document = load(Path(path).read_text(encoding="utf-8"))
-        except (CertificateRefusedError, UnicodeDecodeError) as error:
-            raise CertificateError(f"{path} is not a certificate: {error}") from error
-        found = cls(document)
-        found.check()
-        return found
+        return cls(certificate_json.read(path, certificate.check))
 
 
 def prove(
@@ -154,7 +143,7 @@ def prove(
         trees = [[members, _written(chance)] for members, chance in pairs]
     rows = zip(tree.parents, tree.paths, tree.drafts, tree.targets, tree.levels, strict=True)
     multipliers = [[list(U), _written(price)] for U, price in bounds.prices.items()]
-    document: Document = {
+    document: dict[str, Any] = {
         "schema": certificate.SCHEMA,
         "k": None if trees is not None else drafts.k,  # type: ignore[union-attr]
         "nodes": [
@@ -165,28 +154,20 @@ def prove(
         "accepted": [],
         "multipliers": multipliers,
         "flow": None,
-        "method": method,
-        "versions": {"python": platform.python_version(), "numpy": np.__version__},
     }
-    checked = certificate.Tree(document, Work(math.inf))
+    checked = certificate.CheckedTree(document, Work(math.inf))
     passed = _feasible(checked, tree, drafts, bounds.passed)
     lower = sum((as_fraction(x) for x in passed[1:]), Fraction(0))
     upper = Fraction(*checked.upper(exact=tree.exact))
     if not tree.exact:
         upper = Fraction(rounded(upper, math.inf))
-    document |= {
-        "lower": _text(lower),
-        "upper": _text(upper),
-        "gap": _text(upper - lower),
-        "interval": [rounded(lower, -math.inf).hex(), rounded(upper, math.inf).hex()],
-        "status": "bounded" if upper > lower else "exact",
-    }
+    document |= certificate_json.ends(lower, upper, method)
     document["sha256"] = digest(document)
     return BlockCertificate(document), passed
 
 
 def _feasible(
-    checked: certificate.Tree,
+    checked: certificate.CheckedTree,
     tree: Tree,
     drafts: PathDrafts | TreeDrafts,
     passed: Sequence[Number],
@@ -219,7 +200,7 @@ def _feasible(
 
 
 def _served(
-    document: Document, tree: Tree, drafts: TreeDrafts, wanted: Sequence[Number]
+    document: dict[str, Any], tree: Tree, drafts: TreeDrafts, wanted: Sequence[Number]
 ) -> list[Number]:
     """Largest S in fractions that flows from drafted trees, with the flow."""
     in_fractions = Tree(
@@ -238,7 +219,9 @@ def _served(
     feasible = in_fractions.largest([min(x, y) for x, y in zip(passed, reachable, strict=True)])
     flow = maximum_flow(drafts.chances, drafts.members, ending(tree, feasible))
     document["flow"] = [
-        [i, y, _text(share)] for i, shares in enumerate(flow.shares) for y, share in shares.items()
+        [i, y, certificate_json.fraction(share)]
+        for i, shares in enumerate(flow.shares)
+        for y, share in shares.items()
     ]
     document["accepted"] = [_written(x) for x in feasible[1:]]
     return feasible
@@ -246,10 +229,5 @@ def _served(
 
 def _written(value: Number) -> Any:
     if isinstance(value, Fraction):
-        return _text(value)
+        return certificate_json.fraction(value)
     return float(value).hex()
-
-
-def _text(value: Fraction) -> str:
-    whole = (value.numerator, value.denominator)
-    return "/".join(str(x) if x.bit_length() <= 1024 else hex(x) for x in whole)

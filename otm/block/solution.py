@@ -12,9 +12,9 @@ from itertools import combinations_with_replacement
 from otm._core.arithmetic import Number, as_fraction
 from otm._core.display.reprs import BriefDict, Facts, number_text
 from otm._core.interval import Interval
-from otm.block.flow import TreeDrafts, ending, maximum_flow
 from otm.block.hull import PathDrafts
 from otm.block.proof import BlockCertificate
+from otm.block.table import TreeDrafts, ending, maximum_flow
 from otm.block.tree import Path, Tree
 from otm.errors import InvalidInputError, ProblemTooLargeError
 

@@ -19,8 +19,8 @@ from otm._core.interval import Interval
 from otm._core.numbers import as_integer, as_positive, as_real, whole
 from otm._core.tensors import to_host
 from otm.block.exact import solve_exactly
-from otm.block.flow import TreeDrafts, maximum_flow
 from otm.block.hull import PathDrafts, hit_probability
+from otm.block.polygons import solve_by_polygons
 from otm.block.program import (
     Bounds,
     CuttingPlanes,
@@ -31,10 +31,9 @@ from otm.block.program import (
     value_of,
 )
 from otm.block.proof import prove
-from otm.block.refine import solve_by_polygons
 from otm.block.solution import BlockSolution
-from otm.block.table import drafted_trees
-from otm.block.tree import Path, Row, Tree, grow, row_of
+from otm.block.table import TreeDrafts, drafted_trees, maximum_flow
+from otm.block.tree import NextProbs, Path, Tree, grow, row_of
 from otm.errors import InvalidInputError, InvalidParameterError, ProblemTooLargeError
 from otm.models import LanguageModel, StatelessModel
 
@@ -290,7 +289,7 @@ def _best_cut(drafts: PathDrafts | TreeDrafts, level: Sequence[int]) -> tuple[Nu
     return min(value, everything), short
 
 
-def _rows(draft: Law, target: Law, path: Path) -> Row:
+def _rows(draft: Law, target: Law, path: Path) -> NextProbs:
     return row_of(draft(path), target(path), path)
 
 

@@ -23,7 +23,7 @@ from otm._core.sparse import SparseProbs, Tokens, align
 from otm.errors import InvalidDistributionError, ProblemTooLargeError
 
 Path = tuple[int, ...]
-Row = tuple[Tokens, Probs, Probs]
+NextProbs = tuple[Tokens, Probs, Probs]
 """Tokens with their draft and target probabilities, arrays [n]."""
 
 RAREST = 2.0**-900
@@ -126,7 +126,7 @@ class Tree:
 
 
 def grow(
-    rows: Callable[[Path], Row],
+    rows: Callable[[Path], NextProbs],
     length: int,
     k: int,
     top: int | None,
@@ -177,7 +177,7 @@ def grow(
     return Tree(paths, parents, drafts, targets, levels)
 
 
-def row_of(draft: Any, target: Any, path: Path) -> Row:
+def row_of(draft: Any, target: Any, path: Path) -> NextProbs:
     """Check and normalise the two distributions after a path."""
     try:
         if isinstance(draft, SparseProbs) or isinstance(target, SparseProbs):

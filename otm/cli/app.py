@@ -5,12 +5,13 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable, Sequence
-from importlib.metadata import PackageNotFoundError, version
 from typing import Annotated, Any
 
 import typer
 
-from otm.cli import audit, audit_server, decode, report, solve, status_of
+import otm
+from otm.cli import audit, audit_server, decode, report, solve
+from otm.cli.status import status_of
 from otm.errors import InvalidInputError
 
 HELP = "Lossless speculative decoding: solve, audit, report, decode."
@@ -55,18 +56,12 @@ def _start(
     ] = False,
 ) -> None:
     if show_version:
-        typer.echo(f"otm {_version()}")
+        version = getattr(otm, "__version__", "(not installed, run from its source)")
+        typer.echo(f"otm {version}")
         raise typer.Exit
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
         raise typer.Exit(2)
-
-
-def _version() -> str:
-    try:
-        return version("otm")
-    except PackageNotFoundError:
-        return "(not installed, run from its source)"
 
 
 def _add(command: Callable[..., int | None], name: str | None = None) -> None:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from otm.coupled.list_coupling import ListCoupling
     from otm.coupled.rounds import CoupledVerifier
     from otm.coupled.watermark import WatermarkVerifier, watermark_keys
+else:
+    __getattr__, __dir__ = lazy(__name__)
 
 __all__ = [
     "CoupledVerifier",
@@ -28,5 +30,3 @@ __all__ = [
     "watermark_keys",
     "watermark_laws",
 ]
-
-__getattr__ = lazy(__name__, __path__, __all__)

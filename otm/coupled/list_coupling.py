@@ -9,16 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from otm._core.arithmetic import Number, Probs, as_number, at_most_one, zeros
-from otm._core.checks import Drafts, Uniforms, check_uniforms, leading_shape
+from otm._core.checks import Drafts, check_uniforms, leading_shape
 from otm._core.numbers import as_integer
-from otm._core.sampling import chunks, locate_in_rows
 from otm.coupled.integrals import ExactClocks, FloatClocks
 from otm.coupling.plan import TransportPlan
 from otm.errors import InvalidParameterError
 from otm.optimum.multisets import multiset_probabilities, multisets
-
-CHUNK_ENTRIES = 2**24
-"""Entries of the table of drafts by tokens that a selection works on at once: 128 MiB."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,12 +214,6 @@ class ListCoupling(TransportPlan):
         output = self._on_vocabulary(self._clocks.probs_given(sets))
         output /= output.sum(axis=1, keepdims=True)  # which is one but for rounding
         return output[row.ravel()]
-
-    def _select(self, drafts: Drafts, uniforms: Uniforms) -> npt.NDArray[np.int64]:
-        token = np.empty(len(drafts), dtype=np.int64)
-        for chunk in chunks(len(drafts), self.problem.n, CHUNK_ENTRIES):
-            token[chunk] = locate_in_rows(self._output_given(drafts[chunk]), uniforms[chunk, 0])
-        return token
 
 
 def _first_ring(clocks: npt.NDArray[np.float64], probs: Probs) -> npt.NDArray[np.int64]:

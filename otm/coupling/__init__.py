@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from otm._core.lazy import lazy
 
 if TYPE_CHECKING:
+    from otm._core.arithmetic import read_only
     from otm.coupling.build import PLANS, PlanBuilder
     from otm.coupling.greedy_drafts import GreedyRule
     from otm.coupling.grid_k_seq import GridKSeq
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from otm.coupling.table import AcceptanceRule, TablePlan
     from otm.coupling.target_only import TargetOnly
     from otm.coupling.transport import Transport
+else:
+    __getattr__, __dir__ = lazy(__name__)
 
 __all__ = [
     "PLANS",
@@ -53,6 +56,5 @@ __all__ = [
     "Transport",
     "TransportPlan",
     "acceptance_ratio",
+    "read_only",
 ]
-
-__getattr__ = lazy(__name__, __path__, __all__)

@@ -57,7 +57,7 @@ class NaiveTargetSampling(ResidualPlan):
     @property
     def acceptance(self) -> Number:
         """Acceptance probability Σ q (1 − (1 − p)^k)."""
-        return self._with_residual_hits(self.problem.draft)
+        return self._acceptance_with_rejected(self.problem.draft)
 
     def _accept(self, drafts: Drafts, uniforms: Uniforms) -> npt.NDArray[np.int64]:
         return np.full(len(drafts), -1)

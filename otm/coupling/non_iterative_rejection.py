@@ -8,7 +8,6 @@ from functools import cached_property
 import numpy as np
 
 from otm._core.arithmetic import Number, Probs, as_number, read_only
-from otm._core.sampling import InverseCdf
 from otm.coupling.k_seq import KSeq
 
 
@@ -76,7 +75,6 @@ class NonIterativeRejection(KSeq):
             return read_only(0 * self.problem.draft)
         return super().accept_probability
 
-    @cached_property
-    def residual(self) -> InverseCdf:
-        """The distribution of the output where no draft is accepted: the target distribution."""
-        return InverseCdf.from_weights(self.problem.target)
+    @property
+    def _residual_weights(self) -> Probs:
+        return self.problem.target

@@ -19,6 +19,7 @@ from otm._core.checks import Drafts, Uniforms, check_generator, check_uniforms
 from otm._core.display.reprs import Brief
 from otm._core.display.text import shown
 from otm._core.interval import Interval
+from otm._core.sampling import chunks, locate_in_rows
 from otm._core.tensors import like
 from otm.coupling.transport import Transport, by_set, token_labels
 from otm.drafts.base import DraftDistribution
@@ -32,6 +33,9 @@ MOST_DRAFTS = 1024
 
 LARGEST_TABLE = 2**22
 """Most probabilities of a plan that is written out, drafts in every order."""
+
+CHUNK_ENTRIES = 2**24
+"""Most entries of the table of drafts by tokens that a selection works on at once: 128 MiB."""
 
 NEED = (
     "these drafts need uniforms of shape {shape}, the last axis with plan.uniforms_per_selection "
@@ -85,11 +89,12 @@ class TransportPlan(Frozen, ABC):
 
     Drafts and tokens are ids, those of `problem.tokens`; arrays [n] have an entry for each of them.
 
-    Subclasses give `uniforms_per_selection`, `acceptance`, `output_distribution`, `_output_given`
-    and `_select`, in positions 0 to n − 1, and `drafts` if these are not i.i.d.; where the
-    distributions are fractions, all of it is exact.  Rules that accept a draft or else draw from
-    one residual distribution are each a `ResidualPlan`.  docs/theory/problem.md says what lossless
-    means; docs/add-a-rule.md builds a rule.
+    Subclasses give `uniforms_per_selection`, `acceptance`, `output_distribution` and
+    `_output_given`, in positions 0 to n − 1, `_select` if a rule draws more quickly, and `drafts`
+    if these are not i.i.d.; where the distributions are fractions, all of it is exact.  Rules that
+    accept a draft or else draw from one residual distribution are each a `ResidualPlan`.  Arrays
+    that a rule keeps are `read_only`.  docs/theory/problem.md says what lossless means;
+    docs/add-a-rule.md builds a rule.
 
     Parameters
     ----------
@@ -163,9 +168,15 @@ class TransportPlan(Frozen, ABC):
     def _output_given(self, drafts: Drafts) -> Probs:
         """Distribution of the output given each set of drafts, as positions: [B, k] → [B, n]."""
 
-    @abstractmethod
     def _select(self, drafts: Drafts, uniforms: Uniforms) -> npt.NDArray[np.int64]:
-        """Position of the output for each set of drafts: [B, k], [B, m] → [B]."""
+        """Position of the output for each set of drafts: [B, k], [B, m] → [B].
+
+        Unless a rule says otherwise, the first uniform draws it from `_output_given`.
+        """
+        token = np.empty(len(drafts), dtype=np.int64)
+        for chunk in chunks(len(drafts), self.problem.n, CHUNK_ENTRIES):
+            token[chunk] = locate_in_rows(self._output_given(drafts[chunk]), uniforms[chunk, 0])
+        return token
 
     def conditional(self, drafts: npt.ArrayLike) -> Probs:
         """Distribution of the output Y given the drafts.

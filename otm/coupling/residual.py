@@ -47,7 +47,8 @@ class ResidualPlan(TransportPlan):
     docs/theory/problem.md).
 
     Subclasses give `uniforms_per_selection`, `accepted_mass`, `_accept` and
-    `_acceptance_per_draft`.
+    `_acceptance_per_draft`.  Where a token of the residual can be one of the drafts, they also give
+    `acceptance`, by `_acceptance_with_hits`; a lossy rule may give other `_residual_weights`.
 
     Parameters
     ----------
@@ -93,7 +94,12 @@ class ResidualPlan(TransportPlan):
     @cached_property
     def residual(self) -> InverseCdf:
         """The distribution of the output where no draft is accepted, as a table to draw with."""
-        return InverseCdf.from_weights(residual_weights(self.problem.target, self.accepted_mass))
+        return InverseCdf.from_weights(self._residual_weights)
+
+    @property
+    def _residual_weights(self) -> Probs:
+        """Weight of each token where no draft is accepted, of any sum: array [n]."""
+        return residual_weights(self.problem.target, self.accepted_mass)
 
     def output_distribution(self) -> Probs:
         """Distribution of the output Y: accepted mass, and the residual for what is rejected."""
@@ -160,14 +166,17 @@ class ResidualPlan(TransportPlan):
             token[rejected] = self.residual.locate(uniforms[rejected, -1])
         return token
 
-    def _with_residual_hits(self, rejected: Probs) -> Number:
-        """Probability of acceptance if rejected drafts are i.i.d. with these masses: [n]."""
+    def _acceptance_with_hits(self, hit: Probs) -> Number:
+        """Compute `acceptance`; each token of the residual is a draft with its probability: [n]."""
         by_test = self.acceptance_by_test
-        if not rejected.any():
-            return by_test
-        hit = at_least_once(rejected / rejected.sum(), self.problem.k)
         by_residual = (self.residual.probs(self.problem.n) * hit).sum()
         return at_most_one(by_test + (1 - by_test) * by_residual)
+
+    def _acceptance_with_rejected(self, rejected: Probs) -> Number:
+        """Compute `acceptance` where rejected drafts are i.i.d. with these masses: [n]."""
+        if not rejected.any():
+            return self.acceptance_by_test
+        return self._acceptance_with_hits(at_least_once(rejected / rejected.sum(), self.problem.k))
 
     def _complete(self, accepted: Probs) -> Probs:
         """Add the residual distribution to sub-distributions [..., n] of accepted tokens."""
@@ -258,7 +267,7 @@ class TokenwisePlan(SequentialPlan):
         rejected.  Given that all are rejected, the drafts are i.i.d. with the distribution of those
         that do not pass.
         """
-        return self._with_residual_hits(self.problem.draft * (1 - self.accept_probability))
+        return self._acceptance_with_rejected(self.problem.draft * (1 - self.accept_probability))
 
     @cached_property
     def _beta(self) -> Number:
@@ -269,6 +278,8 @@ class TokenwisePlan(SequentialPlan):
         return self.accept_probability[drafts]
 
 
-def surely(token: int, like: Probs) -> InverseCdf:
-    """Distribution that gives one token for sure, in the numbers of `like`."""
-    return InverseCdf.from_weights(0 * like[:1] + 1, np.array([token]))
+def only_likeliest(target: Probs) -> Probs:
+    """Weights of the likeliest token alone, the first of them where there are ties: array [n]."""
+    weights = zeros(target.size, target)
+    weights[target.argmax()] += 1
+    return weights

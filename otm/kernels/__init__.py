@@ -21,9 +21,9 @@ input no token lies outside the vocabulary: NaN and rows that do not sum to one 
 Not here: rules for one token as transport plans (`otm.coupling`), decoding loops (`otm.decoding`).
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from otm._core.optional import require
+from otm._core.lazy import lazy
 from otm.kernels.sparse_drafts import SparseDrafts
 from otm.kernels.tree.verify import verify_tree_logits, verify_tree_probs
 from otm.kernels.verified import Verified, VerifiedTree
@@ -33,6 +33,8 @@ from otm.kernels.workspace import Workspace
 if TYPE_CHECKING:
     from otm.kernels.chain.sigmoid import sigmoid_distance, verify_sigmoid
     from otm.kernels.self_check.run import SelfCheck, self_checks
+else:
+    __getattr__, __dir__ = lazy(__name__)
 
 __all__ = [
     "SelfCheck",
@@ -48,17 +50,3 @@ __all__ = [
     "verify_tree_logits",
     "verify_tree_probs",
 ]
-
-
-def __getattr__(name: str) -> Any:  # on use: it loads torch
-    if name in {"SelfCheck", "self_checks", "sigmoid_distance", "verify_sigmoid"}:
-        require("torch", advice="NumPy arrays need nothing more")
-    if name in {"SelfCheck", "self_checks"}:
-        from otm.kernels.self_check import run as self_check
-
-        return getattr(self_check, name)
-    if name in {"sigmoid_distance", "verify_sigmoid"}:
-        from otm.kernels.chain import sigmoid
-
-        return getattr(sigmoid, name)
-    raise AttributeError(f"module 'otm.kernels' has no attribute {name!r}")

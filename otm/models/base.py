@@ -17,7 +17,7 @@ import numpy.typing as npt
 from otm._core.tensors import to_host
 from otm.errors import InvalidInputError
 
-Rows = npt.NDArray[np.int64]
+PaddedTokens = npt.NDArray[np.int64]
 """Token ids [R, L]; −1 pads a row on the right."""
 
 
@@ -25,7 +25,7 @@ class Session(ABC):
     """Rows of tokens that a model has read, and its cache for them."""
 
     @abstractmethod
-    def append(self, tokens: Rows) -> Any:
+    def append(self, tokens: PaddedTokens) -> Any:
         """Read further tokens in each row.
 
         Parameters
@@ -45,7 +45,7 @@ class Session(ABC):
             If a token is not of the vocabulary or a row gets too long, of models that look.
         """
 
-    def read(self, tokens: Rows) -> None:
+    def read(self, tokens: PaddedTokens) -> None:
         """`append` without scores, as for a prompt; may be cheaper.
 
         Parameters
@@ -169,7 +169,7 @@ class TokenRows(Session):
     def __init__(self, rows: int) -> None:
         self.rows: list[tuple[int, ...]] = [()] * rows
 
-    def read(self, tokens: Rows) -> None:
+    def read(self, tokens: PaddedTokens) -> None:
         """Keep further tokens of each row."""
         pairs = zip(self.rows, tokens.tolist(), strict=True)
         self.rows = [row + tuple(t for t in more if t >= 0) for row, more in pairs]
@@ -187,7 +187,7 @@ class _Contexts(TokenRows):
         super().__init__(rows)
         self._model = model
 
-    def append(self, tokens: Rows) -> npt.NDArray[Any]:
+    def append(self, tokens: PaddedTokens) -> npt.NDArray[Any]:
         before = self.rows
         self.read(tokens)
         anything = self._model.probs(())
@@ -215,7 +215,7 @@ def common_length(a: Sequence[int], b: Sequence[int]) -> int:
     return next(i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y)
 
 
-def padded(parts: Sequence[Sequence[int]]) -> Rows:
+def padded(parts: Sequence[Sequence[int]]) -> PaddedTokens:
     """Tokens of rows as one array, with −1 behind the shorter ones."""
     tokens = np.full((len(parts), max(map(len, parts), default=0)), -1, dtype=np.int64)
     for row, part in zip(tokens, parts, strict=True):

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     )
     from otm.optimum.other_drafts import BoundedOptimum, Optimum, bounds_by_random_order, optimum_of
     from otm.optimum.top_logprobs import alpha_interval, alpha_interval_from_logprobs
+else:
+    __getattr__, __dir__ = lazy(__name__)
 
 __all__ = [
     "Bound",
@@ -44,5 +46,3 @@ __all__ = [
     "optimum_of",
     "spectr_bounds",
 ]
-
-__getattr__ = lazy(__name__, __path__, __all__)

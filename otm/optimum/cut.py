@@ -29,7 +29,7 @@ from otm._core.arithmetic import (
 from otm._core.ratios.bins import RatioBins
 from otm.problem import Problem
 
-ROUNDING = 2.0**-50
+FULL_SUPPORT_TOLERANCE = 2.0**-50
 """A float value this close to q(supp p) is taken to be equal to it: then no cap is needed."""
 
 
@@ -146,7 +146,7 @@ def cuts_in_bins(bins: RatioBins, ks: Sequence[int]) -> tuple[list[Number], list
             sizes.append(int(values.argmin()))
             found.append(at_most_one(values[sizes[-1]]))
             if bins.wide.size:
-                limit = values[sizes[-1]] * (1 - ROUNDING)
+                limit = values[sizes[-1]] * (1 - FULL_SUPPORT_TOLERANCE)
                 places = bins.wide[rough < limit]
                 doubtful.append(places[corner_values(bins, k, places) < limit])
         if not sum(places.size for places in doubtful):
@@ -226,7 +226,7 @@ def cap_in_bins(bins: RatioBins, value: Number, k: int) -> tuple[Number, RatioBi
     1.75
     """
     largest = 0 * value + k
-    everything = bins.target_below[-1] * (1 if is_exact(bins.least) else 1 - ROUNDING)
+    everything = bins.target_below[-1] * (1 if is_exact(bins.least) else 1 - FULL_SUPPORT_TOLERANCE)
     cap, bins = (None, bins) if value >= everything else bins.cap_of_mass(value)
     # rounding aside c* is at least 1
     return largest if cap is None else min(max(cap, 0 * value + 1), largest), bins

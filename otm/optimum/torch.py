@@ -34,7 +34,7 @@ import numpy as np
 
 from otm._core.arithmetic import SUM_BLOCK, split_units
 from otm._core.checks import as_draft_counts, broadcast_counts
-from otm._core.distribution import ROUNDING, as_probs_rows, broadcast_shape, sum_tolerance
+from otm._core.distribution import UNIT_SUM_TOLERANCE, as_probs_rows, broadcast_shape, sum_tolerance
 from otm._core.optional import require
 from otm._core.ratios.bins import FEW, RatioBins, corners
 from otm._core.ratios.keys import MANTISSA, even_bins
@@ -142,7 +142,7 @@ def _on_host(a: Any, b: Any, k: Any, with_masses: bool) -> tuple[Any, ...]:
         probs = [a[row], b[row]]
         for i, of_row in enumerate(probs):
             sums[i, row] = total = of_row.sum()
-            if not abs(total - 1) <= ROUNDING:
+            if not abs(total - 1) <= UNIT_SUM_TOLERANCE:
                 probs[i] = of_row / total
         p, q = probs
         np.divide(q, p, out=ratio[row])
@@ -219,7 +219,7 @@ def _in_bins(torch: Any, ratio: Any, p: Any, q: Any, k: Any) -> tuple[Any, Any, 
         count = k[:, column, None]
         best = (below + _at_least_once(torch, above, count)).amin(-1, keepdim=True)
         bound = corner_below + _at_least_once(torch, corner_above, count)
-        doubtful |= bound < best * (1 - ROUNDING)
+        doubtful |= bound < best * (1 - UNIT_SUM_TOLERANCE)
 
     inside = doubtful.gather(-1, key)
     row, token = inside.nonzero(as_tuple=True)
@@ -250,12 +250,12 @@ def _slope(torch: Any, inside: Any, outside: Any, k: Any) -> Any:
 def _normalise(torch: Any, probs: Any) -> tuple[Any, Any]:
     """Distributions [R, n] divided by their sums [R, 1], unless these are one up to rounding."""
     total = probs.sum(-1, keepdim=True)
-    settled = (total - 1).abs() <= ROUNDING
+    settled = (total - 1).abs() <= UNIT_SUM_TOLERANCE
     return probs / torch.where(settled, 1, total), total
 
 
 def _running_sums(torch: Any, terms: Any) -> Any:
-    """Like `otm._core.arithmetic.running_shares`, but not divided: [R, m] → [R, m + 1]."""
+    """Like `otm._core.arithmetic.running_parts`, but not divided: [R, m] → [R, m + 1]."""
     rows, m = terms.shape
     block = min(m, SUM_BLOCK)
     padded = torch.nn.functional.pad(torch.stack(split_units(terms)), (0, -m % block))

@@ -6,11 +6,6 @@ from collections import defaultdict
 from collections.abc import Callable
 from fractions import Fraction
 
-import numpy as np
-import numpy.typing as npt
-
-from otm._core.checks import Drafts, Uniforms
-from otm._core.sampling import locate_in_rows
 from otm.coupling.plan import TransportPlan
 from otm.decoding.draft_tree import Randomness
 from otm.decoding.reading import Path
@@ -154,8 +149,5 @@ def by_conditional(rule: type[TransportPlan]) -> type[TransportPlan]:
 
     That `select` has it is tested where the rules are.
     """
-
-    def select(plan: TransportPlan, drafts: Drafts, uniforms: Uniforms) -> npt.NDArray[np.int64]:
-        return locate_in_rows(plan._output_given(drafts), uniforms[:, 0])
-
-    return type(rule.__name__, (rule,), {"_select": select, "uniforms_per_selection": 1})
+    draw_from_conditional = {"_select": TransportPlan._select, "uniforms_per_selection": 1}
+    return type(rule.__name__, (rule,), draw_from_conditional)

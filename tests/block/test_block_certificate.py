@@ -153,7 +153,7 @@ def test_an_s_that_asks_too_much_of_an_antichain_is_refused() -> None:
             sum(passed[place[path]] for path in chosen) <= limit for chosen, limit in limits.items()
         )
         texts = ["/".join(map(str, x.as_integer_ratio())) for x in passed[1:]]
-        changed = checker.Tree(document | {"accepted": texts}, Work(0))
+        changed = checker.CheckedTree(document | {"accepted": texts}, Work(0))
         if feasible:
             assert F(*changed.lower()) == sum(passed[1:])
         else:

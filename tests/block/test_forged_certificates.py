@@ -60,7 +60,7 @@ def test_the_forgeries_find_a_checker_without_a_check(
     weak: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Negative control: forgeries that a broken checker refuses all the same."""
-    monkeypatch.setattr(checker.Tree, weak, lambda *_: None)
+    monkeypatch.setattr(checker.CheckedTree, weak, lambda *_: None)
     assert accepted_forgeries(FORGERIES)[1] > 0
 
 

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from otm import Interval, solve_block
 from otm.block.hull import PathDrafts
-from otm.block.polygon import PolygonProgram
-from otm.block.refine import levels_of_prices, solve_by_polygons
+from otm.block.polygons import PolygonProgram, levels_of_prices, solve_by_polygons
 from otm.block.tree import Path, grow, row_of
 from otm.errors import SolverError
 from otm.testing.strategies import Block, blocks

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from otm.cli import main, status_of
+from otm.cli import main
+from otm.cli.status import status_of
 from otm.errors import InvalidInputError
 
 OTM = [sys.executable, "-m", "otm"]

@@ -14,7 +14,7 @@ from otm._core.tensors import like
 from otm.decoding.reading import Context, Path, Reader
 from otm.decoding.sampling_parameters import SamplingParameters
 from otm.errors import InvalidDistributionError
-from otm.models.base import LanguageModel, Rows, Session
+from otm.models.base import LanguageModel, PaddedTokens, Session
 from otm.models.table import TableModel
 
 V = 5
@@ -49,7 +49,7 @@ class WatchedSession(Session):
         self.rows: list[tuple[int, ...]] = [()] * rows
         self.log: list[tuple[str, list[list[int]]]] = []
 
-    def append(self, tokens: Rows) -> npt.NDArray[np.float64]:
+    def append(self, tokens: PaddedTokens) -> npt.NDArray[np.float64]:
         before = [len(row) for row in self.rows]
         self._take("append", tokens)
         laws = np.full((*tokens.shape, V), np.nan)  # padding must not be looked at
@@ -58,10 +58,10 @@ class WatchedSession(Session):
                 laws[r, i - before[r]] = self.model.probs(row[: i + 1])
         return laws
 
-    def read(self, tokens: Rows) -> None:
+    def read(self, tokens: PaddedTokens) -> None:
         self._take("read", tokens)
 
-    def _take(self, kind: str, tokens: Rows) -> None:
+    def _take(self, kind: str, tokens: PaddedTokens) -> None:
         assert tokens.dtype == np.int64
         assert tokens.ndim == 2
         assert len(tokens) == len(self.rows)
@@ -283,7 +283,7 @@ def test_logits_are_standardized() -> None:
 
 
 class Tensors(WatchedSession):
-    def append(self, tokens: Rows) -> Any:
+    def append(self, tokens: PaddedTokens) -> Any:
         return pytest.importorskip("torch").from_numpy(super().append(tokens))
 
 

@@ -14,7 +14,7 @@ from otm.gain import expected_tokens, walltime_improvement
 from otm.gain import latency as module
 from otm.gain.latency import Latency, measure_latency
 from otm.models import LanguageModel, Session
-from otm.models.base import Rows
+from otm.models.base import PaddedTokens
 
 TABLE = Latency((1, 4), (1, 5, 9), (1.0, 2.0), ((10, 12), (14, 20), (16, 30)), overhead=0.5)
 
@@ -85,7 +85,7 @@ class TimedSession(Session):
     def __init__(self, model: TimedModel, rows: int) -> None:
         self.model, self.rows, self.length = model, rows, 0
 
-    def append(self, tokens: Rows) -> Any:
+    def append(self, tokens: PaddedTokens) -> Any:
         assert tokens.shape[0] == self.rows
         assert (tokens >= 0).all()
         a, b, c = self.model.costs

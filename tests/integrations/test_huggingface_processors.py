@@ -22,7 +22,7 @@ from otm.decoding.draft_tree import Randomness
 from otm.decoding.reading import Path
 from otm.decoding.sampling_parameters import SamplingParameters
 from otm.integrations.huggingface import AssistedDecoding, generate, processors
-from otm.models.base import LanguageModel, Rows, Session, TokenRows
+from otm.models.base import LanguageModel, PaddedTokens, Session, TokenRows
 from otm.testing.sequences import by_conditional, output_distribution_of
 
 torch = pytest.importorskip("torch")
@@ -93,7 +93,7 @@ class RememberedSession(TokenRows):
         super().__init__(rows)
         self.model = model
 
-    def append(self, tokens: Rows) -> Any:
+    def append(self, tokens: PaddedTokens) -> Any:
         before = self.rows
         self.read(tokens)
         scores = torch.full((*tokens.shape, V), torch.nan)

@@ -13,9 +13,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
 
-from otm.coupling import MaximalCoupling, ResidualPlan
+from otm.coupling import MaximalCoupling, ResidualPlan, TransportPlan
 from otm.coupling.build import PlanBuilder
 from otm.problem import Problem
 
@@ -83,6 +84,29 @@ def test_acceptance_is_what_drafts_beside_the_first_add(rule: PlanBuilder, k: in
         expected += drawn * (first + (1 - first) * sum(residual[y] for y in {*drafts}))
     plan = rule(Problem(p, q, k))
     assert plan.acceptance == expected
+
+
+def test_authors_need_public_names_alone() -> None:
+    """Bug: the page imported from `otm._core`, which nobody outside may rely on."""
+    assert "otm._core" not in PAGE.read_text(encoding="utf-8")
+
+
+def test_a_rule_that_says_only_its_output_given_the_drafts_selects_from_it() -> None:
+    """Bug: an author must write sampling anew, or import it from the internals."""
+
+    class Blind(TransportPlan):
+        uniforms_per_selection = 1
+        acceptance = F(0)
+
+        def output_distribution(self) -> Any:
+            return self.problem.target
+
+        def _output_given(self, drafts: Any) -> Any:
+            return np.broadcast_to(self.problem.target, (len(drafts), self.problem.n))
+
+    plan = Blind(Problem([F(1), F(0)], [F(1, 4), F(3, 4)], 2))
+    selected = plan.select([[0, 0]] * 3, [[F(0)], [F(1, 4)], [F(9, 10)]])
+    assert selected.token.tolist() == [0, 1, 1]
 
 
 def test_one_draft_is_coupled_maximally(rule: PlanBuilder) -> None:

@@ -47,14 +47,20 @@ ALONE = {"certificate"}  # the checker imports nothing of otm
 HEAVY_ALLOWED = {"integrations", "gain", "testing", "audit", "cli", "__main__"}
 
 
-def source_files() -> Iterator[tuple[str, Path]]:
-    """Every module by its name, in the working tree."""
-    for file in sorted(PACKAGE.rglob("*.py")):
-        parts = ["otm", *file.relative_to(PACKAGE).with_suffix("").parts]
+def source_files(folder: Path) -> Iterator[tuple[str, Path]]:
+    """Every module below a folder by its name, in the working tree."""
+    for file in sorted(folder.rglob("*.py")):
+        parts = file.relative_to(folder.parent).with_suffix("").parts
         yield ".".join(parts[:-1] if parts[-1] == "__init__" else parts), file
 
 
-MODULES = dict(source_files())
+MODULES = dict(source_files(PACKAGE))
+BESIDE = {
+    name: file
+    for folder in ("figures", "benchmarks")
+    for name, file in source_files(PACKAGE.parent / folder)
+}
+"""Modules beside the package, which a wheel does not have."""
 
 
 def package(module: str) -> str:
@@ -63,17 +69,20 @@ def package(module: str) -> str:
 
 
 def imports(module: str) -> set[str]:
-    """Modules of otm that a module imports, also within functions."""
+    """Modules of this project that a module imports, also within functions."""
     found = set()
-    for node in ast.walk(ast.parse(MODULES[module].read_text(encoding="utf-8"))):
+    known = MODULES | BESIDE
+    for node in ast.walk(ast.parse(known[module].read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{module} has a relative import"
+            if node.module == module == "otm":
+                continue  # `otm` loads its packages for those who name them, and uses none
             for alias in node.names:
                 name = f"{node.module}.{alias.name}"
-                found.add(name if name in MODULES else str(node.module))
-    return {name for name in found if name.partition(".")[0] == "otm"}
+                found.add(name if name in known else str(node.module))
+    return {name for name in found if name in known}
 
 
 def allowed(of: str) -> set[str]:
@@ -96,21 +105,7 @@ def test_packages_import_only_from_layers_below(module: str) -> None:
 @pytest.mark.parametrize("module", MODULES)
 def test_nothing_imports_what_is_beside_the_package(module: str) -> None:
     """Catches a wheel that works in a checkout alone, where `figures` and `benchmarks` lie."""
-    tree = ast.parse(MODULES[module].read_text(encoding="utf-8"))
-    imported = {
-        name.partition(".")[0]
-        for node in ast.walk(tree)
-        for name in (
-            [alias.name for alias in node.names]
-            if isinstance(node, ast.Import)
-            else [str(node.module)]
-            if isinstance(node, ast.ImportFrom)
-            else []
-        )
-    }
-    beside = {path.parent.name for path in PACKAGE.parent.glob("*/__init__.py")} - {"otm"}
-    assert beside >= {"figures", "benchmarks"}
-    assert not imported & beside
+    assert not imports(module) & set(BESIDE)
 
 
 def test_the_scan_sees_imports_of_every_form() -> None:
@@ -131,11 +126,8 @@ def test_the_scan_sees_imports_of_every_form() -> None:
 
 def test_no_module_imports_itself_in_a_circle() -> None:
     """Catches circles within a package too; they work until somebody imports from the other end."""
-    graph = {
-        module: imports(module) - {module}
-        for module in MODULES
-        if package(module) not in HEAVY_ALLOWED
-    }
+    graph = {module: imports(module) - {module} for module in (*MODULES, *BESIDE)}
+    assert len(graph) > len(MODULES) > 0
     list(graphlib.TopologicalSorter(graph).static_order())  # raises CycleError
 
 
@@ -152,6 +144,22 @@ LIGHT = [
     if package(name) not in HEAVY_ALLOWED
     and not name.startswith(("otm.kernels.", "otm.coupled.clocks."))
 ]
+
+
+def test_packages_are_there_without_an_import_of_their_own() -> None:
+    """Bug: module 'otm' has no attribute 'audit', until somebody imports it."""
+    done = run(f"""
+import otm
+names = [name for name in dir(otm) if name in {sorted({package(name) for name in MODULES})!r}]
+for name in names:
+    assert getattr(otm, name) is getattr(otm, name), name
+assert {{"audit", "coupling", "gain", "kernels", "rules", "testing"}} <= set(names), names
+assert otm.audit.lossless and otm.kernels.self_checks and otm.__all__
+assert set(otm.coupling.__all__) <= set(dir(otm.coupling))
+assert not hasattr(otm, "missing")
+print("done")
+""")
+    assert (done.returncode, done.stdout.strip()) == (0, "done"), done.stderr
 
 
 def test_import_otm_loads_nothing_heavy() -> None:

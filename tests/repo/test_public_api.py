@@ -141,6 +141,7 @@ NAMES = {
         "SyntheticAcceptance",
         "TypicalAcceptance",
         "distance_to_target",
+        "read_only",
     ],
     "otm.decoding": [
         "AcceleratedDrafter",

@@ -9,7 +9,6 @@ import dataclasses
 import itertools
 from collections.abc import Collection, Sequence
 from fractions import Fraction
-from html import escape
 from typing import Any, TypeVar
 
 import numpy as np
@@ -102,6 +101,8 @@ class Facts(Brief):
         return "\n".join([self._title, *(f"  {name:<{width}}  {text}" for name, text in lines)])
 
     def _repr_html_(self) -> str:
+        from html import escape
+
         return html_table(self._lines(), escape(self._title))
 
 
@@ -112,4 +113,6 @@ class Printed(Brief):
         return str(self)
 
     def _repr_html_(self) -> str:
+        from html import escape
+
         return f"<pre>{escape(str(self))}</pre>"

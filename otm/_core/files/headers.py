@@ -1,19 +1,22 @@
 """Headers of `.npy`, `.npz` and `.safetensors` files, read with NumPy alone.
 
-The first format is described in `numpy.lib.format`, whose own reader would allow objects.  The
-second are archives of it, as `numpy.savez` and `numpy.savez_compressed` write them.  The third is
-eight bytes with the length of a JSON header, the header, and the numbers.
+NumPy reads the headers of the first; `numpy.load` would take the memory for the numbers before it
+finds them missing.  The second are archives of it, as `numpy.savez` and `numpy.savez_compressed`
+write them.  The third is eight bytes with the length of a JSON header, the header, and the numbers.
 """
 
 from __future__ import annotations
 
-import ast
+import io
 import re
+import tokenize
+import warnings
 import zipfile
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
+
+import numpy as np
 
 from otm._core.files.paths import (
     AnyPath,
@@ -27,10 +30,25 @@ from otm._core.files.paths import (
 from otm._core.files.stored import UNPACKING, StoredArray, array_label, check_shape, unpacked
 from otm.errors import InvalidInputError
 
-MAGIC = b"\x93NUMPY"
-
 LONGEST_HEADER = 4096
 """Most bytes of a header; those of plain numbers take about a hundred."""
+
+NUMPY_HEADERS = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
+"""NumPy's readers by version of the format; the third is for names of fields in Unicode."""
+
+UNREADABLE = (
+    KeyError,
+    MemoryError,
+    RecursionError,
+    SyntaxError,
+    TypeError,
+    ValueError,
+    tokenize.TokenError,
+)
+"""What NumPy raises for a damaged header; KeyError is ours, for another version."""
 
 NUMBERS = re.compile(r"[<>|=](f2|f4|f8|[iu][1248])")
 """Types that are read: whole numbers and floats of all sizes, in either order of bytes."""
@@ -115,41 +133,32 @@ def npy_arrays(path: Path) -> dict[str, StoredArray]:
 
 
 def _numpy_header(file: IO[bytes], size: int, where: str) -> tuple[tuple[int, ...], str, int]:
-    """Read shape and dtype from the beginning of a file of this size, and the header's length.
+    """Read shape, dtype and length of a header with NumPy, from a file of this size.
 
-    All but plain numbers, row by row and all there, are refused.
+    Accepts only plain numbers, row by row and all there.
     """
-    start = file.read(12)
-    known = start[:6] == MAGIC and start[6:8] in (b"\x01\x00", b"\x02\x00")
-    _require(known, f"{where} does not begin as NumPy's files of numbers do; use numpy.save")
-    before = 12 if start[6] == 2 else 10
-    length = int.from_bytes(start[8:before], "little")
+    start = io.BytesIO(file.read(LONGEST_HEADER))
+    try:
+        with warnings.catch_warnings(action="ignore"):  # NumPy warns about damaged headers.
+            read = NUMPY_HEADERS[np.lib.format.read_magic(start)]
+            shape, by_columns, numbers = read(start)
+    except UNREADABLE as error:
+        raise InvalidInputError(
+            f"{where} has no sound header of NumPy's: {' '.join(str(error).split()):.80}; it is "
+            "damaged, was cut short, or was not written by numpy.save"
+        ) from None
+    dtype = numbers.str
     _require(
-        length <= LONGEST_HEADER,
-        f"{where} has a header of {length:,} bytes; that of an array of numbers is shorter",
-    )
-    text = start[before:] + file.read(max(length - (12 - before), 0))
-    _require(len(text) >= length, f"{where} ends within its header; it was cut short")
-    header: Any = None
-    if b"\\" not in text:  # which numbers do not need, and Python warns about in texts
-        with suppress(ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
-            header = ast.literal_eval(text[:length].decode("latin-1").strip())
-    _require(
-        isinstance(header, dict) and set(header) == {"descr", "fortran_order", "shape"},
-        f"{where} has a header that is none of NumPy's",
-    )
-    dtype = header["descr"]
-    _require(
-        isinstance(dtype, str) and NUMBERS.fullmatch(dtype),
+        NUMBERS.fullmatch(dtype),
         f"{where} holds {dtype!r:.60}; only whole numbers and floats of 2, 4 or 8 bytes are read, "
         "never Python objects",
     )
-    shape = check_shape(header["shape"], dtype, size - before - length, where)
+    shape = check_shape(shape, dtype, size - start.tell(), where)
     _require(
-        header["fortran_order"] is False or len(shape) < 2,
+        not by_columns or len(shape) < 2,
         f"{where} is stored by columns; save numpy.ascontiguousarray of it",
     )
-    return shape, dtype, before + length
+    return shape, dtype, start.tell()
 
 
 def npz_arrays(path: Path) -> dict[str, StoredArray]:

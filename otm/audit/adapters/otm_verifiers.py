@@ -25,7 +25,7 @@ from otm.decoding.reading import Path
 from otm.decoding.verifiers.verification import law_of, plan_of_tree, spectr_verifier, tree_verifier
 from otm.kernels import verify_probs
 from otm.kernels.registry import uniforms_per_position
-from otm.models.base import Rows, Session
+from otm.models.base import PaddedTokens, Session
 from otm.problem import Problem
 from otm.rules import named
 
@@ -171,7 +171,7 @@ class _Moved(Session):
 
     session: Session
 
-    def append(self, tokens: Rows) -> Any:
+    def append(self, tokens: PaddedTokens) -> Any:
         torch = require("torch")
         device = "cuda" if torch.cuda.is_available() else "cpu"
         return on_device(self.session.append(tokens), device)

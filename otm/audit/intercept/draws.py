@@ -21,7 +21,12 @@ import numpy as np
 import numpy.typing as npt
 
 from otm.audit.adapters.base import Adapter, Instance, Outcome, Source, run
-from otm.audit.intercept.generators import StandInOfNumPy, StandInOfPython, of_its_own
+from otm.audit.intercept.generators import (
+    GeneratorWatch,
+    StandInOfNumPy,
+    StandInOfPython,
+    of_its_own,
+)
 from otm.audit.intercept.races import Race
 from otm.decoding.draft_tree import Randomness
 
@@ -99,41 +104,6 @@ def runs(
             yield source, run(adapter, instance, source)
 
 
-class Watch:
-    """Whether a generator is where its last draw has left it, or was set to another state.
-
-    The generator draws along with the source, so that a state that comes again is seen.
-    """
-
-    def __init__(self, state: Callable[[], Any], step: Callable[[], Any]) -> None:
-        self._state, self._step = state, step
-        self._step()
-        self._kept = state()
-        self.reset = self.seeded = self._drawn = False
-
-    def begin(self) -> None:
-        """Begin a run, in the state that the one before has left."""
-        if self.reset or self.seeded:
-            self._kept = self._state()
-        self.reset = self.seeded = self._drawn = False
-
-    def seed(self) -> None:
-        """Leave the generator to itself; what it drew before should have been seeded as well."""
-        self.check()
-        self.seeded, self.reset = True, self.reset or self._drawn
-
-    def check(self) -> None:
-        """Compare the states."""
-        self.reset = self.reset or not (self.seeded or self._state() == self._kept)
-
-    def drawn(self, *, step: bool = True) -> None:
-        """Go on after a draw."""
-        self._drawn = True
-        if step:
-            self._step()
-        self._kept = self._state()
-
-
 class Generators:
     """Stand-ins of the global generators, which draw from the source of a run.
 
@@ -144,8 +114,8 @@ class Generators:
         self.races: list[Race] = []
         self.python, self.numpy = StandInOfPython(), StandInOfNumPy(self.races)
         self.watches = [
-            Watch(random.getstate, random.random),
-            Watch(_state_of_numpy, np.random.random),
+            GeneratorWatch(random.getstate, random.random),
+            GeneratorWatch(_state_of_numpy, np.random.random),
         ]
         self.drawing: list[Any] = [self.python, self.numpy]  # what has a source
         self._made: StandInOfNumPy | None = None
@@ -252,7 +222,7 @@ def _replaced(module: Any, functions: Mapping[str, Callable[..., Any]]) -> Itera
             setattr(module, name, function)
 
 
-def _until_seeded(module: Any, stand_in: Any, names: Sequence[str], watch: Watch) -> Any:
+def _until_seeded(module: Any, stand_in: Any, names: Sequence[str], watch: GeneratorWatch) -> Any:
     """Let functions of a module be those of a stand-in, until its generator is seeded."""
 
     def seed(*arguments: Any, _seed: Callable[..., None] = module.seed, **options: Any) -> None:

@@ -1,10 +1,11 @@
-"""Stand-ins of the generators of Python and NumPy, which draw from the source of a run."""
+"""Stand-ins of generators, which draw from the source of a run, and what watches generators."""
 
 # ruff: noqa: D102  methods are those of what they stand in for
 
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from math import prod
 from typing import Any
 
@@ -146,3 +147,38 @@ class StandInOfNumPy(np.random.Generator):
 
 def _count(size: Any) -> int:
     return 1 if size is None else prod(np.atleast_1d(size).tolist())
+
+
+class GeneratorWatch:
+    """Whether a generator is where its last draw has left it, or was set to another state.
+
+    The generator draws along with the source, so that a state that comes again is seen.
+    """
+
+    def __init__(self, state: Callable[[], Any], step: Callable[[], Any]) -> None:
+        self._state, self._step = state, step
+        self._step()
+        self._kept = state()
+        self.reset = self.seeded = self._drawn = False
+
+    def begin(self) -> None:
+        """Begin a run, in the state that the one before has left."""
+        if self.reset or self.seeded:
+            self._kept = self._state()
+        self.reset = self.seeded = self._drawn = False
+
+    def seed(self) -> None:
+        """Leave the generator to itself; what it drew before should have been seeded as well."""
+        self.check()
+        self.seeded, self.reset = True, self.reset or self._drawn
+
+    def check(self) -> None:
+        """Compare the states."""
+        self.reset = self.reset or not (self.seeded or self._state() == self._kept)
+
+    def drawn(self, *, step: bool = True) -> None:
+        """Go on after a draw."""
+        self._drawn = True
+        if step:
+            self._step()
+        self._kept = self._state()

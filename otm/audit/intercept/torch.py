@@ -22,7 +22,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from otm.audit.intercept.draws import Watch
+from otm.audit.intercept.generators import GeneratorWatch
 from otm.audit.intercept.races import Form, Race
 from otm.audit.intercept.torch_operations import BITS, DRAWS, Uniforms
 from otm.decoding.draft_tree import Randomness
@@ -109,10 +109,12 @@ class TorchDraws(TorchDispatchMode):  # type: ignore[misc]  # torch gives it no 
     def __init__(self, source: Randomness, races: list[Race]) -> None:
         super().__init__()
         self._source, self._races = source, races
-        self.watch = Watch(lambda: torch.get_rng_state().numpy().tobytes(), lambda: torch.rand(1))
+        self.watch = GeneratorWatch(
+            lambda: torch.get_rng_state().numpy().tobytes(), lambda: torch.rand(1)
+        )
         # what a verifier takes as a parameter, in a state that no other generator has
         self.handed = torch.Generator().manual_seed(secrets.randbits(63))
-        self.watch_of_handed = Watch(
+        self.watch_of_handed = GeneratorWatch(
             lambda: self.handed.get_state().numpy().tobytes(),
             lambda: torch.rand(1, generator=self.handed),
         )

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from otm._core.arithmetic import at_least_once
 from otm._core.ratios.bins import RatioBins
 from otm._core.ratios.keys import FINEST
-from otm.optimum.cut import ROUNDING
+from otm.optimum.cut import FULL_SUPPORT_TOLERANCE
 
 Floats = npt.NDArray[np.float64]
 
@@ -106,7 +106,7 @@ def _with_cuts(
     better = np.zeros(bins.wide.size, dtype=np.bool_)
     for i, hit in enumerate(_at_least_once(draft_above, ks)):
         for masses, of_lenience in zip(below, values, strict=True):
-            better |= masses + hit < of_lenience[i] * (1 - ROUNDING)
+            better |= masses + hit < of_lenience[i] * (1 - FULL_SUPPORT_TOLERANCE)
     return np.asarray(bins.wide[better])
 
 
@@ -159,7 +159,7 @@ def _caps_of_values(order: RatioBins, values: Floats, ks: Sequence[int]) -> Floa
         cap = (values - order.target_below[below]) / order.draft_above[below]
     # the difference can cancel where little mass is above
     cap = np.maximum(cap, np.append(0, order.ratio)[below])
-    everything = order.target_below[-1] * (1 - ROUNDING)
+    everything = order.target_below[-1] * (1 - FULL_SUPPORT_TOLERANCE)
     largest = np.asarray(ks, dtype=np.float64)
     free = (values >= everything) | (below == capped.size)
     return np.where(free, largest, np.clip(cap, 1, largest))

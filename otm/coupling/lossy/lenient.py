@@ -26,10 +26,9 @@ from otm._core.arithmetic import (
 from otm._core.distribution import residual_weights, total_variation
 from otm._core.numbers import check_name
 from otm._core.ratios.keys import ratio_of
-from otm._core.sampling import InverseCdf
 from otm.coupling.optimal import OptimalPlan
 from otm.coupling.plan import TransportPlan
-from otm.coupling.residual import TokenwisePlan, surely
+from otm.coupling.residual import TokenwisePlan, only_likeliest
 from otm.optimum.lenience import check_lenience, closest_in_bins, lenient_cap
 from otm.optimum.win_ratio import WinRatio, floor_of
 
@@ -203,14 +202,12 @@ class LenientPlan(OptimalPlan):
         mass[drafted] = np.minimum(self.accepted_ratio[place] * draft, target / self.lenience)
         return read_only(mass)
 
-    @cached_property
-    def residual(self) -> InverseCdf:
-        """The distribution of the output where no draft is accepted."""
+    @property
+    def _residual_weights(self) -> Probs:
         if self.residual_of == "closest":
-            accepted = self.accepted_mass
-        else:
-            accepted = self.lenience * self._cap * self.problem.draft
-        return InverseCdf.from_weights(residual_weights(self.problem.target, accepted))
+            return super()._residual_weights
+        accepted = self.lenience * self._cap * self.problem.draft
+        return residual_weights(self.problem.target, accepted)
 
 
 @dataclass(frozen=True, eq=False)
@@ -266,7 +263,6 @@ class ArgmaxLenientPlan(TokenwisePlan):
         ones[accepted] += 1
         return read_only(ones)
 
-    @cached_property
-    def residual(self) -> InverseCdf:
-        """The likeliest token of the target, the first of them where there are ties."""
-        return surely(int(self.problem.target.argmax()), self.problem.target)
+    @property
+    def _residual_weights(self) -> Probs:
+        return only_likeliest(self.problem.target)

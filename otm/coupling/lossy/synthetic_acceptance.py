@@ -10,7 +10,6 @@ import numpy as np
 from otm._core.arithmetic import Number, Probs, read_only
 from otm._core.distribution import residual_weights
 from otm._core.numbers import as_parameter
-from otm._core.sampling import InverseCdf
 from otm.coupling.residual import TokenwisePlan
 
 
@@ -59,7 +58,6 @@ class SyntheticAcceptance(TokenwisePlan):
         """The rate, for each token: array [n]."""
         return read_only(np.asarray(0 * self.problem.draft + self.rate))
 
-    @cached_property
-    def residual(self) -> InverseCdf:
-        """The distribution ∝ max(q − p, 0) of the output where no draft is accepted."""
-        return InverseCdf.from_weights(residual_weights(self.problem.target, self.problem.draft))
+    @property
+    def _residual_weights(self) -> Probs:
+        return residual_weights(self.problem.target, self.problem.draft)

@@ -22,8 +22,7 @@ from otm._core.arithmetic import (
 )
 from otm._core.checks import Drafts, Uniforms
 from otm._core.numbers import as_parameter, check_name
-from otm._core.sampling import InverseCdf
-from otm.coupling.residual import ResidualPlan, surely
+from otm.coupling.residual import ResidualPlan, only_likeliest
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,15 +114,12 @@ class TypicalAcceptance(ResidualPlan):
     def acceptance(self) -> Number:
         """Acceptance probability Pr(Y ∈ {X_1, …, X_k}), outputs that hit a draft included."""
         refused = np.where(self._likely, zeros(1, self.problem.draft), self.problem.draft)
-        return self._with_residual_hits(refused)
+        return self._acceptance_with_rejected(refused)
 
-    @cached_property
-    def residual(self) -> InverseCdf:
-        """The distribution of the output where no draft is accepted."""
+    @property
+    def _residual_weights(self) -> Probs:
         target = self.problem.target
-        if self.otherwise == "argmax":
-            return surely(int(target.argmax()), target)
-        return InverseCdf.from_weights(target)
+        return only_likeliest(target) if self.otherwise == "argmax" else target
 
     @cached_property
     def _likely(self) -> npt.NDArray[np.bool_]:

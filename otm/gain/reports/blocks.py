@@ -25,7 +25,7 @@ from otm._core.optional import require
 from otm.errors import InvalidInputError, InvalidParameterError, OTMError, ProblemTooLargeError
 from otm.gain.reports.pairs import Measured
 from otm.gain.reports.settings import Settings
-from otm.gain.reports.sources import BLOCK_BYTES, Block, Bounds, Source
+from otm.gain.reports.sources import BLOCK_BYTES, Bounds, PositionBlock, Source
 
 MANIFEST = "manifest.json"
 
@@ -115,7 +115,7 @@ def measure_all(
     }
 
 
-def _measure(number: int, block: Block, settings: Settings) -> tuple[int, Measured]:
+def _measure(number: int, block: PositionBlock, settings: Settings) -> tuple[int, Measured]:
     return number, block.measure(settings)
 
 

@@ -31,7 +31,7 @@ from otm.gain.latency import Latency
 from otm.gain.reports.blocks import measure_all, writing
 from otm.gain.reports.settings import Settings
 from otm.gain.reports.sources import Source
-from otm.gain.reports.summary import Row, Summary, summarise
+from otm.gain.reports.summary import Summary, TableRow, summarise
 from otm.gain.reports.top_lists import TopLogprobs
 
 MAX_GAMMA = 1000
@@ -196,7 +196,7 @@ def page(summary: Summary) -> str:
 
 
 def _tables(
-    rows: Sequence[Row], count: str, names: tuple[str, ...], value: str
+    rows: Sequence[TableRow], count: str, names: tuple[str, ...], value: str
 ) -> list[dict[str, Any]]:
     """Tables, one for each draft temperature, with a column for each count: heading and rows."""
     cells: dict[float, dict[tuple[str, ...], list[str]]] = {}
@@ -309,14 +309,14 @@ def _temperatures(axes: Any, summary: Summary) -> None:
     axes.set(xlabel="temperature of the draft model", ylabel="acceptance probability")
 
 
-def _where(rows: Sequence[Row], labels: Row) -> list[Row]:
+def _where(rows: Sequence[TableRow], labels: TableRow) -> list[TableRow]:
     """Rows with these labels."""
     return [row for row in rows if all(row[name] == label for name, label in labels.items())]
 
 
 def _curves(
     axes: Any,
-    rows: Sequence[Row],
+    rows: Sequence[TableRow],
     group: str,
     values: Sequence[Any],
     columns: tuple[str, str],

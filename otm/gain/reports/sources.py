@@ -40,7 +40,7 @@ SAMPLES = 64
 SAMPLE_BYTES = 2**16
 
 
-class Block(Protocol):
+class PositionBlock(Protocol):
     """What is known at some consecutive positions."""
 
     def measure(self, settings: Settings) -> Measured:
@@ -70,7 +70,7 @@ class Source(Protocol):
     def key(self) -> dict[str, Any]:
         """Whatever the results depend on, as JSON."""
 
-    def blocks(self, bounds: Iterable[Bounds]) -> Iterator[Block]:
+    def blocks(self, bounds: Iterable[Bounds]) -> Iterator[PositionBlock]:
         """Hand out blocks, in ascending order; those that can be read anywhere, unread.
 
         Parameters
@@ -80,7 +80,7 @@ class Source(Protocol):
 
         Yields
         ------
-        Block
+        PositionBlock
             What is known at these positions.
         """
 

@@ -40,7 +40,7 @@ from otm.gain.reports.settings import Settings
 from otm.gain.reports.sources import Source
 from otm.gain.reports.text_bound import bound_along_text
 
-Row = dict[str, Any]
+TableRow = dict[str, Any]
 Axes = dict[str, Sequence[Any]]
 """The axes of an array behind that of the prompts: their names and labels."""
 
@@ -99,12 +99,12 @@ class Summary(Facts):
     tokens_known: bool
     settings: Settings
     level: float
-    acceptance: list[Row] = field(default_factory=list)
-    differences: list[Row] = field(default_factory=list)
-    bounds: list[Row] = field(default_factory=list)
-    block_efficiency: list[Row] = field(default_factory=list)
-    efficiency_bounds: list[Row] = field(default_factory=list)
-    lossy: list[Row] = field(default_factory=list)
+    acceptance: list[TableRow] = field(default_factory=list)
+    differences: list[TableRow] = field(default_factory=list)
+    bounds: list[TableRow] = field(default_factory=list)
+    block_efficiency: list[TableRow] = field(default_factory=list)
+    efficiency_bounds: list[TableRow] = field(default_factory=list)
+    lossy: list[TableRow] = field(default_factory=list)
     recommendation: Recommendation | None = None
     latency: Latency | None = None
 
@@ -301,7 +301,7 @@ def summarise(
     return Summary(source.name, *counts, *known, settings, level, **tables)
 
 
-def _rows(prompts: Prompts, axes: Axes, columns: Mapping[str, Floats]) -> list[Row]:
+def _rows(prompts: Prompts, axes: Axes, columns: Mapping[str, Floats]) -> list[TableRow]:
     """One row for each combination of the axes: its labels, and the means of sums [P, axes]."""
     places = np.ndindex(*map(len, axes.values()))
     return [
@@ -311,7 +311,7 @@ def _rows(prompts: Prompts, axes: Axes, columns: Mapping[str, Floats]) -> list[R
     ]
 
 
-def _differences(sums: Floats, settings: Settings, prompts: Prompts) -> list[Row]:
+def _differences(sums: Floats, settings: Settings, prompts: Prompts) -> list[TableRow]:
     """Differences to other rules, and to the first draft temperature, of sums [P, D, rules, K]."""
     (first, *others), (main, *further) = settings.rules, settings.draft_temperatures
     ks = {"k": settings.ks}
@@ -350,7 +350,7 @@ def steps_of_prompts(accepted: Floats, gammas: Sequence[int], prompts: Prompts) 
     return steps
 
 
-def _ways(candidates: Sequence[Candidate]) -> list[Row]:
+def _ways(candidates: Sequence[Candidate]) -> list[TableRow]:
     return [
         {
             **dict(zip(("rule", "K", "gamma"), candidate.setup, strict=True)),
@@ -363,7 +363,7 @@ def _ways(candidates: Sequence[Candidate]) -> list[Row]:
     ]
 
 
-def _without_infinities(rows: Sequence[Row]) -> list[Row]:
+def _without_infinities(rows: Sequence[TableRow]) -> list[TableRow]:
     """Rows with estimates as objects, unknown ends as None."""
     return [
         {

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from otm._core.optional import require
 from otm._core.tensors import on_device
 from otm.errors import InvalidInputError
-from otm.models.base import Rows, Session
+from otm.models.base import PaddedTokens, Session
 from otm.models.cached_rows import CachedRows, Indices, LayerStorage, Window
 from otm.models.gpt.transformer import Transformer
 
@@ -26,7 +26,7 @@ class GPTSession(Session):
         self._rows = CachedRows(rows, network.config.context_length)
         self._layers = [LayerStorage() for _ in range(network.config.layers)]
 
-    def append(self, tokens: Rows) -> Tensor:
+    def append(self, tokens: PaddedTokens) -> Tensor:
         """Read further tokens, −1 behind those of a row, and return logits: [R, L] → [R, L, V]."""
         with require("torch").inference_mode():
             return self._network.output(self._read_known(tokens))
@@ -38,7 +38,7 @@ class GPTSession(Session):
         with require("torch").inference_mode():
             return self._network.output(self._read(tokens, order, starts))
 
-    def read(self, tokens: Rows) -> None:
+    def read(self, tokens: PaddedTokens) -> None:
         """`append` without the logits, which are not computed."""
         with require("torch").inference_mode():
             self._read_known(tokens)
@@ -53,7 +53,7 @@ class GPTSession(Session):
             for layer in self._layers:
                 layer.copy(self._rows.capacity, copies)
 
-    def _read_known(self, tokens: Rows) -> Any:
+    def _read_known(self, tokens: PaddedTokens) -> Any:
         """Read tokens that the host knows."""
         largest, vocabulary = int(tokens.max(initial=-1)), self._network.config.vocabulary
         if largest >= vocabulary:

@@ -13,7 +13,7 @@ import numpy as np
 
 from otm._core.tensors import on_device
 from otm.errors import InvalidInputError, InvalidParameterError
-from otm.models.base import Rows, Session, TokenRows, check_length
+from otm.models.base import PaddedTokens, Session, TokenRows, check_length
 from otm.models.cached_rows import CachedRows, Indices, LayerStorage, window
 
 STORED = "DynamicLayer", "DynamicSlidingWindowLayer"
@@ -109,7 +109,7 @@ class HuggingFaceSession(Session):
         self._takes_positions = "position_ids" in arguments and self._sources is None
         self._last = {"logits_to_keep": 1} if "logits_to_keep" in arguments else {}
 
-    def _filled(self, tokens: Rows) -> Any:
+    def _filled(self, tokens: PaddedTokens) -> Any:
         """Return a tensor of tokens, with some token at the padding."""
         return on_device(np.where(tokens < 0, tokens[:, :1], tokens), self._device)
 
@@ -141,7 +141,7 @@ class CachedSession(HuggingFaceSession):
         self._cache, self._layers = new_cache(self._model)
         self._cross: tuple[Indices, Any] = self._owners[:0], None
 
-    def append(self, tokens: Rows) -> Any:
+    def append(self, tokens: PaddedTokens) -> Any:
         """Read further tokens in each row, and return a tensor of logits [R, L, V]."""
         lengths = self._rows.lengths
         self._rows.append(tokens)
@@ -163,7 +163,7 @@ class CachedSession(HuggingFaceSession):
             scores[on_device(rows, scores.device), : logits.shape[1]] = logits
         return scores
 
-    def read(self, tokens: Rows) -> None:
+    def read(self, tokens: PaddedTokens) -> None:
         """Read further tokens in each row."""
         if self.past is not None:
             tokens = self._behind_past(self.past, tokens)
@@ -175,7 +175,7 @@ class CachedSession(HuggingFaceSession):
         for _ in self._forward(self._filled(tokens), counts, lengths, **self._last):
             pass
 
-    def _behind_past(self, past: Past, tokens: Rows) -> Rows:
+    def _behind_past(self, past: Past, tokens: PaddedTokens) -> PaddedTokens:
         """Store the keys and values of the past, and return the tokens behind it."""
         self.past = None
         lengths, columns = past.lengths, np.arange(tokens.shape[1])
@@ -236,7 +236,7 @@ class RereadingSession(HuggingFaceSession, TokenRows):
         super().__post_init__()
         TokenRows.__init__(self, len(self._owners))
 
-    def append(self, tokens: Rows) -> Any:
+    def append(self, tokens: PaddedTokens) -> Any:
         """Read all tokens again, and return a tensor of logits [R, L, V] for the further ones."""
         before = self.rows
         self.read(tokens)
@@ -251,7 +251,7 @@ class RereadingSession(HuggingFaceSession, TokenRows):
                 scores[r, : len(new) - len(old)] = logits[r, len(old) : len(new)]
         return scores
 
-    def read(self, tokens: Rows) -> None:
+    def read(self, tokens: PaddedTokens) -> None:
         """Keep further tokens of each row."""
         TokenRows.read(self, tokens)
         check_length(max(map(len, self.rows), default=0), self._most)

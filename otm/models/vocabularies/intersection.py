@@ -13,7 +13,7 @@ from otm._core.numbers import as_integer
 from otm._core.optional import require
 from otm._core.tensors import is_tensor, like
 from otm.errors import InvalidInputError
-from otm.models.base import LanguageModel, Rows, Session, common_length, padded
+from otm.models.base import LanguageModel, PaddedTokens, Session, common_length, padded
 from otm.models.vocabularies.spelling import Spelling, check_spellings
 from otm.models.vocabularies.translation import TranslatedRow, Translation, end_of_row
 
@@ -121,7 +121,7 @@ class _SharedSession(Session):
         self._held: list[list[int]] = [[] for _ in range(rows)]  # what the model has read
         self._shared = translation.tokens.pairs
 
-    def append(self, tokens: Rows) -> Any:
+    def append(self, tokens: PaddedTokens) -> Any:
         """Read tokens, and return what follows each: logits or probabilities [R, L, V]."""
         if not tokens.shape[1]:
             return self._among_shared(None, np.zeros((0,), np.int64))[None][[0] * len(tokens)]
@@ -130,7 +130,7 @@ class _SharedSession(Session):
             return require("torch").stack(found, 1)
         return np.stack(found, 1)
 
-    def read(self, tokens: Rows) -> None:
+    def read(self, tokens: PaddedTokens) -> None:
         """Read tokens."""
         self._take(tokens)
         new = self._turned(np.zeros(len(tokens), dtype=bool))
@@ -154,7 +154,7 @@ class _SharedSession(Session):
         last = (new >= 0).sum(1) - 1
         return self._among_shared(scores, np.where(column < 0, -1, last))
 
-    def _take(self, tokens: Rows) -> None:
+    def _take(self, tokens: PaddedTokens) -> None:
         """Add tokens to the rows."""
         if tokens.max(initial=-1) >= self._vocabulary:
             raise InvalidInputError(
@@ -163,7 +163,7 @@ class _SharedSession(Session):
         for row, given in zip(self._rows, tokens.tolist(), strict=True):
             row.extended(token for token in given if token >= 0)
 
-    def _turned(self, asked: npt.NDArray[np.bool_]) -> Rows:
+    def _turned(self, asked: npt.NDArray[np.bool_]) -> PaddedTokens:
         """Rewind to what stays, and return the tokens that the model is to read, −1 behind them.
 
         Rows [R] that are asked what follows read their last token in any case.
