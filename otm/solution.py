@@ -26,7 +26,7 @@ from otm._core.display.text import html_table
 from otm._core.sparse import places_of
 from otm._core.tensors import like
 from otm.coupling.greedy_drafts import GreedyRule
-from otm.coupling.optimal import OptimalPlan
+from otm.coupling.optimal.plan import OptimalPlan
 from otm.coupling.plan import Selection, TransportPlan
 from otm.coupling.spec_hub import SpecHub
 from otm.coupling.table import TablePlan

@@ -37,8 +37,8 @@ ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "benchmarks" / "results" / "mutation.json"
 
 MODULES = """
-_core.ratio_bins _core.ratio_keys solve certificate optimum.cut optimum.division_factor
-optimum.bounds coupling.plan coupling.optimal coupling.slots coupling.swaps optimum.win_ratio
+_core.ratios.bins _core.ratios.keys solve certificate optimum.cut optimum.division_factor
+optimum.bounds coupling.plan coupling.optimal.plan coupling.optimal.slots coupling.optimal.swaps
 coupling.k_seq coupling.recursive_rejection coupling.maximal coupling.residual
 """.split()
 

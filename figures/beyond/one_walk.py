@@ -11,7 +11,7 @@ from figures.registry import experiment
 from figures.table import Cell, Table
 from otm._core.drawing import COLOURS, blank_figure
 from otm._core.sparse import SparseProbs
-from otm.coupling.agreeing import AgreeingDrafts
+from otm.coupling.optimal.agreeing import AgreeingDrafts
 from otm.decoding import DraftNode
 from otm.decoding.reading import Path
 from otm.decoding.verifiers.walk_and_keep import Walk

@@ -11,7 +11,7 @@ import pytest
 import otm
 from otm._core.arithmetic import Number, Probs, as_fractions
 from otm._core.sparse import SparseProbs
-from otm.coupling.agreeing import AgreeingDrafts, mean_slopes, quadrature
+from otm.coupling.optimal.agreeing import AgreeingDrafts, mean_slopes, quadrature
 
 F = Fraction
 WEIGHTS = [Fraction(w, 12) for w in (1, 3, 5, 6, 8, 10, 11, 12)]

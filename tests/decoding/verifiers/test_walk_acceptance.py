@@ -15,7 +15,7 @@ import otm
 from otm._core.arithmetic import Number, Probs
 from otm._core.sparse import SparseProbs
 from otm.coupling import OptimalPlan
-from otm.coupling.agreeing import AgreeingDrafts
+from otm.coupling.optimal.agreeing import AgreeingDrafts
 from otm.decoding.draft_tree import DraftNode
 from otm.decoding.drafters.model import Branching
 from otm.decoding.reading import Path

@@ -25,8 +25,8 @@ from otm._core.ratios.keys import LEAST, MOST, ratio_of
 from otm._core.ratios.order import places_along
 from otm._core.sampling import chunks
 from otm._core.sparse import SparseProbs, Tokens, of_one_kind, places_of
-from otm.coupling.slots import winning_probabilities
-from otm.coupling.swaps import Swaps, match
+from otm.coupling.optimal.slots import winning_probabilities
+from otm.coupling.optimal.swaps import Slots, Swaps, match_swaps
 from otm.optimum.hull import hull_segments
 
 POINTS = 2**12
@@ -83,7 +83,7 @@ class AgreeingDrafts:
         several = lengths > 1  # the others win what they win in their own slots
         share = sums[0] / np.where(several, sums[1], 1)
         wanted = np.where(np.repeat(several, lengths), np.repeat(share, lengths) * target, won)
-        swaps = match(wanted - won, slope)
+        swaps = match_swaps(wanted - won, slope)
         low, high, moved = swaps.low, swaps.high, swaps.mass
         # by rounding a token may swap more than it has
         total = scatter_sum(low, moved, won.size) + scatter_sum(high, moved, won.size)
@@ -107,17 +107,12 @@ class AgreeingDrafts:
         left[common] = np.maximum(left[common] - self.law[self._shared], 0 * left[common])
         return self._target.tokens, left
 
-    def slot_law(self, place: int) -> tuple[npt.NDArray[np.int64], Probs]:
+    def slot_law(self, place: int) -> tuple[Slots, Probs]:
         """Slots that drafts of a token take, with their probabilities: partners', then its own."""
         slot = self._slot.item(place)
-        # a token swaps either always as the lower one or always as the higher one
-        own, other = self._swaps.low, self._swaps.high
-        pairs = slice(*own.searchsorted((slot, slot + 1)))
-        if pairs.start == pairs.stop:
-            own, other = other, own
-            pairs = slice(*own.searchsorted((slot, slot + 1)))
-        steps = self._swaps.mass[pairs] / self._mass.item(slot)
-        return np.append(other[pairs], slot), np.append(steps, 1 - steps.sum())
+        partners, moved = self._swaps.moves_of(slot)
+        steps = moved / self._mass.item(slot)
+        return np.append(partners, slot), np.append(steps, 1 - steps.sum())
 
     def winner(self, places: Sequence[int], uniforms: Probs) -> int:
         """Position of the draft that wins, from a uniform for each."""
@@ -159,7 +154,7 @@ class AgreeingDrafts:
         total = joint.sum()
         return joint / total if total > 0 else self.numbers
 
-    def _ascending(self, place: int) -> tuple[npt.NDArray[np.int64], Probs]:
+    def _ascending(self, place: int) -> tuple[Slots, Probs]:
         """`slot_law` with ascending slots."""
         slots, law = self.slot_law(place)
         order = slots.argsort()
