@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import itertools
 import math
+import random
 from fractions import Fraction
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import otm
 from otm._core.arithmetic import Probs
 from otm.coupling.k_seq import KSeq
 from otm.coupling.optimal.plan import LARGEST_COUNT, OptimalPlan
+from otm.coupling.optimal.reference import ReferencePlan
 from otm.coupling.optimal.swaps import target_win_ratio
 from otm.coupling.recursive_rejection import RecursiveRejection
 from otm.coupling.residual import acceptance_ratio
@@ -50,6 +53,27 @@ def test_the_winning_law_is_the_wanted_one(problem: Problem) -> None:
     cap = optimal_cap(problem)
     assert set(ratio[order.ratio > ratio]) <= {cap}, "capped"
     assert len(set(ratio[order.ratio < ratio])) <= 1, "raised to one floor"
+
+
+@given(problems(max_tokens=6, max_drafts=5, exact=True), st.integers(0, 2**32))
+def test_decisions_and_laws_are_those_of_the_reference(problem: Problem, seed: int) -> None:
+    """Catches any step of the fast plan that is not the theorem's."""
+    plan = OptimalPlan(problem)
+    draft, target = problem.draft.tolist(), problem.target.tolist()
+    reference = ReferencePlan(draft, target, problem.k)
+    assert reference.alpha == plan.acceptance
+    assert reference.winner_probs == plan.winner_distribution.tolist()
+    for token, own in reference.slot_of.items():
+        moves = reference.moves[own]
+        law = {**moves, own: 1 - sum(moves.values())}
+        assert law == dict(zip(*map(np.ndarray.tolist, plan.slot_law(token)), strict=True))
+    rng, tokens = random.Random(seed), list(reference.slot_of)
+    edges = [end for move in reference.moves for end in itertools.accumulate(move.values())]
+    edges = [F(0), *(end for end in edges if end < 1), *(F(rng.randrange(97), 97) for _ in "abc")]
+    for _ in range(20):
+        drafts = rng.choices(tokens, k=problem.k)
+        uniforms = rng.choices(edges, k=problem.k + 2)
+        assert reference.select(drafts, uniforms) == plan.select(drafts, uniforms).token
 
 
 @given(problems(max_tokens=8, max_drafts=8, exact=True))
