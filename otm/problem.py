@@ -200,11 +200,6 @@ class Problem(Frozen):
             RatioBins.of(self.draft, self.target, few=self.n) if self.bins.wide.size else self.bins
         )
 
-    @cached_property
-    def _found(self) -> dict[str, Any]:
-        """What others have found out about the problem, and shall find only once."""
-        return {}
-
     def drafts_as(self, kind: type[_Drafts], *parameters: Any) -> _Drafts:
         """Return the drafts as a rule needs them to be drawn.
 

@@ -93,7 +93,7 @@ class Walk:
     def _left(self) -> tuple[Tokens, Probs]:
         """Tokens, and S(y) t(z) − S(yz) over W(y): array [n] each."""
         if self.drafts:
-            return self._winner.left(self.share)
+            return self._winner.residual_mass(self.share)
         target = self._target_probs(self.path)
         return target.tokens, target.probabilities * self.share
 

@@ -49,7 +49,7 @@ def accepted(
         kept = [winner.accepted_share(place, share) for place in range(winner.tokens.size)]
         return sum(
             (won * (kept[i] + below((*path, int(z)), kept[i], winner.agreeing(i)))
-             for i, (z, won) in enumerate(zip(winner.tokens, winner.law, strict=True)) if won),
+             for i, (z, won) in enumerate(zip(winner.tokens, winner.winner_probs, strict=True)) if won),
             0 * share,
         )  # fmt: skip
 

@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 
 from otm._core.arithmetic import as_fractions
-from otm.optimum.hull import hull_segments
+from otm.coupling.optimal.agreeing import hull_segments
 
 F = Fraction
 
