@@ -179,7 +179,7 @@ class Problem(Frozen):
         self._check_single("the joint distribution of the drafts")
         if self._joint is not None:
             return self._joint
-        return IID._of_checked(self.draft, self.k, self._tokens)
+        return IID._of_checked(probs=self.draft, k=self.k, tokens=self._tokens)
 
     @cached_property
     def bins(self) -> RatioBins:

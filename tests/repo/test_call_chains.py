@@ -27,7 +27,7 @@ from otm.audit.instances import INSTANCES
 
 IMPORTS = runpy.run_path(str(Path(__file__).with_name("test_import.py")))
 DEEPEST = 10
-MOST_FILES = 12
+MOST_FILES = 10
 OPERATORS = {f"__{name}__" for name in ("gt", "ge", "lt", "le", "eq", "mul", "rmul", "add", "radd")}
 
 

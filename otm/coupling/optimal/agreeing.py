@@ -167,10 +167,8 @@ class AgreeingDrafts:
         k = self.numbers.size - 1
         numbers = zeros(2 * k, self.numbers)
         numbers[:k] = self.numbers[1:]
-        places = np.arange(k)
-        return np.asarray(
-            _binomials(k, exact=is_exact(numbers)) * numbers[places[:, None] + places]
-        )
+        places = np.arange(k)[:, None] + np.arange(k)
+        return np.asarray(_binomials(k, exact=is_exact(numbers)) * numbers[places])
 
 
 def hull_segments(wins: Probs, target: Probs) -> npt.NDArray[np.int64]:
