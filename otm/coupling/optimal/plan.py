@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from operator import truediv
 
 import numpy as np
 import numpy.typing as npt
@@ -141,10 +142,11 @@ class OptimalPlan(ResidualPlan):
         """Equivalent to `_accept` of one set, but faster for few drafts in floats: [k], [k + 1]."""
         draft = self.problem.draft.take(drafts).tolist()
         target = self.problem.target.take(drafts).tolist()
-        bins, rates = self.slots.place_few([q / p for p, q in zip(draft, target, strict=True)])
-        slots = self.slots.slots_of_few(bins, rates, uniforms)
+        table = self.slots
+        bins, rates = table.place_few(list(map(truediv, target, draft)))
+        slots = table.slots_of_few(bins, rates, uniforms)
         winner = slots.index(max(slots))
-        slope, added = (each.item(bins[winner]) for each in self.slots.win_ratio)
+        slope, added = (each.item(bins[winner]) for each in table.win_ratio)
         winner_prob = draft[winner] * (slope + added * rates[winner])
         mass = self.target_mass.item(drafts[winner])
         accept = float(mass > 0) if winner_prob <= 0 else min(mass, winner_prob) / winner_prob

@@ -47,9 +47,10 @@ def accepted(
         numbers[::children] = counts
         winner = AgreeingDrafts(law(draft, path), law(target, path), numbers)
         kept = [winner.accepted_share(place, share) for place in range(winner.tokens.size)]
+        wins = enumerate(zip(winner.tokens, winner.winner_probs, strict=True))
         return sum(
             (won * (kept[i] + below((*path, int(z)), kept[i], winner.agreeing(i)))
-             for i, (z, won) in enumerate(zip(winner.tokens, winner.winner_probs, strict=True)) if won),
+             for i, (z, won) in wins if won),
             0 * share,
         )  # fmt: skip
 

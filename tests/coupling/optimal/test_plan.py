@@ -27,7 +27,7 @@ from otm.problem import Problem
 from otm.testing import exact_acceptance, exact_output_distribution
 from otm.testing.instances import instance
 from otm.testing.strategies import problems
-from tests.coupling.realised import distance_to_target, realised_output
+from tests.coupling.optimal.realised import distance_to_target, realised_output
 
 F = Fraction
 fewer = settings(max_examples=settings.default.max_examples // 4)

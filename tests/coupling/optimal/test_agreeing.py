@@ -11,7 +11,12 @@ import pytest
 import otm
 from otm._core.arithmetic import Number, Probs, as_fractions
 from otm._core.sparse import SparseProbs
-from otm.coupling.optimal.agreeing import AgreeingDrafts, mean_slopes, quadrature
+from otm.coupling.optimal.agreeing import (
+    AgreeingDrafts,
+    hull_segments,
+    mean_slopes,
+    quadrature,
+)
 
 F = Fraction
 WEIGHTS = [Fraction(w, 12) for w in (1, 3, 5, 6, 8, 10, 11, 12)]
@@ -225,3 +230,26 @@ def test_distributions_that_floats_can_hardly_hold() -> None:
             assert 0 <= winner.accepted_share(place, 0.5) <= 1
             assert winner.agreeing(place).sum() == pytest.approx(1)
             assert winner.slot_law(place)[1].sum() == pytest.approx(1)
+
+
+def test_neighbours_are_pooled_alike_in_floats_and_fractions() -> None:
+    """Catches blocks of SciPy's isotonic regression that are read the wrong way round."""
+    rng = np.random.default_rng(17)
+    for n in (1, 2, 7, 60, 500):
+        won, target = (rng.integers(1, 1000, n) / 1024 for _ in range(2))
+        target[: n // 3] = 0
+        exact = hull_segments(as_fractions(won), as_fractions(target))
+        assert hull_segments(won, target).tolist() == exact.tolist()
+
+
+def test_a_segment_is_as_long_as_slopes_do_not_descend() -> None:
+    won, target = as_fractions([1, 2, 2, 1, 5]), as_fractions([1] * 5)
+    assert hull_segments(won, target).tolist() == [0]
+    assert hull_segments(won[::-1], target).tolist() == [0, 1, 4]
+
+
+def test_tokens_without_target_mass_are_segments_by_themselves() -> None:
+    """Catches slopes that are divided by zero."""
+    for target in ([0, 0, 1, 1], [0, 0, 0, 0]):
+        found = hull_segments(np.array([0.5, 0.1, 0.1, 0.3]), np.array(target, dtype=float))
+        assert found.tolist() == [0, 1, 2] + [3] * (target[3] == 0)
