@@ -25,10 +25,11 @@ from otm._core.arithmetic import (
 )
 from otm._core.distribution import residual_weights, total_variation
 from otm._core.numbers import check_name
+from otm._core.ratios.bins import floor_of
 from otm._core.ratios.keys import ratio_of
 from otm._core.sampling import InverseCdf
 from otm.coupling.optimal.plan import OptimalPlan
-from otm.coupling.optimal.swaps import TargetWinRatio, floor_of
+from otm.coupling.optimal.swaps import TargetWinRatio
 from otm.coupling.plan import TransportPlan
 from otm.coupling.residual import TokenwisePlan, surely
 from otm.optimum.lenience import check_lenience, closest_in_bins, lenient_cap

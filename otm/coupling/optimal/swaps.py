@@ -18,15 +18,13 @@ import numpy.typing as npt
 
 from otm._core.arithmetic import (
     Frozen,
-    Number,
     Probs,
-    at_most_one,
     interval_slopes,
     is_exact,
     read_only,
     zeros,
 )
-from otm._core.ratios.bins import RatioBins, count_up_to
+from otm._core.ratios.bins import RatioBins
 from otm.optimum.cut import best_prefix, cap_in_bins
 from otm.problem import Problem
 
@@ -52,12 +50,8 @@ def target_win_ratio(problem: Problem) -> TargetWinRatio:
     k = problem.k
     value, _, bins = best_prefix(problem)
     cap, bins = cap_in_bins(bins, value, k)
-    bins, _ = bins.resolve(lambda bins: count_up_to(bins.least, cap))
-    missing = 1 - bins.capped_mass(cap)
-    bins, _ = bins.resolve(
-        lambda bins: _count_raised(bins.least, bins.draft_below, bins.target_below, missing)
-    )
-    floor = floor_of(bins.least, bins.draft_below, bins.target_below, missing)
+    bins, _ = bins.split_at(cap)
+    floor, bins = bins.floor_of_mass(1 - bins.capped_mass(cap))
     while True:
         slope = interval_slopes(bins.draft_below, bins.draft_above, bins.draft, k)
         follows: npt.NDArray[np.bool_] = np.zeros(slope.size, dtype=np.bool_)
@@ -71,23 +65,6 @@ def target_win_ratio(problem: Problem) -> TargetWinRatio:
     mean = np.minimum(np.maximum(bins.least, np.asarray(floor)), np.asarray(cap))
     mean[follows] = bins.ratio[follows]
     return TargetWinRatio(bins, read_only(slope), read_only(mean), read_only(follows))
-
-
-def floor_of(ratio: Probs, draft_below: Probs, mass_below: Probs, missing: Number) -> Number:
-    """Floor b ≤ 1 that raises the low end of an ascending ratio r [m], so that Σ p r = 1.
-
-    Some draft always wins; the floor makes up for the `missing` 1 − Σ p r that the rule does not
-    accept.  The masses [m + 1] are Σ p and Σ p r of the first j bins below the cap.
-    """
-    if missing <= 0:
-        return 0 * missing
-    raised = _count_raised(ratio, draft_below, mass_below, missing)  # the first at least
-    return at_most_one((missing + mass_below[raised]) / draft_below[raised])
-
-
-def _count_raised(ratio: Probs, draft_below: Probs, mass_below: Probs, missing: Number) -> int:
-    """Count the bins whose ratio, as the floor, adds no more than is missing."""
-    return count_up_to(ratio * draft_below[:-1] - mass_below[:-1], missing)
 
 
 class Moves(NamedTuple):

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from otm._core.arithmetic import running_sum
+from otm._core.ratios.bins import floor_of
 from otm.coupling.lossy.lenient import ArgmaxLenientPlan, LenientPlan, distance_to_target
 from otm.coupling.lossy.typical_acceptance import TypicalAcceptance
-from otm.coupling.optimal.swaps import floor_of
 from otm.errors import InvalidParameterError, UnknownMethodError
 from otm.optimum.cut import optimal_value
 from otm.optimum.lenience import acceptance_at_distance, lenient_value
