@@ -143,7 +143,7 @@ class GridOptimal(ResidualPlan):
     def _moves(self) -> tuple[Slots, Slots, Probs]:
         """Bin and slot of each move of drafts, and its rate for a `_change` of one: [M] each."""
         table = self._node[1]
-        # the pairs of bins that `choose_slots` finds
+        # These are the pairs of bins that `choose_slots` finds.
         lacking = np.diff(table.lack - table.excess, prepend=0 * table.lack[:1])
         moves = match_amounts(lacking, table.slopes).moves
         own, slot, mass = (each[moves.mass > 0] for each in moves)

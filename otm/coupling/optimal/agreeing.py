@@ -82,12 +82,12 @@ class AgreeingDrafts:
         first = hull_segments(wins, target)
         sums = np.add.reduceat(np.array((wins, target)), first, axis=1)
         lengths = np.diff(np.append(first, wins.size))
-        several = lengths > 1  # the others win what they win in their own slots
+        several = lengths > 1  # The tokens of other segments win as often as in their own slots.
         share = sums[0] / np.where(several, sums[1], 1)
         hull = np.where(np.repeat(several, lengths), np.repeat(share, lengths) * target, wins)
         swaps = match_swaps(hull - wins, slope)
         low, high, moved = swaps.low, swaps.high, swaps.mass
-        # by rounding a token may swap more than it has
+        # Rounding can let a token swap more mass than it has.
         total = scatter_sum(low, moved, wins.size) + scatter_sum(high, moved, wins.size)
         if (total > mass).any():
             fit = np.minimum(1, mass / np.where(total > mass, total, mass))
@@ -99,7 +99,7 @@ class AgreeingDrafts:
     def accepted_share(self, place: int, weight: Number) -> Number:
         """Share min(1, s q/v) of a winner that can be accepted."""
         mass, wins = weight * self._of_target.item(place), self.winner_probs.item(place)
-        # a token may win so rarely that this is lost below the smallest float
+        # The probability of winning can underflow to 0.
         return mass / wins if mass < wins else 1 + 0 * weight if mass > 0 else 0 * weight
 
     def residual_mass(self, weight: Number) -> tuple[Tokens, Probs]:
@@ -145,10 +145,10 @@ class AgreeingDrafts:
         points, weights = quadrature(k, exact=is_exact(own))
         moments = 0
         for some in chunks(own.size, points.size, POINTS):
-            # within a slot both masses grow evenly: points [s, 1] × [points of a slot]
+            # Both masses grow evenly within a slot: points [s, 1] × [points of a slot].
             z = before[some, None] + own[some, None] * points
             r = others[some, None] + wide[some, None] * points
-            r = np.maximum(r, 0 * r)  # but for rounding
+            r = np.maximum(r, 0 * r)  # Only rounding makes r negative.
             share = (own[some, None] * weights).ravel()
             moments = moments + (_powers(z.ravel(), k) * share) @ _powers(r.ravel(), k).T
         joint = np.append(0 * own[:1], (self._choices * moments).sum(axis=1))

@@ -46,18 +46,18 @@ class ReferencePlan:
         mass = [sum((p[x] for x in ratio if self.slot_of[x] == j), ZERO) for j in slots]
         P, Q = sums_below(mass), sums_below(mass[j] * r[j] for j in slots)
 
-        # Theorems 3.1 and 4.2: Σ min(q, c p) is the least Q_j + c (1 − P_j), and α_k at c = c*
+        # Theorems 3.1 and 4.2: Σ min(q, c p) is the least Q_j + c (1 − P_j), and α_k at c = c*.
         self.alpha = min(below + 1 - edge**k for edge, below in zip(P, Q, strict=True))
         self.cap = max((self.alpha - Q[j]) / (1 - P[j]) for j in slots)
         capped = [min(ratio, self.cap) for ratio in r]
-        # Theorem 5.1: Σ p max(t, b) is the largest b P_j + Σ_{i>j} p t, and 1 at the floor b
+        # Theorem 5.1: Σ p max(t, b) is the largest b P_j + Σ_{i>j} p t, and 1 at the floor b.
         T = sums_below(mass[j] * capped[j] for j in slots)
         self.floor = min((1 - T[-1] + T[j + 1]) / P[j + 1] for j in slots)
         t = [max(ratio, self.floor) for ratio in capped]
         wins = {x: p[x] * t[slot] for x, slot in self.slot_of.items()}
         self.winner_probs = [wins.get(x, ZERO) for x in range(len(p))]
 
-        # Theorem 5.2: match what bins lack with what later ones have too much of, in order
+        # Theorem 5.2: match what bins lack with what later ones have too much of, in order.
         W = [(P[j + 1] ** k - P[j] ** k) / mass[j] for j in slots]
         lacking = [mass[j] * (t[j] - W[j]) for j in slots]
         self.moves: list[dict[int, Fraction]] = [{} for _ in slots]
@@ -72,7 +72,7 @@ class ReferencePlan:
         """Output token; uniforms for the slots of the drafts, the coin and the residual."""
         *of_drafts, coin, of_residual = uniforms
         taken = [self._slot(x, u) for x, u in zip(drafts, of_drafts, strict=True)]
-        winner = drafts[taken.index(max(taken))]  # the first draft in the highest slot
+        winner = drafts[taken.index(max(taken))]  # The first draft in the highest slot wins.
         if coin * self.winner_probs[winner] < self.q[winner]:
             return winner
         residual = [max(y - v, ZERO) for y, v in zip(self.q, self.winner_probs, strict=True)]

@@ -82,13 +82,13 @@ class SlotTable(Frozen):
             runs = np.split(mass, first[1:])
             sums = np.concatenate([np.cumsum(run) for run in runs]) if mass.size else mass
             return read_only(sums / self.draft[owner])
-        # in integers, so that no rounding builds up along the rows: 2^−63 a move
+        # Integers are added, so that rounding does not build up along the rows: 2^−63 a move.
         scaled = np.rint(mass * MASS_SCALE).astype(np.int64)
         sums = scaled.cumsum()
         before = np.zeros(self.draft.size, dtype=np.int64)
         before[owner[first]] = sums[first] - scaled[first]
         ends = (sums - before[owner]) / (self.draft[owner] * MASS_SCALE)
-        # below one, so that a cumulative probability never spills into the next row
+        # The end stays below one, so that a key never spills into the next row.
         units = np.minimum(np.rint(ends * 2.0**self._grid_bits), 2.0**self._grid_bits - 1)
         return read_only(units.astype(np.int64))
 
@@ -114,7 +114,7 @@ class SlotTable(Frozen):
     @cached_property
     def keys(self) -> Probs:
         """Sorted keys (owner, cumulative probability up to this move): array [2s]."""
-        # one array for all bins: one search finds a slot, however many swaps its bin has
+        # One search in one array for all bins finds a slot, however many swaps its bin has.
         return read_only(self._key(self.swaps.moves.owner, self.ends))
 
     @cached_property
@@ -154,7 +154,7 @@ class SlotTable(Frozen):
             return bins, np.ones(ratio.shape, ratio.dtype)
         slope, factor, least, most = (each.take(bins) for each in self._rates)
         rates = (ratio - slope) * factor
-        return bins, np.minimum(np.maximum(rates, least), most)  # only rounding is cut off
+        return bins, np.minimum(np.maximum(rates, least), most)  # Only rounding is cut off.
 
     def place_few(self, ratio: list[float]) -> tuple[Slots, list[float]]:
         """Equivalent to `place`, but faster for few drafts."""
@@ -212,10 +212,10 @@ class SlotTable(Frozen):
         """
         bins, (owner, partner, _) = self.bins, self.swaps.moves
         below, above, mass = bins.draft_below, bins.draft_above, bins.draft
-        if not is_exact(mass):  # fractions swap equal masses, and slots keep their own
+        if not is_exact(mass):  # Fractions swap equal masses, so slots keep theirs.
             moved = self.steps * mass[owner]
             surplus = scatter_sum(partner, moved, mass.size) - scatter_sum(owner, moved, mass.size)
-            # from both ends, so that what is little there keeps its digits
+            # Sums from both ends keep the digits of small masses there.
             more = running_sum(np.array((surplus, surplus[::-1])), from_zero=True)
             below, above = below + more[0], above + more[1, ::-1]
             mass = mass + surplus
@@ -237,7 +237,7 @@ def winning_probabilities(laws: Sequence[tuple[Slots, Probs]]) -> Probs:
     for i, (slots, law) in enumerate(laws):
         beaten = law
         for j, (others, _) in enumerate(laws):
-            if j != i:  # an earlier draft must sit strictly lower, a later one not higher
+            if j != i:  # Earlier drafts must sit strictly lower, later ones not higher.
                 side: Literal["left", "right"] = "left" if j < i else "right"
                 beaten = beaten * cumulative[j][np.searchsorted(others, slots, side=side)]
         wins[i] = beaten.sum()

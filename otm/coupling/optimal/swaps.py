@@ -112,7 +112,7 @@ def match_swaps(lacking: Probs, slope: Probs) -> Swaps:
     """
     if is_exact(lacking):
         return match_amounts(lacking, slope)
-    # as whole numbers of a unit, whose sums and differences are exact
+    # Sums and differences of whole numbers of a unit are exact.
     unit = 2.0**-62
     return match_amounts(np.rint(lacking / unit).astype(np.int64), slope, unit)
 
@@ -125,7 +125,7 @@ def match_amounts(lacking: Probs, slope: Probs, unit: float = 1) -> Swaps:
     ends = np.concatenate([lacking[poor].cumsum(), (-lacking[rich]).cumsum()])
     merged = ends.argsort(kind="stable")
     last_poor, last_rich = (merged == poor.size - 1).argmax(), (merged == ends.size - 1).argmax()
-    merged = merged[: min(last_poor, last_rich) + 1]  # then one side is used up
+    merged = merged[: min(last_poor, last_rich) + 1]  # Then one side is used up.
     is_poor = merged < poor.size
     poor_before: Slots = is_poor.cumsum()
     poor_before -= is_poor
@@ -134,7 +134,7 @@ def match_amounts(lacking: Probs, slope: Probs, unit: float = 1) -> Swaps:
     amount = ends[merged]
     amount[1:] -= amount[:-1]
     gain = slope[high] - slope[low]
-    useful = (low < high) & (gain > 0)  # always, but for rounding
-    # a swap of δ / (W_high − W_low) moves exactly δ of winning probability
+    useful = (low < high) & (gain > 0)  # Only rounding makes a pair useless.
+    # A swap of δ / (W_high − W_low) moves exactly δ of winning probability.
     mass = np.divide(amount * unit, gain, out=zeros(gain.size, gain), where=useful)
     return Swaps(read_only(low), read_only(high), read_only(mass))
