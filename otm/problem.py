@@ -179,7 +179,7 @@ class Problem(Frozen):
         self._check_single("the joint distribution of the drafts")
         if self._joint is not None:
             return self._joint
-        return IID._of_checked(self.draft, self.k, self._tokens)
+        return IID._of_checked(probs=self.draft, k=self.k, tokens=self._tokens)
 
     @cached_property
     def bins(self) -> RatioBins:
@@ -199,11 +199,6 @@ class Problem(Frozen):
         return (
             RatioBins.of(self.draft, self.target, few=self.n) if self.bins.wide.size else self.bins
         )
-
-    @cached_property
-    def _found(self) -> dict[str, Any]:
-        """What others have found out about the problem, and shall find only once."""
-        return {}
 
     def drafts_as(self, kind: type[_Drafts], *parameters: Any) -> _Drafts:
         """Return the drafts as a rule needs them to be drawn.

@@ -37,7 +37,7 @@ from otm._core.arithmetic import (
 )
 from otm._core.display.reprs import Facts, number_text
 from otm._core.ratios.bins import RatioBins, in_bins
-from otm.coupling.optimal import OptimalPlan
+from otm.coupling.optimal.plan import OptimalPlan
 from otm.errors import CertificateError
 from otm.optimum.cut import Cut, best_prefix, corner_values, prefix_values
 from otm.problem import Problem

@@ -16,7 +16,6 @@ from otm._core.numbers import check_name
 from otm._core.ratios.bins import RatioBins
 from otm._core.sparse import SparseProbs
 from otm._core.tensors import is_tensor
-from otm.coupling.table import TablePlan
 from otm.drafts.base import DraftDistribution
 from otm.errors import InvalidDistributionError, InvalidParameterError
 from otm.optimum.cut import cut_in_bins, optimal_value
@@ -246,6 +245,7 @@ def _by_closed_form(problem: Problem, memory_limit: int) -> Solution:
 
 
 def _by_linear_program(problem: Problem, memory_limit: int, name: str) -> Solution:
+    from otm.coupling.table import TablePlan
     from otm.optimum.solvers import solve_cvxpy, solve_highs
     from otm.optimum.solvers.linear_program import cut_from_duals, packing_form
 

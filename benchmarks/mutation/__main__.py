@@ -37,8 +37,8 @@ ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "benchmarks" / "results" / "mutation.json"
 
 MODULES = """
-_core.ratio_bins _core.ratio_keys solve certificate optimum.cut optimum.division_factor
-optimum.bounds coupling.plan coupling.optimal coupling.slots coupling.swaps optimum.win_ratio
+_core.ratios.bins _core.ratios.keys solve certificate optimum.cut optimum.division_factor
+optimum.bounds coupling.plan coupling.optimal.plan coupling.optimal.slots coupling.optimal.swaps
 coupling.k_seq coupling.recursive_rejection coupling.maximal coupling.residual
 """.split()
 
@@ -49,7 +49,7 @@ tests/core/ratios/test_bins.py tests/core/test_sparse.py tests/core/test_tensors
 tests/optimum/test_cut.py tests/optimum/test_bounds.py tests/optimum/test_torch.py
 tests/coupling/test_k_seq.py
 tests/coupling/test_maximal.py tests/coupling/test_mutants.py tests/coupling/test_one_set.py
-tests/coupling/test_optimal.py
+tests/coupling/optimal/test_plan.py
 tests/coupling/test_plan_input.py tests/coupling/test_plan_protocol.py
 tests/coupling/test_recursive_rejection.py
 """.split()

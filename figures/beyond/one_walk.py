@@ -11,7 +11,7 @@ from figures.registry import experiment
 from figures.table import Cell, Table
 from otm._core.drawing import COLOURS, blank_figure
 from otm._core.sparse import SparseProbs
-from otm.coupling.agreeing import AgreeingDrafts
+from otm.coupling.optimal.agreeing import AgreeingDrafts
 from otm.decoding import DraftNode
 from otm.decoding.reading import Path
 from otm.decoding.verifiers.walk_and_keep import Walk
@@ -49,10 +49,10 @@ def one_walk() -> Table:
     numbers = np.array([0.0] * len(DRAFTED) + [1.0])
     while walk[-1].drafts:
         node, winner = walk[-1], AgreeingDrafts(draft, target, numbers)
-        below.append(float(node.share - winner.left(node.share)[1].sum()) * reached[-1])
+        below.append(float(node.share - winner.residual_mass(node.share)[1].sum()) * reached[-1])
         walk.append(node.walk(rng.random))
         place = walk[-1].path[-1]
-        reached.append(reached[-1] * float(winner.law[place]))
+        reached.append(reached[-1] * float(winner.winner_probs[place]))
         numbers = winner.agreeing(place)
     below.append(0.0)
     drafted = Counter(path[:n] for path in DRAFTED for n in range(len(path) + 1))

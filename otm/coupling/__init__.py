@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from otm.coupling.maximal import MaximalCoupling
     from otm.coupling.naive_target_sampling import NaiveTargetSampling
     from otm.coupling.non_iterative_rejection import NonIterativeRejection
-    from otm.coupling.optimal import OptimalPlan
+    from otm.coupling.optimal.plan import OptimalPlan
     from otm.coupling.plan import Selection, TransportPlan
     from otm.coupling.recursive_rejection import RecursiveRejection
     from otm.coupling.recursive_rejection_without_replacement import (

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -23,17 +22,10 @@ from otm._core.arithmetic import (
 from otm._core.checks import Drafts, Uniforms
 from otm._core.numbers import as_positive
 from otm._core.sampling import chunks
+from otm.coupling.optimal.slots import winning_probabilities
+from otm.coupling.optimal.swaps import Slots, match_amounts
 from otm.coupling.residual import ResidualPlan, acceptance_ratio
-from otm.coupling.slots import Ranks, winning_probabilities
 from otm.kernels.optimal.numpy import STEPS, Places, Table, at_node, choose_slots, matched, winner
-
-
-class Moves(NamedTuple):
-    """From which bin to which slot drafts move, and how often for each that they gain or lose."""
-
-    own: Ranks  # [M]
-    slot: Ranks  # [M]
-    rate: Probs  # [M]
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,7 +125,7 @@ class GridOptimal(ResidualPlan):
         rounding = 0 if is_exact(draft) else 2.0**-48
         top = np.flatnonzero(rejected > rounding * everything).max(initial=-1)
         lowest = np.arange(rejected.size)
-        np.minimum.at(lowest, self._moves.own, self._moves.slot)
+        np.minimum.at(lowest, *self._moves[:2])
         left = target - self.winner_distribution > rounding * target
         hits = np.flatnonzero(left & (draft > 0) & (lowest[self._node[0].bin] <= top))
         for chunk in chunks(hits.size, rejected.size, 1 << 20):
@@ -148,20 +140,15 @@ class GridOptimal(ResidualPlan):
         return at_most_one(by_test + by_residual)
 
     @cached_property
-    def _moves(self) -> Moves:
-        """How often drafts of a bin take other slots than its own."""
+    def _moves(self) -> tuple[Slots, Slots, Probs]:
+        """Bin and slot of each move of drafts, and its rate for a `_change` of one: [M] each."""
         table = self._node[1]
-        # the points with the same partners, as `choose_slots` finds them
-        ends = np.unique(np.concatenate([table.lack, table.excess]))
-        ends = ends[(ends > 0) & (ends <= min(table.lack[-1], table.excess[-1]))]
-        starts = np.append(0 * ends[:1], ends[:-1])
-        low, high = (np.searchsorted(x, starts, side="right") for x in (table.lack, table.excess))
-        useful = (low < high) & (table.slopes[high] > table.slopes[low])  # else by rounding
-        low, high, size = low[useful], high[useful], (ends - starts)[useful]
-        own, slot = np.append(low, high), np.append(high, low)
-        gain = table.slopes[high] - table.slopes[low]
-        rate = np.tile(size / gain, 2) / matched(table.lack, table.excess, own)[2]
-        return Moves(read_only(own), read_only(slot), read_only(rate))
+        # These are the pairs of bins that `choose_slots` finds.
+        lacking = np.diff(table.lack - table.excess, prepend=0 * table.lack[:1])
+        moves = match_amounts(lacking, table.slopes).moves
+        own, slot, mass = (each[moves.mass > 0] for each in moves)
+        rate = mass / matched(table.lack, table.excess, own)[2]
+        return read_only(own), read_only(slot), read_only(rate)
 
     @cached_property
     def _change(self) -> Probs:
@@ -178,18 +165,18 @@ class GridOptimal(ResidualPlan):
         moved = moving[own] * rate
         return np.asarray(stay - scatter_sum(own, moved, size) + scatter_sum(slot, moved, size))
 
-    def _slot_laws(self, tokens: Ranks) -> Probs:
+    def _slot_laws(self, tokens: Slots) -> Probs:
         """Probability of each slot for drafts of tokens: [Y] → [Y, G]."""
-        bins, moves = self._node[0].bin[tokens], self._moves
+        bins, (own, slot, rate) = self._node[0].bin[tokens], self._moves
         laws = zeros((tokens.size, self._node[1].win.size), self.problem.draft)
         laws[np.arange(tokens.size), bins] += 1
-        row, move = np.nonzero(bins[:, None] == moves.own)
-        moved = self._change[tokens[row]] * moves.rate[move]
-        np.add.at(laws, (row, moves.slot[move]), moved)
+        row, move = np.nonzero(bins[:, None] == own)
+        moved = self._change[tokens[row]] * rate[move]
+        np.add.at(laws, (row, slot[move]), moved)
         np.subtract.at(laws, (row, bins[row]), moved)
         return laws
 
-    def _slot_law(self, token: int) -> tuple[Ranks, Probs]:
+    def _slot_law(self, token: int) -> tuple[Slots, Probs]:
         """Slots that drafts of a token can take, ascending, with their probabilities."""
         (law,) = self._slot_laws(np.array([token]))
         slots = np.flatnonzero(law)

@@ -13,7 +13,6 @@ from otm._core.arithmetic import Number, Probs, at_least_once
 from otm._core.checks import Drafts, Uniforms, as_draft_count
 from otm._core.distribution import mass_beyond
 from otm._core.sampling import InverseCdf
-from otm._core.sparse import Tokens
 from otm.drafts.base import SingleDistribution, independent_tuples
 
 
@@ -48,13 +47,6 @@ class IID(SingleDistribution):
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "k", as_draft_count(self.k))
-
-    @classmethod
-    def _of_checked(cls, probs: Probs, k: int, tokens: Tokens | None) -> IID:
-        """Equivalent to the constructor, but faster: takes what a problem has checked as it is."""
-        drafts = object.__new__(cls)
-        drafts.__dict__.update(probs=probs, k=k, tokens=tokens)
-        return drafts
 
     @property
     def tuple_count(self) -> int:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +29,9 @@ from otm._core.arithmetic import (
 )
 from otm._core.ratios.bins import RatioBins
 from otm.problem import Problem
+
+_PREFIXES: WeakKeyDictionary[Problem, tuple[Number, int, RatioBins]] = WeakKeyDictionary()
+"""Best prefixes of the problems that are still in use."""
 
 FULL_SUPPORT_TOLERANCE = 2.0**-50
 """A float value this close to q(supp p) is taken to be equal to it: then no cap is needed."""
@@ -112,11 +116,11 @@ def minimum_cut(problem: Problem) -> Cut:
 
 
 def best_prefix(problem: Problem) -> tuple[Number, int, RatioBins]:
-    """`cut_in_bins` of a problem, found once: its value, its cut, plan and certificate share it."""
-    found: tuple[Number, int, RatioBins] | None = problem._found.get("prefix")
-    if found is None:
-        found = problem._found["prefix"] = cut_in_bins(problem.bins, problem.k)
-    return found
+    """`cut_in_bins` of a problem, found once: its value, cut, plan and certificate share it."""
+    prefix = _PREFIXES.get(problem)
+    if prefix is None:
+        prefix = _PREFIXES[problem] = cut_in_bins(problem.bins, problem.k)
+    return prefix
 
 
 def cut_in_bins(bins: RatioBins, k: int) -> tuple[Number, int, RatioBins]:

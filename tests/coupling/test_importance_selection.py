@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from otm.coupling.importance_selection import ImportanceSelection
 from otm.coupling.maximal import MaximalCoupling
-from otm.coupling.optimal import OptimalPlan
+from otm.coupling.optimal.plan import OptimalPlan
 from otm.errors import InvalidParameterError, ProblemTooLargeError
 from otm.optimum.cut import minimum_cut
 from otm.problem import Problem

@@ -12,12 +12,12 @@ from otm._core.arithmetic import Probs, at_least_once
 from otm._core.sampling import InverseCdf
 from otm.coupling.k_seq import KSeq
 from otm.coupling.maximal import MaximalCoupling
-from otm.coupling.optimal import OptimalPlan
+from otm.coupling.optimal.plan import OptimalPlan
+from otm.coupling.optimal.slots import SlotTable
+from otm.coupling.optimal.swaps import Swaps
 from otm.coupling.plan import TransportPlan
 from otm.coupling.recursive_rejection import RecursiveRejection
 from otm.coupling.residual import SequentialPlan, acceptance_ratio
-from otm.coupling.slots import SlotTable
-from otm.coupling.swaps import Swaps
 from otm.problem import Problem
 from otm.testing import assert_lossless, exact_acceptance, exact_output_distribution
 from otm.testing.instances import instance
@@ -124,26 +124,29 @@ class OneRoundTooFew(RecursiveRejection):
         return self._accept_probability(0, drafts)
 
 
+class TrustedTable(SlotTable):
+    """Tokens are trusted to win as often as they should."""
+
+    @property
+    def win_ratio(self) -> tuple[Probs, Probs]:
+        return self.target.mean, 0 * self.target.mean
+
+
 class NoSwaps(OptimalPlan):
     """The highest draft wins, and is trusted to win with the law that was wanted."""
 
     @property
     def slots(self) -> SlotTable:
-        none, bins = np.array([], dtype=np.int64), self._wanted.bins
-        return SlotTable(bins, Swaps(none, none, bins.draft[:0]))
-
-    @property
-    def _win_ratio(self) -> tuple[Probs, Probs]:
-        return self._wanted.mean, 0 * self._wanted.mean
+        none, target = np.array([], dtype=np.int64), self._target_win_ratio
+        return TrustedTable(target, self.problem.k, Swaps(none, none, target.mean[:0]))
 
 
 class LowestSlotWins(OptimalPlan):
     """The order of the slots upside down in the code that decides."""
 
     def _accept(self, drafts: Any, uniforms: Any) -> Any:
-        places = self._place(self.problem.draft[drafts], self.problem.target[drafts])
-        slots = self.slots.slot_of(places[0], uniforms[:, :-1], places[1])
-        winner = slots.argmin(axis=1)
+        places = self.slots.place(self.problem.target[drafts] / self.problem.draft[drafts])
+        winner = self.slots.slots_of(*places, uniforms[:, :-1]).argmin(axis=1)
         token = np.take_along_axis(drafts, winner[:, None], axis=1)[:, 0]
         return np.where(uniforms[:, -1] < self.accept_probability[token], winner, -1)
 

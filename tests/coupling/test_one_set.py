@@ -15,7 +15,7 @@ from otm._core.checks import check_uniforms
 from otm.coupling import OptimalPlan
 from otm.coupling.build import PlanBuilder
 from otm.coupling.lossy import LenientPlan
-from otm.coupling.optimal import FEW
+from otm.coupling.optimal.plan import FEW
 from otm.coupling.plan import TransportPlan
 from otm.errors import InvalidUniformsError
 from otm.problem import Problem
@@ -111,10 +111,9 @@ def test_slots_at_the_ends_of_moves(name: str) -> None:
     ends = [end * 2.0**-table._grid_bits for end in (*table.ends, *(table.ends - 1))]
     for uniform in (*SPECIAL, *filter(lambda end: end >= 0, ends)):
         for share in (1.0, 0.75, 1e-300, 1.5):
-            many = table.slot_of(
-                bins, np.full(bins.size, uniform), np.full(bins.size, share)
-            ).tolist()
-            some = table.slots_of_few(bins, [uniform] * bins.size, [share] * bins.size)
+            rates, uniforms = np.full(bins.size, share), np.full(bins.size, uniform)
+            many = table.slots_of(bins, rates, uniforms).tolist()
+            some = table.slots_of_few(bins, rates.tolist(), uniforms.tolist())
             assert some == many
 
 

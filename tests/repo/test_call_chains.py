@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import io
 import runpy
-import sys
 import tempfile
 from collections.abc import Callable
 from functools import cache, partial
@@ -21,11 +20,14 @@ import numpy as np
 import pytest
 
 import otm
+from benchmarks.chains import CALLS as TRACED
+from benchmarks.chains import trace
 from otm.audit import lossless
 from otm.audit.instances import INSTANCES
 
 IMPORTS = runpy.run_path(str(Path(__file__).with_name("test_import.py")))
 DEEPEST = 10
+MOST_FILES = 10
 OPERATORS = {f"__{name}__" for name in ("gt", "ge", "lt", "le", "eq", "mul", "rmul", "add", "radd")}
 
 
@@ -57,33 +59,14 @@ def is_handed_down(frame: FrameType) -> bool:
 
 def watched(call: Callable[[], Any]) -> tuple[list[str], set[tuple[str, str]]]:
     """Return the modules on the deepest stack of a call, and its calls to higher layers."""
-    stack: list[str] = []
-    deepest: list[str] = []
     upwards = set()
 
-    def watch(frame: FrameType, event: str, _: Any) -> None:
-        nonlocal deepest
-        if event == "call":
-            module = frame.f_globals.get("__name__", "")
-            stack.append(module)
-            if not module.startswith("otm."):
-                return
-            callers = [name for name in stack[:-1] if name.startswith("otm.")]
-            up = bool(callers) and rank(module) > rank(callers[-1])
-            if up and not is_override(frame, callers[-1]) and not is_handed_down(frame):
-                upwards.add((callers[-1], f"{module}:{frame.f_code.co_qualname}"))
-            chain = list(dict.fromkeys([*callers, module]))
-            deepest = max(deepest, chain, key=len)
-        elif event == "return" and stack:
-            stack.pop()
+    def watch(frame: FrameType, caller: str, module: str) -> None:
+        up = rank(module) > rank(caller)
+        if up and not is_override(frame, caller) and not is_handed_down(frame):
+            upwards.add((caller, f"{module}:{frame.f_code.co_qualname}"))
 
-    before = sys.getprofile()
-    sys.setprofile(watch)
-    try:
-        call()
-    finally:
-        sys.setprofile(before)
-    return deepest, upwards
+    return trace(call, watch).deepest, upwards
 
 
 def solve() -> None:
@@ -155,3 +138,14 @@ def test_a_call_upwards_is_seen() -> None:
     comparison = otm.compare([0.5, 0.5], [0.5, 0.5], 2, rules=["k-Seq"])
     _, upwards = watched(lambda: shown(comparison))
     assert any(callee.startswith("otm.coupling.compare.comparison:") for _, callee in upwards)
+
+
+def test_files_of_a_call_are_counted() -> None:
+    """Bug: a trace that misses files, or counts those of the arithmetic as the reader's own."""
+    call = TRACED["solve(…).plan.select"]
+    call()
+    found = trace(call)
+    own = {str(file) for file in found.own_files}
+    assert {"solve.py", "solution.py", "optimum/cut.py"} <= own
+    assert {str(file) for file in found.files - found.own_files} >= {"_core/ratios/bins.py"}
+    assert len(own) <= MOST_FILES

@@ -113,7 +113,7 @@ def test_the_scan_sees_imports_of_every_form() -> None:
     assert imports("otm.proof") >= {
         "otm.certificate",
         "otm._core.arithmetic",
-        "otm.coupling.optimal",
+        "otm.coupling.optimal.plan",
     }
     assert "otm.optimum.torch" in imports("otm.solve")  # within a function
     assert not imports("otm.certificate")

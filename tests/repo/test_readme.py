@@ -107,7 +107,7 @@ def test_bounds_on_rounding_are_those_of_the_theorems() -> None:
 def bounds(p: np.ndarray, q: np.ndarray, k: int) -> tuple[float, float]:
     """How much acceptance a plan loses at most, and how far its output is at most (TV)."""
     plan, unit = OptimalPlan(Problem(p, q, k)), 2.0**-53
-    slots, wanted, swaps = plan.slots, plan._wanted, plan.slots.swaps
+    slots, wanted, swaps = plan.slots, plan._target_win_ratio, plan.slots.swaps
     lacking = abs((wanted.mean - wanted.slope) * wanted.bins.draft).sum()
     bins, bits = wanted.slope.size, slots._grid_bits
     most = max(np.bincount(ends).max(initial=0) for ends in (swaps.low, swaps.high))

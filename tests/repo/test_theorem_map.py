@@ -20,7 +20,7 @@ import pytest
 
 import otm
 from otm.coupling import KSeq, OptimalPlan
-from otm.coupling.slots import winning_probabilities
+from otm.coupling.optimal.slots import winning_probabilities
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"

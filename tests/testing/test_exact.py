@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from otm.coupling.k_seq import KSeq
 from otm.coupling.maximal import MaximalCoupling
-from otm.coupling.optimal import OptimalPlan
+from otm.coupling.optimal.plan import OptimalPlan
 from otm.coupling.plan import Selection
 from otm.errors import InvalidInputError, InvalidParameterError
 from otm.problem import Problem

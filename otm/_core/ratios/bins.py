@@ -25,6 +25,7 @@ from otm._core.arithmetic import (
     Number,
     Probs,
     as_number,
+    at_most_one,
     is_exact,
     read_only,
     running_parts,
@@ -226,7 +227,7 @@ class RatioBins(Frozen):
 
     def capped_mass(self, cap: Number) -> Number:
         """Capped mass Σ min(q, cap · p) over all tokens."""
-        bins, place = self.resolve(lambda bins: count_up_to(bins.least, cap))
+        bins, place = self.split_at(cap)
         return as_number(bins.target_below[place] + cap * bins.draft_above[place])
 
     def cap_of_mass(self, mass: Number) -> tuple[Number | None, RatioBins]:
@@ -246,6 +247,17 @@ class RatioBins(Frozen):
         cap = (mass - bins.target_below[place]) / bins.draft_above[place]
         # the difference can cancel where little mass is above: never leave the piece downwards
         return as_number(max(cap, bins.least[place - 1]) if place else cap), bins
+
+    def floor_of_mass(self, mass: Number) -> tuple[Number, RatioBins]:
+        """Floor b ≤ 1 with Σ max(b p − q, 0) = mass; and the bins, split where b is inside one."""
+        bins, _ = self.resolve(
+            lambda bins: _count_raised(bins.least, bins.draft_below, bins.target_below, mass)
+        )
+        return floor_of(bins.least, bins.draft_below, bins.target_below, mass), bins
+
+    def split_at(self, ratio: Number) -> tuple[RatioBins, int]:
+        """Split the bin that holds a ratio until its tokens have one ratio; count bins up to it."""
+        return self.resolve(lambda bins: count_up_to(bins.least, ratio))
 
     def resolve(self, place: Callable[[RatioBins], int]) -> tuple[RatioBins, int]:
         """Split the last of as many bins as `place` says until its tokens have one ratio."""
@@ -310,6 +322,22 @@ def corners(xp: Any, n: int, low: Any, high: Any, masses: Iterable[Any]) -> tupl
         xp.minimum(xp.maximum(x, nothing), draft) for x in (turn + unsure, turn - unsure)
     )
     return xp.maximum(above - most, nothing), below + low * least
+
+
+def floor_of(ratio: Probs, draft_below: Probs, mass_below: Probs, missing: Number) -> Number:
+    """Floor b ≤ 1 that adds the missing mass: Σ max(b p − p r, 0) for an ascending ratio r [m].
+
+    The masses [m + 1] are Σ p and Σ p r of the first j bins.
+    """
+    if missing <= 0:
+        return 0 * missing
+    raised = _count_raised(ratio, draft_below, mass_below, missing)  # the first at least
+    return at_most_one((missing + mass_below[raised]) / draft_below[raised])
+
+
+def _count_raised(ratio: Probs, draft_below: Probs, mass_below: Probs, missing: Number) -> int:
+    """Count the bins whose ratio, as the floor, adds no more than is missing."""
+    return count_up_to(ratio * draft_below[:-1] - mass_below[:-1], missing)
 
 
 def count_up_to(ascending: Probs, most: Number) -> int:

@@ -25,12 +25,13 @@ from otm._core.arithmetic import (
 )
 from otm._core.distribution import residual_weights, total_variation
 from otm._core.numbers import check_name
+from otm._core.ratios.bins import floor_of
 from otm._core.ratios.keys import ratio_of
-from otm.coupling.optimal import OptimalPlan
+from otm.coupling.optimal.plan import OptimalPlan
+from otm.coupling.optimal.swaps import TargetWinRatio
 from otm.coupling.plan import TransportPlan
 from otm.coupling.residual import TokenwisePlan, only_likeliest
 from otm.optimum.lenience import check_lenience, closest_in_bins, lenient_cap
-from otm.optimum.win_ratio import WinRatio, floor_of
 
 
 @dataclass(frozen=True)
@@ -183,7 +184,7 @@ class LenientPlan(OptimalPlan):
         return lenient_cap(self.problem, self.lenience)
 
     @cached_property
-    def _wanted(self) -> WinRatio:
+    def _target_win_ratio(self) -> TargetWinRatio:
         """Law of the winner that covers v, with a bin for each ratio q/p."""
         bins, k = self.problem._ratios, self.problem.k
         mass = running_sum(self.accepted_ratio * bins.draft, from_zero=True)
@@ -191,7 +192,7 @@ class LenientPlan(OptimalPlan):
         raised = np.maximum(self.accepted_ratio, np.asarray(floor))
         slope = interval_slopes(bins.draft_below, bins.draft_above, bins.draft, k)
         none = np.zeros(slope.size, dtype=bool)
-        return WinRatio(bins, read_only(slope), read_only(raised), read_only(none))
+        return TargetWinRatio(bins, read_only(slope), read_only(raised), read_only(none))
 
     @cached_property
     def target_mass(self) -> Probs:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from otm._core.arithmetic import Number, Probs, read_only
 from otm._core.checks import Drafts, Uniforms
 from otm._core.numbers import as_parameter, check_name
-from otm.coupling.optimal import OptimalPlan
+from otm.coupling.optimal.plan import OptimalPlan
 from otm.coupling.plan import TransportPlan
 from otm.problem import Problem
 

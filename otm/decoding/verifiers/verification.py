@@ -29,7 +29,7 @@ from otm._core.sampling import locate
 from otm._core.sparse import SparseProbs, Tokens, align, of_one_kind
 from otm.coupling.build import PlanBuilder, build_plan, plan_builder
 from otm.coupling.k_seq import KSeq
-from otm.coupling.optimal import OptimalPlan
+from otm.coupling.optimal.plan import OptimalPlan
 from otm.coupling.plan import TransportPlan
 from otm.coupling.recursive_rejection import RecursiveRejection
 from otm.decoding.draft_tree import DraftNode, Randomness

@@ -15,7 +15,7 @@ import numpy as np
 from otm._core.arithmetic import Number, Probs, zeros
 from otm._core.sampling import locate
 from otm._core.sparse import Tokens
-from otm.coupling.agreeing import AgreeingDrafts
+from otm.coupling.optimal.agreeing import AgreeingDrafts
 from otm.decoding.draft_tree import DraftNode, Randomness
 from otm.decoding.reading import Path
 from otm.decoding.verifiers.verification import TargetProbs, shared_draft_probs
@@ -93,7 +93,7 @@ class Walk:
     def _left(self) -> tuple[Tokens, Probs]:
         """Tokens, and S(y) t(z) − S(yz) over W(y): array [n] each."""
         if self.drafts:
-            return self._winner.left(self.share)
+            return self._winner.residual_mass(self.share)
         target = self._target_probs(self.path)
         return target.tokens, target.probabilities * self.share
 
@@ -119,10 +119,11 @@ def verify_walk_and_keep(root: DraftNode, target_probs: TargetProbs, uniforms: R
     """Verify whole paths of several drafts: walk to the end of one, keep from there upwards.
 
     At each node y one of the drafts wins, by a rule in which the number of drafts that agree is
-    random (`otm.coupling.agreeing`), and the walk goes there: it passes y with a known probability
-    W(y).  With S(yz) = min(S(y) t(z), W(yz)) and S = 1 at the root, where t is the target's
-    distribution after y, a node is kept with probability (S(y) − Σ S(yz)) / (W(y) − Σ S(yz)) if
-    nothing below it was, the root for sure.  The token that follows is drawn ∝ S(y) t(z) − S(yz).
+    random (`otm.coupling.optimal.agreeing`), and the walk goes there: it passes y with a known
+    probability W(y).  With S(yz) = min(S(y) t(z), W(yz)) and S = 1 at the root, where t is the
+    target's distribution after y, a node is kept with probability (S(y) − Σ S(yz)) / (W(y) − Σ
+    S(yz)) if nothing below it was, the root for sure.  The token that follows is drawn
+    ∝ S(y) t(z) − S(yz).
 
     On a single chain this is block verification; for paths of one draft, an optimal plan of OTM-k.
     The mean number of accepted drafts is Σ S(y) (Theorem 14.2 of docs/theory/walk-and-keep.md;

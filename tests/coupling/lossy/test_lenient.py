@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from otm._core.arithmetic import running_sum
+from otm._core.ratios.bins import floor_of
 from otm.coupling.lossy.lenient import ArgmaxLenientPlan, LenientPlan, distance_to_target
 from otm.coupling.lossy.typical_acceptance import TypicalAcceptance
 from otm.errors import InvalidParameterError, UnknownMethodError
 from otm.optimum.cut import optimal_value
 from otm.optimum.lenience import acceptance_at_distance, lenient_value
-from otm.optimum.win_ratio import floor_of
 from otm.problem import Problem
 from otm.testing import exact_acceptance, exact_distribution_of_select, exact_output_distribution
 from otm.testing.strategies import problems

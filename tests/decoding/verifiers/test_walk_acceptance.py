@@ -15,7 +15,7 @@ import otm
 from otm._core.arithmetic import Number, Probs
 from otm._core.sparse import SparseProbs
 from otm.coupling import OptimalPlan
-from otm.coupling.agreeing import AgreeingDrafts
+from otm.coupling.optimal.agreeing import AgreeingDrafts
 from otm.decoding.draft_tree import DraftNode
 from otm.decoding.drafters.model import Branching
 from otm.decoding.reading import Path
@@ -47,9 +47,10 @@ def accepted(
         numbers[::children] = counts
         winner = AgreeingDrafts(law(draft, path), law(target, path), numbers)
         kept = [winner.accepted_share(place, share) for place in range(winner.tokens.size)]
+        wins = enumerate(zip(winner.tokens, winner.winner_probs, strict=True))
         return sum(
             (won * (kept[i] + below((*path, int(z)), kept[i], winner.agreeing(i)))
-             for i, (z, won) in enumerate(zip(winner.tokens, winner.law, strict=True)) if won),
+             for i, (z, won) in wins if won),
             0 * share,
         )  # fmt: skip
 

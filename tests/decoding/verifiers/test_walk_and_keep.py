@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from otm._core.arithmetic import Number, Probs, as_fractions
 from otm._core.sampling import locate_in_rows
 from otm._core.sparse import SparseProbs
-from otm.coupling.agreeing import AgreeingDrafts
+from otm.coupling.optimal.agreeing import AgreeingDrafts
 from otm.decoding import ModelDrafter, stream, verify_traversal
 from otm.decoding.draft_tree import DraftNode, Randomness
 from otm.decoding.drafters.model import Branching, Drafter

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from otm._core.sparse import SparseProbs
-from otm.coupling.agreeing import AgreeingDrafts
+from otm.coupling.optimal.agreeing import AgreeingDrafts
 from otm.kernels import verify_probs
 from otm.kernels.multi_draft.numpy import verify_chains
 from otm.kernels.optimal import numpy as grid_optimal
@@ -247,7 +247,7 @@ def test_the_winner_is_as_good_as_by_single_tokens(count: int) -> None:
         numbers = np.append(0, rng.dirichlet(np.ones(count)))
         won = winner(draft, *of_numbers(weight * target, draft, numbers, count))
         sparse = map(SparseProbs.from_dense, (draft, target))
-        best = np.minimum(weight * target, AgreeingDrafts(*sparse, numbers).law).sum()
+        best = np.minimum(weight * target, AgreeingDrafts(*sparse, numbers).winner_probs).sum()
         assert abs(won.sum() - 1) < 1e-12
         assert abs(np.minimum(weight * target, won).sum() - best) < 1e-5
 

@@ -25,9 +25,8 @@ from otm._core.ratios.keys import LEAST, MOST, ratio_of
 from otm._core.ratios.order import places_along
 from otm._core.sampling import chunks
 from otm._core.sparse import SparseProbs, Tokens, of_one_kind, places_of
-from otm.coupling.slots import winning_probabilities
-from otm.coupling.swaps import Swaps, match
-from otm.optimum.hull import hull_segments
+from otm.coupling.optimal.slots import winning_probabilities
+from otm.coupling.optimal.swaps import Slots, Swaps, match_swaps
 
 POINTS = 2**12
 """Points of quadratures that are worked on at a time."""
@@ -39,21 +38,24 @@ SHARED = 42
 class AgreeingDrafts:
     """The rule by which one of M i.i.d. drafts wins, where M is m with probability `numbers[m]`.
 
-    The winner has the hull law: of all laws v of a winner Σ min(s q, v) is largest for every s at
-    once (Theorem 14.3 of docs/theory/walk-and-keep.md).  Each token has a slot, in the order of
-    q/p; tokens swap mass between their slots, and the highest draft wins, the first of those that
-    share a slot (Theorem 14.4).  Of more than 8,192 tokens those with nearly one ratio share a
-    slot, which costs up to 2^−11 of what could be accepted.
+    The winner has the hull law: of all distributions v of a winner Σ min(s q, v) is largest for
+    every s at once (Theorem 14.3 of docs/theory/walk-and-keep.md).  Each token has a slot, in the
+    order of q/p; tokens swap mass between their slots, and the highest draft wins, the first of
+    those that share a slot (Theorem 14.4).  Of more than 8,192 tokens those with nearly one ratio
+    share a slot, which costs up to 2^−11 of what could be accepted.
 
     Attributes
     ----------
     tokens : int array [n]
-        What can be drafted, ascending; tokens are known by their place here.
-    law : array [n]
+        The tokens that can be drafted, ascending; methods take their places here.
+    winner_probs : array [n]
         Probability v of each to win, computed from the swaps as they are stored; it sums to the
         probability that there is a draft.
     """
 
+    # `OptimalPlan` is not the case of a fixed M: its winner has another distribution (cap and floor
+    # in place of the hull), and its bins in exact units and moves on a grid, which Theorems 5.7 and
+    # 5.8 rest on, take longer to build than a node of a walk allows.
     def __init__(self, draft: SparseProbs, target: SparseProbs, numbers: Probs) -> None:
         draft, self._target = of_one_kind(draft, target)
         self.tokens, self._draft = draft.tokens, draft.probabilities
@@ -68,56 +70,51 @@ class AgreeingDrafts:
         below = running_sum(self._mass, from_zero=True)
         self._below = below / below[-1]
         self._slope = mean_slopes(self._below, self.numbers)
-        self._swaps, won = self._swap(scatter_sum(self._slot, self._of_target, size))
-        self.law = won[self._slot]
+        self._swaps, wins = self._swap(scatter_sum(self._slot, self._of_target, size))
+        self.winner_probs = wins[self._slot]
         if size < self._draft.size:
-            self.law *= self._draft / self._mass[self._slot]
+            self.winner_probs *= self._draft / self._mass[self._slot]
 
     def _swap(self, target: Probs) -> tuple[Swaps, Probs]:
         """Find the swaps between slots, and how often their tokens win with them."""
         mass, slope = self._mass, self._slope
-        won = slope * mass
-        first = hull_segments(won, target)
-        sums = np.add.reduceat(np.array((won, target)), first, axis=1)
-        lengths = np.diff(np.append(first, won.size))
-        several = lengths > 1  # the others win what they win in their own slots
+        wins = slope * mass
+        first = hull_segments(wins, target)
+        sums = np.add.reduceat(np.array((wins, target)), first, axis=1)
+        lengths = np.diff(np.append(first, wins.size))
+        several = lengths > 1  # The tokens of other segments win as often as in their own slots.
         share = sums[0] / np.where(several, sums[1], 1)
-        wanted = np.where(np.repeat(several, lengths), np.repeat(share, lengths) * target, won)
-        swaps = match(wanted - won, slope)
+        hull = np.where(np.repeat(several, lengths), np.repeat(share, lengths) * target, wins)
+        swaps = match_swaps(hull - wins, slope)
         low, high, moved = swaps.low, swaps.high, swaps.mass
-        # by rounding a token may swap more than it has
-        total = scatter_sum(low, moved, won.size) + scatter_sum(high, moved, won.size)
+        # Rounding can let a token swap more mass than it has.
+        total = scatter_sum(low, moved, wins.size) + scatter_sum(high, moved, wins.size)
         if (total > mass).any():
             fit = np.minimum(1, mass / np.where(total > mass, total, mass))
             moved = moved * np.minimum(fit[low], fit[high])
         gain = moved * (slope[high] - slope[low])
-        won = won + scatter_sum(low, gain, won.size) - scatter_sum(high, gain, won.size)
-        return Swaps(low, high, moved), np.maximum(won, 0 * won)
+        wins = wins + scatter_sum(low, gain, wins.size) - scatter_sum(high, gain, wins.size)
+        return Swaps(low, high, moved), np.maximum(wins, 0 * wins)
 
     def accepted_share(self, place: int, weight: Number) -> Number:
         """Share min(1, s q/v) of a winner that can be accepted."""
-        mass, won = weight * self._of_target.item(place), self.law.item(place)
-        # a token may win so rarely that this is lost below the smallest float
-        return mass / won if mass < won else 1 + 0 * weight if mass > 0 else 0 * weight
+        mass, wins = weight * self._of_target.item(place), self.winner_probs.item(place)
+        # The probability of winning can underflow to 0.
+        return mass / wins if mass < wins else 1 + 0 * weight if mass > 0 else 0 * weight
 
-    def left(self, weight: Number) -> tuple[Tokens, Probs]:
-        """Tokens of the target, and what s q − min(s q, v) leaves of them: [m] each."""
-        left = weight * self._target.probabilities
+    def residual_mass(self, weight: Number) -> tuple[Tokens, Probs]:
+        """Tokens of the target, and s q − min(s q, v) of each: [m] each."""
+        mass = weight * self._target.probabilities
         common = self._common[self._shared]
-        left[common] = np.maximum(left[common] - self.law[self._shared], 0 * left[common])
-        return self._target.tokens, left
+        mass[common] = np.maximum(mass[common] - self.winner_probs[self._shared], 0 * mass[common])
+        return self._target.tokens, mass
 
-    def slot_law(self, place: int) -> tuple[npt.NDArray[np.int64], Probs]:
+    def slot_law(self, place: int) -> tuple[Slots, Probs]:
         """Slots that drafts of a token take, with their probabilities: partners', then its own."""
         slot = self._slot.item(place)
-        # a token swaps either always as the lower one or always as the higher one
-        own, other = self._swaps.low, self._swaps.high
-        pairs = slice(*own.searchsorted((slot, slot + 1)))
-        if pairs.start == pairs.stop:
-            own, other = other, own
-            pairs = slice(*own.searchsorted((slot, slot + 1)))
-        steps = self._swaps.mass[pairs] / self._mass.item(slot)
-        return np.append(other[pairs], slot), np.append(steps, 1 - steps.sum())
+        partners, moved = self._swaps.moves_of(slot)
+        steps = moved / self._mass.item(slot)
+        return np.append(partners, slot), np.append(steps, 1 - steps.sum())
 
     def winner(self, places: Sequence[int], uniforms: Probs) -> int:
         """Position of the draft that wins, from a uniform for each."""
@@ -148,18 +145,17 @@ class AgreeingDrafts:
         points, weights = quadrature(k, exact=is_exact(own))
         moments = 0
         for some in chunks(own.size, points.size, POINTS):
-            # within a slot both masses grow evenly: points [s, 1] × [points of a slot]
+            # Both masses grow evenly within a slot: points [s, 1] × [points of a slot].
             z = before[some, None] + own[some, None] * points
             r = others[some, None] + wide[some, None] * points
-            r = np.maximum(r, 0 * r)  # but for rounding
+            r = np.maximum(r, 0 * r)  # Only rounding makes r negative.
             share = (own[some, None] * weights).ravel()
             moments = moments + (_powers(z.ravel(), k) * share) @ _powers(r.ravel(), k).T
-        joint = zeros(k + 1, own)
-        joint[1:] = (self._choices * moments).sum(axis=1)
+        joint = np.append(0 * own[:1], (self._choices * moments).sum(axis=1))
         total = joint.sum()
         return joint / total if total > 0 else self.numbers
 
-    def _ascending(self, place: int) -> tuple[npt.NDArray[np.int64], Probs]:
+    def _ascending(self, place: int) -> tuple[Slots, Probs]:
         """`slot_law` with ascending slots."""
         slots, law = self.slot_law(place)
         order = slots.argsort()
@@ -171,9 +167,41 @@ class AgreeingDrafts:
         k = self.numbers.size - 1
         numbers = zeros(2 * k, self.numbers)
         numbers[:k] = self.numbers[1:]
-        places = np.arange(k)
-        choices = _binomials(k, exact=is_exact(numbers)) * numbers[places[:, None] + places]
-        return np.asarray(choices)
+        places = np.arange(k)[:, None] + np.arange(k)
+        return np.asarray(_binomials(k, exact=is_exact(numbers)) * numbers[places])
+
+
+def hull_segments(wins: Probs, target: Probs) -> npt.NDArray[np.int64]:
+    """First token of each segment of the upper concave hull of the points (Σ target, Σ wins).
+
+    The sums are over the first tokens in the order of target/draft, [m] each.  Tokens without
+    target mass come first and are segments by themselves.
+    """
+    empty = int(np.count_nonzero(target <= 0))
+    rise, run = wins[empty:], target[empty:]
+    if not run.size:
+        first = np.arange(0)
+    elif is_exact(wins):
+        first = np.array(_pooled(rise, run))
+    else:
+        from scipy.optimize import isotonic_regression
+
+        with np.errstate(over="ignore"):
+            slopes = rise / run
+        first = isotonic_regression(slopes, weights=run, increasing=False).blocks[:-1]
+    return np.concatenate([np.arange(empty), empty + first])
+
+
+def _pooled(rise: Probs, run: Probs) -> list[int]:
+    """Pool neighbours until slopes descend, as isotonic regression does: the first of each pool."""
+    pools: list[tuple[int, object, object]] = []
+    for i in range(run.size):
+        first, up, across = i, rise[i], run[i]
+        while pools and pools[-1][1] * across <= up * pools[-1][2]:
+            before = pools.pop()
+            first, up, across = before[0], before[1] + up, before[2] + across
+        pools.append((first, up, across))
+    return [first for first, *_ in pools]
 
 
 def slots_by_ratio(ratio: Probs) -> tuple[npt.NDArray[np.int64], int]:

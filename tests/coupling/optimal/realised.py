@@ -12,7 +12,7 @@ from itertools import accumulate
 
 import numpy as np
 
-from otm.coupling.optimal import OptimalPlan
+from otm.coupling.optimal.plan import OptimalPlan
 
 F = Fraction
 LARGEST_EXACT_POWER = 64
@@ -22,7 +22,7 @@ DIGITS = 70
 
 def realised_output(plan: OptimalPlan) -> tuple[list[Fraction], Fraction]:
     """Return the output distribution, and the probability that the winner is accepted."""
-    problem, slots, wanted = plan.problem, plan.slots, plan._wanted
+    problem, slots, wanted = plan.problem, plan.slots, plan._target_win_ratio
     p, q = problem.draft, problem.target
     total = sum(map(F, p.tolist()))
     drafted = np.flatnonzero(p)
@@ -30,7 +30,7 @@ def realised_output(plan: OptimalPlan) -> tuple[list[Fraction], Fraction]:
     places = np.searchsorted(slots.bins.least, ratio, side="right") - 1
 
     moves: list[list[tuple[int, Fraction]]] = [[] for _ in slots.bins.least]
-    keys, partners = slots.keys.tolist(), slots.partner.tolist()
+    keys, partners = slots.keys.tolist(), slots.swaps.moves.partner.tolist()
     before, bits, m = {}, slots._grid_bits, len(moves)
     for key, partner in zip(keys, partners, strict=True):
         row, end = key >> bits, key % 2**bits
@@ -66,7 +66,7 @@ def realised_output(plan: OptimalPlan) -> tuple[list[Fraction], Fraction]:
     added = [sum(c * (win[to] - win[i]) for to, c in each) for i, each in enumerate(moves)]
 
     # the coin, as the selection computes it
-    of_slope, of_moves = plan._win_ratio
+    of_slope, of_moves = slots.win_ratio
     won = p[drafted] * (of_slope[places] + of_moves[places] * share)
     ratio = np.minimum(q[drafted], won) / np.where(won > 0, won, 1)
     coin = np.where(won > 0, ratio, q[drafted] > 0)

@@ -4,28 +4,30 @@ from __future__ import annotations
 
 import itertools
 import math
+import random
 from fractions import Fraction
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import otm
 from otm._core.arithmetic import Probs
 from otm.coupling.k_seq import KSeq
-from otm.coupling.optimal import LARGEST_COUNT, OptimalPlan
+from otm.coupling.optimal.plan import LARGEST_COUNT, OptimalPlan
+from otm.coupling.optimal.reference import ReferencePlan
+from otm.coupling.optimal.swaps import target_win_ratio
 from otm.coupling.recursive_rejection import RecursiveRejection
 from otm.coupling.residual import acceptance_ratio
-from otm.coupling.swaps import match_swaps
 from otm.errors import InvalidDraftCountError
 from otm.optimum.cut import minimum_cut, optimal_cap
-from otm.optimum.win_ratio import optimal_win_ratio
 from otm.problem import Problem
 from otm.testing import exact_acceptance, exact_output_distribution
 from otm.testing.instances import instance
 from otm.testing.strategies import problems
-from tests.coupling.realised import distance_to_target, realised_output
+from tests.coupling.optimal.realised import distance_to_target, realised_output
 
 F = Fraction
 fewer = settings(max_examples=settings.default.max_examples // 4)
@@ -45,7 +47,7 @@ def test_acceptance_is_exactly_alpha(problem: Problem) -> None:
 @given(problems(max_tokens=8, max_drafts=8, exact=True))
 def test_the_winning_law_is_the_wanted_one(problem: Problem) -> None:
     plan, order = OptimalPlan(problem), problem.by_ratio
-    wanted = optimal_win_ratio(problem)
+    wanted = target_win_ratio(problem)
     ratio = wanted.mean[wanted.bins.place(order.ratio)]
     assert plan.winner_distribution[order.tokens].tolist() == (order.draft * ratio).tolist()
     cap = optimal_cap(problem)
@@ -53,10 +55,31 @@ def test_the_winning_law_is_the_wanted_one(problem: Problem) -> None:
     assert len(set(ratio[order.ratio < ratio])) <= 1, "raised to one floor"
 
 
+@given(problems(max_tokens=6, max_drafts=5, exact=True), st.integers(0, 2**32))
+def test_decisions_and_laws_are_those_of_the_reference(problem: Problem, seed: int) -> None:
+    """Catches any step of the fast plan that is not the theorem's."""
+    plan = OptimalPlan(problem)
+    draft, target = problem.draft.tolist(), problem.target.tolist()
+    reference = ReferencePlan(draft, target, problem.k)
+    assert reference.alpha == plan.acceptance
+    assert reference.winner_probs == plan.winner_distribution.tolist()
+    for token, own in reference.slot_of.items():
+        moves = reference.moves[own]
+        law = {**moves, own: 1 - sum(moves.values())}
+        assert law == dict(zip(*map(np.ndarray.tolist, plan.slot_law(token)), strict=True))
+    rng, tokens = random.Random(seed), list(reference.slot_of)
+    edges = [end for move in reference.moves for end in itertools.accumulate(move.values())]
+    edges = [F(0), *(end for end in edges if end < 1), *(F(rng.randrange(97), 97) for _ in "abc")]
+    for _ in range(20):
+        drafts = rng.choices(tokens, k=problem.k)
+        uniforms = rng.choices(edges, k=problem.k + 2)
+        assert reference.select(drafts, uniforms) == plan.select(drafts, uniforms).token
+
+
 @given(problems(max_tokens=8, max_drafts=8, exact=True))
 def test_swaps_are_few_and_sorted(problem: Problem) -> None:
-    wanted = optimal_win_ratio(problem)
-    swaps, m = match_swaps(wanted), wanted.bins.least.size
+    slots = OptimalPlan(problem).slots
+    swaps, m = slots.swaps, slots.draft.size
     assert swaps.low.size == swaps.high.size == swaps.mass.size < max(m, 1)
     assert (np.diff(swaps.low) >= 0).all()
     assert (np.diff(swaps.high) >= 0).all()
@@ -87,7 +110,7 @@ def test_slot_laws_of_floats_are_what_the_uniforms_find(problem: Problem) -> Non
         places, law = slots.slot_law(rank)
         assert law.sum() == pytest.approx(1, abs=1e-15)
         grid = (np.arange(64) + 0.5) / 64
-        found = slots.slot_of(np.full(64, rank), grid, np.ones(64))
+        found = slots.slots_of(np.full(64, rank), np.ones(64), grid)
         frequencies = [np.count_nonzero(found == place) / 64 for place in places]
         assert sum(frequencies) == 1
         assert abs(np.array(frequencies) - law).max() <= len(places) / 64
@@ -110,13 +133,13 @@ def test_a_uniform_on_the_edge_of_a_slot_takes_the_next(exact: bool) -> None:
         for end, place, following in zip(ends, order[:-1], order[1:], strict=True):
             below = end - F(1, 2**53) if exact else np.nextafter(end, 0) - 2.0**-53
             edges = np.array([below, end], dtype=law.dtype)
-            found = slots.slot_of(np.array([rank, rank]), edges, np.ones(2))
+            found = slots.slots_of(np.array([rank, rank]), np.ones(2), edges)
             assert found.tolist() == [place, following]
 
 
 def test_a_coarse_grid_costs_acceptance_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bug: the law that was wished for in place of the one that the rounded tables produce."""
-    monkeypatch.setattr("otm.coupling.slots.KEY_BITS", 7)
+    monkeypatch.setattr("otm.coupling.optimal.slots.KEY_BITS", 7)
     draft, target = [0.37, 0.29, 0.17, 0.11, 0.06], [0.08, 0.13, 0.21, 0.26, 0.32]
     problem = Problem(draft, target, 3)
     plan = OptimalPlan(problem)
@@ -133,7 +156,7 @@ def test_a_coarse_grid_costs_acceptance_and_nothing_else(monkeypatch: pytest.Mon
             ]
             for rank in winners:
                 winning[rank] += probability / len(winners)
-    won = sum(plan.slots.win_ratio(3)) * draft_mass
+    won = sum(plan.slots.win_ratio) * draft_mass
     assert won == pytest.approx(winning, abs=1e-15)
     assert plan.output_distribution() == pytest.approx(target, abs=1e-15)
     assert 1e-4 < otm.alpha(draft, target, 3) - plan.acceptance < 0.1
@@ -144,7 +167,7 @@ def test_the_winner_on_a_coarse_grid_is_that_of_the_slots(
     monkeypatch: pytest.MonkeyPatch, k: int
 ) -> None:
     """Catches masses above a slot without what its swaps moved, which many drafts are told by."""
-    monkeypatch.setattr("otm.coupling.slots.KEY_BITS", 7)
+    monkeypatch.setattr("otm.coupling.optimal.slots.KEY_BITS", 7)
     plan = OptimalPlan(Problem([0.37, 0.29, 0.17, 0.11, 0.06], [0.08, 0.13, 0.21, 0.26, 0.32], k))
     laws = [list(zip(*plan.slots.slot_law(rank), strict=True)) for rank in range(5)]
     draft = [F(mass) for mass in plan.slots.draft.tolist()]
@@ -159,7 +182,7 @@ def test_the_winner_on_a_coarse_grid_is_that_of_the_slots(
         for low, high, mass in zip(ends[:-1], ends[1:], in_slot, strict=True)
     ]
     expected = [sum(F(share) * wins[slot] for slot, share in law) for law in laws]
-    found = sum(plan.slots.win_ratio(k))
+    found = sum(plan.slots.win_ratio)
     assert found == pytest.approx([float(ratio) for ratio in expected], rel=1e-13)
 
 
@@ -170,7 +193,8 @@ def test_a_token_that_almost_never_swaps_keeps_its_slot(share: float) -> None:
     ranks = np.repeat(np.arange(slots.draft.size), 2)
     uniforms = np.resize([2.0**-53, 1 - 2.0**-53], ranks.size)
     with np.errstate(divide="ignore"):
-        assert slots.slot_of(ranks, uniforms, np.full(ranks.size, share)).tolist() == ranks.tolist()
+        found = slots.slots_of(ranks, np.full(ranks.size, share), uniforms)
+    assert found.tolist() == ranks.tolist()
 
 
 @pytest.mark.parametrize(
@@ -196,8 +220,8 @@ def test_a_token_that_gives_all_its_mass_away_stays_in_its_row() -> None:
     plan = OptimalPlan(Problem(draft, target, 2))
     assert plan.slots.swaps.mass[0] > plan.slots.draft[1]
     assert plan.slots.ends.max() == 2**plan.slots._grid_bits - 1
-    place = int(plan.slots.owner[plan.slots.ends.argmax()])
-    assert plan.slots.slot_of(np.array([place]), np.array([1 - 2.0**-53]), np.ones(1)) == place
+    place = plan.slots.swaps.moves.owner[[plan.slots.ends.argmax()]]
+    assert plan.slots.slots_of(place, np.ones(1), np.array([1 - 2.0**-53])) == place
 
 
 @given(problems(max_tokens=8, max_drafts=6, exact=True))
@@ -320,7 +344,7 @@ def test_a_token_takes_the_slots_of_its_law(name: str) -> None:
     """Catches a law of a bin's mean token, or of a share the wrong way round."""
     plan = OptimalPlan(Problem(*IN_BINS[name], 4))
     tokens = np.flatnonzero(plan.problem.draft)
-    places, shares = plan._place(plan.problem.draft[tokens], plan.problem.target[tokens])
+    places, shares = plan.slots.place(plan.problem.target[tokens] / plan.problem.draft[tokens])
     unlike = np.flatnonzero((abs(shares - 1) > 0.01) & (plan.slots.moved[places] > 0.1))
     points = 1024
     grid = (np.arange(points) + 0.5) / points
@@ -328,7 +352,7 @@ def test_a_token_takes_the_slots_of_its_law(name: str) -> None:
     for i in unlike[:: unlike.size // 20]:
         slots, law = plan.slot_law(int(tokens[i]))
         assert law.sum() == pytest.approx(1, abs=1e-15)
-        taken = plan.slots.slot_of(np.full(points, places[i]), grid, np.full(points, shares[i]))
+        taken = plan.slots.slots_of(np.full(points, places[i]), np.full(points, shares[i]), grid)
         assert set(taken.tolist()) <= set(slots.tolist())
         shared = np.array([np.count_nonzero(taken == slot) / points for slot in slots])
         assert abs(shared - law).max() <= 1 / points + 1e-12

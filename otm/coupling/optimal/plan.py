@@ -1,26 +1,26 @@
-"""An exactly optimal rule for k i.i.d. drafts, at any vocabulary size: bins and swaps.
+"""An exactly optimal rule for k i.i.d. drafts, at any vocabulary size: slots and swaps.
 
 That an optimal rule of this kind exists follows from Strassen's theorem: choosing the highest of k
 independent uniform priorities U gives Y the distribution p(y) E[k U^(k−1) | y], so a martingale
-coupling of the wanted ratio under p with k U^(k−1) is enough.  Bins and swaps are an explicit one.
+coupling of the target ratio t under p with k U^(k−1) is enough.  Slots and swaps are one.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from operator import truediv
 
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.arithmetic import TINY, Probs, read_only, zeros
+from otm._core.arithmetic import Probs, read_only, zeros
 from otm._core.checks import Drafts, Uniforms
 from otm._core.ratios.keys import blocks, ratio_of
+from otm.coupling.optimal.slots import SlotTable, winning_probabilities
+from otm.coupling.optimal.swaps import Slots, TargetWinRatio, target_win_ratio
 from otm.coupling.residual import ResidualPlan, acceptance_ratio
-from otm.coupling.slots import Ranks, SlotTable, winning_probabilities
-from otm.coupling.swaps import match_swaps
 from otm.errors import InvalidDraftCountError
-from otm.optimum.win_ratio import WinRatio, optimal_win_ratio
 
 LARGEST_COUNT = 2**30
 """Most drafts in floats: up to here plans have been measured to lose less than 1e-7 of acceptance.
@@ -91,50 +91,12 @@ class OptimalPlan(ResidualPlan):
     @cached_property
     def slots(self) -> SlotTable:
         """Which slots the drafts of each bin take."""
-        return SlotTable(self._wanted.bins, match_swaps(self._wanted))
+        return SlotTable.build(self._target_win_ratio, self.problem.k)
 
     @cached_property
-    def _wanted(self) -> WinRatio:
-        """Law of the winner that is aimed at."""
-        return optimal_win_ratio(self.problem)
-
-    @cached_property
-    def _win_ratio(self) -> tuple[Probs, Probs]:
-        """Ratios of winning to drafting as the stored table has them (`SlotTable.win_ratio`).
-
-        The table speaks of p/Σp; they are corrected so that v' belongs to Σq = 1.
-        """
-        of_draft, of_target = self.slots.bins.excess[:, 0]
-        slope, added = self.slots.win_ratio(self.problem.k)
-        scale = 1 + (of_target - of_draft)
-        return read_only(slope * scale), read_only(added * scale)
-
-    @cached_property
-    def _stretch(self) -> Probs | None:
-        """Share of a token: (q/p − first) · second, from third to fourth; array [4, m].
-
-        It is one where t does not follow q/p; None if that is everywhere.
-        """
-        wanted = self._wanted
-        if not np.count_nonzero(wanted.follows):
-            return None
-        moved = self.slots.moved
-        limit = np.divide(1, moved, out=np.full_like(moved, np.inf), where=moved > 0)
-        gap = wanted.mean - wanted.slope
-        follows = wanted.follows & (gap != 0)
-        factor = np.divide(1, gap, out=np.ones_like(gap), where=follows)
-        least, limit = np.where(follows, TINY, 1), np.where(follows, limit, 1)
-        return read_only(np.array((wanted.slope, factor, least, limit)))
-
-    def _place(self, draft: Probs, target: Probs) -> tuple[Ranks, Probs]:
-        """Bins of tokens, and how often each of them swaps, over the mean of its bin."""
-        ratio = ratio_of(draft, target)
-        place = self._wanted.bins.place(ratio)
-        if self._stretch is None:
-            return place, np.ones(ratio.shape, ratio.dtype)
-        slope, factor, least, limit = self._stretch.take(place, axis=1)
-        share = (ratio - slope) * factor
-        return place, np.minimum(np.maximum(share, least), limit)  # only rounding is cut off
+    def _target_win_ratio(self) -> TargetWinRatio:
+        """How often each bin should win."""
+        return target_win_ratio(self.problem)
 
     @property
     def target_mass(self) -> Probs:
@@ -146,13 +108,13 @@ class OptimalPlan(ResidualPlan):
         """Distribution v' of the draft that wins, computed from the stored table: array [n]."""
         probs = zeros(self.problem.n, self.problem.draft)
         for tokens, draft, target in blocks(self.problem.draft, self.problem.target):
-            probs[tokens] = draft * self._ratio(*self._place(draft, target))
+            probs[tokens] = draft * self._win_ratio(*self.slots.place(ratio_of(draft, target)))
         return read_only(probs)
 
-    def _ratio(self, place: Ranks, share: Probs) -> Probs:
-        """Ratio of winning to drafting, of tokens in these bins."""
-        slope, added = self._win_ratio
-        return np.asarray(slope.take(place) + added.take(place) * share)
+    def _win_ratio(self, bins: Slots, rates: Probs) -> Probs:
+        """How many times as likely tokens win as one draft is to be them."""
+        slope, added = self.slots.win_ratio
+        return np.asarray(slope.take(bins) + added.take(bins) * rates)
 
     @cached_property
     def accept_probability(self) -> Probs:
@@ -168,12 +130,11 @@ class OptimalPlan(ResidualPlan):
         if drafts.shape[0] == 1 and drafts.size <= FEW and not self.problem.exact:
             return np.array([self._accept_few(drafts[0], uniforms[0].tolist())], dtype=np.int64)
         draft = self.problem.draft.take(drafts)
-        place, share = self._place(draft, self.problem.target.take(drafts))
-        slots = self.slots.slot_of(place, uniforms[:, :-1], share)
-        winner: npt.NDArray[np.int64] = slots.argmax(axis=1)
+        bins, rates = self.slots.place(ratio_of(draft, self.problem.target.take(drafts)))
+        winner: npt.NDArray[np.int64] = self.slots.slots_of(bins, rates, uniforms[:, :-1]).argmax(1)
         at = winner + np.arange(0, drafts.size, drafts.shape[1])
-        won = draft.take(at) * self._ratio(place.take(at), share.take(at))
-        accept = acceptance_ratio(self.target_mass.take(drafts.take(at)), won)
+        winner_probs = draft.take(at) * self._win_ratio(bins.take(at), rates.take(at))
+        accept = acceptance_ratio(self.target_mass.take(drafts.take(at)), winner_probs)
         winner[~(uniforms[:, -1] < accept)] = -1
         return winner
 
@@ -181,23 +142,17 @@ class OptimalPlan(ResidualPlan):
         """Equivalent to `_accept` of one set, but faster for few drafts in floats: [k], [k + 1]."""
         draft = self.problem.draft.take(drafts).tolist()
         target = self.problem.target.take(drafts).tolist()
-        ratio = [q / p for p, q in zip(draft, target, strict=True)]
-        place = self._wanted.bins.place(np.array(ratio))
-        share = [1.0] * len(ratio)
-        if self._stretch is not None:
-            stretch = self._stretch.take(place, axis=1).tolist()
-            for i, (r, slope, factor, least, limit) in enumerate(zip(ratio, *stretch, strict=True)):
-                within = (r - slope) * factor
-                share[i] = least if within < least else limit if within > limit else within
-        slots = self.slots.slots_of_few(place, uniforms, share)
+        table = self.slots
+        bins, rates = table.place_few(list(map(truediv, target, draft)))
+        slots = table.slots_of_few(bins, rates, uniforms)
         winner = slots.index(max(slots))
-        slope, added = (each.item(place[winner]) for each in self._win_ratio)
-        won = draft[winner] * (slope + added * share[winner])
+        slope, added = (each.item(bins[winner]) for each in table.win_ratio)
+        winner_prob = draft[winner] * (slope + added * rates[winner])
         mass = self.target_mass.item(drafts[winner])
-        accept = float(mass > 0) if won <= 0 else min(mass, won) / won
+        accept = float(mass > 0) if winner_prob <= 0 else min(mass, winner_prob) / winner_prob
         return winner if uniforms[-1] < accept else -1
 
-    def slot_law(self, token: int) -> tuple[Ranks, Probs]:
+    def slot_law(self, token: int) -> tuple[Slots, Probs]:
         """Slots that drafts of a token can take, ascending, with their probabilities.
 
         Parameters
@@ -210,8 +165,9 @@ class OptimalPlan(ResidualPlan):
         tuple of (int array [s], array [s])
             Places in `slots.bins`, and probabilities that sum to one.
         """
-        (place,), (share,) = self._place(self.problem.draft[[token]], self.problem.target[[token]])
-        return self.slots.slot_law(place, share)
+        ratio = ratio_of(self.problem.draft[[token]], self.problem.target[[token]])
+        (place,), (rate,) = self.slots.place(ratio)
+        return self.slots.slot_law(place, rate)
 
     def _acceptance_per_draft(self, drafts: Drafts) -> Probs:
         winning = [winning_probabilities([self.slot_law(x) for x in row]) for row in drafts]

@@ -11,7 +11,12 @@ import pytest
 import otm
 from otm._core.arithmetic import Number, Probs, as_fractions
 from otm._core.sparse import SparseProbs
-from otm.coupling.agreeing import AgreeingDrafts, mean_slopes, quadrature
+from otm.coupling.optimal.agreeing import (
+    AgreeingDrafts,
+    hull_segments,
+    mean_slopes,
+    quadrature,
+)
 
 F = Fraction
 WEIGHTS = [Fraction(w, 12) for w in (1, 3, 5, 6, 8, 10, 11, 12)]
@@ -36,7 +41,9 @@ def mean_power(x: Number, numbers: Probs) -> Number:
 def accepted(winner: AgreeingDrafts, weight: Number) -> Number:
     """Mass that is accepted of a target with a weight."""
     shares = [winner.accepted_share(place, weight) for place in range(winner.tokens.size)]
-    return sum((won * share for won, share in zip(winner.law, shares, strict=True)), 0 * weight)
+    return sum(
+        (won * share for won, share in zip(winner.winner_probs, shares, strict=True)), 0 * weight
+    )
 
 
 def test_no_law_of_the_winner_is_better_for_any_weight() -> None:
@@ -51,7 +58,7 @@ def test_no_law_of_the_winner_is_better_for_any_weight() -> None:
         numbers = random_law(rng, int(rng.integers(2, 6)))
         winner = winner_of(draft, target, numbers)
         won = 0 * draft
-        won[winner.tokens] = winner.law
+        won[winner.tokens] = winner.winner_probs
         nobody = numbers[0]
         assert won.sum() == 1 - nobody
         sets = [list(s) for m in range(n + 1) for s in itertools.combinations(range(n), m)]
@@ -64,7 +71,7 @@ def test_no_law_of_the_winner_is_better_for_any_weight() -> None:
                 for chosen, alone in zip(sets, inside, strict=True)
             )
             assert accepted(winner, weight) == bound
-            tokens, left = winner.left(weight)
+            tokens, left = winner.residual_mass(weight)
             assert left.sum() == weight - bound
             expected = np.maximum(weight * target - won, F(0))
             assert left.tolist() == expected[tokens].tolist()
@@ -92,7 +99,7 @@ def test_winner_and_number_of_those_that_agree_by_enumeration() -> None:
                 assert winner.winning(drafts).tolist() == alone.tolist()
                 for x, chance in zip(drafts, alone, strict=True):
                     joint[x, drafts.count(x)] += numbers[m] * drawn[list(drafts)].prod() * chance
-        assert winner.law.tolist() == joint.sum(axis=1).tolist()
+        assert winner.winner_probs.tolist() == joint.sum(axis=1).tolist()
         for place in np.flatnonzero(joint.sum(axis=1)).tolist():
             agreeing = winner.agreeing(place)
             assert agreeing.tolist() == (joint[place] / joint[place].sum()).tolist()
@@ -106,7 +113,7 @@ def test_floats_are_as_good_as_fractions(k: int) -> None:
     weights = [rng.integers(1, 50, 12), rng.integers(1, 50, 12), rng.integers(0, 9, k + 1) + 1]
     exact = winner_of(*(as_fractions(x) / F(int(x.sum())) for x in weights))
     rounded = winner_of(*(x / x.sum() for x in weights))
-    assert rounded.law == pytest.approx(exact.law.astype(float), rel=1e-12)
+    assert rounded.winner_probs == pytest.approx(exact.winner_probs.astype(float), rel=1e-12)
     for place in range(0, 12, 3):
         agreeing = exact.agreeing(place).astype(float)
         assert rounded.agreeing(place) == pytest.approx(agreeing, abs=1e-13)
@@ -127,13 +134,13 @@ def test_many_tokens(n: int, k: int) -> None:
     numbers = rng.random(k + 1)
     numbers = numbers / numbers.sum()
     winner = winner_of(draft, target, numbers)
-    assert winner.law.sum() == pytest.approx(1 - numbers[0], abs=1e-14)
+    assert winner.winner_probs.sum() == pytest.approx(1 - numbers[0], abs=1e-14)
     order = np.argsort(target / draft)
     below = [np.append(0, np.cumsum(each[order])) for each in (draft, target)]
     inside = np.polynomial.polynomial.polyval(below[0], numbers)
     for weight in (1, 0.6, 0.2):
         bound = (weight * below[1] + 1 - inside).min()
-        lost = bound - np.minimum(weight * target, winner.law).sum()
+        lost = bound - np.minimum(weight * target, winner.winner_probs).sum()
         assert -1e-12 < lost < (1e-12 if n < 8192 else 1e-4)
     # what each slot holds, and how often it wins
     places = rng.integers(n, size=50).tolist()
@@ -141,7 +148,9 @@ def test_many_tokens(n: int, k: int) -> None:
     slope = mean_slopes(winner._below, numbers)
     for place, (slots, law) in zip(places, laws, strict=True):
         assert law.min() >= -1e-15
-        assert winner.law[place] == pytest.approx(draft[place] * (law @ slope[slots]), rel=1e-9)
+        assert winner.winner_probs[place] == pytest.approx(
+            draft[place] * (law @ slope[slots]), rel=1e-9
+        )
         agreeing = winner.agreeing(place)
         assert agreeing.sum() == pytest.approx(1, abs=1e-14)
         assert agreeing.min() >= 0
@@ -183,7 +192,7 @@ def test_the_winner_has_the_law_that_is_claimed(n: int, k: int) -> None:
         mass / total * sum(step * win[slot] for slot, step in steps)
         for mass, steps in zip(masses, moves, strict=True)
     ]
-    claimed = map(F, winner.law.tolist())
+    claimed = map(F, winner.winner_probs.tolist())
     assert sum(abs(a - b) for a, b in zip(won, claimed, strict=True)) / 2 < 1e-15
 
 
@@ -216,8 +225,31 @@ def test_distributions_that_floats_can_hardly_hold() -> None:
     ]
     for draft, target in cases:
         winner = winner_of(np.array(draft), np.array(target), np.array([0.0, 0.25, 0.75]))
-        assert winner.law.sum() == pytest.approx(1)
+        assert winner.winner_probs.sum() == pytest.approx(1)
         for place in range(winner.tokens.size):
             assert 0 <= winner.accepted_share(place, 0.5) <= 1
             assert winner.agreeing(place).sum() == pytest.approx(1)
             assert winner.slot_law(place)[1].sum() == pytest.approx(1)
+
+
+def test_neighbours_are_pooled_alike_in_floats_and_fractions() -> None:
+    """Catches blocks of SciPy's isotonic regression that are read the wrong way round."""
+    rng = np.random.default_rng(17)
+    for n in (1, 2, 7, 60, 500):
+        won, target = (rng.integers(1, 1000, n) / 1024 for _ in range(2))
+        target[: n // 3] = 0
+        exact = hull_segments(as_fractions(won), as_fractions(target))
+        assert hull_segments(won, target).tolist() == exact.tolist()
+
+
+def test_a_segment_is_as_long_as_slopes_do_not_descend() -> None:
+    won, target = as_fractions([1, 2, 2, 1, 5]), as_fractions([1] * 5)
+    assert hull_segments(won, target).tolist() == [0]
+    assert hull_segments(won[::-1], target).tolist() == [0, 1, 4]
+
+
+def test_tokens_without_target_mass_are_segments_by_themselves() -> None:
+    """Catches slopes that are divided by zero."""
+    for target in ([0, 0, 1, 1], [0, 0, 0, 0]):
+        found = hull_segments(np.array([0.5, 0.1, 0.1, 0.3]), np.array(target, dtype=float))
+        assert found.tolist() == [0, 1, 2] + [3] * (target[3] == 0)
