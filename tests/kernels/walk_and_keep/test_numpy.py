@@ -24,16 +24,16 @@ from otm.kernels.optimal.numpy import Places, choose_slots, of_numbers, winner
 from otm.kernels.walk_and_keep.numpy import agreeing, uniforms_per_position
 from otm.kernels.multi_draft.numpy import verify_chains
 from otm.testing import paths
-from tests.kernels.numpy.test_grid_optimal import PAIRS, law_of, laws_like_real_ones
-from tests.kernels.numpy.test_multi_draft import (
+from tests.kernels.optimal.test_numpy import PAIRS, law_of, laws_like_real_ones
+from tests.kernels.multi_draft.test_numpy import (
     Model,
     array,
     law_of_output,
     probability,
     random_model,
 )
-from tests.kernels.numpy.test_trees import TREES, first_uses, models
-from tests.kernels.numpy.test_trees import law_of_output as law_of_tree
+from tests.kernels.tree.test_numpy import TREES, first_uses, models
+from tests.kernels.tree.test_numpy import law_of_output as law_of_tree
 
 F = Fraction
 RULE = "grid walk and keep"
