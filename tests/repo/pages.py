@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import doctest
-import sys
+import inspect
+import re
 from collections.abc import Iterator
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -27,13 +29,22 @@ def load(name: str) -> ModuleType:
     return module
 
 
-def run_examples(text: str, module: str, starts: tuple[str, ...]) -> ModuleType:
-    """Run the examples of a page that start so, as the module of this name."""
-    made = sys.modules[module] = ModuleType(module)  # where pickle looks for its classes
+def rule_tests(name: str) -> dict[str, Any]:
+    """Load the tests of a file that take a rule, without the parameters that they give it."""
+    found = {}
+    for test_name, test in vars(load(name)).items():
+        if test_name.startswith("test_") and "rule" in inspect.signature(test).parameters:
+            marks = getattr(test, "pytestmark", [])
+            test.pytestmark = [mark for mark in marks if mark.args[:1] != ("rule",)]
+            found[test_name] = test
+    return found
+
+
+def run_definitions(text: str, module: ModuleType) -> None:
+    """Run the imports, functions and decorated classes of a page, and no other example of it."""
     for example in doctest.DocTestParser().get_examples(text):
-        if example.source.startswith(starts):
-            exec(example.source, vars(made))
-    return made
+        if re.match(r"from |import |def |@|class FirstDraft\b", example.source):
+            exec(example.source, vars(module))
 
 
 def python_files(*folders: str) -> Iterator[tuple[str, str]]:
