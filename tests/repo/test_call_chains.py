@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import io
-import runpy
 import sys
 import tempfile
 from collections.abc import Callable
 from functools import cache, partial
-from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -23,8 +21,8 @@ import pytest
 import otm
 from otm.audit import lossless
 from otm.audit.instances import INSTANCES
+from tests.repo.test_import import LAYERS, package
 
-IMPORTS = runpy.run_path(str(Path(__file__).with_name("test_import.py")))
 DEEPEST = 10
 OPERATORS = {f"__{name}__" for name in ("gt", "ge", "lt", "le", "eq", "mul", "rmul", "add", "radd")}
 
@@ -32,8 +30,7 @@ OPERATORS = {f"__{name}__" for name in ("gt", "ge", "lt", "le", "eq", "mul", "rm
 @cache
 def rank(module: str) -> int:
     """Height of a module's layer."""
-    package = IMPORTS["package"](module)
-    return next(i for i, layer in enumerate(IMPORTS["LAYERS"]) if package in layer)
+    return next(i for i, layer in enumerate(LAYERS) if package(module) in layer)
 
 
 def is_override(frame: FrameType, caller: str) -> bool:
@@ -63,19 +60,18 @@ def watched(call: Callable[[], Any]) -> tuple[list[str], set[tuple[str, str]]]:
 
     def watch(frame: FrameType, event: str, _: Any) -> None:
         nonlocal deepest
-        if event == "call":
-            module = frame.f_globals.get("__name__", "")
-            stack.append(module)
-            if not module.startswith("otm."):
-                return
-            callers = [name for name in stack[:-1] if name.startswith("otm.")]
+        if event == "return" and stack:
+            stack.pop()
+        if event != "call":
+            return
+        module = frame.f_globals.get("__name__", "")
+        callers = [name for name in stack if name.startswith("otm.")]
+        stack.append(module)
+        if module.startswith("otm."):
             up = bool(callers) and rank(module) > rank(callers[-1])
             if up and not is_override(frame, callers[-1]) and not is_handed_down(frame):
                 upwards.add((callers[-1], f"{module}:{frame.f_code.co_qualname}"))
-            chain = list(dict.fromkeys([*callers, module]))
-            deepest = max(deepest, chain, key=len)
-        elif event == "return" and stack:
-            stack.pop()
+            deepest = max(deepest, [*dict.fromkeys([*callers, module])], key=len)
 
     before = sys.getprofile()
     sys.setprofile(watch)
@@ -107,15 +103,18 @@ def generate(rule: str) -> None:
     target.generate(prompt, **options)
 
 
-def accept_everything(
-    target_probs: Any, draft_probs: Any, draft_tokens: Any, uniforms: Any
-) -> list[int]:
-    return list(draft_tokens)
+def audit() -> None:
+    def accept_everything(
+        target_probs: Any, draft_probs: Any, draft_tokens: Any, uniforms: Any
+    ) -> list[int]:
+        return list(draft_tokens)
+
+    lossless(accept_everything, examples=0, instances=[next(iter(INSTANCES.values()))])
 
 
 def report() -> None:
-    for package in ("typer", "rich", "joblib", "jinja2", "matplotlib"):
-        pytest.importorskip(package)
+    for name in ("typer", "rich", "joblib", "jinja2", "matplotlib"):
+        pytest.importorskip(name)
     from otm.cli import main
 
     rng = np.random.default_rng(0)
@@ -135,7 +134,7 @@ CALLS = {
     "generate, on the device": partial(generate, "grid optimal"),
     "generate, coupled on the device": partial(generate, "list coupling"),
     "report": report,
-    "audit": lambda: lossless(accept_everything, examples=0, instances=[*INSTANCES.values()][:1]),
+    "audit": audit,
 }
 
 
