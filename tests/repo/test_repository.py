@@ -181,6 +181,8 @@ def test_make_help_lists_every_target() -> None:
     targets = re.findall(r"^\.PHONY: (\w+)$", read("Makefile"), flags=re.MULTILINE)
     listed = subprocess.check_output(["make", "--silent", "help"], cwd=ROOT, text=True)
     assert [line.split()[1] for line in listed.splitlines()] == targets
+    files = re.findall(r"tests/[\w/]+\.py", read("Makefile"))
+    assert [name for name in files if not (ROOT / name).is_file()] == []
 
 
 def pythons(folder: Path, **scripts: str) -> list[str]:
