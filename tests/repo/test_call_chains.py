@@ -55,8 +55,7 @@ def is_handed_down(frame: FrameType) -> bool:
 def watched(call: Callable[[], Any]) -> tuple[list[str], set[tuple[str, str]]]:
     """Return the modules on the deepest stack of a call, and its calls to higher layers."""
     stack: list[str] = []
-    deepest: list[str] = []
-    upwards = set()
+    deepest, upwards = list[str](), set()
 
     def watch(frame: FrameType, event: str, _: Any) -> None:
         nonlocal deepest
@@ -92,24 +91,19 @@ def generate(rule: str) -> None:
     torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
     from otm.integrations.huggingface import AssistedDecoding
 
-    config = transformers.LlamaConfig(
-        vocab_size=2048, hidden_size=8, intermediate_size=8, num_hidden_layers=1,
-        num_attention_heads=2, max_position_embeddings=32,
-    )  # fmt: skip
+    sizes = {"hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1}
+    config = transformers.LlamaConfig(vocab_size=2048, **sizes, num_attention_heads=2)
     target, draft = (transformers.LlamaForCausalLM(config).eval() for _ in range(2))
     decoding = AssistedDecoding(draft, k=2, gamma=2, rule=rule)
-    prompt = torch.tensor([[1, 2, 3]])
     options = {"custom_generate": decoding, "do_sample": True, "top_k": 0, "max_new_tokens": 4}
-    target.generate(prompt, **options)
+    target.generate(torch.tensor([[1, 2, 3]]), **options)
 
 
 def audit() -> None:
-    def accept_everything(
-        target_probs: Any, draft_probs: Any, draft_tokens: Any, uniforms: Any
-    ) -> list[int]:
-        return list(draft_tokens)
+    def accept_all(target_probs: Any, draft_probs: Any, draft_tokens: Any, uniforms: Any) -> Any:
+        return draft_tokens
 
-    lossless(accept_everything, examples=0, instances=[next(iter(INSTANCES.values()))])
+    lossless(accept_all, examples=0, instances=[next(iter(INSTANCES.values()))])
 
 
 def report() -> None:
@@ -122,9 +116,9 @@ def report() -> None:
     with tempfile.TemporaryDirectory() as folder:
         file = f"{folder}/pair.npz"
         np.savez(file, prompts=[0, 0, 1, 1], tokens=[0, 1, 2, 0], **scores)  # type: ignore[arg-type]
-        options = ["--output", folder, "--workers", "1", "--latency", "0.1"]
         with contextlib.redirect_stdout(io.StringIO()):
-            assert main(["report", file, *options]) == 0
+            options = f"--output {folder} --workers 1 --latency 0.1"
+            assert main(["report", file, *options.split()]) == 0
 
 
 CALLS = {

@@ -163,18 +163,14 @@ def test_every_error_is_described(item: Documented) -> None:
 
 
 WITHOUT_EXAMPLE = {
-    "otm.audit.adapters.flashinfer.chain_speculative_sampling": "needs FlashInfer and a GPU",
-    "otm.models.save_huggingface": "needs transformers",
-    "otm.audit.adapters.huggingface.generate": "needs transformers",
-    "otm.audit.adapters.huggingface.speculative_sampling": "needs transformers",
-    "otm.audit.adapters.vllm.rejection_sample": "needs vLLM, or its build for CPUs",
-    "otm.integrations.huggingface.AssistedDecoding": "needs transformers",
-    "otm.integrations.huggingface.patch_generate": "needs transformers",
-    "otm.models.HuggingFaceModel": "needs transformers; its example is not run",
-    "otm.models.check_same_vocabulary": "needs transformers",
-    "otm.gain.ModelPair": "needs transformers",
-    "otm.gain.from_models": "needs transformers",
+    "otm.audit.adapters.flashinfer.chain_speculative_sampling",  # needs FlashInfer and a GPU
+    "otm.audit.adapters.vllm.rejection_sample",  # needs vLLM, or its build for CPUs
+    *(f"otm.audit.adapters.huggingface.{name}" for name in ("generate", "speculative_sampling")),
+    *(f"otm.integrations.huggingface.{x}" for x in ("AssistedDecoding", "patch_generate")),
+    *(f"otm.gain.{name}" for name in ("ModelPair", "from_models")),
+    *(f"otm.models.{x}" for x in ("save_huggingface", "HuggingFaceModel", "check_same_vocabulary")),
 }
+"""What needs a package that need not be installed, Hugging Face transformers if nothing is said."""
 
 
 @each_callable
