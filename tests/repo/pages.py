@@ -21,9 +21,7 @@ def read(name: str) -> str:
 
 def load(name: str) -> ModuleType:
     """Import a file that is in no package, anew at each call."""
-    spec = spec_from_file_location(Path(name).stem, ROOT / name)
-    assert spec is not None
-    assert spec.loader is not None
+    spec: Any = spec_from_file_location(Path(name).stem, ROOT / name)
     module = module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

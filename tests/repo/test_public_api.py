@@ -7,6 +7,7 @@ import inspect
 import re
 from collections import Counter
 from importlib import import_module
+from pkgutil import resolve_name
 
 import pytest
 
@@ -195,8 +196,7 @@ RESIDUAL = PROTOCOL + ATTRIBUTES.pop("otm.coupling.ResidualPlan")
 
 @pytest.mark.parametrize("name", ATTRIBUTES)
 def test_the_public_attributes_of_a_class(name: str) -> None:
-    module, _, own = name.rpartition(".")
-    assert attributes(getattr(import_module(module), own)) == set(ATTRIBUTES[name])
+    assert attributes(resolve_name(name)) == set(ATTRIBUTES[name])
 
 
 @pytest.mark.parametrize("name", SIGNATURES)

@@ -93,7 +93,7 @@ def test_every_dependency_is_pinned_and_no_pin_is_older_than_its_bound() -> None
     """Catches constraints that pip could not meet."""
 
     def key(version: str) -> list[int]:
-        return [int(part) for part in re.findall(r"\d+", version)]
+        return [*map(int, re.findall(r"\d+", version))]
 
     newest, bounds = pins("constraints.txt"), needed(*EXTRAS)
     assert {*bounds, "highspy", "hatchling"} - set(newest) == {NO_PIN}
@@ -178,22 +178,6 @@ def test_make_help_lists_every_target() -> None:
     assert [name for name in files if not (ROOT / name).is_file()] == []
 
 
-def pythons(folder: Path, **scripts: str) -> list[str]:
-    """Run the search of CI where these are the only Pythons on the PATH, each a line of shell."""
-    if not (ROOT / ".ci").exists() or shutil.which("bash") is None:
-        pytest.skip("no bash, or no checkout: the sdist has no .ci")
-    for tool in ("bash", "sort", "env"):
-        (folder / tool).symlink_to(str(shutil.which(tool)))
-    for name, line in scripts.items():
-        file = folder / name.replace("_", ".")
-        file.write_text(f"#!/usr/bin/env bash\n{line}\n", encoding="utf-8")
-        file.chmod(0o755)
-    command, settings = [folder / "bash", ROOT / ".ci" / "pythons"], {"PATH": str(folder)}
-    run = subprocess.run(command, env=settings, check=True, capture_output=True, text=True)
-    assert run.stderr == ""
-    return run.stdout.splitlines()
-
-
 THIS = [f"{sys.version_info[1]} {sys.executable}"] if sys.version_info < (3, 15) else []
 SEVERAL = {
     "python3": "echo 12 first",
@@ -217,5 +201,18 @@ SEVERAL = {
 def test_ci_finds_the_pythons_of_a_machine(
     scripts: dict[str, str], found: list[str], tmp_path: Path
 ) -> None:
-    """Bug: a name without a version ends the search; CI red for a Python that came after OTM."""
-    assert pythons(tmp_path, **scripts) == found
+    """Bug: a name without a version ends the search; CI red for a Python that came after OTM.
+
+    The scripts are the only Pythons on the PATH, each a line of shell.
+    """
+    if not (ROOT / ".ci").exists() or shutil.which("bash") is None:
+        pytest.skip("no bash, or no checkout: the sdist has no .ci")
+    for tool in ("bash", "sort", "env"):
+        (tmp_path / tool).symlink_to(str(shutil.which(tool)))
+    for name, line in scripts.items():
+        file = tmp_path / name.replace("_", ".")
+        file.write_text(f"#!/usr/bin/env bash\n{line}\n", encoding="utf-8")
+        file.chmod(0o755)
+    command, settings = [tmp_path / "bash", ROOT / ".ci" / "pythons"], {"PATH": str(tmp_path)}
+    run = subprocess.run(command, env=settings, check=True, capture_output=True, text=True)
+    assert (run.stdout.splitlines(), run.stderr) == (found, "")
