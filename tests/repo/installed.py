@@ -16,7 +16,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 CONSTRAINTS = HERE.parents[1] / "constraints.txt"
-IN_ORDER = ("rule_by_k", "pictures", "results", "progress", "production")
+IN_ORDER = "rule_by_k pictures results progress production".split()
 TASKS = [HERE / "tasks" / f"{name}.py" for name in IN_ORDER]
 
 WORKS = """

@@ -54,7 +54,6 @@ def test_acceptance_is_what_drafts_beside_the_first_add(rule: PlanBuilder, k: in
 
 
 def test_one_draft_is_coupled_maximally(rule: PlanBuilder) -> None:
-    problem = Problem([F(1, 2), F(1, 2)], [F(3, 4), F(1, 4)], 1)
-    plan = rule(problem)
+    plan = rule(Problem([F(1, 2), F(1, 2)], [F(3, 4), F(1, 4)], 1))
     assert isinstance(plan, ResidualPlan)
-    assert plan.acceptance == MaximalCoupling(problem).acceptance
+    assert plan.acceptance == MaximalCoupling(plan.problem).acceptance

@@ -32,9 +32,6 @@ def record(name: str) -> Any:
     return json.loads(read(f"benchmarks/results/{name}.json"))
 
 
-SOLVED = record("solve")
-
-
 def one_line(name: str) -> str:
     return " ".join(read(name).split())
 
@@ -53,7 +50,7 @@ def test_speeds_are_those_of_the_benchmark() -> None:
         r"the plan with a checked certificate (\S+) to (\S+) times; where the draft is within "
         r"1e-4 of its target, up to (\d+) and (\d+) times"
     )
-    rows = SOLVED["times"]
+    rows = record("solve")["times"]
     near = [row for row in rows if row["laws"] == "near"]
     others = [row for row in rows if row["laws"] != "near"]
     assert ranges == [
@@ -77,7 +74,7 @@ def test_distances_from_exact_are_those_of_the_benchmark() -> None:
         r"within (\S+) of the optimum, within (\S+) where the draft is within 1e-4 of its "
         r"target, and the total variation of its output from the target within (\S+),"
     )
-    rows = SOLVED["accuracy"]
+    rows = record("solve")["accuracy"]
     assert {(row["laws"], row["k"]) for row in rows} == {(x, k) for x in LAWS for k in COUNTS}
     far, near = (
         max(row["acceptance"] for row in rows if (row["laws"] == "near") == is_near)
