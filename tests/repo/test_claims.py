@@ -179,8 +179,7 @@ def test_how_to_choose_gives_the_numbers_of_its_own_tables() -> None:
 def test_the_page_of_engines_shows_its_record() -> None:
     """Bug: verdicts and times of another run, or times that name no processor."""
     found, text = record("vllm"), read("docs/engines.md")
-    machine = found["machine"]
-    assert f"On {machine['cores']} cores of {machine['cpu']}, vLLM " in text
+    assert "On {cores} cores of {cpu}, vLLM ".format(**found["machine"]) in text
     for served in found["servers"]:
         report, name = served["report"], served["server"].replace("transformers", "transformers, ")
         line = next(line for line in text.splitlines() if line.startswith(f"| {name}"))
