@@ -24,6 +24,19 @@ figures: $(VENV)/.installed-figures ## draw the figures into build/ and compare 
 test: $(VENV)/.installed-test ## run the tests (options for pytest: ARGS="-k k_seq")
 	$(BIN)/python -m pytest -n auto --dist worksteal $(ARGS)
 
+# What a change most often breaks: names, layers, messages, and one exact law of each part.
+QUICK = tests/repo/test_import.py tests/repo/test_public_api.py tests/repo/test_docstrings.py \
+	tests/test_errors.py tests/test_rules.py tests/test_problem.py tests/test_bad_input.py \
+	tests/core/test_sampling.py tests/core/test_sums.py tests/core/test_numbers.py \
+	tests/optimum/test_cut.py tests/coupling/optimal/test_plan.py \
+	tests/coupling/test_plan_protocol.py::test_the_code_that_decides_is_lossless \
+	tests/decoding/test_lossless.py tests/kernels/chain/test_numpy.py \
+	tests/kernels/multi_draft/test_torch.py tests/audit/adapters/test_adapters.py
+
+.PHONY: quick
+quick: $(VENV)/.installed-test ## run the tests that a change most often breaks, in a minute
+	$(BIN)/python -m pytest -n auto --dist worksteal $(QUICK) $(ARGS)
+
 .PHONY: oldest
 oldest: ## run the tests with the oldest versions that pyproject.toml allows
 	$(PYTHON) -m venv $(VENV)-oldest

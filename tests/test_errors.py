@@ -1,4 +1,4 @@
-"""What is not installed is said in one way everywhere."""
+"""Errors: what callers catch them by, and how they say what is not installed."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import otm
+from otm import errors
 from otm._core.optional import PACKAGES, not_installed
 
 INSTALL = re.compile(r'.+ is not installed; to .+: pip install ("otm\[.+?\]"|[a-z-]+)( \(.+\))?')
@@ -44,3 +45,20 @@ def test_every_error_about_a_package_is_made_from_the_table() -> None:
         if isinstance(argument, ast.Constant)
     }
     assert used == set(PACKAGES) - {"rich", "typer"}  # these two in a loop, in otm.cli
+
+
+def test_the_tree_of_errors() -> None:
+    """Catches an error that callers who know only Python's own would no longer catch."""
+    python = {
+        "InvalidInputError": ValueError,
+        "CertificateError": ValueError,
+        "ProblemTooLargeError": MemoryError,
+        "SolverError": RuntimeError,
+        "MissingDependencyError": ImportError,
+    }
+    for name in errors.__all__:
+        error = getattr(errors, name)
+        assert issubclass(error, otm.OTMError)
+        assert issubclass(error, python.get(name, Exception))
+        if name.startswith("Invalid") or name == "UnknownMethodError":
+            assert issubclass(error, errors.InvalidInputError)

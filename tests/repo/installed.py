@@ -14,10 +14,10 @@ import tempfile
 import venv
 from pathlib import Path
 
-CONSTRAINTS = Path(__file__).resolve().parents[2] / "constraints.txt"
-TASKS = Path(__file__).resolve().parent / "tasks"
-EXTRAS = "cli,huggingface,report"
-IN_ORDER = ("rule_by_k.py", "pictures.py", "results.py", "progress.py", "production.py")
+HERE = Path(__file__).resolve().parent
+CONSTRAINTS = HERE.parents[1] / "constraints.txt"
+IN_ORDER = "rule_by_k pictures results progress production".split()
+TASKS = [HERE / "tasks" / f"{name}.py" for name in IN_ORDER]
 
 WORKS = """
 from fractions import Fraction as F
@@ -43,66 +43,51 @@ MISSING = {
 """What needs an extra, by the extra that the error must name."""
 
 
-def try_out(built: Path, folder: Path) -> None:
-    """Install one file, and raise CalledProcessError or AssertionError if anything is wrong."""
-    venv.create(folder, with_pip=True)
-    scripts = folder / ("Scripts" if sys.platform == "win32" else "bin")
-    python = scripts / "python"
+class Environment:
+    """An environment in which one file is installed; its commands run in its folder."""
 
-    def run(*command: str | Path) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(command, cwd=folder, check=False, capture_output=True, text=True)
+    def __init__(self, folder: str, built: Path, extras: str = "") -> None:
+        venv.create(folder, with_pip=True)
+        self.folder = Path(folder)
+        self.run("python", "-m", "pip", "install", "-q", "-c", CONSTRAINTS, f"{built}{extras}")
 
-    done = run(python, "-m", "pip", "install", "-q", "-c", CONSTRAINTS, built.resolve())
-    assert done.returncode == 0, done.stderr
-    done = run(python, "-W", "error", "-c", WORKS)
-    assert done.returncode == 0, done.stderr
+    def run(self, name: str, *arguments: str | Path, code: int = 0) -> tuple[str, str]:
+        """Run a command, raise if it ends with another code, and return what it prints."""
+        program = self.folder / ("Scripts" if sys.platform == "win32" else "bin") / name
+        settings = {**os.environ, "MPLBACKEND": "agg", "HF_HUB_OFFLINE": "1"}
+        done = subprocess.run(
+            [program, *arguments],
+            cwd=self.folder, env=settings, check=False, capture_output=True, text=True,
+        )  # fmt: skip
+        assert done.returncode == code, (done.returncode, done.stderr)
+        return done.stdout, done.stderr
+
+
+def try_out(alone: Environment) -> None:
+    """See that what is installed without extras works, and names what it misses."""
+    alone.run("python", "-W", "error", "-c", WORKS)
     for extra, code in MISSING.items():
         caught = f"import otm\ntry:\n    {code}\nexcept otm.OTMError as error:\n    print(error)"
-        assert f"otm[{extra}]" in run(python, "-c", caught).stdout, extra
-    done = run(scripts / "otm")
-    assert done.returncode == 2, done.returncode
-    assert done.stderr.count("\n") == 1, done.stderr
-    assert "otm[cli]" in done.stderr, done.stderr
+        assert f"otm[{extra}]" in alone.run("python", "-c", caught)[0], extra
+    _, error = alone.run("otm", code=2)
+    assert error.count("\n") == 1, error
+    assert "otm[cli]" in error, error
 
 
-def try_tasks(wheel: Path, folder: Path) -> None:
-    """Run the scripts of `tasks/` from a wheel, as a user who has nothing else."""
-    venv.create(folder, with_pip=True)
-    scripts = folder / ("Scripts" if sys.platform == "win32" else "bin")
-
-    def run(*command: str | Path) -> None:
-        done = subprocess.run(
-            command,
-            cwd=folder,
-            env={**os.environ, "MPLBACKEND": "agg", "HF_HUB_OFFLINE": "1"},
-            check=False,
-            capture_output=True,
-            text=True,
-        )
-        assert done.returncode == 0, done.stderr
-
-    packages = f"{wheel.resolve()}[{EXTRAS}]"
-    run(scripts / "python", "-m", "pip", "install", "-q", "-c", CONSTRAINTS, packages)
-    run(scripts / "python", TASKS / "_prepare.py")
-    for task in IN_ORDER:
-        run(scripts / "python", TASKS / task)
-        print(f"  {task} runs")
-    for line in (TASKS / "commands.txt").read_text(encoding="utf-8").splitlines():
-        name, *arguments = shlex.split(line)
-        run(scripts / name, *arguments)
-        print(f"  {line}")
-
-
-def main(files: list[str]) -> None:
-    for name in files:
-        with tempfile.TemporaryDirectory() as folder:
-            try_out(Path(name), Path(folder))
-        print(f"{name}: installs and works")
-    for name in files:
-        if name.endswith(".whl"):
-            with tempfile.TemporaryDirectory() as folder:
-                try_tasks(Path(name), Path(folder))
+def try_tasks(complete: Environment) -> None:
+    """Run the scripts of `tasks/`, as a user who has nothing else."""
+    complete.run("python", HERE / "tasks" / "_prepare.py")
+    lines = (HERE / "tasks" / "commands.txt").read_text(encoding="utf-8").splitlines()
+    for command in (*(["python", str(task)] for task in TASKS), *map(shlex.split, lines)):
+        complete.run(*command)
+        print(f"  {shlex.join(command)}")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    for built in (Path(name).resolve() for name in sys.argv[1:]):
+        with tempfile.TemporaryDirectory() as folder:
+            try_out(Environment(folder, built))
+        print(f"{built.name}: installs and works")
+        if built.suffix == ".whl":
+            with tempfile.TemporaryDirectory() as folder:
+                try_tasks(Environment(folder, built, "[cli,huggingface,report]"))

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import doctest
-import inspect
 import re
 import sys
 from collections.abc import Callable
-from fractions import Fraction
-from importlib.util import module_from_spec, spec_from_file_location
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -24,48 +19,21 @@ from otm.audit import LOSSLESS, lossless
 from otm.audit.adapters.otm_verifiers import kernel
 from otm.audit.instances import INSTANCES
 from otm.rules import Rule
+from tests.repo.pages import load, read, rule_tests, run_definitions
 
-ROOT = Path(__file__).resolve().parents[2]
-PAGE = (ROOT / "docs" / "add-a-kernel.md").read_text(encoding="utf-8")
-FILE = re.compile(
-    r"^```python\n>>> # (otm/kernels/\w+/\w+)\.py\n(.*?)^```", re.MULTILINE | re.DOTALL
-)
-LINE = re.compile(r"^ {7}(Rule\(.*?^ {7}\)),$", re.MULTILINE | re.DOTALL)
-IMPORT_OR_DEF = re.compile(r"from |import |def ")
-
-
-EXCERPT = re.compile(
-    r"^```python\n# (otm/kernels/\w+/\w+\.py)\n(.*?)^```", re.MULTILINE | re.DOTALL
-)
-
-
-def imported(path: str) -> ModuleType:
-    """Import tests, which are in no package."""
-    spec = spec_from_file_location(Path(path).stem, ROOT / "tests" / "kernels" / path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def files_of_the_page() -> dict[str, ModuleType]:
-    """Run the imports and the functions of each file of the page, and no other example of it."""
-    modules = {}
-    for path, text in FILE.findall(PAGE):
-        module = modules[path.replace("/", ".")] = ModuleType(path.replace("/", "."))
-        for example in doctest.DocTestParser().get_examples(text):
-            if IMPORT_OR_DEF.match(example.source):
-                exec(example.source, vars(module))
-    return modules
+PAGE = read("docs/add-a-kernel.md")
+FILES = dict(re.findall(r"(?ms)^```python\n>>> # (otm/kernels/\w+/\w+)\.py\n(.*?)^```", PAGE))
+DEFINITION = load("tests/kernels/multi_draft/test_numpy.py")
 
 
 @pytest.fixture
 def rule(monkeypatch: pytest.MonkeyPatch) -> str:
     """Put the files and the line of the page in their places, and name the rule."""
-    for name, module in files_of_the_page().items():
-        monkeypatch.setitem(sys.modules, name, module)
-    (line,) = LINE.findall(PAGE)
+    for path, text in FILES.items():
+        module = ModuleType(path.replace("/", "."))
+        run_definitions(text, module)
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+    (line,) = re.findall(r"(?ms)^ {7}(Rule\(.*?^ {7}\)),$", PAGE)
     rule: Rule = eval(line, {"Rule": Rule})
     monkeypatch.setitem(otm.rules._BY_NAME, rule.name, rule)
     return rule.name
@@ -74,34 +42,19 @@ def rule(monkeypatch: pytest.MonkeyPatch) -> str:
 @pytest.fixture
 def several() -> Callable[..., list[Any]]:
     """Draw chains as the tests of the kernels do."""
-    drawn: Callable[..., list[Any]] = imported("conftest.py").draw_several
+    drawn: Callable[..., list[Any]] = load("tests/kernels/conftest.py").draw_several
     return drawn
 
 
-DEFINITION = imported("multi_draft/test_numpy.py")
-
-
-def for_the_page(test: Any) -> Any:
-    """Let a test take its rule from the fixture, and not from the registry."""
-    test.pytestmark = [mark for mark in test.pytestmark if mark.args[:1] != ("rule",)]
-    return test
-
-
-OF_EVERY_RULE = {
-    name: for_the_page(test)
-    for name, test in vars(imported("torch/test_multi_draft.py")).items()
-    if name.startswith("test_") and "rule" in inspect.signature(test).parameters
-}
+OF_EVERY_RULE = rule_tests("tests/kernels/multi_draft/test_torch.py")
 globals().update(OF_EVERY_RULE)
 
 
-def test_the_tests_of_every_rule_are_among_these() -> None:
+def test_the_rule_tests_are_among_these() -> None:
     """Bug: tests that were renamed, or take the rule under another name, and are not found."""
-    assert set(OF_EVERY_RULE) >= {
-        "test_torch_decides_as_the_definition",
-        "test_nothing_waits_for_the_device",
-    }
-    assert len(files_of_the_page()) == 2
+    assert "test_torch_decides_as_the_definition" in OF_EVERY_RULE
+    assert "test_nothing_waits_for_the_device" in OF_EVERY_RULE
+    assert len(FILES) == 2
 
 
 @pytest.mark.parametrize(("size", "lengths"), [(3, (1, 1)), (2, (2, 2)), (2, (1, 2)), (3, (0, 1))])
@@ -111,9 +64,7 @@ def test_the_joint_law_is_exactly_the_target_s(
     rng = np.random.default_rng(len(lengths) + 10 * size)
     target = DEFINITION.random_model(rng, size, max(lengths) + 1)
     draft = DEFINITION.random_model(rng, size, max(lengths))
-    law: dict[tuple[int, ...], Fraction] = DEFINITION.law_of_output(
-        target, draft, lengths, size, rule
-    )
+    law = DEFINITION.law_of_output(target, draft, lengths, size, rule)
     assert law == {tokens: DEFINITION.probability(target, tokens) for tokens in law}
 
 
@@ -124,9 +75,8 @@ def test_the_audit_takes_it(rule: str) -> None:
 
 def test_the_lines_that_the_page_shows_are_in_the_kernel() -> None:
     """Bug: an excerpt that the code has left behind, or in another order."""
-    excerpts = EXCERPT.findall(PAGE)
-    assert [path for path, _ in excerpts] == ["otm/kernels/common/one_chain.py"]
-    for path, text in excerpts:
-        lines = iter((ROOT / path).read_text(encoding="utf-8").splitlines())
-        assert len(text.splitlines()) > 3
-        assert all(line in lines for line in text.splitlines())
+    ((path, text),) = re.findall(r"(?ms)^```python\n# (otm/kernels/\w+/\w+\.py)\n(.*?)^```", PAGE)
+    assert path == "otm/kernels/common/one_chain.py"
+    lines = iter(read(path).splitlines())
+    assert len(text.splitlines()) > 3
+    assert all(line in lines for line in text.splitlines())

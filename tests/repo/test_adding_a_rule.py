@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import doctest
-import inspect
 import re
 import sys
 from fractions import Fraction
-from importlib.util import module_from_spec, spec_from_file_location
 from itertools import product
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -19,47 +15,21 @@ import pytest
 from otm.coupling import MaximalCoupling, ResidualPlan, TransportPlan
 from otm.coupling.build import PlanBuilder
 from otm.problem import Problem
+from tests.repo.pages import read, rule_tests, run_definitions
 
-ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs" / "add-a-rule.md"
-PROTOCOL = ROOT / "tests" / "coupling" / "test_plan_protocol.py"
-IMPORT_OR_CLASS = re.compile(r"from |import |@dataclass|class FirstDraft\b")
 F = Fraction
-
-
-def rule_of_the_page() -> Any:
-    """Run the imports and the classes of the page, and no other example of it."""
-    text = re.sub("^```.*$", "", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE)
-    module = sys.modules["first_draft"] = ModuleType("first_draft")  # where pickle looks for it
-    names = vars(module)
-    for example in doctest.DocTestParser().get_examples(text):
-        if IMPORT_OR_CLASS.match(example.source):
-            exec(example.source, names)
-    return names["FirstDraft"]
-
-
-def protocol() -> ModuleType:
-    """Import the tests of the protocol, which are in no package."""
-    spec = spec_from_file_location(PROTOCOL.stem, PROTOCOL)
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.fixture(scope="module")
 def rule() -> PlanBuilder:
     """Give the rule of the page where the tests of the protocol ask for a rule."""
-    found: PlanBuilder = rule_of_the_page()
+    module = sys.modules["first_draft"] = ModuleType("first_draft")  # where pickle looks for it
+    run_definitions(re.sub("(?m)^```.*$", "", read("docs/add-a-rule.md")), module)
+    found: PlanBuilder = module.FirstDraft
     return found
 
 
-OF_EVERY_RULE = {
-    name: test
-    for name, test in vars(protocol()).items()
-    if name.startswith("test_") and "rule" in inspect.signature(test).parameters
-}
+OF_EVERY_RULE = rule_tests("tests/coupling/test_plan_protocol.py")
 globals().update(OF_EVERY_RULE)
 
 
@@ -82,13 +52,12 @@ def test_acceptance_is_what_drafts_beside_the_first_add(rule: PlanBuilder, k: in
             drawn *= p[x]
         first = overlap[drafts[0]] / p[drafts[0]]
         expected += drawn * (first + (1 - first) * sum(residual[y] for y in {*drafts}))
-    plan = rule(Problem(p, q, k))
-    assert plan.acceptance == expected
+    assert rule(Problem(p, q, k)).acceptance == expected
 
 
 def test_authors_need_public_names_alone() -> None:
     """Bug: the page imported from `otm._core`, which nobody outside may rely on."""
-    assert "otm._core" not in PAGE.read_text(encoding="utf-8")
+    assert "otm._core" not in read("docs/add-a-rule.md")
 
 
 def test_a_rule_that_says_only_its_output_given_the_drafts_selects_from_it() -> None:
@@ -110,7 +79,6 @@ def test_a_rule_that_says_only_its_output_given_the_drafts_selects_from_it() -> 
 
 
 def test_one_draft_is_coupled_maximally(rule: PlanBuilder) -> None:
-    problem = Problem([F(1, 2), F(1, 2)], [F(3, 4), F(1, 4)], 1)
-    plan = rule(problem)
+    plan = rule(Problem([F(1, 2), F(1, 2)], [F(3, 4), F(1, 4)], 1))
     assert isinstance(plan, ResidualPlan)
-    assert plan.acceptance == MaximalCoupling(problem).acceptance
+    assert plan.acceptance == MaximalCoupling(plan.problem).acceptance

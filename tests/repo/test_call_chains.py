@@ -6,13 +6,9 @@ functions that it was handed (the verifier that is audited, a predicate), and op
 
 from __future__ import annotations
 
-import contextlib
-import io
-import runpy
 import tempfile
 from collections.abc import Callable
 from functools import cache, partial
-from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -24,8 +20,8 @@ from benchmarks.chains import CALLS as TRACED
 from benchmarks.chains import trace
 from otm.audit import lossless
 from otm.audit.instances import INSTANCES
+from tests.repo.test_import import LAYERS, package
 
-IMPORTS = runpy.run_path(str(Path(__file__).with_name("test_import.py")))
 DEEPEST = 10
 MOST_FILES = 10
 OPERATORS = {f"__{name}__" for name in ("gt", "ge", "lt", "le", "eq", "mul", "rmul", "add", "radd")}
@@ -34,8 +30,7 @@ OPERATORS = {f"__{name}__" for name in ("gt", "ge", "lt", "le", "eq", "mul", "rm
 @cache
 def rank(module: str) -> int:
     """Height of a module's layer."""
-    package = IMPORTS["package"](module)
-    return next(i for i, layer in enumerate(IMPORTS["LAYERS"]) if package in layer)
+    return next(i for i, layer in enumerate(LAYERS) if package(module) in layer)
 
 
 def is_override(frame: FrameType, caller: str) -> bool:
@@ -79,26 +74,24 @@ def generate(rule: str) -> None:
     torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
     from otm.integrations.huggingface import AssistedDecoding
 
-    config = transformers.LlamaConfig(
-        vocab_size=2048, hidden_size=8, intermediate_size=8, num_hidden_layers=1,
-        num_attention_heads=2, max_position_embeddings=32,
-    )  # fmt: skip
+    sizes = {"hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1}
+    config = transformers.LlamaConfig(vocab_size=2048, **sizes, num_attention_heads=2)
     target, draft = (transformers.LlamaForCausalLM(config).eval() for _ in range(2))
     decoding = AssistedDecoding(draft, k=2, gamma=2, rule=rule)
-    prompt = torch.tensor([[1, 2, 3]])
     options = {"custom_generate": decoding, "do_sample": True, "top_k": 0, "max_new_tokens": 4}
-    target.generate(prompt, **options)
+    target.generate(torch.tensor([[1, 2, 3]]), **options)
 
 
-def accept_everything(
-    target_probs: Any, draft_probs: Any, draft_tokens: Any, uniforms: Any
-) -> list[int]:
-    return list(draft_tokens)
+def audit() -> None:
+    def accept_all(target_probs: Any, draft_probs: Any, draft_tokens: Any, uniforms: Any) -> Any:
+        return draft_tokens
+
+    lossless(accept_all, examples=0, instances=[next(iter(INSTANCES.values()))])
 
 
 def report() -> None:
-    for package in ("typer", "rich", "joblib", "jinja2", "matplotlib"):
-        pytest.importorskip(package)
+    for name in ("typer", "rich", "joblib", "jinja2", "matplotlib"):
+        pytest.importorskip(name)
     from otm.cli import main
 
     rng = np.random.default_rng(0)
@@ -106,9 +99,8 @@ def report() -> None:
     with tempfile.TemporaryDirectory() as folder:
         file = f"{folder}/pair.npz"
         np.savez(file, prompts=[0, 0, 1, 1], tokens=[0, 1, 2, 0], **scores)  # type: ignore[arg-type]
-        options = ["--output", folder, "--workers", "1", "--latency", "0.1"]
-        with contextlib.redirect_stdout(io.StringIO()):
-            assert main(["report", file, *options]) == 0
+        options = f"--output {folder} --workers 1 --latency 0.1"
+        assert main(["report", file, *options.split()]) == 0
 
 
 CALLS = {
@@ -118,7 +110,7 @@ CALLS = {
     "generate, on the device": partial(generate, "grid optimal"),
     "generate, coupled on the device": partial(generate, "list coupling"),
     "report": report,
-    "audit": lambda: lossless(accept_everything, examples=0, instances=[*INSTANCES.values()][:1]),
+    "audit": audit,
 }
 
 

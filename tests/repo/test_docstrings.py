@@ -7,42 +7,51 @@ import importlib
 import inspect
 import itertools
 import re
-import runpy
 import typing
 from collections.abc import Iterator, Mapping
-from pathlib import Path
-from types import MemberDescriptorType, ModuleType
+from types import MemberDescriptorType
 from typing import Any, NamedTuple
 
 import pytest
 
 import otm
 import otm.errors
-
-PINNED = Path(__file__).with_name("test_public_api.py")
-
-NAMES: dict[str, list[str]] = runpy.run_path(str(PINNED))["NAMES"]
-"""The public names, by module."""
+from tests.repo.test_public_api import NAMES
 
 
-def public_objects() -> Iterator[tuple[str, Any]]:
-    """Every public module, function, class, method and property of the core."""
-    for module_name, names in NAMES.items():
-        module: ModuleType = importlib.import_module(module_name)
-        yield module_name, module
+class Documented(NamedTuple):
+    """A public object, the class that it is or belongs to, and the docstrings that it overrides."""
+
+    name: str
+    value: Any
+    owner: type | None = None
+    texts: tuple[str, ...] = ()
+
+
+def public_objects() -> Iterator[Documented]:
+    """Every public module, function, class, method and property."""
+    for module, names in NAMES.items():
+        yield Documented(module, importlib.import_module(module))
         for name in names:
-            value = getattr(module, name)
-            yield f"{module_name}.{name}", value
-            if inspect.isclass(value):
-                for attribute, member in vars(value).items():
-                    described = callable(member) or hasattr(member, "__doc__")
-                    if attribute[0] != "_" and described and not is_plain(member):
-                        yield f"{module_name}.{name}.{attribute}", member
+            value = getattr(importlib.import_module(module), name)
+            owner = value if inspect.isclass(value) else None
+            yield Documented(f"{module}.{name}", value, owner, (inspect.getdoc(value) or "",))
+            for attribute, member in vars(owner).items() if owner else ():
+                # a class describes its slots and the defaults of its fields
+                plain = isinstance(member, str | int | float | tuple | MemberDescriptorType | None)
+                if attribute[0] != "_" and not plain:
+                    bases = [base for base in value.__mro__ if attribute in vars(base)]
+                    texts = [inspect.getdoc(getattr(base, attribute)) or "" for base in bases]
+                    found = member if isinstance(member, property) else getattr(owner, attribute)
+                    yield Documented(f"{module}.{name}.{attribute}", found, owner, (*texts,))
 
 
-def is_plain(value: Any) -> bool:
-    """Whether a class attribute is a slot or the default of a field: its class describes these."""
-    return value is None or isinstance(value, str | int | float | tuple | MemberDescriptorType)
+OBJECTS = list(public_objects())
+each_callable = pytest.mark.parametrize(
+    "item",
+    [x for x in OBJECTS if callable(x.value) and not typing.get_origin(x.value)],  # no alias
+    ids=lambda item: item.name,
+)
 
 
 def text_of_alias(name: str) -> str | None:
@@ -56,65 +65,37 @@ def text_of_alias(name: str) -> str | None:
             return text_of_alias(f"{node.module}.{own}")
         targets = getattr(node, "targets", [getattr(node, "target", None)])
         if own in {getattr(target, "id", None) for target in targets}:
-            constant = getattr(below, "value", None)
-            return getattr(constant, "value", None)
+            return getattr(getattr(below, "value", None), "value", None)
     return None
 
 
-@pytest.mark.parametrize(("name", "value"), list(public_objects()))
-def test_everything_public_has_a_docstring_of_its_own(name: str, value: Any) -> None:
+@pytest.mark.parametrize("item", OBJECTS, ids=lambda item: item.name)
+def test_everything_public_has_a_docstring_of_its_own(item: Documented) -> None:
+    value = item.value
     by_itself = not (typing.get_origin(value) or isinstance(value, Mapping))
-    text = getattr(value, "__doc__", None) if by_itself else text_of_alias(name)
-    assert text, f"{name} has no docstring"
+    text = getattr(value, "__doc__", None) if by_itself else text_of_alias(item.name)
+    assert text
     if inspect.isclass(value):
         assert text != value.__base__.__doc__
         assert not text.startswith(f"{value.__name__}(")  # what dataclass writes by itself
+    if value in (otm.solve, otm.alpha, otm.Problem):
+        for section in ("Parameters", "Raises", "Examples"):
+            assert f"{section}\n{'-' * len(section)}" in item.texts[0]
 
 
-@pytest.mark.parametrize("name", ["otm.solve", "otm.alpha", "otm.Problem"])
-def test_the_front_door_documents_its_errors_and_shows_an_example(name: str) -> None:
-    text = inspect.getdoc(getattr(otm, name.removeprefix("otm.")))
-    assert text is not None
-    for section in ("Parameters", "Raises", "Examples"):
-        assert f"{section}\n{'-' * len(section)}" in text
+def described(item: Documented, *headings: str) -> set[str]:
+    """Names that sections of a numpydoc docstring begin their entries with."""
+    found = set()
+    for text, heading in itertools.product(item.texts, headings):
+        body = re.search(rf"^{heading}\n-+\n(.*?)(?=^\w+\n---|\Z)", text, re.M | re.S)
+        heads = re.findall(r"^(?! )(.+?)(?: : .*)?$", body[1], re.M) if body else []
+        found |= {name.strip("* ") for head in heads for name in head.split(",")}
+    return found
 
 
-class Documented(NamedTuple):
-    """A public class, function or method, with its docstring and those that it overrides."""
-
-    name: str
-    value: Any
-    owner: type | None
-    texts: list[str]
-
-
-def public_callables() -> Iterator[Documented]:
-    """Every public class, function and method."""
-    for module, names in NAMES.items():
-        for name in names:
-            value = getattr(importlib.import_module(module), name)
-            if not callable(value) or typing.get_origin(value):  # a number, or an alias of a type
-                continue
-            owner = value if inspect.isclass(value) else None
-            yield Documented(f"{module}.{name}", value, owner, [inspect.getdoc(value) or ""])
-            for attribute in vars(owner) if owner else ():
-                member = getattr(owner, attribute)
-                if attribute[0] != "_" and (inspect.isfunction(member) or inspect.ismethod(member)):
-                    bases = [base for base in value.__mro__ if attribute in vars(base)]
-                    texts = [inspect.getdoc(getattr(base, attribute)) or "" for base in bases]
-                    yield Documented(f"{module}.{name}.{attribute}", member, owner, texts)
-
-
-each_callable = pytest.mark.parametrize(
-    "item", list(public_callables()), ids=lambda item: item.name
-)
-
-
-def described(text: str, heading: str) -> set[str]:
-    """Names that a section of a numpydoc docstring begins its entries with."""
-    body = re.search(rf"^{heading}\n-+\n(.*?)(?=^\w+\n---|\Z)", text, re.M | re.S)
-    heads = re.findall(r"^(?! )(.+?)(?: : .*)?$", body[1], re.M) if body else []
-    return {name.strip("* ") for head in heads for name in head.split(",")}
+def is_protocol(value: Any) -> bool:
+    """Whether a class only says what others have."""
+    return getattr(value, "_is_protocol", False)
 
 
 @each_callable
@@ -124,42 +105,25 @@ def test_every_parameter_is_described(item: Documented) -> None:
         parameters = set(inspect.signature(item.value).parameters) - {"self"}
     except ValueError:  # of exceptions and typed dicts
         return
-    headings = ("Parameters", "Attributes") if item.value is item.owner else ("Parameters",)
-    known = set[str]().union(*(described(text, x) for text in item.texts for x in headings))
+    known = described(item, "Parameters", *["Attributes"] * (item.value is item.owner))
     assert is_protocol(item.value) or {x for x in parameters if x[0] != "_"} <= known
 
 
-def is_protocol(value: Any) -> bool:
-    """Whether a class only says what others have."""
-    return getattr(value, "_is_protocol", False)
-
-
 NEVER_RAISED = {
-    ("otm.audit.adapters.otm_verifiers.kernel", "InvalidInputError"): "kernels run in runs only",
-    (
-        "otm.audit.adapters.otm_verifiers.spectr_step",
-        "InvalidDistributionError",
-    ): "it tries a rule on laws of its own",
-    ("otm.Solution.sample", "InvalidUniformsError"): "a generator makes valid ones",
-    ("otm.coupling.TransportPlan.sample", "InvalidUniformsError"): "a generator makes valid ones",
-    (
-        "otm.decoding.verify_chain",
-        "InvalidDistributionError",
-    ): "without SparseProbs it fails before",
-    (
-        "otm.decoding.verify_hierarchical",
-        "InvalidDistributionError",
-    ): "without SparseProbs it fails before",
-    (
-        "otm.decoding.StringDrafter.draft",
-        "InvalidInputError",
-    ): "a model draws tokens, which are at least 0",
-    ("otm.drafts.DraftDistribution.sample", "InvalidUniformsError"): "a generator makes valid ones",
-    ("otm.drafts.Joint.from_array", "InvalidDraftsError"): "places in an array are tuples",
-    ("otm.drafts.Joint.from_array", "InvalidParameterError"): "its length is an integer",
-    ("otm.optimum.spectr_bounds", "InvalidParameterError"): "takes no parameter but a problem",
-    ("otm.gain.report", "OTMError"): "is looked for, not raised",
+    "otm.audit.adapters.otm_verifiers.kernel InvalidInputError",  # kernels run in runs only
+    "otm.audit.adapters.otm_verifiers.spectr_step InvalidDistributionError",  # has laws of its own
+    "otm.Solution.sample InvalidUniformsError",  # a generator makes valid ones
+    "otm.coupling.TransportPlan.sample InvalidUniformsError",  # likewise
+    "otm.drafts.DraftDistribution.sample InvalidUniformsError",  # likewise
+    "otm.decoding.verify_chain InvalidDistributionError",  # without SparseProbs it fails before
+    "otm.decoding.verify_hierarchical InvalidDistributionError",  # likewise
+    "otm.decoding.StringDrafter.draft InvalidInputError",  # a model draws tokens, at least 0
+    "otm.drafts.Joint.from_array InvalidDraftsError",  # places in an array are tuples
+    "otm.drafts.Joint.from_array InvalidParameterError",  # its length is an integer
+    "otm.optimum.spectr_bounds InvalidParameterError",  # takes no parameter but a problem
+    "otm.gain.report OTMError",  # is looked for, not raised
 }
+"""Errors that functions name or call for, and do not raise."""
 
 
 def raised_by(function: Any, owner: Any, depth: int = 2) -> set[str]:
@@ -182,29 +146,24 @@ def raised_by(function: Any, owner: Any, depth: int = 2) -> set[str]:
 @each_callable
 def test_every_error_is_described(item: Documented) -> None:
     """Catches an error that callers would first hear of in use; a base of it says enough."""
-    is_class = item.value is item.owner
     makers = [getattr(item.value, name, None) for name in ("__init__", "__post_init__")]
-    raised = [raised_by(x, item.owner) for x in (makers if is_class else [item.value])]
-    names = set[str]().union(*(described(text, "Raises") for text in item.texts))
-    known = tuple(getattr(otm.errors, name) for name in names if name in NAMES["otm.errors"])
-    for name in set[str]().union(*raised):
-        is_known = issubclass(getattr(otm.errors, name), known)
-        assert is_known != ((item.name, name) in NEVER_RAISED), name
+    functions = makers if item.value is item.owner else [item.value]
+    raised = set[str]().union(*(raised_by(x, item.owner) for x in functions))
+    known = [vars(otm.errors)[x] for x in described(item, "Raises") & {*NAMES["otm.errors"]}]
+    for name in raised:
+        is_known = issubclass(vars(otm.errors)[name], tuple(known))
+        assert is_known != (f"{item.name} {name}" in NEVER_RAISED), name
 
 
 WITHOUT_EXAMPLE = {
-    "otm.audit.adapters.flashinfer.chain_speculative_sampling": "needs FlashInfer and a GPU",
-    "otm.models.save_huggingface": "needs transformers",
-    "otm.audit.adapters.huggingface.generate": "needs transformers",
-    "otm.audit.adapters.huggingface.speculative_sampling": "needs transformers",
-    "otm.audit.adapters.vllm.rejection_sample": "needs vLLM, or its build for CPUs",
-    "otm.integrations.huggingface.AssistedDecoding": "needs transformers",
-    "otm.integrations.huggingface.patch_generate": "needs transformers",
-    "otm.models.HuggingFaceModel": "needs transformers; its example is not run",
-    "otm.models.check_same_vocabulary": "needs transformers",
-    "otm.gain.ModelPair": "needs transformers",
-    "otm.gain.from_models": "needs transformers",
+    "otm.audit.adapters.flashinfer.chain_speculative_sampling",  # needs FlashInfer and a GPU
+    "otm.audit.adapters.vllm.rejection_sample",  # needs vLLM, or its build for CPUs
+    *(f"otm.audit.adapters.huggingface.{name}" for name in ("generate", "speculative_sampling")),
+    *(f"otm.integrations.huggingface.{x}" for x in ("AssistedDecoding", "patch_generate")),
+    *(f"otm.gain.{name}" for name in ("ModelPair", "from_models")),
+    *(f"otm.models.{x}" for x in ("save_huggingface", "HuggingFaceModel", "check_same_vocabulary")),
 }
+"""What needs a package that need not be installed, Hugging Face transformers if nothing is said."""
 
 
 @each_callable

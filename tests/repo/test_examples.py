@@ -1,18 +1,29 @@
-"""The examples run as they stand and print what they promise."""
+"""Examples, tasks, the notebook and the galleries run, and show what they promise.
+
+The tasks are what users come for, each as a script of a few lines on two models of Hugging Face;
+`make dist` runs them from the built wheel too, in an environment without a checkout.
+"""
 
 from __future__ import annotations
 
 import os
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-pytest.importorskip("matplotlib")
+from figures.registry import FIGURES
+from tests.repo.installed import TASKS
+from tests.repo.pages import ROOT, read
 
-ROOT = Path(__file__).resolve().parents[2]
+for package in ("joblib", "jinja2", "matplotlib", "torch", "transformers"):
+    pytest.importorskip(package)
+
+NUMBERS = r" +8 +0\.\d{4} +0\.\d{3} +\de-1\d "
 EXAMPLES = {
     "first_steps.py": [
         r"α +0\.738$",
@@ -24,11 +35,8 @@ EXAMPLES = {
     ],
     "compare_rules.py": [
         r"^50,000 tokens",
-        *(rf"^{name} +\d +0\.\d{{4}} +0\.\d{{3}} +\de-1\d " for name in ("maximal coupling",)),
-        *(
-            rf"^{name} +8 +0\.\d{{4}} +0\.\d{{3}} +\de-1\d "
-            for name in ("recursive rejection", "k-Seq", "OTM-k")
-        ),
+        r"^maximal coupling +\d +0\.\d{4} +0\.\d{3} +\de-1\d ",
+        *("^" + name + NUMBERS for name in ("recursive rejection", "k-Seq", "OTM-k")),
     ],
     "two_models_deployment.py": [
         r"^generate samples with T 1$",
@@ -45,43 +53,91 @@ EXAMPLES = {
         r"k = 3  acceptance 19/27 +=",
     ],
 }
+AS_NOTEBOOK = "two_models_research.py"
+SHOWN = {"table": 1, "steps": 1, "gain": 0, "sample": 1, "recordings[0]": 0, "steps.plot()": 0}
+"""Results of the notebook, each as the last value of a cell, and how many tables it shows."""
 
-AS_NOTEBOOK = {"two_models_research.py"}
-"""Examples that test_notebooks.py runs."""
-
-NO_WINDOW = "ignore:FigureCanvasAgg is non-interactive:UserWarning"
-
-
-def run(name: str) -> str:
-    """Run an example as a user would, with warnings as errors, and return what it prints."""
-    search_path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    utf8_no_window = {"PYTHONIOENCODING": "utf-8", "MPLBACKEND": "agg"}
-    return subprocess.run(
-        [sys.executable, "-W", "error", "-W", NO_WINDOW, f"examples/{name}"],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": search_path, **utf8_no_window},
-        check=True,
-        capture_output=True,
-        encoding="utf-8",
-    ).stdout
-
-
-def test_every_example_is_listed_here() -> None:
-    """Bug: a new example that nobody runs."""
-    assert {path.name for path in (ROOT / "examples").glob("*.py")} == {*EXAMPLES, *AS_NOTEBOOK}
+SAYS = (
+    "otm.coupling:RecursiveRejection  0.", "drafts \\ output  the", "block efficiency", "",
+    "tokens for each call",
+)  # fmt: skip
+"""A part of what each task prints."""
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_example(name: str) -> None:
-    """Bug: an example that has fallen behind the package."""
-    printed = run(name)
+    """Bug: an example that has fallen behind the package, or gives a warning."""
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    settings = {"PYTHONPATH": path, "PYTHONIOENCODING": "utf-8", "MPLBACKEND": "agg"}
+    no_window = "ignore:FigureCanvasAgg is non-interactive:UserWarning"
+    printed = subprocess.run(
+        [sys.executable, "-W", "error", "-W", no_window, f"examples/{name}"],
+        cwd=ROOT, env={**os.environ, **settings}, check=True, capture_output=True, encoding="utf-8",
+    ).stdout  # fmt: skip
     for line in EXAMPLES[name]:
         assert re.search(line, printed, flags=re.MULTILINE), line
     assert "False" not in printed
+    if name == "compare_rules.py":  # the order is what the example is there to show
+        rows = re.findall(r"^\S.*? +\d +(0\.\d{4}) ", printed, flags=re.MULTILINE)
+        assert len(rows) == 4
+        assert rows == sorted(rows)
 
 
-def test_the_compared_rules_come_in_ascending_order() -> None:
-    """Bug: a rule set up with another's laws; the order is what the example is there to show."""
-    rows = re.findall(r"^\S.*? +\d +(0\.\d{4}) ", run("compare_rules.py"), flags=re.MULTILINE)
-    assert len(rows) == 4
-    assert rows == sorted(rows)
+def test_every_example_is_listed_here_and_in_the_order_of_the_site() -> None:
+    """Bug: a new example that nobody runs; the site would refuse it without saying why."""
+    scripts = {path.name for path in ROOT.glob("examples/*.py")}
+    assert scripts == {*EXAMPLES, AS_NOTEBOOK}
+    (order,) = re.findall(r'"within_subsection_order": \[([^]]*)\]\.index', read("docs/conf.py"))
+    assert set(re.findall(r'"(.+?)"', order)) == scripts
+
+
+def test_the_researchers_day_as_a_notebook() -> None:
+    """Catches a cell that fails, a plot that is drawn twice or not at all, a flood of numbers."""
+    nbclient, nbformat = map(pytest.importorskip, ("nbclient", "nbformat"))
+    pytest.importorskip("ipykernel")
+    text = re.sub(r"(?m)^# %%\n(#.*\n)*", "# %%\n", read(f"examples/{AS_NOTEBOOK}"))
+    code, shown = (
+        [nbformat.v4.new_code_cell(cell) for cell in cells]
+        for cells in (text.split("# %%\n"), SHOWN)
+    )
+    notebook = nbformat.v4.new_notebook(cells=[*code, *shown])
+    nbclient.NotebookClient(notebook, timeout=120, resources={"metadata": {"path": ROOT}}).execute()
+
+    def outputs(cell: Any, kind: str) -> list[str]:
+        return [x["data"][kind] for x in cell.outputs if kind in x.get("data", {})]
+
+    assert sum(len(outputs(cell, "image/png")) for cell in code) == 2
+    assert all(len(text) <= 2000 for cell in notebook.cells for text in outputs(cell, "text/plain"))
+    assert [len(outputs(cell, "text/html")) for cell in shown] == [*SHOWN.values()]
+    assert len(outputs(shown[-1], "image/png")) == 1
+
+
+def test_every_figure_is_in_a_gallery_and_on_the_page_that_thumbnails_lead_to() -> None:
+    """Catches a paper whose figures no page shows, and a page that is older than the figures."""
+    papers = re.findall(r"(?m)^```\{figure-gallery\} (\w+)$", read("docs/figures.md"))
+    assert sorted(papers) == sorted({name.partition("_")[0] for name in FIGURES})
+    drawn = {path.stem for path in ROOT.glob("figures/drawn/*.png")}
+    cards = re.findall(r'<article class="card" id="(\w+)">', read("figures/index.html"))
+    assert set() < drawn <= set(cards) & set(FIGURES)
+
+
+def test_the_tasks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Catches a name, an argument or a file of the tasks that has changed; a task that grew."""
+    assert {*TASKS} == {*TASKS[0].parent.glob("[!_]*.py")}
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    runpy.run_path(str(TASKS[0].with_name("_prepare.py")))
+    for path, part in zip(TASKS, SAYS, strict=True):
+        assert len(path.read_text(encoding="utf-8").splitlines()) <= 10
+        if path.name == "production.py":
+            with pytest.warns(UserWarning, match="samples with T 1, top-k 50"):
+                runpy.run_path(str(path))
+        else:
+            runpy.run_path(str(path))
+        assert part in capfd.readouterr().out
+    assert all(
+        (tmp_path / x).is_file() for x in "means.csv means.png transport.png bars.png".split()
+    )
+    pytest.importorskip("matplotlib.pyplot").close("all")

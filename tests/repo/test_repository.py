@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib.metadata
 import re
 import shutil
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import otm
 from otm._core.optional import PACKAGES
+from tests.repo.pages import ROOT, load, read
 
-ROOT = Path(__file__).resolve().parents[2]
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+PROJECT = tomllib.loads(read("pyproject.toml"))["project"]
 EXTRAS = PROJECT["optional-dependencies"]
+FOR_USERS = {*"cvxpy torch huggingface figures report flow sinkhorn testing cli server".split()}
+NO_PIN = "triton"  # builds of torch for GPUs pin their own
 
 # Written so that the pattern does not match itself.
 PRIVATE = re.compile(
@@ -24,87 +31,188 @@ PRIVATE = re.compile(
 )
 
 
-def committed_files() -> list[Path]:
-    """All files that git has or would take."""
+def pins(name: str) -> dict[str, str]:
+    """Version by package, of a file of constraints."""
+    return dict(re.findall(r"^([\w.-]+)==(\S+)", read(name), flags=re.MULTILINE))
+
+
+def needed(*extras: str) -> dict[str, str | None]:
+    """Oldest version, if one is stated, of what OTM and some extras need, without own extras."""
+    lines = [*PROJECT["dependencies"], *(line for extra in extras for line in EXTRAS[extra])]
+    found = [re.match(r"([\w.-]+)(?:>=([\w.]+))?", line) for line in lines]
+    return {match[1]: match[2] for match in found if match and match[1] != PROJECT["name"]}
+
+
+def with_own_extras(extra: str) -> set[str]:
+    """List an extra and those of otm's own that it brings."""
+    own = [x for line in EXTRAS[extra] for x in re.findall(r"^otm\[(.+)\]", line)]
+    return {extra}.union(*(with_own_extras(x) for names in own for x in names.split(",")))
+
+
+def test_nothing_of_the_author_s_machine_is_committed() -> None:
     git = shutil.which("git")
     if git is None or not (ROOT / ".git").exists():
         pytest.skip("not a git checkout")
     command = [git, "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
-    files = [ROOT / name for name in listed.split("\0") if name]
-    return [file for file in files if file.is_file()]
-
-
-def packages_of(extra: str) -> set[str]:
-    """Names of the packages that an extra brings, those of otm's own extras in it too, lowered."""
-    own = [name for line in EXTRAS[extra] for name in re.findall(r"^otm\[(.+)\]", line)]
-    others = [packages_of(name) for names in own for name in names.split(",")]
-    return {name.lower() for name in required_packages(extra)}.union(*others)
-
-
-def required_packages(extra: str) -> set[str]:
-    """Names of the packages in an extra, without otm's own extras that it refers to."""
-    names = (re.match(r"[\w.-]+", line) for line in EXTRAS[extra])
-    return {name[0] for name in names if name} - {PROJECT["name"]}
-
-
-def test_nothing_of_the_author_s_machine_is_committed() -> None:
-    files = committed_files()
-    assert ROOT / "pyproject.toml" in files
-    found = [
-        f"{file.relative_to(ROOT)}: {match[0].decode()}"
-        for file in files
-        if (match := PRIVATE.search(file.read_bytes()))
-    ]
-    assert not found
-
-
-@pytest.mark.parametrize(
-    "halves", [(b"in /home", b"/a"), (b"/root", b"/b"), (b"pip --index", b"-url x")]
-)
-def test_the_pattern_for_private_lines_matches(halves: tuple[bytes, bytes]) -> None:
-    assert PRIVATE.search(b"".join(halves))
-
-
-def test_the_changelog_starts_with_the_version_of_the_package() -> None:
-    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
-    versions = re.findall(r"^## \[(\d[^\]]*)\]", changelog, flags=re.MULTILINE)
-    assert versions[0] == PROJECT["version"]
+    assert "pyproject.toml" in listed.split("\0")
+    files = [ROOT / name for name in listed.split("\0") if (ROOT / name).is_file()]
+    assert [file for file in files if PRIVATE.search(file.read_bytes())] == []
+    halves = [(b"in /home", b"/a"), (b"/root", b"/b"), (b"pip --index", b"-url x")]
+    assert all(PRIVATE.search(b"".join(line)) for line in halves), "the pattern finds such lines"
 
 
 def test_every_extra_that_a_message_names_exists() -> None:
-    named = {
-        (extra.strip(), path.relative_to(ROOT).as_posix())
-        for place in ("otm/**/*.py", "figures/**/*.py", "*.md", "docs/**/*.md")
-        for path in ROOT.glob(place)
-        for extras in re.findall(r"\botm\[([\w, -]+)\]", path.read_text(encoding="utf-8"))
-        for extra in extras.split(",")
-    }
-    assert {(extra, path) for extra, path in named if extra not in EXTRAS} == set()
+    places = ("otm/**/*.py", "figures/**/*.py", "*.md", "docs/**/*.md")
+    for path in (path for place in places for path in ROOT.glob(place)):
+        for extras in re.findall(r"\botm\[([\w, -]+)\]", path.read_text(encoding="utf-8")):
+            assert {extra.strip() for extra in extras.split(",")} <= set(EXTRAS), path
 
 
 def test_every_optional_package_is_in_the_extra_that_its_error_names() -> None:
     """Bug: an error whose advice does not bring the package that it misses."""
-    needed = {re.match(r"[\w.-]+", line)[0] for line in PROJECT["dependencies"]}  # type: ignore[index]
     for module, package in PACKAGES.items():
         extra = re.fullmatch(r'"otm\[(\w+)\]"', package.install)
         if extra is None:  # no extra of otm: what it works on, or what it comes with
-            assert module in {"flashinfer", "vllm"} or package.install in needed, module
-        elif module != "triton":  # comes with torch's own builds for GPUs
-            assert package.name.lower() in packages_of(extra[1]), module
+            assert module in {"flashinfer", "vllm"} or package.install in needed(), module
+        elif module != NO_PIN:
+            brought = needed(*with_own_extras(extra[1]))
+            assert package.name.lower() in {name.lower() for name in brought}, module
 
 
-def test_every_dependency_is_pinned_in_the_constraints() -> None:
-    pins = re.findall(r"^([\w.-]+)==", (ROOT / "constraints.txt").read_text(), flags=re.MULTILINE)
-    needed = {"numpy", "scipy", "highspy", "hatchling"}.union(*map(required_packages, EXTRAS))
-    assert needed - set(pins) == {"triton"}  # GPU builds of torch pin their own
+def test_the_oldest_versions_are_the_lower_bounds() -> None:
+    """Catches a bound that is lowered, or a feature that raises it, without a run that shows it."""
+    oldest = pins("constraints-oldest.txt")
+    bounds = {name: version for name, version in needed(*FOR_USERS, "test").items() if version}
+    del bounds[NO_PIN]  # see the head of the file
+    assert {name: oldest.get(name) for name in bounds} == bounds
+    assert set(oldest) - set(bounds) == {"click", "pyparsing"}
+
+
+def test_every_dependency_is_pinned_and_no_pin_is_older_than_its_bound() -> None:
+    """Catches constraints that pip could not meet."""
+
+    def key(version: str) -> list[int]:
+        return [*map(int, re.findall(r"\d+", version))]
+
+    newest, bounds = pins("constraints.txt"), needed(*EXTRAS)
+    assert {*bounds, "highspy", "hatchling"} - set(newest) == {NO_PIN}
+    for name, oldest in bounds.items():
+        assert name == NO_PIN or key(newest[name]) >= key(oldest or "0"), name
+
+
+def test_every_pinned_package_is_listed_with_its_licence() -> None:
+    """Catches a new dependency whose licence nobody has looked at, or one that has changed."""
+    page = read("docs/dependencies.md")
+    rows = re.findall(r"^\| (\S+) \| (\S*) ?\| (.+?) \| .+ \|$", page, flags=re.MULTILINE)
+    listed = {name: (version, licence) for name, version, licence in rows}
+    del listed["package"], listed["---"]
+    versions = {name: version for name, (version, _) in listed.items()}
+    assert versions == pins("constraints.txt") | {NO_PIN: ""}
+    assert not [name for name, (_, licence) in listed.items() if licence == "not stated"]
+    licence_of = load("docs/licences.py").licence_of
+    for name, (version, licence) in listed.items():
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found = importlib.metadata.metadata(name)
+            if found["Version"].partition("+")[0] == version:
+                assert licence_of(found) == licence, name
+
+
+def test_what_is_needed_by_what_is_not_code_is_in_the_wheel() -> None:
+    """Catches a file that works in a checkout and is missing once OTM is installed."""
+    builder: Any = pytest.importorskip("hatchling.builders.wheel").WheelBuilder(str(ROOT))
+    inside = {file.distribution_path for file in builder.recurse_included_files()}
+    kept = {path.relative_to(ROOT).as_posix() for path in ROOT.glob("otm/**/*") if path.is_file()}
+    kept = {name for name in kept if "__pycache__" not in name}
+    assert inside == kept | {"_otm_pytest_plugin.py"}
+    assert {name for name in inside if not name.endswith(".py")} == {
+        "otm/py.typed",
+        "otm/models/data/README.md",
+        "otm/models/data/king_james_bible_excerpt.txt",
+        "otm/models/gpt/weights/README.md",
+        *(f"otm/models/gpt/weights/{name}.safetensors" for name in (
+            "large", "medium", "small", "target",
+        )),
+        "otm/gain/reports/page.html",
+        "otm/kernels/common/warps.json",
+    }  # fmt: skip
+
+
+def test_the_version_stands_in_one_place_and_costs_nothing() -> None:
+    """Catches a second place, and an import that everybody pays for and hardly anybody needs."""
+    assert re.findall(r"(?m)^## \[(\d[^\]]*)\]", read("CHANGELOG.md"))[0] == PROJECT["version"]
+    try:
+        installed = importlib.metadata.version("otm")
+    except importlib.metadata.PackageNotFoundError:
+        with pytest.raises(AttributeError, match="once it is installed"):
+            _ = otm.__version__
+    else:
+        assert otm.__version__ == installed
+    code = "import {}, sys; print('importlib.metadata' in sys.modules)"
+    commands = [[sys.executable, "-c", code.format(name)] for name in ("numpy", "otm")]
+    by_numpy, by_otm = (subprocess.check_output(command, cwd=ROOT) for command in commands)
+    assert by_numpy == by_otm != b""
+
+
+def test_the_citation_is_that_of_this_version_and_of_the_papers() -> None:
+    """Catches a release that is cited under the name of the last one."""
+    text = read("CITATION.cff")
+    assert f"\nversion: {PROJECT['version']}\n" in text
+    assert f"\nlicense: {PROJECT['license']}\n" in text
+    assert f'- name: "{PROJECT["authors"][0]["name"]}"' in text
+    for key in ("leviathan2023", "sun2023", "wagner2024"):
+        entry = read("docs/references.bib").split("{" + key + ",")[1].split("\n}")[0]
+        title = re.sub(r"[{}]", "", entry.split("title     = {")[1].split("},\n")[0])
+        assert f'title: "{title}"' in text
+    found = pytest.importorskip("yaml").safe_load(text)
+    assert {"cff-version", "message", "title", "authors", "references"} <= set(found)
+    assert [len(paper["authors"]) for paper in found["references"]] == [3, 6, 6]
 
 
 @pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
 def test_make_help_lists_every_target() -> None:
-    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    targets = re.findall(r"^\.PHONY: (\w+)$", makefile, flags=re.MULTILINE)
-    listed = subprocess.run(
-        ["make", "--silent", "help"], cwd=ROOT, check=True, capture_output=True, text=True
-    ).stdout
+    targets = re.findall(r"^\.PHONY: (\w+)$", read("Makefile"), flags=re.MULTILINE)
+    listed = subprocess.check_output(["make", "--silent", "help"], cwd=ROOT, text=True)
     assert [line.split()[1] for line in listed.splitlines()] == targets
+    files = re.findall(r"tests/[\w/]+\.py", read("Makefile"))
+    assert [name for name in files if not (ROOT / name).is_file()] == []
+
+
+THIS = [f"{sys.version_info[1]} {sys.executable}"] if sys.version_info < (3, 15) else []
+SEVERAL = {
+    "python3": "echo 12 first",
+    "python3_14": "echo 14 newest",
+    "python3_13": "echo missing >&2; exit 127",
+    "python3_12": "echo 12 second",
+    "python3_11": "echo 11 oldest",
+}
+
+
+@pytest.mark.parametrize(
+    ("scripts", "found"),
+    [
+        (SEVERAL, ["11 oldest", "12 first", "14 newest"]),
+        ({"python3": f'exec {sys.executable} "$@"'}, THIS),
+        ({"python3": f'exec {sys.executable} -c "${{2/(3, 15)/sys.version_info[:2]}}"'}, []),
+        ({}, []),
+    ],
+    ids=["each version once, oldest first", "this one", "newer than otm", "none"],
+)
+def test_ci_finds_the_pythons_of_a_machine(
+    scripts: dict[str, str], found: list[str], tmp_path: Path
+) -> None:
+    """Bug: a name without a version ends the search; CI red for a Python that came after OTM.
+
+    The scripts are the only Pythons on the PATH, each a line of shell.
+    """
+    if not (ROOT / ".ci").exists() or shutil.which("bash") is None:
+        pytest.skip("no bash, or no checkout: the sdist has no .ci")
+    for tool in ("bash", "sort", "env"):
+        (tmp_path / tool).symlink_to(str(shutil.which(tool)))
+    for name, line in scripts.items():
+        file = tmp_path / name.replace("_", ".")
+        file.write_text(f"#!/usr/bin/env bash\n{line}\n", encoding="utf-8")
+        file.chmod(0o755)
+    command, settings = [tmp_path / "bash", ROOT / ".ci" / "pythons"], {"PATH": str(tmp_path)}
+    run = subprocess.run(command, env=settings, check=True, capture_output=True, text=True)
+    assert (run.stdout.splitlines(), run.stderr) == (found, "")

@@ -1,19 +1,16 @@
-"""The page from our theorems to the code: complete, and true.
+"""What the theory pages and the papers say, and no test of a module shows.
 
-And what no other test shows of a theorem: continuity of the optimum, masses that are misplaced, and
-factors below the best one.
+`docs/theory/theorem-to-code.md` and `docs/paper-to-code.md` list all statements with their tests.
 """
 
 from __future__ import annotations
 
 import math
 import random
-import re
-import runpy
+from collections import defaultdict
 from fractions import Fraction
 from itertools import product
-from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,109 +18,17 @@ import pytest
 import otm
 from otm.coupling import KSeq, OptimalPlan
 from otm.coupling.optimal.slots import winning_probabilities
-
-ROOT = Path(__file__).resolve().parents[2]
-DOCS = ROOT / "docs"
-PAPERS = runpy.run_path(str(Path(__file__).with_name("test_paper_map.py")))
-is_there, found = PAPERS["is_there"], PAPERS["found"]
-
-TABLE = "theory/theorem-to-code"
-PROOFS = (DOCS / "theory" / "proofs" / "Statements.v").read_text(encoding="utf-8")
-STATEMENTS = set(re.findall(r"^Definition (\w+) : Prop", PROOFS, flags=re.MULTILINE))
-NUMBERED = re.compile(
-    r"^(?:## (Theorem \d+\.\d+): (.*)|\*\*(Lemma \d+\.\d+)\.\*\*.*)$", re.MULTILINE
+from otm.decoding import ModelDrafter, spectr_verifier, stream
+from otm.decoding.draft_tree import Randomness
+from otm.decoding.drafters.model import Branching
+from otm.models import TableModel
+from otm.testing.sequences import (
+    continued_distribution,
+    output_distribution_of,
+    sequence_distribution,
 )
-ROW = re.compile(r"^\| \*\*(\w+ [\d.]+)\*\*: \[(.*)\]\((.*)\) \| (.*) \| (.*) \| (.*) \|$")
 
 F = Fraction
-
-
-class Row(NamedTuple):
-    """What a theorem is in code, which tests try it, and what is proved of it in Coq."""
-
-    title: str
-    names: list[str]
-    tests: list[str]
-    statements: list[str]
-
-
-def pages_of(index: str) -> list[str]:
-    """Return the pages of the theory in their order, without the notation before them."""
-    (tree,) = re.findall(r":caption: Theory\n.*?```", index, flags=re.DOTALL)
-    return re.findall(r"^theory/[\w-]+$", tree, flags=re.MULTILINE)
-
-
-def rows_of(page: str) -> dict[str, Row]:
-    """Read the rows of all tables of the page, by theorem."""
-    rows = {}
-    for line in page.splitlines():
-        if line.startswith("| **"):
-            match = ROW.fullmatch(line)
-            assert match, line
-            name, title, _, code, shown, coq = match.groups()
-            assert name not in rows, name
-            tests = ["::".join(test) for test in re.findall(r"`([^`]+\.py)` `(\w+)`", shown)]
-            names, statements = (re.findall(r"`([^`]+)`", cell) for cell in (code, coq))
-            rows[name] = Row(title, names, tests, statements)
-    return rows
-
-
-PAGES = pages_of((DOCS / "index.md").read_text(encoding="utf-8"))
-TEXTS = [(DOCS / f"{page}.md").read_text(encoding="utf-8") for page in PAGES]
-ROWS = rows_of(TEXTS[PAGES.index(TABLE)])
-
-
-def test_theorems_have_the_number_of_their_page_and_their_place() -> None:
-    """Bug: a page that was put between two others, or a theorem between two."""
-    for number, text in enumerate(TEXTS, 1):
-        names = [one or other for one, _, other in NUMBERED.findall(text)]
-        assert [name.split()[1] for name in names] == [
-            f"{number}.{place}" for place in range(1, len(names) + 1)
-        ]
-
-
-def test_every_theorem_has_a_row() -> None:
-    """Bug: a theorem that was added, or whose title changed."""
-    stated = {one or other: title for text in TEXTS for one, title, other in NUMBERED.findall(text)}
-    assert len(stated) > 80
-    assert list(ROWS) == list(stated)
-    assert all(ROWS[name].title == title for name, title in stated.items() if title)
-
-
-def test_every_row_names_code_and_a_test_that_are_there() -> None:
-    """Bug: a function or a test that was renamed, moved or deleted."""
-    pytest.importorskip("torch")
-    for name, row in ROWS.items():
-        assert row.names
-        assert all(callable(found(each)) for each in row.names), name
-        assert row.tests, name
-        assert [test for test in row.tests if not is_there(test)] == [], name
-
-
-def test_what_is_proved_in_coq_is_in_the_row_of_its_theorem() -> None:
-    """Bug: a statement that no row names, or one that is not there."""
-    named = {each for row in ROWS.values() for each in row.statements}
-    assert named <= STATEMENTS
-    of_theorems = {each for each in STATEMENTS if each.startswith("theorem_")}
-    assert named == of_theorems
-    for name, row in ROWS.items():
-        own = "theorem_" + name.split()[1].replace(".", "_")
-        assert {each for each in of_theorems if re.match(own + r"(_[a-z]|$)", each)} <= set(
-            row.statements
-        )
-
-
-def test_the_checks_can_fail() -> None:
-    row = "| **Theorem 1.1**: [a](b.md#c) | `x.y` | `a.py` `test_b` <br> `c.py` `d` | `e`, `f` |"
-    assert rows_of(row) == {
-        "Theorem 1.1": Row("a", ["x.y"], ["a.py::test_b", "c.py::d"], ["e", "f"])
-    }
-    with pytest.raises(AssertionError):
-        rows_of(row.replace(" | `e`", ""))
-    assert pages_of(":caption: Theory\nnotation\ntheory/b-c\n```\ntheory/d\n") == ["theory/b-c"]
-
-
-# What no other test shows
 
 
 def law(rng: random.Random, n: int, *, full: bool = False) -> list[Fraction]:
@@ -289,3 +194,43 @@ def wins_with(plan: OptimalPlan, token: int, count: int) -> Fraction:
             won = sum((w for x, w in zip(drafts, wins, strict=True) if x == token), F(0))
             found += probs[drafts[0]] * probs[drafts[1]] * won
     return found
+
+
+AFTER = {0: [F(1, 3), F(2, 3)], 1: [F(3, 4), F(1, 4)]}  # law of a draft after each token
+
+
+@pytest.mark.parametrize(
+    ("branching", "levels"), [(2, (2, 1)), ((2, 1), (2, 1)), ((1, 2), (1, 2))], ids=str
+)
+def test_chains_and_trees_are_drawn_from_the_draft_model(
+    branching: Branching, levels: tuple[int, int]
+) -> None:
+    """Bug: line 5 of SpecTr's Algorithm 4, drafts of the target; siblings that depend."""
+    model = TableModel({(): AFTER[0], (1,): AFTER[1]})
+
+    def drawn(uniforms: Randomness) -> Any:
+        (tree,) = ModelDrafter(model, branching).draft([(0,)], [2], None, [uniforms])
+        return tuple(sorted(tree.drawn_paths()))
+
+    expected: dict[Any, Fraction] = defaultdict(Fraction)
+    roots, ends = levels
+    for first in product((0, 1), repeat=roots):
+        for second in product((0, 1), repeat=roots * ends):
+            paths = [(first[i // ends], token) for i, token in enumerate(second)]
+            expected[tuple(sorted(paths))] += math.prod(AFTER[0][token] for token in first) * (
+                math.prod(AFTER[token][following] for token, following in paths)
+            )
+    assert output_distribution_of(drawn) == expected
+
+
+def test_theorem_2_does_not_hold_given_the_number_of_tokens() -> None:
+    """Bug: a claim of ours that conditions on how much was accepted, as SpecTr's Theorem 2 does."""
+    target, draft = (TableModel({(): law}) for law in ([F(3, 4), F(1, 4)], [F(1, 2), F(1, 2)]))
+
+    def output(uniforms: Randomness) -> tuple[int, ...]:
+        drafter, verify = ModelDrafter(draft), spectr_verifier(KSeq)
+        return next(stream(target, [(0,)], drafter, verify, gamma=1, uniforms=[uniforms])).output
+
+    law = output_distribution_of(output)
+    assert [tokens for tokens in law if len(tokens) == 1] == [(0,)]  # and never the second token
+    assert continued_distribution(law, target, (0,), 2) == sequence_distribution(target, (0,), 2)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.util import module_from_spec, spec_from_file_location
-from pathlib import Path
 from types import ModuleType
 
 import numpy as np
@@ -14,23 +12,12 @@ torch = pytest.importorskip("torch")
 import otm  # noqa: E402
 from otm.models import load  # noqa: E402
 from otm.models.gpt.train import default_text, split  # noqa: E402
-
-SCRIPTS = Path(__file__).resolve().parents[2] / "examples" / "training"
-
-
-def imported(name: str) -> ModuleType:
-    """Import a script, which is in no package."""
-    spec = spec_from_file_location(name, SCRIPTS / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+from tests.repo.pages import load as load_file  # noqa: E402
 
 
 @pytest.fixture(scope="module")
 def script() -> ModuleType:
-    return imported("train_a_draft")
+    return load_file("examples/training/train_a_draft.py")
 
 
 def test_objectives_are_what_their_names_say(script: ModuleType) -> None:
@@ -62,9 +49,8 @@ def test_every_copy_is_trained_and_the_target_is_not(script: ModuleType) -> None
     trained = [draft.weights["norm"] for draft in first.values()]
     assert len({tuple(weight.tolist()) for weight in trained}) == len(script.OBJECTIVES)
     assert not any(torch.equal(weight, start.weights["norm"]) for weight in trained)
-    assert all(
-        torch.equal(first[name].weights["norm"], again[name].weights["norm"]) for name in first
-    )
+    repeated = [draft.weights["norm"] for draft in again.values()]
+    assert all(map(torch.equal, trained, repeated))
     assert torch.equal(target.weights["norm"], load("target").weights["norm"])
 
 
@@ -91,7 +77,8 @@ def test_models_are_judged_at_every_position(
 
 def test_training_for_a_block_teaches_each_copy_and_judges_it() -> None:
     """Bug: laws of other places than the tokens, texts that the target did not draw."""
-    script, target = imported("train_for_a_block"), load("target")
+    script = load_file("examples/training/train_for_a_block.py")
+    target = load("target")
     script.LENGTH = 24
     seen, _ = split(default_text())
     drawn = script.texts(target, seen, 4, seed=0)
