@@ -8,7 +8,7 @@ from typing import Unpack
 from otm._core.checks import as_draft_count
 from otm.coupled.rounds import CoupledVerifier
 from otm.coupled.watermark import WatermarkVerifier
-from otm.decoding.drafters.model import Branching, Drafter, as_branching, drafts_of_token
+from otm.decoding.drafters.base import Branching, Drafter, as_branching, drafts_of_token
 from otm.decoding.generate import as_drafter, decode
 from otm.decoding.loop import DecodingOptions, Prompts
 from otm.decoding.policies import GammaPolicy

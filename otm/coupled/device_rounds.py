@@ -18,10 +18,10 @@ from otm.coupled.clocks.first_rings import first_rings
 from otm.coupled.clocks.numpy import drawn_key
 from otm.decoding.device.drafts import Drafted, DrawLevel, ModelDrafts, as_drafts
 from otm.decoding.device.rounds import DeviceRounds
-from otm.decoding.device.session import HeldRows
 from otm.decoding.draft_tree import Randomness
-from otm.decoding.drafters.model import Drafter, ModelDrafter
+from otm.decoding.drafters.model import ModelDrafter
 from otm.decoding.reading import Context
+from otm.decoding.rounds import RoundsTask
 from otm.kernels.registry import AUTO
 from otm.kernels.verified import Verified
 
@@ -90,14 +90,12 @@ class CoupledDrafts(ModelDrafts):
 class CoupledDeviceRounds(DeviceRounds):
     """Rounds whose output follows the clocks, for as long as a chain agrees with it."""
 
-    def __init__(
-        self, target: HeldRows, drafter: Drafter | None, lists: int, backend: str = AUTO
-    ) -> None:
-        self._clocks, self._lists = DeviceClocks(backend), lists
+    def __init__(self, task: RoundsTask, lists: int) -> None:
+        self._clocks, self._lists = DeviceClocks(task.backend), lists
         of_model = partial(CoupledDrafts, clocks=self._clocks)
-        super().__init__(target, as_drafts(drafter, target.model, of_model, several=False))
+        super().__init__(task, as_drafts(task.drafter, task.target, of_model, several=False))
 
-    def _begin(
+    def follow(
         self,
         contexts: Sequence[Context],
         parents: Sequence[int] | None,

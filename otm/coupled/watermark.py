@@ -31,10 +31,11 @@ from otm.coupled.clocks.numpy import SharedClocks, drawn_key
 from otm.coupled.rounds import CoupledRounds
 from otm.decoding.checks import as_sources
 from otm.decoding.draft_tree import DraftNode, Randomness
-from otm.decoding.drafters.model import Drafter, samples_one_chain
-from otm.decoding.reading import Path, Reader
+from otm.decoding.drafters.model import samples_one_chain
+from otm.decoding.reading import Path
 from otm.decoding.rounds import RoundsTask
-from otm.decoding.verifiers.verification import TargetProbs, residual_on
+from otm.decoding.verifiers.base import TargetProbs
+from otm.decoding.verifiers.chain import residual_on
 from otm.errors import InvalidInputError, InvalidParameterError
 
 METHODS = ("coupled", "rejection", "keyed rejection")
@@ -93,13 +94,13 @@ class WatermarkVerifier(Brief):
             )
         drafter = task.drafter
         if self.method == "coupled":
-            return CoupledRounds(task.reader(), drafter, 1, keys)
+            return CoupledRounds(task, 1, keys)
         if drafter is not None and not samples_one_chain(drafter):
             raise InvalidInputError(
                 f"watermarks by {self.method} draw drafts by the key, from the distributions of a "
                 "model for one chain; give a model, or a ModelDrafter of one sampled chain"
             )
-        return RejectionRounds(task.reader(), drafter, keys, keyed=self.method == "keyed rejection")
+        return RejectionRounds(task, keys, keyed=self.method == "keyed rejection")
 
 
 class RejectionRounds(CoupledRounds):
@@ -114,10 +115,8 @@ class RejectionRounds(CoupledRounds):
     bonus = DRAFTS
     """List of the bonus token: not the second one, since a detector looks where most tokens are."""
 
-    def __init__(
-        self, reader: Reader, drafter: Drafter | None, keys: Sequence[int], *, keyed: bool
-    ) -> None:
-        super().__init__(reader, drafter, 1, keys)
+    def __init__(self, task: RoundsTask, keys: Sequence[int], *, keyed: bool) -> None:
+        super().__init__(task, 1, keys)
         self._keyed = keyed
 
     def output(

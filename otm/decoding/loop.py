@@ -15,7 +15,7 @@ import numpy.typing as npt
 from otm._core.tensors import in_inference_mode, inference_mode
 from otm.decoding.checks import as_device_backend, as_end, as_sources, check_options, check_task
 from otm.decoding.draft_tree import Randomness
-from otm.decoding.drafters.model import Drafter
+from otm.decoding.drafters.base import Drafter
 from otm.decoding.policies import GammaPolicy, as_gamma, as_policy
 from otm.decoding.reading import Context, LogitsProcessor, Path
 from otm.decoding.rounds import AnyVerifier, Rounds, RoundsTask, make_rounds
@@ -174,7 +174,7 @@ class _Loop:
             depths = list(map(min, gammas, left))
             uniforms = [sources[b] for b in running]
             with inference_mode(inference):
-                outcomes = self.rounds.play(contexts, depths, parents, uniforms)
+                outcomes = self.rounds.step(contexts, depths, parents, uniforms)
             total, draft, target = (self.clock() - begun).tolist()
             seconds = Seconds(draft, target, total - draft - target)
             going = []

@@ -14,18 +14,52 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from otm.decoding.checks import as_paths
 from otm.decoding.draft_tree import DraftNode, Randomness
-from otm.decoding.drafters.model import Drafter
-from otm.decoding.reading import Context, LogitsProcessor, Path, Reader
-from otm.decoding.sampling_parameters import SamplingParameters
-from otm.decoding.verifiers.verification import Verifier, verify_batch, verify_chain
+from otm.decoding.drafters.base import Drafter
+from otm.decoding.reading import Context, LogitsProcessor, Path, ProbsAfter, Reader
+from otm.decoding.sampling_parameters import SamplingParameters, as_sampling, leaves_all
+from otm.decoding.verifiers.base import Verifier, verify_batch
+from otm.decoding.verifiers.chain import verify_chain
 from otm.models.base import LanguageModel
+
+LEAST_VOCABULARY = 2048
+"""The smallest vocabulary for which a CPU verifies by tensor operations without being asked to."""
 
 
 class Outcome(NamedTuple):
-    """What a round makes of one sequence."""
+    """The drafts and the output of one sequence in a round."""
 
     drafts: tuple[Path, ...]  # the paths, as often as each was drawn
-    output: Path  # the accepted drafts and one token more
+    output: Path  # the accepted drafts and one more token
+
+
+@dataclass(frozen=True)
+class RoundsTask:
+    """The models of a batch, how to sample, the number of sequences and the kernels' backend."""
+
+    target: LanguageModel
+    drafter: Drafter | None
+    sampling: SamplingParameters | None
+    processor: LogitsProcessor | None
+    sequences: int
+    backend: str
+
+    def suits_device(self) -> bool:
+        """Whether drafts and target are on a device, and the host does not verify better."""
+        if self.target.device is None or not (self.drafter is None or self.drafter.suits_device):
+            return False
+        if self.target.device.type != "cpu":
+            return True
+        # With fewer tokens a call of torch takes longer than its work; and of a few tokens that
+        # truncation leaves, the host keeps the support.
+        return self.target.vocabulary >= LEAST_VOCABULARY and leaves_all(as_sampling(self.sampling))
+
+
+class _Timed(Protocol):
+    """A model's reader, or a drafter."""
+
+    @property
+    def seconds(self) -> float:
+        """Seconds spent in models so far."""
 
 
 class Rounds(ABC):
@@ -39,8 +73,25 @@ class Rounds(ABC):
 
     draws_afresh = True
 
+    def __init__(self, drafter: _Timed | None, target: _Timed) -> None:
+        self._timed = drafter, target
+
+    @property
+    def seconds(self) -> tuple[float, float]:
+        """Seconds of drafter and target so far; on a GPU, of launching their kernels."""
+        drafter, target = self._timed
+        return (0.0 if drafter is None else drafter.seconds), target.seconds
+
+    def follow(  # noqa: B027 - rounds without a state need none
+        self,
+        contexts: Sequence[Context],
+        parents: Sequence[int] | None,
+        uniforms: Sequence[Randomness],
+    ) -> None:
+        """Let the state of each sequence follow it; `step` calls this before it drafts."""
+
     @abstractmethod
-    def play(
+    def step(
         self,
         contexts: Sequence[Context],
         depths: Sequence[int],
@@ -52,26 +103,71 @@ class Rounds(ABC):
         `parents[b]` is the sequence of the round before that b continues; None begins anew.
         """
 
-    @property
+
+class HostRounds(Rounds):
+    """Rounds in which distributions are on the host, each by its support."""
+
+    def __init__(self, task: RoundsTask) -> None:
+        self._drafter = task.drafter
+        self._reader = Reader(task.target, task.sampling, task.processor)
+        super().__init__(self._drafter, self._reader)
+
+    def draft(
+        self,
+        contexts: Sequence[Context],
+        depths: Sequence[int],
+        parents: Sequence[int] | None,
+        uniforms: Sequence[Randomness],
+    ) -> list[DraftNode]:
+        """Draft a tree for each sequence."""
+        if self._drafter is None:
+            return [DraftNode() for _ in contexts]
+        return self._drafter.draft(contexts, depths, parents, uniforms)
+
     @abstractmethod
-    def seconds(self) -> tuple[float, float]:
-        """Seconds spent in the models of the drafter, and in the target, so far."""
+    def verify(
+        self,
+        contexts: Sequence[Context],
+        trees: Sequence[DraftNode],
+        probs: ProbsAfter,
+        uniforms: Sequence[Randomness],
+    ) -> list[Path]:
+        """Return the output of each sequence, from its tree and the target's distributions."""
+
+    def step(
+        self,
+        contexts: Sequence[Context],
+        depths: Sequence[int],
+        parents: Sequence[int] | None,
+        uniforms: Sequence[Randomness],
+    ) -> list[Outcome]:
+        """Draft trees, read them, and verify them."""
+        self.follow(contexts, parents, uniforms)
+        trees = self.draft(contexts, depths, parents, uniforms)
+        paths = as_paths(trees, depths, self._reader.model.vocabulary)
+        probs = self._reader.read(contexts, paths, parents, whole=True)
+        outputs = self.verify(contexts, trees, probs, uniforms)
+        drafts = [tuple(tree.drawn_paths()) for tree in trees]
+        return list(map(Outcome, drafts, outputs))
 
 
-@dataclass(frozen=True)
-class RoundsTask:
-    """What rounds are made for: the models, how to sample, and the number of sequences."""
+class TreeRounds(HostRounds):
+    """Rounds of a verifier that is a function of one sequence's drafts."""
 
-    target: LanguageModel
-    drafter: Drafter | None
-    sampling: SamplingParameters | None
-    processor: LogitsProcessor | None
-    sequences: int
-    backend: str
+    def __init__(self, task: RoundsTask, verifier: Verifier) -> None:
+        super().__init__(task)
+        self._verifier = verifier
 
-    def reader(self) -> Reader:
-        """Return a reader of the target on the host."""
-        return Reader(self.target, self.sampling, self.processor)
+    def verify(
+        self,
+        contexts: Sequence[Context],
+        trees: Sequence[DraftNode],
+        probs: ProbsAfter,
+        uniforms: Sequence[Randomness],
+    ) -> list[Path]:
+        """Verify one sequence after another."""
+        target_probs = (partial(probs, b) for b in range(len(trees)))
+        return verify_batch(self._verifier, trees, target_probs, uniforms)
 
 
 class RoundsVerifier(Protocol):
@@ -93,34 +189,4 @@ def make_rounds(verifier: AnyVerifier | None, task: RoundsTask) -> Rounds:
         rounds: Rounds = own(task)
         return rounds
     function: Any = verify_chain if verifier is None else verifier
-    return TreeRounds(task.reader(), task.drafter, function)
-
-
-class TreeRounds(Rounds):
-    """Trees of drafts and distributions on the host, one sequence verified after another."""
-
-    def __init__(self, reader: Reader, drafter: Drafter | None, verifier: Verifier) -> None:
-        self._reader, self._drafter, self._verifier = reader, drafter, verifier
-
-    def play(
-        self,
-        contexts: Sequence[Context],
-        depths: Sequence[int],
-        parents: Sequence[int] | None,
-        uniforms: Sequence[Randomness],
-    ) -> list[Outcome]:
-        """Draft trees, read them, and verify each."""
-        trees = [DraftNode() for _ in contexts]
-        if self._drafter is not None:
-            trees = self._drafter.draft(contexts, depths, parents, uniforms)
-        paths = as_paths(trees, depths, self._reader.model.vocabulary)
-        probs = self._reader.read(contexts, paths, parents, whole=True)
-        target_probs = (partial(probs, i) for i in range(len(trees)))
-        outputs = verify_batch(self._verifier, trees, target_probs, uniforms)
-        drafts = [tuple(tree.drawn_paths()) for tree in trees]
-        return list(map(Outcome, drafts, outputs))
-
-    @property
-    def seconds(self) -> tuple[float, float]:
-        """Seconds of the drafter and of the target so far."""
-        return (0.0 if self._drafter is None else self._drafter.seconds), self._reader.seconds
+    return TreeRounds(task, function)

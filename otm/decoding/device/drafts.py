@@ -14,9 +14,10 @@ from otm._core.optional import require
 from otm._core.sparse import SparseProbs
 from otm._core.tensors import on_device
 from otm.decoding.checks import as_paths
-from otm.decoding.device.session import HeldRows
+from otm.decoding.device.session import DeviceSession
 from otm.decoding.draft_tree import Randomness, one_chain
-from otm.decoding.drafters.model import Drafter, ModelDrafter
+from otm.decoding.drafters.base import Drafter
+from otm.decoding.drafters.model import ModelDrafter, draws_chains
 from otm.decoding.reading import Context, Path
 from otm.errors import InvalidDraftsError
 from otm.kernels.sparse_drafts import SparseDrafts
@@ -84,7 +85,7 @@ class ModelDrafts(DeviceDrafts):
 
     def __init__(self, drafter: ModelDrafter) -> None:
         self.chains: int = drafter.branching  # type: ignore[assignment]  # no prefix tree
-        self._rows = HeldRows(drafter.model, drafter.sampling, drafter.processor)
+        self._rows = DeviceSession(drafter.model, drafter.sampling, drafter.processor)
 
     @property
     def seconds(self) -> float:
@@ -229,11 +230,6 @@ class HostDrafts(DeviceDrafts):
         return SparseDrafts(torch.from_numpy(ids), torch.from_numpy(values))
 
 
-def drafts_there(drafter: ModelDrafter) -> bool:
-    """Whether a model's drafts can be drawn on its device: independent chains."""
-    return isinstance(drafter.branching, int) and drafter.law == "IID"
-
-
 def as_drafts(
     drafter: Drafter | None,
     target: LanguageModel,
@@ -241,9 +237,9 @@ def as_drafts(
     *,
     several: bool,
 ) -> DeviceDrafts | None:
-    """Return what drafts tensors: a model on its device, or any drafter on the host."""
+    """Return drafts as tensors: of a model on its device, or of any drafter on the host."""
     if drafter is None:
         return None
-    if type(drafter) is ModelDrafter and drafts_there(drafter):
+    if draws_chains(drafter):
         return of_model(drafter)
     return HostDrafts(drafter, target.vocabulary, several=several)

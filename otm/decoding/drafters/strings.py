@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from otm._core.display.text import shown
 from otm._core.numbers import as_integer
 from otm.decoding.draft_tree import DraftNode, Randomness
-from otm.decoding.drafters.model import Drafter, ModelDrafter
+from otm.decoding.drafters.base import Drafter
+from otm.decoding.drafters.model import ModelDrafter
 from otm.decoding.reading import Context, Path
 from otm.decoding.sampling_parameters import SamplingParameters
 from otm.errors import InvalidInputError
@@ -166,6 +167,6 @@ def _chain(tokens: Path) -> DraftNode:
     """Return a chain of certain drafts."""
     root = node = DraftNode()
     for token in tokens:
-        node.law, node.children = "Top", [DraftNode((*node.path, token))]
+        node.draft_kind, node.children = "Top", [DraftNode((*node.path, token))]
         node = node.children[0]
     return root
