@@ -2,6 +2,7 @@
 
 import gc
 import importlib.metadata
+import math
 import os
 import signal
 import sys
@@ -9,6 +10,7 @@ from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 # Triton reads this once, when it is first imported: the kernels then run without a GPU.
 os.environ.setdefault("TRITON_INTERPRET", "1")
@@ -101,3 +103,50 @@ def each_plan_once(monkeypatch: pytest.MonkeyPatch) -> None:
         return plans[key]
 
     monkeypatch.setattr("otm.decoding.verifiers.recursion.build_plan", build)
+
+
+@pytest.fixture
+def device() -> Iterator[str]:
+    """Where Triton's kernels run: a GPU, or the CPU if they are interpreted.
+
+    New memory is full of NaN and of large numbers, so that to read it is seen.
+    """
+    torch = pytest.importorskip("torch")
+    from otm.kernels.common.runtime import compiles
+
+    empty = torch.empty
+
+    def filled(*shape: Any, **options: Any) -> Any:
+        memory = empty(*shape, **options)
+        return memory.fill_(math.nan if memory.is_floating_point() else 2**30)
+
+    place = "cuda" if compiles() else "cpu"
+    if place == "cuda" and not torch.cuda.is_available():
+        pytest.skip("Triton's kernels need a GPU, or TRITON_INTERPRET=1")
+    if place == "cpu":  # older interpreters fail with NumPy 2.4, and some do not know all types
+        reason = "interprets kernels from Triton 3.7 on"
+        pytest.importorskip("triton", minversion="3.7", reason=reason)
+    # not by monkeypatch, which undoes it last: what `small_blocks` has put there would come back
+    with mock.patch.object(torch, "empty", filled):
+        yield place
+
+
+@pytest.fixture
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """Blocks of 8 tokens, so that small vocabularies have many.
+
+    If the kernels are interpreted, no program may touch what lies outside of its arguments, and
+    none what another one writes in the same launch.
+    """
+    pytest.importorskip("torch")
+    from otm.kernels.common import runtime
+
+    monkeypatch.setattr(runtime, "BLOCK", 8)
+    if runtime.triton is None or runtime.compiles():
+        yield 8
+        return
+    from tests.kernels.compiled.accesses import recorded
+
+    with recorded(forget=True) as launches:
+        yield 8
+    assert [fault for launch in launches for fault in launch.faults] == []

@@ -47,11 +47,12 @@ def tests(setting: Setting) -> Iterator[Row]:
 def files() -> list[tuple[str, ...]]:
     """Return what pytest runs: first what only a GPU can run, and the CPU's in one go."""
     folder = ROOT / "tests" / "kernels"
-    of_triton = sorted(folder.glob("triton/test_*.py"), key=lambda x: (x.stem != "test_on_gpu", x))
+    all_files = [*folder.rglob("test_*.py"), *(ROOT / "tests/coupled/clocks").glob("test_*.py")]
+    of_triton = [x for x in all_files if "triton" in x.stem or x.parent.name == "compiled"]
+    of_triton.sort(key=lambda x: (x.stem != "test_on_gpu", x))
     each = [(path.relative_to(ROOT).as_posix(),) for path in of_triton]
-    others = [x.relative_to(ROOT).as_posix() for x in sorted(folder.glob("test_*.py"))]
-    rest = ("tests/kernels/torch", "tests/kernels/numpy", *others)
-    return [*each, rest]
+    rest = sorted(x.relative_to(ROOT).as_posix() for x in {*all_files} - {*of_triton})
+    return [*each, tuple(rest)]
 
 
 def of_report(path: Path) -> Row:

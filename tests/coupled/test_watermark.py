@@ -43,7 +43,7 @@ from otm.testing.sequences import output_distribution_of, sequence_distribution
 F = Fraction
 PROMPT = (0,)
 REJECTION = METHODS[1:]
-ROUNDS = import_module("otm.coupled.decode_coupled")  # the function of this name hides the module
+ROUNDS = import_module("otm.coupled.rounds")
 
 
 def models(vocabulary: int, seed: int) -> tuple[TableModel, TableModel]:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any, NamedTuple
-from unittest import mock
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
 from otm.kernels import SparseDrafts
@@ -141,41 +139,6 @@ def draw_several(
     return [target.float(), draft.float(), tokens, uniforms]
 
 
-class Clocked(NamedTuple):
-    """Rows [B, L, V] and what their clocks follow from; as int64, maybe with the highest bit."""
-
-    probs: npt.NDArray[np.float64]
-    keys: npt.NDArray[np.int64]  # [B]
-    positions: npt.NDArray[np.int64]  # [B, L]
-    lists: npt.NDArray[np.int64]  # [B, L]
-    count: int
-
-    def tensors(self, device: str = "cpu", dtype: Any = None) -> list[Any]:
-        """Return them as tensors, with rows of another type."""
-        torch = pytest.importorskip("torch")
-        probs, *others = (torch.from_numpy(x).to(device) for x in self[:4])
-        return [probs if dtype is None else probs.to(dtype), *others, self.count]
-
-
-def draw_clocked(seed: int, size: int) -> Clocked:
-    """Draw rows with zeros, and keys and positions of all lengths."""
-    rng = np.random.default_rng(seed)
-    shape = tuple(rng.integers(1, 4, 2))
-    probs = rng.dirichlet(np.full(size, 0.3), shape) * (rng.random((*shape, size)) < 0.7)
-    probs[..., rng.integers(size)] += 0.1
-    probs = (probs / probs.sum(axis=-1, keepdims=True)).astype(np.float32).astype(float)
-    keys = rng.integers(-(2**63), 2**63, shape[0]) >> rng.choice([0, 11, 60], shape[0])
-    positions = rng.integers(2**63, size=shape) >> rng.choice([0, 20, 58], shape)
-    lists = rng.integers(6, size=shape)
-    return Clocked(probs, keys, positions, lists, int(rng.integers(1, 5)))
-
-
-@pytest.fixture
-def clocked() -> Callable[..., Clocked]:
-    """`draw_clocked`."""
-    return draw_clocked
-
-
 @pytest.fixture
 def several() -> Callable[..., list[Any]]:
     """`draw_several`."""
@@ -204,50 +167,3 @@ def list_drafts(rng: np.random.Generator, draft: Any, width: int = 0) -> SparseD
 def lists() -> Callable[..., SparseDrafts[Any]]:
     """`list_drafts`."""
     return list_drafts
-
-
-@pytest.fixture
-def device() -> Iterator[str]:
-    """Where Triton's kernels run: a GPU, or the CPU if they are interpreted.
-
-    New memory is full of NaN and of large numbers, so that to read it is seen.
-    """
-    torch = pytest.importorskip("torch")
-    from otm.kernels.common.runtime import compiles
-
-    empty = torch.empty
-
-    def filled(*shape: Any, **options: Any) -> Any:
-        memory = empty(*shape, **options)
-        return memory.fill_(math.nan if memory.is_floating_point() else 2**30)
-
-    place = "cuda" if compiles() else "cpu"
-    if place == "cuda" and not torch.cuda.is_available():
-        pytest.skip("Triton's kernels need a GPU, or TRITON_INTERPRET=1")
-    if place == "cpu":  # older interpreters fail with NumPy 2.4, and some do not know all types
-        reason = "interprets kernels from Triton 3.7 on"
-        pytest.importorskip("triton", minversion="3.7", reason=reason)
-    # not by monkeypatch, which undoes it last: what `small_blocks` has put there would come back
-    with mock.patch.object(torch, "empty", filled):
-        yield place
-
-
-@pytest.fixture
-def small_blocks(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
-    """Blocks of 8 tokens, so that small vocabularies have many.
-
-    If the kernels are interpreted, no program may touch what lies outside of its arguments, and
-    none what another one writes in the same launch.
-    """
-    pytest.importorskip("torch")
-    from otm.kernels.common import runtime
-
-    monkeypatch.setattr(runtime, "BLOCK", 8)
-    if runtime.triton is None or runtime.compiles():
-        yield 8
-        return
-    from tests.kernels.compiled.accesses import recorded
-
-    with recorded(forget=True) as launches:
-        yield 8
-    assert [fault for launch in launches for fault in launch.faults] == []

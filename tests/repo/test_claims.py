@@ -71,7 +71,12 @@ def test_the_search_for_such_bounds_can_fail(claim: str, is_bound: bool) -> None
 
 def test_messages_of_a_bound_say_so() -> None:
     """Bug: a condition that stands on the page and not in what the command and the report print."""
-    for name in ("cli/report.py", "gain/recommendation.py", "gain/page.html", "gain/summary.py"):
+    for name in (
+        "cli/report.py",
+        "gain/recommendation.py",
+        "gain/reports/page.html",
+        "gain/reports/summary.py",
+    ):
         assert re.search(r"memoryless lossless\s+verifier", page(f"otm/{name}")), name
 
 

@@ -149,7 +149,8 @@ def run(code: str) -> subprocess.CompletedProcess[str]:
 LIGHT = [
     name
     for name in MODULES
-    if package(name) not in HEAVY_ALLOWED and not name.startswith(("otm.kernels.", "otm.coupled.clocks."))
+    if package(name) not in HEAVY_ALLOWED
+    and not name.startswith(("otm.kernels.", "otm.coupled.clocks."))
 ]
 
 

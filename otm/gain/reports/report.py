@@ -170,7 +170,7 @@ def page(summary: Summary) -> str:
     """Return a report as an HTML page that needs nothing else."""
     from jinja2 import Environment, StrictUndefined
 
-    template = (files("otm.gain") / "page.html").read_text(encoding="utf-8")
+    template = (files("otm.gain.reports") / "page.html").read_text(encoding="utf-8")
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )

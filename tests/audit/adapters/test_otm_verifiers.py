@@ -117,13 +117,13 @@ SLIPS = [  # rule, instance, module, what is right in it, and what is wrong
     ("block", "three tokens", "block", "(residual - draft_mass(", "(draft_mass("),
     ("block", "three tokens", "block", *COIN),
     ("block", "three tokens", "block", "row = mass(target_probs[:, i])", "row = masses"),
-    ("grid k-Seq", "zeros", "grid_k_seq", "* of_draft < mean", "* of_draft <= mean"),
-    ("grid k-Seq", "pairs", "grid_k_seq", "everything - mass(", "mass(draft) - mass("),
+    ("grid k-Seq", "zeros", "k_seq", "* of_draft < mean", "* of_draft <= mean"),
+    ("grid k-Seq", "pairs", "k_seq", "everything - mass(", "mass(draft) - mass("),
     ("grid k-Seq", "pairs", "multi_draft", "uniforms[:, -2], ", "uniforms[:, 0], "),
     ("grid k-Seq", "rows differ", "multi_draft", "chain, gamma]", "chain, 0]"),
-    ("grid optimal", "zeros", "grid_optimal", "< of_target", "<= of_target"),
-    ("grid optimal", "pairs", "grid_optimal", "everything - mass(", "mass(draft) - mass("),
-    ("grid walk and keep", "two drafts, two tokens", "grid_walk_and_keep",
+    ("grid optimal", "zeros", "optimal", "< of_target", "<= of_target"),
+    ("grid optimal", "pairs", "optimal", "everything - mass(", "mass(draft) - mass("),
+    ("grid walk and keep", "two drafts, two tokens", "walk_and_keep",
      "left = (mass(weighted)", "left = (mass(target.double())"),
 ]  # fmt: skip
 """Acceptance by u ≤ ratio or by another ratio, residuals of the draft or of none, the coin of the
@@ -136,7 +136,7 @@ def test_slips_of_verifiers_on_a_device_are_found(  # noqa: PLR0917
 ) -> None:
     """Negative controls of the test above."""
     pytest.importorskip("torch")
-    original = import_module(f"otm.kernels.torch.{name}")
+    original = import_module(f"otm.kernels.{name}.torch")
     source = inspect.getsource(original)
     assert source.count(right) == 1
     slip = ModuleType(original.__name__)

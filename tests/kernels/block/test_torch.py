@@ -16,7 +16,7 @@ from otm.kernels.common import host  # noqa: E402
 
 @pytest.fixture(autouse=True, params=["batched", "by rows"])
 def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both ways of `otm.kernels.torch` on a CPU, at any size."""
+    """Both ways of torch on a CPU, at any size."""
     least = 0 if request.param == "by rows" else 2**62
     monkeypatch.setattr(host, "LEAST_VOCABULARY", least)
 

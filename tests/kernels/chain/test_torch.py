@@ -20,7 +20,7 @@ LAST = 1 - 2.0**-53  # the largest uniform of 53 bits
 
 @pytest.fixture(autouse=True, params=["batched", "by rows"])
 def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both ways of `otm.kernels.torch` on a CPU, at any size."""
+    """Both ways of torch on a CPU, at any size."""
     least = 0 if request.param == "by rows" else 2**62
     monkeypatch.setattr(host, "LEAST_VOCABULARY", least)
 

@@ -293,15 +293,18 @@ def test_a_gap_between_rows_is_no_part_of_them() -> None:
 
 SLIPS: dict[str, tuple[str, str, str, str]] = {
     "padded rows are read": (
-        "one_chain", "token, token < rows.size, True", "token, token >= 0, True", "between elements"
+        "common.one_chain", "token, token < rows.size, True", "token, token >= 0, True",
+        "between elements",
     ),
-    "every program writes": ("one_chain", "if block == 0:", "if block >= 0:", "programs conflict"),
+    "every program writes": (
+        "common.one_chain", "if block == 0:", "if block >= 0:", "programs conflict"
+    ),
     "stored and not added": (
-        "grid_k_seq_steps", "tl.atomic_add(sums + place, tl.sum(values, 0), sem=\"relaxed\")",
+        "k_seq.triton_steps", "tl.atomic_add(sums + place, tl.sum(values, 0), sem=\"relaxed\")",
         "tl.store(sums + place, tl.sum(values, 0))", "programs conflict",
     ),
     "no barrier": (
-        "grid_optimal_steps", "    tl.debug_barrier()  # all have", "    # all have", "threads"
+        "optimal.triton_steps", "    tl.debug_barrier()  # all have", "    # all have", "threads"
     ),
 }  # fmt: skip
 
@@ -318,7 +321,7 @@ def test_slips_in_the_kernels_are_seen(  # noqa: PLR0917
     several: Callable[..., Any],
 ) -> None:
     monkeypatch.setattr(runtime, "BLOCK", 8)
-    original = import_module(f"otm.kernels.triton.{name}")
+    original = import_module(f"otm.kernels.{name}")
     source = inspect.getsource(original)
     assert source.count(right) == 1
     path = tmp_path / f"{name}.py"
@@ -328,7 +331,7 @@ def test_slips_in_the_kernels_are_seen(  # noqa: PLR0917
     assert specification.loader is not None
     slip = importlib.util.module_from_spec(specification)
     specification.loader.exec_module(slip)
-    rule = "grid optimal" if name == "grid_optimal_steps" else "grid k-Seq"
+    rule = "grid optimal" if name == "optimal.triton_steps" else "grid k-Seq"
     inputs = [apart(x) for x in several(np.random.default_rng(1), 2, 2, 1, 9, rule=rule)]
     with recorded() as launches:
         if name == "one_chain":
