@@ -220,7 +220,7 @@ def test_plans_for_other_drafts_are_refused() -> None:
         spectr(model, ModelDrafter(model, 2, draft_kind="WithoutReplacement"), [[0]], seed=0)
     with pytest.raises(InvalidParameterError, match="2 Greedy drafts, and those of this tree are"):
         spectr(model, ModelDrafter(model, 2), [[0]], rule="greedy", seed=0)
-    with pytest.raises(UnknownMethodError, match="no law of drafts 'iid'"):
+    with pytest.raises(UnknownMethodError, match="no kind of drafts 'iid'"):
         ModelDrafter(model, draft_kind="iid")
     with pytest.raises(UnknownMethodError, match="there are Top, WithoutReplacement, Greedy"):
         StaticTreeDrafter(model, ((),), "IID")
