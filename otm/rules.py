@@ -36,7 +36,7 @@ from typing import Any, Literal
 
 from otm._core.display.text import shown
 from otm._core.numbers import check_name, no_such_name
-from otm.errors import InvalidParameterError, ProblemTooLargeError, UnknownMethodError
+from otm.errors import InvalidParameterError, UnknownMethodError
 
 __all__ = ["RULES", "Rule", "named", "names"]
 
@@ -54,8 +54,6 @@ DRAFT_KINDS = ("IID", "WithoutReplacement", "Greedy", "Top")
 @dataclass(frozen=True)
 class Rule:
     """A rule of verification, and the import paths of its forms.
-
-    A rule with a plan is a function: called with a problem, it returns the plan.
 
     Attributes
     ----------
@@ -95,9 +93,6 @@ class Rule:
     'Sun et al. 2023 (SpecTr), Algorithm 2'
     >>> RULES["grid k-Seq"].backends
     ('numpy', 'torch', 'triton')
-    >>> from otm import Problem
-    >>> RULES["k-Seq"](Problem([0.5, 0.5], [0.25, 0.75], k=2)).acceptance
-    0.875
     """
 
     name: str
@@ -122,31 +117,6 @@ class Rule:
     def several(self) -> bool:
         """Whether it takes any number of drafts for a token, and so several chains or a tree."""
         return self.k is None
-
-    def __call__(self, problem: Any) -> Any:
-        """Build the plan for a problem, with the number of drafts of the rule if it has one.
-
-        Parameters
-        ----------
-        problem : Problem
-            Distributions and number of drafts.
-
-        Returns
-        -------
-        TransportPlan
-            The plan, if the rule returns one; `otm.coupling.build` checks that.
-
-        Raises
-        ------
-        ProblemTooLargeError
-            If the problem has more drafts than the rule takes.
-        """
-        plan = self.load_plan()(problem if self.k is None else problem.with_k(self.k))
-        if self.max_k is not None and problem.k > self.max_k:
-            raise ProblemTooLargeError(
-                f"the rule {self.name} takes at most {self.max_k} drafts, not k = {problem.k}"
-            )
-        return plan
 
     def load_plan(self) -> Callable[..., Any]:
         """Import the class or function of the plan.
@@ -211,7 +181,7 @@ def own_rule(plan: Callable[..., Any]) -> Rule:
     Parameters
     ----------
     plan : callable
-        A class of `otm.coupling`, or a function of one's own.
+        A class of `otm.coupling`, a value of `otm.coupling.PLANS`, or a function of one's own.
 
     Returns
     -------
@@ -224,8 +194,9 @@ def own_rule(plan: Callable[..., Any]) -> Rule:
     >>> own_rule(KSeq).maximal_for_one
     True
     """
-    if isinstance(plan, Rule):
-        return Rule(plan.name, "IID", plan.source, plan, maximal_for_one=plan.maximal_for_one)
+    listed = getattr(plan, "rule", None)
+    if isinstance(listed, Rule):
+        return Rule(listed.name, "IID", listed.source, plan, maximal_for_one=listed.maximal_for_one)
     path = f"{getattr(plan, '__module__', '')}:{getattr(plan, '__qualname__', '')}"
     maximal = any(rule.plan == path and rule.maximal_for_one for rule in RULES.values())
     return Rule(getattr(plan, "__name__", shown(plan)), "IID", path, plan, maximal_for_one=maximal)

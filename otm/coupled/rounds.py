@@ -57,7 +57,18 @@ class CoupledVerifier:
         object.__setattr__(self, "lists", as_draft_count(self.lists))
 
     def rounds(self, task: RoundsTask) -> Rounds:
-        """Make rounds on the device of the models if that suits, else on the host."""
+        """Make rounds on the device of the models if that suits, else on the host.
+
+        Parameters
+        ----------
+        task : RoundsTask
+            The models and the settings of a batch.
+
+        Returns
+        -------
+        Rounds
+            The rounds that `stream` calls.
+        """
         if not task.suits_device():
             return CoupledRounds(task, self.lists)
         from otm.coupled.device_rounds import CoupledDeviceRounds

@@ -55,7 +55,7 @@ class WatermarkVerifier(Brief):
     ----------
     key : int or sequence of int
         From 0 to 2^64 − 1: one for all sequences, or one for each.  Sequences of one key read the
-        same clocks: each has the target's law, but they are not independent.
+        same clocks: each has the target's distribution, but they are not independent.
     method : {"coupled", "rejection", "keyed rejection"}, optional
         As for `watermarked`.
 
@@ -86,7 +86,25 @@ class WatermarkVerifier(Brief):
         object.__setattr__(self, "key", key)
 
     def rounds(self, task: RoundsTask) -> CoupledRounds:
-        """Make rounds on the host, with a key for each sequence."""
+        """Make rounds on the host, with a key for each sequence.
+
+        Parameters
+        ----------
+        task : RoundsTask
+            The models and the settings of a batch.
+
+        Returns
+        -------
+        Rounds
+            The rounds that `stream` calls.
+
+        Raises
+        ------
+        InvalidInputError
+            If the method needs the distributions of a draft model, and the drafter has none.
+        InvalidParameterError
+            If there are not as many keys as sequences.
+        """
         keys = [self.key] * task.sequences if isinstance(self.key, int) else self.key
         if len(keys) != task.sequences:
             raise InvalidParameterError(

@@ -3,22 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from otm._core.display.text import shown
 from otm._core.numbers import check_name
 from otm.coupling.plan import TransportPlan
-from otm.errors import InvalidParameterError
+from otm.errors import InvalidParameterError, ProblemTooLargeError
 from otm.problem import Problem
-from otm.rules import RULES, named, names
+from otm.rules import RULES, Rule, named, names
 
 _T = TypeVar("_T")
 
 PlanBuilder = Callable[[Problem], TransportPlan]
-"""From a problem to a plan: a `Rule`, a class of `otm.coupling`, or one's own function."""
+"""From a problem to a plan: a class of `otm.coupling`, or one's own function."""
 
-PLANS: dict[str, PlanBuilder] = {name: RULES[name] for name in names("plan")}
-"""The lossless rules of `otm.rules` that have a plan, which are functions from a problem to it."""
+
+@dataclass(frozen=True)
+class PlanOfRule:
+    """A rule as a function from a problem to its plan, which is imported on use."""
+
+    rule: Rule
+
+    def __repr__(self) -> str:
+        return self.rule.name
+
+    def __call__(self, problem: Problem) -> TransportPlan:
+        """Build the plan, with the number of drafts of the rule if it has one."""
+        rule = self.rule
+        plan: TransportPlan = rule.load_plan()(problem.with_k(rule.k) if rule.k else problem)
+        if rule.max_k is not None and problem.k > rule.max_k:
+            raise ProblemTooLargeError(
+                f"the rule {rule.name} takes at most {rule.max_k} drafts, not k = {problem.k}"
+            )
+        return plan
+
+
+PLANS: dict[str, PlanBuilder] = {name: PlanOfRule(RULES[name]) for name in names("plan")}
+"""The lossless rules of `otm.rules` that have a plan, as functions from a problem to it."""
 
 
 def build_plan(rule: PlanBuilder, problem: Problem, name: object = None) -> TransportPlan:
@@ -26,8 +48,8 @@ def build_plan(rule: PlanBuilder, problem: Problem, name: object = None) -> Tran
     plan: object = rule(problem)
     if not isinstance(plan, TransportPlan):
         raise InvalidParameterError(
-            f"the rule {shown(name or getattr(rule, 'name', rule))} returned {shown(plan)}; it "
-            "must return a TransportPlan, as KSeq does for a problem"
+            f"the rule {shown(name or rule)} returned {shown(plan)}; it must return a "
+            "TransportPlan, as KSeq does for a problem"
         )
     return plan
 
@@ -52,7 +74,7 @@ def named_rules(rules: Any, known: Mapping[str, _T]) -> dict[str, _T | PlanBuild
         listed = isinstance(name, str) and (":" in name or name in RULES)
         if listed and name not in known:
             # raises for a rule of the list, and says what it is for
-            chosen[name] = named(name, "plan")
+            chosen[name] = PlanOfRule(named(name, "plan"))
             continue
         check_name(
             "rule", name, known, advice='give others as "module:name", or by a mapping to functions'

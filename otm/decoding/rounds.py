@@ -7,7 +7,7 @@ floats or fractions, with any drafter; or it makes rounds of its own by its meth
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeAlias
@@ -17,8 +17,9 @@ from otm.decoding.draft_tree import DraftNode, Randomness
 from otm.decoding.drafters.base import Drafter
 from otm.decoding.reading import Context, LogitsProcessor, Path, ProbsAfter, Reader
 from otm.decoding.sampling_parameters import SamplingParameters, as_sampling, leaves_all
-from otm.decoding.verifiers.base import Verifier, verify_batch
+from otm.decoding.verifiers.base import TargetProbs, Verifier
 from otm.decoding.verifiers.chain import verify_chain
+from otm.errors import InvalidDraftsError
 from otm.models.base import LanguageModel
 
 LEAST_VOCABULARY = 2048
@@ -168,6 +169,21 @@ class TreeRounds(HostRounds):
         """Verify one sequence after another."""
         target_probs = (partial(probs, b) for b in range(len(trees)))
         return verify_batch(self._verifier, trees, target_probs, uniforms)
+
+
+def verify_batch(
+    verifier: Verifier,
+    trees: Sequence[DraftNode],
+    target_probs: Iterable[TargetProbs],
+    uniforms: Sequence[Randomness],
+) -> list[Path]:
+    """Verify the trees of B sequences; raise for an output without a token, which never ends."""
+    outputs = [verifier(*parts) for parts in zip(trees, target_probs, uniforms, strict=True)]
+    if not all(outputs):
+        raise InvalidDraftsError(
+            "the verifier returned no token; it must return the accepted drafts and one token more"
+        )
+    return outputs
 
 
 class RoundsVerifier(Protocol):

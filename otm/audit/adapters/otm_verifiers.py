@@ -16,7 +16,7 @@ from otm._core.sparse import SparseProbs
 from otm._core.tensors import on_device, to_host
 from otm.audit.adapters.base import Adapter, Instance, Source
 from otm.audit.adapters.drafted import Batched, InFloats, models_for
-from otm.coupling.build import PlanBuilder
+from otm.coupling.build import PlanBuilder, PlanOfRule
 from otm.coupling.plan import TransportPlan
 from otm.decoding import DeviceVerifier, ModelDrafter, speculative, stream
 from otm.decoding.draft_tree import Randomness
@@ -125,7 +125,7 @@ def spectr_step(
     listed = tree_rule(rule)
     verifier = host_verifier(listed)
     if isinstance(rule, str) and not listed.verifier:
-        verifier = spectr_verifier(_each_plan_once(listed))
+        verifier = spectr_verifier(_each_plan_once(PlanOfRule(listed)))
     if callable(rule):  # in a run the refusal would be taken for a mistake of the verifier
         probs = SparseProbs([0, 1], [0.5, 0.5])
         plan_of_tree(rule, probs, probs, 2)

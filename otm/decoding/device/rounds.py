@@ -68,7 +68,23 @@ class DeviceVerifier:
         named(self.rule, "kernel")
 
     def rounds(self, task: RoundsTask) -> Rounds:
-        """Make rounds that stay on the device of the models."""
+        """Make rounds that stay on the device of the models.
+
+        Parameters
+        ----------
+        task : RoundsTask
+            The models and the settings of a batch.
+
+        Returns
+        -------
+        Rounds
+            The rounds that `stream` calls.
+
+        Raises
+        ------
+        UnknownMethodError
+            If no such rule has a kernel.
+        """
         return KernelRounds(task, named(self.rule, "kernel"))
 
 

@@ -9,8 +9,9 @@ from otm.decoding.checks import as_paths, check_draft, check_vocabularies
 from otm.decoding.draft_tree import DraftNode, Randomness, extend
 from otm.decoding.drafters.base import Drafter
 from otm.decoding.reading import Context, Reader
+from otm.decoding.rounds import verify_batch
 from otm.decoding.sampling_parameters import SamplingParameters
-from otm.decoding.verifiers.base import Verifier, verify_batch
+from otm.decoding.verifiers.base import Verifier
 from otm.decoding.verifiers.chain import verify_chain
 from otm.models.base import LanguageModel
 

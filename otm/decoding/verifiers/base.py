@@ -13,34 +13,18 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 
 from otm._core.sampling import locate
 from otm._core.sparse import SparseProbs
 from otm.decoding.draft_tree import DraftNode, Randomness
 from otm.decoding.reading import Path
-from otm.errors import InvalidDraftsError
 
 TargetProbs = Callable[[Path], SparseProbs]
 """The target's distribution of the token that follows a path of drafts."""
 
 Verifier = Callable[[DraftNode, TargetProbs, Randomness], Path]
 """From a tree of drafts, the target's distributions and uniforms to the output."""
-
-
-def verify_batch(
-    verifier: Verifier,
-    trees: Sequence[DraftNode],
-    target_probs: Iterable[TargetProbs],
-    uniforms: Sequence[Randomness],
-) -> list[Path]:
-    """Verify the trees of B sequences; raise for an output without a token, which never ends."""
-    outputs = [verifier(*parts) for parts in zip(trees, target_probs, uniforms, strict=True)]
-    if not all(outputs):
-        raise InvalidDraftsError(
-            "the verifier returned no token; it must return the accepted drafts and one token more"
-        )
-    return outputs
 
 
 def drawn_from(probs: SparseProbs, uniforms: Randomness) -> int:

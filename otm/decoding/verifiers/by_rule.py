@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from otm._core.display.text import shown
-from otm.coupling.build import PlanBuilder
+from otm.coupling.build import PlanBuilder, PlanOfRule
 from otm.decoding.drafters.model import draws_chains
 from otm.decoding.rounds import AnyVerifier, Rounds, RoundsTask, make_rounds
 from otm.decoding.verifiers.recursion import spectr_verifier
@@ -42,7 +42,9 @@ def kernel_rule(rule: Rule, task: RoundsTask) -> Rule | None:
 
 def host_verifier(rule: Rule) -> AnyVerifier:
     """Return the verifier of a rule on the host: its own, or SpecTr's recursion over its plan."""
-    verifier: AnyVerifier = rule.load_verifier() if rule.verifier else spectr_verifier(rule)
+    verifier: AnyVerifier = (
+        rule.load_verifier() if rule.verifier else spectr_verifier(PlanOfRule(rule))
+    )
     return verifier
 
 

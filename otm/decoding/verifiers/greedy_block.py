@@ -51,7 +51,23 @@ class GreedyBlockVerifier:
     """
 
     def rounds(self, task: RoundsTask) -> GreedyBlockRounds:
-        """Make rounds that keep the pending corrections of each sequence."""
+        """Make rounds that keep the pending corrections of each sequence.
+
+        Parameters
+        ----------
+        task : RoundsTask
+            The models and the settings of a batch.
+
+        Returns
+        -------
+        Rounds
+            The rounds that `stream` calls.
+
+        Raises
+        ------
+        InvalidInputError
+            If the drafter does not draw one chain from the distributions of a model.
+        """
         return GreedyBlockRounds(task)
 
 

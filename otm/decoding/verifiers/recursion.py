@@ -16,7 +16,7 @@ from otm.decoding.verifiers.base import TargetProbs, Verifier, drawn_from
 from otm.decoding.verifiers.chain import accept_or_recover
 from otm.errors import InvalidParameterError
 from otm.problem import Problem
-from otm.rules import Rule, own_rule
+from otm.rules import own_rule
 
 
 def spectr_verifier(rule: PlanBuilder) -> Verifier:
@@ -67,7 +67,7 @@ def spectr_verifier(rule: PlanBuilder) -> Verifier:
     >>> spectr_verifier(KSeq)(root, lambda path: q, lambda m: np.full(m, 0.5))
     (1, 1)
     """
-    listed = rule if isinstance(rule, Rule) else own_rule(rule)
+    listed = own_rule(rule)
 
     def verify(root: DraftNode, target_probs: TargetProbs, uniforms: Randomness) -> Path:
         path: Path = root.path

@@ -10,10 +10,11 @@ from otm._core.checks import as_draft_count
 from otm._core.display.reprs import Brief
 from otm._core.display.text import shown
 from otm._core.numbers import as_real
+from otm.coupling.build import PlanBuilder, PlanOfRule
 from otm.coupling.compare.capped import CAPPED_RULES
 from otm.decoding.sampling_parameters import SamplingParameters
 from otm.errors import InvalidParameterError
-from otm.rules import Rule, named
+from otm.rules import named
 
 MAX_DRAFTS = 1024
 """Largest k: recursive rejection and the tables take time and memory for each below it."""
@@ -167,9 +168,9 @@ class Settings(Brief):
         return tuple(name for name in self.rules if name in CAPPED_RULES)
 
     @cached_property
-    def plans(self) -> dict[str, Rule]:
+    def plans(self) -> dict[str, PlanBuilder]:
         """Look the rules up, by their names."""
-        return {name: named(name, "plan") for name in self.rules}
+        return {name: PlanOfRule(named(name, "plan")) for name in self.rules}
 
     @property
     def key(self) -> dict[str, Any]:
