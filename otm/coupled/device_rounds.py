@@ -20,8 +20,7 @@ from otm.decoding.device.drafts import Drafted, DrawLevel, ModelDrafts, as_draft
 from otm.decoding.device.rounds import DeviceRounds
 from otm.decoding.draft_tree import Randomness
 from otm.decoding.drafters.model import ModelDrafter
-from otm.decoding.reading import Context
-from otm.decoding.rounds import RoundsTask
+from otm.decoding.rounds import Batch, RoundsTask
 from otm.kernels.registry import AUTO
 from otm.kernels.verified import Verified
 
@@ -35,18 +34,13 @@ class DeviceClocks:
         self._lengths: list[int] = []
         self._there: dict[Any, Any] = {}  # keys and lengths [2, B] on each device, of this round
 
-    def follow(
-        self,
-        contexts: Sequence[Context],
-        parents: Sequence[int] | None,
-        uniforms: Sequence[Randomness],
-    ) -> None:
+    def follow(self, batch: Batch) -> None:
         """Take the sequences of a round."""
-        if parents is None:
-            self._keys = list(map(drawn_key, uniforms))
+        if batch.parents is None:
+            self._keys = list(map(drawn_key, batch.uniforms))
         else:
-            self._keys = [self._keys[parent] for parent in parents]
-        self._lengths = list(map(len, contexts))
+            self._keys = [self._keys[parent] for parent in batch.parents]
+        self._lengths = list(map(len, batch.contexts))
         self._there = {}
 
     def first(self, probs: Any, offsets: Any, lists: Any, count: int) -> Any:
@@ -95,14 +89,9 @@ class CoupledDeviceRounds(DeviceRounds):
         of_model = partial(CoupledDrafts, clocks=self._clocks)
         super().__init__(task, as_drafts(task.drafter, task.target, of_model, several=False))
 
-    def follow(
-        self,
-        contexts: Sequence[Context],
-        parents: Sequence[int] | None,
-        uniforms: Sequence[Randomness],
-    ) -> None:
+    def follow(self, batch: Batch) -> None:
         """Let the keys follow their sequences."""
-        self._clocks.follow(contexts, parents, uniforms)
+        self._clocks.follow(batch)
 
     def _decide(
         self, drafted: Drafted, tokens: Any, target: Any, uniforms: Sequence[Randomness]

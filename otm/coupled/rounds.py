@@ -16,8 +16,8 @@ from otm._core.checks import as_draft_count
 from otm._core.sparse import SparseProbs
 from otm.coupled.clocks.numpy import SharedClocks, drawn_key
 from otm.decoding.draft_tree import DraftNode, Randomness
-from otm.decoding.reading import Context, Path, ProbsAfter
-from otm.decoding.rounds import HostRounds, Rounds, RoundsTask
+from otm.decoding.reading import Path, ProbsAfter
+from otm.decoding.rounds import Batch, HostRounds, Rounds, RoundsTask
 from otm.decoding.verifiers.base import TargetProbs
 
 RULE = "list coupling"
@@ -26,7 +26,7 @@ RULE = "list coupling"
 
 @dataclass(frozen=True)
 class CoupledVerifier:
-    """Verification by shared clocks, for `stream`; `coupled` is the usual way to it.
+    """Verification by shared clocks, for `stream`; `decode_coupled` is simpler.
 
     Chains of models that return tensors are drafted and verified on the models' device.
 
@@ -43,7 +43,7 @@ class CoupledVerifier:
 
     Examples
     --------
-    >>> from otm.decoding import stream
+    >>> from otm.decoding import ModelDrafter, stream
     >>> from otm.models import TableModel
     >>> model = TableModel({(): [0.5, 0.5]})
     >>> [list(stream(model, [[0]], drafter, CoupledVerifier(), gamma=2, max_tokens=3, seed=0))
@@ -86,53 +86,38 @@ class CoupledRounds(HostRounds):
         self._lists, self._keys = lists, keys
         self._clocks: list[SharedClocks] = []
 
-    def follow(
-        self,
-        contexts: Sequence[Context],
-        parents: Sequence[int] | None,
-        uniforms: Sequence[Randomness],
-    ) -> None:
+    def follow(self, batch: Batch) -> None:
         """Take the clocks of the parents, or begin with those of the keys."""
-        if parents is None:
-            keys = map(drawn_key, uniforms) if self._keys is None else self._keys
+        if batch.parents is None:
+            keys = map(drawn_key, batch.uniforms) if self._keys is None else self._keys
             self._clocks = [SharedClocks(key, self._lists) for key in keys]
         else:
-            self._clocks = [self._clocks[parent] for parent in parents]
+            self._clocks = [self._clocks[parent] for parent in batch.parents]
 
-    def draft(
-        self,
-        contexts: Sequence[Context],
-        depths: Sequence[int],
-        parents: Sequence[int] | None,
-        uniforms: Sequence[Randomness],
-    ) -> list[DraftNode]:
+    def draft(self, batch: Batch) -> list[DraftNode]:
         """Let a model draw drafts by the clocks; other drafters draw in their own way."""
         if self._drafter is None:
-            return super().draft(contexts, depths, parents, uniforms)
+            return super().draft(batch)
 
         def draw(
             b: int, chain: int | None, node: DraftNode, probs: SparseProbs, count: int
         ) -> None:
             # chain m reads list m; in a prefix tree child m of any node does
             lists = range(count) if chain is None else [chain]
-            position = len(contexts[b]) + len(node.path)
+            position = len(batch.contexts[b]) + len(node.path)
             tokens = [self._clocks[b].draft(position, m, probs) for m in lists]
             node.children = [DraftNode((*node.path, token)) for token in tokens]
             node.draft_probs = probs if self.keeps_draft_probs else None
 
-        return self._drafter.draft_with(draw, contexts, depths, parents, uniforms)
+        return self._drafter.draft_with(draw, *batch)
 
-    def verify(
-        self,
-        contexts: Sequence[Context],
-        trees: Sequence[DraftNode],
-        probs: ProbsAfter,
-        uniforms: Sequence[Randomness],
-    ) -> list[Path]:
+    def verify(self, batch: Batch, trees: Sequence[DraftNode], probs: ProbsAfter) -> list[Path]:
         """Follow the output of each sequence."""
         return [
-            self.output(self._clocks[b], tree, len(contexts[b]), partial(probs, b), uniforms[b])
-            for b, tree in enumerate(trees)
+            self.output(self._clocks[b], tree, len(context), partial(probs, b), uniforms)
+            for b, (tree, context, uniforms) in enumerate(
+                zip(trees, batch.contexts, batch.uniforms, strict=True)
+            )
         ]
 
     def output(

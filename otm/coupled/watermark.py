@@ -49,7 +49,7 @@ DRAFTS, RECOVERED, COINS = range(3)
 
 @dataclass(frozen=True)
 class WatermarkVerifier(Brief):
-    """Verification whose randomness follows from a key, for `stream`; `watermarked` is simpler.
+    """Verification with randomness from a key, for `stream`; `decode_watermarked` is simpler.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ class WatermarkVerifier(Brief):
         From 0 to 2^64 − 1: one for all sequences, or one for each.  Sequences of one key read the
         same clocks: each has the target's distribution, but they are not independent.
     method : {"coupled", "rejection", "keyed rejection"}, optional
-        As for `watermarked`.
+        As for `decode_watermarked`.
 
     Raises
     ------
@@ -161,12 +161,12 @@ class RejectionRounds(CoupledRounds):
 
 
 def watermark_keys(seed: int, count: int) -> tuple[int, ...]:
-    """Return the keys of sequences that were decoded by `coupled` with a seed.
+    """Return the keys of sequences that were decoded by `decode_coupled` with a seed.
 
     Parameters
     ----------
     seed : int
-        The seed that `coupled` was called with.
+        The seed that `decode_coupled` was called with.
     count : int
         How many prompts it had, at least.
 
@@ -185,7 +185,7 @@ def watermark_keys(seed: int, count: int) -> tuple[int, ...]:
     >>> from otm.coupled import decode_coupled, detect_watermark
     >>> from otm.models import TableModel
     >>> model = TableModel({(): [0.25] * 4})
-    >>> made = coupled(model, model, [[0], [1]], k=2, max_tokens=50, seed=3)
+    >>> made = decode_coupled(model, model, [[0], [1]], k=2, max_tokens=50, seed=3)
     >>> for text, key in zip(made.sequences, watermark_keys(3, 2)):
     ...     print(detect_watermark(text, key, start=1, lists=2).p_value < 1e-4)
     True

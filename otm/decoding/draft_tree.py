@@ -87,8 +87,8 @@ class DraftNode(Brief):
             raise InvalidDraftsError(
                 f"the drafts after {self.path} come with a {type(self.draft_probs).__name__} as "
                 "the distribution that they were drawn from; without it only target-only sampling "
-                'and coupled decoding are lossless: take `rule="target-only"` or `coupled`, or '
-                "give a SparseProbs as `draft_probs` beside `children`"
+                'and coupled decoding are lossless: take `rule="target-only"` or `decode_coupled`, '
+                "or give a SparseProbs as `draft_probs` beside `children`"
             )
         for child in self.children:
             if child.path[:-1] != self.path or not self.draft_probs.of(child.token) > 0:

@@ -26,6 +26,15 @@ LEAST_VOCABULARY = 2048
 """The smallest vocabulary for which a CPU verifies by tensor operations without being asked to."""
 
 
+class Batch(NamedTuple):
+    """The sequences of a round."""
+
+    contexts: Sequence[Context]
+    depths: Sequence[int]  # most drafts of a path
+    parents: Sequence[int] | None  # the sequence that each continues; None to begin anew
+    uniforms: Sequence[Randomness]
+
+
 class Outcome(NamedTuple):
     """The drafts and the output of one sequence in a round."""
 
@@ -83,26 +92,12 @@ class Rounds(ABC):
         drafter, target = self._timed
         return (0.0 if drafter is None else drafter.seconds), target.seconds
 
-    def follow(  # noqa: B027 - rounds without a state need none
-        self,
-        contexts: Sequence[Context],
-        parents: Sequence[int] | None,
-        uniforms: Sequence[Randomness],
-    ) -> None:
+    def follow(self, batch: Batch) -> None:  # noqa: B027 - rounds without a state need none
         """Let the state of each sequence follow it; `step` calls this before it drafts."""
 
     @abstractmethod
-    def step(
-        self,
-        contexts: Sequence[Context],
-        depths: Sequence[int],
-        parents: Sequence[int] | None,
-        uniforms: Sequence[Randomness],
-    ) -> list[Outcome]:
-        """Draft paths of at most `depths[b]` tokens behind each context, and verify them.
-
-        `parents[b]` is the sequence of the round before that b continues; None begins anew.
-        """
+    def step(self, batch: Batch) -> list[Outcome]:
+        """Draft paths behind each context, and verify them."""
 
 
 class HostRounds(Rounds):
@@ -113,41 +108,23 @@ class HostRounds(Rounds):
         self._reader = Reader(task.target, task.sampling, task.processor)
         super().__init__(self._drafter, self._reader)
 
-    def draft(
-        self,
-        contexts: Sequence[Context],
-        depths: Sequence[int],
-        parents: Sequence[int] | None,
-        uniforms: Sequence[Randomness],
-    ) -> list[DraftNode]:
+    def draft(self, batch: Batch) -> list[DraftNode]:
         """Draft a tree for each sequence."""
         if self._drafter is None:
-            return [DraftNode() for _ in contexts]
-        return self._drafter.draft(contexts, depths, parents, uniforms)
+            return [DraftNode() for _ in batch.contexts]
+        return self._drafter.draft(*batch)
 
     @abstractmethod
-    def verify(
-        self,
-        contexts: Sequence[Context],
-        trees: Sequence[DraftNode],
-        probs: ProbsAfter,
-        uniforms: Sequence[Randomness],
-    ) -> list[Path]:
+    def verify(self, batch: Batch, trees: Sequence[DraftNode], probs: ProbsAfter) -> list[Path]:
         """Return the output of each sequence, from its tree and the target's distributions."""
 
-    def step(
-        self,
-        contexts: Sequence[Context],
-        depths: Sequence[int],
-        parents: Sequence[int] | None,
-        uniforms: Sequence[Randomness],
-    ) -> list[Outcome]:
+    def step(self, batch: Batch) -> list[Outcome]:
         """Draft trees, read them, and verify them."""
-        self.follow(contexts, parents, uniforms)
-        trees = self.draft(contexts, depths, parents, uniforms)
-        paths = as_paths(trees, depths, self._reader.model.vocabulary)
-        probs = self._reader.read(contexts, paths, parents, whole=True)
-        outputs = self.verify(contexts, trees, probs, uniforms)
+        self.follow(batch)
+        trees = self.draft(batch)
+        paths = as_paths(trees, batch.depths, self._reader.model.vocabulary)
+        probs = self._reader.read(batch.contexts, paths, batch.parents, whole=True)
+        outputs = self.verify(batch, trees, probs)
         drafts = [tuple(tree.drawn_paths()) for tree in trees]
         return list(map(Outcome, drafts, outputs))
 
@@ -159,16 +136,10 @@ class TreeRounds(HostRounds):
         super().__init__(task)
         self._verifier = verifier
 
-    def verify(
-        self,
-        contexts: Sequence[Context],
-        trees: Sequence[DraftNode],
-        probs: ProbsAfter,
-        uniforms: Sequence[Randomness],
-    ) -> list[Path]:
+    def verify(self, batch: Batch, trees: Sequence[DraftNode], probs: ProbsAfter) -> list[Path]:
         """Verify one sequence after another."""
         target_probs = (partial(probs, b) for b in range(len(trees)))
-        return verify_batch(self._verifier, trees, target_probs, uniforms)
+        return verify_batch(self._verifier, trees, target_probs, batch.uniforms)
 
 
 def verify_batch(

@@ -20,7 +20,7 @@ from otm.decoding.device.drafts import DeviceDrafts, Drafted, ModelDrafts, as_dr
 from otm.decoding.device.session import DeviceSession
 from otm.decoding.draft_tree import Randomness
 from otm.decoding.reading import Context, Path
-from otm.decoding.rounds import Outcome, Rounds, RoundsTask
+from otm.decoding.rounds import Batch, Outcome, Rounds, RoundsTask
 from otm.errors import InvalidDistributionError, InvalidDraftsError
 from otm.kernels.registry import uniforms_per_position
 from otm.kernels.sparse_drafts import SparseDrafts
@@ -105,43 +105,32 @@ class DeviceRounds(Rounds):
         Of one chain its number may be left out; else it is one that has all accepted drafts.
         """
 
-    def step(
-        self,
-        contexts: Sequence[Context],
-        depths: Sequence[int],
-        parents: Sequence[int] | None,
-        uniforms: Sequence[Randomness],
-    ) -> list[Outcome]:
+    def step(self, batch: Batch) -> list[Outcome]:
         """Draft, read and verify on the device, then bring the outcome to the host."""
         torch = require("torch")
-        self.follow(contexts, parents, uniforms)
+        self.follow(batch)
         with torch.no_grad():
-            drafted = Drafted.nothing(len(contexts))
+            drafted = Drafted.nothing(len(batch.contexts))
             if self._drafts is not None:
-                drafted = self._drafts.draft(contexts, depths, parents, uniforms)
-            scores = self._read(contexts, parents, drafted.tokens, drafted.lengths)
-            numbers = self._verify(drafted, scores, uniforms)
+                drafted = self._drafts.draft(batch)
+            scores = self._read(batch, drafted)
+            numbers = self._verify(drafted, scores, batch.uniforms)
         found = numbers.cpu().numpy()  # the one wait for the device
-        return self._collect(contexts, drafted.lengths, found)
+        return self._collect(batch.contexts, drafted.lengths, found)
 
-    def _read(
-        self,
-        contexts: Sequence[Context],
-        parents: Sequence[int] | None,
-        tokens: Any,
-        lengths: npt.NDArray[np.int64],
-    ) -> Any:
+    def _read(self, batch: Batch, drafted: Drafted) -> Any:
         """Let the target read the last tokens and the drafts [B, K, γ]: [B, K, γ + 1, V]."""
         torch = require("torch")
-        batch, chains, gamma = tokens.shape
-        self._target.follow(contexts, parents)
+        tokens, contexts = drafted.tokens, batch.contexts
+        size, chains, gamma = tokens.shape
+        self._target.follow(contexts, batch.parents)
         self._target.read_before(contexts)
         if chains > 1:
             self._target.repeat(chains)
         last = np.repeat([context[-1] for context in contexts], chains)[:, None]
         rows = torch.cat([on_device(last, tokens.device), tokens.flatten(0, 1)], 1)
-        scores = self._target.append(rows.clamp(min=0), 1 + lengths.ravel())
-        return scores.view(batch, chains, gamma + 1, -1)
+        scores = self._target.append(rows.clamp(min=0), 1 + drafted.lengths.ravel())
+        return scores.view(size, chains, gamma + 1, -1)
 
     def _verify(self, drafted: Drafted, scores: Any, uniforms: Sequence[Randomness]) -> Any:
         """Verify; returns drafts, output and faults as one tensor of whole numbers."""

@@ -24,7 +24,7 @@ class StringDrafter(Drafter):
 
     What is drafted needs no token in common with the target.  The probabilities of the target's
     tokens are not known, so that they count as certain: `verify_target_only` accepts them as long
-    as the target draws the same (the rule "target-only" of `spectr`), and so does `coupled`.
+    as the target draws the same (the rule "target-only" of `spectr`), and so does `decode_coupled`.
 
     Parameters
     ----------

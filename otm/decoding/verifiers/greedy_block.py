@@ -26,8 +26,8 @@ from otm._core.sampling import locate
 from otm._core.sparse import align
 from otm.decoding.draft_tree import DraftNode, Randomness, one_chain
 from otm.decoding.drafters.model import samples_one_chain
-from otm.decoding.reading import Context, Path, ProbsAfter
-from otm.decoding.rounds import HostRounds, RoundsTask
+from otm.decoding.reading import Path, ProbsAfter
+from otm.decoding.rounds import Batch, HostRounds, RoundsTask
 from otm.decoding.verifiers.base import TargetProbs, drawn_from
 from otm.errors import InvalidInputError
 
@@ -102,41 +102,26 @@ class GreedyBlockRounds(HostRounds):
             )
         self._pending: list[list[PendingCorrection]] = []
 
-    def follow(
-        self,
-        contexts: Sequence[Context],
-        parents: Sequence[int] | None,
-        uniforms: Sequence[Randomness],
-    ) -> None:
+    def follow(self, batch: Batch) -> None:
         """Take the pending corrections of the parents."""
-        known = self._pending
-        self._pending = [[] for _ in contexts] if parents is None else [known[p] for p in parents]
+        if batch.parents is None:
+            self._pending = [[] for _ in batch.contexts]
+        else:
+            self._pending = [self._pending[parent] for parent in batch.parents]
 
-    def draft(
-        self,
-        contexts: Sequence[Context],
-        depths: Sequence[int],
-        parents: Sequence[int] | None,
-        uniforms: Sequence[Randomness],
-    ) -> list[DraftNode]:
+    def draft(self, batch: Batch) -> list[DraftNode]:
         """Draft chains, and a token more if its distribution is needed; that token is cut off."""
         longer = [
             depth + any(each.horizon > depth for each in pending)
-            for depth, pending in zip(depths, self._pending, strict=True)
+            for depth, pending in zip(batch.depths, self._pending, strict=True)
         ]
-        roots = super().draft(contexts, longer, parents, uniforms)
-        for root, depth in zip(roots, depths, strict=True):
+        roots = super().draft(batch._replace(depths=longer))
+        for root, depth in zip(roots, batch.depths, strict=True):
             nodes = list(root.nodes())
             nodes[min(depth, len(nodes) - 1)].children = []
         return roots
 
-    def verify(
-        self,
-        contexts: Sequence[Context],
-        trees: Sequence[DraftNode],
-        probs: ProbsAfter,
-        uniforms: Sequence[Randomness],
-    ) -> list[Path]:
+    def verify(self, batch: Batch, trees: Sequence[DraftNode], probs: ProbsAfter) -> list[Path]:
         """Verify each chain against the pending corrections of its sequence."""
         vocabulary = self._reader.model.vocabulary
         outputs = []
@@ -145,7 +130,8 @@ class GreedyBlockRounds(HostRounds):
             laws = [node.draft_probs for node in nodes if node.draft_probs is not None]
             p = [law.dense(vocabulary) for law in laws]
             q = [probs(b, node.path).dense(vocabulary) for node in nodes]
-            output, self._pending[b] = _step(nodes[-1].path, p, q, self._pending[b], uniforms[b])
+            pending, uniforms = self._pending[b], batch.uniforms[b]
+            output, self._pending[b] = _step(nodes[-1].path, p, q, pending, uniforms)
             outputs.append(output)
         return outputs
 
