@@ -124,7 +124,9 @@ def drafters(
         f"{ORDER}-grams of words, likeliest strings": (
             StringDrafter(of_words, words, BYTES, GREEDY), "target-only"
         ),
-        f"{ORDER}-grams of bytes, likeliest": (ModelDrafter(of_bytes, 1, law="Top"), "target-only"),
+        f"{ORDER}-grams of bytes, likeliest": (
+            ModelDrafter(of_bytes, 1, draft_kind="Top"), "target-only"
+        ),
     }  # fmt: skip
     return ways
 

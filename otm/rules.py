@@ -4,16 +4,18 @@ A rule turns drafts into output without changing the distribution of the target.
 four forms, and has one name for all of them:
 
 - a *plan* (`otm.coupling`): one token from k drafts, with exact distributions.  `otm.compare`,
-  reports, the audit and the tests of the protocol run over these; in a loop the rules in
-  `TREE_DRAFTS` verify trees of drafts by SpecTr's recursion;
+  reports, the audit and the tests of the protocol run over these; in a loop a rule for drafts in
+  `DRAFT_KINDS` verifies trees of drafts by SpecTr's recursion over its plans;
 - a *verifier* (`otm.decoding`): several tokens from a chain or a tree of drafts;
-- a *kernel* (`otm.kernels`): whole batches of chains on tensors, in a file of one name per backend.
-  The backends make the same decisions.  Plan and verifier of the same name have the same
-  distribution, but read their uniforms in another order;
-- a *loop* of its own, where drafts and output are drawn together ("list coupling": `coupled`).
+- a *kernel* (`otm.kernels`): whole batches of chains on tensors, in a folder with one file per
+  backend.  The backends make the same decisions.  "grid k-Seq", "grid optimal" and "grid walk and
+  keep" run the kernel's definition on the host as well, and take the same uniforms in the same
+  order there.  The verifiers "chain" and "block" have the distribution of their kernels, but read
+  their uniforms in another order;
+- a *loop* of its own, where drafts and output are drawn together ("list coupling").
 
-The kernel "grid walk and keep" has no plan, and no verifier of its own: by that name a loop on the
-host runs "walk and keep", which needs no grid and accepts a little more.
+A function that takes the name of a rule looks it up once, by `named`, and passes the `Rule` on.  A
+rule imports its plan, verifier or kernel on use, from the full path in this list.
 
 A rule of one's own needs no line here: "module:name" of a function from a problem to a plan, such
 as "my_rules:MyPlan", is a name too, wherever a rule is asked for as a plan.  The module must be one
@@ -25,14 +27,16 @@ Adding a rule is a file and a line here.  A function that is not the same has a 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib import import_module
+from pkgutil import resolve_name
 from types import MappingProxyType
-from typing import Literal
+from typing import Any, Literal
 
 from otm._core.display.text import shown
 from otm._core.numbers import check_name, no_such_name
-from otm.errors import UnknownMethodError
+from otm.errors import InvalidParameterError, UnknownMethodError
 
 __all__ = ["RULES", "Rule", "named", "names"]
 
@@ -43,13 +47,13 @@ BACKENDS = ("numpy", "torch", "triton")
 """Where kernels run; numpy is the definition."""
 
 
-TREE_DRAFTS = ("IID", "WithoutReplacement", "Greedy", "Top")
+DRAFT_KINDS = ("IID", "WithoutReplacement", "Greedy", "Top")
 """How the children of a node can be drawn in a loop: classes of `otm.drafts`."""
 
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule of verification and where its forms are.
+    """A rule of verification, and the import paths of its forms.
 
     Attributes
     ----------
@@ -59,28 +63,29 @@ class Rule:
         How its drafts are drawn: a class of `otm.drafts`.
     source : str
         Paper, and the number of its theorem, algorithm or section; or the page that proves it.
-    plan : str
-        Class of its plan, below `otm.coupling`, as "file.Class", or "module:name" of one of your
-        own; empty if it has none.
+    plan : str or callable
+        Class of its plan, as "module:Class", or a function of one's own; empty without a plan.
     verifier : str
-        Its function for chains or trees, below `otm.decoding`, as "file.function", or what
-        `stream` takes in its place; empty if it has none but SpecTr's recursion over its plan.
+        Its function for chains or trees, as "module:function", or the verifier that `stream` takes
+        in place of one; empty if there is none but SpecTr's recursion over its plan.
     loop : str
-        Function that decodes by it, below `otm.decoding`, as "file.function", where drafts and
-        output are drawn together; empty for all others.
+        Function that decodes by it, as "module:function", if it draws drafts and output together;
+        empty for all others.
     kernel : str
-        File of its kernels, the same in each backend's folder of `otm.kernels`; empty if it has
-        none.
+        Package of its kernels, with a module for each backend; empty without a kernel.
     k : int or None
-        Number of drafts, where the rule takes no other; None for any number.
+        Number of drafts, if the rule takes no other; None for any number.
     max_k : int or None
-        Most drafts that its plan takes, where there is a limit.
+        Largest number of drafts of its plan, if there is a limit.
     lossless : bool
         Whether the output has the distribution of the target.
     parameters : tuple of str
-        What must be given beside a problem.
+        Parameters that it needs beside a problem.
     backends : tuple of str
-        Folders of `otm.kernels` that have its kernel; none without a kernel.
+        Modules of its kernel; none without a kernel.
+    maximal_for_one : bool
+        Whether for a single draft it is the maximal coupling, which chain verification needs no
+        plan for.
 
     Examples
     --------
@@ -93,7 +98,7 @@ class Rule:
     name: str
     drafts: str
     source: str
-    plan: str = ""
+    plan: str | Callable[..., Any] = ""
     verifier: str = ""
     loop: str = ""
     kernel: str = ""
@@ -102,6 +107,7 @@ class Rule:
     lossless: bool = True
     parameters: tuple[str, ...] = ()
     backends: tuple[str, ...] = BACKENDS
+    maximal_for_one: bool = False
 
     def __post_init__(self) -> None:
         if not self.kernel:
@@ -112,16 +118,102 @@ class Rule:
         """Whether it takes any number of drafts for a token, and so several chains or a tree."""
         return self.k is None
 
+    def load_plan(self) -> Callable[..., Any]:
+        """Import the class or function of the plan.
+
+        Returns
+        -------
+        callable
+            From a problem, and `parameters` if there are any, to a plan.
+
+        Raises
+        ------
+        UnknownMethodError
+            If it cannot be imported.
+        InvalidParameterError
+            If it is not callable.
+        """
+        if not isinstance(self.plan, str):
+            return self.plan
+        try:
+            plan: object = resolve_name(self.plan)
+        except (ImportError, AttributeError, ValueError) as error:
+            raise UnknownMethodError(
+                f'rule {shown(self.name)} cannot be imported: {error!s:.120}; give "module:name" '
+                "of a function from a problem to a plan, in a module that Python can import"
+            ) from None
+        if not callable(plan):
+            raise InvalidParameterError(
+                f'rule {shown(self.name)} is a {type(plan).__name__}; give "module:name" of a '
+                "function from a problem to a plan, such as otm.coupling:KSeq"
+            )
+        return plan
+
+    def load_verifier(self) -> Any:
+        """Import the verifier, which the rule must have.
+
+        Returns
+        -------
+        Verifier or RoundsVerifier
+            As `otm.decoding.stream` takes it.
+        """
+        return resolve_name(self.verifier)
+
+    def load_kernel(self, backend: str) -> Any:
+        """Import the module of the kernel for a backend, which the rule must have.
+
+        Parameters
+        ----------
+        backend : {"numpy", "torch", "triton"}
+            One of `backends`.
+
+        Returns
+        -------
+        module
+            With the function `verify`.
+        """
+        return import_module(f"{self.kernel}.{backend}")
+
+
+def own_rule(plan: Callable[..., Any]) -> Rule:
+    """Return a rule for i.i.d. drafts, made of a function from a problem to a plan.
+
+    Parameters
+    ----------
+    plan : callable
+        A class of `otm.coupling`, a value of `otm.coupling.PLANS`, or a function of one's own.
+
+    Returns
+    -------
+    Rule
+        With the function as its plan.
+
+    Examples
+    --------
+    >>> from otm.coupling import KSeq
+    >>> own_rule(KSeq).maximal_for_one
+    True
+    """
+    listed = getattr(plan, "rule", None)
+    if isinstance(listed, Rule):
+        return Rule(listed.name, "IID", listed.source, plan, maximal_for_one=listed.maximal_for_one)
+    path = f"{getattr(plan, '__module__', '')}:{getattr(plan, '__qualname__', '')}"
+    maximal = any(rule.plan == path and rule.maximal_for_one for rule in RULES.values())
+    return Rule(getattr(plan, "__name__", shown(plan)), "IID", path, plan, maximal_for_one=maximal)
+
 
 _LIST = (
     Rule(
         "optimal", "IID", "docs/theory/optimal-plan.md, Theorem 5.3",
-        "otm.coupling.optimal:OptimalPlan",
+        "otm.coupling.optimal:OptimalPlan", maximal_for_one=True,
     ),
-    Rule("k-Seq", "IID", "Sun et al. 2023 (SpecTr), Algorithm 2", "otm.coupling.k_seq:KSeq"),
+    Rule(
+        "k-Seq", "IID", "Sun et al. 2023 (SpecTr), Algorithm 2", "otm.coupling.k_seq:KSeq",
+        maximal_for_one=True,
+    ),
     Rule(
         "recursive rejection", "IID", "Miao et al. 2024 (SpecInfer); SpecTr, appendix B.3",
-        "otm.coupling.recursive_rejection:RecursiveRejection",
+        "otm.coupling.recursive_rejection:RecursiveRejection", maximal_for_one=True,
     ),
     Rule(
         "recursive rejection without replacement", "WithoutReplacement",
@@ -157,7 +249,7 @@ _LIST = (
     ),
     Rule(
         "chain", "IID", "Leviathan et al. 2023, Algorithm 1",
-        verifier="otm.decoding.verifiers.verification:verify_chain", kernel="otm.kernels.chain",
+        verifier="otm.decoding.verifiers.chain:verify_chain", kernel="otm.kernels.chain",
         k=1,
     ),
     Rule(
@@ -179,15 +271,19 @@ _LIST = (
     ),
     Rule(
         "grid k-Seq", "IID", "docs/theory/k-seq.md; SpecTr, Algorithm 2",
-        "otm.coupling.grid_k_seq:GridKSeq", kernel="otm.kernels.k_seq", max_k=64,
+        "otm.coupling.grid_k_seq:GridKSeq",
+        verifier="otm.decoding.verifiers.grid:verify_grid_k_seq", kernel="otm.kernels.k_seq",
+        max_k=64,
     ),
     Rule(
         "grid optimal", "IID", "docs/theory/grid.md, Theorem 11.2",
-        "otm.coupling.grid_optimal:GridOptimal", kernel="otm.kernels.optimal", max_k=64,
+        "otm.coupling.grid_optimal:GridOptimal",
+        verifier="otm.decoding.verifiers.grid:verify_grid_optimal", kernel="otm.kernels.optimal",
+        max_k=64,
     ),
     Rule(
         "grid walk and keep", "IID", "docs/theory/walk-and-keep.md, Theorem 14.6",
-        verifier="otm.decoding.verifiers.walk_and_keep:verify_walk_and_keep",
+        verifier="otm.decoding.verifiers.grid:verify_grid_walk_and_keep",
         kernel="otm.kernels.walk_and_keep",
     ),
     Rule(
@@ -246,7 +342,7 @@ def names(
     ----------
     form : {"plan", "verifier", "kernel"}
         What they shall have; "verifier" takes in SpecTr's recursion over plans for drafts in
-        `TREE_DRAFTS`.
+        `DRAFT_KINDS`.
     several : bool, optional
         Only those for several drafts of a token (True) or for one chain (False).
     backend : {"numpy", "torch", "triton"}, optional
@@ -287,11 +383,12 @@ def named(name: object, form: Form, *, several: bool | None = None) -> Rule:
 
     Parameters
     ----------
-    name : str
+    name : str or Rule
         A name of the list; or "module:name" of a function from a problem to a plan for i.i.d.
-        drafts, which is a rule of your own.
+        drafts, which is a rule of your own and is imported here.  A rule that was looked up before
+        is returned as it is.
     form : {"plan", "verifier", "kernel"}
-        What the rule is asked for as.
+        The form that the rule must have.
     several : bool, optional
         As for `names`.
 
@@ -303,22 +400,27 @@ def named(name: object, form: Form, *, several: bool | None = None) -> Rule:
     Raises
     ------
     UnknownMethodError
-        If there is no such form or rule, or the rule has not this form; the message lists those
-        that do.
+        If there is no such form or rule, the rule does not have this form, or a rule of your own
+        cannot be imported; the message lists the rules that have the form.
+    InvalidParameterError
+        If a rule of your own is not callable.
 
     Examples
     --------
     >>> named("block", "kernel").source
     'Sun et al. 2024 (block verification), Algorithm 2'
-    >>> named("my_rules:MyPlan", "plan").plan
-    'my_rules:MyPlan'
+    >>> named("otm.coupling:KSeq", "plan").plan
+    'otm.coupling:KSeq'
     """
     check_name("form", form, _HOMES)
-    rule = RULES.get(name) if isinstance(name, str) else None
-    if isinstance(name, str) and ":" in name:
+    rule = name if isinstance(name, Rule) else RULES.get(name) if isinstance(name, str) else None
+    own = isinstance(name, str) and ":" in name
+    if isinstance(name, str) and own:
         rule = Rule(name, "IID", name, plan=name)
-    found = rule is not None and _has(rule, form) and rule.lossless
-    if rule is not None and found and several in (None, rule.several):
+    usable = rule is not None and _has(rule, form) and rule.lossless
+    if rule is not None and usable and several in (None, rule.several):
+        if own:
+            rule.load_plan()
         return rule
     known = names(form, several=several)
     if rule is None:
@@ -326,18 +428,18 @@ def named(name: object, form: Form, *, several: bool | None = None) -> Rule:
     if rule.parameters or not rule.lossless:
         needs = f" and needs {', '.join(rule.parameters)}" if rule.parameters else ""
         raise UnknownMethodError(
-            f"rule {shown(name)} is not lossless{needs}; give a function of a problem, or one of "
-            f"{known}"
+            f"rule {shown(rule.name)} is not lossless{needs}; give a function of a problem, or one "
+            f"of {known}"
         )
     if several is not None and _has(rule, form):
         kinds = ("one chain of drafts", "several drafts of a token")
         raise UnknownMethodError(
-            f"rule {shown(name)} is for {kinds[rule.several]}; here a rule for {kinds[several]} is "
-            f"needed: {', '.join(known)}"
+            f"rule {shown(rule.name)} is for {kinds[rule.several]}; here a rule for "
+            f"{kinds[several]} is needed: {', '.join(known)}"
         )
     where = ", ".join(f"{part} ({home})" for part, home in _HOMES.items() if _has(rule, part))
     raise UnknownMethodError(
-        f"rule {shown(name)} cannot be used here: it is for {rule.drafts} drafts and comes as "
+        f"rule {shown(rule.name)} cannot be used here: it is for {rule.drafts} drafts and comes as "
         f"{where}; here there are {', '.join(known)}"
     )
 
@@ -353,5 +455,5 @@ def _has(rule: Rule, form: Form) -> bool:
     """Whether a rule has a form."""
     if form != "verifier":
         return bool(rule.plan if form == "plan" else rule.kernel)
-    recursion = bool(rule.plan) and rule.drafts in TREE_DRAFTS and rule.several
+    recursion = bool(rule.plan) and rule.drafts in DRAFT_KINDS and rule.several
     return (bool(rule.verifier) or (recursion and rule.lossless)) and not rule.parameters

@@ -102,7 +102,7 @@ def each_plan_once(monkeypatch: pytest.MonkeyPatch) -> None:
             plans[key] = build_plan(rule, problem)
         return plans[key]
 
-    monkeypatch.setattr("otm.decoding.verifiers.verification.build_plan", build)
+    monkeypatch.setattr("otm.decoding.verifiers.recursion.build_plan", build)
 
 
 @pytest.fixture

@@ -14,10 +14,9 @@ import otm
 import otm.coupled
 import otm.coupling.lossy
 from otm.coupling import PLANS
-from otm.coupling.build import plan_class
 from otm.coupling.plan import TransportPlan
 from otm.decoding import GreedyBlockVerifier, tree_rules
-from otm.decoding.verifiers.verification import chain_verifier, tree_verifier
+from otm.decoding.verifiers.by_rule import chain_rule, host_verifier, tree_rule
 from otm.errors import UnknownMethodError
 from otm.rules import _BY_NAME, BACKENDS, RULES, Form, named, names
 
@@ -41,7 +40,7 @@ def test_every_name_is_there_once() -> None:
 def test_a_plan_is_what_the_list_says(name: str) -> None:
     """Bug: a rule that is listed as lossless and is not, or for other drafts than its own."""
     rule = RULES[name]
-    cls = plan_class(rule)
+    cls: Any = rule.load_plan()
     assert issubclass(cls, TransportPlan)
     problem = PROBLEM if rule.k is None else otm.Problem(PROBLEM.draft, PROBLEM.target, rule.k)
     parameters = {key: PARAMETERS[key] for key in rule.parameters}
@@ -71,7 +70,7 @@ def test_every_plan_class_is_listed() -> None:
         for name in package.__all__
         if inspect.isclass(value := getattr(package, name)) and issubclass(value, TransportPlan)
     }
-    assert {plan_class(rule).__name__ for rule in RULES.values() if rule.plan} == classes - bases
+    assert {rule.load_plan().__name__ for rule in RULES.values() if rule.plan} == classes - bases
 
 
 @pytest.mark.parametrize(
@@ -98,10 +97,10 @@ def test_a_rule_without_a_kernel_on_a_backend_is_not_named_for_it(
 
 def test_verifiers_are_functions_of_the_loop() -> None:
     for name in names("verifier", several=False):
-        verifier = chain_verifier(name)
+        verifier = host_verifier(chain_rule(name))
         assert callable(verifier) or isinstance(verifier, GreedyBlockVerifier)
     for name in tree_rules():
-        assert callable(tree_verifier(name))
+        assert callable(host_verifier(tree_rule(name)))
     for rule in RULES.values():
         if rule.verifier:
             assert resolve_name(rule.verifier)

@@ -20,7 +20,7 @@ from otm.coupling import KSeq, OptimalPlan
 from otm.coupling.optimal.slots import winning_probabilities
 from otm.decoding import ModelDrafter, spectr_verifier, stream
 from otm.decoding.draft_tree import Randomness
-from otm.decoding.drafters.model import Branching
+from otm.decoding.drafters.base import Branching
 from otm.models import TableModel
 from otm.testing.sequences import (
     continued_distribution,

@@ -8,7 +8,7 @@ from typing import Unpack
 from otm._core.checks import as_draft_count
 from otm.coupled.rounds import CoupledVerifier
 from otm.coupled.watermark import WatermarkVerifier
-from otm.decoding.drafters.model import Branching, Drafter, as_branching, drafts_of_token
+from otm.decoding.drafters.base import Branching, Drafter, as_branching, drafts_of_token
 from otm.decoding.generate import as_drafter, decode
 from otm.decoding.loop import DecodingOptions, Prompts
 from otm.decoding.policies import GammaPolicy
@@ -142,8 +142,8 @@ def decode_watermarked(
         From 0 to 2^64 − 1: one for all prompts, or one for each.  Texts of one key are not
         independent: equal prompts get equal texts.
     method : {"coupled", "rejection", "keyed rejection"}, optional
-        `coupled` with one list ([aaronson2022]_, [daliri2024]_); or chain verification with drafts
-        by one list of clocks and recovered tokens by another ([hu2024]_), where the coins of
+        `decode_coupled` with one list ([aaronson2022]_, [daliri2024]_); or chain verification with
+        drafts by one list of clocks and recovered tokens by another ([hu2024]_), where the coins of
         acceptance are those of the seed, or also follow from the key ([he2026]_).  Without drafts
         all are the same.
     gamma : int or GammaPolicy, optional

@@ -83,7 +83,7 @@ def detect_watermark(
         keyed coins that of the list that the coin points at.  "coupled" with one list reads that of
         drafts: where most drafts are accepted, it is the better test for "rejection", too.
     lists : int, optional
-        Number of lists of `coupled`; the earliest clock of a token is read.
+        Number of lists of `decode_coupled`; the earliest clock of a token is read.
     threshold : float, optional
         Of keyed rejection: coins below it point at the list of drafts, 0.9 if left out.  With 1 the
         coins are not looked at.
@@ -116,7 +116,7 @@ def detect_watermark(
     >>> from otm.coupled import decode_watermarked
     >>> from otm.models import TableModel
     >>> target, draft = TableModel({(): [0.5, 0.5]}), TableModel({(): [0.75, 0.25]})
-    >>> [text] = watermarked(target, draft, [[0]], key=7, max_tokens=200).sequences
+    >>> [text] = decode_watermarked(target, draft, [[0]], key=7, max_tokens=200).sequences
     >>> for key in (7, 8):
     ...     print(f"{detect_watermark(text, key, start=1).p_value:.1g}")
     2e-10

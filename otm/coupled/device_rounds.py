@@ -18,10 +18,9 @@ from otm.coupled.clocks.first_rings import first_rings
 from otm.coupled.clocks.numpy import drawn_key
 from otm.decoding.device.drafts import Drafted, DrawLevel, ModelDrafts, as_drafts
 from otm.decoding.device.rounds import DeviceRounds
-from otm.decoding.device.session import HeldRows
 from otm.decoding.draft_tree import Randomness
-from otm.decoding.drafters.model import Drafter, ModelDrafter
-from otm.decoding.reading import Context
+from otm.decoding.drafters.model import ModelDrafter
+from otm.decoding.rounds import Batch, RoundsTask
 from otm.kernels.registry import AUTO
 from otm.kernels.verified import Verified
 
@@ -35,18 +34,13 @@ class DeviceClocks:
         self._lengths: list[int] = []
         self._there: dict[Any, Any] = {}  # keys and lengths [2, B] on each device, of this round
 
-    def follow(
-        self,
-        contexts: Sequence[Context],
-        parents: Sequence[int] | None,
-        uniforms: Sequence[Randomness],
-    ) -> None:
+    def follow(self, batch: Batch) -> None:
         """Take the sequences of a round."""
-        if parents is None:
-            self._keys = list(map(drawn_key, uniforms))
+        if batch.parents is None:
+            self._keys = list(map(drawn_key, batch.uniforms))
         else:
-            self._keys = [self._keys[parent] for parent in parents]
-        self._lengths = list(map(len, contexts))
+            self._keys = [self._keys[parent] for parent in batch.parents]
+        self._lengths = list(map(len, batch.contexts))
         self._there = {}
 
     def first(self, probs: Any, offsets: Any, lists: Any, count: int) -> Any:
@@ -90,21 +84,14 @@ class CoupledDrafts(ModelDrafts):
 class CoupledDeviceRounds(DeviceRounds):
     """Rounds whose output follows the clocks, for as long as a chain agrees with it."""
 
-    def __init__(
-        self, target: HeldRows, drafter: Drafter | None, lists: int, backend: str = AUTO
-    ) -> None:
-        self._clocks, self._lists = DeviceClocks(backend), lists
+    def __init__(self, task: RoundsTask, lists: int) -> None:
+        self._clocks, self._lists = DeviceClocks(task.backend), lists
         of_model = partial(CoupledDrafts, clocks=self._clocks)
-        super().__init__(target, as_drafts(drafter, target.model, of_model, several=False))
+        super().__init__(task, as_drafts(task.drafter, task.target, of_model, several=False))
 
-    def _begin(
-        self,
-        contexts: Sequence[Context],
-        parents: Sequence[int] | None,
-        uniforms: Sequence[Randomness],
-    ) -> None:
+    def follow(self, batch: Batch) -> None:
         """Let the keys follow their sequences."""
-        self._clocks.follow(contexts, parents, uniforms)
+        self._clocks.follow(batch)
 
     def _decide(
         self, drafted: Drafted, tokens: Any, target: Any, uniforms: Sequence[Randomness]

@@ -15,15 +15,10 @@ from functools import partial
 from otm._core.checks import as_draft_count
 from otm._core.sparse import SparseProbs
 from otm.coupled.clocks.numpy import SharedClocks, drawn_key
-from otm.coupled.device_rounds import CoupledDeviceRounds
-from otm.decoding.checks import as_paths
-from otm.decoding.device.rounds import suits_device
-from otm.decoding.device.session import HeldRows
 from otm.decoding.draft_tree import DraftNode, Randomness
-from otm.decoding.drafters.model import Drafter, ModelDrafter
-from otm.decoding.reading import Context, Path, Reader
-from otm.decoding.rounds import Outcome, Rounds, RoundsTask
-from otm.decoding.verifiers.verification import TargetProbs
+from otm.decoding.reading import Path, ProbsAfter
+from otm.decoding.rounds import Batch, HostRounds, Rounds, RoundsTask
+from otm.decoding.verifiers.base import TargetProbs
 
 RULE = "list coupling"
 """Name of the rule in `otm.rules`; one token of it is `ListCoupling.couple`."""
@@ -31,7 +26,7 @@ RULE = "list coupling"
 
 @dataclass(frozen=True)
 class CoupledVerifier:
-    """Verification by shared clocks, for `stream`; `coupled` is the usual way to it.
+    """Verification by shared clocks, for `stream`; `decode_coupled` is simpler.
 
     Chains of models that return tensors are drafted and verified on the models' device.
 
@@ -48,7 +43,7 @@ class CoupledVerifier:
 
     Examples
     --------
-    >>> from otm.decoding import stream
+    >>> from otm.decoding import ModelDrafter, stream
     >>> from otm.models import TableModel
     >>> model = TableModel({(): [0.5, 0.5]})
     >>> [list(stream(model, [[0]], drafter, CoupledVerifier(), gamma=2, max_tokens=3, seed=0))
@@ -62,51 +57,68 @@ class CoupledVerifier:
         object.__setattr__(self, "lists", as_draft_count(self.lists))
 
     def rounds(self, task: RoundsTask) -> Rounds:
-        """Make rounds on the device of the models if that suits, else on the host."""
-        if not suits_device(task.target, task.drafter, task.sampling):
-            return CoupledRounds(task.reader(), task.drafter, self.lists)
-        rows = HeldRows(task.target, task.sampling, task.processor)
-        return CoupledDeviceRounds(rows, task.drafter, self.lists, task.backend)
+        """Make rounds on the device of the models if that suits, else on the host.
+
+        Parameters
+        ----------
+        task : RoundsTask
+            The models and the settings of a batch.
+
+        Returns
+        -------
+        Rounds
+            The rounds that `stream` calls.
+        """
+        if not task.suits_device():
+            return CoupledRounds(task, self.lists)
+        from otm.coupled.device_rounds import CoupledDeviceRounds
+
+        return CoupledDeviceRounds(task, self.lists)
 
 
-class CoupledRounds(Rounds):
+class CoupledRounds(HostRounds):
     """Rounds on the host, with clocks that follow each sequence."""
 
     keeps_draft_probs = False
 
-    def __init__(
-        self,
-        reader: Reader,
-        drafter: Drafter | None,
-        lists: int,
-        keys: Sequence[int] | None = None,
-    ) -> None:
-        self._reader, self._drafter, self._lists = reader, drafter, lists
-        self._given = keys
+    def __init__(self, task: RoundsTask, lists: int, keys: Sequence[int] | None = None) -> None:
+        super().__init__(task)
+        self._lists, self._keys = lists, keys
         self._clocks: list[SharedClocks] = []
 
-    def play(
-        self,
-        contexts: Sequence[Context],
-        depths: Sequence[int],
-        parents: Sequence[int] | None,
-        uniforms: Sequence[Randomness],
-    ) -> list[Outcome]:
-        """Draft by the clocks or in any other way, read the drafts, and follow the output."""
-        if parents is None:
-            keys = map(drawn_key, uniforms) if self._given is None else self._given
+    def follow(self, batch: Batch) -> None:
+        """Take the clocks of the parents, or begin with those of the keys."""
+        if batch.parents is None:
+            keys = map(drawn_key, batch.uniforms) if self._keys is None else self._keys
             self._clocks = [SharedClocks(key, self._lists) for key in keys]
         else:
-            self._clocks = [self._clocks[parent] for parent in parents]
-        trees = self._draft(contexts, depths, parents, uniforms)
-        paths = as_paths(trees, depths, self._reader.model.vocabulary)
-        probs = self._reader.read(contexts, paths, parents, whole=True)
-        outputs = (
-            self.output(self._clocks[b], tree, len(contexts[b]), partial(probs, b), uniforms[b])
-            for b, tree in enumerate(trees)
-        )
-        drafts = [tuple(tree.drawn_paths()) for tree in trees]
-        return list(map(Outcome, drafts, outputs))
+            self._clocks = [self._clocks[parent] for parent in batch.parents]
+
+    def draft(self, batch: Batch) -> list[DraftNode]:
+        """Let a model draw drafts by the clocks; other drafters draw in their own way."""
+        if self._drafter is None:
+            return super().draft(batch)
+
+        def draw(
+            b: int, chain: int | None, node: DraftNode, probs: SparseProbs, count: int
+        ) -> None:
+            # chain m reads list m; in a prefix tree child m of any node does
+            lists = range(count) if chain is None else [chain]
+            position = len(batch.contexts[b]) + len(node.path)
+            tokens = [self._clocks[b].draft(position, m, probs) for m in lists]
+            node.children = [DraftNode((*node.path, token)) for token in tokens]
+            node.draft_probs = probs if self.keeps_draft_probs else None
+
+        return self._drafter.draft_with(draw, *batch)
+
+    def verify(self, batch: Batch, trees: Sequence[DraftNode], probs: ProbsAfter) -> list[Path]:
+        """Follow the output of each sequence."""
+        return [
+            self.output(self._clocks[b], tree, len(context), partial(probs, b), uniforms)
+            for b, (tree, context, uniforms) in enumerate(
+                zip(trees, batch.contexts, batch.uniforms, strict=True)
+            )
+        ]
 
     def output(
         self,
@@ -122,32 +134,3 @@ class CoupledRounds(Rounds):
         while path in drafted:
             path = (*path, clocks.output(start + len(path), target_probs(path)))
         return path
-
-    def _draft(
-        self,
-        contexts: Sequence[Context],
-        depths: Sequence[int],
-        parents: Sequence[int] | None,
-        uniforms: Sequence[Randomness],
-    ) -> list[DraftNode]:
-        drafter = self._drafter
-        if drafter is None:
-            return [DraftNode() for _ in contexts]
-        if not isinstance(drafter, ModelDrafter):
-            return drafter.draft(contexts, depths, parents, uniforms)
-        chains = isinstance(drafter.branching, int)
-
-        def draw(b: int, place: int, node: DraftNode, probs: SparseProbs, count: int) -> None:
-            # chain m reads list m; in a prefix tree child m of any node does
-            lists = [place] if chains and node.path else range(count)
-            position = len(contexts[b]) + len(node.path)
-            tokens = [self._clocks[b].draft(position, m, probs) for m in lists]
-            node.children = [DraftNode((*node.path, token)) for token in tokens]
-            node.draft_probs = probs if self.keeps_draft_probs else None
-
-        return drafter.grow(contexts, depths, parents, draw)
-
-    @property
-    def seconds(self) -> tuple[float, float]:
-        """Seconds of the drafter and of the target so far."""
-        return (0.0 if self._drafter is None else self._drafter.seconds), self._reader.seconds

@@ -31,10 +31,11 @@ from otm.coupled.clocks.numpy import SharedClocks, drawn_key
 from otm.coupled.rounds import CoupledRounds
 from otm.decoding.checks import as_sources
 from otm.decoding.draft_tree import DraftNode, Randomness
-from otm.decoding.drafters.model import Drafter, samples_one_chain
-from otm.decoding.reading import Path, Reader
+from otm.decoding.drafters.model import samples_one_chain
+from otm.decoding.reading import Path
 from otm.decoding.rounds import RoundsTask
-from otm.decoding.verifiers.verification import TargetProbs, residual_on
+from otm.decoding.verifiers.base import TargetProbs
+from otm.decoding.verifiers.chain import residual_on
 from otm.errors import InvalidInputError, InvalidParameterError
 
 METHODS = ("coupled", "rejection", "keyed rejection")
@@ -48,15 +49,15 @@ DRAFTS, RECOVERED, COINS = range(3)
 
 @dataclass(frozen=True)
 class WatermarkVerifier(Brief):
-    """Verification whose randomness follows from a key, for `stream`; `watermarked` is simpler.
+    """Verification with randomness from a key, for `stream`; `decode_watermarked` is simpler.
 
     Parameters
     ----------
     key : int or sequence of int
         From 0 to 2^64 − 1: one for all sequences, or one for each.  Sequences of one key read the
-        same clocks: each has the target's law, but they are not independent.
+        same clocks: each has the target's distribution, but they are not independent.
     method : {"coupled", "rejection", "keyed rejection"}, optional
-        As for `watermarked`.
+        As for `decode_watermarked`.
 
     Raises
     ------
@@ -85,7 +86,25 @@ class WatermarkVerifier(Brief):
         object.__setattr__(self, "key", key)
 
     def rounds(self, task: RoundsTask) -> CoupledRounds:
-        """Make rounds on the host, with a key for each sequence."""
+        """Make rounds on the host, with a key for each sequence.
+
+        Parameters
+        ----------
+        task : RoundsTask
+            The models and the settings of a batch.
+
+        Returns
+        -------
+        Rounds
+            The rounds that `stream` calls.
+
+        Raises
+        ------
+        InvalidInputError
+            If the method needs the distributions of a draft model, and the drafter has none.
+        InvalidParameterError
+            If there are not as many keys as sequences.
+        """
         keys = [self.key] * task.sequences if isinstance(self.key, int) else self.key
         if len(keys) != task.sequences:
             raise InvalidParameterError(
@@ -93,13 +112,13 @@ class WatermarkVerifier(Brief):
             )
         drafter = task.drafter
         if self.method == "coupled":
-            return CoupledRounds(task.reader(), drafter, 1, keys)
+            return CoupledRounds(task, 1, keys)
         if drafter is not None and not samples_one_chain(drafter):
             raise InvalidInputError(
                 f"watermarks by {self.method} draw drafts by the key, from the distributions of a "
                 "model for one chain; give a model, or a ModelDrafter of one sampled chain"
             )
-        return RejectionRounds(task.reader(), drafter, keys, keyed=self.method == "keyed rejection")
+        return RejectionRounds(task, keys, keyed=self.method == "keyed rejection")
 
 
 class RejectionRounds(CoupledRounds):
@@ -114,10 +133,8 @@ class RejectionRounds(CoupledRounds):
     bonus = DRAFTS
     """List of the bonus token: not the second one, since a detector looks where most tokens are."""
 
-    def __init__(
-        self, reader: Reader, drafter: Drafter | None, keys: Sequence[int], *, keyed: bool
-    ) -> None:
-        super().__init__(reader, drafter, 1, keys)
+    def __init__(self, task: RoundsTask, keys: Sequence[int], *, keyed: bool) -> None:
+        super().__init__(task, 1, keys)
         self._keyed = keyed
 
     def output(
@@ -144,12 +161,12 @@ class RejectionRounds(CoupledRounds):
 
 
 def watermark_keys(seed: int, count: int) -> tuple[int, ...]:
-    """Return the keys of sequences that were decoded by `coupled` with a seed.
+    """Return the keys of sequences that were decoded by `decode_coupled` with a seed.
 
     Parameters
     ----------
     seed : int
-        The seed that `coupled` was called with.
+        The seed that `decode_coupled` was called with.
     count : int
         How many prompts it had, at least.
 
@@ -168,7 +185,7 @@ def watermark_keys(seed: int, count: int) -> tuple[int, ...]:
     >>> from otm.coupled import decode_coupled, detect_watermark
     >>> from otm.models import TableModel
     >>> model = TableModel({(): [0.25] * 4})
-    >>> made = coupled(model, model, [[0], [1]], k=2, max_tokens=50, seed=3)
+    >>> made = decode_coupled(model, model, [[0], [1]], k=2, max_tokens=50, seed=3)
     >>> for text, key in zip(made.sequences, watermark_keys(3, 2)):
     ...     print(detect_watermark(text, key, start=1, lists=2).p_value < 1e-4)
     True

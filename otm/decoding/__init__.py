@@ -18,13 +18,11 @@ from otm.decoding.beam import Beams, beam_search, speculative_beam_search
 from otm.decoding.device.rounds import DeviceVerifier
 from otm.decoding.draft_tree import DraftNode, Randomness
 from otm.decoding.drafters.accelerated import AcceleratedDrafter
+from otm.decoding.drafters.base import Branching, Drafter
 from otm.decoding.drafters.dynamic_trees import DynamicTreeDrafter
-from otm.decoding.drafters.model import Branching, Drafter, ModelDrafter
-from otm.decoding.drafters.prompt_lookup import (
-    NonAutoregressiveDrafter,
-    PromptLookup,
-    skip_gram_heads,
-)
+from otm.decoding.drafters.heads import NonAutoregressiveDrafter, skip_gram_heads
+from otm.decoding.drafters.model import ModelDrafter
+from otm.decoding.drafters.prompt_lookup import PromptLookup
 from otm.decoding.drafters.strings import StringDrafter
 from otm.decoding.drafters.trees import BestFirstDrafter, Shape, StaticTreeDrafter
 from otm.decoding.generate import autoregressive, spectr, speculative
@@ -36,17 +34,14 @@ from otm.decoding.reading import LogitsProcessor
 from otm.decoding.rendering import render_trace, trace_legend
 from otm.decoding.sampling_parameters import SamplingParameters
 from otm.decoding.trace import Generation, Seconds, Step
+from otm.decoding.verifiers.base import TargetProbs, Verifier
+from otm.decoding.verifiers.by_rule import tree_rules
+from otm.decoding.verifiers.chain import verify_chain
 from otm.decoding.verifiers.entropy_window import entropy_window_verifier
 from otm.decoding.verifiers.greedy_block import GreedyBlockVerifier, verify_hierarchical
+from otm.decoding.verifiers.recursion import spectr_verifier
 from otm.decoding.verifiers.target_only import verify_target_only
 from otm.decoding.verifiers.traversal import verify_traversal
-from otm.decoding.verifiers.verification import (
-    TargetProbs,
-    Verifier,
-    spectr_verifier,
-    tree_rules,
-    verify_chain,
-)
 from otm.decoding.verifiers.walk_and_keep import verify_walk_and_keep
 
 __all__ = [

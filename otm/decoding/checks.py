@@ -13,7 +13,7 @@ from otm._core.checks import as_array, check_uniforms
 from otm._core.display.text import shown
 from otm._core.numbers import as_integer, as_positive, check_name, whole
 from otm.decoding.draft_tree import DraftNode, Randomness
-from otm.decoding.drafters.model import Drafter
+from otm.decoding.drafters.base import Drafter
 from otm.decoding.reading import Context, Path
 from otm.errors import InvalidDraftsError, InvalidInputError, InvalidParameterError
 from otm.kernels.registry import AUTO

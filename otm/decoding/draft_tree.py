@@ -8,10 +8,11 @@ has two nodes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 import otm.drafts
@@ -38,9 +39,10 @@ class DraftNode(Brief):
         certain ("Top").
     children : list of DraftNode
         One for each draw, in the order of the draws.
-    law : str
+    draft_kind : str
         How the children were drawn together: a class of `otm.drafts`, "IID" for independently.
-        Each verifier is lossless for one law alone, but `verify_target_only`, which takes any tree.
+        Each verifier is lossless for one kind alone, except `verify_target_only`, which takes any
+        tree.
 
     Examples
     --------
@@ -54,19 +56,19 @@ class DraftNode(Brief):
     path: Path = ()
     draft_probs: SparseProbs | None = None
     children: list[DraftNode] = field(default_factory=list)
-    law: str = "IID"
+    draft_kind: str = "IID"
 
     @property
     def token(self) -> int:
         """The draft token itself; the root has none."""
         return self.path[-1]
 
-    def checked_draft_probs(self, law: str = "IID") -> SparseProbs:
+    def checked_draft_probs(self, draft_kind: str = "IID") -> SparseProbs:
         """Return the distribution of the children, after checking that it can give them.
 
         Parameters
         ----------
-        law : str, optional
+        draft_kind : str, optional
             How the children must have been drawn, if there are several.
 
         Raises
@@ -75,18 +77,18 @@ class DraftNode(Brief):
             If the children were drawn in another way, or the node has no distribution, or a child
             that it cannot give or whose path does not continue the node's.
         """
-        if self.law != law and (len(self.children) > 1 or self.law == "Top"):
+        if self.draft_kind != draft_kind and (len(self.children) > 1 or self.draft_kind == "Top"):
             raise InvalidDraftsError(
-                f"the drafts after {self.path} are {self.law} drafts, and this rule is lossless "
-                f"for {law} drafts alone; choose a rule for {self.law} drafts, or draft otherwise "
-                f"(`ModelDrafter(…, law={law!r})`)"
+                f"the drafts after {self.path} are {self.draft_kind} drafts, and this rule is "
+                f"lossless for {draft_kind} drafts alone; choose a rule for {self.draft_kind} "
+                f"drafts, or draft otherwise (`ModelDrafter(…, draft_kind={draft_kind!r})`)"
             )
         if not isinstance(self.draft_probs, SparseProbs):
             raise InvalidDraftsError(
                 f"the drafts after {self.path} come with a {type(self.draft_probs).__name__} as "
                 "the distribution that they were drawn from; without it only target-only sampling "
-                'and coupled decoding are lossless: take `rule="target-only"` or `coupled`, or '
-                "give a SparseProbs as `draft_probs` beside `children`"
+                'and coupled decoding are lossless: take `rule="target-only"` or `decode_coupled`, '
+                "or give a SparseProbs as `draft_probs` beside `children`"
             )
         for child in self.children:
             if child.path[:-1] != self.path or not self.draft_probs.of(child.token) > 0:
@@ -108,7 +110,7 @@ class DraftNode(Brief):
             node = DraftNode(child.path)
             kept = first.setdefault(child.token, node)
             if child.children:
-                kept.draft_probs, kept.law = child.draft_probs, child.law
+                kept.draft_probs, kept.draft_kind = child.draft_probs, child.draft_kind
                 kept.children += child.children
             children.append(node)
         return children
@@ -132,7 +134,11 @@ class DraftNode(Brief):
         return [node.path for node in self.nodes() if node.path and not node.children]
 
     def draw_children(
-        self, draft_probs: SparseProbs, count: int, uniforms: Randomness, law: str = "IID"
+        self,
+        draft_probs: SparseProbs,
+        count: int,
+        uniforms: Randomness,
+        draft_kind: str = "IID",
     ) -> None:
         """Draw children from a distribution, with a uniform each if they are independent.
 
@@ -144,15 +150,16 @@ class DraftNode(Brief):
             How many to draw.
         uniforms : Randomness
             Source of independent uniforms in [0, 1).
-        law : str, optional
+        draft_kind : str, optional
             How they are drawn together: "IID", "WithoutReplacement", "Greedy" or "Top"; but for
             "IID" there are at most as many as the distribution has tokens.
         """
-        self.draft_probs, self.law = draft_probs if law != "Top" else None, law
-        if law == "IID":
+        self.draft_probs = draft_probs if draft_kind != "Top" else None
+        self.draft_kind = draft_kind
+        if draft_kind == "IID":
             tokens = draft_probs.draw(uniforms(count))
         else:
-            kind: Any = getattr(otm.drafts, law)
+            kind: Any = getattr(otm.drafts, draft_kind)
             drafts = kind(draft_probs.probabilities, count, tokens=draft_probs.tokens)
             tokens = drafts.draw(uniforms(drafts.uniforms_per_draw))
         self.children = [DraftNode((*self.path, token)) for token in tokens.tolist()]
@@ -166,6 +173,24 @@ def one_chain(node: DraftNode, why: str) -> list[DraftNode]:
             raise InvalidDraftsError(f"{len(children)} drafts after {nodes[-1].path}; {why}")
         nodes.append(children[0])
     return nodes
+
+
+def shared_draft_probs(nodes: Sequence[DraftNode], draft_kind: str = "IID") -> SparseProbs:
+    """Return the draft distribution of nodes with one path; raise if they do not share one."""
+    probs = nodes[0].checked_draft_probs(draft_kind)
+    for node in nodes[1:]:
+        other = node.checked_draft_probs("IID")
+        same = other is probs or (
+            np.array_equal(other.tokens, probs.tokens)
+            and np.array_equal(other.probabilities, probs.probabilities)
+        )
+        if not same or len(node.children) != len(nodes[0].children):
+            raise InvalidDraftsError(
+                f"two nodes of the path {node.path} have different distributions, or different "
+                "numbers of children; both must follow from the path, or their drafts are not "
+                "i.i.d."
+            )
+    return probs
 
 
 def extend(end: DraftNode, probs: SparseProbs, token: int) -> DraftNode:

@@ -6,16 +6,17 @@ from typing import Unpack
 
 from otm.coupling.build import PlanBuilder
 from otm.decoding.checks import as_prompts, check_draft, check_models
-from otm.decoding.device.rounds import place_verifier
-from otm.decoding.drafters.model import Branching, Drafter, ModelDrafter
+from otm.decoding.drafters.base import Branching, Drafter
+from otm.decoding.drafters.model import ModelDrafter
 from otm.decoding.loop import DecodingOptions, Prompts, stream
 from otm.decoding.policies import GammaPolicy
 from otm.decoding.rounds import AnyVerifier
 from otm.decoding.sampling_parameters import SamplingParameters, ranked_by
 from otm.decoding.trace import Generation
-from otm.decoding.verifiers.verification import chain_verifier, law_of, tree_verifier, verify_chain
+from otm.decoding.verifiers.by_rule import RuleVerifier, chain_rule, tree_rule
 from otm.errors import InvalidParameterError
 from otm.models.base import LanguageModel
+from otm.rules import RULES
 
 CHAINS = 8
 """Number of chains if nothing else is said."""
@@ -54,7 +55,8 @@ def autoregressive(
     >>> autoregressive(model, [[0], [2]], max_tokens=4, eos_token_id=2, seed=0).sequences
     ((1, 1, 2), (1, 0, 1, 1))
     """
-    return decode(target, prompts, None, verify_chain, gamma=0, options=options, rule="chain")
+    verifier = RuleVerifier(RULES["chain"])
+    return decode(target, prompts, None, verifier, gamma=0, options=options)
 
 
 def speculative(
@@ -115,9 +117,9 @@ def speculative(
     >>> 2.5 < generation.block_efficiency < 3  # 1 + α + α² + α³ = 2.73 for α = 3/4
     True
     """
-    verifier = chain_verifier(rule)
+    verifier = RuleVerifier(chain_rule(rule))
     drafter = as_drafter(draft, 1, draft_sampling, options)
-    return decode(target, prompts, drafter, verifier, gamma=gamma, options=options, rule=rule)
+    return decode(target, prompts, drafter, verifier, gamma=gamma, options=options)
 
 
 def spectr(
@@ -155,8 +157,9 @@ def spectr(
         says how a model's drafts of a node are drawn: nearly always independently, for "recursive
         rejection without replacement" and "greedy" as these say, for "target-only" not at all: the
         likeliest tokens are taken.  Of models on a GPU, "grid k-Seq", "grid optimal" and "grid walk
-        and keep" (on the host the same as "walk and keep") run there; with several chains all
-        others copy scores to the host.
+        and keep" verify chains there; with several chains all other rules copy scores to the host.
+        These three are the same rules on the host, where they also take prefix trees; their drafts
+        need a shape that does not depend on tokens.
     draft_sampling : SamplingParameters, optional
         How to sample from the draft model, if not as from the target.
     **options
@@ -194,9 +197,10 @@ def spectr(
     >>> 3.2 < generation.block_efficiency < 3.6
     True
     """
-    verifier = tree_verifier(rule)
-    drafter = as_drafter(draft, CHAINS, draft_sampling, options, k=k, law=law_of(rule))
-    return decode(target, prompts, drafter, verifier, gamma=gamma, options=options, rule=rule)
+    verifier = RuleVerifier(tree_rule(rule))
+    draft_kind = verifier.rule.drafts
+    drafter = as_drafter(draft, CHAINS, draft_sampling, options, k=k, draft_kind=draft_kind)
+    return decode(target, prompts, drafter, verifier, gamma=gamma, options=options)
 
 
 def decode(
@@ -207,13 +211,10 @@ def decode(
     *,
     gamma: int | GammaPolicy,
     options: DecodingOptions,
-    rule: str | PlanBuilder | None = None,
 ) -> Generation:
-    """Decode to the end; a rule that has a kernel is verified on the device where it suits."""
+    """Decode to the end with a drafter and a verifier."""
     check_models(target, drafter)
     given = as_prompts(prompts, target.vocabulary)
-    if rule is not None:
-        verifier = place_verifier(verifier, rule, target, drafter, options.get("sampling"))
     gamma = 0 if drafter is None else gamma
     steps = stream(target, given, drafter, verifier, gamma=gamma, **options)
     return Generation(given, tuple(steps))
@@ -226,14 +227,14 @@ def as_drafter(
     options: DecodingOptions,
     *,
     k: Branching | None = None,
-    law: str = "IID",
+    draft_kind: str = "IID",
 ) -> Drafter:
-    """Return a drafter as it is, or one of a model: of so many chains, unless k is given."""
+    """Return a drafter as it is, or make one of a model, with `chains` chains unless k is given."""
     if isinstance(draft, LanguageModel):
         chosen = options.get("sampling") if sampling is None else sampling
-        chosen = ranked_by(chosen) if law == "Top" else chosen
+        chosen = ranked_by(chosen) if draft_kind == "Top" else chosen
         processor = options.get("logits_processor")
-        return ModelDrafter(draft, chains if k is None else k, chosen, processor, law)
+        return ModelDrafter(draft, chains if k is None else k, chosen, processor, draft_kind)
     check_draft(draft, LanguageModel, Drafter)
     for name, value in {"k": k, "draft_sampling": sampling}.items():
         if value is not None:

@@ -15,10 +15,10 @@ import numpy.typing as npt
 from otm._core.tensors import in_inference_mode, inference_mode
 from otm.decoding.checks import as_device_backend, as_end, as_sources, check_options, check_task
 from otm.decoding.draft_tree import Randomness
-from otm.decoding.drafters.model import Drafter
+from otm.decoding.drafters.base import Drafter
 from otm.decoding.policies import GammaPolicy, as_gamma, as_policy
 from otm.decoding.reading import Context, LogitsProcessor, Path
-from otm.decoding.rounds import AnyVerifier, Rounds, RoundsTask, make_rounds
+from otm.decoding.rounds import AnyVerifier, Batch, Rounds, RoundsTask, make_rounds
 from otm.decoding.sampling_parameters import SamplingParameters
 from otm.decoding.trace import FinishReason, Seconds, Step
 from otm.models.base import LanguageModel
@@ -172,9 +172,9 @@ class _Loop:
             gammas = [as_gamma(self.policy(history[b])) for b in running]
             left = [self.limit - len(new[b]) - 1 for b in running]
             depths = list(map(min, gammas, left))
-            uniforms = [sources[b] for b in running]
+            batch = Batch(contexts, depths, parents, [sources[b] for b in running])
             with inference_mode(inference):
-                outcomes = self.rounds.play(contexts, depths, parents, uniforms)
+                outcomes = self.rounds.step(batch)
             total, draft, target = (self.clock() - begun).tolist()
             seconds = Seconds(draft, target, total - draft - target)
             going = []

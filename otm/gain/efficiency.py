@@ -28,7 +28,7 @@ from otm._core.means import PairedMeans, Setup
 from otm._core.numbers import as_level
 from otm.coupling.build import PLANS, PlanBuilder, named_rules
 from otm.coupling.compare.many_rows import compare_pairs
-from otm.decoding.drafters.model import Branching, as_branching
+from otm.decoding.drafters.base import Branching, as_branching
 from otm.decoding.policies import as_gamma
 from otm.decoding.sampling_parameters import SamplingParameters
 from otm.errors import InvalidInputError, InvalidParameterError

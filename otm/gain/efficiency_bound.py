@@ -26,8 +26,8 @@ from otm._core.means import Floats, PairedMeans, Setup
 from otm._core.ratios.bins import RatioBins
 from otm._core.sparse import align
 from otm.decoding.draft_tree import DraftNode
-from otm.decoding.drafters.model import Branching, children_at
-from otm.decoding.verifiers.verification import TargetProbs
+from otm.decoding.drafters.base import Branching, children_at
+from otm.decoding.verifiers.base import TargetProbs
 from otm.errors import InvalidInputError
 from otm.gain.efficiency import drafts_of, prompts_of
 from otm.gain.recording import Recording, pruned

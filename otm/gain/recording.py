@@ -26,7 +26,7 @@ from otm.decoding.checks import (
     check_models,
 )
 from otm.decoding.draft_tree import DraftNode
-from otm.decoding.drafters.model import Branching, Drafter, children_at
+from otm.decoding.drafters.base import Branching, Drafter, children_at
 from otm.decoding.policies import as_gamma
 from otm.decoding.reading import Context, Path, Reader
 from otm.decoding.sampling_parameters import SamplingParameters
@@ -148,8 +148,8 @@ def record(
                 paths = as_paths(trees, depths, target.vocabulary)
                 nodes = [list(tree.nodes()) for tree in trees]
                 for node in itertools.chain(*nodes):
-                    if node.children and node.law != "Top":  # which needs no probs
-                        node.checked_draft_probs(node.law)
+                    if node.children and node.draft_kind != "Top":  # which needs no probs
+                        node.checked_draft_probs(node.draft_kind)
                 probs = reader.read(now, paths, parents, whole=True)
                 for b, i in enumerate(active):
                     of_target = {
@@ -214,13 +214,13 @@ def pruned(tree: DraftNode, branching: Branching, depth: int) -> DraftNode:
     """
     level = len(tree.path)
     width = children_at(branching, level) if level < depth else 0
-    if tree.law == "Greedy" and 0 < width < len(tree.children):
+    if tree.draft_kind == "Greedy" and 0 < width < len(tree.children):
         raise InvalidInputError(
             f"{width} of {len(tree.children)} greedy drafts are asked for, and the first of these "
             "are no greedy drafts; record as many as are asked for"
         )
     children = [pruned(child, branching, depth) for child in tree.children[:width]]
-    return DraftNode(tree.path, tree.draft_probs if children else None, children, tree.law)
+    return DraftNode(tree.path, tree.draft_probs if children else None, children, tree.draft_kind)
 
 
 def _as_groups(contexts: Any, vocabulary: int) -> list[tuple[Context, ...]]:

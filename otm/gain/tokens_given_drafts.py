@@ -20,9 +20,10 @@ import numpy as np
 
 from otm._core.arithmetic import Number, Probs, zeros
 from otm.coupling.build import PlanBuilder
-from otm.decoding.draft_tree import DraftNode
+from otm.decoding.draft_tree import DraftNode, shared_draft_probs
+from otm.decoding.verifiers.base import TargetProbs
+from otm.decoding.verifiers.recursion import plan_of_tree
 from otm.decoding.verifiers.traversal import OpenNode
-from otm.decoding.verifiers.verification import TargetProbs, plan_of_tree, shared_draft_probs
 from otm.decoding.verifiers.walk_and_keep import Walk
 
 TreeMeans = Callable[[DraftNode, TargetProbs, int], Probs]
@@ -47,8 +48,9 @@ def tokens_by_rule(
         survivors: dict[int, list[DraftNode]] = {}
         for child in drafts:
             survivors.setdefault(child.token, []).append(child)
-        draft_probs, law = shared_draft_probs(nodes, nodes[0].law), nodes[0].law
-        plan = plan_of_tree(rule, draft_probs, target_probs(path), len(drafts), law)
+        draft_kind = nodes[0].draft_kind
+        draft_probs = shared_draft_probs(nodes, draft_kind)
+        plan = plan_of_tree(rule, draft_probs, target_probs(path), len(drafts), draft_kind)
         outputs = plan.conditional([child.token for child in drafts])
         for token, agreeing in survivors.items():
             selected = outputs.item(int(np.searchsorted(plan.problem.tokens, token)))

@@ -31,7 +31,7 @@ from otm.errors import (
 from otm.kernels.layout import Layout, check_counted, packed_layout, padded_layout
 from otm.kernels.registry import uniforms_per_position
 from otm.kernels.sparse_drafts import SparseDrafts
-from otm.rules import named
+from otm.rules import Rule, named
 
 INTEGERS = {"int32", "int64"}
 FLOATS = {"float16", "bfloat16", "float32", "float64"}
@@ -44,7 +44,7 @@ def check_arguments(
     tokens: Any,
     uniforms: Any,
     *,
-    rule: str = "chain",
+    rule: str | Rule = "chain",
     logits: bool = False,
     temperature: Any = 1.0,
     offsets: Any = None,

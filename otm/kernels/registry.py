@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Collection
-from importlib import import_module
 from typing import Any
 
 import numpy as np
 
 from otm._core.numbers import check_name
 from otm.errors import InvalidInputError
-from otm.rules import BACKENDS, named
+from otm.rules import BACKENDS, Rule, named
 
 VARIABLE = "OTM_BACKEND"
 """Environment variable that names the backend for tensors if no argument does."""
@@ -20,12 +19,12 @@ VARIABLE = "OTM_BACKEND"
 AUTO = "auto"
 
 
-def load(rule: str, backend: str) -> Any:
+def load(rule: str | Rule, backend: str) -> Any:
     """Import the module of a rule and a backend, with `verify` and, in Triton, from logits too."""
-    return import_module(f"{named(rule, 'kernel').kernel}.{backend}")
+    return named(rule, "kernel").load_kernel(backend)
 
 
-def uniforms_per_position(rule: str, chains: int = 1) -> int:
+def uniforms_per_position(rule: str | Rule, chains: int = 1) -> int:
     """Count the uniforms that a rule takes at each position, of so many chains.
 
     A sequence takes two more: for the recovered token and for the bonus token.

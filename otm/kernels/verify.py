@@ -11,9 +11,9 @@ import numpy as np
 
 from otm._core.numbers import is_real
 from otm.kernels.checks import check_arguments
-from otm.kernels.registry import AUTO, choose_backend, load, uniforms_per_position
+from otm.kernels.registry import AUTO, choose_backend, uniforms_per_position
 from otm.kernels.verified import Verified
-from otm.rules import named
+from otm.rules import Rule, named
 
 if TYPE_CHECKING:
     from otm.kernels.self_check.chain_cases import Chains
@@ -26,7 +26,7 @@ def verify_probs(
     draft_tokens: Any,
     uniforms: Any,
     *,
-    rule: str = "chain",
+    rule: str | Rule = "chain",
     backend: str = "auto",
     validate: bool = True,
     workspace: Workspace | None = None,
@@ -62,11 +62,12 @@ def verify_probs(
         Tokens are located by them in the cumulative distribution, for which 53 bits are needed:
         uniforms of 24 bits are about 10^−3 away from it (TV) at V = 131,072.
     rule : {"chain", "block", "grid k-Seq", "grid optimal", "grid walk and keep"}, optional
-        "chain" accepts drafts up to the first rejection; "block" looks at all of them together and
-        accepts more on average.  The others are for K chains: "grid k-Seq" is k-Seq with the
-        smallest valid division factor of a grid; "grid optimal", the optimal rule for bins of the
-        ratio of the probabilities, accepts more and takes longer; "grid walk and keep" looks at
-        whole chains, accepts the most on the models that were measured, and takes longest.
+        A name or a `Rule`.  "chain" accepts drafts up to the first rejection; "block" looks at all
+        of them together and accepts more on average.  The others are for K chains: "grid k-Seq" is
+        k-Seq with the smallest valid division factor of a grid; "grid optimal", the optimal rule
+        for bins of the ratio of the probabilities, accepts more and takes longer; "grid walk and
+        keep" looks at whole chains, accepts the most on the models that were measured, and takes
+        longest.
     backend : {"auto", "numpy", "torch", "triton"}, optional
         "auto" takes NumPy for arrays.  For tensors it takes the backend that the environment
         variable OTM_BACKEND names; if this is not set, Triton for CUDA tensors and torch for all
@@ -148,7 +149,8 @@ def verify_probs(
     >>> verify_probs(target, draft, tokens, uniforms, rule="grid k-Seq")
     Verified(tokens=array([[1, 1]]), accepted=array([1]), chain=array([1]))
     """
-    chosen = choose_backend(target_probs, backend, named(rule, "kernel").backends)
+    rule = named(rule, "kernel")
+    chosen = choose_backend(target_probs, backend, rule.backends)
     arguments = (target_probs, draft_probs, draft_tokens, uniforms)
     if validate:
         check_arguments(*arguments, rule=rule, offsets=offsets, counted=counted)
@@ -162,7 +164,7 @@ def verify_logits(
     uniforms: Any,
     *,
     temperature: Any = 1.0,
-    rule: str = "chain",
+    rule: str | Rule = "chain",
     backend: str = "auto",
     validate: bool = True,
     workspace: Workspace | None = None,
@@ -224,7 +226,8 @@ def verify_logits(
     >>> verify_logits(target, None, np.array([[1]]), np.zeros((1, 3)), temperature=0)
     Verified(tokens=array([[1, 0]]), accepted=array([1]), chain=None)
     """
-    chosen = choose_backend(target_logits, backend, named(rule, "kernel").backends)
+    rule = named(rule, "kernel")
+    chosen = choose_backend(target_logits, backend, rule.backends)
     arguments = (target_logits, draft_logits, draft_tokens, uniforms)
     further = {"temperature": temperature, "offsets": offsets, "counted": counted}
     if validate:
@@ -235,7 +238,7 @@ def verify_logits(
 
 
 def _verify(
-    rule: str,
+    rule: Rule,
     backend: str,
     arguments: tuple[Any, ...],
     workspace: Workspace | None,
@@ -251,9 +254,9 @@ def _verify(
 
         of_call = (*arguments, temperature, offsets, counted)
         chains = chain_cases.Chains(*of_call)
-        call = chain_cases.call_of_chains(rule, chains, partial(_verify_cases, rule))
+        call = chain_cases.call_of_chains(rule.name, chains, partial(_verify_cases, rule))
         backend = self_check.checked_backend(call)
-    verify: Callable[..., Verified[Any]] = load(rule, backend).verify
+    verify: Callable[..., Verified[Any]] = rule.load_kernel(backend).verify
     options = {} if counted is None else {"counted": counted}
     if backend == "triton":  # takes the softmax on the way, and rows where they are
         options |= {} if offsets is None else {"offsets": offsets}
@@ -275,7 +278,7 @@ def _verify(
 
 
 def _verify_cases(
-    rule: str, backend: str, cases: Chains, workspace: Workspace | None
+    rule: Rule, backend: str, cases: Chains, workspace: Workspace | None
 ) -> Verified[Any]:
     """Verify the cases of a self-check."""
     *arguments, temperature, offsets, counted, _ = cases

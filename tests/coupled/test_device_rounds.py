@@ -17,7 +17,7 @@ from otm.models import LanguageModel, TableModel
 torch = pytest.importorskip("torch")
 
 from otm.coupled.device_rounds import CoupledDeviceRounds, DeviceClocks  # noqa: E402
-from otm.decoding.device.session import HeldRows  # noqa: E402
+from otm.decoding.device.session import DeviceSession  # noqa: E402
 from tests.decoding.device.test_rounds import (  # noqa: E402
     PROMPTS,
     Broken,
@@ -39,13 +39,13 @@ Use = Callable[[bool], None]
 def on_device(monkeypatch: pytest.MonkeyPatch) -> Iterator[Use]:
     """Switch to the rounds of the device, or back to the host's; the other ones then fail."""
 
-    def no_play(*_: Any) -> Any:
+    def no_step(*_: Any) -> Any:
         raise AssertionError("rounds of the other place")
 
     def use(device: bool) -> None:
         monkeypatch.undo()
-        monkeypatch.setattr(CoupledRounds if device else CoupledDeviceRounds, "play", no_play)
-        monkeypatch.setattr("otm.coupled.rounds.suits_device", lambda *_: device)
+        monkeypatch.setattr(CoupledRounds if device else CoupledDeviceRounds, "step", no_step)
+        monkeypatch.setattr("otm.decoding.rounds.RoundsTask.suits_device", lambda _: device)
 
     yield use
     monkeypatch.undo()
@@ -182,14 +182,14 @@ def test_no_draft_probabilities_are_kept(on_device: Use, monkeypatch: pytest.Mon
     """Bug: memory for the rows of all levels, which nothing reads."""
     on_device(True)
     shapes = []
-    memory = HeldRows.memory
+    memory = DeviceSession.memory
 
-    def noted(rows: HeldRows, like: Any, shape: tuple[int, ...]) -> Any:
+    def noted(rows: DeviceSession, like: Any, shape: tuple[int, ...]) -> Any:
         if rows.model is DRAFT:
             shapes.append(shape)
         return memory(rows, like, shape)
 
-    monkeypatch.setattr(HeldRows, "memory", noted)
+    monkeypatch.setattr(DeviceSession, "memory", noted)
     steps(ModelDrafter(DRAFT, 3), 3, gamma=4, prompts=PROMPTS[:1])
     assert set(shapes) == {(1, 3, 1, 5)}
 
@@ -213,13 +213,13 @@ def test_where_the_rounds_are_played(monkeypatch: pytest.MonkeyPatch) -> None:
     long, short = Stated(scores, torch.float64), Stated(scores[:9], torch.float64)
     played: list[type] = []
     for rounds in (CoupledRounds, CoupledDeviceRounds):
-        play = rounds.play
+        step = rounds.step
 
-        def noted(self: Any, *arguments: Any, play: Any = play) -> Any:
+        def noted(self: Any, *arguments: Any, step: Any = step) -> Any:
             played.append(type(self))
-            return play(self, *arguments)
+            return step(self, *arguments)
 
-        monkeypatch.setattr(rounds, "play", noted)
+        monkeypatch.setattr(rounds, "step", noted)
     texts = {}
     for name, target, drafter, options in (
         ("chains", long, ModelDrafter(long, 2), {}),

@@ -425,7 +425,7 @@ def test_bad_input() -> None:
         decode_watermarked(TARGET, DRAFT, [[0]], key=[2**64])
     with pytest.raises(InvalidParameterError, match="3 keys for 2 prompts"):
         decode_watermarked(TARGET, DRAFT, [[0], [1]], key=[1, 2, 3])
-    for drafter in (PromptLookup(), ModelDrafter(DRAFT, 2), ModelDrafter(DRAFT, law="Top")):
+    for drafter in (PromptLookup(), ModelDrafter(DRAFT, 2), ModelDrafter(DRAFT, draft_kind="Top")):
         with pytest.raises(InvalidInputError, match="for one chain"):
             decode_watermarked(TARGET, drafter, [[0]], key=1, method="rejection")
     with pytest.raises(InvalidInputError, match="for one chain"):

@@ -31,7 +31,7 @@ from otm.decoding import (
     verify_walk_and_keep,
 )
 from otm.decoding.loop import Prompts
-from otm.decoding.verifiers.verification import Verifier
+from otm.decoding.verifiers.base import Verifier
 from otm.errors import (
     InvalidDistributionError,
     InvalidDraftsError,

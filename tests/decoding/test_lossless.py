@@ -16,10 +16,13 @@ from otm.coupling import KSeq, MaximalCoupling, OptimalPlan, RecursiveRejection
 from otm.coupling.plan import TransportPlan
 from otm.decoding import autoregressive, spectr, speculative, stream
 from otm.decoding.draft_tree import DraftNode, Randomness
-from otm.decoding.drafters.model import Branching, ModelDrafter
+from otm.decoding.drafters.base import Branching
+from otm.decoding.drafters.model import ModelDrafter
 from otm.decoding.reading import Path
+from otm.decoding.verifiers.base import TargetProbs, Verifier
+from otm.decoding.verifiers.chain import verify_chain
+from otm.decoding.verifiers.recursion import spectr_verifier
 from otm.decoding.verifiers.traversal import verify_traversal
-from otm.decoding.verifiers.verification import TargetProbs, Verifier, spectr_verifier, verify_chain
 from otm.models import TableModel
 from otm.problem import Problem
 from otm.testing.sequences import (

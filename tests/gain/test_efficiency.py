@@ -36,7 +36,7 @@ from otm.decoding import (
     verify_walk_and_keep,
 )
 from otm.decoding.draft_tree import Randomness
-from otm.decoding.drafters.model import Branching
+from otm.decoding.drafters.base import Branching
 from otm.decoding.reading import Path
 from otm.errors import InvalidInputError, InvalidParameterError, UnknownMethodError
 from otm.gain.efficiency import block_efficiency, first_step_acceptance

@@ -11,7 +11,7 @@ import pytest
 
 from otm._core.sparse import SparseProbs
 from otm.decoding import DraftNode, ModelDrafter
-from otm.decoding.drafters.model import Branching, children_at
+from otm.decoding.drafters.base import Branching, children_at
 from otm.decoding.reading import Path
 from otm.errors import InvalidDraftCountError, InvalidInputError, InvalidParameterError
 from otm.gain import PairedMeans, block_efficiency, efficiency_bound, record

@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 from otm.decoding import speculative  # noqa: E402
-from otm.decoding.device.session import HeldRows  # noqa: E402
+from otm.decoding.device.session import DeviceSession  # noqa: E402
 from otm.errors import UnknownMethodError  # noqa: E402
 from otm.integrations.huggingface import AssistedDecoding, patch_generate  # noqa: E402
 from otm.integrations.huggingface.processors import BatchProcessor  # noqa: E402
@@ -32,8 +32,8 @@ PROCESSED = {
 @pytest.fixture(autouse=True)
 def _on_device(monkeypatch: pytest.MonkeyPatch) -> None:
     """Verify on the device what is left to the host where the device is the host."""
-    monkeypatch.setattr("otm.decoding.device.rounds.LEAST_VOCABULARY", 2)
-    monkeypatch.setattr("otm.decoding.device.rounds.leaves_all", lambda sampling: True)
+    monkeypatch.setattr("otm.decoding.rounds.LEAST_VOCABULARY", 2)
+    monkeypatch.setattr("otm.decoding.rounds.leaves_all", lambda sampling: True)
 
 
 def generate(decoding: AssistedDecoding, **options: Any) -> Any:
@@ -64,8 +64,8 @@ def test_one_copy_of_whole_numbers_a_step(
 
 
 WAYS = [
-    (HeldRows, "probs", lambda scores, *_: scores.sum().item()),
-    (HeldRows, "probs", lambda scores, *_: scores.numpy()),
+    (DeviceSession, "probs", lambda scores, *_: scores.sum().item()),
+    (DeviceSession, "probs", lambda scores, *_: scores.numpy()),
     (LayerStorage, "update", lambda keys, *_: keys.isnan().any().item()),  # within the model
     (BatchProcessor, "__call__", lambda tokens, *_: tokens.numpy()),
     (BatchProcessor, "_process", lambda ids, scores, *_: bool(scores.isnan().any())),
@@ -131,7 +131,7 @@ def test_a_coupled_text_is_that_of_the_host(
         found = text()
     assert steps
     with monkeypatch.context() as patch, counted_by_step(monkeypatch) as steps:
-        patch.setattr("otm.decoding.device.rounds.LEAST_VOCABULARY", 2048)
+        patch.setattr("otm.decoding.rounds.LEAST_VOCABULARY", 2048)
         expected = text()
     assert not steps
     assert torch.equal(found, expected)

@@ -16,13 +16,14 @@ from otm._core.sparse import SparseProbs
 from otm._core.tensors import on_device, to_host
 from otm.audit.adapters.base import Adapter, Instance, Source
 from otm.audit.adapters.drafted import Batched, InFloats, models_for
-from otm.coupling.build import PlanBuilder, plan_builder
+from otm.coupling.build import PlanBuilder, PlanOfRule
 from otm.coupling.plan import TransportPlan
 from otm.decoding import DeviceVerifier, ModelDrafter, speculative, stream
 from otm.decoding.draft_tree import Randomness
-from otm.decoding.drafters.model import Branching
+from otm.decoding.drafters.base import Branching
 from otm.decoding.reading import Path
-from otm.decoding.verifiers.verification import law_of, plan_of_tree, spectr_verifier, tree_verifier
+from otm.decoding.verifiers.by_rule import chain_rule, host_verifier, tree_rule
+from otm.decoding.verifiers.recursion import plan_of_tree, spectr_verifier
 from otm.kernels import verify_probs
 from otm.kernels.registry import uniforms_per_position
 from otm.models.base import PaddedTokens, Session
@@ -72,7 +73,7 @@ def speculative_loop(rule: str = "chain") -> Adapter:
     >>> speculative_loop("block").name
     'speculative, block'
     """
-    named(rule, "verifier", several=False)
+    chain_rule(rule)
 
     def decode(instance: Instance, source: Randomness, target: Any, draft: Any) -> Path:
         return speculative(
@@ -121,9 +122,10 @@ def spectr_step(
     >>> spectr_step("traversal", prefix_tree=True).name
     'spectr, traversal, prefix tree'
     """
-    verifier, law = tree_verifier(rule), law_of(rule)
-    if isinstance(rule, str) and not named(rule, "verifier").verifier:
-        verifier = spectr_verifier(_each_plan_once(plan_builder(rule)))
+    listed = tree_rule(rule)
+    verifier = host_verifier(listed)
+    if isinstance(rule, str) and not listed.verifier:
+        verifier = spectr_verifier(_each_plan_once(PlanOfRule(listed)))
     if callable(rule):  # in a run the refusal would be taken for a mistake of the verifier
         probs = SparseProbs([0, 1], [0.5, 0.5])
         plan_of_tree(rule, probs, probs, 2)
@@ -131,7 +133,7 @@ def spectr_step(
     def decode(instance: Instance, source: Randomness, target: Any, draft: Any) -> Path:
         gamma = instance.gamma
         branching: Branching = (instance.k,) * gamma if prefix_tree else instance.k
-        drafter = ModelDrafter(draft, branching, law=law)
+        drafter = ModelDrafter(draft, branching, draft_kind=listed.drafts)
         prompts, limit = [instance.prompt], gamma + 1
         steps = stream(
             target, prompts, drafter, verifier, gamma=gamma, max_tokens=limit, uniforms=[source]

@@ -22,7 +22,7 @@ from otm.audit.adapters.plain import Plain, parameters_of
 from otm.audit.adapters.several import PAIRS_OF_CHAINS
 from otm.audit.instances import INSTANCES
 from otm.decoding.draft_tree import Randomness
-from otm.decoding.drafters.model import as_branching
+from otm.decoding.drafters.base import as_branching
 from otm.decoding.reading import Path
 from otm.errors import InvalidParameterError
 

@@ -14,10 +14,12 @@ from otm._core.optional import require
 from otm._core.sparse import SparseProbs
 from otm._core.tensors import on_device
 from otm.decoding.checks import as_paths
-from otm.decoding.device.session import HeldRows
+from otm.decoding.device.session import DeviceSession
 from otm.decoding.draft_tree import Randomness, one_chain
-from otm.decoding.drafters.model import Drafter, ModelDrafter
+from otm.decoding.drafters.base import Drafter
+from otm.decoding.drafters.model import ModelDrafter, draws_chains
 from otm.decoding.reading import Context, Path
+from otm.decoding.rounds import Batch
 from otm.errors import InvalidDraftsError
 from otm.kernels.sparse_drafts import SparseDrafts
 from otm.models.base import LanguageModel
@@ -57,14 +59,8 @@ class DeviceDrafts(ABC):
     """Drafts chains for a batch."""
 
     @abstractmethod
-    def draft(
-        self,
-        contexts: Sequence[Context],
-        depths: Sequence[int],
-        parents: Sequence[int] | None,
-        uniforms: Sequence[Randomness],
-    ) -> Drafted:
-        """Draft behind each context, at most `depths[b]` tokens a chain."""
+    def draft(self, batch: Batch) -> Drafted:
+        """Draft chains behind each context."""
 
     @abstractmethod
     def learn(self, contexts: Sequence[Context], chains: Sequence[Sequence[Path]]) -> None:
@@ -84,32 +80,27 @@ class ModelDrafts(DeviceDrafts):
 
     def __init__(self, drafter: ModelDrafter) -> None:
         self.chains: int = drafter.branching  # type: ignore[assignment]  # no prefix tree
-        self._rows = HeldRows(drafter.model, drafter.sampling, drafter.processor)
+        self._rows = DeviceSession(drafter.model, drafter.sampling, drafter.processor)
 
     @property
     def seconds(self) -> float:
         """Seconds spent in the model so far."""
         return self._rows.seconds
 
-    def draft(
-        self,
-        contexts: Sequence[Context],
-        depths: Sequence[int],
-        parents: Sequence[int] | None,
-        uniforms: Sequence[Randomness],
-    ) -> Drafted:
+    def draft(self, batch: Batch) -> Drafted:
         """Draw the next token of all chains, level by level."""
         torch = require("torch")
-        batch, chains, gamma = len(contexts), self.chains, max(depths)
+        contexts, depths, parents, uniforms = batch
+        size, chains, gamma = len(contexts), self.chains, max(depths)
         lengths = np.repeat(np.array(depths, np.int64)[:, None], chains, axis=1)
         self._rows.follow(contexts, parents)
         if gamma == 0:
-            return Drafted.nothing(batch)
+            return Drafted.nothing(size)
         scores = self._rows.read_contexts(contexts)  # [B, V]
         draw = self._drawing(depths, uniforms, scores.device)
-        nothing = torch.zeros((batch, 1, 0), dtype=torch.int64, device=scores.device)
+        nothing = torch.zeros((size, 1, 0), dtype=torch.int64, device=scores.device)
         kept = gamma if self.keeps_probs else 1
-        rows = self._rows.memory(scores, (batch, chains, kept, scores.shape[-1]))
+        rows = self._rows.memory(scores, (size, chains, kept, scores.shape[-1]))
         live = lengths[:, :1] > 0
         probs, good = self._rows.probs(scores[:, None], nothing, live, rows[:, :1, 0])
         if chains > 1 and self.keeps_probs:
@@ -120,7 +111,7 @@ class ModelDrafts(DeviceDrafts):
         for i in range(1, gamma):
             counts = (lengths > i).ravel().astype(np.int64)
             scores = self._rows.append(drawn[-1].reshape(-1, 1), counts)
-            scores = scores.view(batch, chains, -1)
+            scores = scores.view(size, chains, -1)
             before = torch.stack(drawn, 2)
             out = rows[:, :, min(i, kept - 1)]
             probs, good = self._rows.probs(scores, before, lengths > i, out)
@@ -178,17 +169,11 @@ class HostDrafts(DeviceDrafts):
         """Seconds spent in the drafter's models so far."""
         return self._drafter.seconds
 
-    def draft(
-        self,
-        contexts: Sequence[Context],
-        depths: Sequence[int],
-        parents: Sequence[int] | None,
-        uniforms: Sequence[Randomness],
-    ) -> Drafted:
+    def draft(self, batch: Batch) -> Drafted:
         """Let the drafter draft, and lay its chains and their distributions out as tensors."""
         torch = require("torch")
-        trees = self._drafter.draft(contexts, depths, parents, uniforms)
-        as_paths(trees, depths, self._vocabulary)
+        trees = self._drafter.draft(*batch)
+        as_paths(trees, batch.depths, self._vocabulary)
         chains = [[one_chain(child, NO_TREES) for child in tree.children] for tree in trees]
         count = max(1, *map(len, chains))
         gamma = max((len(chain) for paths in chains for chain in paths), default=0)
@@ -229,11 +214,6 @@ class HostDrafts(DeviceDrafts):
         return SparseDrafts(torch.from_numpy(ids), torch.from_numpy(values))
 
 
-def drafts_there(drafter: ModelDrafter) -> bool:
-    """Whether a model's drafts can be drawn on its device: independent chains."""
-    return isinstance(drafter.branching, int) and drafter.law == "IID"
-
-
 def as_drafts(
     drafter: Drafter | None,
     target: LanguageModel,
@@ -241,9 +221,9 @@ def as_drafts(
     *,
     several: bool,
 ) -> DeviceDrafts | None:
-    """Return what drafts tensors: a model on its device, or any drafter on the host."""
+    """Return drafts as tensors: of a model on its device, or of any drafter on the host."""
     if drafter is None:
         return None
-    if type(drafter) is ModelDrafter and drafts_there(drafter):
+    if draws_chains(drafter):
         return of_model(drafter)
     return HostDrafts(drafter, target.vocabulary, several=several)

@@ -9,43 +9,27 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from otm._core.optional import require
 from otm._core.tensors import on_device
-from otm.coupling.build import PLANS, PlanBuilder
-from otm.decoding.device.drafts import DeviceDrafts, Drafted, ModelDrafts, as_drafts, drafts_there
-from otm.decoding.device.session import HeldRows
+from otm.decoding.device.drafts import DeviceDrafts, Drafted, ModelDrafts, as_drafts
+from otm.decoding.device.session import DeviceSession
 from otm.decoding.draft_tree import Randomness
-from otm.decoding.drafters.model import Drafter, ModelDrafter
-from otm.decoding.drafters.prompt_lookup import PromptLookup
 from otm.decoding.reading import Context, Path
-from otm.decoding.rounds import Outcome, Rounds, RoundsTask
-from otm.decoding.sampling_parameters import SamplingParameters, as_sampling, leaves_all
-from otm.decoding.verifiers.verification import OPTIMAL_FOR_ONE
+from otm.decoding.rounds import Batch, Outcome, Rounds, RoundsTask
 from otm.errors import InvalidDistributionError, InvalidDraftsError
-from otm.kernels.registry import AUTO, uniforms_per_position
+from otm.kernels.registry import uniforms_per_position
 from otm.kernels.sparse_drafts import SparseDrafts
 from otm.kernels.verified import Verified
 from otm.kernels.verify import verify_probs
-from otm.models.base import LanguageModel
-from otm.rules import named, names
-
-LEAST_VOCABULARY = 2048
-"""The smallest vocabulary that is verified by tensor operations on a CPU if nobody asks for it."""
+from otm.rules import RULES, Rule, named, names
 
 BAD_DRAFT, BAD_TARGET = 1, 2
-"""What is said of a sequence whose scores gave no distribution."""
-
-
-AnyVerifier = TypeVar("AnyVerifier")
-"""What verifies if the device does not."""
-
-NAMES_FOR_ONE = {rule for rule, plan in PLANS.items() if plan in OPTIMAL_FOR_ONE}
-"""Rules that are chain verification for a single chain."""
+"""Faults of a sequence: scores of the draft or of the target model gave no distribution."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +37,7 @@ class DeviceVerifier:
     """Verification of a whole batch by a kernel, on the device of the target model.
 
     The drafts of a `ModelDrafter` stay on the device as well: once a step, tokens come to the host,
-    and nothing else.  Prefix trees and rules without a kernel are refused; `spectr` and
+    and nothing else.  It raises for prefix trees and for rules without a kernel; `spectr` and
     `AssistedDecoding` verify these on the host.  Probabilities are in float32, unless the scores
     are in float64; fractions become float64.
 
@@ -84,62 +68,33 @@ class DeviceVerifier:
         named(self.rule, "kernel")
 
     def rounds(self, task: RoundsTask) -> Rounds:
-        """Make rounds that stay on the device of the models."""
-        rows = HeldRows(task.target, task.sampling, task.processor)
-        return KernelRounds(rows, task.drafter, self.rule, task.backend)
+        """Make rounds that stay on the device of the models.
 
+        Parameters
+        ----------
+        task : RoundsTask
+            The models and the settings of a batch.
 
-def place_verifier(
-    verifier: AnyVerifier,
-    rule: str | PlanBuilder,
-    target: LanguageModel,
-    drafter: Drafter | None,
-    sampling: SamplingParameters | None,
-) -> AnyVerifier | DeviceVerifier:
-    """Return what verifies on the device of the models, if that suits; else the host's verifier."""
-    kernel = rule_on_device(rule, target, drafter, sampling)
-    return verifier if kernel is None else DeviceVerifier(kernel)
+        Returns
+        -------
+        Rounds
+            The rounds that `stream` calls.
 
-
-def rule_on_device(
-    rule: str | PlanBuilder,
-    target: LanguageModel,
-    drafter: Drafter | None,
-    sampling: SamplingParameters | None,
-) -> str | None:
-    """Return the rule whose kernel is to verify, None if the host does it better or alone."""
-    if not suits_device(target, drafter, sampling):
-        return None
-    name = rule if isinstance(rule, str) else ""
-    if type(drafter) is ModelDrafter and drafter.branching == 1:
-        name = "chain" if name in NAMES_FOR_ONE or rule in OPTIMAL_FOR_ONE else name
-    return name if name in names("kernel") else None
-
-
-def suits_device(
-    target: LanguageModel, drafter: Drafter | None, sampling: SamplingParameters | None
-) -> bool:
-    """Whether drafts and target are on a device, and not done better by the host."""
-    if target.device is None:
-        return False  # arrays, perhaps of fractions
-    if type(drafter) is ModelDrafter:
-        if drafter.model.device is None or not drafts_there(drafter):
-            return False  # arrays, a prefix tree, or drafts that are not independent
-    elif drafter is not None and type(drafter) is not PromptLookup:
-        return False  # whatever it draws from is on the host
-    if target.device.type != "cpu":
-        return True
-    if target.vocabulary < LEAST_VOCABULARY:
-        return False  # where single calls of torch take longer than their work
-    # of a few tokens that are left the host keeps the support
-    return leaves_all(as_sampling(sampling))
+        Raises
+        ------
+        UnknownMethodError
+            If no such rule has a kernel.
+        """
+        return KernelRounds(task, named(self.rule, "kernel"))
 
 
 class DeviceRounds(Rounds):
     """Chains of drafts of a whole batch, read and verified on the device."""
 
-    def __init__(self, target: HeldRows, drafts: DeviceDrafts | None) -> None:
-        self._target, self._drafts = target, drafts
+    def __init__(self, task: RoundsTask, drafts: DeviceDrafts | None) -> None:
+        self._target = DeviceSession(task.target, task.sampling, task.processor)
+        self._drafts = drafts
+        super().__init__(drafts, self._target)
 
     @abstractmethod
     def _decide(
@@ -150,56 +105,32 @@ class DeviceRounds(Rounds):
         Of one chain its number may be left out; else it is one that has all accepted drafts.
         """
 
-    def _begin(
-        self,
-        contexts: Sequence[Context],
-        parents: Sequence[int] | None,
-        uniforms: Sequence[Randomness],
-    ) -> None:
-        """Prepare a round, before anything is drafted."""
-
-    @property
-    def seconds(self) -> tuple[float, float]:
-        """Seconds of the drafter and of the target so far; on a GPU, of launching them."""
-        return (0.0 if self._drafts is None else self._drafts.seconds), self._target.seconds
-
-    def play(
-        self,
-        contexts: Sequence[Context],
-        depths: Sequence[int],
-        parents: Sequence[int] | None,
-        uniforms: Sequence[Randomness],
-    ) -> list[Outcome]:
+    def step(self, batch: Batch) -> list[Outcome]:
         """Draft, read and verify on the device, then bring the outcome to the host."""
         torch = require("torch")
-        self._begin(contexts, parents, uniforms)
+        self.follow(batch)
         with torch.no_grad():
-            drafted = Drafted.nothing(len(contexts))
+            drafted = Drafted.nothing(len(batch.contexts))
             if self._drafts is not None:
-                drafted = self._drafts.draft(contexts, depths, parents, uniforms)
-            scores = self._read(contexts, parents, drafted.tokens, drafted.lengths)
-            numbers = self._verify(drafted, scores, uniforms)
+                drafted = self._drafts.draft(batch)
+            scores = self._read(batch, drafted)
+            numbers = self._verify(drafted, scores, batch.uniforms)
         found = numbers.cpu().numpy()  # the one wait for the device
-        return self._collect(contexts, drafted.lengths, found)
+        return self._collect(batch.contexts, drafted.lengths, found)
 
-    def _read(
-        self,
-        contexts: Sequence[Context],
-        parents: Sequence[int] | None,
-        tokens: Any,
-        lengths: npt.NDArray[np.int64],
-    ) -> Any:
+    def _read(self, batch: Batch, drafted: Drafted) -> Any:
         """Let the target read the last tokens and the drafts [B, K, γ]: [B, K, γ + 1, V]."""
         torch = require("torch")
-        batch, chains, gamma = tokens.shape
-        self._target.follow(contexts, parents)
+        tokens, contexts = drafted.tokens, batch.contexts
+        size, chains, gamma = tokens.shape
+        self._target.follow(contexts, batch.parents)
         self._target.read_before(contexts)
         if chains > 1:
             self._target.repeat(chains)
         last = np.repeat([context[-1] for context in contexts], chains)[:, None]
         rows = torch.cat([on_device(last, tokens.device), tokens.flatten(0, 1)], 1)
-        scores = self._target.append(rows.clamp(min=0), 1 + lengths.ravel())
-        return scores.view(batch, chains, gamma + 1, -1)
+        scores = self._target.append(rows.clamp(min=0), 1 + drafted.lengths.ravel())
+        return scores.view(size, chains, gamma + 1, -1)
 
     def _verify(self, drafted: Drafted, scores: Any, uniforms: Sequence[Randomness]) -> Any:
         """Verify; returns drafts, output and faults as one tensor of whole numbers."""
@@ -246,7 +177,7 @@ class DeviceRounds(Rounds):
         ]
 
     def _check(self, faults: npt.NDArray[np.int64]) -> None:
-        """Refuse a round in which scores gave no distribution, before anything of it is kept."""
+        """Raise if scores gave no distribution, before anything of the round is kept."""
         wrong = np.flatnonzero(faults)
         if wrong.size:
             b = int(wrong[0])
@@ -261,28 +192,26 @@ class DeviceRounds(Rounds):
 class KernelRounds(DeviceRounds):
     """Rounds that a kernel verifies."""
 
-    def __init__(
-        self, target: HeldRows, drafter: Drafter | None, rule: str, backend: str = AUTO
-    ) -> None:
-        self._rule, self._backend = rule, backend
-        several = named(rule, "kernel").several
-        super().__init__(target, as_drafts(drafter, target.model, ModelDrafts, several=several))
+    def __init__(self, task: RoundsTask, rule: Rule) -> None:
+        self._rule, self._backend = rule, task.backend
+        drafts = as_drafts(task.drafter, task.target, ModelDrafts, several=rule.several)
+        super().__init__(task, drafts)
 
     def _decide(
         self, drafted: Drafted, tokens: Any, target: Any, uniforms: Sequence[Randomness]
     ) -> Verified[Any]:
         """Verify by the rule."""
         batch, chains, gamma = tokens.shape
-        several = named(self._rule, "kernel").several and gamma > 0
+        several = self._rule.several and gamma > 0
         if chains > 1 and not several:
             raise InvalidDraftsError(
-                f"{chains} drafts of a token; rule {self._rule!r} is for one chain; for several "
-                f"there are {', '.join(names('kernel', several=True))}"
+                f"{chains} drafts of a token; rule {self._rule.name!r} is for one chain; for "
+                f"several there are {', '.join(names('kernel', several=True))}"
             )
         device = tokens.device
         draft = _moved(drafted.probs, lambda x: x.to(device, non_blocking=True))
         # without drafts every rule draws the bonus token alone, and "chain" needs no chains
-        rule = self._rule if gamma else "chain"
+        rule = self._rule if gamma else RULES["chain"]
         count = uniforms_per_position(rule, chains)
         coins = np.zeros((batch, gamma * count + 2))
         for coin, length, source in zip(coins, drafted.lengths.max(1), uniforms, strict=True):

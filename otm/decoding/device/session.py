@@ -1,4 +1,4 @@
-"""Rows of a model's session, of which the device knows more tokens than the host."""
+"""A model's session on a device, which knows more tokens of its rows than the host."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Lengths = npt.NDArray[np.int64]
 Live = npt.NDArray[np.bool_]
 
 
-class HeldRows:
+class DeviceSession:
     """A session with some rows for each sequence, and the distributions of its next tokens."""
 
     def __init__(

@@ -7,10 +7,12 @@ from functools import cache, partial
 
 from otm.decoding.checks import as_paths, check_draft, check_vocabularies
 from otm.decoding.draft_tree import DraftNode, Randomness, extend
-from otm.decoding.drafters.model import Drafter
+from otm.decoding.drafters.base import Drafter
 from otm.decoding.reading import Context, Reader
+from otm.decoding.rounds import verify_batch
 from otm.decoding.sampling_parameters import SamplingParameters
-from otm.decoding.verifiers.verification import Verifier, verify_batch, verify_chain
+from otm.decoding.verifiers.base import Verifier
+from otm.decoding.verifiers.chain import verify_chain
 from otm.models.base import LanguageModel
 
 
@@ -42,8 +44,8 @@ class AcceleratedDrafter(Drafter):
     -----
     If d drafts are missing, the inner drafter drafts at most d − 1, since the draft model
     adds a token.  By induction on d the chain has the draft model's distribution: what the verifier
-    returns has it if the model goes on from there (`verification`), and going on is the same task
-    with smaller d.
+    returns has it if the model goes on from there (`otm.decoding.verifiers.base`), and going on is
+    the same task with smaller d.
 
     References
     ----------

@@ -11,7 +11,8 @@ from otm._core.arithmetic import Number
 from otm._core.numbers import as_parameter
 from otm._core.sampling import locate
 from otm.decoding.draft_tree import DraftNode, Randomness
-from otm.decoding.drafters.model import ReadingDrafter, grow_by_levels
+from otm.decoding.drafters.growth import grow_by_levels
+from otm.decoding.drafters.model import ReadingDrafter
 from otm.decoding.drafters.trees import as_nodes
 from otm.decoding.reading import Context, LogitsProcessor, ProbsAfter
 from otm.decoding.sampling_parameters import SamplingParameters
@@ -95,13 +96,13 @@ class DynamicTreeDrafter(ReadingDrafter):
         def expand(b: int, nodes: list[DraftNode], probs: ProbsAfter) -> list[DraftNode]:
             growing = []
             for node in nodes:
-                law = probs(b, node.path)
-                above = reached.get(id(node), 1 + 0 * law.probabilities.item(0))
-                node.draft_probs, node.law = law, "WithoutReplacement"
-                rest = law.probabilities.copy()
+                draft_probs = probs(b, node.path)
+                above = reached.get(id(node), 1 + 0 * draft_probs.probabilities.item(0))
+                node.draft_probs, node.draft_kind = draft_probs, "WithoutReplacement"
+                rest = draft_probs.probabilities.copy()
                 while left[b] and above * (unseen := rest.sum()) >= self.threshold:
-                    token = locate(law.tokens, rest, uniforms[b](1)[0])
-                    i = int(np.searchsorted(law.tokens, token))
+                    token = locate(draft_probs.tokens, rest, uniforms[b](1)[0])
+                    i = int(np.searchsorted(draft_probs.tokens, token))
                     child = DraftNode((*node.path, token))
                     node.children.append(child)
                     left[b] -= 1

@@ -1,83 +1,19 @@
-"""What proposes drafts: the protocol of drafters, and language models that draft."""
+"""A language model that drafts: chains, or a prefix tree."""
 
 from __future__ import annotations
 
-import math
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from decimal import Decimal
-from typing import Any, TypeAlias, TypeGuard
+from collections.abc import Sequence
+from typing import TypeGuard
 
-from otm._core.checks import as_draft_count
 from otm._core.numbers import check_name
 from otm._core.sparse import SparseProbs
 from otm.decoding.draft_tree import DraftNode, Randomness
-from otm.decoding.reading import Context, LogitsProcessor, Path, ProbsAfter, Reader
+from otm.decoding.drafters.base import Branching, Drafter, Draw, as_branching, children_at
+from otm.decoding.drafters.growth import grow_by_levels
+from otm.decoding.reading import Context, LogitsProcessor, ProbsAfter, Reader
 from otm.decoding.sampling_parameters import SamplingParameters
-from otm.errors import InvalidParameterError, ProblemTooLargeError
 from otm.models.base import LanguageModel
-from otm.rules import TREE_DRAFTS
-
-Draw: TypeAlias = "Callable[[int, int, DraftNode, SparseProbs, int], None]"
-"""Gives children to a node: of sequence b, at a place of its level, from probs, so many."""
-
-Expand: TypeAlias = "Callable[[int, list[DraftNode], ProbsAfter], list[DraftNode]]"
-"""Gives children to nodes of sequence b, from the probs after them; returns what grows on."""
-
-Branching: TypeAlias = int | tuple[int, ...]
-"""Either a number K of chains, or for each level the number of children of a node there."""
-
-MAX_PATHS = 2**16
-"""Most paths of a tree, far beyond what a target model can read at once."""
-
-
-class Drafter(ABC):
-    """Whatever proposes drafts for sequences, and knows the distributions that it draws from.
-
-    Attributes
-    ----------
-    vocabulary : int or None
-        Number of tokens; None if any will do.
-    context_length : int or None
-        Most tokens that a context and its drafts may have; None if there is no limit.
-    """
-
-    vocabulary: int | None = None
-    context_length: int | None = None
-
-    @property
-    @abstractmethod
-    def seconds(self) -> float:
-        """Seconds spent in models so far."""
-
-    @abstractmethod
-    def draft(
-        self,
-        contexts: Sequence[Context],
-        depths: Sequence[int],
-        parents: Sequence[int] | None,
-        uniforms: Sequence[Randomness],
-    ) -> list[DraftNode]:
-        """Draft for every sequence of a batch.
-
-        Parameters
-        ----------
-        contexts : sequence of B tuples of int
-            All tokens so far, at least one.
-        depths : sequence of B int
-            Most tokens that a draft may have, at least 0.
-        parents : sequence of B int, or None
-            The sequence of the call before that each continues; None to begin anew.
-        uniforms : sequence of B Randomness
-            Where each sequence takes its uniforms from; nothing else decides.
-
-        Returns
-        -------
-        list of DraftNode
-            A tree for each sequence.  The distribution and the number of the children of a node
-            must follow from the context, the depth and the node's path, and from nothing that is
-            drawn beside or below it.
-        """
+from otm.rules import DRAFT_KINDS
 
 
 class ReadingDrafter(Drafter):
@@ -116,7 +52,7 @@ class ModelDrafter(ReadingDrafter):
         How to sample from the model; need not be that of the target.
     logits_processor : LogitsProcessor, optional
         Adjusts the model's scores before they are sampled from; need not be that of the target.
-    law : {"IID", "WithoutReplacement", "Greedy", "Top"}, optional
+    draft_kind : {"IID", "WithoutReplacement", "Greedy", "Top"}, optional
         How the children of a node are drawn together, as by the class of `otm.drafts`: what the
         rule that verifies needs (`otm.rules.Rule.drafts`).
 
@@ -125,7 +61,7 @@ class ModelDrafter(ReadingDrafter):
     InvalidDraftCountError
         If a number of chains or children is not an integer of at least 1.
     UnknownMethodError
-        If there is no such law.
+        If there is no such kind of drafts.
     InvalidParameterError
         If a prefix tree has no level.
     ProblemTooLargeError
@@ -156,9 +92,9 @@ class ModelDrafter(ReadingDrafter):
         branching: Branching = 1,
         sampling: SamplingParameters | None = None,
         logits_processor: LogitsProcessor | None = None,
-        law: str = "IID",
+        draft_kind: str = "IID",
     ) -> None:
-        self.law = check_name("law of drafts", law, TREE_DRAFTS)
+        self.draft_kind = check_name("kind of drafts", draft_kind, DRAFT_KINDS)
         self.branching = as_branching(branching)
         super().__init__(model, sampling, logits_processor)
         self.sampling, self.processor = sampling, logits_processor
@@ -172,113 +108,49 @@ class ModelDrafter(ReadingDrafter):
     ) -> list[DraftNode]:
         """Draft for every sequence of a batch, level by level."""
 
-        def draw(b: int, place: int, node: DraftNode, probs: SparseProbs, count: int) -> None:
-            node.draw_children(probs, count, uniforms[b], self.law)
+        def draw(
+            b: int, chain: int | None, node: DraftNode, probs: SparseProbs, count: int
+        ) -> None:
+            node.draw_children(probs, count, uniforms[b], self.draft_kind)
 
-        return self.grow(contexts, depths, parents, draw)
+        return self.draft_with(draw, contexts, depths, parents, uniforms)
 
-    def grow(
+    def draft_with(
         self,
+        draw: Draw,
         contexts: Sequence[Context],
         depths: Sequence[int],
         parents: Sequence[int] | None,
-        draw: Draw,
+        uniforms: Sequence[Randomness],
     ) -> list[DraftNode]:
-        """Grow a tree for every sequence, whose children a function draws.
-
-        Parameters
-        ----------
-        contexts, depths, parents
-            As for `draft`.
-        draw : callable
-            Gives children to a node, from the number of the sequence, the place of the node in its
-            level, the node, the distribution and the number of its children.
-
-        Returns
-        -------
-        list of DraftNode
-            A tree for each sequence.
-        """
+        """Draft a tree for every sequence, whose children a function draws."""
 
         def expand(b: int, nodes: list[DraftNode], probs: ProbsAfter) -> list[DraftNode]:
             for place, node in enumerate(nodes):
                 count = children_at(self.branching, len(node.path))
-                draw(b, place, node, probs(b, node.path), count)
+                chain = place if node.path and isinstance(self.branching, int) else None
+                draw(b, chain, node, probs(b, node.path), count)
             return [child for node in nodes for child in node.children]
 
         levels = len(self.branching) if isinstance(self.branching, tuple) else max(depths)
         limits = [min(depth, levels) for depth in depths]
         return grow_by_levels(self._reader, contexts, limits, parents, expand)
 
+    @property
+    def suits_device(self) -> bool:
+        """Whether its drafts are on the device of the model."""
+        return self.model.device is not None and draws_chains(self)
+
 
 def samples_one_chain(drafter: Drafter | None) -> TypeGuard[ModelDrafter]:
     """Whether a drafter draws one chain from the distributions of a model."""
-    return isinstance(drafter, ModelDrafter) and drafter.branching == 1 and drafter.law != "Top"
+    if not isinstance(drafter, ModelDrafter):
+        return False
+    return drafter.branching == 1 and drafter.draft_kind != "Top"
 
 
-def grow_by_levels(
-    reader: Reader,
-    contexts: Sequence[Context],
-    depths: Sequence[int],
-    parents: Sequence[int] | None,
-    expand: Expand,
-) -> list[DraftNode]:
-    """Grow trees from their roots; a model reads one level of the whole batch at a time."""
-    before = parents
-
-    def read(paths: list[list[Path]]) -> ProbsAfter:
-        nonlocal before
-        probs = reader.read(contexts, paths, before, whole=False)
-        before = range(len(contexts))
-        return probs
-
-    return grow_levels(depths, read, expand)
-
-
-def grow_levels(
-    depths: Sequence[int], read: Callable[[list[list[Path]]], ProbsAfter], expand: Expand
-) -> list[DraftNode]:
-    """Grow trees from their roots, level by level, as deep as each sequence's depth says.
-
-    `read` gives the distributions after the different paths of a level; `expand` gives children to
-    the nodes of a level of sequence b, and returns the nodes of the next that are to grow.
-    """
-    roots = [DraftNode() for _ in depths]
-    levels = [[root] for root in roots]
-    for depth in range(max(1, *depths)):  # once at least, to follow the batch
-        growing = [nodes if depth < d else [] for nodes, d in zip(levels, depths, strict=True)]
-        if depth and not any(growing):
-            break
-        probs = read([list(dict.fromkeys(node.path for node in nodes)) for nodes in growing])
-        levels = [expand(b, nodes, probs) for b, nodes in enumerate(growing)]
-    return roots
-
-
-def as_branching(branching: Any) -> Branching:
-    """Check a branching, and return its numbers as int; refuse more than `MAX_PATHS` paths."""
-    numbers = branching if isinstance(branching, tuple) else (branching,)
-    if not numbers:
-        raise InvalidParameterError(
-            "the branching () has no level; give the number of children at each level, such as "
-            "(4, 2, 1), or the number of chains"
-        )
-    counts = tuple(as_draft_count(number) for number in numbers)
-    paths = math.prod(counts)
-    if paths > MAX_PATHS:
-        raise ProblemTooLargeError(
-            f"a tree of {Decimal(paths):.3g} paths of drafts; at most {MAX_PATHS:,} are "
-            "allowed, and few models gain from more than a hundred"
-        )
-    return counts if isinstance(branching, tuple) else counts[0]
-
-
-def drafts_of_token(branching: Branching) -> int:
-    """Return the largest number of drafts of a token."""
-    return max(branching) if isinstance(branching, tuple) else branching
-
-
-def children_at(branching: Branching, level: int) -> int:
-    """Return the number of children of a node at a level; 0 below the last one of a prefix tree."""
-    if isinstance(branching, int):
-        return 1 if level else branching
-    return branching[level] if level < len(branching) else 0
+def draws_chains(drafter: Drafter | None) -> TypeGuard[ModelDrafter]:
+    """Whether a drafter draws independent chains as `ModelDrafter` does, not as a subclass may."""
+    if type(drafter) is not ModelDrafter:
+        return False
+    return isinstance(drafter.branching, int) and drafter.draft_kind == "IID"

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from otm._core.display.text import shown
 from otm._core.numbers import as_integer
 from otm.decoding.draft_tree import DraftNode, Randomness
-from otm.decoding.drafters.model import Drafter, ModelDrafter
+from otm.decoding.drafters.base import Drafter
+from otm.decoding.drafters.model import ModelDrafter
 from otm.decoding.reading import Context, Path
 from otm.decoding.sampling_parameters import SamplingParameters
 from otm.errors import InvalidInputError
@@ -23,7 +24,7 @@ class StringDrafter(Drafter):
 
     What is drafted needs no token in common with the target.  The probabilities of the target's
     tokens are not known, so that they count as certain: `verify_target_only` accepts them as long
-    as the target draws the same (the rule "target-only" of `spectr`), and so does `coupled`.
+    as the target draws the same (the rule "target-only" of `spectr`), and so does `decode_coupled`.
 
     Parameters
     ----------
@@ -166,6 +167,6 @@ def _chain(tokens: Path) -> DraftNode:
     """Return a chain of certain drafts."""
     root = node = DraftNode()
     for token in tokens:
-        node.law, node.children = "Top", [DraftNode((*node.path, token))]
+        node.draft_kind, node.children = "Top", [DraftNode((*node.path, token))]
         node = node.children[0]
     return root

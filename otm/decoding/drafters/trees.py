@@ -22,7 +22,8 @@ from otm._core.arithmetic import Number
 from otm._core.display.text import shown
 from otm._core.numbers import as_positive, check_name
 from otm.decoding.draft_tree import DraftNode, Randomness
-from otm.decoding.drafters.model import ReadingDrafter, grow_by_levels
+from otm.decoding.drafters.growth import grow_by_levels
+from otm.decoding.drafters.model import ReadingDrafter
 from otm.decoding.reading import Context, LogitsProcessor, Path, ProbsAfter
 from otm.decoding.sampling_parameters import SamplingParameters
 from otm.drafts.top import likeliest
@@ -64,11 +65,13 @@ class BestFirst:
         """Look at the children of a level; return those among the best that may grow."""
         candidates = list(self._best[b])
         for node in nodes:
-            law = probs(b, node.path)
-            above = self._reached[b].get(id(node), 1 + 0 * law.probabilities.item(0))
-            for i in likeliest(law.probabilities, self._nodes).tolist():
-                child = DraftNode((*node.path, law.tokens.item(i)))
-                candidates.append(_Candidate(above * law.probabilities.item(i), node, child))
+            draft_probs = probs(b, node.path)
+            above = self._reached[b].get(id(node), 1 + 0 * draft_probs.probabilities.item(0))
+            for i in likeliest(draft_probs.probabilities, self._nodes).tolist():
+                child = DraftNode((*node.path, draft_probs.tokens.item(i)))
+                candidates.append(
+                    _Candidate(above * draft_probs.probabilities.item(i), node, child)
+                )
         self._best[b] = nsmallest(self._nodes, candidates, key=lambda one: one.place)
         depth = len(nodes[0].path) + 1 if nodes else -1
         new = [one for one in self._best[b] if len(one.node.path) == depth][: self._width]
@@ -79,7 +82,7 @@ class BestFirst:
         """Put the best nodes into their trees."""
         for one in (one for chosen in self._best for one in chosen):
             one.parent.children.append(one.node)
-            one.parent.law = "Top"
+            one.parent.draft_kind = "Top"
 
 
 class BestFirstDrafter(ReadingDrafter):
@@ -172,7 +175,7 @@ class StaticTreeDrafter(ReadingDrafter):
     shape : tuple of tuples
         The root as the tuple of its children, each of which is one again: `(((),), ())` has a child
         with a child, and a second one without.
-    law : {"Top", "WithoutReplacement", "Greedy"}, optional
+    draft_kind : {"Top", "WithoutReplacement", "Greedy"}, optional
         How the children of a node are drawn together, as by the class of `otm.drafts`: what the
         rule that verifies needs, "target-only", "recursive rejection without replacement" or
         "greedy".
@@ -188,7 +191,7 @@ class StaticTreeDrafter(ReadingDrafter):
     ProblemTooLargeError
         If there would be more than 4,096 nodes.
     UnknownMethodError
-        If the law is none of these.
+        If the kind of drafts is none of these.
 
     Notes
     -----
@@ -215,11 +218,11 @@ class StaticTreeDrafter(ReadingDrafter):
         self,
         model: LanguageModel,
         shape: Shape,
-        law: str = "Top",
+        draft_kind: str = "Top",
         sampling: SamplingParameters | None = None,
         logits_processor: LogitsProcessor | None = None,
     ) -> None:
-        self.law = check_name("law of drafts", law, SHAPED)
+        self.draft_kind = check_name("kind of drafts", draft_kind, SHAPED)
         self.shape = shape
         self.nodes = as_nodes(_size(shape))
         super().__init__(model, sampling, logits_processor)
@@ -238,7 +241,8 @@ class StaticTreeDrafter(ReadingDrafter):
             growing = []
             for node in nodes:
                 shape = shapes[b, node.path]
-                node.draw_children(probs(b, node.path), len(shape), uniforms[b], self.law)
+                draft_probs = probs(b, node.path)
+                node.draw_children(draft_probs, len(shape), uniforms[b], self.draft_kind)
                 for child, below in zip(node.children, shape, strict=False):  # fewer tokens
                     shapes[b, child.path] = below
                     if below:

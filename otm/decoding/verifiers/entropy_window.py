@@ -9,7 +9,8 @@ from otm._core.numbers import as_real
 from otm._core.sparse import SparseProbs
 from otm.decoding.draft_tree import DraftNode, Randomness, one_chain
 from otm.decoding.reading import Path
-from otm.decoding.verifiers.verification import TargetProbs, Verifier, drawn_from, residual_of
+from otm.decoding.verifiers.base import TargetProbs, Verifier, drawn_from
+from otm.decoding.verifiers.chain import residual_of
 
 
 def entropy_window_verifier(window: int, threshold: float, top: int = 3) -> Verifier:

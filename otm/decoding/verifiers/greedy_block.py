@@ -24,12 +24,11 @@ import numpy as np
 from otm._core.arithmetic import Number, Probs
 from otm._core.sampling import locate
 from otm._core.sparse import align
-from otm.decoding.checks import as_paths
 from otm.decoding.draft_tree import DraftNode, Randomness, one_chain
-from otm.decoding.drafters.model import Drafter, samples_one_chain
-from otm.decoding.reading import Context, Path, Reader
-from otm.decoding.rounds import Outcome, Rounds, RoundsTask
-from otm.decoding.verifiers.verification import TargetProbs, drawn_from
+from otm.decoding.drafters.model import samples_one_chain
+from otm.decoding.reading import Path, ProbsAfter
+from otm.decoding.rounds import Batch, HostRounds, RoundsTask
+from otm.decoding.verifiers.base import TargetProbs, drawn_from
 from otm.errors import InvalidInputError
 
 
@@ -37,10 +36,10 @@ from otm.errors import InvalidInputError
 class GreedyBlockVerifier:
     """Greedy block verification of one chain of a draft model, for `stream`.
 
-    The whole text has the target's distribution, but a single step has not: it may leave a debt
-    that the next steps make up for.  If a block begins without a debt, the mean number of its
-    accepted drafts is the largest that any verifier can have, Σ (1 − TV) of the paths of i tokens
-    (Theorem 19.1 of docs/theory/state.md).
+    The whole text has the target's distribution, but a single step has not: it may leave a
+    correction that the next steps make.  If a block begins without a pending correction, the mean
+    number of its accepted drafts is the largest that any verifier can have, Σ (1 − TV) of the paths
+    of i tokens (Theorem 19.1 of docs/theory/state.md).
 
     Examples
     --------
@@ -51,92 +50,104 @@ class GreedyBlockVerifier:
     4
     """
 
-    def rounds(self, task: RoundsTask) -> Rounds:
-        """Make rounds that keep what each step owes to later ones."""
-        return GreedyBlockRounds(task.reader(), task.drafter)
+    def rounds(self, task: RoundsTask) -> GreedyBlockRounds:
+        """Make rounds that keep the pending corrections of each sequence.
 
+        Parameters
+        ----------
+        task : RoundsTask
+            The models and the settings of a batch.
 
-Rows = list[Probs]
+        Returns
+        -------
+        Rounds
+            The rounds that `stream` calls.
+
+        Raises
+        ------
+        InvalidInputError
+            If the drafter does not draw one chain from the distributions of a model.
+        """
+        return GreedyBlockRounds(task)
+
 
 GREEDY_BLOCK = GreedyBlockVerifier()
 """What `speculative` takes by the name "greedy block"."""
 
 
-class _Debt(NamedTuple):
-    """What one step leaves to later ones: the next `horizon` tokens have another distribution.
+Rows = list[Probs]
+"""The rows [V] of a model along the drafts."""
+
+
+class PendingCorrection(NamedTuple):
+    """The correction that a step leaves: the next `horizon` tokens have another distribution.
 
     It is ∝ max(ratio · q − p, 0), where `ratio` is the probability of the tokens since that step
-    began under its target, over that under the draft model; there is no debt where it is 1.
+    began under its target, over that under the draft model; with ratio 1 there is no correction.
     """
 
     ratio: Number
     horizon: int
 
 
-class GreedyBlockRounds(Rounds):
-    """Chains of a draft model on the host, with what earlier steps of a sequence have left."""
+class GreedyBlockRounds(HostRounds):
+    """Chains of a draft model on the host, with the pending corrections of each sequence."""
 
-    def __init__(self, reader: Reader, drafter: Drafter | None) -> None:
-        if not samples_one_chain(drafter):
+    def __init__(self, task: RoundsTask) -> None:
+        super().__init__(task)
+        if not samples_one_chain(task.drafter):
             raise InvalidInputError(
                 "greedy block verification needs the distributions of a draft model for one chain, "
                 "also behind its drafts; give a model, or a ModelDrafter of one sampled chain"
             )
-        self._reader, self._drafter = reader, drafter
-        self._debts: list[list[_Debt]] = []
+        self._pending: list[list[PendingCorrection]] = []
 
-    def play(
-        self,
-        contexts: Sequence[Context],
-        depths: Sequence[int],
-        parents: Sequence[int] | None,
-        uniforms: Sequence[Randomness],
-    ) -> list[Outcome]:
-        """Draft chains, read them, and verify each against what its earlier steps have left."""
-        new = [[] for _ in contexts] if parents is None else [self._debts[p] for p in parents]
-        # a token more than is verified, where its distribution is needed
+    def follow(self, batch: Batch) -> None:
+        """Take the pending corrections of the parents."""
+        if batch.parents is None:
+            self._pending = [[] for _ in batch.contexts]
+        else:
+            self._pending = [self._pending[parent] for parent in batch.parents]
+
+    def draft(self, batch: Batch) -> list[DraftNode]:
+        """Draft chains, and a token more if its distribution is needed; that token is cut off."""
         longer = [
-            depth + any(debt.horizon > depth for debt in debts)
-            for depth, debts in zip(depths, new, strict=True)
+            depth + any(each.horizon > depth for each in pending)
+            for depth, pending in zip(batch.depths, self._pending, strict=True)
         ]
-        roots = self._drafter.draft(contexts, longer, parents, uniforms)
-        chains = [list(root.nodes()) for root in roots]
-        for nodes, depth in zip(chains, depths, strict=True):
+        roots = super().draft(batch._replace(depths=longer))
+        for root, depth in zip(roots, batch.depths, strict=True):
+            nodes = list(root.nodes())
             nodes[min(depth, len(nodes) - 1)].children = []
-        vocabulary = self._reader.model.vocabulary
-        paths = as_paths(roots, depths, vocabulary)
-        probs = self._reader.read(contexts, paths, parents, whole=True)
-        outcomes, self._debts = [], []
-        for b, (nodes, debts) in enumerate(zip(chains, new, strict=True)):
-            (drafts,) = paths[b]
-            p = [
-                each.draft_probs.dense(vocabulary)
-                for each in nodes[: len(drafts) + 1]
-                if each.draft_probs is not None
-            ]
-            q = [probs(b, drafts[:i]).dense(vocabulary) for i in range(len(drafts) + 1)]
-            output, left = _step(drafts, p, q, debts, uniforms[b])
-            outcomes.append(Outcome((drafts,) if drafts else (), output))
-            self._debts.append(left)
-        return outcomes
+        return roots
 
-    @property
-    def seconds(self) -> tuple[float, float]:
-        """Seconds of the drafter and of the target so far."""
-        return self._drafter.seconds, self._reader.seconds
+    def verify(self, batch: Batch, trees: Sequence[DraftNode], probs: ProbsAfter) -> list[Path]:
+        """Verify each chain against the pending corrections of its sequence."""
+        vocabulary = self._reader.model.vocabulary
+        outputs = []
+        for b, root in enumerate(trees):
+            nodes = list(root.nodes())
+            laws = [node.draft_probs for node in nodes if node.draft_probs is not None]
+            p = [law.dense(vocabulary) for law in laws]
+            q = [probs(b, node.path).dense(vocabulary) for node in nodes]
+            pending, uniforms = self._pending[b], batch.uniforms[b]
+            output, self._pending[b] = _step(nodes[-1].path, p, q, pending, uniforms)
+            outputs.append(output)
+        return outputs
 
 
 def _step(
-    drafts: Path, p: Rows, q: Rows, debts: list[_Debt], uniforms: Randomness
-) -> tuple[Path, list[_Debt]]:
-    """Output of a step, and what it and earlier ones leave to later ones.
+    drafts: Path, p: Rows, q: Rows, pending: list[PendingCorrection], uniforms: Randomness
+) -> tuple[Path, list[PendingCorrection]]:
+    """Return the output of a step, and the corrections that it and earlier steps leave.
 
     `p` and `q` are the rows of draft model and target along the drafts, each [V].
     """
-    gamma, paid = len(drafts), []
-    for debt in debts:  # the oldest first: each changes what those before it have left
-        ratios, changed = _changed(drafts, p, q, debt)
-        paid.append((debt.horizon, ratios, q))
+    gamma, made = len(drafts), []
+    # the oldest first: each changes the target of those before it
+    for correction in pending:
+        ratios, changed = _changed(drafts, p, q, correction)
+        made.append((correction.horizon, ratios, q))
         q = changed
     one = 1 + 0 * q[0].item(0)
     ratios = _ratios(drafts, p, q, one)
@@ -148,18 +159,18 @@ def _step(
         if uniforms(1)[0] * (one - longer) < min(one, ratios[accepted]) - longer:
             break
         accepted -= 1
-    rest = q[gamma]
+    residual = q[gamma]
     if accepted < gamma:
-        rest = np.maximum(ratios[accepted] * q[accepted] - p[accepted], 0 * p[accepted])
-        paid.append((gamma, ratios, q))
-    token = int(locate(np.arange(rest.size), rest, uniforms(1)[0]))
+        residual = np.maximum(ratios[accepted] * q[accepted] - p[accepted], 0 * p[accepted])
+        made.append((gamma, ratios, q))
+    token = int(locate(np.arange(residual.size), residual, uniforms(1)[0]))
     left = []
-    for horizon, of_path, rows in paid:
+    for horizon, of_path, rows in made:
         more = horizon - accepted - 1
-        # what the draft model never gives needs no making up
+        # a token that the draft model never gives needs no correction
         if more > 0 and p[accepted].item(token) > 0:
             grown = rows[accepted].item(token) / p[accepted].item(token)
-            left.append(_Debt(of_path[accepted] * grown, more))
+            left.append(PendingCorrection(of_path[accepted] * grown, more))
     return (*drafts[:accepted], token), left
 
 
@@ -171,10 +182,12 @@ def _ratios(drafts: Path, p: Rows, q: Rows, first: Number) -> list[Number]:
     return ratios
 
 
-def _changed(drafts: Path, p: Rows, q: Rows, debt: _Debt) -> tuple[list[Number], Rows]:
-    """Ratios of a debt along the drafts, and the rows that it makes of those of the target."""
-    ratios, rows = _ratios(drafts, p, q, debt.ratio), list(q)
-    for i in range(min(debt.horizon, len(q))):
+def _changed(
+    drafts: Path, p: Rows, q: Rows, correction: PendingCorrection
+) -> tuple[list[Number], Rows]:
+    """Ratios of a correction along the drafts, and the target's rows after it."""
+    ratios, rows = _ratios(drafts, p, q, correction.ratio), list(q)
+    for i in range(min(correction.horizon, len(q))):
         excess = np.maximum(ratios[i] * q[i] - p[i], 0 * p[i])
         if excess.any():  # else the text never comes here
             rows[i] = excess / excess.sum()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from otm.decoding.draft_tree import DraftNode, Randomness
 from otm.decoding.reading import Path
-from otm.decoding.verifiers.verification import TargetProbs, drawn_from
+from otm.decoding.verifiers.base import TargetProbs, drawn_from
 
 
 def verify_target_only(root: DraftNode, target_probs: TargetProbs, uniforms: Randomness) -> Path:

@@ -12,7 +12,7 @@ from otm._core.sampling import locate
 from otm._core.sparse import align
 from otm.decoding.draft_tree import DraftNode, Randomness
 from otm.decoding.reading import Path
-from otm.decoding.verifiers.verification import TargetProbs
+from otm.decoding.verifiers.base import TargetProbs
 
 
 def verify_traversal(root: DraftNode, target_probs: TargetProbs, uniforms: Randomness) -> Path:

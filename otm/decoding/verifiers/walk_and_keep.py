@@ -16,9 +16,9 @@ from otm._core.arithmetic import Number, Probs, zeros
 from otm._core.sampling import locate
 from otm._core.sparse import Tokens
 from otm.coupling.optimal.agreeing import AgreeingDrafts
-from otm.decoding.draft_tree import DraftNode, Randomness
+from otm.decoding.draft_tree import DraftNode, Randomness, shared_draft_probs
 from otm.decoding.reading import Path
-from otm.decoding.verifiers.verification import TargetProbs, shared_draft_probs
+from otm.decoding.verifiers.base import TargetProbs
 from otm.errors import ProblemTooLargeError
 
 MOST_DRAFTS = 2**8

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from otm._core.arithmetic import at_least_once, power_slopes
 from otm._core.distribution import narrowest_type, sum_tolerance, tolerance_of_numbers
 from otm._core.files.stored import StoredArray
-from otm.coupling.build import build_plan, plan_builder
+from otm.coupling.build import build_plan
 from otm.coupling.compare.capped import capped_rules
 from otm.decoding.sampling_parameters import SamplingParameters
 from otm.errors import InvalidDistributionError, InvalidInputError
@@ -179,8 +179,7 @@ def measure_pair(
         if name in rules:
             acceptance[r] = rules[name].probability
         else:
-            rule = plan_builder(name)
-            plans = (build_plan(rule, Problem(draft, target, k), name) for k in ks)
+            plans = (build_plan(settings.plans[name], Problem(draft, target, k), name) for k in ks)
             acceptance[r] = [float(plan.acceptance) for plan in plans]
     lossy = np.empty((len(settings.lossy_settings), 2, len(ks)))
     of_lenience = dict(zip(leniences, lenient, strict=True))

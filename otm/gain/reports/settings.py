@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from typing import Any, TypeAlias
 
 from otm._core.checks import as_draft_count
 from otm._core.display.reprs import Brief
 from otm._core.display.text import shown
 from otm._core.numbers import as_real
-from otm.coupling.build import plan_builder
+from otm.coupling.build import PlanBuilder, PlanOfRule
 from otm.coupling.compare.capped import CAPPED_RULES
 from otm.decoding.sampling_parameters import SamplingParameters
 from otm.errors import InvalidParameterError
+from otm.rules import named
 
 MAX_DRAFTS = 1024
 """Largest k: recursive rejection and the tables take time and memory for each below it."""
@@ -137,7 +139,7 @@ class Settings(Brief):
         if ks[-1] > MAX_DRAFTS:
             raise InvalidParameterError(f"k = {ks[-1]}; a report takes at most {MAX_DRAFTS}")
         for name in self.rules:
-            plan_builder(name)
+            named(name, "plan")
         if not self.rules:
             raise InvalidParameterError("there is nothing to compute; give at least one rule")
         for setting in self.lossy_settings:
@@ -164,6 +166,11 @@ class Settings(Brief):
     def capped_rules(self) -> tuple[str, ...]:
         """Those of the rules that accept min(q, c p)."""
         return tuple(name for name in self.rules if name in CAPPED_RULES)
+
+    @cached_property
+    def plans(self) -> dict[str, PlanBuilder]:
+        """Look the rules up, by their names."""
+        return {name: PlanOfRule(named(name, "plan")) for name in self.rules}
 
     @property
     def key(self) -> dict[str, Any]:

@@ -16,20 +16,15 @@ from otm.coupled.rounds import RULE as LIST_COUPLING
 from otm.coupled.rounds import CoupledVerifier
 from otm.coupling.build import PlanBuilder
 from otm.decoding.checks import as_device_backend
-from otm.decoding.device.rounds import place_verifier
-from otm.decoding.drafters.model import (
-    Branching,
-    Drafter,
-    ModelDrafter,
-    as_branching,
-    drafts_of_token,
-)
+from otm.decoding.drafters.base import Branching, Drafter, as_branching, drafts_of_token
+from otm.decoding.drafters.model import ModelDrafter
 from otm.decoding.drafters.trees import BestFirstDrafter, as_nodes
 from otm.decoding.loop import stream
 from otm.decoding.policies import GammaPolicy, as_policy
+from otm.decoding.rounds import RoundsVerifier
 from otm.decoding.sampling_parameters import ranked_by
 from otm.decoding.trace import Generation
-from otm.decoding.verifiers.verification import Verifier, chain_verifier, law_of, tree_verifier
+from otm.decoding.verifiers.by_rule import RuleVerifier, chain_rule, tree_rule
 from otm.errors import InvalidParameterError
 from otm.integrations.huggingface import arguments
 from otm.integrations.huggingface.output import as_output
@@ -164,13 +159,14 @@ class AssistedDecoding:
         self.k = as_branching(k)
         self.gamma = as_policy(gamma)
         self.rule = rule
-        self.verifier: Verifier | CoupledVerifier
+        self.verifier: RoundsVerifier
+        self.draft_kind = "IID"
         if rule == LIST_COUPLING:
             self.verifier = CoupledVerifier(drafts_of_token(self.k))
-        elif self.k == 1 and isinstance(rule, str) and rule in names("verifier", several=False):
-            self.verifier = chain_verifier(rule)
         else:
-            self.verifier = tree_verifier(rule)
+            one_chain = names("verifier", several=False) if self.k == 1 else ()
+            listed = chain_rule(rule) if rule in one_chain else tree_rule(rule)
+            self.verifier, self.draft_kind = RuleVerifier(listed), listed.drafts
         if nodes is not None and rule != "target-only":
             raise InvalidParameterError(
                 f"nodes = {nodes} with the rule {shown(rule)}; a best-first tree is certain, for "
@@ -271,10 +267,9 @@ class AssistedDecoding:
         if self.other is not None:
             drafting = self.other.drafter(draft, target.vocabulary, sampling)
         if isinstance(drafting, LanguageModel):
-            law = law_of(self.rule)
-            how = ranked_by(sampling) if law == "Top" else sampling
+            how = ranked_by(sampling) if self.draft_kind == "Top" else sampling
             drafting = (
-                ModelDrafter(drafting, self.k, how, of_drafts, law)
+                ModelDrafter(drafting, self.k, how, of_drafts, self.draft_kind)
                 if self.nodes is None
                 else BestFirstDrafter(drafting, self.nodes, None, how, of_drafts)
             )
@@ -282,7 +277,7 @@ class AssistedDecoding:
             target,
             prompts,
             drafting,
-            place_verifier(self.verifier, self.rule, target, drafting, sampling),
+            self.verifier,
             gamma=self.gamma,
             sampling=sampling,
             logits_processor=processor,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from otm._core.numbers import check_name
-from otm.decoding.drafters.model import Branching, Drafter
+from otm.decoding.drafters.base import Branching, Drafter
 from otm.decoding.drafters.strings import StringDrafter
 from otm.decoding.sampling_parameters import SamplingParameters
 from otm.errors import InvalidInputError, InvalidParameterError

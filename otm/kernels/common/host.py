@@ -18,23 +18,22 @@ from torch import Tensor
 from otm.kernels.common.distributions import torch as distributions
 from otm.kernels.common.distributions.numpy import locate, mass, memory
 from otm.kernels.common.rows.numpy import read, unpack
-from otm.kernels.registry import load
 from otm.kernels.sparse_drafts import SparseDrafts
 from otm.kernels.verified import Verified
-from otm.rules import named
+from otm.rules import Rule, named
 
 LEAST_VOCABULARY = 2048
 """The smallest vocabulary whose rows are read one by one."""
 
 
-def reads_rows(rule: str, target: Tensor) -> bool:
+def reads_rows(rule: str | Rule, target: Tensor) -> bool:
     """Whether the rows of these tensors are to be read one by one."""
     on_host = target.device.type == "cpu" and target.shape[-1] >= LEAST_VOCABULARY
     return on_host and not named(rule, "kernel").several
 
 
 def verify(
-    rule: str,
+    rule: Rule,
     arguments: tuple[Any, ...],
     temperature: float | Tensor | None,
     offsets: Tensor | None = None,
@@ -57,7 +56,7 @@ def verify(
         draft = _as_rows("draft", draft, arguments[1].dtype)
     values = temperature.tolist() if isinstance(temperature, Tensor) else temperature
     rows = read(target, draft, tokens, size, values)
-    outcome = load(rule, "numpy").verify(*rows, tokens, uniforms.detach().numpy())
+    outcome = rule.load_kernel("numpy").verify(*rows, tokens, uniforms.detach().numpy())
     return Verified(torch.from_numpy(outcome.tokens), torch.from_numpy(outcome.accepted))
 
 

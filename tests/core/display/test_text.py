@@ -10,7 +10,7 @@ from otm import Interval, alpha, compare
 from otm._core.display.text import LENGTH, shown, text_table
 from otm.decoding import SamplingParameters
 from otm.decoding.beam import beam_search
-from otm.decoding.drafters.model import as_branching
+from otm.decoding.drafters.base import as_branching
 from otm.drafts import Joint
 from otm.errors import (
     InvalidInputError,

@@ -47,7 +47,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             return real(*given, backend=backend, **options)
 
         monkeypatch.setattr(f"otm.{place}", noted)
-    monkeypatch.setattr("otm.decoding.device.rounds.LEAST_VOCABULARY", VOCABULARY)
+    monkeypatch.setattr("otm.decoding.rounds.LEAST_VOCABULARY", VOCABULARY)
     return names
 
 

@@ -28,16 +28,18 @@ from otm.decoding import (
     spectr,
     stream,
 )
-from otm.decoding.device.rounds import rule_on_device
-from otm.decoding.device.session import HeldRows
+from otm.decoding.device.session import DeviceSession
 from otm.decoding.reading import Path
+from otm.decoding.rounds import RoundsTask
 from otm.decoding.sampling_parameters import probs_on_device
+from otm.decoding.verifiers.by_rule import kernel_rule, tree_rule
 from otm.errors import InvalidDistributionError, InvalidDraftsError, UnknownMethodError
 from otm.kernels import verify_probs
 from otm.kernels.registry import uniforms_per_position
 from otm.models import LanguageModel, Session, TableModel
 from otm.models.gpt.model import GPT
 from otm.models.gpt.transformer import GPTConfig
+from otm.rules import RULES as RULES_BY_NAME
 
 torch = pytest.importorskip("torch")
 
@@ -273,9 +275,9 @@ def test_one_copy_of_whole_numbers_a_round(
 
 def test_a_further_way_to_the_host_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Negative control of the test above."""
-    from otm.decoding.device.session import HeldRows
+    from otm.decoding.device.session import DeviceSession
 
-    probs = HeldRows.probs
+    probs = DeviceSession.probs
     for way in (
         lambda scores: scores.numpy(),
         lambda scores: scores.sum().item(),
@@ -288,11 +290,11 @@ def test_a_further_way_to_the_host_is_counted(monkeypatch: pytest.MonkeyPatch) -
         np.from_dlpack,
     ):
 
-        def leaking(rows: HeldRows, scores: Any, *more: Any, way: Any = way) -> Any:
+        def leaking(rows: DeviceSession, scores: Any, *more: Any, way: Any = way) -> Any:
             way(scores)
             return probs(rows, scores, *more)
 
-        monkeypatch.setattr(HeldRows, "probs", leaking)
+        monkeypatch.setattr(DeviceSession, "probs", leaking)
         with counted_by_step(monkeypatch) as rounds:
             outcomes(
                 DeviceVerifier(), lambda: ModelDrafter(gpt(1, 1)), target=gpt(0, 1), gamma=2,
@@ -389,7 +391,7 @@ def test_processed_scores_keep_their_digits() -> None:
     def process(tokens: Any, scores: Any, prompts: Any) -> Any:
         return scores.float() / 1.1 + torch.tensor([0.0, 0.05, -0.05])
 
-    rows = HeldRows(target, None, process)
+    rows = DeviceSession(target, None, process)
     rows.follow([(0,)], None)
     scores = rows.read_contexts([(0,)])[:, None]
     nothing = torch.zeros((1, 1, 0), dtype=torch.int64)
@@ -410,14 +412,18 @@ class Builder:
 def test_what_the_device_leaves_to_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bug: a rule or a drafter that the loop took for one of its own."""
     target, draft = gpt(0, 1), gpt(1, 1)
-    assert rule_on_device("chain", target, ModelDrafter(draft), None) is None, "few tokens, a CPU"
-    monkeypatch.setattr("otm.decoding.device.rounds.LEAST_VOCABULARY", VOCABULARY)
+
+    def placed(rule: Any, drafter: Any, model: Any = target, **parameters: Any) -> Any:
+        listed = RULES_BY_NAME[rule] if rule in ("chain", "block") else tree_rule(rule)
+        task = RoundsTask(model, drafter, SamplingParameters(**parameters), None, 1, "auto")
+        kernel = kernel_rule(listed, task)
+        return kernel and kernel.name
+
+    assert placed("chain", ModelDrafter(draft)) is None, "few tokens, a CPU"
+    monkeypatch.setattr("otm.decoding.rounds.LEAST_VOCABULARY", VOCABULARY)
 
     class Own(ModelDrafter):
         pass
-
-    def placed(rule: Any, drafter: Any, model: Any = target, **parameters: Any) -> Any:
-        return rule_on_device(rule, model, drafter, SamplingParameters(**parameters))
 
     one, three = ModelDrafter(draft), ModelDrafter(draft, 3)
     assert placed("k-Seq", one) == placed(KSeq, one) == placed("chain", PromptLookup()) == "chain"

@@ -64,14 +64,14 @@ def called_by_transformers() -> bool:
 def counted_by_step(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[list[int]]]:
     """Note what each round sends to the host."""
     rounds: list[list[int]] = []
-    play = DeviceRounds.play
+    step = DeviceRounds.step
 
     def counted(*arguments: Any) -> Any:
         with Host() as host:
-            made = play(*arguments)
+            made = step(*arguments)
         rounds.append(host.sizes)
         return made
 
     with monkeypatch.context() as patch:
-        patch.setattr(DeviceRounds, "play", counted)
+        patch.setattr(DeviceRounds, "step", counted)
         yield rounds

@@ -13,13 +13,17 @@ from otm._core.sparse import SparseProbs
 from otm.coupling import KSeq
 from otm.decoding.draft_tree import DraftNode, Randomness
 from otm.decoding.drafters.accelerated import AcceleratedDrafter
-from otm.decoding.drafters.model import Branching, Drafter, ModelDrafter
-from otm.decoding.drafters.prompt_lookup import NonAutoregressiveDrafter, PromptLookup
+from otm.decoding.drafters.base import Branching, Drafter
+from otm.decoding.drafters.heads import NonAutoregressiveDrafter
+from otm.decoding.drafters.model import ModelDrafter
+from otm.decoding.drafters.prompt_lookup import PromptLookup
 from otm.decoding.loop import stream
 from otm.decoding.reading import Path
 from otm.decoding.sampling_parameters import SamplingParameters
+from otm.decoding.verifiers.base import Verifier
+from otm.decoding.verifiers.chain import verify_chain
+from otm.decoding.verifiers.recursion import spectr_verifier
 from otm.decoding.verifiers.traversal import verify_traversal
-from otm.decoding.verifiers.verification import Verifier, spectr_verifier, verify_chain
 from otm.decoding.verifiers.walk_and_keep import verify_walk_and_keep
 from otm.errors import InvalidInputError
 from otm.models.table import TableModel, UniformModel

@@ -13,8 +13,8 @@ import pytest
 
 from otm._core.sparse import SparseProbs
 from otm.decoding.draft_tree import DraftNode, Randomness
-from otm.decoding.drafters.model import Branching
-from otm.decoding.drafters.prompt_lookup import NonAutoregressiveDrafter, skip_gram_heads
+from otm.decoding.drafters.base import Branching
+from otm.decoding.drafters.heads import NonAutoregressiveDrafter, skip_gram_heads
 from otm.decoding.loop import stream
 from otm.decoding.reading import Context, Path
 from otm.decoding.verifiers.target_only import verify_target_only
@@ -187,7 +187,7 @@ def test_a_budget_drafts_the_likeliest_paths_under_the_product(nodes: int) -> No
         }
         best = sorted(paths, key=lambda path: -chance[path])[:nodes]
         assert {node.path for node in root.nodes()} == {(), *best}
-        assert {node.law for node in root.nodes() if node.children} == {"Top"}
+        assert {node.draft_kind for node in root.nodes() if node.children} == {"Top"}
 
 
 def test_a_tree_of_heads_keeps_the_law() -> None:

@@ -33,7 +33,7 @@ from otm.decoding import (
     verify_walk_and_keep,
 )
 from otm.decoding.reading import Path
-from otm.decoding.verifiers.verification import law_of, tree_verifier
+from otm.decoding.verifiers.by_rule import host_verifier, tree_rule
 from otm.drafts import Top
 from otm.errors import (
     InvalidDraftsError,
@@ -101,9 +101,9 @@ def test_sampled_siblings_keep_the_law(
 ) -> None:
     """Catches a plan for other drafts than were drawn, and children in another order."""
     target, draft = models(vocabulary, seed=3)
-    drafter = ModelDrafter(draft, branching, law=SAMPLED[rule])
+    drafter = ModelDrafter(draft, branching, draft_kind=SAMPLED[rule])
     assert is_lossless(
-        step_law(target, drafter, tree_verifier(rule), gamma, end), target, gamma, end
+        step_law(target, drafter, host_verifier(tree_rule(rule)), gamma, end), target, gamma, end
     )
 
 
@@ -111,7 +111,7 @@ def test_sampled_siblings_keep_the_law(
 @pytest.mark.parametrize("end", [None, 1])
 def test_likeliest_tokens_keep_the_law(branching: Branching, end: int | None) -> None:
     target, draft = models(3, seed=5)
-    drafter = ModelDrafter(draft, branching, law="Top")
+    drafter = ModelDrafter(draft, branching, draft_kind="Top")
     assert is_lossless(step_law(target, drafter, verify_target_only, 2, end), target, 2, end)
 
 
@@ -139,7 +139,7 @@ def test_whole_texts_of_best_first_trees_have_the_targets_law(
 def test_fixed_shapes_keep_the_law(shape: Shape, rule: str, law: str) -> None:
     """Catches children that are counted for another sibling; a count by draw order is allowed."""
     target, draft = models(2, seed=11)
-    verify = tree_verifier(rule)
+    verify = host_verifier(tree_rule(rule))
     if law != "Top":  # fewer comparisons
         verify = spectr_verifier(by_conditional(_plan_class(rule)))
     drafter = StaticTreeDrafter(draft, shape, law)
@@ -208,9 +208,8 @@ def test_rules_for_independent_drafts_refuse_others(verify: Verifier, law: str) 
     """Catches a silent loss: a rule for i.i.d. drafts on siblings that are not."""
     target, draft = (TableModel({(): [0.5, 0.25, 0.25]}) for _ in range(2))
     for branching in (2, (1, 2)):
-        steps = stream(
-            target, [PROMPT], ModelDrafter(draft, branching, law=law), verify, gamma=2, seed=0
-        )
+        drafter = ModelDrafter(draft, branching, draft_kind=law)
+        steps = stream(target, [PROMPT], drafter, verify, gamma=2, seed=0)
         with pytest.raises(InvalidDraftsError, match=rf"{law} drafts|takes one chain"):
             next(steps)
 
@@ -218,11 +217,11 @@ def test_rules_for_independent_drafts_refuse_others(verify: Verifier, law: str) 
 def test_plans_for_other_drafts_are_refused() -> None:
     model = TableModel({(): [0.5, 0.25, 0.25]})
     with pytest.raises(InvalidParameterError, match="2 IID drafts, and those of this tree are 2 W"):
-        spectr(model, ModelDrafter(model, 2, law="WithoutReplacement"), [[0]], seed=0)
+        spectr(model, ModelDrafter(model, 2, draft_kind="WithoutReplacement"), [[0]], seed=0)
     with pytest.raises(InvalidParameterError, match="2 Greedy drafts, and those of this tree are"):
         spectr(model, ModelDrafter(model, 2), [[0]], rule="greedy", seed=0)
-    with pytest.raises(UnknownMethodError, match="no law of drafts 'iid'"):
-        ModelDrafter(model, law="iid")
+    with pytest.raises(UnknownMethodError, match="no kind of drafts 'iid'"):
+        ModelDrafter(model, draft_kind="iid")
     with pytest.raises(UnknownMethodError, match="there are Top, WithoutReplacement, Greedy"):
         StaticTreeDrafter(model, ((),), "IID")
 
@@ -405,8 +404,8 @@ def test_recorded_trees_give_the_mean_of_the_loop() -> None:
     """The mean given the drafts, over all drafts, is that of the enumerated loop."""
     target, draft = models(2, seed=4)
     for rule, law in SAMPLED.items():
-        drafter = ModelDrafter(draft, (2, 1), law=law)
-        outputs = step_law(target, drafter, tree_verifier(rule), 2)
+        drafter = ModelDrafter(draft, (2, 1), draft_kind=law)
+        outputs = step_law(target, drafter, host_verifier(tree_rule(rule)), 2)
         enumerated = sum(mass * len(path) for path, mass in outputs.items())
 
         def tokens(uniforms: Randomness, drafter: Drafter = drafter, rule: str = rule) -> Any:
@@ -444,7 +443,7 @@ def test_efficiency_of_trees() -> None:
     assert worse.mean < best.mean
     recorded = record(target, ModelDrafter(draft), contexts, 1, seed=0)
     assert rank_hits(recorded, 4) == pytest.approx([0.2, 0.3, 0.5, 0])
-    greedy = record(target, ModelDrafter(draft, 3, law="Greedy"), contexts, 1, seed=0)
+    greedy = record(target, ModelDrafter(draft, 3, draft_kind="Greedy"), contexts, 1, seed=0)
     assert block_efficiency(greedy, ["greedy"])["greedy", 3, 1].mean == pytest.approx(2)
     with pytest.raises(InvalidInputError, match="2 of 3 greedy drafts"):
         block_efficiency(greedy, ["greedy"], ks=[2])
@@ -453,7 +452,7 @@ def test_efficiency_of_trees() -> None:
 
 
 def test_a_rule_says_how_its_drafts_are_drawn() -> None:
-    assert [law_of(rule) for rule in ("k-Seq", *SAMPLED, "target-only")] == [
+    assert [tree_rule(rule).drafts for rule in ("k-Seq", *SAMPLED, "target-only")] == [
         "IID", "WithoutReplacement", "Greedy", "Top",
     ]  # fmt: skip
 
@@ -483,7 +482,7 @@ def test_dynamic_trees_keep_the_law_of_rejection_without_replacement(
     target, draft = models(vocabulary, seed)
     gamma = 2 if vocabulary == 2 else 1
     drafter = DynamicTreeDrafter(draft, nodes=6, threshold=threshold)
-    law = step_law(target, drafter, tree_verifier(WITHOUT), gamma)
+    law = step_law(target, drafter, host_verifier(tree_rule(WITHOUT)), gamma)
     assert is_lossless(law, target, gamma)
 
 
@@ -501,7 +500,7 @@ def test_a_sibling_that_is_kept_for_its_probability_loses_the_law() -> None:
 
     target = draft = TableModel({(): [F(1, 4), F(1, 2), F(1, 4)]})
     drafter = Ranking(draft, nodes=6, threshold=F(1, 8))
-    law = step_law(target, drafter, tree_verifier(WITHOUT), 1)
+    law = step_law(target, drafter, host_verifier(tree_rule(WITHOUT)), 1)
     assert not is_lossless(law, target, 1)
 
 
@@ -525,7 +524,7 @@ def test_the_probability_of_a_draft_is_not_that_of_its_acceptance() -> None:
     model = TableModel({(): [F(1, 3), F(2, 3)]})
 
     def accepted(drafter: Drafter, rule: str) -> Fraction:
-        law = step_law(model, drafter, tree_verifier(rule), gamma=2)
+        law = step_law(model, drafter, host_verifier(tree_rule(rule)), gamma=2)
         return sum((len(output) * mass for output, mass in law.items()), -F(1))
 
     assert accepted(DynamicTreeDrafter(model, 2, F(1, 2)), WITHOUT) == F(5, 3)

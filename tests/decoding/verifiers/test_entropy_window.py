@@ -13,8 +13,8 @@ from otm._core.sparse import SparseProbs
 from otm.decoding import ModelDrafter, entropy_window_verifier, verify_chain
 from otm.decoding.draft_tree import DraftNode, Randomness
 from otm.decoding.reading import Path
+from otm.decoding.verifiers.base import Verifier
 from otm.decoding.verifiers.entropy_window import top_entropy
-from otm.decoding.verifiers.verification import Verifier
 from otm.errors import InvalidDraftCountError, InvalidDraftsError, InvalidParameterError
 from otm.models import TableModel
 from otm.testing.sequences import (

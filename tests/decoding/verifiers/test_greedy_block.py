@@ -127,7 +127,7 @@ def test_a_batch_keeps_what_each_sequence_owes() -> None:
 
 
 @pytest.mark.parametrize(
-    "drafter", [PromptLookup(), ModelDrafter(DRAFT, 2), ModelDrafter(DRAFT, law="Top"), None]
+    "drafter", [PromptLookup(), ModelDrafter(DRAFT, 2), ModelDrafter(DRAFT, draft_kind="Top"), None]
 )
 def test_other_drafters_are_refused(drafter: Any) -> None:
     with pytest.raises(

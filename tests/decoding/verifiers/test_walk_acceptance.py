@@ -17,7 +17,7 @@ from otm._core.sparse import SparseProbs
 from otm.coupling import OptimalPlan
 from otm.coupling.optimal.agreeing import AgreeingDrafts
 from otm.decoding.draft_tree import DraftNode
-from otm.decoding.drafters.model import Branching
+from otm.decoding.drafters.base import Branching
 from otm.decoding.reading import Path
 from otm.gain.tokens_given_drafts import tokens_by_rule, tokens_by_traversal
 from otm.models import TableModel

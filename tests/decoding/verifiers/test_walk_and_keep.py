@@ -20,9 +20,9 @@ from otm._core.sparse import SparseProbs
 from otm.coupling.optimal.agreeing import AgreeingDrafts
 from otm.decoding import ModelDrafter, stream, verify_traversal
 from otm.decoding.draft_tree import DraftNode, Randomness
-from otm.decoding.drafters.model import Branching, Drafter
+from otm.decoding.drafters.base import Branching, Drafter
 from otm.decoding.reading import Path
-from otm.decoding.verifiers.verification import TargetProbs, Verifier
+from otm.decoding.verifiers.base import TargetProbs, Verifier
 from otm.decoding.verifiers.walk_and_keep import Walk, verify_walk_and_keep
 from otm.errors import InvalidDraftsError, ProblemTooLargeError
 from otm.models import TableModel

@@ -16,7 +16,7 @@ import pytest
 
 from otm import Problem
 from otm._core.sparse import SparseProbs
-from otm.coupling.build import build_plan, plan_builder
+from otm.coupling.build import PLANS, build_plan
 from otm.decoding.draft_tree import DraftNode
 from otm.decoding.verifiers.target_only import verify_target_only
 from otm.errors import InvalidDistributionError, InvalidDraftsError, InvalidUniformsError
@@ -259,7 +259,7 @@ def test_one_level_accepts_as_the_rules_do() -> None:
         (0, 2, "recursive rejection without replacement", 2),
         (1, 1, "greedy", 2),
     ):
-        plan = build_plan(plan_builder(rule), Problem(draft, target, k), rule)
+        plan = build_plan(PLANS[rule], Problem(draft, target, k), rule)
         assert law_of(certain, count, 1)[1] == plan.acceptance, rule
 
 

@@ -24,7 +24,7 @@ from otm.decoding import (
     verify_target_only,
 )
 from otm.decoding.reading import Path
-from otm.decoding.verifiers.verification import tree_verifier
+from otm.decoding.verifiers.by_rule import host_verifier, tree_rule
 from otm.errors import InvalidDistributionError, InvalidInputError
 from otm.models import GPT, GPTConfig, IntersectionModel, Spelling, TableModel, load
 from otm.models.base import LanguageModel
@@ -50,7 +50,7 @@ def tables(seed: int, sizes: tuple[int, int] = (4, 4)) -> tuple[TableModel, Tabl
 
 def law(target: TableModel, drafter: Drafter, rule: str, gamma: int) -> Any:
     """Law of texts of γ + 1 tokens of a loop, by all its comparisons; the last token ends."""
-    verify = verify_target_only if rule == "target-only" else tree_verifier(rule)
+    verify = verify_target_only if rule == "target-only" else host_verifier(tree_rule(rule))
 
     def decode(uniforms: Randomness) -> Path:
         steps = stream(
@@ -162,7 +162,7 @@ def test_strings_are_accepted_where_no_token_is_shared() -> None:
         (strings, "target-only", 3),
     ):
         kept: Counter[int] = Counter()
-        verify = verify_target_only if rule == "target-only" else tree_verifier(rule)
+        verify = verify_target_only if rule == "target-only" else host_verifier(tree_rule(rule))
 
         def first(uniforms: Randomness, drafter: Any = drafter, verify: Any = verify) -> Path:
             steps = stream(target, [(2,)], drafter, verify, gamma=2, uniforms=[uniforms])

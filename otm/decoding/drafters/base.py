@@ -1,0 +1,134 @@
+"""The protocol of drafters, and the shapes of the trees that they draft."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from typing import Any, TypeAlias
+
+from otm._core.checks import as_draft_count
+from otm._core.sparse import SparseProbs
+from otm.decoding.draft_tree import DraftNode, Randomness
+from otm.decoding.reading import Context
+from otm.errors import InvalidParameterError, ProblemTooLargeError
+
+Draw: TypeAlias = "Callable[[int, int | None, DraftNode, SparseProbs, int], None]"
+"""Gives children to a node; `Drafter.draft_with` lists the arguments."""
+
+Branching: TypeAlias = int | tuple[int, ...]
+"""Either a number K of chains, or for each level the number of children of a node there."""
+
+MAX_PATHS = 2**16
+"""Most paths of a tree, far beyond what a target model can read at once."""
+
+
+class Drafter(ABC):
+    """Whatever proposes drafts for sequences, and knows the distributions that it draws from.
+
+    Attributes
+    ----------
+    vocabulary : int or None
+        Number of tokens; None if any will do.
+    context_length : int or None
+        Most tokens that a context and its drafts may have; None if there is no limit.
+    """
+
+    vocabulary: int | None = None
+    context_length: int | None = None
+
+    @property
+    @abstractmethod
+    def seconds(self) -> float:
+        """Seconds spent in models so far."""
+
+    @abstractmethod
+    def draft(
+        self,
+        contexts: Sequence[Context],
+        depths: Sequence[int],
+        parents: Sequence[int] | None,
+        uniforms: Sequence[Randomness],
+    ) -> list[DraftNode]:
+        """Draft for every sequence of a batch.
+
+        Parameters
+        ----------
+        contexts : sequence of B tuples of int
+            All tokens so far, at least one.
+        depths : sequence of B int
+            Most tokens that a draft may have, at least 0.
+        parents : sequence of B int, or None
+            The sequence of the call before that each continues; None to begin anew.
+        uniforms : sequence of B Randomness
+            Where each sequence takes its uniforms from; nothing else decides.
+
+        Returns
+        -------
+        list of DraftNode
+            A tree for each sequence.  The distribution and the number of the children of a node
+            must follow from the context, the depth and the node's path, and from nothing that is
+            drawn beside or below it.
+        """
+
+    @property
+    def suits_device(self) -> bool:
+        """Whether its drafts are on a device, or cost nothing to bring there."""
+        return False
+
+    def draft_with(
+        self,
+        draw: Draw,
+        contexts: Sequence[Context],
+        depths: Sequence[int],
+        parents: Sequence[int] | None,
+        uniforms: Sequence[Randomness],
+    ) -> list[DraftNode]:
+        """Draft with a function that draws from the distributions of a model; others ignore it.
+
+        Parameters
+        ----------
+        draw : callable
+            Gives children to a node, from the number of the sequence, the number of the chain that
+            goes on below the node (None at a root and in a prefix tree), the node, the distribution
+            and the number of its children.
+        contexts, depths, parents, uniforms
+            As for `draft`.
+
+        Returns
+        -------
+        list of DraftNode
+            A tree for each sequence.
+        """
+        return self.draft(contexts, depths, parents, uniforms)
+
+
+def as_branching(branching: Any) -> Branching:
+    """Check a branching, and return its numbers as int."""
+    numbers = branching if isinstance(branching, tuple) else (branching,)
+    if not numbers:
+        raise InvalidParameterError(
+            "the branching () has no level; give the number of children at each level, such as "
+            "(4, 2, 1), or the number of chains"
+        )
+    counts = tuple(as_draft_count(number) for number in numbers)
+    paths = math.prod(counts)
+    if paths > MAX_PATHS:
+        raise ProblemTooLargeError(
+            f"a tree of {Decimal(paths):.3g} paths of drafts; at most {MAX_PATHS:,} are "
+            "allowed, and few models gain from more than a hundred"
+        )
+    return counts if isinstance(branching, tuple) else counts[0]
+
+
+def drafts_of_token(branching: Branching) -> int:
+    """Return the largest number of drafts of a token."""
+    return max(branching) if isinstance(branching, tuple) else branching
+
+
+def children_at(branching: Branching, level: int) -> int:
+    """Return the number of children of a node at a level; 0 below the last one of a prefix tree."""
+    if isinstance(branching, int):
+        return 1 if level else branching
+    return branching[level] if level < len(branching) else 0

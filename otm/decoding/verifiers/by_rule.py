@@ -1,0 +1,83 @@
+"""From a rule to the verifier that runs it, on the device of the models or on the host."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from otm._core.display.text import shown
+from otm.coupling.build import PlanBuilder, PlanOfRule
+from otm.decoding.drafters.model import draws_chains
+from otm.decoding.rounds import AnyVerifier, Rounds, RoundsTask, make_rounds
+from otm.decoding.verifiers.recursion import spectr_verifier
+from otm.errors import InvalidParameterError
+from otm.rules import RULES, Rule, named, names, own_rule
+
+
+@dataclass(frozen=True)
+class RuleVerifier:
+    """Verification by a rule: by its kernel on the models' device if that suits, or on the host."""
+
+    rule: Rule
+
+    def rounds(self, task: RoundsTask) -> Rounds:
+        """Make rounds on the device or on the host."""
+        kernel = kernel_rule(self.rule, task)
+        if kernel is None:
+            return make_rounds(host_verifier(self.rule), task)
+        from otm.decoding.device.rounds import KernelRounds
+
+        return KernelRounds(task, kernel)
+
+
+def kernel_rule(rule: Rule, task: RoundsTask) -> Rule | None:
+    """Return the rule whose kernel decides as this rule; None if the host is to verify."""
+    if not task.suits_device():
+        return None
+    drafter = task.drafter
+    if rule.maximal_for_one and draws_chains(drafter) and drafter.branching == 1:
+        return RULES["chain"]
+    return rule if rule.kernel else None
+
+
+def host_verifier(rule: Rule) -> AnyVerifier:
+    """Return the verifier of a rule on the host: its own, or SpecTr's recursion over its plan."""
+    verifier: AnyVerifier = (
+        rule.load_verifier() if rule.verifier else spectr_verifier(PlanOfRule(rule))
+    )
+    return verifier
+
+
+def chain_rule(rule: Any) -> Rule:
+    """Return a rule for one chain by its name."""
+    return named(rule, "verifier", several=False)
+
+
+def tree_rule(rule: str | PlanBuilder) -> Rule:
+    """Return a rule for trees by its name, or of a function from a problem to a plan."""
+    if callable(rule):
+        return own_rule(rule)
+    if not isinstance(rule, str):
+        raise InvalidParameterError(
+            f"rule = {shown(rule)}; give a name, one of {', '.join(tree_rules())}, or a function "
+            "from a problem to a plan"
+        )
+    return named(rule, "verifier", several=True)
+
+
+def tree_rules() -> tuple[str, ...]:
+    """List the rules that verify several drafts of a token: those that `spectr` takes by name.
+
+    Most are for i.i.d. drafts; `otm.rules.Rule.drafts` says how the drafts of a rule are drawn.
+
+    Returns
+    -------
+    tuple of str
+        Names in `otm.rules.RULES`.
+
+    Examples
+    --------
+    >>> tree_rules()[:3]
+    ('optimal', 'k-Seq', 'recursive rejection')
+    """
+    return names("verifier", several=True)

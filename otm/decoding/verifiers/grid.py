@@ -1,0 +1,103 @@
+"""The rules of kernels for several chains, on the host: the definition of the kernels, in NumPy.
+
+A tree of drafts is laid out as its paths, as on a device.  So host and device take the same
+uniforms in the same order and make the same decisions, which are exact in fractions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache, partial
+from types import ModuleType
+
+import numpy as np
+
+from otm._core.arithmetic import Probs
+from otm._core.sparse import of_one_kind
+from otm.decoding.draft_tree import DraftNode, Randomness, shared_draft_probs
+from otm.decoding.reading import Path
+from otm.decoding.verifiers.base import TargetProbs
+from otm.errors import InvalidDraftsError, ProblemTooLargeError
+from otm.kernels.k_seq import numpy as k_seq
+from otm.kernels.optimal import numpy as optimal
+from otm.kernels.walk_and_keep import numpy as walk_and_keep
+
+MOST_PATHS = 2**8
+"""Most paths of walk and keep, whose number of agreeing drafts takes the square of it."""
+
+
+def verify_on_grid(
+    kernel: ModuleType, root: DraftNode, target_probs: TargetProbs, uniforms: Randomness
+) -> Path:
+    """Verify K chains, or the paths of a prefix tree, by the definition of a kernel.
+
+    All nodes of a level need the same number of children: the rules look at the number of paths,
+    which must not depend on tokens.  A draft that several paths share counts once.
+    """
+    levels = _levels_of(root)
+    ends = [node.path for node in levels[-1]]
+    if kernel is walk_and_keep and len(ends) > MOST_PATHS:
+        raise ProblemTooLargeError(
+            f"{len(ends):,} paths of drafts; 'grid walk and keep' takes at most {MOST_PATHS}: "
+            "draft fewer paths, or take the rule 'grid optimal' or 'traversal'"
+        )
+    nodes: dict[Path, list[DraftNode]] = {}
+    for node in (node for level in levels for node in level):
+        nodes.setdefault(node.path, []).append(node)
+
+    @cache
+    def rows_after(path: Path) -> tuple[Probs, Probs]:
+        """Rows of target and draft model after a path of drafts; the target's twice at its end."""
+        p = q = target_probs(path)
+        if nodes[path][0].children:
+            p, q = of_one_kind(shared_draft_probs(nodes[path]), q)
+        size = 1 + max(p.tokens.item(-1), q.tokens.item(-1))
+        return q.dense(size), p.dense(size)
+
+    gamma, count = len(levels) - 1, len(ends)
+    tokens = np.array(ends, dtype=np.int64).reshape(count, gamma)
+    paths_of_node = [count // len(level) for level in levels[1:]]
+    counted = np.array(
+        [[c % paths == 0 for paths in paths_of_node] for c in range(count)], dtype=bool
+    ).reshape(count, gamma)
+    coins = uniforms(gamma * kernel.uniforms_per_position(count) + 2)
+    target = _Rows(ends, lambda path: rows_after(path)[0])
+    draft = _Rows(ends, lambda path: rows_after(path)[1])
+    with np.errstate(all="ignore"):  # in numbers that nobody needs
+        verified = kernel.verify(
+            [target], [draft], tokens[None], np.asarray(coins)[None], counted=counted[None]
+        )
+    output: list[int] = verified.tokens[0, : verified.accepted.item() + 1].tolist()
+    return tuple(output)
+
+
+class _Rows:
+    """Rows [K, γ + 1, V] by path and position, computed when a kernel reads them."""
+
+    def __init__(self, ends: Sequence[Path], row_after: Callable[[Path], Probs]) -> None:
+        self._ends, self._row_after = ends, row_after
+
+    def __getitem__(self, place: tuple[int, int]) -> Probs:
+        path, i = place
+        return self._row_after(self._ends[path][:i])
+
+
+def _levels_of(root: DraftNode) -> list[list[DraftNode]]:
+    """List the nodes of each level; raise if their numbers of children differ."""
+    levels = [[root]]
+    while children := [child for node in levels[-1] for child in node.children]:
+        counts = {len(node.children) for node in levels[-1]}
+        if len(counts) > 1:
+            raise InvalidDraftsError(
+                f"nodes of {len(levels) - 1} drafts have {min(counts)} and {max(counts)} children; "
+                "a rule on a grid takes chains of one length, or a prefix tree with equally many "
+                "children at all nodes of a level: draft so, or take the rule 'walk and keep', "
+                "'k-Seq' or 'optimal', which have no grid"
+            )
+        levels.append(children)
+    return levels
+
+
+verify_grid_k_seq = partial(verify_on_grid, k_seq)
+verify_grid_optimal = partial(verify_on_grid, optimal)
+verify_grid_walk_and_keep = partial(verify_on_grid, walk_and_keep)
