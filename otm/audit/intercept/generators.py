@@ -12,24 +12,25 @@ import numpy as np
 import numpy.typing as npt
 
 from otm._core.arithmetic import total
-from otm.audit.intercept.races import Form, Noise, Race, draw_place
+from otm.audit.intercept.noise import Noise
+from otm.audit.intercept.races import Form, Race, draw_place
 from otm.decoding.draft_tree import Randomness
 
 FEW = 64
 """Most numbers of which each is a place of its own for a uniform."""
 
 
-def of_its_own(m: int) -> npt.NDArray[np.float64]:
-    """Draw uniforms for what is in no run."""
+def default_uniforms(m: int) -> npt.NDArray[np.float64]:
+    """Draw uniforms for code that runs outside of any audited run."""
     return _OTHERS.random(m)
 
 
-class StandInOfPython(random.Random):
+class PythonStandIn(random.Random):
     """A generator of the standard library with uniforms from a source."""
 
     def __init__(self) -> None:
         super().__init__(0)
-        self.source: Randomness = of_its_own
+        self.source: Randomness = default_uniforms
 
     def random(self) -> Any:
         return self.source(1)[0]
@@ -63,10 +64,10 @@ _OTHERS = np.random.Generator(np.random.PCG64())
 """Draws for what a verifier has kept from an earlier run."""
 
 
-class StandInOfNumPy(np.random.Generator):
+class NumPyStandIn(np.random.Generator):
     """A generator of NumPy with uniforms from a source; it has the names of older functions too."""
 
-    def __init__(self, races: list[Race], source: Randomness = of_its_own) -> None:
+    def __init__(self, races: list[Race], source: Randomness = default_uniforms) -> None:
         super().__init__(_REAL)
         self.source, self.races = source, races
 
