@@ -227,14 +227,14 @@ class Adapter(ABC):
         return None
 
     def supports(self, instance: Instance) -> bool:
-        """Whether it can run on an instance; by default if k = 1 or with `several`.
+        """Whether it can run on an instance; by default if it has `end`, and k = 1 or `several`.
 
         Parameters
         ----------
         instance : Instance
             The models, γ and k.
         """
-        return self.several or instance.k == 1
+        return (self.several or instance.k == 1) and (self.end or 0) < instance.vocabulary
 
     def outputs(self, instance: Instance, uniforms: npt.NDArray[np.float64]) -> Sequence[Path]:
         """Run many times; for a verifier that does so faster than one after another.

@@ -7,7 +7,7 @@ uniforms of its own its output must be the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise, product
@@ -114,15 +114,17 @@ class batch(FunctionAdapter):
             batch = [row] if place < 0 else self._among(row, place, 2, ragged=self.ragged)
             return self._verify(batch, source)[max(place, 0)]
         alone = self._verify([row], source)[0]
-        for ragged, place in product(range(1 + self.ragged), range(PLACES)):
-            batch = self._among(row, place, PLACES, ragged=bool(ragged))
-            output = self._verify(batch, source)[place]
-            if not same(alone, output):
-                self._mixed = True
-                where = f"as row {place + 1} of {PLACES}{', of other lengths' * ragged}"
-                what = "its output changes with the rows beside it"
-                return differing(alone, output, f"{what}: {alone} alone, {output} {where}")
-        return alone
+        others = (
+            (
+                self._verify(self._among(row, place, PLACES, ragged=bool(ragged)), source)[place],
+                f"as row {place + 1} of {PLACES}{', of other lengths' * ragged}",
+            )
+            for ragged, place in product(range(1 + self.ragged), range(PLACES))
+        )
+        text = "its output changes with the rows beside it: {} alone, {} {}"
+        output = require_same(alone, others, text)
+        self._mixed |= not same(alone, output)
+        return output
 
     def outputs(self, instance: Instance, uniforms: npt.NDArray[np.float64]) -> Sequence[Path]:
         """Verify all runs as one batch, then again in reverse order between other rows."""
@@ -180,10 +182,16 @@ def same(a: Any, b: Any) -> bool:
     return isinstance(a, tuple) and isinstance(b, tuple) and a == b
 
 
-def differing(a: Any, b: Any, text: str) -> Path:
-    """Return a failure for two different outputs, or the output that is not tokens."""
-    wrong: list[Path] = [output for output in (a, b) if not isinstance(output, tuple)]
-    return wrong[0] if wrong else as_failure(text)
+def require_same(output: Any, others: Iterable[tuple[Any, str]], text: str) -> Path:
+    """Return an output, or a failure if one of the others differs from it.
+
+    The text has places for both outputs, and for how the other one was obtained.
+    """
+    for again, how in others:
+        if not same(output, again):
+            wrong = (each for each in (output, again) if not isinstance(each, tuple))
+            return next(wrong, as_failure(text.format(output, again, how)))
+    return output  # type: ignore[no-any-return]
 
 
 def _outputs(result: Any, size: int) -> list[Path]:

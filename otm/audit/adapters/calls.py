@@ -17,7 +17,7 @@ import numpy.typing as npt
 from otm._core.display.text import shown
 from otm._core.numbers import as_positive
 from otm.audit.adapters.base import Instance
-from otm.audit.adapters.batches import COINS, differing, same
+from otm.audit.adapters.batches import COINS, require_same
 from otm.audit.adapters.drafts import as_tokens, chain_probs, draw_chain, is_exact
 from otm.audit.adapters.functions import FunctionAdapter, chain
 from otm.audit.instances import INSTANCES
@@ -98,11 +98,8 @@ class stateful(FunctionAdapter):
             self._decode(instance, _constant(coin, exact))
             again = uniforms or _replayed(taken, source)
             after.append(self._decode(instance, again)[0])
-        if not same(*after):
-            what = "its output changes with the sequence verified before"
-            text = f"{what}: {after[0]} after one, {after[1]} after another"
-            return differing(after[0], after[1], text)
-        return after[0]
+        text = "its output changes with the sequence verified before: {} after one, {} {}"
+        return require_same(after[0], [(after[1], "after another")], text)
 
     def _decode(self, instance: Instance, source: Randomness) -> tuple[Path, tuple[Path, ...]]:
         """Take the steps of one sequence; return its tokens, and the drafts of each step."""
@@ -221,15 +218,14 @@ class windowed(chain):
         seen = (len(output),) * 2 if self.window is None else (self.window, self.window + 1)
         if seen[0] >= instance.gamma and seen[1] > instance.gamma:  # it drops nothing
             return output
-        for what, replaced in (("others", _with_others), ("NaN or −1", _without_numbers)):
-            arrays = replaced(shown, *seen)
-            again = self._verify(arrays, {"uniforms": self.convert(uniforms.copy())})
-            if not same(output, again):
-                where = f"with {what} from draft {seen[0] + 1} on"
-                return differing(
-                    output, again, f"it reads what it drops: {output}, but {again} {where}"
-                )
-        return output
+        others = (
+            (
+                self._verify(replaced(shown, *seen), {"uniforms": self.convert(uniforms.copy())}),
+                f"with {what} from draft {seen[0] + 1} on",
+            )
+            for what, replaced in (("others", _with_others), ("NaN or −1", _without_numbers))
+        )
+        return require_same(output, others, "it reads what it drops: {}, but {} {}")
 
     def _verify(self, arrays: tuple[Any, ...], randomness: dict[str, Any]) -> Path:
         return as_tokens(self.function(*map(self.convert, arrays), **randomness))

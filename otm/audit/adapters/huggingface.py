@@ -106,9 +106,6 @@ class _Generate(Adapter):
     exact = False
     own_draws = True
 
-    def supports(self, instance: Instance) -> bool:
-        return super().supports(instance) and (self.end or 0) < instance.vocabulary
-
     def output(self, instance: Instance, source: Randomness) -> Path:
         import torch
 

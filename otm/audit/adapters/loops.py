@@ -74,10 +74,6 @@ class loop(FunctionAdapter):
             )
             self.more = (*ending(self.end), *with_token(self.end), *self.more)
 
-    def supports(self, instance: Instance) -> bool:
-        """Take one chain; with an end token, only vocabularies that have it."""
-        return super().supports(instance) and (self.end or 0) < instance.vocabulary
-
     def output(self, instance: Instance, source: Randomness) -> Path:
         """Decode up to the limit."""
         randomness = {"uniforms": source} if self.repeatable else self._random(source, 0)
