@@ -12,7 +12,7 @@ from otm._core.optional import check_installed
 from otm.audit.adapters.base import Instance
 from otm.audit.adapters.kinds import as_adapter
 from otm.audit.compare import Comparison, compare
-from otm.audit.diagnose.diagnosis import Explanation, explain
+from otm.audit.diagnose.diagnosis import NO_EXPLANATION, Explanation, explain
 from otm.audit.evidence import Sampled
 from otm.audit.instances import shape_of
 from otm.audit.observe.methods import METHODS, observe
@@ -147,7 +147,8 @@ def lossless(
     observed = observe(InstanceChoice(adapter, instances, asked, slow), budget, methods, progress)
     with isolated_rng_state(budget.seed):
         comparison = compare(observed)
-        explanation = explain(observed, comparison.example, budget.until())
+        example = comparison.example
+        explanation = explain(observed, example, budget.until()) if example else NO_EXPLANATION
     return _report(observed, comparison, explanation)
 
 

@@ -138,6 +138,8 @@ class tree(FunctionAdapter):
     InvalidParameterError, InvalidDraftCountError
         If the parameters of the function are not these, or cannot be read, or the branching is no
         tuple of numbers of children.
+    ProblemTooLargeError
+        If the branching makes a tree of too many nodes.
     UnknownMethodError
         If there is no such way to draft.
     MissingDependencyError

@@ -64,10 +64,12 @@ class Explanation:
     compared: bool = True  # whether time sufficed to compare the output with all of them
 
 
-def explain(observed: Observed, example: Observation | None, until: float) -> Explanation:
+NO_EXPLANATION = Explanation()
+"""Where nothing deviates."""
+
+
+def explain(observed: Observed, example: Observation, until: float) -> Explanation:
     """Name the mistakes that explain what was observed, until `time.monotonic` is past `until`."""
-    if example is None:
-        return Explanation()
     ways: Sequence[Same] = (
         [same_distribution(observed.tolerance, apart=apart) for apart in (False, True)]
         if observed.fits is None

@@ -141,9 +141,7 @@ class TorchDraws(TorchDispatchMode):  # type: ignore[misc]  # torch gives it no 
         if name == "exponential_":
             rate = args[1] if len(args) > 1 else options.get("lambd", 1)
             self._noise(result, Form("multiple", np.full(tuple(result.shape), 1 / float(rate))))
-        elif name in MAKES_NOISE and may_be_noise(
-            result, *(args[1:] if name == "uniform_" else ())
-        ):
+        elif name in MAKES_NOISE and may_be_noise(result, args[1:] if name == "uniform_" else ()):
             self._noise(result, Form("uniform", np.ones(tuple(result.shape))))
         elif name in DRAWS:
             result.copy_(DRAWS[name](Uniforms(self._source), result, *args, **options))

@@ -85,7 +85,7 @@ def observe_each(
     runner: Runner,
     instances: Sequence[Instance],
     budget: AuditBudget,
-    observe: Callable[[Instance], Observation],
+    observe_one: Callable[[Instance], Observation],
     examples: int,
 ) -> Observed:
     """Observe the instances that are not too large, and search for the smallest that deviates."""
@@ -98,7 +98,7 @@ def observe_each(
         budget.watch.over(instances, "pair of models", len(instances))
     ):
         try:
-            observations.append(observe(instance))
+            observations.append(observe_one(instance))
         except TimeIsUpError as error:
             too_much, late = error, instances[place:]
             break
@@ -117,7 +117,7 @@ def observe_each(
             return None
         budget.watch.tell("search, pair of models", len(searched) + 1)
         try:
-            searched.append(observe(instance))
+            searched.append(observe_one(instance))
         except (UnsuitedError, ProblemTooLargeError):
             return None
         seen = searched[-1]
