@@ -8,7 +8,7 @@ import re
 import sys
 import traceback
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -77,6 +77,10 @@ class Runner:
         """Run once; a crash or a wrong output is a `Failure`."""
         ((_, outcome),) = self.run_each(instance, [source])
         return outcome
+
+    def on(self, instance: Instance) -> Callable[[Randomness], Outcome]:
+        """Return the outcome on an instance as a function of the source."""
+        return lambda source: self.run(instance, source)
 
     def run_each(
         self, instance: Instance, sources: Iterable[AnySource]

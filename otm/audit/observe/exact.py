@@ -6,7 +6,6 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from fractions import Fraction
-from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -68,7 +67,7 @@ def by_paths(runner: Runner, instance: Instance, deadline: float = math.inf) -> 
     widest: dict[Outcome, tuple[Fraction, Region]] = {}
     runs = taken = 0
     try:
-        for outcome, region in regions(partial(runner.run, instance), LONGEST, max_isolated=1):
+        for outcome, region in regions(runner.on(instance), LONGEST, max_isolated=1):
             runs += 1
             taken = max(taken, len(region.between))
             check_time(deadline, "its paths take")
