@@ -15,12 +15,15 @@ can be run.  `otm.audit.adapters` make an `Adapter` of what other libraries have
 from otm.audit.adapters.base import Adapter, Instance
 from otm.audit.adapters.batches import batch
 from otm.audit.adapters.calls import stateful, windowed
-from otm.audit.adapters.plain import chain, loop, token_rule
-from otm.audit.adapters.several import chains
+from otm.audit.adapters.chains import chains
+from otm.audit.adapters.functions import chain
+from otm.audit.adapters.loops import loop
+from otm.audit.adapters.token_rules import token_rule
 from otm.audit.adapters.trees import tree
-from otm.audit.check import lossless
+from otm.audit.evidence import Counterexample
+from otm.audit.lossless import lossless
 from otm.audit.observe.methods import METHODS
-from otm.audit.report import LOSSLESS, NOT_LOSSLESS, UNDECIDED, Counterexample, Report
+from otm.audit.report import LOSSLESS, NOT_LOSSLESS, UNDECIDED, Report
 from otm.audit.streams.recorded.audit import recorded
 from otm.audit.streams.recorded.report import RecordedReport
 from otm.audit.streams.server.audit import audit_server

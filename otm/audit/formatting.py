@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping
-from typing import TypeAlias
 
 import numpy as np
 
 from otm._core.arithmetic import Number, Probs
-from otm.audit.adapters.base import Failure, Outcome
+from otm.audit.adapters.base import Drafts, Failure, Outcome
 from otm.decoding.reading import Path
 
 MAX_SHOWN = 12
 """Most rows of a model, and most tokens of a row, that are shown."""
-
-Drafts: TypeAlias = Path | tuple[Path, ...] | Mapping[str, Path]
-"""A chain or the drafts of one token; several chains; a tree, as its tokens and parents."""
 
 
 def number(value: Number) -> str:

@@ -1,19 +1,18 @@
-"""Pairs of models that tell mistakes apart, small ones first, and the search for more of them."""
+"""Pairs of models that tell mistakes apart, small ones first."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from random import Random
-from typing import TypeVar
 
-from otm._core.arithmetic import as_fractions
-from otm.audit.adapters.base import Adapter, Instance
-from otm.audit.observe.observation import rows_of
+import numpy as np
+import numpy.typing as npt
+
+from otm._core.arithmetic import Probs, as_fractions
+from otm.audit.adapters.base import Instance
 from otm.decoding.reading import Path
 from otm.models.table import TableModel
 
-Seen = TypeVar("Seen")
 Rows = Sequence[int] | Mapping[tuple[int, ...], Sequence[int]]
 
 
@@ -71,6 +70,12 @@ INSTANCES: dict[str, Instance] = {
 }
 """By name.  The prompt of all is (0,), and the row (0, 0) is for a first output 0 alone."""
 
+NEEDED = ("rows differ", "pairs", "two drafts, two tokens")
+"""Names of the instances that come first, and without which no verifier is called lossless."""
+
+MAX_ROWS = 1_000
+"""Most contexts of one length whose rows are listed."""
+
 CHANGING = tuple(
     replace(pair(*TWO, gamma=2), gammas=gammas, length=4) for gammas in ((2, 1), (1, 2))
 )
@@ -92,6 +97,12 @@ FOR_SAMPLING = (
     "four drafts",  # what shows from the third draft on, such as coins that are not independent
 )
 """Instances for Monte Carlo, also of `otm.audit.larger_instances`: each costs many runs."""
+
+
+def needed() -> set[Instance]:
+    """Return the instances without which no verifier is called lossless."""
+    return {INSTANCES[name] for name in NEEDED}
+
 
 GROUPS: dict[str, Callable[[Instance], bool]] = {
     "several drafts a step": lambda instance: instance.gamma > 1,
@@ -118,79 +129,33 @@ def left_out(seen: Sequence[Instance], late: Sequence[Instance]) -> tuple[str, .
     )
 
 
-KINDS = ("dense", "sparse", "one token", "ties")
-"""Kinds of distributions, of `otm.testing.strategies`, that do not depend on rounding."""
-
-SHAPES = [
-    (v, gamma, k)
-    for v in (2, 3)
-    for gamma in (1, 2)
-    for k in (1, 2, 3)
-    if v ** (gamma * k) <= 9  # ways to draft
-]
-"""Numbers of tokens, drafts of a chain, and chains, the preferred ones first."""
-
-MAX_SHRINKING = 400
-"""Most instances that are tried on the way from a deviation to the smallest one."""
+def shape_of(instance: Instance) -> tuple[int, int, int]:
+    """Return the vocabulary, number of drafts γ of a chain and number of chains k."""
+    return instance.vocabulary, instance.gamma, instance.k
 
 
-def smallest_deviation(
-    adapter: Adapter, deviation: Callable[[Instance], Seen | None], examples: int, seed: int
-) -> Seen | None:
-    """Search for an instance on which a verifier deviates, among so many of them, and shrink it.
+def rows_of(instance: Instance) -> tuple[dict[Path, Probs], dict[Path, Probs]]:
+    """List the distributions of target and draft after the prompt and what can follow it.
 
-    Fewest tokens come first, then fewest drafts, then the simplest fractions.  Returns what was
-    seen there; nothing is observed twice.
+    A context is left out if a shorter one has the same distribution.
     """
-    import hypothesis
-    from hypothesis import strategies as st
-
-    from otm.testing import strategies as ours
-
-    shapes = [
-        (v, gamma, k)
-        for v, gamma, k in SHAPES
-        if adapter.supports(pair([1] * v, [1] * v, gamma, k))
-    ]
-    if not shapes:
-        return None
-    known: dict[str, Seen | None] = {}
-
-    @st.composite
-    def models(draw: st.DrawFn, vocabulary: int, rows: int) -> TableModel:
-        probs = ours.distributions(vocabulary, vocabulary, exact=True, kinds=KINDS)
-        contexts: list[Path] = [(), (1,), (0, 0), *((token,) for token in range(2, vocabulary))]
-        return TableModel({context: draw(probs) for context in contexts[:rows]})
-
-    @st.composite
-    def instances(draw: st.DrawFn) -> Instance:
-        vocabulary, gamma, k = draw(st.sampled_from(shapes))
-        rows = draw(st.integers(1, vocabulary + 1))
-        target, draft = draw(models(vocabulary, rows)), draw(models(vocabulary, rows))
-        return Instance(target, draft, gamma, k)
-
-    def key_of(instance: Instance) -> str:
-        return repr((instance.gamma, instance.k, rows_of(instance)))
-
-    def holds(instance: Instance) -> bool:
-        """Try an instance, each one once and not too many of them."""
-        if not adapter.supports(instance):
-            return False
-        key = key_of(instance)
-        if key not in known and len(known) < examples + MAX_SHRINKING:
-            known[key] = deviation(instance)
-        return known.get(key) is not None
-
-    settings = hypothesis.settings(
-        max_examples=examples,
-        database=None,
-        deadline=None,
-        derandomize=False,
-        phases=[hypothesis.Phase.generate, hypothesis.Phase.shrink],
-        suppress_health_check=list(hypothesis.HealthCheck),
-    )
-    try:
-        found = hypothesis.find(instances(), holds, settings=settings, random=Random(seed))
-    except hypothesis.errors.NoSuchExample:
-        return None
-    return known[key_of(found)]
+    models = instance.target, instance.draft
+    rows: tuple[dict[Path, Probs], dict[Path, Probs]] = ({}, {})
+    reached: list[Path] = [()]
+    seen: set[Path] = {()}
+    for _ in range(max(instance.length or 0, instance.gamma + 1)):
+        longer: dict[Path, None] = {}
+        for path in reached:
+            follow: npt.NDArray[np.bool_] = np.zeros(instance.vocabulary, dtype=np.bool_)
+            for model, found in zip(models, rows, strict=True):
+                probs = model.probs(instance.prompt + path)
+                follow |= (probs > 0).astype(np.bool_)
+                shorter = model.probs(instance.prompt + path[1:])
+                if not path or path[1:] not in seen or (probs != shorter).any():
+                    found[path] = probs
+            longer |= dict.fromkeys((*path, token) for token in np.flatnonzero(follow).tolist())
+            if len(longer) > MAX_ROWS:
+                return rows
+        reached = list(longer)
+        seen |= longer.keys()
+    return rows

@@ -41,13 +41,13 @@ Rows = dict[Path, dict[int, Fraction]]
 
 
 def spread(vocabulary: int, count: int) -> list[int]:
-    """Different tokens, evenly spread: the first and the last are among them."""
+    """Return different tokens, evenly spread from the first to the last."""
     count = min(count, vocabulary)
     return [i * (vocabulary - 1) // max(count - 1, 1) for i in range(count)]
 
 
 def _weights(tokens: list[int], random: Random) -> dict[int, Fraction]:
-    """Weights of some tokens, of which one is rare if they are many."""
+    """Draw weights of some tokens; one is rare if the tokens are many."""
     count = len(tokens)
     if count > WIDE:  # all different: which are the largest does not depend on how ties are broken
         drawn = random.sample(range(1, count + 1), count)
@@ -127,7 +127,7 @@ def far_back(
 
 
 def ladder(gamma: int) -> Instance:
-    """Make models of which each row down to the last, γ deep, is reached often and has few paths.
+    """Make models whose rows down to depth γ are all reached often and have few paths.
 
     Three tokens change roles from row to row: one is the next rung, which both models give the same
     probability, so that it never replaces a draft, and two leave the ladder, after which all is
@@ -191,7 +191,7 @@ def renamed(instance: Instance, token: int) -> Instance:
 
 
 def with_token(token: int) -> tuple[Instance, ...]:
-    """Make pairs of all kinds that have a token, of those that lack it."""
+    """Make pairs of all kinds that contain a token, from pairs without it."""
     if token < 2:  # all have it
         return ()
     known = INSTANCES | larger_instances()
@@ -201,7 +201,7 @@ def with_token(token: int) -> tuple[Instance, ...]:
 
 @cache
 def larger_instances() -> dict[str, Instance]:
-    """By name, beside those of `otm.audit.instances`; made when they are first needed."""
+    """Return the larger instances by name; they are made when first needed."""
     return {
         "40 tokens": spread_out(40, wide=True),
         "40 tokens drafted": spread_out(40, wide=False),

@@ -5,18 +5,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
-import numpy as np
-
 from otm._core.arithmetic import Number
-from otm._core.display.reprs import Brief, Printed
+from otm._core.display.reprs import Printed
 from otm._core.interval import Interval
-from otm.audit import formatting as written
-from otm.audit.adapters.base import Failure, Instance, Outcome
-from otm.audit.formatting import Drafts
-from otm.audit.observe.observation import WorstPrefix, rows_of
+from otm.audit import formatting
+from otm.audit.evidence import Counterexample, Diagnosis, Isolated, Nearest, Sampled, as_json
+from otm.audit.observe.observation import WorstPrefix
 
 LOSSLESS = "lossless on everything tried"
 NOT_LOSSLESS = "not lossless"
@@ -29,7 +25,7 @@ RARELY = ", but only at isolated values of a uniform, such as 0, or by rounding"
 """What the first line adds to a verdict where the distance is no more than rounding."""
 
 
-class Judged(Printed):
+class BaseReport(Printed):
     """A report with a verdict, which is printed line by line."""
 
     verdict: str
@@ -55,94 +51,8 @@ def power_text(log10: float) -> str:
     return f"10^{log10:.1f}"
 
 
-@dataclass(frozen=True)
-class Diagnosis:
-    """A known mistake with the output distribution of the verifier on all instances tried."""
-
-    name: str  # of the bug in `otm.audit.diagnose.known_bugs`
-    mistake: str  # what kind of mistake it is
-    summary: str  # what was wrong there
-    threads: tuple[str, ...]  # where it was reported
-    # whether only instances were compared on which the verifier returns tokens at all uniforms: how
-    # it fails where its mistake leaves nothing to draw differs from one verifier to another
-    partly: bool = False
-    apart: bool = False  # whether outcomes at isolated uniforms, which differ, were set aside
-
-
-@dataclass(frozen=True)
-class Nearest:
-    """The known mistake that comes nearest to a verifier where none has its distribution."""
-
-    diagnosis: Diagnosis
-    tv_distance: float  # mean distance (TV) of the two, on the pairs of models where most is wrong
-    from_target: float  # that of verifier and target there
-
-
 @dataclass(frozen=True, eq=False)
-class Isolated(Brief):
-    """Outcomes that the target never gives, and that next to no uniforms lead to.
-
-    They come from single values of a uniform, such as 0, or from rounding.
-    """
-
-    instance: Instance  # where they come out
-    outcomes: tuple[Outcome, ...]
-    probability: Number  # of all of them there; 0 if only isolated values of a uniform give them
-    uniforms: tuple[Number, ...] | None  # some that give the first of them
-
-
-@dataclass(frozen=True)
-class Sampled:
-    """Larger pairs of models that were sampled for some seconds, where no deviation shows."""
-
-    instances: int  # how many
-    runs: int  # on all of them
-    delta: float  # a deviation (TV) of this size on one of them is missed with probability 10^−3
-
-
-@dataclass(frozen=True, eq=False)
-class Counterexample(Brief):
-    """Models on which the output does not follow the target, and a run that shows it.
-
-    Attributes
-    ----------
-    instance : Instance
-        The models, in fractions.
-    tv_distance : float or Fraction
-        Distance (TV) of output and target there, in [0, 1].
-    output : tuple of int or Failure
-        An output that comes too often, or that must never come.
-    probability : float or Fraction
-        Probability of this output; 0 if isolated values of a uniform give it.
-    impossible : bool
-        Whether the target never gives this output.
-    drafts : tuple of int, tuple of these, dict or None
-        The drafts of the run, if the verifier tells them: one chain, several, or a tree as its
-        "tokens" and their "parents".
-    uniforms : tuple of numbers or None
-        Uniforms that give it, if they are an argument.
-
-    Examples
-    --------
-    >>> from otm.audit import lossless
-    >>> def accept_all(target_probs, draft_probs, draft_tokens, uniforms):
-    ...     return [*draft_tokens, 0]
-    >>> example = lossless(accept_all, examples=0).counterexample
-    >>> example.output, example.probability, str(example.tv_distance)
-    ((0, 0), Fraction(3, 4), '3/4')
-    """
-
-    instance: Instance
-    tv_distance: Number
-    output: Outcome
-    probability: Number
-    impossible: bool
-    drafts: Drafts | None
-    uniforms: tuple[Number, ...] | None
-
-
-@dataclass(frozen=True, eq=False)
-class Report(Judged):
+class Report(BaseReport):
     """The answer of `otm.audit.lossless` about a verifier.
 
     Attributes
@@ -244,7 +154,8 @@ class Report(Judged):
         yield from (f"  not by {reason}" for reason in self.why_not_exact)
         low, high = (float(end) for end in (self.tv_interval.lower, self.tv_interval.upper))
         between = "" if low == high else f", between {low:.3g} and {high:.3g}"
-        yield f"  distance to the target (TV), at worst: {written.short(self.tv_distance)}{between}"
+        distance = formatting.short(self.tv_distance)
+        yield f"  distance to the target (TV), at worst: {distance}{between}"
         if self.false_alarms:
             yield (
                 f"  false alarms: probability at most {self.false_alarms:g}; a distance of "
@@ -257,11 +168,8 @@ class Report(Judged):
             )
         if self.lossless and 0 < self.tv_distance <= self.tolerance:
             yield f"  A distance up to {self.tolerance:g} is taken for rounding."
-        if (sampled := self.sampled) is not None:
-            yield (
-                f"  sampled besides: {sampled.instances} larger pairs, {sampled.runs:,} runs; no "
-                f"deviation, but up to {min(sampled.delta, 1):.2g} would be missed"
-            )
+        if self.sampled is not None:
+            yield self.sampled._line()
         if self.later_runs is not None:
             yield f"  a run changes later runs: {self.later_runs}"
         if self.slower is not None:
@@ -270,14 +178,14 @@ class Report(Judged):
                 "code may keep state from run to run"
             )
         if self.counterexample is not None:
-            yield from self._example(self.counterexample)
+            yield from self.counterexample._lines()
         if (worst := self.worst_prefix) is not None:
-            probability = written.number(worst.probability)
-            yield f"  worst prefix: {written.tokens(worst.prefix)} (probability {probability})"
-            yield f"    next token: {written.probs(worst.output_probs)}"
-            yield f"    the target: {written.probs(worst.target_probs)}"
+            probability = formatting.number(worst.probability)
+            yield f"  worst prefix: {formatting.tokens(worst.prefix)} (probability {probability})"
+            yield f"    next token: {formatting.probs(worst.output_probs)}"
+            yield f"    the target: {formatting.probs(worst.target_probs)}"
         if self.isolated is not None:
-            yield self._besides(self.isolated)
+            yield self.isolated._line()
         yield from self._conclusion()
 
     def _conclusion(self) -> Iterable[str]:
@@ -286,16 +194,9 @@ class Report(Judged):
                 yield f"  no time was left to search for known mistakes: allow more ({MORE_TIME})"
             elif not self.diagnoses:
                 yield "  no known mistake has this distribution"
-            if (near := self.nearest) is not None:
-                yield (
-                    f"  nearest: {near.diagnosis.mistake} ({near.diagnosis.name}), at "
-                    f"{near.tv_distance:.2g} where the target is at {near.from_target:.2g}"
-                )
-            for diagnosis in self.diagnoses[:4]:
-                known = "; ".join((diagnosis.name, *diagnosis.threads))
-                where = ", where it returns tokens" if diagnosis.partly else ""
-                where += ", isolated uniforms set aside" if diagnosis.apart else ""
-                yield f"  same distribution as{where}: {diagnosis.mistake} ({known})"
+            if self.nearest is not None:
+                yield self.nearest._line()
+            yield from (diagnosis._line() for diagnosis in self.diagnoses[:4])
             if len(self.diagnoses) > 4:
                 yield f"  and as {len(self.diagnoses) - 4} other known bugs"
         elif self.verdict == LOSSLESS:
@@ -320,47 +221,11 @@ class Report(Judged):
             missed = "one of the size asked for may be missed"
         return f"{missed}: allow more runs, or more time ({MORE_TIME})."
 
-    @staticmethod
-    def _besides(isolated: Isolated) -> str:
-        outputs = ", ".join(map(written.outcome, isolated.outcomes[:3]))
-        more = ", ..." if len(isolated.outcomes) > 3 else ""
-        at = f" at uniforms {written.numbers(isolated.uniforms)}" if isolated.uniforms else ""
-        return (
-            "  besides, isolated uniforms or rounding give what the target never gives: "
-            f"{outputs}{more} (probability {written.number(isolated.probability)}){at}"
-        )
-
-    @staticmethod
-    def _example(example: Counterexample) -> Iterable[str]:
-        instance = example.instance
-        drafts = ", ".join(map(str, instance.gammas or (instance.gamma,)))
-        turns = " in turn" if instance.gammas else ""
-        shape = f"{instance.vocabulary} tokens, γ = {drafts}{turns}, k = {instance.k}"
-        asked = "" if instance.length is None else f", {instance.length} tokens asked for"
-        yield f"  smallest counterexample: {shape}, prompt {written.tokens(instance.prompt)}{asked}"
-        for name, rows in zip(("target", "draft"), rows_of(instance), strict=True):
-            yield f"    {name}: {written.table(rows)}"
-        if example.uniforms is not None:
-            yield f"    uniforms: {written.numbers(example.uniforms)}"
-        if example.drafts is not None:
-            yield f"    drafts: {written.drafts(example.drafts)}"
-        if isinstance(example.output, Failure):
-            yield f"    {example.output.text} (probability {written.number(example.probability)})"
-        elif example.impossible:
-            yield (
-                f"    output: {written.tokens(example.output)}, which the target never gives "
-                f"(probability {written.number(example.probability)})"
-            )
-        else:
-            tv = written.number(example.tv_distance)
-            yield f"    output: {written.tokens(example.output)}, too often; TV {tv}"
-
     def to_dict(self) -> dict[str, Any]:
         """Return all of it as numbers, strings, lists and dicts, for JSON.
 
         Fractions are strings such as "1/3".
         """
-        example, worst, besides = self.counterexample, self.worst_prefix, self.isolated
         shape = zip(("vocabulary", "gamma", "k"), self.largest_instance, strict=True)
         return vars(self) | {
             "why_not_exact": list(self.why_not_exact),
@@ -368,28 +233,10 @@ class Report(Judged):
             "tv_distance": float(self.tv_distance),
             "tv_interval": [float(self.tv_interval.lower), float(self.tv_interval.upper)],
             "largest_instance": dict(shape),
-            "worst_prefix": worst and _plain(vars(worst)),
-            "counterexample": example and _plain(_parts(example.instance) | vars(example)),
+            "worst_prefix": self.worst_prefix and as_json(vars(self.worst_prefix)),
+            "counterexample": self.counterexample and self.counterexample._as_dict(),
             "sampled": self.sampled and vars(self.sampled),
-            "isolated": besides and _plain(_parts(besides.instance) | vars(besides)),
+            "isolated": self.isolated and self.isolated._as_dict(),
             "nearest": self.nearest and dataclasses.asdict(self.nearest),
-            "diagnoses": [_plain(vars(diagnosis)) for diagnosis in self.diagnoses],
+            "diagnoses": [as_json(vars(diagnosis)) for diagnosis in self.diagnoses],
         }
-
-
-def _parts(instance: Instance) -> dict[str, Any]:
-    """Write out an instance in a counterexample, which then needs no object for it."""
-    target, draft = (list(rows.items()) for rows in rows_of(instance))
-    shape = {name: getattr(instance, name) for name in ("gamma", "k", "prompt", "length", "gammas")}
-    return shape | {"target": target, "draft": draft}
-
-
-def _plain(value: Any) -> Any:
-    """Turn parts of a report into what JSON has; probabilities and uniforms become strings."""
-    if isinstance(value, dict):
-        return {name: _plain(part) for name, part in value.items() if name != "instance"}
-    if isinstance(value, tuple | list | np.ndarray):
-        return [_plain(part) for part in value]
-    if isinstance(value, Failure):
-        return value.text
-    return str(value) if isinstance(value, float | Fraction) else value

@@ -11,17 +11,19 @@ import numpy as np
 import pytest
 
 from otm.audit import METHODS, Adapter, Instance, Report, chain, lossless
-from otm.audit.diagnose import diagnosis
 from otm.audit.instances import INSTANCES
 from otm.audit.observe.breakpoints import by_breakpoints
 from otm.audit.observe.exact import by_paths
 from otm.audit.observe.observation import UnsuitedError
+from otm.audit.runs import Runner
 from otm.coupling.build import PLANS
 from otm.decoding.draft_tree import Randomness
 from otm.decoding.reading import Path
 from otm.errors import InvalidParameterError, UnknownMethodError
 from otm.kernels import verify_probs
 from otm.models import TableModel
+
+pytestmark = pytest.mark.usefixtures("no_diagnosis")
 
 Verify = Callable[[Any, Any, Any, Any], Any]
 
@@ -59,12 +61,6 @@ def draw(weights: Any, uniform: Any) -> int:
 
 
 FEW = [INSTANCES[name] for name in ("rows differ", "three tokens", "two drafts, two tokens")]
-
-
-@pytest.fixture(autouse=True)
-def _no_diagnosis(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Skip what is tested with the report, and takes its time."""
-    monkeypatch.setattr(diagnosis, "KNOWN_BUGS", ())
 
 
 MUTANTS: dict[str, Verify] = {
@@ -135,7 +131,7 @@ def test_the_counterexample_is_small_and_shows_the_deviation() -> None:
     assert (instance.vocabulary, instance.gamma, instance.k) == (2, 1, 1)
     target, draft = instance.target.probs((0,)), instance.draft.probs((0,))
     assert max(p.denominator for p in (*target, *draft)) <= 3
-    assert by_paths(chain(verify), instance).tv_distance == example.tv_distance
+    assert by_paths(Runner(chain(verify)), instance).tv_distance == example.tv_distance
     assert example.uniforms is not None
     assert example.drafts is not None
     x, *coins = example.uniforms
@@ -250,7 +246,7 @@ def test_breakpoints_find_the_law_of_float32() -> None:
 
     for name in ("two drafts", "four tokens"):
         seen = by_breakpoints(
-            chain(narrow), INSTANCES[name], np.random.default_rng(1), max_runs=10**6
+            Runner(chain(narrow)), INSTANCES[name], np.random.default_rng(1), max_runs=10**6
         )
         assert 0 <= seen.tv_distance < 1e-6
         assert seen.error < 1e-8
@@ -278,7 +274,7 @@ def test_a_seed_among_the_uniforms_has_no_breakpoints() -> None:
             return (int(np.random.default_rng(seed).integers(instance.vocabulary)),)
 
     with pytest.raises(UnsuitedError, match=r"steps in one uniform|not constant"):
-        by_breakpoints(Seeded(), INSTANCES["two tokens"], np.random.default_rng(0), 10**6)
+        by_breakpoints(Runner(Seeded()), INSTANCES["two tokens"], np.random.default_rng(0), 10**6)
 
 
 def test_too_few_runs_leave_it_undecided() -> None:

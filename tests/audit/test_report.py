@@ -11,8 +11,7 @@ import pytest
 from otm.audit import Report, lossless
 from otm.audit.diagnose import diagnosis
 from otm.audit.diagnose.known_bugs import KNOWN_BUGS
-from otm.audit.instances import INSTANCES
-from otm.audit.observe.observation import rows_of
+from otm.audit.instances import INSTANCES, rows_of
 
 FEW = [INSTANCES[name] for name in ("two tokens", "three tokens", "equal")]
 

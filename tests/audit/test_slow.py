@@ -8,18 +8,12 @@ import numpy as np
 import pytest
 
 from otm.audit import chain, lossless
-from otm.audit.diagnose import diagnosis
-from otm.audit.observe import methods
 from otm.audit.observe.precision import COARSE, FINE
+
+pytestmark = pytest.mark.usefixtures("no_diagnosis")
 
 FEW_RUNS = 2_500
 """What a kernel does in a minute if it takes a fortieth of a second for a run."""
-
-
-@pytest.fixture(autouse=True)
-def _no_diagnosis(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Skip what is tested with the report, and takes its time."""
-    monkeypatch.setattr(diagnosis, "KNOWN_BUGS", ())
 
 
 def right(target_probs: Any, draft_probs: Any, draft_tokens: Any, uniforms: Any) -> Any:
@@ -63,9 +57,8 @@ def test_wrong_verifiers_in_few_runs(wrong: Any) -> None:
     assert report.counterexample.drafts is not None
 
 
-def test_what_takes_too_long_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_takes_too_long_is_left_out() -> None:
     """Bug: a limit of time that nobody looks at."""
-    monkeypatch.setattr(methods, "AT_LEAST", 0.05)
     report = lossless(chain(right, convert=np.asarray), slow=True, max_seconds=1e-9)
     assert (report.verdict, report.method) == ("undecided", "Monte Carlo")
     assert any("more than the time that is left" in why for why in report.why_not_exact)

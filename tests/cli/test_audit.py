@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from otm.audit.check import lossless
 from otm.audit.diagnose.known_bugs import KNOWN_BUGS
+from otm.audit.lossless import lossless
 from otm.cli import main
 from otm.coupling import KSeq
 

@@ -1,7 +1,8 @@
-"""Adapters of the audit from what others have: plain functions, rules, libraries.
+"""Adapters of the audit from what others have: functions, rules, libraries.
 
-Those of plain functions are in `plain` (one chain, one token, a loop), `several` (chains), `trees`,
-`batches` and `calls` (a state or a window), and `kinds` chooses among them; of libraries in
-`huggingface`, `vllm` and `flashinfer`, which are loaded when one is asked for; of this project in
-`otm_verifiers`.
+The adapters of functions are classes that are called as functions: `functions` has what they share
+and the verifier of one chain; `token_rules`, `chains`, `trees`, `batches`, `calls` (a state or a
+window) and `loops` have the others, and `kinds` chooses among them.  Adapters of libraries are in
+`huggingface`, `vllm` and `flashinfer`, which load the library when one is asked for; those of this
+project in `otm_verifiers`.
 """

@@ -3,22 +3,14 @@
 Whatever the verifier is (a rule for one token, a chain or block verifier, a whole decoding loop, in
 any library), the audit sees it as a function from a pair of models and a source of uniforms to
 tokens.  Everything random comes from that source if it can: then the output distribution is
-computed, not sampled.  Here is also how a verifier is run: its output is checked, and a failure is
-an outcome like others.
+computed, not sampled.
 """
 
 from __future__ import annotations
 
-import pathlib
-import random
-import re
-import sys
-import traceback
-import warnings
 from abc import ABC, abstractmethod
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -26,14 +18,13 @@ import numpy as np
 import numpy.typing as npt
 
 from otm._core.display.reprs import Brief
-from otm._core.display.text import shown
 from otm.decoding.draft_tree import Randomness
 from otm.decoding.reading import Path
-from otm.errors import MissingDependencyError, ProblemTooLargeError
+from otm.errors import ProblemTooLargeError
 from otm.models.table import TableModel
 
-MOST_UNIFORMS = 4096
-"""Most uniforms that a run may take; each run gets fewer at first."""
+LEAST_LENGTH = 3
+"""Tokens of a loop, if an instance does not say how many."""
 
 
 class OutOfUniformsError(ProblemTooLargeError):
@@ -48,7 +39,7 @@ class OutOfUniformsError(ProblemTooLargeError):
 
 
 class Source:
-    """A source of these uniforms [m], floats or symbolic; `taken` counts those handed out."""
+    """A source of given uniforms [m], floats or symbolic; `taken` counts the uniforms drawn."""
 
     def __init__(self, uniforms: npt.NDArray[Any]) -> None:
         self._uniforms = uniforms
@@ -62,7 +53,7 @@ class Source:
         return self._uniforms[self.taken - m : self.taken].copy()  # which may be written into
 
     def cell(self, ends: Sequence[float]) -> int:
-        """Return the place of the cell that the next uniform is in; `ends` end the cells."""
+        """Return the index of the cell, given by its upper end, that holds the next uniform."""
         return bisect_right(ends, self(1)[0])
 
 
@@ -117,6 +108,26 @@ class Instance(Brief):
             Number of the steps before.
         """
         return self.gammas[step % len(self.gammas)] if self.gammas else self.gamma
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What a run returned instead of tokens."""
+
+    text: str  # such as "returned token 7 of 3"
+    crashed: bool = False  # whether the run ended by an exception
+
+
+Outcome: TypeAlias = Path | Failure
+"""What a run returned."""
+
+Drafts: TypeAlias = Path | tuple[Path, ...] | Mapping[str, Path]
+"""A chain or the drafts of one token; several chains; a tree, as its tokens and parents."""
+
+
+def as_failure(text: str) -> Path:
+    """Return a failure in place of tokens, where an adapter itself finds a mistake."""
+    return Failure(text)  # type: ignore[return-value]
 
 
 class Adapter(ABC):
@@ -197,15 +208,33 @@ class Adapter(ABC):
             target, have the distribution of the target.
         """
 
+    def drafted(self, instance: Instance, source: Randomness) -> Drafts | None:
+        """Return the drafts that `output` draws from a source; None if they are not known.
+
+        Parameters
+        ----------
+        instance : Instance
+            The models.
+        source : callable
+            As for `output`.
+
+        Returns
+        -------
+        tuple of int, tuple of these, dict or None
+            A chain, or the drafts of one token; several chains; a tree, as its "tokens" and their
+            "parents".
+        """
+        return None
+
     def supports(self, instance: Instance) -> bool:
-        """Whether it can run on an instance; if not said otherwise, where k = 1 or for `several`.
+        """Whether it can run on an instance; by default if it has `end`, and k = 1 or `several`.
 
         Parameters
         ----------
         instance : Instance
             The models, γ and k.
         """
-        return self.several or instance.k == 1
+        return (self.several or instance.k == 1) and (self.end or 0) < instance.vocabulary
 
     def outputs(self, instance: Instance, uniforms: npt.NDArray[np.float64]) -> Sequence[Path]:
         """Run many times; for a verifier that does so faster than one after another.
@@ -230,36 +259,6 @@ class Adapter(ABC):
         return [self.output(instance, Source(row)) for row in uniforms]
 
 
-@dataclass(frozen=True)
-class Failure:
-    """What a run returned instead of tokens."""
-
-    text: str  # such as "returned token 7 of 3"
-    crashed: bool = False  # whether the run ended by an exception
-
-
-Outcome: TypeAlias = Path | Failure
-"""What a run returned."""
-
-
-def found(text: str) -> Path:
-    """Return what an adapter returns instead of tokens where it finds a mistake by itself."""
-    return Failure(text)  # type: ignore[return-value]
-
-
-OWN_CODE = str(pathlib.Path(__file__).parents[1])
-"""Where files of this package are, whose lines say nothing about a verifier."""
-
-LEAST_LENGTH = 3
-"""Tokens of a loop, if an instance does not say how many."""
-
-CRASHES = (Exception, SystemExit, GeneratorExit)
-"""What a verifier may raise; SystemExit would end the audit with whatever status it has."""
-
-NOT_OF_THE_VERIFIER = (MissingDependencyError, ProblemTooLargeError)
-"""Errors that say nothing about a verifier, and go on to the caller."""
-
-
 def max_tokens(adapter: Adapter, instance: Instance) -> int:
     """Most tokens that a run may return."""
     if adapter.max_tokens is not None:
@@ -267,137 +266,3 @@ def max_tokens(adapter: Adapter, instance: Instance) -> int:
     if adapter.loops:
         return instance.length or max(instance.gamma + 1, LEAST_LENGTH)
     return instance.gamma + 1
-
-
-def run(adapter: Adapter, instance: Instance, source: Randomness) -> Outcome:
-    """Run once, whatever happens."""
-    try:
-        output = adapter.output(instance, source)
-    except NOT_OF_THE_VERIFIER:
-        raise
-    except CRASHES as error:  # whatever code of others raises is what the audit reports
-        return _crash(error)
-    return _checked(adapter, instance, output)
-
-
-def run_rows(
-    adapter: Adapter, instance: Instance, uniforms: npt.NDArray[np.float64]
-) -> list[Outcome]:
-    """Run on each row of uniforms, whatever happens."""
-    try:
-        outputs: Sequence[Path] = adapter.outputs(instance, uniforms)
-    except NOT_OF_THE_VERIFIER:
-        raise
-    except CRASHES as error:  # of one of the rows: which?
-        if len(uniforms) == 1:
-            return [_crash(error)]
-        return [run_rows(adapter, instance, row[None])[0] for row in uniforms]
-    return [_checked(adapter, instance, output) for output in outputs]
-
-
-def longer(
-    rows: npt.NDArray[np.float64], error: OutOfUniformsError, rng: np.random.Generator
-) -> npt.NDArray[np.float64]:
-    """Lengthen rows of uniforms [B, m] for runs that need more; raise `error` at the limit."""
-    size, width = rows.shape
-    if width >= MOST_UNIFORMS:
-        raise error
-    more = min(max(2 * width, error.taken), MOST_UNIFORMS) - width
-    return np.concatenate([rows, rng.random((size, more))], axis=1)
-
-
-def _crash(error: BaseException) -> Failure:
-    try:
-        text = " ".join(_without_address(str(error)).split())
-    except Exception:  # its own
-        text = "(its message cannot be read)"
-    hints = "".join(f"; {note}" for note in getattr(error, "__notes__", ()))
-    what = f"{type(error).__name__}: {text:.150}{_where(error)}"
-    return Failure(f"crashed with {what}{hints:.200}", crashed=True)
-
-
-def _where(error: BaseException) -> str:
-    """Say in which line of the verifier an error was raised, or of what it calls."""
-    steps = [(f.f_code.co_filename, line) for f, line in traceback.walk_tb(error.__traceback__)]
-    others = [step for step in steps if not step[0].startswith(OWN_CODE)]
-    of_the_verifier = [step for step in others if "site-packages" not in step[0]]
-    if not others:
-        return ""
-    file, line = (of_the_verifier or others)[-1]
-    return f" ({pathlib.Path(file).name}, line {line})"
-
-
-def _without_address(text: str) -> str:
-    """Leave out what differs between runs that give the same."""
-    return re.sub(r" at 0x[0-9a-fA-F]+", "", text)
-
-
-def _checked(adapter: Adapter, instance: Instance, output: Any) -> Outcome:
-    """Check that an output is one or more tokens of the vocabulary, and not too many."""
-    if isinstance(output, Failure):
-        return output
-    if not isinstance(output, Sequence) or isinstance(output, str):
-        text = _without_address(shown(output))
-        return Failure(f"returned {text} of type {type(output).__name__}, not tokens")
-    limit = max_tokens(adapter, instance)
-    if not 0 < len(output) <= limit:
-        most = f"one run gives at most {limit}"
-        if adapter.loops:
-            most = f"{limit} were asked for: cut off the others"
-        return Failure(f"returned {len(output)} tokens; {most}" if output else "returned no token")
-    for token in output:
-        if isinstance(token, bool) or not isinstance(token, int | np.integer):
-            text = _without_address(shown(token))
-            return Failure(f"returned {text} of type {type(token).__name__} as a token")
-        if not 0 <= token < instance.vocabulary:
-            return Failure(f"returned token {shown(token)} of {instance.vocabulary}")
-    tokens = tuple(map(int, output))
-    wrong_end = _wrong_end(adapter, tokens, limit)
-    return tokens if wrong_end is None else Failure(wrong_end)
-
-
-def _wrong_end(adapter: Adapter, tokens: Path, limit: int) -> str | None:
-    """Describe the mistake in where an output ends; None if there is none."""
-    end = adapter.end
-    if end is not None and end in tokens[:-1]:
-        behind = len(tokens) - 1 - tokens.index(end)
-        return f"returned {behind} tokens behind the end token {end}; no token may follow it"
-    if len(tokens) == limit or not (adapter.loops or adapter.whole) or end == tokens[-1]:
-        return None
-    if end is None:
-        return (
-            f"returned {len(tokens)} of the {limit} tokens asked for, and no end token was stated: "
-            "give loop(…, end=token) if the loop stops at one"
-        )
-    return (
-        f"returned {len(tokens)} of {limit} tokens, and the last is not the end token {end}; if "
-        "the loop stops at other tokens too, let it stop at this one alone here"
-    )
-
-
-@contextmanager
-def undisturbed(seed: int) -> Iterator[None]:
-    """Seed the generators of Python, NumPy and torch (on the CPU), restore them; silence warnings.
-
-    A verifier that draws for itself usually draws from these: the audit then repeats itself.  What
-    it does after 0/0 shows in its output.
-    """
-    torch = sys.modules.get("torch")
-    restored = torch.random.fork_rng(devices=[]) if torch is not None else nullcontext()
-    of_python, of_numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
-    try:
-        with warnings.catch_warnings(), np.errstate(all="ignore"), restored:
-            warnings.simplefilter("ignore")
-            seed_generators(seed)
-            yield
-    finally:
-        random.setstate(of_python)
-        np.random.set_state(of_numpy)  # noqa: NPY002
-
-
-def seed_generators(seed: int) -> None:
-    """Seed the generators of Python, NumPy and torch (on the CPU)."""
-    random.seed(seed)
-    np.random.seed(seed % 2**32)  # noqa: NPY002
-    if (torch := sys.modules.get("torch")) is not None:
-        torch.default_generator.manual_seed(seed % 2**63)

@@ -7,7 +7,7 @@ uniforms of its own its output must be the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise, product
@@ -18,9 +18,9 @@ import numpy.typing as npt
 
 from otm._core.arithmetic import Probs
 from otm._core.tensors import to_host
-from otm.audit.adapters.base import Adapter, Instance, Source, found
-from otm.audit.adapters.drafted import as_tokens, chain_probs, draw_chain, is_exact
-from otm.audit.adapters.plain import Plain, parameters_of
+from otm.audit.adapters.base import Instance, Source, as_failure
+from otm.audit.adapters.drafts import as_tokens, chain_probs, draw_chain, is_exact
+from otm.audit.adapters.functions import FunctionAdapter, parameters_of
 from otm.decoding.draft_tree import Randomness
 from otm.decoding.reading import Path
 
@@ -33,7 +33,7 @@ COINS = (Fraction(1, 16), Fraction(15, 16))
 
 @dataclass(frozen=True, eq=False)
 class Row:
-    """What the function is shown of one sequence."""
+    """The probabilities, drafts and uniforms of one sequence."""
 
     target: Probs  # [n + 1, V]
     draft: Probs  # [n, V]
@@ -41,7 +41,7 @@ class Row:
     uniforms: npt.NDArray[Any]  # [m]
 
     def beside(self, coin: Fraction, shift: int, drafts: int) -> Row:
-        """Make a row of other contents: of so many drafts, and every token is another one."""
+        """Make a row with other tokens and probabilities, and this number of drafts."""
         coins = np.full(len(self.uniforms), coin if self.target.dtype == object else float(coin))
         size = self.target.shape[1]
         target, draft = (np.roll(probs, shift, axis=1) for probs in (self.target, self.draft))
@@ -49,7 +49,7 @@ class Row:
         return Row(row.target[: drafts + 1], row.draft[:drafts], row.tokens[:drafts], coins)
 
     def padded(self, drafts: int) -> Row:
-        """Lengthen it to so many drafts, by others with other probabilities."""
+        """Pad the row to this number of drafts, with other tokens and probabilities."""
         more = max(drafts - len(self.tokens), 0)
         rows = np.roll(self.target[-1:].repeat(more, axis=0), 1, axis=1)
         return Row(
@@ -60,8 +60,38 @@ class Row:
         )
 
 
-class Batch(Plain):
-    """A verifier of a batch of chains; see `batch`."""
+class batch(FunctionAdapter):
+    """Audit a verifier f(target_probs, draft_probs, draft_tokens, uniforms) of a batch of chains.
+
+    Each row is audited as `chain` does; its output must also be the same, at the same uniforms,
+    alone and in each place of a batch of three, whatever the other rows hold.
+
+    Parameters
+    ----------
+    function : callable
+        Takes the target's probabilities [B, γ + 1, V], the draft's [B, γ, V], the drafts [B, γ] and
+        uniforms [B, γ + 2]; returns for each row what `chain` takes, or tokens [B, n] and numbers
+        accepted [B]; its randomness as there, one generator or seed for the batch.  If it has a
+        parameter `lengths`, it is told the number of drafts of each row, [B], and rows are padded
+        behind them by other drafts and probabilities.
+    **options
+        As for `chain`.
+
+    Raises
+    ------
+    InvalidParameterError
+        If the parameters of the function are not these, or cannot be read.
+    MissingDependencyError
+        If the function takes a `generator`, and torch is not installed.
+
+    Examples
+    --------
+    >>> from otm.audit import lossless
+    >>> def verify(target_probs, draft_probs, draft_tokens, uniforms):
+    ...     return [[draft_tokens[0][0]] for _ in draft_tokens]  # of row 0
+    >>> print(lossless(batch(verify), examples=0).counterexample.output.text)
+    its output changes with the rows beside it: (0,) alone, (1,) as row 2 of 3
+    """
 
     beyond = 2
 
@@ -72,7 +102,7 @@ class Batch(Plain):
         self._mixed = False  # whether rows have been seen to depend on others
 
     def drafted(self, instance: Instance, source: Randomness) -> Path:
-        """Tell which drafts `output` draws from a source."""
+        """Draw the drafts as `output` does."""
         return draw_chain(instance, source)
 
     def output(self, instance: Instance, source: Randomness) -> Path:
@@ -84,18 +114,20 @@ class Batch(Plain):
             batch = [row] if place < 0 else self._among(row, place, 2, ragged=self.ragged)
             return self._verify(batch, source)[max(place, 0)]
         alone = self._verify([row], source)[0]
-        for ragged, place in product(range(1 + self.ragged), range(PLACES)):
-            batch = self._among(row, place, PLACES, ragged=bool(ragged))
-            output = self._verify(batch, source)[place]
-            if not same(alone, output):
-                self._mixed = True
-                where = f"as row {place + 1} of {PLACES}{', of other lengths' * ragged}"
-                what = "its output changes with the rows beside it"
-                return differing(alone, output, f"{what}: {alone} alone, {output} {where}")
-        return alone
+        others = (
+            (
+                self._verify(self._among(row, place, PLACES, ragged=bool(ragged)), source)[place],
+                f"as row {place + 1} of {PLACES}{', of other lengths' * ragged}",
+            )
+            for ragged, place in product(range(1 + self.ragged), range(PLACES))
+        )
+        text = "its output changes with the rows beside it: {} alone, {} {}"
+        output = require_same(alone, others, text)
+        self._mixed |= not same(alone, output)
+        return output
 
     def outputs(self, instance: Instance, uniforms: npt.NDArray[np.float64]) -> Sequence[Path]:
-        """Make all runs rows of one batch, and of another one in reverse, between other rows."""
+        """Verify all runs as one batch, then again in reverse order between other rows."""
         sources = [Source(row) for row in uniforms]
         if len(sources) == 1 or self._mixed:
             return [self.output(instance, source) for source in sources]
@@ -119,7 +151,7 @@ class Batch(Plain):
         return Row(*rows, np.array(drafts), source(count))
 
     def _among(self, row: Row, place: int, size: int, *, ragged: bool) -> list[Row]:
-        """Put a row among others, ragged: one of no draft and one of more drafts."""
+        """Put a row among others; if `ragged`, one of them has no draft and one has more drafts."""
         n = len(row.tokens)
         lengths = (n + 1, 0) if ragged else (n, n)
         others = [
@@ -146,14 +178,20 @@ class Batch(Plain):
 
 
 def same(a: Any, b: Any) -> bool:
-    """Whether two outputs are the same, and tokens."""
+    """Whether two outputs are the same tokens."""
     return isinstance(a, tuple) and isinstance(b, tuple) and a == b
 
 
-def differing(a: Any, b: Any, text: str) -> Path:
-    """Report two outputs that are not the same; one that is no tokens speaks for itself."""
-    wrong: list[Path] = [output for output in (a, b) if not isinstance(output, tuple)]
-    return wrong[0] if wrong else found(text)
+def require_same(output: Any, others: Iterable[tuple[Any, str]], text: str) -> Path:
+    """Return an output, or a failure if one of the others differs from it.
+
+    The text has places for both outputs, and for how the other one was obtained.
+    """
+    for again, how in others:
+        if not same(output, again):
+            wrong = (each for each in (output, again) if not isinstance(each, tuple))
+            return next(wrong, as_failure(text.format(output, again, how)))
+    return output  # type: ignore[no-any-return]
 
 
 def _outputs(result: Any, size: int) -> list[Path]:
@@ -161,43 +199,5 @@ def _outputs(result: Any, size: int) -> list[Path]:
     pair = isinstance(result, tuple) and len(result) == 2 and np.ndim(to_host(result[0][0])) == 1
     parts = [to_host(part) for part in (result if pair else (result,))]
     if any(len(part) != size for part in parts):
-        return [found(f"returned {len(parts[0])} rows for a batch of {size}")] * size
+        return [as_failure(f"returned {len(parts[0])} rows for a batch of {size}")] * size
     return [as_tokens(tuple(row) if pair else row[0]) for row in zip(*parts, strict=True)]
-
-
-def batch(function: Callable[..., Any], **options: Any) -> Adapter:
-    """Audit a verifier f(target_probs, draft_probs, draft_tokens, uniforms) of a batch of chains.
-
-    Each row is audited as `chain` does; its output must also be the same, at the same uniforms,
-    alone and in each place of a batch of three, whatever the other rows hold.
-
-    Parameters
-    ----------
-    function : callable
-        Takes the target's probabilities [B, γ + 1, V], the draft's [B, γ, V], the drafts [B, γ] and
-        uniforms [B, γ + 2]; returns for each row what `chain` takes, or tokens [B, n] and numbers
-        accepted [B]; its randomness as there, one generator or seed for the batch.  If it has a
-        parameter `lengths`, it is told the number of drafts of each row, [B], and rows are padded
-        behind them by other drafts and probabilities.
-    **options
-        As for `chain`.
-
-    Returns
-    -------
-    Adapter
-        For one chain.
-
-    Raises
-    ------
-    InvalidParameterError
-        If the parameters of the function are not these, or cannot be read.
-
-    Examples
-    --------
-    >>> from otm.audit import lossless
-    >>> def verify(target_probs, draft_probs, draft_tokens, uniforms):
-    ...     return [[draft_tokens[0][0]] for _ in draft_tokens]  # of row 0
-    >>> print(lossless(batch(verify), examples=0).counterexample.output.text)
-    its output changes with the rows beside it: (0,) alone, (1,) as row 2 of 3
-    """
-    return Batch(function, **options)

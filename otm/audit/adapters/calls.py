@@ -16,18 +16,52 @@ import numpy.typing as npt
 
 from otm._core.display.text import shown
 from otm._core.numbers import as_positive
-from otm.audit.adapters.base import Adapter, Instance
-from otm.audit.adapters.batches import COINS, differing, same
-from otm.audit.adapters.drafted import as_tokens, chain_probs, draw_chain, is_exact
-from otm.audit.adapters.plain import Chain, Plain
+from otm.audit.adapters.base import Instance
+from otm.audit.adapters.batches import COINS, require_same
+from otm.audit.adapters.drafts import as_tokens, chain_probs, draw_chain, is_exact
+from otm.audit.adapters.functions import FunctionAdapter, chain
 from otm.audit.instances import INSTANCES
 from otm.decoding.draft_tree import Randomness
 from otm.decoding.reading import Path
 from otm.errors import InvalidParameterError
 
 
-class Stateful(Plain):
-    """A verifier that keeps a state from step to step; see `stateful`."""
+class stateful(FunctionAdapter):
+    """Audit a verifier of one chain that keeps a state from step to step of a sequence.
+
+    Two steps are taken one after another, and their output together must have the distribution of
+    the target.  It must not change with the sequence that was verified before.
+
+    Parameters
+    ----------
+    new : callable
+        Makes a verifier for each sequence: a class, or a function without arguments.  Or a verifier
+        with a method `reset`, which is called before each sequence.  A verifier is called as the
+        function of `chain` is, once a step.
+    steps : int, optional
+        Number of steps of a sequence; 2 if left out.
+    **options
+        As for `chain`.
+
+    Raises
+    ------
+    InvalidParameterError
+        If no verifier is made, or its parameters are not those of `chain`, or cannot be read.
+    MissingDependencyError
+        If the function takes a `generator`, and torch is not installed.
+
+    Examples
+    --------
+    >>> from otm.audit import lossless
+    >>> class Counts:
+    ...     calls = 0
+    ...
+    ...     def __call__(self, target_probs, draft_probs, draft_tokens, uniforms):
+    ...         self.calls += 1
+    ...         return [int((target_probs[0].cumsum() <= uniforms[0]).sum())]
+    >>> lossless(stateful(Counts), examples=0).verdict
+    'lossless on everything tried'
+    """
 
     beyond = 2
 
@@ -45,7 +79,7 @@ class Stateful(Plain):
         return instance.k == 1 and instance.gamma <= 2 and instance.vocabulary**instance.gamma <= 4
 
     def drafted(self, instance: Instance, source: Randomness) -> tuple[Path, ...]:
-        """Tell which drafts `output` draws from a source in each step."""
+        """Draw the drafts of each step as `output` does."""
         return self._decode(instance, source)[1]
 
     def output(self, instance: Instance, source: Randomness) -> Path:
@@ -64,11 +98,8 @@ class Stateful(Plain):
             self._decode(instance, _constant(coin, exact))
             again = uniforms or _replayed(taken, source)
             after.append(self._decode(instance, again)[0])
-        if not same(*after):
-            what = "its output changes with the sequence verified before"
-            text = f"{what}: {after[0]} after one, {after[1]} after another"
-            return differing(after[0], after[1], text)
-        return after[0]
+        text = "its output changes with the sequence verified before: {} after one, {} {}"
+        return require_same(after[0], [(after[1], "after another")], text)
 
     def _decode(self, instance: Instance, source: Randomness) -> tuple[Path, tuple[Path, ...]]:
         """Take the steps of one sequence; return its tokens, and the drafts of each step."""
@@ -100,7 +131,7 @@ def _valid(tokens: Any, instance: Instance) -> bool:
 
 
 def _made_by(new: Any) -> Any:
-    """Make a verifier."""
+    """Make a verifier; raise if the result cannot be called."""
     made = new() if callable(new) else None
     if not callable(made):
         raise InvalidParameterError(
@@ -111,12 +142,12 @@ def _made_by(new: Any) -> Any:
 
 
 def _constant(coin: Fraction, exact: bool) -> Randomness:
-    """Give the same uniform again and again."""
+    """Return a source that repeats one uniform."""
     return lambda m: np.full(m, coin if exact else float(coin))
 
 
 def _replayed(taken: npt.NDArray[Any], source: Randomness) -> Randomness:
-    """Give uniforms again that were taken before, then new ones."""
+    """Return a source that repeats the uniforms taken before, then draws new ones."""
     place = 0
 
     def uniforms(m: int) -> npt.NDArray[Any]:
@@ -129,8 +160,39 @@ def _replayed(taken: npt.NDArray[Any], source: Randomness) -> Randomness:
     return uniforms
 
 
-class Windowed(Chain):
-    """A verifier that looks at a part of the drafts; see `windowed`."""
+class windowed(chain):
+    """Audit a verifier of one chain that must not look behind a window, or behind where it stops.
+
+    It is audited as `chain` does; its output must also be the same, at the same uniforms, with
+    other drafts, other probabilities, and NaN (−1 in fractions) in place of those that it drops.
+
+    Parameters
+    ----------
+    function : callable
+        As for `chain`.  Without `uniforms` it cannot be run again, and a window alone is tried.
+    window : int, optional
+        Number of drafts that it looks at, and one more row of the target.  If left out, it drops
+        what comes behind the last token that it returns, and one row of the target for each of
+        these is all that it may read.
+    **options
+        As for `chain`.
+
+    Raises
+    ------
+    InvalidParameterError
+        If the parameters of the function are not these, or cannot be read, or the window is no
+        integer of at least 1.
+    MissingDependencyError
+        If the function takes a `generator`, and torch is not installed.
+
+    Examples
+    --------
+    >>> from otm.audit import lossless
+    >>> def last_row(target_probs, draft_probs, draft_tokens, uniforms):
+    ...     return [int((target_probs[-1].cumsum() <= uniforms[0]).sum())]
+    >>> print(lossless(windowed(last_row), examples=0).counterexample.output.text)
+    it reads what it drops: (1,), but (0,) with others from draft 2 on
+    """
 
     def __init__(
         self, function: Callable[..., Any], *, window: int | None = None, **options: Any
@@ -156,22 +218,21 @@ class Windowed(Chain):
         seen = (len(output),) * 2 if self.window is None else (self.window, self.window + 1)
         if seen[0] >= instance.gamma and seen[1] > instance.gamma:  # it drops nothing
             return output
-        for what, replaced in (("others", _with_others), ("NaN or −1", _without_numbers)):
-            arrays = replaced(shown, *seen)
-            again = self._verify(arrays, {"uniforms": self.convert(uniforms.copy())})
-            if not same(output, again):
-                where = f"with {what} from draft {seen[0] + 1} on"
-                return differing(
-                    output, again, f"it reads what it drops: {output}, but {again} {where}"
-                )
-        return output
+        others = (
+            (
+                self._verify(replaced(shown, *seen), {"uniforms": self.convert(uniforms.copy())}),
+                f"with {what} from draft {seen[0] + 1} on",
+            )
+            for what, replaced in (("others", _with_others), ("NaN or −1", _without_numbers))
+        )
+        return require_same(output, others, "it reads what it drops: {}, but {} {}")
 
     def _verify(self, arrays: tuple[Any, ...], randomness: dict[str, Any]) -> Path:
         return as_tokens(self.function(*map(self.convert, arrays), **randomness))
 
 
 def _with_others(shown: tuple[Any, ...], drafts: int, rows: int) -> tuple[Any, ...]:
-    """Replace what follows so many drafts, and rows of the target, by other tokens and rows."""
+    """Replace all but the first drafts and target rows by other tokens and rows."""
     target, draft, tokens = (array.copy() for array in shown)
     for array, row in ((target, rows), (draft, drafts)):  # [R, V], turned by one token
         array[row:, 0], array[row:, 1:] = array[row:, -1].copy(), array[row:, :-1].copy()
@@ -180,85 +241,8 @@ def _with_others(shown: tuple[Any, ...], drafts: int, rows: int) -> tuple[Any, .
 
 
 def _without_numbers(shown: tuple[Any, ...], drafts: int, rows: int) -> tuple[Any, ...]:
-    """Replace the same by other tokens, and by what no verifier can take for probabilities."""
+    """Replace all but the first drafts and rows by other tokens, and by NaN or −1."""
     target, draft, tokens = (array.copy() for array in shown)
     target[rows:] = draft[drafts:] = -1 if target.dtype == object else np.nan
     tokens[drafts:] = (tokens[drafts:] + 1) % target.shape[1]
     return target, draft, tokens
-
-
-def stateful(new: Any, **options: Any) -> Adapter:
-    """Audit a verifier of one chain that keeps a state from step to step of a sequence.
-
-    Two steps are taken one after another, and their output together must have the distribution of
-    the target.  It must not change with the sequence that was verified before.
-
-    Parameters
-    ----------
-    new : callable
-        Makes a verifier for each sequence: a class, or a function without arguments.  Or a verifier
-        with a method `reset`, which is called before each sequence.  A verifier is called as the
-        function of `chain` is, once a step.
-    **options
-        As for `chain`; `steps`, 2 if left out.
-
-    Returns
-    -------
-    Adapter
-        For one chain.
-
-    Raises
-    ------
-    InvalidParameterError
-        If no verifier is made, or its parameters are not those of `chain`, or cannot be read.
-
-    Examples
-    --------
-    >>> from otm.audit import lossless
-    >>> class Counts:
-    ...     calls = 0
-    ...
-    ...     def __call__(self, target_probs, draft_probs, draft_tokens, uniforms):
-    ...         self.calls += 1
-    ...         return [int((target_probs[0].cumsum() <= uniforms[0]).sum())]
-    >>> lossless(stateful(Counts), examples=0).verdict
-    'lossless on everything tried'
-    """
-    return Stateful(new, **options)
-
-
-def windowed(function: Callable[..., Any], **options: Any) -> Adapter:
-    """Audit a verifier of one chain that must not look behind a window, or behind where it stops.
-
-    It is audited as `chain` does; its output must also be the same, at the same uniforms, with
-    other drafts, other probabilities, and NaN (−1 in fractions) in place of those that it drops.
-
-    Parameters
-    ----------
-    function : callable
-        As for `chain`.  Without `uniforms` it cannot be run again, and a window alone is tried.
-    **options
-        As for `chain`; `window`, the number of drafts that it looks at, and one more row of the
-        target.  If left out, it drops what comes behind the last token that it returns, and one row
-        of the target for each of these is all that it may read.
-
-    Returns
-    -------
-    Adapter
-        For one chain.
-
-    Raises
-    ------
-    InvalidParameterError
-        If the parameters of the function are not these, or cannot be read, or the window is no
-        integer of at least 1.
-
-    Examples
-    --------
-    >>> from otm.audit import lossless
-    >>> def last_row(target_probs, draft_probs, draft_tokens, uniforms):
-    ...     return [int((target_probs[-1].cumsum() <= uniforms[0]).sum())]
-    >>> print(lossless(windowed(last_row), examples=0).counterexample.output.text)
-    it reads what it drops: (1,), but (0,) with others from draft 2 on
-    """
-    return Windowed(function, **options)

@@ -6,7 +6,7 @@ from typing import Any
 
 from otm._core.optional import require
 from otm.audit.adapters.base import Adapter
-from otm.audit.adapters.drafted import Batched, seed_of
+from otm.audit.adapters.drafts import Batched, seed_of
 
 __all__ = ["chain_speculative_sampling"]
 

@@ -9,7 +9,7 @@ from typing import Any
 from otm._core.optional import require
 from otm.audit.adapters.base import Adapter, Instance
 from otm.audit.adapters.causal_lm import causal_lm
-from otm.audit.adapters.plain import chain
+from otm.audit.adapters.functions import chain
 from otm.decoding.draft_tree import Randomness
 from otm.decoding.reading import Path
 
@@ -105,9 +105,6 @@ class _Generate(Adapter):
     repeatable = False
     exact = False
     own_draws = True
-
-    def supports(self, instance: Instance) -> bool:
-        return super().supports(instance) and (self.end or 0) < instance.vocabulary
 
     def output(self, instance: Instance, source: Randomness) -> Path:
         import torch

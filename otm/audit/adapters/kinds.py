@@ -1,4 +1,4 @@
-"""From what a user gives to an adapter: by its kind, or by its parameters."""
+"""Adapt what a user gives: choose the adapter by the kind, or by the parameters."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from otm._core.numbers import check_name
 from otm.audit.adapters.base import Adapter
 from otm.audit.adapters.batches import batch
 from otm.audit.adapters.calls import stateful, windowed
+from otm.audit.adapters.chains import chains
+from otm.audit.adapters.functions import CHAIN, chain, count_required, parameters_of
+from otm.audit.adapters.loops import loop
 from otm.audit.adapters.otm_verifiers import DeviceStep
-from otm.audit.adapters.plain import CHAIN, chain, loop, parameters_of, required, token_rule
-from otm.audit.adapters.several import chains
+from otm.audit.adapters.token_rules import token_rule
 from otm.audit.adapters.trees import tree
 from otm.decoding import DeviceVerifier
 from otm.errors import InvalidParameterError
@@ -32,7 +34,7 @@ KINDS: dict[str, Callable[..., Adapter]] = {
 
 
 def as_adapter(verifier: Any, kind: str | None) -> Adapter:
-    """Return an adapter, made of a plain function; without a kind its parameters show which."""
+    """Make the adapter of a function; without a kind, the parameters decide which adapter."""
     if isinstance(verifier, DeviceVerifier):
         verifier = DeviceStep(verifier)
     if isinstance(verifier, Adapter):
@@ -55,7 +57,7 @@ def as_adapter(verifier: Any, kind: str | None) -> Adapter:
         names = tuple(parameters_of(verifier))
         if names[:3] == CHAIN:
             kind = "chain"
-        elif required(verifier) == 1:
+        elif count_required(verifier) == 1:
             kind = "token"
         else:
             raise InvalidParameterError(

@@ -15,7 +15,7 @@ from otm._core.optional import require
 from otm._core.sparse import SparseProbs
 from otm._core.tensors import on_device, to_host
 from otm.audit.adapters.base import Adapter, Instance, Source
-from otm.audit.adapters.drafted import Batched, InFloats, models_for
+from otm.audit.adapters.drafts import Batched, InFloats, models_for
 from otm.coupling.build import PlanBuilder, PlanOfRule
 from otm.coupling.plan import TransportPlan
 from otm.decoding import DeviceVerifier, ModelDrafter, speculative, stream
@@ -163,7 +163,7 @@ class _OnDevice(InFloats):
     """A table as a model whose probabilities are on a GPU if there is one."""
 
     def start(self, rows: int) -> Session:
-        """Open a session of so many rows, all of them empty."""
+        """Open a session with this number of empty rows."""
         return _Moved(super().start(rows))
 
 

@@ -16,10 +16,10 @@ import numpy as np
 from otm._core.arithmetic import Probs
 from otm._core.numbers import check_name
 from otm._core.sampling import InverseCdf
-from otm.audit.adapters.base import Adapter, Instance
-from otm.audit.adapters.drafted import as_tokens, locate_drafts, models_for
-from otm.audit.adapters.plain import Plain, parameters_of
-from otm.audit.adapters.several import PAIRS_OF_CHAINS
+from otm.audit.adapters.base import Instance
+from otm.audit.adapters.chains import PAIRS_OF_CHAINS
+from otm.audit.adapters.drafts import as_tokens, locate_drafts, models_for
+from otm.audit.adapters.functions import FunctionAdapter, parameters_of
 from otm.audit.instances import INSTANCES
 from otm.decoding.draft_tree import Randomness
 from otm.decoding.drafters.base import as_branching
@@ -38,7 +38,7 @@ class Nodes(NamedTuple):
     counts: list[int]  # how often each node was drawn
 
     def add(self, parent: int, tokens: Mapping[int, int] | list[int]) -> range:
-        """Put children below a node, and tell their numbers."""
+        """Add children below a node; return their indices."""
         first = len(self.paths)
         above = self.paths[parent] if parent >= 0 else ()
         for token in tokens:
@@ -62,7 +62,7 @@ def merged(probs: Probs, count: int, source: Randomness) -> dict[int, int]:
 
 
 def without_replacement(probs: Probs, count: int, source: Randomness) -> list[int]:
-    """Draw different children, each from what is left: the order of the Gumbel top-k, too."""
+    """Draw different children, each from the remaining tokens, in the order of Gumbel top-k."""
     weights, drawn = probs.copy(), list[int]()
     for uniform in source(min(count, int((probs > 0).sum()))):
         cdf = InverseCdf.from_weights(weights)
@@ -111,8 +111,48 @@ SIBLINGS: dict[str, Siblings | None] = {
 """How the children of a node are chosen; None: the tree as a whole."""
 
 
-class Tree(Plain):
-    """A verifier of a tree of drafts; see `tree`."""
+class tree(FunctionAdapter):
+    """Audit a verifier f(target_probs, draft_probs, tokens, parents, uniforms) of a tree of drafts.
+
+    Parameters
+    ----------
+    function : callable
+        Takes the target's probabilities [N + 1, V], of the token after the root and after each
+        node; the draft's [N + 1, V], from which the children of the root and of each node are
+        chosen; the nodes' tokens [N] and parents [N], −1 for children of the root, parents before
+        children and siblings in the order in which they were drawn; and uniforms [N + 2].  Returns
+        the accepted drafts and one token more, as for `chain`; its randomness as there.  If it has
+        a parameter `counts`, it is told how often each node was drawn, [N].
+    drafts : str, optional
+        How children are chosen: "independent" (the default; a token drawn twice has two nodes),
+        "merged" (the same, one node a token), "without replacement" (each from the rest of the
+        distribution, as the Gumbel top-k draws them), "top-k" (the likeliest tokens) or "dynamic"
+        (the k γ likeliest nodes of all, as in EAGLE-2).
+    branching : tuple of int, optional
+        Number of children at each level, such as (2, 1); chosen by the audit if left out.
+    **options
+        As for `chain`, `uniforms` from the number N of nodes to the number of uniforms.
+
+    Raises
+    ------
+    InvalidParameterError, InvalidDraftCountError
+        If the parameters of the function are not these, or cannot be read, or the branching is no
+        tuple of numbers of children.
+    ProblemTooLargeError
+        If the branching makes a tree of too many nodes.
+    UnknownMethodError
+        If there is no such way to draft.
+    MissingDependencyError
+        If the function takes a `generator`, and torch is not installed.
+
+    Examples
+    --------
+    >>> from otm.audit import lossless
+    >>> def first_path(target_probs, draft_probs, tokens, parents, uniforms):
+    ...     return [tokens[0], 0]
+    >>> print(lossless(tree(first_path, drafts="top-k"), examples=0).counterexample.drafts)
+    {'tokens': (0,), 'parents': (-1,)}
+    """
 
     before = 4
     beyond = 2
@@ -147,7 +187,7 @@ class Tree(Plain):
         return shape is None or (len(shape), max(shape)) == (instance.gamma, instance.k)
 
     def drafted(self, instance: Instance, source: Randomness) -> dict[str, Path]:
-        """Tell which drafts `output` draws from a source."""
+        """Draw the drafts as `output` does."""
         nodes = self._draw(instance, source)
         drafts = {
             "tokens": tuple(path[-1] for path in nodes.paths),
@@ -186,7 +226,7 @@ class Tree(Plain):
 
 
 def _branching(instance: Instance) -> tuple[int, ...]:
-    """Choose the numbers of children: k on as many levels as leave it possible to try all trees."""
+    """Choose the numbers of children: k on as many levels as still allow trying all trees."""
     gamma, k = instance.gamma, instance.k
     shapes = [(k,) * levels + (1,) * (gamma - levels) for levels in range(gamma, 0, -1)]
     few = (s for s in shapes if instance.vocabulary ** np.cumprod(s).sum() <= WAYS)
@@ -201,47 +241,3 @@ def _levels(branching: Any) -> tuple[int, ...]:
             f"branching = {checked}; give the number of children at each level, such as (2, 1)"
         )
     return checked
-
-
-def tree(function: Callable[..., Any], **options: Any) -> Adapter:
-    """Audit a verifier f(target_probs, draft_probs, tokens, parents, uniforms) of a tree of drafts.
-
-    Parameters
-    ----------
-    function : callable
-        Takes the target's probabilities [N + 1, V], of the token after the root and after each
-        node; the draft's [N + 1, V], from which the children of the root and of each node are
-        chosen; the nodes' tokens [N] and parents [N], −1 for children of the root, parents before
-        children and siblings in the order in which they were drawn; and uniforms [N + 2].  Returns
-        the accepted drafts and one token more, as for `chain`; its randomness as there.  If it has
-        a parameter `counts`, it is told how often each node was drawn, [N].
-    **options
-        `drafts`, how children are chosen: "independent" (the default; a token drawn twice has two
-        nodes), "merged" (the same, one node a token), "without replacement" (each from the rest of
-        the distribution, as the Gumbel top-k draws them), "top-k" (the likeliest tokens) or
-        "dynamic" (the k γ likeliest nodes of all, as in EAGLE-2); `branching`, the number of
-        children at each level, such as (2, 1), chosen by the audit if left out.  Others as for
-        `chain`, `uniforms` from the number N of nodes to the number of uniforms.
-
-    Returns
-    -------
-    Adapter
-        For a tree.
-
-    Raises
-    ------
-    InvalidParameterError, InvalidDraftCountError
-        If the parameters of the function are not these, or cannot be read, or the branching is no
-        tuple of numbers of children.
-    UnknownMethodError
-        If there is no such way to draft.
-
-    Examples
-    --------
-    >>> from otm.audit import lossless
-    >>> def first_path(target_probs, draft_probs, tokens, parents, uniforms):
-    ...     return [tokens[0], 0]
-    >>> print(lossless(tree(first_path, drafts="top-k"), examples=0).counterexample.drafts)
-    {'tokens': (0,), 'parents': (-1,)}
-    """
-    return Tree(function, **options)

@@ -9,7 +9,7 @@ from typing import Any
 from otm._core.optional import require
 from otm._core.sampling import locate_in_rows
 from otm.audit.adapters.base import Adapter
-from otm.audit.adapters.drafted import Batched, seed_of
+from otm.audit.adapters.drafts import Batched, seed_of
 
 __all__ = ["rejection_sample"]
 

@@ -1,11 +1,11 @@
-"""Which known mistakes have the output distribution of a verifier, or come near it."""
+"""Name the known mistakes that have the output distribution of a verifier, or come near it."""
 
 from __future__ import annotations
 
 import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 
 from otm._core.arithmetic import total
@@ -16,12 +16,13 @@ from otm.audit.diagnose.known_bugs.sized import SIZED
 from otm.audit.diagnose.known_bugs.steps import Repeated, both
 from otm.audit.diagnose.known_bugs.verification import ACCEPTANCE, BONUS, RESIDUAL
 from otm.audit.diagnose.loop_diagnosis import AT_ZERO, accepts_at_zero, draws_twice
-from otm.audit.diagnose.mistake_sizes import of_measure
+from otm.audit.diagnose.mistake_sizes import parametrized_suspects
 from otm.audit.diagnose.self_drafting import SECOND_SAMPLE, samples_twice
+from otm.audit.evidence import Diagnosis, Nearest
 from otm.audit.observe.exact import by_paths
-from otm.audit.observe.observation import ISOLATED, Observation, UnsuitedError, distance
-from otm.audit.observe.pace import check_time
-from otm.audit.report import Diagnosis, Nearest
+from otm.audit.observe.observation import ISOLATED, Observation, Observed, UnsuitedError, distance
+from otm.audit.runs import Runner
+from otm.audit.scope import TimeIsUpError, check_time
 from otm.errors import ProblemTooLargeError
 
 PAIRS, STEPS = 150, 1000
@@ -41,7 +42,7 @@ Same = Callable[[Observation, Observation], bool]
 
 
 def same_distribution(tolerance: float, *, apart: bool = False) -> Same:
-    """Compare distributions that are known, exactly or up to an error.
+    """Return the comparison of two known distributions, exact or up to an error.
 
     What the target cannot give must come out in both, even at isolated uniforms, or is set apart.
     """
@@ -54,10 +55,41 @@ def same_distribution(tolerance: float, *, apart: bool = False) -> Same:
     return same
 
 
+@dataclass(frozen=True)
+class Explanation:
+    """The known mistakes that explain a deviation, or the nearest one."""
+
+    diagnoses: tuple[Diagnosis, ...] = ()
+    nearest: Nearest | None = None
+    compared: bool = True  # whether time sufficed to compare the output with all of them
+
+
+NO_EXPLANATION = Explanation()
+"""Where nothing deviates."""
+
+
+def explain(observed: Observed, example: Observation, until: float) -> Explanation:
+    """Name the mistakes that explain what was observed, until `time.monotonic` is past `until`."""
+    ways: Sequence[Same] = (
+        [same_distribution(observed.tolerance, apart=apart) for apart in (False, True)]
+        if observed.fits is None
+        else [observed.fits]
+    )
+    ways = ways if example.is_off(observed.tolerance) else ways[:1]
+    searched = [example] if example is observed.smallest else []
+    loop = observed.runner if observed.runner.adapter.loops else None
+    try:
+        diagnoses = diagnose([*observed.observations, *searched], ways, loop, until)
+        near = None if diagnoses else nearest(observed.observations, loop, until)
+    except TimeIsUpError:
+        return Explanation(compared=False)
+    return Explanation(diagnoses, near)
+
+
 def diagnose(
     observations: Sequence[Observation],
     ways: Sequence[Same],
-    loop: Adapter | None = None,
+    loop: Runner | None = None,
     until: float = math.inf,
 ) -> tuple[Diagnosis, ...]:
     """Name the known mistakes that explain what was observed of one verifier.
@@ -72,7 +104,7 @@ def diagnose(
     for place, same in enumerate(ways):
         explained = _named(bugs, observations, same, until)
         if not explained and loop is None:
-            measured = ((bug, bug.verifier) for bug in of_measure(observations))
+            measured = ((bug, bug.verifier) for bug in parametrized_suspects(observations))
             explained = _named(measured, observations, same, until, most=1)
         if explained:
             return tuple(replace(diagnosis, apart=place > 0) for diagnosis in explained)
@@ -97,15 +129,15 @@ def diagnose(
     return _named(pairs, [wrong[0], *observations], ways[0], until)
 
 
-def _whole(loop: Adapter | None) -> list[tuple[KnownBug, Adapter]]:
-    """List known mistakes as they are, for a loop those of loops."""
+def _whole(loop: Runner | None) -> list[tuple[KnownBug, Adapter]]:
+    """List the known mistakes, for a loop only those of loops."""
     return [(bug, bug.verifier) for bug in KNOWN_BUGS if loop is None or bug.verifier.loops]
 
 
-def _steps(loop: Adapter) -> list[tuple[KnownBug, Adapter]]:
-    """Make the mistakes of a single step in loops, which draft less at the end or cut it off."""
+def _steps(loop: Runner) -> list[tuple[KnownBug, Adapter]]:
+    """Repeat mistakes of a single step in a loop, which drafts less at the end or cuts it."""
     return [
-        (bug, _in_loop(bug.verifier, loop.max_tokens, cut))
+        (bug, _in_loop(bug.verifier, loop.adapter.max_tokens, cut))
         for bug in KNOWN_BUGS
         for cut in (False, True)
         if not (bug.verifier.loops or bug.verifier.several or bug in SIZED)
@@ -113,9 +145,9 @@ def _steps(loop: Adapter) -> list[tuple[KnownBug, Adapter]]:
 
 
 def nearest(
-    observations: Sequence[Observation], loop: Adapter | None = None, until: float = math.inf
+    observations: Sequence[Observation], loop: Runner | None = None, until: float = math.inf
 ) -> Nearest | None:
-    """Find the known mistake that comes nearest to what was seen, where much is wrong.
+    """Find the known mistake nearest to the observations with the largest deviations.
 
     None if no tokens come out.  Raises `TimeIsUpError` when `time.monotonic` is past `until`.
     """
@@ -134,7 +166,7 @@ def nearest(
 
 
 def _off(adapter: Adapter, telling: Sequence[Observation], limit: float) -> float:
-    """Add up how far a mistake is from what was seen; infinite if it cannot be made there."""
+    """Sum the distances of a mistake from the observations; infinite if it does not apply."""
     total = 0.0
     for seen in telling:
         known = _of_known_bug(adapter, seen.instance) if adapter.supports(seen.instance) else None
@@ -150,9 +182,9 @@ def _apart(seen: Observation, known: Observation) -> float:
 
 
 def _told(
-    loop: Adapter, wrong: Sequence[Observation], observations: Sequence[Observation], until: float
+    loop: Runner, wrong: Sequence[Observation], observations: Sequence[Observation], until: float
 ) -> tuple[Diagnosis, ...]:
-    """Name the mistake that a loop's tokens, or what it draws, give away."""
+    """Name the mistake of a loop that its tokens or its draws reveal."""
     if wrong:
         name, told = SECOND_SAMPLE, samples_twice(wrong) or draws_twice(loop, wrong, until)
     else:
@@ -167,7 +199,7 @@ def _cost(seen: Observation) -> int:
 
 @cache
 def _pairs() -> tuple[KnownBug, ...]:
-    """Make two mistakes at once, which are in different steps."""
+    """Combine two mistakes that are in different steps."""
     pairs = []
     for one, other in itertools.combinations((ACCEPTANCE, RESIDUAL, BONUS, RANDOMNESS), 2):
         for a, b in itertools.product(one, other):
@@ -202,7 +234,7 @@ def _in_loop(verifier: Adapter, max_tokens: int | None, cut: bool) -> Adapter:
 def _explains(
     adapter: Adapter, observations: Sequence[Observation], same: Same, until: float
 ) -> bool:
-    """Whether a mistake has these outputs wherever it can be made, and is a mistake there."""
+    """Whether a mistake has the observed distributions wherever it applies, and deviates there."""
     shows, isolated = False, not any(seen.is_off(SINGLE) for seen in observations)
     for seen in observations:
         if not adapter.supports(seen.instance):
@@ -219,8 +251,8 @@ def _explains(
 
 @lru_cache(maxsize=16384)
 def _of_known_bug(adapter: Adapter, instance: Instance) -> Observation | None:
-    """Observe a known bug; kept, since audits have most of their instances in common."""
+    """Observe a known bug; cached, because audits share most instances."""
     try:
-        return by_paths(adapter, instance)
+        return by_paths(Runner(adapter), instance)
     except (UnsuitedError, ProblemTooLargeError):
         return None

@@ -1,4 +1,4 @@
-"""Mistakes of loops told by what they draw, where that is known, and what comes of it.
+"""Recognize mistakes of loops by their draws and the tokens that come of them.
 
 What a loop does with its drafts changes from one to the next, and so does the law of a mistake that
 it makes with them.  But what it draws from is a row of the target or of the draft model, and where
@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from otm.audit.adapters.base import Adapter, Failure, Instance
-from otm.audit.intercept.draws import runs
+from otm.audit.adapters.base import Failure, Instance
 from otm.audit.observe.observation import Observation
-from otm.audit.observe.pace import check_time
 from otm.audit.observe.run_cache import Cells, Recorded
+from otm.audit.runs import Runner
+from otm.audit.scope import check_time
 from otm.decoding.reading import Path
 from otm.models.table import TableModel
 from otm.testing.symbolic import MAX_UNIFORMS
@@ -42,13 +42,13 @@ EDGE = 2.0**-20
 
 
 def draws_twice(
-    adapter: Adapter, observations: Sequence[Observation], until: float = math.inf
+    runner: Runner, observations: Sequence[Observation], until: float = math.inf
 ) -> bool:
-    """Whether all tokens are drawn from rows of the target, but some after another one."""
+    """Whether all tokens are drawn from target rows, but some are drawn a second time."""
     twice = 0
     for seen in observations:
         uniforms = np.random.default_rng(0).random((TRIES, max(seen.uniforms, MAX_UNIFORMS)))
-        for source, output in _runs(adapter, seen.instance, uniforms, until):
+        for source, output in _runs(runner, seen.instance, uniforms, until):
             again = _draws_again(source, seen.instance, output)
             if again is None:
                 return False
@@ -57,7 +57,7 @@ def draws_twice(
 
 
 def _draws_again(source: Recorded, instance: Instance, output: Path) -> bool | None:
-    """Whether a run has drawn from a row again; None if its tokens are not drawn from them."""
+    """Whether a run draws from a row twice; None if a token is not drawn from its row."""
     place, twice, waiting = 0, False, False
     for ends, uniform in source.draws:
         if place == len(output):
@@ -71,16 +71,16 @@ def _draws_again(source: Recorded, instance: Instance, output: Path) -> bool | N
 
 
 def accepts_at_zero(
-    adapter: Adapter, observations: Sequence[Observation], until: float = math.inf
+    runner: Runner, observations: Sequence[Observation], until: float = math.inf
 ) -> bool:
-    """Whether all that the target never gives are drafts, where a coin is zero."""
+    """Whether all impossible tokens are drafts that were accepted because a coin is zero."""
     found = 0
     for seen in observations:
         examples = [seen.examples[each] for each in seen.isolated() if each in seen.examples]
         rows = np.full((len(examples), max(seen.uniforms, MAX_UNIFORMS)), 0.5)
         for row, example in zip(rows, examples, strict=True):
             row[: len(example)] = np.array(example, dtype=np.float64)
-        for source, output in _runs(adapter, seen.instance, rows, until):
+        for source, output in _runs(runner, seen.instance, rows, until):
             if not _accepted_at_zero(source, seen.instance, output):
                 return False
             found += 1
@@ -88,7 +88,7 @@ def accepts_at_zero(
 
 
 def _accepted_at_zero(source: Recorded, instance: Instance, output: Path) -> bool:
-    """Whether the first token that the target never gives was drawn as a draft."""
+    """Whether the first impossible token was drawn as a draft, beside a coin of zero."""
     for place, token in enumerate(output):
         before = instance.prompt + output[:place]
         if instance.target.probs(before)[token] == 0:
@@ -101,16 +101,16 @@ def _accepted_at_zero(source: Recorded, instance: Instance, output: Path) -> boo
 
 
 def _runs(
-    adapter: Adapter, instance: Instance, rows: npt.NDArray[np.float64], until: float
+    runner: Runner, instance: Instance, rows: npt.NDArray[np.float64], until: float
 ) -> Iterator[tuple[Recorded, Any]]:
-    """Run, and record what is drawn; failures have drawn nothing of use."""
-    for source, outcome in runs(adapter, instance, map(Recorded, rows)):
+    """Run and record the draws; replace a failure by no tokens."""
+    for source, outcome in runner.run_each(instance, map(Recorded, rows)):
         check_time(until, "known mistakes take")
         yield source, () if isinstance(outcome, Failure) else outcome
 
 
 def _token(ends: Cells | None, uniform: float, model: TableModel, context: Path) -> int | None:
-    """Token that a uniform draws from a row; None if its cells are not those of the row.
+    """Return the token that a uniform draws from a row; None if it draws from other cells.
 
     Cells without width do not count: a loop may have more tokens, or put others before them.
     """

@@ -1,4 +1,4 @@
-"""Sizes and places of mistakes, read off what a verifier outputs.
+"""Estimate the sizes and positions of mistakes from the output of a verifier.
 
 A mistake of any size can be named without trying them all: what it does to the first tokens that
 come out wrong says how large it is and where.  Each reading is right if the mistake is of its kind,
@@ -39,8 +39,8 @@ FINEST = 10**6
 """Largest denominator of a floor under probabilities."""
 
 
-def of_measure(observations: Sequence[Observation]) -> tuple[KnownBug, ...]:
-    """Make the mistakes of the sizes and places that chains of drafts show, if not in the list."""
+def parametrized_suspects(observations: Sequence[Observation]) -> tuple[KnownBug, ...]:
+    """Make suspects with the sizes and positions that chains of drafts show, if not listed."""
     chains = [seen for seen in observations if seen.instance.k == 1 and seen.is_off(ROUNDING)]
     wrong = [(seen, place) for seen in chains if (place := first_wrong(seen))]
     firsts = [_First(seen) for seen, place in wrong if place == 1]
@@ -59,7 +59,7 @@ def of_measure(observations: Sequence[Observation]) -> tuple[KnownBug, ...]:
 
 
 def first_wrong(seen: Observation) -> int | None:
-    """Place of the first token that is wrong: those before it have the law of the target."""
+    """Return the position of the first token whose distribution is wrong; None if there is none."""
     for place in range(1, seen.length + 1):
         wanted = _beginnings(seen.target, place)
         off = distance(_beginnings(seen.sequences, place), wanted)
@@ -69,13 +69,13 @@ def first_wrong(seen: Observation) -> int | None:
 
 
 def _error(seen: Observation, outcomes: int) -> float:
-    """How far probabilities can be off together (TV): of frequencies, twice what is expected."""
+    """Bound the error of the probabilities (TV); for frequencies, twice its expectation."""
     noise = math.sqrt(outcomes / seen.runs) if seen.counts else 0.0
     return seen.error + ROUNDING + noise
 
 
 def _beginnings(law: Any, length: int) -> dict[Path, Number]:
-    """Add up the probabilities of all sequences that begin in the same way."""
+    """Sum the probabilities of all sequences with the same beginning."""
     sums: dict[Path, Any] = defaultdict(int)
     for path, probability in law.items():
         sums[path[:length]] += probability

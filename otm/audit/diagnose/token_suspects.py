@@ -13,7 +13,7 @@ from functools import cache
 import numpy as np
 
 from otm.audit.diagnose.known_bugs import KNOWN_BUGS
-from otm.audit.report import Diagnosis
+from otm.audit.evidence import Diagnosis
 from otm.audit.streams.recorded.steps import Floats
 
 OfRows = Callable[["Rows"], Floats]

@@ -1,11 +1,10 @@
-"""Stand-ins of generators, which draw from the source of a run, and what watches generators."""
+"""Stand-ins of the generators of Python and NumPy, which draw from the source of a run."""
 
 # ruff: noqa: D102  methods are those of what they stand in for
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from math import prod
 from typing import Any
 
@@ -13,24 +12,25 @@ import numpy as np
 import numpy.typing as npt
 
 from otm._core.arithmetic import total
-from otm.audit.intercept.races import Form, Noise, Race, draw_place
+from otm.audit.intercept.noise import Noise
+from otm.audit.intercept.races import Form, Race, draw_place
 from otm.decoding.draft_tree import Randomness
 
 FEW = 64
 """Most numbers of which each is a place of its own for a uniform."""
 
 
-def of_its_own(m: int) -> npt.NDArray[np.float64]:
-    """Draw uniforms for what is in no run."""
+def default_uniforms(m: int) -> npt.NDArray[np.float64]:
+    """Draw uniforms for code that runs outside of any audited run."""
     return _OTHERS.random(m)
 
 
-class StandInOfPython(random.Random):
+class PythonStandIn(random.Random):
     """A generator of the standard library with uniforms from a source."""
 
     def __init__(self) -> None:
         super().__init__(0)
-        self.source: Randomness = of_its_own
+        self.source: Randomness = default_uniforms
 
     def random(self) -> Any:
         return self.source(1)[0]
@@ -64,10 +64,10 @@ _OTHERS = np.random.Generator(np.random.PCG64())
 """Draws for what a verifier has kept from an earlier run."""
 
 
-class StandInOfNumPy(np.random.Generator):
+class NumPyStandIn(np.random.Generator):
     """A generator of NumPy with uniforms from a source; it has the names of older functions too."""
 
-    def __init__(self, races: list[Race], source: Randomness = of_its_own) -> None:
+    def __init__(self, races: list[Race], source: Randomness = default_uniforms) -> None:
         super().__init__(_REAL)
         self.source, self.races = source, races
 
@@ -147,38 +147,3 @@ class StandInOfNumPy(np.random.Generator):
 
 def _count(size: Any) -> int:
     return 1 if size is None else prod(np.atleast_1d(size).tolist())
-
-
-class GeneratorWatch:
-    """Whether a generator is where its last draw has left it, or was set to another state.
-
-    The generator draws along with the source, so that a state that comes again is seen.
-    """
-
-    def __init__(self, state: Callable[[], Any], step: Callable[[], Any]) -> None:
-        self._state, self._step = state, step
-        self._step()
-        self._kept = state()
-        self.reset = self.seeded = self._drawn = False
-
-    def begin(self) -> None:
-        """Begin a run, in the state that the one before has left."""
-        if self.reset or self.seeded:
-            self._kept = self._state()
-        self.reset = self.seeded = self._drawn = False
-
-    def seed(self) -> None:
-        """Leave the generator to itself; what it drew before should have been seeded as well."""
-        self.check()
-        self.seeded, self.reset = True, self.reset or self._drawn
-
-    def check(self) -> None:
-        """Compare the states."""
-        self.reset = self.reset or not (self.seeded or self._state() == self._kept)
-
-    def drawn(self, *, step: bool = True) -> None:
-        """Go on after a draw."""
-        self._drawn = True
-        if step:
-            self._step()
-        self._kept = self._state()

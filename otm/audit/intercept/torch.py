@@ -11,8 +11,6 @@ import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cache
-from types import FunctionType
 from typing import Any
 from weakref import ref
 
@@ -22,9 +20,23 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from otm.audit.intercept.generators import GeneratorWatch
 from otm.audit.intercept.races import Form, Race
+from otm.audit.intercept.torch_functions import (
+    MAKES_NOISE,
+    OVERWRITES,
+    UNLIKE,
+    WINNERS,
+    draws_nothing,
+    form_after,
+    is_draw,
+    is_transforming,
+    iter_leaves,
+    may_be_noise,
+    name_and_randomness,
+    reads_values,
+)
 from otm.audit.intercept.torch_operations import BITS, DRAWS, Uniforms
+from otm.audit.intercept.watch import GeneratorWatch
 from otm.decoding.draft_tree import Randomness
 
 
@@ -51,51 +63,16 @@ class _Calls(TorchFunctionMode):  # type: ignore[misc]  # torch gives it no type
     ) -> Any:
         draws, options = self._draws, kwargs or {}
         if draws.knows((args, options)):
-            if _reads(func):
+            if reads_values(func):
                 draws.look(args)
-        elif not _transforms():  # which hide the tensors that they are about
+        elif not is_transforming():  # which hide the tensors that they are about
             # most calls have no operations that matter, and are far faster without a look at them
-            if _draws_nothing(func):
+            if draws_nothing(func):
                 return func(*args, **options)
-            if _is_draw(func) and not UNLIKE & options.keys():
+            if is_draw(func) and not UNLIKE & options.keys():
                 return draws.draw(func.__name__, func, args, options)
         with draws:
             return func(*args, **options)
-
-
-def _transforms() -> bool:
-    """Whether `torch.vmap` or another transform of functions is at work."""
-    return torch._C._functorch.peek_interpreter_stack() is not None
-
-
-@cache
-def _is_draw(func: Any) -> bool:
-    """Whether a function is a random operation itself, with the arguments of the operation."""
-    name = getattr(func, "__name__", "")
-    return name in ALIKE and any(func is getattr(each, name, None) for each in (torch, Tensor))
-
-
-@cache
-def _reads(func: Any) -> bool:
-    """Whether a function that is no operation reads the values of a tensor."""
-    name = getattr(func, "__name__", "")
-    return name in READS or (name == "__get__" and func.__self__.__name__ not in NO_VALUES)
-
-
-@cache
-def _draws_nothing(func: Any) -> bool:
-    """Whether a function of torch is certain to have no random operation in it."""
-    name = getattr(func, "__name__", "")
-    written_in_python = isinstance(func, FunctionType) and func.__module__ != "torch._tensor"
-    if written_in_python or not name:
-        return name in DRAW_NOTHING
-    packet = None if name.startswith("__") else getattr(torch.ops.aten, name, None)
-    if packet is None:
-        # what is no operation
-        return name.startswith("_") or hasattr(Tensor, name)
-    schemas = torch._C._jit_get_schemas_for_operator(f"aten::{name}")
-    overloads = (getattr(packet, each.overload_name or "default", None) for each in schemas)
-    return not any(each is not None and _described(each)[1] for each in overloads)
 
 
 class TorchDraws(TorchDispatchMode):  # type: ignore[misc]  # torch gives it no types
@@ -135,7 +112,7 @@ class TorchDraws(TorchDispatchMode):  # type: ignore[misc]  # torch gives it no 
     ) -> Any:
         """Run an operation, or draw in its place."""
         options = kwargs or {}
-        name, random = _described(func)
+        name, random = name_and_randomness(func)
         if not (random or self._known):
             return func(*args, **options)
         if self._known and name not in OVERWRITES:
@@ -164,7 +141,7 @@ class TorchDraws(TorchDispatchMode):  # type: ignore[misc]  # torch gives it no 
         if name == "exponential_":
             rate = args[1] if len(args) > 1 else options.get("lambd", 1)
             self._noise(result, Form("multiple", np.full(tuple(result.shape), 1 / float(rate))))
-        elif name in MAKES_NOISE and _makes_rows(result, *(args[1:] if name == "uniform_" else ())):
+        elif name in MAKES_NOISE and may_be_noise(result, args[1:] if name == "uniform_" else ()):
             self._noise(result, Form("uniform", np.ones(tuple(result.shape))))
         elif name in DRAWS:
             result.copy_(DRAWS[name](Uniforms(self._source), result, *args, **options))
@@ -187,7 +164,7 @@ class TorchDraws(TorchDispatchMode):  # type: ignore[misc]  # torch gives it no 
 
     def knows(self, values: Any) -> bool:
         """Whether there is noise among arguments whose values are still to come."""
-        return bool(self._known) and any(id(leaf) in self._known for leaf in _leaves(values))
+        return bool(self._known) and any(id(leaf) in self._known for leaf in iter_leaves(values))
 
     def _let_seed(self, seed: int) -> torch.Generator:
         self.watch.seed()
@@ -225,7 +202,7 @@ class TorchDraws(TorchDispatchMode):  # type: ignore[misc]  # torch gives it no 
             return None
         if name in WINNERS:
             return self._winner(name, racing, func, args, options)
-        form = _form_after(name.strip("_"), racing.form, places[0], args, options)
+        form = form_after(name.strip("_"), racing.form, places[0], args, options)
         if form is None:
             return None
         kept = [each.clone() if isinstance(each, Tensor) else each for each in args]
@@ -256,8 +233,8 @@ class TorchDraws(TorchDispatchMode):  # type: ignore[misc]  # torch gives it no 
         return racing if same else None
 
     def look(self, values: Any) -> None:
-        """Give tensors of noise their values."""
-        for leaf in _leaves(values):
+        """Fill tensors of noise with their values."""
+        for leaf in iter_leaves(values):
             if (racing := self._of(leaf)) is not None:
                 del self._known[id(leaf)]
                 leaf.copy_(racing.compute())
@@ -289,94 +266,3 @@ class TorchDraws(TorchDispatchMode):  # type: ignore[misc]  # torch gives it no 
 
         self._follow(largest, racing.race, None, values)
         return result
-
-
-def _leaves(values: Any) -> Iterator[Any]:
-    """List arguments, and what is in lists, tuples and dictionaries of them."""
-    if not isinstance(values, list | tuple | dict):
-        yield values
-        return
-    for each in values.values() if isinstance(values, dict) else values:
-        yield from _leaves(each)
-
-
-@cache
-def _described(func: Any) -> tuple[str, bool]:
-    """Name of an operation, and whether it is random."""
-    random = torch.Tag.nondeterministic_seeded in func.tags
-    return func._schema.name.removeprefix("aten::"), random
-
-
-def _makes_rows(result: Tensor, low: Any = 0, high: Any = 1, *_: Any) -> bool:
-    """Whether uniforms may be noise: rows of two or more, between 0 and 1."""
-    return (low, high) == (0, 1) and result.dim() > 0 and result.shape[-1] > 1
-
-
-def _form_after(  # noqa: PLR0911 - one for each kind of operation
-    name: str, form: Form, place: int, args: Any, options: dict[str, Any]
-) -> Form | None:
-    """Tell what an operation makes of a form."""
-    if name in COPIES:
-        return form
-    numbers = [_number(each) for each in args]
-    if name in {"softmax", "log_softmax"}:
-        return form.then("softmax") if args[1] in {-1, len(form.part.shape) - 1} else None
-    if name in {"clamp", "clamp_min", "clamp_max"}:
-        names = {"clamp": ("min", "max"), "clamp_min": ("min",), "clamp_max": ("max",)}[name]
-        bounds = dict(zip(names, numbers[1:], strict=False)) | options
-        low, high = bounds.get("min"), bounds.get("max")
-        kept = form if low is None else form.then("above", low)
-        return kept if high is None or kept is None else kept.then("below", high)
-    if options or len(args) > 2:
-        return None
-    if len(args) == 1:
-        return form.then(name)
-    if name == "pow":
-        return form.then("reciprocal") if place == 0 and np.all(numbers[1] == -1) else None
-    if place == 1:
-        reverse = {"add": "add", "mul": "mul", "sub": "rsub", "div": "rdiv", "rsub": "sub"}
-        return form.then(reverse[name], numbers[0]) if name in reverse else None
-    return form.then(name, numbers[1]) if name in OPERATIONS else None
-
-
-def _number(value: Any) -> Any:
-    return value.double().cpu().numpy() if isinstance(value, Tensor) else value
-
-
-DRAW_NOTHING = {"softmax", "log_softmax", "relu", "pad"}
-"""Functions that torch has in Python, and that have no random operation in them."""
-
-MAKES_NOISE = {"rand", "rand_like", "uniform_"}
-
-ALIKE = {*MAKES_NOISE, "exponential_", "bernoulli", "bernoulli_", "multinomial"}
-"""Random functions that take what their operations take; whole numbers have bounds of any type."""
-
-UNLIKE = {"input", "out", "from", "to", "requires_grad"}
-"""But for these arguments, which operations call otherwise, change, or do not have."""
-
-READS = ("numpy", "tolist", "__array__", "__dlpack__", "data_ptr")
-"""Functions that read a tensor and are no operations."""
-
-NO_VALUES = ("shape", "ndim", "dtype", "device", "layout", "requires_grad", "is_cuda")
-"""Attributes that say nothing of the values of a tensor."""
-
-OVERWRITES = (
-    "exponential_", "uniform_", "rand_like", "empty_like", "zeros_like", "ones_like",
-)  # fmt: skip
-"""Operations that do not read the values of their argument."""
-
-COPIES = (
-    "clone", "detach", "alias", "view", "_unsafe_view", "unsqueeze", "squeeze", "_to_copy",
-    "select", "slice",
-)  # fmt: skip
-"""Operations that copy all noise, or are another view of all of it."""
-
-OPERATIONS = ("add", "sub", "rsub", "mul", "div")
-
-WINNERS = {
-    "argmax": ("self", "dim", "keepdim"),
-    "argmin": ("self", "dim", "keepdim"),
-    "max": ("self", "dim", "keepdim"),
-    "min": ("self", "dim", "keepdim"),
-    "topk": ("self", "k", "dim", "largest", "sorted"),
-}

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from fractions import Fraction
 
 import numpy as np
 import numpy.typing as npt
 
 from otm._core.arithmetic import Number
-from otm.audit.adapters.base import Adapter, Failure, Instance, Outcome, max_tokens, run, run_rows
+from otm.audit.adapters.base import Failure, Instance, Outcome
+from otm.audit.instances import needed
 from otm.audit.observe.observation import NOT_REPEATED, Observation, UnsuitedError
-from otm.audit.observe.pace import Pace, check_time
+from otm.audit.runs import Runner
+from otm.audit.scope import AuditBudget, Pace, check_time
 from otm.errors import ProblemTooLargeError
 from otm.testing.exact import regions
 from otm.testing.symbolic import MAX_UNIFORMS, Region
@@ -33,24 +35,39 @@ REPEATED = 8
 """Random runs that are made twice."""
 
 
-def by_paths(adapter: Adapter, instance: Instance, deadline: float = math.inf) -> Observation:
-    """Exact output distribution of a verifier with its drafts, in fractions, along all its paths.
+def exact_observer(runner: Runner, budget: AuditBudget) -> Callable[[Instance], Observation]:
+    """Return a function that observes in fractions; needed instances must not be too large."""
+    rng = np.random.default_rng(budget.seed)
+
+    def observe(instance: Instance) -> Observation:
+        try:
+            seen = by_paths(runner, instance, budget.deadline)
+            check_in_floats(runner, seen, rng, budget.deadline)
+        except ProblemTooLargeError as error:
+            if instance not in needed():
+                raise
+            raise UnsuitedError(f"a pair that a verdict needs is too large: {error}") from None
+        return seen
+
+    return observe
+
+
+def by_paths(runner: Runner, instance: Instance, deadline: float = math.inf) -> Observation:
+    """Compute the exact output distribution of a verifier along all its paths, in fractions.
 
     Outputs at isolated values of a uniform, such as u = 0, have probability 0.  Raises
     `UnsuitedError` if the verifier does more than compare its uniforms, or does not repeat itself,
     `ProblemTooLargeError` after too many paths or the time of a clock, `time.monotonic`.
     """
-    if not adapter.repeatable:
+    if not runner.repeatable:
         raise UnsuitedError("it draws random numbers of its own")
-    if not adapter.exact:
+    if not runner.adapter.exact:
         raise UnsuitedError("it does not work on fractions")
     probs: dict[Outcome, Fraction] = defaultdict(Fraction)
     widest: dict[Outcome, tuple[Fraction, Region]] = {}
     runs = taken = 0
     try:
-        for outcome, region in regions(
-            lambda source: run(adapter, instance, source), LONGEST, max_isolated=1
-        ):
+        for outcome, region in regions(runner.on(instance), LONGEST, max_isolated=1):
             runs += 1
             taken = max(taken, len(region.between))
             check_time(deadline, "its paths take")
@@ -66,7 +83,7 @@ def by_paths(adapter: Adapter, instance: Instance, deadline: float = math.inf) -
                 widest[outcome] = probability, region
             if isinstance(outcome, Failure) and outcome.crashed:
                 example = _in_floats([region.example()], max(taken, MAX_UNIFORMS))
-                (again,) = run_rows(adapter, instance, example)
+                (again,) = runner.run_rows(instance, example)
                 if not (isinstance(again, Failure) and again.crashed):
                     raise UnsuitedError(_why_not_exact(outcome.text))
     except IndexError:  # of a script that does not fit what is compared this time
@@ -75,19 +92,19 @@ def by_paths(adapter: Adapter, instance: Instance, deadline: float = math.inf) -
         raise UnsuitedError("the same uniforms do not always give the same comparisons")
     examples = {outcome: tuple(region.example()) for outcome, (_, region) in widest.items()}
     return Observation(
-        instance, dict(probs), max_tokens(adapter, instance), examples, runs=runs, uniforms=taken
+        instance, dict(probs), runner.max_tokens(instance), examples, runs=runs, uniforms=taken
     )
 
 
 def _why_not_exact(text: str) -> str:
-    """Say why a verifier that crashes on fractions alone is not followed on them."""
+    """Explain why a verifier that crashes on fractions alone cannot be observed exactly."""
     if "SymbolicUniform" in text or "Fraction" in text:
         return "it computes in floats, not in fractions"
     return f"on fractions it {text}"
 
 
 def check_in_floats(
-    adapter: Adapter, seen: Observation, rng: np.random.Generator, deadline: float = math.inf
+    runner: Runner, seen: Observation, rng: np.random.Generator, deadline: float = math.inf
 ) -> None:
     """Raise `UnsuitedError` if floats in the middle of a path do not take it, or do not repeat.
 
@@ -96,21 +113,21 @@ def check_in_floats(
     """
     width = max(seen.uniforms, MAX_UNIFORMS)
     rows = rng.random((REPEATED, width))
-    first, again = (_run_all(adapter, seen.instance, rows, deadline) for _ in range(2))
+    first, again = (_run_all(runner, seen.instance, rows, deadline) for _ in range(2))
     if first != again:
         raise UnsuitedError(NOT_REPEATED)
     inside = [outcome for outcome, probability in seen.probs.items() if probability > ROUNDING]
     examples = _in_floats([seen.examples[outcome] for outcome in inside], width)
-    if _run_all(adapter, seen.instance, examples, deadline) != inside:
+    if _run_all(runner, seen.instance, examples, deadline) != inside:
         raise UnsuitedError("on floats it does not do what it does on fractions")
 
 
 def _run_all(
-    adapter: Adapter, instance: Instance, rows: npt.NDArray[np.float64], deadline: float
+    runner: Runner, instance: Instance, rows: npt.NDArray[np.float64], deadline: float
 ) -> list[Outcome]:
     """Run on all rows of uniforms; raise `TimeIsUpError` past the deadline."""
     parts = Pace(deadline).parts(rows, "its runs take")
-    return [outcome for part in parts for outcome in run_rows(adapter, instance, part)]
+    return [outcome for part in parts for outcome in runner.run_rows(instance, part)]
 
 
 def _in_floats(examples: Iterable[Iterable[Number]], width: int) -> npt.NDArray[np.float64]:

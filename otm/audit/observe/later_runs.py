@@ -16,18 +16,9 @@ from statistics import median
 import numpy as np
 from scipy.stats import hypergeom
 
-from otm.audit import formatting as written
-from otm.audit.adapters.base import (
-    Adapter,
-    Instance,
-    Outcome,
-    OutOfUniformsError,
-    longer,
-    run_rows,
-    seed_generators,
-    undisturbed,
-)
-from otm.audit.observe.observation import Observation, UnsuitedError
+from otm.audit import formatting
+from otm.audit.adapters.base import Instance, Outcome, OutOfUniformsError
+from otm.audit.runs import Runner, add_uniforms, isolated_rng_state, seed_generators
 from otm.testing.symbolic import MAX_UNIFORMS
 
 ROWS, TIMES = 4, 48
@@ -50,8 +41,8 @@ class LaterRuns:
     probability.
     """
 
-    def __init__(self, adapter: Adapter, instance: Instance, seed: int) -> None:
-        self._adapter, self._instance, self._seed = adapter, instance, seed
+    def __init__(self, runner: Runner, instance: Instance, seed: int) -> None:
+        self._runner, self._instance, self._seed = runner, instance, seed
         self._rng = np.random.default_rng(seed)
         self._rows = self._rng.random((ROWS, MAX_UNIFORMS))
         self._looks: list[list[tuple[int, Outcome]]] = []  # row and outcome of each run
@@ -61,7 +52,7 @@ class LaterRuns:
         """Run on all rows in random order; stop early if no row varies, or after `until`."""
         seen: list[tuple[int, Outcome]] = []
         seconds: list[float] = []
-        with undisturbed(self._seed):
+        with isolated_rng_state(self._seed):
             for row in self._rng.permutation(np.repeat(np.arange(ROWS), TIMES)).tolist():
                 begin = time.monotonic()
                 seen.append((row, self._run(row)))
@@ -76,9 +67,9 @@ class LaterRuns:
         while True:
             seed_generators(self._seed + row)
             try:
-                return run_rows(self._adapter, self._instance, self._rows[row : row + 1])[0]
+                return self._runner.run_rows(self._instance, self._rows[row : row + 1])[0]
             except OutOfUniformsError as error:
-                self._rows = longer(self._rows, error, self._rng)
+                self._rows = add_uniforms(self._rows, error, self._rng)
 
     @property
     def slower(self) -> float | None:
@@ -87,7 +78,7 @@ class LaterRuns:
         return ratio if ratio >= SLOWER else None
 
     def changed(self, level: float) -> str | None:
-        """Say how outputs depend on earlier runs; None if chance may explain it at this level.
+        """Describe how outputs depend on earlier runs; None if chance may explain it.
 
         If the outputs of a row do not depend on earlier runs, their order is random.  So the runs
         after one row, or those of one look, are a random sample of all runs of a row.
@@ -103,7 +94,7 @@ class LaterRuns:
             return None
         outcome, where, there, these, everywhere, total = tests[place]
         return (
-            f"the same uniforms and seeds give {written.outcome(outcome)} in {there} of {these} "
+            f"the same uniforms and seeds give {formatting.outcome(outcome)} in {there} of {these} "
             f"runs {where}, and in {everywhere - there} of {total - these} others"
         )
 
@@ -132,23 +123,3 @@ class LaterRuns:
                     for counts in of_row.values():
                         these, total = counts.total(), together.total()
                         yield outcome, where, counts[outcome], these, all_of_it, total
-
-
-class Again:
-    """A few runs of a verifier that repeats its outputs; it must still do so after all runs."""
-
-    def __init__(self, adapter: Adapter, seen: Observation, seed: int) -> None:
-        width = max(seen.uniforms, MAX_UNIFORMS)
-        self._rows = np.random.default_rng(seed).random((ROWS, width))
-        self._adapter, self._instance = adapter, seen.instance
-        self._first = self._outcomes()
-
-    def _outcomes(self) -> list[Outcome]:
-        return run_rows(self._adapter, self._instance, self._rows)
-
-    def check(self) -> None:
-        """Raise `UnsuitedError` if an output has changed, except if it depends on noise values."""
-        for before, now in zip(self._first, self._outcomes(), strict=True):
-            if before != now and not getattr(self._adapter, "looked", False):
-                a, b = map(written.outcome, (before, now))
-                raise UnsuitedError(f"the same uniforms give {a} at first, and {b} after many runs")

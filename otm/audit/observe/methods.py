@@ -1,238 +1,225 @@
-"""The three methods of an audit: exact paths, breakpoints and Monte Carlo."""
+"""Observe a verifier by the first method that works: exact paths, breakpoints, Monte Carlo."""
 
 from __future__ import annotations
 
-import dataclasses
-import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
 import numpy as np
 
-from otm._core.display.progress import SILENT, Watch
-from otm.audit.adapters.base import Adapter, Instance
-from otm.audit.diagnose.diagnosis import same_distribution
-from otm.audit.findings import TELLING, Findings
-from otm.audit.instances import INSTANCES, left_out, smallest_deviation
-from otm.audit.intercept.draws import OwnDraws
-from otm.audit.observe import breakpoints, exact
-from otm.audit.observe.later_runs import Again, LaterRuns
-from otm.audit.observe.monte_carlo import Sample, Sampler
-from otm.audit.observe.observation import Observation, UnsuitedError, rows_of
-from otm.audit.observe.pace import TimeIsUpError
+from otm._core.display.progress import Progress, watching
+from otm.audit import formatting
+from otm.audit.adapters.base import Failure, Instance, Outcome
+from otm.audit.instances import left_out, needed, rows_of
+from otm.audit.intercept.interception import InterceptedRng
+from otm.audit.observe.breakpoints import breakpoint_observer
+from otm.audit.observe.exact import exact_observer
+from otm.audit.observe.later_runs import LaterRuns
+from otm.audit.observe.monte_carlo import sample_instances
+from otm.audit.observe.observation import TELLING, Observation, Observed, UnsuitedError
 from otm.audit.observe.precision import COARSE, FINE
-from otm.errors import ProblemTooLargeError
+from otm.audit.observe.search import smallest_deviation
+from otm.audit.runs import Runner, isolated_rng_state
+from otm.audit.scope import AuditBudget, InstanceChoice, TimeIsUpError
+from otm.errors import InvalidParameterError, ProblemTooLargeError
+from otm.testing.symbolic import MAX_UNIFORMS
 
-NEEDED = ("rows differ", "pairs", "two drafts, two tokens")
-"""Names of the instances that come first, and without which no verifier is called lossless."""
+REPEATED = 4
+"""Rows of uniforms that are run at first, and again after all other runs."""
 
-AT_LEAST, SHARE = 10.0, 0.25
-"""Seconds that Monte Carlo and the search for known mistakes have at least, or if it is less this
-share of the audit's time."""
-
-LOOKS, SMALL = 8, 4
+PARTS, SMALL = 8, 4
 """One part in this many of Monte Carlo's time tests whether runs change later ones, on a small pair
 with at most this number of tokens and of drafts."""
 
 COSTLY = 5
 """How many times fewer examples are searched through where each takes thousands of runs."""
 
-SHARES, AT_LEAST_RUNS = 8, 20_000
-"""Breakpoints of one instance may take this part of all runs, and so many in any case."""
 
-
-def needed() -> set[Instance]:
-    """Instances without which no verifier is called lossless."""
-    return {INSTANCES[name] for name in NEEDED}
-
-
-@dataclass(frozen=True)
-class Effort:
-    """How much an audit does, and what it lets pass: as in `otm.audit.lossless`."""
-
-    examples: int
-    false_alarms: float
-    delta: float
-    max_runs: int
-    tolerance: float
-    seed: int
-    watch: Watch = SILENT
-    deadline: float = math.inf  # of `time.monotonic`
-    at_least: float = AT_LEAST  # seconds for the work after the deadline
-    slow: bool = False  # whether a run of the verifier takes long
-    asked: frozenset[Instance] = frozenset()  # pairs that the user asked for
-
-    def until(self) -> float:
-        """Time by which work that begins now must end."""
-        return max(self.deadline, time.monotonic() + self.at_least)
-
-
-def by_paths(adapter: Adapter, instances: Sequence[Instance], effort: Effort) -> Findings:
-    """Audit in fractions."""
-    rng = np.random.default_rng(effort.seed)
-
-    def observe(instance: Instance) -> Observation:
+def observe(
+    choice: InstanceChoice, budget: AuditBudget, methods: Sequence[str], progress: Progress | None
+) -> Observed:
+    """Observe a verifier by the first method that works, on the instances chosen for it."""
+    adapter = choice.adapter
+    why_not: list[str] = []
+    for name in methods:
+        instances = choice.for_method(name)
+        rng = InterceptedRng() if adapter.own_draws and name != "Monte Carlo" else None
+        runner = Runner(adapter, rng)
         try:
-            seen = exact.by_paths(adapter, instance, effort.deadline)
-            exact.check_in_floats(adapter, seen, rng, effort.deadline)
-        except ProblemTooLargeError as error:
-            if instance not in needed():
-                raise
-            raise UnsuitedError(f"a pair that a verdict needs is too large: {error}") from None
-        return seen
-
-    return _by_distributions(adapter, instances, effort, observe, effort.examples)
-
-
-def by_breakpoints(adapter: Adapter, instances: Sequence[Instance], effort: Effort) -> Findings:
-    """Audit in floats."""
-    rng = np.random.default_rng(effort.seed)
-    left = effort.max_runs
-    precision = COARSE if effort.slow else FINE
-
-    def observe(instance: Instance) -> Observation:
-        nonlocal left
-        allowed = min(left, max(effort.max_runs // SHARES, AT_LEAST_RUNS))
-        try:
-            seen = breakpoints.by_breakpoints(
-                adapter, instance, rng, allowed, precision=precision, deadline=effort.deadline
-            )
-        except TimeIsUpError:
-            raise
-        except ProblemTooLargeError:
-            left -= allowed
-            raise
-        left -= seen.runs
-        return seen
-
-    findings = _by_distributions(adapter, instances, effort, observe, effort.examples // COSTLY)
-    return dataclasses.replace(findings, delta=precision.unseen)
-
-
-def by_sampling(adapter: Adapter, instances: Sequence[Instance], effort: Effort) -> Findings:
-    """Audit by Monte Carlo, and test whether runs change later ones."""
-    later = LaterRuns(adapter, _most_telling(instances), effort.seed)
-
-    def look() -> None:
-        now = time.monotonic()
-        later.look(now + max(effort.until() - now, 0) / LOOKS)
-
-    try:
-        look()
-        findings = sampled(adapter, instances, effort)
-        look()
-    except ProblemTooLargeError as error:
-        raise UnsuitedError(str(error)) from None
-    changed = later.changed(effort.false_alarms)
-    return dataclasses.replace(findings, later_runs=changed, slower=later.slower)
-
-
-def sampled(adapter: Adapter, instances: Sequence[Instance], effort: Effort) -> Findings:
-    """Compare frequencies with the target; the instances share the level."""
-    rng = np.random.default_rng(effort.seed)
-    level, runs = effort.false_alarms / len(instances), effort.max_runs // len(instances)
-    sampler = Sampler(level, effort.delta, max(runs, 1), rng)
-    until, samples = effort.until(), list[Sample]()
-    for instance in effort.watch.over(instances, "pair of models", len(instances)):
-        now = time.monotonic()
-        share = max(until - now, 0) / (len(instances) - len(samples))
-        samples.append(sampler.sample(adapter, instance, now + share))
-    delta = max(sample.delta for sample in samples)
-    return Findings(
-        [sample.observation for sample in samples],
-        [sample.observation for sample in samples if sample.rejected],
-        smallest=None,
-        ways=[sampler.fits],
-        radius=max(sample.radius for sample in samples),
-        false_alarms=effort.false_alarms,
-        delta=delta,
-        enough=delta <= effort.delta,
+            with isolated_rng_state(budget.seed), watching(progress, name) as watch:
+                watched = replace(budget, watch=watch)
+                observed = METHODS[name](runner, instances, watched)
+                if rng is not None:
+                    _check_interception(rng, observed)
+                if name == "breakpoints":
+                    others = _sample_larger(observed, choice, watched)
+                    observed = replace(observed, sampled=others)
+                    if others is not None and others.deviating:
+                        seen = "isolated outcomes alone" if observed.deviating else "no deviation"
+                        why_not.append(f"{name}: {seen}, but {observed.skipped} pairs left out")
+                        name, observed = "Monte Carlo", others  # noqa: PLW2901 - what it is by
+            return replace(observed, method=name, why_not_exact=tuple(why_not))
+        except UnsuitedError as reason:
+            why_not.append(f"{name}: {reason}")
+    raise InvalidParameterError(
+        f"{adapter.name} cannot be audited by {'; by '.join(why_not)}; choose another method or "
+        "smaller instances"
     )
 
 
-def _most_telling(instances: Sequence[Instance]) -> Instance:
-    """Choose the small pair of models whose rows depend most on the tokens before."""
-    small = [each for each in instances if each.vocabulary <= SMALL and each.gamma <= SMALL]
-    return max(small or instances, key=lambda each: sum(map(len, rows_of(each))))
+def by_exact_paths(runner: Runner, instances: Sequence[Instance], budget: AuditBudget) -> Observed:
+    """Observe in fractions."""
+    observer = exact_observer(runner, budget)
+    return observe_each(runner, instances, budget, observer, budget.examples)
 
 
-def _by_distributions(
-    adapter: Adapter,
+def by_breakpoints(runner: Runner, instances: Sequence[Instance], budget: AuditBudget) -> Observed:
+    """Observe in floats."""
+    observer = breakpoint_observer(runner, budget)
+    observed = observe_each(runner, instances, budget, observer, budget.examples // COSTLY)
+    return replace(observed, delta=(COARSE if budget.slow else FINE).unseen)
+
+
+def observe_each(
+    runner: Runner,
     instances: Sequence[Instance],
-    effort: Effort,
-    observe: Callable[[Instance], Observation],
+    budget: AuditBudget,
+    observe_one: Callable[[Instance], Observation],
     examples: int,
-) -> Findings:
-    """Observe where it is not too much, and search for the smallest instance that deviates."""
+) -> Observed:
+    """Observe the instances that are not too large, and search for the smallest that deviates."""
     observations: list[Observation] = []
     searched: list[Observation] = []
     too_much: Exception | None = None
-
-    def deviates(seen: Observation) -> bool:
-        return seen.is_off(effort.tolerance) or seen.impossible is not None
-
     late: Sequence[Instance] = ()
-    again: Again | None = None
+    repeats: RepeatCheck | None = None
     for place, instance in enumerate(
-        effort.watch.over(instances, "pair of models", len(instances))
+        budget.watch.over(instances, "pair of models", len(instances))
     ):
         try:
-            observations.append(observe(instance))
+            observations.append(observe_one(instance))
         except TimeIsUpError as error:
             too_much, late = error, instances[place:]
             break
         except ProblemTooLargeError as error:
             too_much = error
         else:
-            refuse_values_of_noise(adapter, deviates(observations[-1]))
-            again = again or Again(adapter, observations[-1], effort.seed)
+            require_noise_independent(runner, observations[-1].deviates(budget.tolerance))
+            repeats = repeats or RepeatCheck(runner, observations[-1], budget.seed)
     if not observations:
         raise UnsuitedError(str(too_much))
-    seen_instances = [seen.instance for seen in observations]
-
-    off = (seen.tv_distance for seen in observations if seen.is_off(effort.tolerance))
+    off = (seen.tv_distance for seen in observations if seen.is_off(budget.tolerance))
     most = max(map(float, off), default=0.0)
 
     def deviation(instance: Instance) -> Observation | None:
-        if time.monotonic() > effort.deadline:
+        if time.monotonic() > budget.deadline:
             return None
-        effort.watch.tell("search, pair of models", len(searched) + 1)
+        budget.watch.tell("search, pair of models", len(searched) + 1)
         try:
-            searched.append(observe(instance))
+            searched.append(observe_one(instance))
         except (UnsuitedError, ProblemTooLargeError):
             return None
         seen = searched[-1]
-        telling = seen.is_off(effort.tolerance) and float(seen.tv_distance) >= most / TELLING
-        return seen if (telling if most else deviates(seen)) else None
+        telling = seen.is_off(budget.tolerance) and float(seen.tv_distance) >= most / TELLING
+        return seen if (telling if most else seen.deviates(budget.tolerance)) else None
 
-    deviating = [seen for seen in observations if deviates(seen)]
-    smallest = smallest_deviation(adapter, deviation, examples, effort.seed) if examples else None
-    if again is not None and not deviating and smallest is None:
-        again.check()
-    return Findings(
+    smallest = (
+        smallest_deviation(runner.adapter, deviation, examples, budget.seed) if examples else None
+    )
+    seen_instances = [seen.instance for seen in observations]
+    observed = Observed(
+        runner,
         observations,
-        deviating,
         smallest,
-        [same_distribution(effort.tolerance, apart=apart) for apart in (False, True)],
-        searched=searched,
+        searched,
         skipped=len(instances) - len(observations),
         enough=not needed() & (set(instances) - set(seen_instances)),
         left_out=left_out(seen_instances, late)
-        + (("those of the size asked for",) if effort.asked & set(late) else ()),
-        tolerance=effort.tolerance,
+        + (("those of the size asked for",) if budget.asked & set(late) else ()),
+        tolerance=budget.tolerance,
     )
+    if repeats is not None and not observed.deviating:
+        repeats.check()
+    return observed
 
 
-METHODS: dict[str, Callable[[Adapter, Sequence[Instance], Effort], Findings]] = {
-    "exact paths": by_paths,
+class RepeatCheck:
+    """A few runs of a verifier that repeats its outputs; it must still do so after all runs."""
+
+    def __init__(self, runner: Runner, seen: Observation, seed: int) -> None:
+        width = max(seen.uniforms, MAX_UNIFORMS)
+        self._rows = np.random.default_rng(seed).random((REPEATED, width))
+        self._runner, self._instance = runner, seen.instance
+        self._first = self._outcomes()
+
+    def _outcomes(self) -> list[Outcome]:
+        return self._runner.run_rows(self._instance, self._rows)
+
+    def check(self) -> None:
+        """Raise `UnsuitedError` if an output has changed, except if it depends on noise values."""
+        for before, now in zip(self._first, self._outcomes(), strict=True):
+            if before != now and not self._runner.reads_noise:
+                a, b = map(formatting.outcome, (before, now))
+                raise UnsuitedError(f"the same uniforms give {a} at first, and {b} after many runs")
+
+
+def require_noise_independent(runner: Runner, deviates: bool) -> None:
+    """Raise `UnsuitedError` if a deviation may come from pieces of noise, which are not exact."""
+    if deviates and runner.reads_noise:
+        raise UnsuitedError("its output may depend on the values of random noise")
+
+
+def by_sampling(runner: Runner, instances: Sequence[Instance], budget: AuditBudget) -> Observed:
+    """Observe frequencies, and test whether runs change later ones."""
+    small = [each for each in instances if each.vocabulary <= SMALL and each.gamma <= SMALL]
+    # its rows depend most on the tokens before
+    telling = max(small or instances, key=lambda each: sum(map(len, rows_of(each))))
+    later = LaterRuns(runner, telling, budget.seed)
+
+    def look() -> None:
+        now = time.monotonic()
+        later.look(now + max(budget.until() - now, 0) / PARTS)
+
+    try:
+        look()
+        observed = sample_instances(runner, instances, budget)
+        look()
+    except ProblemTooLargeError as error:
+        raise UnsuitedError(str(error)) from None
+    changed = later.changed(budget.false_alarms)
+    return replace(observed, later_runs=changed, slower=later.slower)
+
+
+METHODS: dict[str, Callable[[Runner, Sequence[Instance], AuditBudget], Observed]] = {
+    "exact paths": by_exact_paths,
     "breakpoints": by_breakpoints,
     "Monte Carlo": by_sampling,
 }
 """Ways to know an output distribution, the preferred ones first."""
 
 
-def refuse_values_of_noise(adapter: Adapter, deviates: bool) -> None:
-    """Leave it to Monte Carlo where pieces that are not quite exact may be what deviates."""
-    if deviates and isinstance(adapter, OwnDraws) and adapter.looked:
-        raise UnsuitedError("its output may depend on the values of random noise")
+def _check_interception(rng: InterceptedRng, observed: Observed) -> None:
+    """Raise `UnsuitedError` if a verifier may behave differently with intercepted generators."""
+    for seen in observed.observations:
+        for outcome in seen.probs:
+            if isinstance(outcome, Failure) and outcome.crashed:
+                raise UnsuitedError(f"with draws from uniforms of the audit it {outcome.text}")
+    if rng.was_reset:
+        raise UnsuitedError("it sets the state of a global generator")
+    require_noise_independent(observed.runner, observed.smallest is not None)
+
+
+def _sample_larger(
+    observed: Observed, choice: InstanceChoice, budget: AuditBudget
+) -> Observed | None:
+    """Sample for some seconds on larger instances, if some were left out."""
+    # only isolated outcomes may deviate
+    is_off = any(each.is_off(observed.tolerance) for each in observed.deviating)
+    if is_off or not observed.skipped or not (larger := choice.sampled_too()):
+        return None
+    quick = replace(budget, slow=True, deadline=time.monotonic() + budget.at_least)
+    try:
+        return sample_instances(Runner(choice.adapter), larger, quick)
+    except UnsuitedError:  # a run takes too many uniforms
+        return None

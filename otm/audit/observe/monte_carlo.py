@@ -1,48 +1,65 @@
-"""The output distribution by many runs: one test an instance, with a stated level and power."""
+"""The output distribution by many runs, with one test of stated level and power per instance."""
 
 from __future__ import annotations
 
 import math
 import time
 from collections import Counter
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
 
 import numpy as np
 import numpy.typing as npt
 
 from otm._core.arithmetic import Number
-from otm.audit.adapters.base import (
-    Adapter,
-    Failure,
-    Instance,
-    Outcome,
-    OutOfUniformsError,
-    longer,
-    max_tokens,
-    run_rows,
-)
-from otm.audit.observe.observation import Observation, UnsuitedError
-from otm.audit.observe.pace import Pace
+from otm.audit.adapters.base import Failure, Instance, Outcome, OutOfUniformsError
+from otm.audit.observe.observation import Observation, Observed, UnsuitedError
+from otm.audit.runs import Runner, add_uniforms
+from otm.audit.scope import AuditBudget, Pace
 from otm.decoding.reading import Path
 from otm.testing.sequences import sequence_distribution
 from otm.testing.statistics import Criterion, criterion_for_distribution, g_statistic
 from otm.testing.symbolic import MAX_UNIFORMS
 
-LOOKS = (16, 4, 1)
+PARTS = (16, 4, 1)
 """A sample is tested after 1/16, 1/4 and all of its runs, so that large deviations end it early."""
 
 BATCH = 4096
 """Most runs whose uniforms are drawn at once."""
 
 
+def sample_instances(
+    runner: Runner, instances: Sequence[Instance], budget: AuditBudget
+) -> Observed:
+    """Compare frequencies with the target; the instances share the level and the time."""
+    rng = np.random.default_rng(budget.seed)
+    level, runs = budget.false_alarms / len(instances), budget.max_runs // len(instances)
+    sampler = Sampler(level, budget.delta, max(runs, 1), rng)
+    until, samples = budget.until(), list[Sample]()
+    for instance in budget.watch.over(instances, "pair of models", len(instances)):
+        now = time.monotonic()
+        share = max(until - now, 0) / (len(instances) - len(samples))
+        samples.append(sampler.sample(runner, instance, now + share))
+    delta = max(sample.delta for sample in samples)
+    return Observed(
+        runner,
+        [sample.observation for sample in samples],
+        fits=sampler.fits,
+        radius=max(sample.radius for sample in samples),
+        false_alarms=budget.false_alarms,
+        delta=delta,
+        enough=delta <= budget.delta,
+    )
+
+
 @dataclass(frozen=True, eq=False)
 class Sample:
     """Runs of a verifier on one instance, and what they show."""
 
-    observation: Observation  # the frequencies
-    # whether a lossless verifier would give such runs with less than the level's probability
-    rejected: bool
+    # the frequencies, rejected if a lossless verifier gives such runs with less than the level's
+    # probability
+    observation: Observation
     # the TV of the observation is that close to the truth, but for the level's probability
     radius: float
     delta: float  # the deviation (TV) that is rejected with probability 1 − 10^−3
@@ -59,21 +76,21 @@ class Sampler:
     rng: np.random.Generator  # where everything random comes from
     pace: Pace = field(default_factory=lambda: Pace(most=BATCH))  # between two looks at the time
 
-    def sample(self, adapter: Adapter, instance: Instance, deadline: float = math.inf) -> Sample:
+    def sample(self, runner: Runner, instance: Instance, deadline: float = math.inf) -> Sample:
         """Run a verifier until it is rejected, all runs are made, or the time is up."""
-        length = max_tokens(adapter, instance)
+        length = runner.max_tokens(instance)
         target = sequence_distribution(instance.target, instance.prompt, length)
         places = {path: i for i, path in enumerate(target)}
         expected = np.array([float(p) for p in target.values()])
-        level = self.level / len(LOOKS)
+        level = self.level / len(PARTS)
         criterion = _criterion(max(expected.size, 2), self.delta, level)
         draws = min(criterion.draws, self.max_runs)
         counts: Counter[Outcome] = Counter()
         continued = np.zeros(expected.size + 1, dtype=np.int64)
         done = 0
-        for look in LOOKS:
-            planned = math.ceil(draws / look)
-            new = self._run(adapter, instance, planned - done, deadline)
+        for part in PARTS:
+            planned = math.ceil(draws / part)
+            new = self._run(runner, instance, planned - done, deadline)
             done += new.total()
             counts += new
             continued += self._continued(new, instance, places, length)
@@ -85,9 +102,9 @@ class Sampler:
                 break
         frequencies: dict[Outcome, Number] = {o: count / done for o, count in counts.items()}
         observation = Observation(instance, frequencies, length, counts=counts, runs=done)
+        rejected = rejected or observation.impossible is not None
         return Sample(
-            observation,
-            rejected or observation.impossible is not None,
+            replace(observation, rejected=rejected),
             _radius(expected.size + 1, done, level),
             self.delta * math.sqrt(max(criterion.draws / draws, 1)),
         )
@@ -104,9 +121,9 @@ class Sampler:
         return g_statistic(drawn, np.append(expected, 0)) <= criterion.limit
 
     def _run(
-        self, adapter: Adapter, instance: Instance, runs: int, deadline: float
+        self, runner: Runner, instance: Instance, runs: int, deadline: float
     ) -> Counter[Outcome]:
-        """Make this number of runs, or fewer if the time is up: at least one."""
+        """Make this number of runs; fewer, but at least one, if the time is up."""
         counts: Counter[Outcome] = Counter()
         width = MAX_UNIFORMS
         while counts.total() < runs and not (counts and time.monotonic() > deadline):
@@ -114,7 +131,7 @@ class Sampler:
                 uniforms = self.rng.random((max(size * MAX_UNIFORMS // width, 1), width))
                 while True:
                     try:
-                        counts.update(run_rows(adapter, instance, uniforms))
+                        counts.update(runner.run_rows(instance, uniforms))
                         break
                     except OutOfUniformsError as error:  # continue the same runs with more uniforms
                         uniforms = self._longer(uniforms, error)
@@ -125,7 +142,7 @@ class Sampler:
         self, uniforms: npt.NDArray[np.float64], error: OutOfUniformsError
     ) -> npt.NDArray[np.float64]:
         try:
-            return longer(uniforms, error, self.rng)
+            return add_uniforms(uniforms, error, self.rng)
         except OutOfUniformsError as too_many:
             raise UnsuitedError(str(too_many)) from None
 
@@ -136,7 +153,7 @@ class Sampler:
         places: dict[Path, int],
         length: int,
     ) -> npt.NDArray[np.int64]:
-        """Count sequences, continued by the target at random; what is in no place comes last."""
+        """Count sequences, continued by the target at random; unknown sequences come last."""
         drawn = np.zeros(len(places) + 1, dtype=np.int64)
         for outcome in sorted(counts, key=str):
             if isinstance(outcome, Failure):
@@ -152,7 +169,7 @@ class Sampler:
 
 @cache
 def _criterion(categories: int, delta: float, level: float) -> Criterion:
-    """Criterion for any distribution on so many sequences: it does not depend on which."""
+    """Return the criterion for a number of sequences, whatever their distribution."""
     return criterion_for_distribution(np.full(categories, 1 / categories), delta, level)
 
 

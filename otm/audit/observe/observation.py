@@ -1,20 +1,20 @@
-"""What was seen of a verifier on one instance, and how far that is from the target."""
+"""Observed output distributions of a verifier, and their distances from the target."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from otm._core.arithmetic import Number, Probs, total
 from otm._core.display.reprs import Brief
 from otm.audit.adapters.base import Failure, Instance, Outcome
+from otm.audit.runs import Runner
 from otm.decoding.reading import Path
 from otm.testing.sequences import continued_distribution, sequence_distribution
 
@@ -24,11 +24,11 @@ ISOLATED = 2.0**-23
 TWICE_ISOLATED = 2.0**-40
 """Least probability of an outcome of one isolated uniform; that of two is 2^−46 at most."""
 
+TELLING = 4
+"""A counterexample, and what is shown there, has at least this part of the largest distance."""
+
 NOT_REPEATED = "the same uniforms do not always give the same output"
 """Why no distribution can be computed."""
-
-MAX_ROWS = 1_000
-"""Most contexts of one length whose rows are listed."""
 
 
 class UnsuitedError(Exception):
@@ -63,13 +63,14 @@ class Observation(Brief):
     error: float = 0.0  # how far the probabilities can be from the truth (TV)
     # how often each outcome was seen, for probabilities that are frequencies
     counts: Counter[Outcome] | None = None
+    rejected: bool | None = None  # whether a test rejects the frequencies; None if there is none
     runs: int = 0  # runs of the verifier that it took
     uniforms: int = 0  # most uniforms that a run took; 0 if unknown
     pieces: int = 0  # pieces between breakpoints, each of which a known mistake has as a path
 
     @cached_property
     def sequences(self) -> dict[Path, Number]:
-        """Distribution of the output, continued by the target; failures have no part in it."""
+        """Distribution of the output, continued by the target; failures are left out."""
         return self._continued(self.length)
 
     @cached_property
@@ -93,8 +94,14 @@ class Observation(Brief):
         return distance(self.sequences, self.target)
 
     def is_off(self, tolerance: float) -> bool:
-        """Whether the distance is more than the error and what is tolerated."""
+        """Whether the distance exceeds the error and the tolerance."""
         return float(self.tv_distance) > self.error + tolerance
+
+    def deviates(self, tolerance: float) -> bool:
+        """Whether a lossless verifier cannot have such an output."""
+        if self.rejected is not None:
+            return self.rejected
+        return self.is_off(tolerance) or self.impossible is not None
 
     def isolated(self) -> list[Outcome]:
         """Outcomes that the target cannot give, from single values of a uniform or rounding."""
@@ -124,7 +131,7 @@ class Observation(Brief):
         ]
 
     def impossible_outcomes(self) -> set[str]:
-        """All outcomes that the target cannot give, written out.
+        """Return all outcomes that the target cannot give, as text.
 
         Where breakpoints give them, those of two isolated uniforms at once are left out.
         """
@@ -135,7 +142,7 @@ class Observation(Brief):
         }
 
     def likeliest_excess(self) -> Outcome:
-        """Find the output that exceeds its target probability most, as a part of sequences."""
+        """Find the output, or its beginning, that exceeds its target probability most."""
         worst = max(
             self.sequences, key=lambda path: self.sequences[path] - self.target.get(path, 0)
         )
@@ -143,7 +150,7 @@ class Observation(Brief):
         return max((p for p in prefixes if p in self.probs), key=self.probs.__getitem__)
 
     def prefixes(self) -> Iterator[WorstPrefix]:
-        """Give the next token's distribution after each prefix of the output, short ones first."""
+        """Yield the next token's distribution after each prefix of the output, short ones first."""
         masses: dict[Path, Any] = defaultdict(int)
         for path, probability in self.sequences.items():
             for end in range(self.length + 1):
@@ -165,36 +172,48 @@ class Observation(Brief):
         return worst
 
 
+@dataclass(frozen=True)
+class Observed:
+    """Output distributions of a verifier on all instances by one method, and their coverage."""
+
+    runner: Runner
+    observations: Sequence[Observation]  # on each instance
+    smallest: Observation | None = None  # the smallest one of the search that deviates
+    searched: Sequence[Observation] = ()  # on the instances of the search
+    # whether frequencies fit a known distribution; None where distributions are known
+    fits: Callable[[Observation, Observation], bool] | None = None
+    radius: float = 0.0  # how far their distances (TV) can be from the truth
+    skipped: int = 0  # instances that were too large
+    false_alarms: float = 0.0  # probability that a lossless verifier deviates; as in the report
+    delta: float = 0.0  # the deviation (TV) that is detected; as in the report
+    enough: bool = True  # whether all was done that a verdict without a deviation needs
+    left_out: tuple[str, ...] = ()  # kinds of instances that no time was left for
+    sampled: Observed | None = None  # of larger instances that were sampled beside these
+    later_runs: str | None = None  # how runs change later runs
+    slower: float | None = None  # time of a run at the end over that at the start
+    tolerance: float = 0.0  # distances (TV) up to this were taken for rounding
+    method: str = ""
+    why_not_exact: tuple[str, ...] = ()  # why the methods before it do not work
+
+    @property
+    def seen(self) -> list[Observation]:
+        """All observations of the report; of the search only the smallest."""
+        return [*self.observations, *([self.smallest] if self.smallest else [])]
+
+    @property
+    def deviating(self) -> list[Observation]:
+        """Observations that a lossless verifier cannot have."""
+        return [seen for seen in self.seen if seen.deviates(self.tolerance)]
+
+    @property
+    def runs(self) -> int:
+        """Number of runs on all instances."""
+        return sum(each.runs for each in (*self.observations, *self.searched))
+
+
 def distance(a: Mapping[Path, Number], b: Mapping[Path, Number]) -> Number:
     """Total variation distance of two distributions of sequences; the first may lack mass."""
     differences: list[Any] = [a.get(path, 0) - b.get(path, 0) for path in {**a, **b}]
     lost: Any = total(b.values()) - total(a.values())
     half: Number = (total(map(abs, differences)) + abs(lost)) / 2
     return half
-
-
-def rows_of(instance: Instance) -> tuple[dict[Path, Probs], dict[Path, Probs]]:
-    """Distributions of target and draft after the prompt and the tokens that can follow it.
-
-    Each is there once: where a shorter context tells, the longer one is left out.
-    """
-    models = instance.target, instance.draft
-    rows: tuple[dict[Path, Probs], dict[Path, Probs]] = ({}, {})
-    reached: list[Path] = [()]
-    seen: set[Path] = {()}
-    for _ in range(max(instance.length or 0, instance.gamma + 1)):
-        longer: dict[Path, None] = {}
-        for path in reached:
-            follow: npt.NDArray[np.bool_] = np.zeros(instance.vocabulary, dtype=np.bool_)
-            for model, found in zip(models, rows, strict=True):
-                probs = model.probs(instance.prompt + path)
-                follow |= (probs > 0).astype(np.bool_)
-                shorter = model.probs(instance.prompt + path[1:])
-                if not path or path[1:] not in seen or (probs != shorter).any():
-                    found[path] = probs
-            longer |= dict.fromkeys((*path, token) for token in np.flatnonzero(follow).tolist())
-            if len(longer) > MAX_ROWS:
-                return rows
-        reached = list(longer)
-        seen |= longer.keys()
-    return rows

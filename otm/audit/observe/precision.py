@@ -31,7 +31,7 @@ class Precision:
 
     @property
     def unseen(self) -> float:
-        """What is done in this share of all runs is missed with probability 10^−3."""
+        """Share of all runs in which an event is missed with probability 10^−3."""
         return float(1 - 1e-3 ** (1 / self.checks))
 
 
@@ -44,7 +44,7 @@ COARSE = Precision(np.array([0, LARGEST]), (1, 4), 2.0**-16, 4, 64, 16)
 
 
 @dataclass(frozen=True)
-class Looks:
+class ProbeSettings:
     """Settings of the search for the breakpoints of one uniform."""
 
     number: int  # of random values of the later uniforms

@@ -1,4 +1,4 @@
-"""Runs that were made before: what a verifier drew in them says which others end alike.
+"""A cache of runs: what a verifier drew in a run says which other runs end alike.
 
 A uniform that places a token by known weights does so wherever in the token's cell it lies.  A tree
 of what was drawn, one level for each uniform, so knows the output of many runs without making them,
@@ -23,7 +23,7 @@ Cells: TypeAlias = Sequence[float]
 
 
 class Recorded(Source):
-    """A source that writes down what is drawn: the cells, if a place is, and the uniform."""
+    """A source that records its draws: the uniform, and the cells if a cell is drawn."""
 
     def __init__(self, uniforms: npt.NDArray[Any]) -> None:
         super().__init__(uniforms)
@@ -43,13 +43,13 @@ class Recorded(Source):
 
 
 def key(ends: Cells | None, uniform: float) -> float:
-    """Tell uniforms apart that can lead to different outputs."""
+    """Return a key that differs for uniforms that can lead to different outputs."""
     return uniform if ends is None else bisect_right(ends, uniform)
 
 
 @dataclass
 class _Leaf:
-    """A run, and what it has drawn from here on."""
+    """A run, and its draws from here on."""
 
     draws: Sequence[tuple[Cells | None, float]]
     outcome: int
@@ -63,14 +63,14 @@ class _Branch:
     after: dict[float, _Branch | _Leaf] = field(default_factory=dict)
 
 
-class Memory:
-    """Runs on one instance, by their draws."""
+class RunCache:
+    """Outcomes of runs on one instance, by their draws."""
 
     def __init__(self) -> None:
         self._root: _Branch | _Leaf | None = None
 
     def outcome(self, uniforms: Sequence[float]) -> int | None:
-        """Recall the outcome of a run on these uniforms; None if it has to be made."""
+        """Return the known outcome of a run on these uniforms; None if it is not known."""
         node, depth = self._follow(uniforms)
         if not isinstance(node, _Leaf):
             return None
@@ -80,7 +80,7 @@ class Memory:
         return node.outcome
 
     def ends(self, uniforms: Sequence[float]) -> Cells | None:
-        """Give the ends of the cells of the uniform that comes after these, of a run.
+        """Return the ends of the cells of the uniform after these.
 
         No uniform at all, where the run is over, has one cell.
         """
@@ -119,7 +119,7 @@ class Memory:
         return node
 
     def _follow(self, uniforms: Sequence[float]) -> tuple[_Branch | _Leaf | None, int]:
-        """Go down the tree along uniforms, as far as there are any or there is a branch."""
+        """Follow the tree along the uniforms, as far as there are branches."""
         node, depth = self._root, 0
         while isinstance(node, _Branch) and depth < len(uniforms):
             node = node.after.get(key(node.ends, uniforms[depth]))

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from otm.audit import Instance, chain, loop, lossless, token_rule
-from otm.audit.adapters.drafted import as_tokens, chain_probs, draw_chain
+from otm.audit.adapters.drafts import as_tokens, chain_probs, draw_chain
 from otm.audit.instances import INSTANCES
 from otm.coupling import KSeq
 from otm.decoding import DeviceVerifier, speculative

@@ -10,17 +10,12 @@ import pytest
 
 from otm.audit import Adapter, batch, lossless
 from otm.audit.adapters.base import Failure
-from otm.audit.diagnose import diagnosis
 from otm.audit.instances import INSTANCES
 from otm.kernels import verify_probs
 
+pytestmark = pytest.mark.usefixtures("no_diagnosis")
+
 FEW = [INSTANCES[name] for name in ("rows differ", "three tokens", "two drafts, two tokens")]
-
-
-@pytest.fixture(autouse=True)
-def _no_diagnosis(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Skip what is tested with the report, and takes its time."""
-    monkeypatch.setattr(diagnosis, "KNOWN_BUGS", ())
 
 
 def draw(weights: Any, uniform: Any) -> int:

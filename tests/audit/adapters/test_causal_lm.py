@@ -9,10 +9,11 @@ import pytest
 
 from otm.audit import NOT_LOSSLESS, Instance, Report, loop, lossless
 from otm.audit.adapters.huggingface import causal_lm
-from otm.audit.diagnose import diagnosis
 from otm.audit.instances import INSTANCES
 from otm.errors import InvalidParameterError
 from otm.models import TableModel
+
+pytestmark = pytest.mark.usefixtures("no_diagnosis")
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -231,12 +232,6 @@ def speculative(crops: bool) -> Any:
         return out[len(prompt) : len(prompt) + max_tokens]
 
     return decode
-
-
-@pytest.fixture(autouse=True)
-def _no_diagnosis(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Skip what is tested with the report, and takes its time."""
-    monkeypatch.setattr(diagnosis, "KNOWN_BUGS", ())
 
 
 def audit(decode: Any) -> Report:

@@ -12,9 +12,9 @@ import pytest
 
 from otm.audit import LOSSLESS, NOT_LOSSLESS, Adapter, Report, lossless
 from otm.audit.adapters import flashinfer, huggingface, vllm
-from otm.audit.adapters.base import undisturbed
 from otm.audit.instances import INSTANCES
-from otm.audit.intercept.draws import with_own_draws
+from otm.audit.intercept.interception import InterceptedRng
+from otm.audit.runs import Runner, isolated_rng_state
 from otm.errors import MissingDependencyError
 from otm.kernels import verify_probs
 
@@ -92,12 +92,12 @@ def test_runs_leave_the_generator_of_torch_alone_and_repeat_themselves() -> None
     pytest.importorskip("transformers")
     before = torch.get_rng_state()
     for bare in (huggingface.speculative_sampling(), huggingface.generate()):
-        adapter = with_own_draws(bare)
+        runner = Runner(bare, InterceptedRng())
         uniforms = np.random.default_rng(0).random((6, 64))
-        with undisturbed(0):
-            first = adapter.outputs(INSTANCES["two drafts"], uniforms)
-        with undisturbed(0):
-            assert first == adapter.outputs(INSTANCES["two drafts"], uniforms)
+        with isolated_rng_state(0):
+            first = runner.run_rows(INSTANCES["two drafts"], uniforms)
+        with isolated_rng_state(0):
+            assert first == runner.run_rows(INSTANCES["two drafts"], uniforms)
         assert len(set(first)) > 1
     assert torch.equal(torch.get_rng_state(), before)
 

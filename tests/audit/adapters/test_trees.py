@@ -12,23 +12,18 @@ import numpy as np
 import pytest
 
 from otm.audit import Instance, Report, chains, lossless, tree
-from otm.audit.adapters.several import PAIRS_OF_CHAINS
-from otm.audit.adapters.trees import SIBLINGS, Tree
-from otm.audit.diagnose import diagnosis
+from otm.audit.adapters.chains import PAIRS_OF_CHAINS
+from otm.audit.adapters.trees import SIBLINGS
 from otm.audit.instances import INSTANCES
 from otm.errors import InvalidDraftCountError, InvalidParameterError, UnknownMethodError
 from otm.models import TableModel
 from otm.testing.sequences import output_distribution_of
 
+pytestmark = pytest.mark.usefixtures("no_diagnosis")
+
 NAMES = ("three tokens", "two drafts, two tokens", "pairs of three tokens", "pairs with zeros",
          "pairs, both rejected", "pairs of two drafts", "three of three tokens")  # fmt: skip
 FEW = [*(INSTANCES[name] for name in NAMES), PAIRS_OF_CHAINS]
-
-
-@pytest.fixture(autouse=True)
-def _no_diagnosis(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Skip what is tested with the report, and takes its time."""
-    monkeypatch.setattr(diagnosis, "KNOWN_BUGS", ())
 
 
 def draw(weights: Any, uniform: Any) -> int:
@@ -205,7 +200,7 @@ def test_counts_say_how_often_a_token_was_drawn() -> None:
 
 def drawn(drafts: str, instance: Instance, **options: Any) -> dict[Any, Fraction]:
     """Distribution of the trees."""
-    adapter = Tree(naive, drafts=drafts, **options)
+    adapter = tree(naive, drafts=drafts, **options)
     return output_distribution_of(lambda source: tuple(adapter.drafted(instance, source).items()))
 
 

@@ -22,6 +22,7 @@ from otm.audit.instances import INSTANCES
 from otm.audit.larger_instances import larger_instances
 from otm.audit.observe import exact
 from otm.audit.observe.exact import by_paths
+from otm.audit.runs import Runner
 from otm.decoding.reading import Path
 from otm.models import TableModel
 from otm.testing.sequences import (
@@ -95,11 +96,11 @@ def test_right_versions_of_the_same_steps_are_lossless(adapter: Adapter) -> None
         for n, gamma, k in [(2, 2, 1), (3, 1, 1), (3, 1, 2)]
     ]
     for instance in [*instances_of(adapter), *filter(adapter.supports, drawn)]:
-        seen = by_paths(adapter, instance)
+        seen = by_paths(Runner(adapter), instance)
         assert tv(adapter, instance) == seen.tv_distance == 0
         assert seen.impossible is None
     for instance in filter(adapter.supports, larger_instances().values()):
-        seen = observed(adapter, instance)
+        seen = observed(Runner(adapter), instance)
         assert seen.tv_distance == 0
         assert seen.impossible is None
 
@@ -107,7 +108,7 @@ def test_right_versions_of_the_same_steps_are_lossless(adapter: Adapter) -> None
 @pytest.mark.parametrize("bug", KNOWN_BUGS, ids=lambda bug: bug.name)
 def test_every_bug_changes_the_law(bug: KnownBug) -> None:
     """Catches a control that controls nothing."""
-    seen = [observed(bug.verifier, instance) for instance in instances_for(bug)]
+    seen = [observed(Runner(bug.verifier), instance) for instance in instances_for(bug)]
     distances = [each.tv_distance for each in seen]
     if bug.isolated:
         assert max(distances) == 0
@@ -122,7 +123,7 @@ def test_one_distance_by_hand() -> None:
     """As in huggingface/transformers #32867, (3/4, 1/4) comes out in place of (3/5, 2/5)."""
     (greedy,) = (bug for bug in KNOWN_BUGS if "transformers #32867" in str(bug))
     instance = pair({(): [3, 2]}, {(): [4, 1]})
-    law = by_paths(greedy.verifier, instance).probs
+    law = by_paths(Runner(greedy.verifier), instance).probs
     first = Counter[int]()
     for path, probability in law.items():
         assert isinstance(path, tuple)
@@ -134,7 +135,7 @@ def test_a_block_by_hand() -> None:
     """Draft 0 comes with ratio 1/2, which a first ratio of 2 does not make up for: 1/2 · 2/9."""
     (uncapped,) = (bug for bug in KNOWN_BUGS if "2601.05724" in bug.summary)
     instance = pair({(): [1, 2]}, {(): [2, 1]}, gamma=2)
-    assert observed(uncapped.verifier, instance).tv_distance == Fraction(1, 9)
+    assert observed(Runner(uncapped.verifier), instance).tv_distance == Fraction(1, 9)
 
 
 @pytest.mark.parametrize("bug", KNOWN_BUGS, ids=lambda bug: bug.name)

@@ -11,11 +11,12 @@ from otm.audit.diagnose.diagnosis import diagnose, same_distribution
 from otm.audit.diagnose.known_bugs import KNOWN_BUGS, KnownBug
 from otm.audit.diagnose.known_bugs.sized import cut_to, floor_at, hot_from, passes_at, tiles_of
 from otm.audit.diagnose.known_bugs.steps import Chain
-from otm.audit.diagnose.mistake_sizes import first_wrong, of_measure, tile_sizes
+from otm.audit.diagnose.mistake_sizes import first_wrong, parametrized_suspects, tile_sizes
 from otm.audit.instances import INSTANCES
 from otm.audit.larger_instances import ladder, larger_instances
 from otm.audit.observe.exact import by_paths
 from otm.audit.observe.observation import Observation
+from otm.audit.runs import Runner
 
 SMALL = [INSTANCES[name] for name in ("zeros", "four tokens", "two drafts", "three drafts")]
 LARGER = [larger_instances()[name] for name in ("40 tokens", "48 tokens", "300 tokens")]
@@ -24,7 +25,7 @@ DEEP = ladder(8)
 
 def seen_of(bug: KnownBug) -> list[Observation]:
     chosen = [*SMALL, *LARGER, DEEP]
-    return [by_paths(bug.verifier, each) for each in chosen if bug.verifier.supports(each)]
+    return [by_paths(Runner(bug.verifier), each) for each in chosen if bug.verifier.supports(each)]
 
 
 @pytest.mark.parametrize(
@@ -45,7 +46,7 @@ def test_what_is_measured_is_what_was_made(bug: KnownBug) -> None:
     """Bug: sizes beside those of a list are found, and have no name."""
     assert bug not in KNOWN_BUGS
     observations = seen_of(bug)
-    assert bug in of_measure(observations)
+    assert bug in parametrized_suspects(observations)
     assert diagnose(observations, [same_distribution(0)])[0].name == bug.name
 
 
@@ -53,19 +54,19 @@ def test_other_mistakes_have_no_size() -> None:
     """Bug: a mistake of any kind is given a size, since something is always read off."""
     (bug,) = (bug for bug in KNOWN_BUGS if bug.name == "no residual")
     observations = seen_of(bug)
-    assert of_measure(observations), "they do not fit, but are tried"
+    assert parametrized_suspects(observations), "they do not fit, but are tried"
     assert [each.name for each in diagnose(observations, [same_distribution(0)])] == [bug.name]
 
 
 def test_nothing_is_measured_where_nothing_is_wrong() -> None:
-    observations = [by_paths(Chain(), each) for each in (*SMALL, DEEP)]
-    assert of_measure(observations) == ()
+    observations = [by_paths(Runner(Chain()), each) for each in (*SMALL, DEEP)]
+    assert parametrized_suspects(observations) == ()
     assert [first_wrong(seen) for seen in observations] == [None] * len(observations)
 
 
 @pytest.mark.parametrize("place", [1, 5, 8])
 def test_the_first_wrong_token_is_where_the_mistake_is(place: int) -> None:
-    assert first_wrong(by_paths(passes_at(place).verifier, DEEP)) == place
+    assert first_wrong(by_paths(Runner(passes_at(place).verifier), DEEP)) == place
 
 
 def test_frequencies_are_not_taken_for_mistakes() -> None:

@@ -12,9 +12,9 @@ import pytest
 from otm.audit import chain, loop, lossless
 from otm.audit.adapters.base import Source
 from otm.audit.instances import INSTANCES
-from otm.audit.intercept.draws import drawing_from
 from otm.audit.intercept.races import place_of
 from otm.errors import ProblemTooLargeError
+from tests.audit.helpers import drawing_from
 
 INSTANCE = [INSTANCES["zeros"], INSTANCES["two drafts, two tokens"]]
 Draw = Callable[[Any], int]

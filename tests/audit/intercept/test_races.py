@@ -11,7 +11,7 @@ import pytest
 from otm.audit import lossless, token_rule
 from otm.audit.adapters.base import Source
 from otm.audit.instances import INSTANCES
-from otm.audit.intercept.draws import drawing_from
+from tests.audit.helpers import drawing_from
 
 
 def torch_module() -> Any:

@@ -8,15 +8,13 @@ import numpy as np
 import pytest
 
 from otm.audit import LOSSLESS, NOT_LOSSLESS, Adapter, chain, chains, loop, lossless, tree
-from otm.audit.adapters.base import MOST_UNIFORMS, OutOfUniformsError, longer
-from otm.audit.diagnose import diagnosis
+from otm.audit.adapters.base import OutOfUniformsError
 from otm.audit.instances import INSTANCES
+from otm.audit.runs import MOST_UNIFORMS, add_uniforms
 from otm.errors import InvalidParameterError
+from tests.audit.helpers import drawn
 
-
-def drawn(probs: Any, uniform: Any) -> int:
-    cdf = np.cumsum(probs)
-    return int(np.searchsorted(cdf, uniform * cdf[-1], side="right"))
+pytestmark = pytest.mark.usefixtures("no_diagnosis")
 
 
 def blocks(size: int, *, floats: bool = False, wrong: bool = False) -> Any:
@@ -33,12 +31,6 @@ def blocks(size: int, *, floats: bool = False, wrong: bool = False) -> Any:
         return output
 
     return decode
-
-
-@pytest.fixture(autouse=True)
-def _no_diagnosis(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Skip what is tested with the report, and takes its time."""
-    monkeypatch.setattr(diagnosis, "KNOWN_BUGS", ())
 
 
 PAIRS = [INSTANCES[name] for name in ("rows differ", "two drafts, two tokens")]
@@ -107,10 +99,10 @@ def test_rows_are_lengthened_not_drawn_again() -> None:
     """Catches runs that are replaced since they were long, which would select for short ones."""
     rng = np.random.default_rng(0)
     rows = rng.random((3, 64))
-    more = longer(rows, OutOfUniformsError(65, 64), rng)
+    more = add_uniforms(rows, OutOfUniformsError(65, 64), rng)
     assert (more[:, :64] == rows).all()
     assert more.shape == (3, 128)
-    assert longer(rows, OutOfUniformsError(3000, 64), rng).shape == (3, 3000)
+    assert add_uniforms(rows, OutOfUniformsError(3000, 64), rng).shape == (3, 3000)
     full = rng.random((1, MOST_UNIFORMS))
     with pytest.raises(OutOfUniformsError):
-        longer(full, OutOfUniformsError(MOST_UNIFORMS + 1, MOST_UNIFORMS), rng)
+        add_uniforms(full, OutOfUniformsError(MOST_UNIFORMS + 1, MOST_UNIFORMS), rng)

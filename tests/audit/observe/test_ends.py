@@ -10,28 +10,20 @@ import numpy as np
 import pytest
 
 from otm.audit import LOSSLESS, NOT_LOSSLESS, Adapter, loop, lossless
-from otm.audit.adapters.base import Source, run
+from otm.audit.adapters.base import Source
 from otm.audit.adapters.huggingface import generate
 from otm.audit.adapters.otm_verifiers import speculative_loop
-from otm.audit.diagnose import diagnosis
 from otm.audit.diagnose.known_bugs.steps import Loop
 from otm.audit.instances import INSTANCES
 from otm.audit.larger_instances import OF_ALL_KINDS, ending, larger_instances, with_token
+from otm.audit.runs import Runner
 from otm.decoding import speculative
 from otm.errors import InvalidParameterError
+from tests.audit.helpers import drawn
+
+pytestmark = pytest.mark.usefixtures("no_diagnosis")
 
 Decode = Callable[..., Any]
-
-
-@pytest.fixture(autouse=True)
-def _no_diagnosis(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Skip what is tested with the report, and takes its time."""
-    monkeypatch.setattr(diagnosis, "KNOWN_BUGS", ())
-
-
-def drawn(weights: Any, uniform: Any) -> int:
-    cdf = np.cumsum(weights)
-    return int(np.searchsorted(cdf, uniform * cdf[-1], side="right"))
 
 
 def chain(target: Any, draft: Any, context: Any, gamma: int, uniforms: Any) -> list[int]:
@@ -179,7 +171,7 @@ def test_models_have_the_end_token() -> None:
         for instance in ending(end):
             assert adapter.supports(instance)
             outputs = [
-                run(adapter, instance, Source(row))
+                Runner(adapter).run(instance, Source(row))
                 for row in np.random.default_rng(0).random((60, 64))
             ]
             lengths = {len(output) for output in outputs if isinstance(output, tuple)}

@@ -12,23 +12,14 @@ import numpy as np
 import pytest
 
 from otm.audit import LOSSLESS, NOT_LOSSLESS, UNDECIDED, chain, loop, lossless
-from otm.audit.adapters.plain import Loop
-from otm.audit.diagnose import diagnosis
 from otm.audit.instances import INSTANCES
 from otm.audit.observe.later_runs import LaterRuns
+from otm.audit.runs import Runner
+from tests.audit.helpers import drawn
+
+pytestmark = pytest.mark.usefixtures("no_diagnosis")
 
 Decode = Callable[..., Any]
-
-
-@pytest.fixture(autouse=True)
-def _no_diagnosis(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Skip what is tested with the report, and takes its time."""
-    monkeypatch.setattr(diagnosis, "KNOWN_BUGS", ())
-
-
-def drawn(weights: Any, uniform: Any) -> int:
-    cdf = np.cumsum(weights)
-    return int(np.searchsorted(cdf, uniform * cdf[-1], side="right"))
 
 
 def plain(context_of: Callable[[Any, list[int]], Any]) -> Decode:
@@ -207,9 +198,8 @@ def test_false_alarms_of_the_look_stay_within_the_level() -> None:
         def own(target: Any, draft: Any, prompt: Any, max_tokens: int, **_: Any) -> Any:
             return rng.integers(2, size=max_tokens).tolist()
 
-        looks = LaterRuns(
-            Loop(lambda t, d, p, gamma, max_tokens: own(t, d, p, max_tokens)), PAIRS[0], seed
-        )
+        adapter = loop(lambda t, d, p, gamma, max_tokens: own(t, d, p, max_tokens))
+        looks = LaterRuns(Runner(adapter), PAIRS[0], seed)
         looks.look(np.inf)
         looks.look(np.inf)
         alarms += looks.changed(0.1) is not None

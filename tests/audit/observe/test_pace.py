@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 
 from otm.audit import LOSSLESS, NOT_LOSSLESS, UNDECIDED, Report, chain, chains, loop, lossless
-from otm.audit.check import FIRST
 from otm.audit.diagnose import diagnosis
 from otm.audit.instances import GROUPS, INSTANCES, left_out
 from otm.audit.larger_instances import larger_instances
 from otm.audit.observe import methods
-from otm.audit.observe.pace import Pace, TimeIsUpError
+from otm.audit.scope import AT_LEAST, FIRST, Pace, TimeIsUpError
+from tests.audit.helpers import drawn
 
 SECONDS = 40.0
 
@@ -50,11 +50,6 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     monkeypatch.setattr(time, "monotonic", clock)
     monkeypatch.setattr(diagnosis, "KNOWN_BUGS", ())
     return clock
-
-
-def drawn(weights: Any, uniform: Any) -> int:
-    cdf = np.cumsum(weights)
-    return int(np.searchsorted(cdf, uniform * cdf[-1], side="right"))
 
 
 def verified(t: Any, d: Any, xs: Any, coins: Any, last: Any) -> list[int]:
@@ -256,12 +251,12 @@ def test_at_least_some_seconds_are_a_share_of_all(monkeypatch: pytest.MonkeyPatc
     """Catches ten seconds on top of an audit of one."""
     seen: list[float] = []
 
-    def method(adapter: Any, instances: Any, effort: Any) -> Any:
-        seen.append(effort.at_least)
-        return kept(adapter, instances, effort)
+    def method(runner: Any, instances: Any, budget: Any) -> Any:
+        seen.append(budget.at_least)
+        return kept(runner, instances, budget)
 
     kept = methods.METHODS["exact paths"]
     monkeypatch.setitem(methods.METHODS, "exact paths", method)
     audited(max_seconds=4)
     audited(max_seconds=400)
-    assert seen == [1.0, methods.AT_LEAST]
+    assert seen == [1.0, AT_LEAST]

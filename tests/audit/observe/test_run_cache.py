@@ -12,12 +12,13 @@ from otm.audit import Adapter, Instance, loop, lossless
 from otm.audit.adapters.base import Source
 from otm.audit.diagnose.known_bugs.steps import Chain
 from otm.audit.instances import INSTANCES, pair
-from otm.audit.intercept.draws import OwnDraws, with_own_draws
+from otm.audit.intercept.interception import InterceptedRng
 from otm.audit.larger_instances import larger_instances
 from otm.audit.observe import breakpoints, exact
 from otm.audit.observe.breakpoints import by_breakpoints
 from otm.audit.observe.observation import UnsuitedError
-from otm.audit.observe.run_cache import Memory, Recorded
+from otm.audit.observe.run_cache import Recorded, RunCache
+from otm.audit.runs import Runner
 from otm.decoding.reading import Path
 
 
@@ -35,38 +36,38 @@ def program(source: Any) -> int:
 def test_what_is_recalled_is_what_a_run_gives() -> None:
     """Catches a cell taken for another one, and a run told by the beginning of another."""
     rng = np.random.default_rng(0)
-    memory, recalled = Memory(), 0
+    cache, recalled = RunCache(), 0
     for row in rng.choice([0.1, 0.3, 0.4, 0.69, 0.71, 0.95], (3_000, 5)):
-        known = memory.outcome(row.tolist())
+        known = cache.outcome(row.tolist())
         source = Recorded(row)
         outcome = program(source)
         assert known in {None, outcome}
         recalled += known is not None
-        memory.add(source.draws, outcome)
-        ends = [memory.ends(row[:i].tolist()) for i in range(len(source.draws) + 1)]
+        cache.add(source.draws, outcome)
+        ends = [cache.ends(row[:i].tolist()) for i in range(len(source.draws) + 1)]
         assert ends == [*(each for each, _ in source.draws), (1.0,)]
     assert recalled > 2_400
 
 
 def test_a_coin_that_is_new_is_not_recalled() -> None:
     """Catches a coin that is recalled by the cell where another one lay."""
-    memory = Memory()
+    cache = RunCache()
     source = Recorded(np.array([0.9, 0.5, 0.5, 0.5, 0.5]))
     outcome = program(source)
-    memory.add(source.draws, outcome)
-    assert memory.outcome([0.8, 0.5, 0.5, 0.1]) is not None
-    assert memory.outcome([0.9, 0.5, 0.4, 0.5]) is None
+    cache.add(source.draws, outcome)
+    assert cache.outcome([0.8, 0.5, 0.5, 0.1]) is not None
+    assert cache.outcome([0.9, 0.5, 0.4, 0.5]) is None
 
 
 def test_runs_that_contradict_each_other_are_refused() -> None:
     """Catches a verifier with a state, of which what was run before would hide the change."""
-    memory = Memory()
-    memory.add([((0.5, 1.0), 0.1), (None, 0.3)], 0)
+    cache = RunCache()
+    cache.add([((0.5, 1.0), 0.1), (None, 0.3)], 0)
     for other in ([], [((0.4, 1.0), 0.1)], [((0.5, 1.0), 0.2)], [((0.5, 1.0), 0.2), (None, 0.3)]):
         with pytest.raises(UnsuitedError, match="the same uniforms do not always"):
-            memory.add(other, 1)
-    memory.add([((0.5, 1.0), 0.2), (None, 0.3)], 0)
-    memory.add([((0.5, 1.0), 0.7)], 1)
+            cache.add(other, 1)
+    cache.add([((0.5, 1.0), 0.2), (None, 0.3)], 0)
+    cache.add([((0.5, 1.0), 0.7)], 1)
 
 
 def test_too_many_paths_of_a_pair_that_is_needed_leave_it_to_breakpoints(
@@ -94,7 +95,9 @@ class Rarely(Adapter):
 
 def test_uniforms_that_few_runs_take_are_divided_too() -> None:
     """Catches a depth that is that of a few random runs."""
-    seen = by_breakpoints(Rarely(), INSTANCES["two tokens"], np.random.default_rng(0), 10**5)
+    seen = by_breakpoints(
+        Runner(Rarely()), INSTANCES["two tokens"], np.random.default_rng(0), 10**5
+    )
     assert seen.probs[(0, 0)] == pytest.approx(0.0025, abs=1e-6)
     assert seen.probs[(0, 1)] == pytest.approx(0.0025, abs=1e-6)
 
@@ -134,18 +137,18 @@ def test_loops_that_draw_for_themselves_take_few_runs(name: str) -> None:
 def test_known_cells_give_the_distribution_of_the_search() -> None:
     """Catches cells at the wrong ends, and pieces of them that stand for another cell."""
 
-    class Blind(OwnDraws):
+    class Blind(InterceptedRng):
         """Without cells: every breakpoint has to be found."""
 
-        def runs(self, instance: Instance, sources: Any) -> Any:
+        def run_each(self, run: Any, sources: Any) -> Any:
             for source in sources:
-                ((_, outcome),) = super().runs(instance, [lambda m, s=source: s(m)])
+                ((_, outcome),) = super().run_each(run, [lambda m, s=source: s(m)])
                 yield source, outcome
 
     instance = INSTANCES["two drafts, two tokens"]
     seen, blind = (
-        by_breakpoints(adapter, instance, np.random.default_rng(0), 10**6)
-        for adapter in (with_own_draws(loop(decode)), Blind(loop(decode)))
+        by_breakpoints(Runner(loop(decode), rng), instance, np.random.default_rng(0), 10**6)
+        for rng in (InterceptedRng(), Blind())
     )
     assert seen.probs.keys() == blind.probs.keys()
     assert all(seen.probs[o] == pytest.approx(blind.probs[o], abs=1e-8) for o in seen.probs)
@@ -163,7 +166,7 @@ def test_draws_that_nothing_comes_of_divide_no_pieces(monkeypatch: pytest.Monkey
 
     seen, plain = (
         by_breakpoints(
-            with_own_draws(loop(each)),
+            Runner(loop(each), InterceptedRng()),
             INSTANCES["two drafts, two tokens"],
             np.random.default_rng(0),
             10**5,
@@ -185,7 +188,7 @@ def test_a_draw_that_shows_at_some_coins_divides_pieces(monkeypatch: pytest.Monk
     """Catches a draft taken for nothing, since the coins that were looked at reject it."""
     monkeypatch.setattr(breakpoints, "SLOW", 0)
     seen = by_breakpoints(
-        with_own_draws(loop(keeps_a_draft)),
+        Runner(loop(keeps_a_draft), InterceptedRng()),
         INSTANCES["two tokens"],
         np.random.default_rng(0),
         10**5,
@@ -223,7 +226,8 @@ def test_a_draw_that_seldom_shows_condemns_nobody(
     """Bug: a right loop was wrong by 10^-3, with an error of 0: its third draft was left out."""
     monkeypatch.setattr(breakpoints, "SLOW", 0)
     rare = pair([1, 10], [10, 1], gamma=3)
-    seen = by_breakpoints(with_own_draws(loop(middling)), rare, np.random.default_rng(seed), 10**5)
+    runner = Runner(loop(middling), InterceptedRng())
+    seen = by_breakpoints(runner, rare, np.random.default_rng(seed), 10**5)
     assert float(seen.tv_distance) < 1e-9
 
 

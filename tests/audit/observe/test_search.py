@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from otm.audit import lossless
-from otm.audit.instances import INSTANCES
+from otm.audit.instances import INSTANCES, rows_of
 from otm.audit.observe import exact
-from otm.audit.observe.observation import rows_of
 from otm.errors import MissingDependencyError, ProblemTooLargeError
 
 
@@ -36,11 +35,11 @@ def test_the_search_observes_nothing_twice(monkeypatch: pytest.MonkeyPatch) -> N
     """Bug: once more for the report, when the time had run out: an error in place of a verdict."""
     seen: list[str] = []
 
-    def by_paths(adapter: Any, instance: Any, deadline: float) -> Any:
+    def by_paths(runner: Any, instance: Any, deadline: float) -> Any:
         seen.append(repr((instance.gamma, instance.k, rows_of(instance), instance.prompt)))
         if len(seen) != len(set(seen)):
             raise ProblemTooLargeError("no time is left")
-        return observed(adapter, instance, deadline)
+        return observed(runner, instance, deadline)
 
     observed = exact.by_paths
     monkeypatch.setattr(exact, "by_paths", by_paths)

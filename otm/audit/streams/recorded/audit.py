@@ -22,7 +22,8 @@ from otm._core.display.progress import Progress, watching
 from otm._core.files.paths import as_path, file_label
 from otm._core.numbers import as_level, as_real
 from otm.audit.diagnose.token_suspects import OF_DRAFTS, SUSPECTS, diagnosis_of, suspected
-from otm.audit.report import LOSSLESS, NOT_LOSSLESS, UNDECIDED, Diagnosis
+from otm.audit.evidence import Diagnosis
+from otm.audit.report import LOSSLESS, NOT_LOSSLESS, UNDECIDED
 from otm.audit.streams.e_process import CLASSES, PLACES, Evidence, Tokens, classes_of
 from otm.audit.streams.recorded.report import Count, Followed, Impossible, RecordedReport
 from otm.audit.streams.recorded.steps import PRECISE, Floats, Step, read_steps

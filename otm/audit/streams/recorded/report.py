@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from otm._core.display.text import text_table
-from otm.audit.report import LOSSLESS, NOT_LOSSLESS, Diagnosis, Judged, power_text
+from otm.audit.evidence import Diagnosis
+from otm.audit.report import LOSSLESS, NOT_LOSSLESS, BaseReport, power_text
 from otm.audit.streams.e_process import MISSED
 
 SHOWN = 5
@@ -53,7 +54,7 @@ class Followed:
 
 
 @dataclass(frozen=True, eq=False)
-class RecordedReport(Judged):
+class RecordedReport(BaseReport):
     """The answer of `otm.audit.recorded` about recorded steps.
 
     Attributes

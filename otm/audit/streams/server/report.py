@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from otm._core.display.text import shown, text_table
-from otm.audit.report import LOSSLESS, Judged, power_text
+from otm.audit.report import LOSSLESS, BaseReport, power_text
 from otm.audit.streams.server.acceptance import Acceptance
 from otm.audit.streams.server.repeats import Repeats
 
@@ -56,7 +56,7 @@ class SameLists:
 
 
 @dataclass(frozen=True, eq=False)
-class ServerReport(Judged):
+class ServerReport(BaseReport):
     """The answer of `audit_server`.
 
     Attributes

@@ -1,8 +1,4 @@
-"""What adapters put around verifiers: drafts from the very distributions that these are then shown.
-
-A verifier of one chain gets its rows here, many runs of a kernel become one batch, a selection rule
-gets the drafts that its plan is for, and whatever is returned is read as tokens.
-"""
+"""Drafts, sampled from the very distributions that a verifier is then shown, and its tokens."""
 
 from __future__ import annotations
 
@@ -16,17 +12,13 @@ import numpy as np
 import numpy.typing as npt
 
 from otm._core.arithmetic import Number, Probs, read_only
-from otm._core.checks import Drafts
 from otm._core.sampling import InverseCdf
 from otm._core.tensors import to_host
 from otm.audit.adapters.base import Adapter, Instance, Source
-from otm.coupling.build import PlanBuilder
-from otm.coupling.plan import TransportPlan
 from otm.decoding.draft_tree import Randomness
 from otm.decoding.reading import Path
 from otm.models.base import StatelessModel
 from otm.models.table import TableModel
-from otm.problem import Problem
 
 PADDING = -1
 
@@ -49,13 +41,13 @@ def locate_drafts(cdf: InverseCdf, uniforms: npt.NDArray[Any]) -> npt.NDArray[np
 
 @dataclass(frozen=True)
 class _Steps:
-    """What `locate_drafts` needs to draw one token by one uniform, without arrays: much faster."""
+    """A distribution from which one uniform draws one token, without arrays, which are slow."""
 
     tokens: list[int]
     ends: tuple[Number, ...]  # of the cells of [0, 1)
 
     def draw(self, source: Randomness) -> int:
-        """Draw a token."""
+        """Draw a token by the next uniform."""
         cell = getattr(source, "cell", None)
         place = bisect_right(self.ends, source(1)[0]) if cell is None else cell(self.ends)
         return self.tokens[min(place, len(self.tokens) - 1)]
@@ -89,7 +81,7 @@ class InFloats(StatelessModel):
 
     def probs(self, context: tuple[int, ...]) -> npt.NDArray[np.float64]:
         """Distribution of the token that follows a context: array [V]."""
-        return _probs(self._table, tuple(context), False)
+        return probs_of(self._table, tuple(context), False)
 
 
 def models_for(instance: Instance, source: Randomness) -> tuple[StatelessModel, StatelessModel]:
@@ -101,19 +93,20 @@ def models_for(instance: Instance, source: Randomness) -> tuple[StatelessModel, 
 
 @lru_cache(maxsize=256)
 def _in_floats(table: TableModel) -> InFloats:
-    """Make it once: adapters keep what they make of it."""
+    """Make the model once, because adapters cache what they derive from it."""
     return InFloats(table)
 
 
 @lru_cache(maxsize=4096)
-def _probs(model: TableModel, context: tuple[int, ...], exact: bool) -> Probs:
+def probs_of(model: TableModel, context: tuple[int, ...], exact: bool) -> Probs:
+    """Return the distribution [V] after a context, in fractions or in floats."""
     probs = model.probs(context)
     return probs if exact else read_only(probs.astype(np.float64))
 
 
 @lru_cache(maxsize=4096)
 def _steps(model: TableModel, context: tuple[int, ...], exact: bool) -> _Steps:
-    probs = _probs(model, context, exact)
+    probs = probs_of(model, context, exact)
     tokens = np.flatnonzero(probs > 0)
     cumulative = np.cumsum(probs[tokens]).tolist()
     return _Steps(tokens.tolist(), tuple(end / cumulative[-1] for end in cumulative))
@@ -122,8 +115,8 @@ def _steps(model: TableModel, context: tuple[int, ...], exact: bool) -> _Steps:
 @lru_cache(maxsize=4096)
 def _chain_probs(instance: Instance, drafts: Path, exact: bool) -> tuple[Probs, Probs]:
     prefixes = [instance.prompt + drafts[:i] for i in range(len(drafts) + 1)]
-    target = np.array([_probs(instance.target, prefix, exact) for prefix in prefixes])
-    draft = np.array([_probs(instance.draft, prefix, exact) for prefix in prefixes[:-1]])
+    target = np.array([probs_of(instance.target, prefix, exact) for prefix in prefixes])
+    draft = np.array([probs_of(instance.draft, prefix, exact) for prefix in prefixes[:-1]])
     return target, draft
 
 
@@ -154,7 +147,7 @@ to what `as_tokens` reads of each run.  With K chains the first three have an ax
 
 @dataclass(frozen=True, eq=False)
 class Batched(Adapter):
-    """Sampled drafts around a verifier of batches of chains, as kernels are."""
+    """Adapter of a kernel, or another verifier of batches of chains."""
 
     verify: BatchVerifier
     name: str
@@ -164,7 +157,7 @@ class Batched(Adapter):
     repeatable: bool = True
 
     def drafted(self, instance: Instance, source: Randomness) -> Path | tuple[Path, ...]:
-        """Tell which drafts `output` draws from a source."""
+        """Draw the drafts as `output` does."""
         chains = tuple(draw_chain(instance, source) for _ in range(instance.k))
         return chains if self.several else chains[0]
 
@@ -192,47 +185,5 @@ class Batched(Adapter):
 
 
 def seed_of(uniforms: npt.NDArray[np.float64]) -> int:
-    """Turn the first of some uniforms into a seed for generators of others."""
+    """Make a seed for another library's generator from the first uniform."""
     return int(uniforms.flat[0] * 2**53)
-
-
-class SelectionRule(Adapter):
-    """A rule from problems to plans, with drafts from the distribution that its plan asks for."""
-
-    max_tokens = 1
-
-    def __init__(self, rule: PlanBuilder, name: str | None = None) -> None:
-        self.name = str(name or getattr(rule, "__name__", type(rule).__name__))
-        self._rule = rule
-        self._plan = lru_cache(maxsize=64)(self._build)
-
-    def _build(self, instance: Instance, exact: bool) -> tuple[TransportPlan, Drafts, InverseCdf]:
-        """Build the plan, the drafts that can be drawn, and what draws them."""
-        draft, target = (
-            _probs(model, instance.prompt, exact) for model in (instance.draft, instance.target)
-        )
-        plan = self._rule(Problem(draft, target, instance.k))
-        drafts, probabilities = zip(*plan.drafts.tuples(), strict=True)
-        return plan, np.array(drafts), InverseCdf.from_weights(np.array(probabilities))
-
-    def supports(self, instance: Instance) -> bool:
-        """Any number of drafts for one token."""
-        return instance.gamma == 1
-
-    def drafted(self, instance: Instance, source: Randomness) -> Path:
-        """Tell which drafts `output` draws from a source."""
-        _, drafts, cdf = self._plan(instance, is_exact(source))
-        return tuple(drafts[locate_drafts(cdf, source(1))[0]].tolist())
-
-    def output(self, instance: Instance, source: Randomness) -> Path:
-        """Draft, then select."""
-        drawn = self.drafted(instance, source)
-        plan, _, _ = self._plan(instance, is_exact(source))
-        return (int(plan.select(drawn, source(plan.uniforms_per_selection)).token),)
-
-    def outputs(self, instance: Instance, uniforms: npt.NDArray[np.float64]) -> list[Path]:
-        """All rows at once."""
-        plan, drafts, cdf = self._plan(instance, False)
-        rest = uniforms[:, 1 : 1 + plan.uniforms_per_selection]
-        drawn = drafts[cdf.locate(uniforms[:, 0])]
-        return [(token,) for token in plan.select(drawn, rest).token.tolist()]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from otm.audit.adapters.base import Adapter, Instance
-from otm.audit.adapters.drafted import as_tokens, chain_probs, draw_chain, is_exact
-from otm.audit.adapters.plain import Plain
+from otm._core.arithmetic import Probs
+from otm.audit.adapters.base import Instance
+from otm.audit.adapters.drafts import chain_probs, draw_chain
+from otm.audit.adapters.functions import chain
 from otm.audit.instances import pair
 from otm.decoding.draft_tree import Randomness
 from otm.decoding.reading import Path
@@ -23,27 +23,7 @@ PAIRS_OF_CHAINS = pair(
 """Three tokens, and few ways to go on: then also the second drafts of two chains can be tried."""
 
 
-class Chains(Plain):
-    """A verifier of k chains of γ drafts; see `chains`."""
-
-    beyond = 2
-    several = True
-    more = (PAIRS_OF_CHAINS,)
-
-    def drafted(self, instance: Instance, source: Randomness) -> tuple[Path, ...]:
-        """Tell which drafts `output` draws from a source."""
-        return tuple(draw_chain(instance, source) for _ in range(instance.k))
-
-    def output(self, instance: Instance, source: Randomness) -> Path:
-        """Draft, then verify."""
-        drafts = self.drafted(instance, source)
-        rows = [chain_probs(instance, each, is_exact(source)) for each in drafts]
-        target, draft = (np.array(part) for part in zip(*rows, strict=True))
-        count = instance.gamma * instance.k
-        return as_tokens(self._ask(source, count, target, draft, np.array(drafts)))
-
-
-def chains(function: Callable[..., Any], **options: Any) -> Adapter:
+class chains(chain):
     """Audit a verifier f(target_probs, draft_probs, draft_tokens, uniforms) of several chains.
 
     Parameters
@@ -53,18 +33,15 @@ def chains(function: Callable[..., Any], **options: Any) -> Adapter:
         K independent chains, and uniforms [K γ + 2]; returns the accepted drafts of one chain and
         one token more, as for `chain`; its randomness as there.  Chains that begin with the same
         tokens have the same rows so far.
-    **options
+    name, uniforms, convert : optional
         As for `chain`, `uniforms` from the number K γ of drafts to the number of uniforms.
-
-    Returns
-    -------
-    Adapter
-        For K chains.
 
     Raises
     ------
     InvalidParameterError
         If the parameters of the function are not these, or cannot be read.
+    MissingDependencyError
+        If the function takes a `generator`, and torch is not installed.
 
     Examples
     --------
@@ -74,4 +51,15 @@ def chains(function: Callable[..., Any], **options: Any) -> Adapter:
     >>> lossless(chains(first_alone), examples=0).verdict
     'not lossless'
     """
-    return Chains(function, **options)
+
+    several = True
+    more = (PAIRS_OF_CHAINS,)
+
+    def drafted(self, instance: Instance, source: Randomness) -> tuple[Path, ...]:
+        """Draw independent chains."""
+        return tuple(draw_chain(instance, source) for _ in range(instance.k))
+
+    def _rows(self, instance: Instance, drafts: Any, exact: bool) -> tuple[Probs, Probs]:
+        rows = [chain_probs(instance, each, exact) for each in drafts]
+        target, draft = (np.array(part) for part in zip(*rows, strict=True))
+        return target, draft

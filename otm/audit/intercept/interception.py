@@ -4,13 +4,12 @@ The generators are the global ones, or one that it takes as a parameter.  While 
 runs, functions of `random` and `numpy.random`, and operations of torch
 (`otm.audit.intercept.torch`), draw from the source of the run.  So its output is a function of
 uniforms, whose distribution can be computed.  A generator that the verifier seeds is left to
-itself: then the same numbers come again, and the audit shall see that.  What is drawn elsewhere
-shows, as the same uniforms do not always give the same output.
+itself: then the same numbers come again, and the audit must see that.  Other draws show, because
+the same uniforms then do not always give the same output.
 """
 
 from __future__ import annotations
 
-import ctypes
 import random
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -18,19 +17,14 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
-from otm.audit.adapters.base import Adapter, Instance, Outcome, Source, run
-from otm.audit.intercept.generators import (
-    GeneratorWatch,
-    StandInOfNumPy,
-    StandInOfPython,
-    of_its_own,
-)
+from otm.audit.intercept.generators import NumPyStandIn, PythonStandIn, default_uniforms
 from otm.audit.intercept.races import Race
+from otm.audit.intercept.watch import GeneratorWatch, numpy_state
 from otm.decoding.draft_tree import Randomness
 
 AnySource = TypeVar("AnySource", bound=Randomness)
+Result = TypeVar("Result")
 
 OF_PYTHON = ("random", "uniform", "choice", "choices", "randint", "randrange", "sample", "shuffle")
 """Functions of the module `random` that draw from the source."""
@@ -42,66 +36,25 @@ OF_NUMPY = (
 """Functions of `numpy.random` that do."""
 
 
-MT19937_BYTES = 4 * (624 + 1)
-"""Bytes of the state of that generator: 624 words and a place."""
+class InterceptedRng:
+    """Run code whose generators draw from the source of a run; say whether that is sound."""
 
+    def __init__(self) -> None:
+        self.was_reset = False  # whether a run has set a generator as its draws do not show
+        self.reads_noise = False  # whether a run has looked at the values of noise
 
-def with_own_draws(adapter: Adapter) -> Adapter:
-    """Return a verifier that draws for itself as one whose uniforms are an argument."""
-    return OwnDraws(adapter) if adapter.own_draws else adapter
-
-
-class OwnDraws(Adapter):
-    """A verifier that draws for itself, with all its draws from the source of a run."""
-
-    repeatable = True
-
-    def __init__(self, adapter: Adapter) -> None:
-        self._adapter = adapter
-        self.name, self.several, self.exact = adapter.name, adapter.several, adapter.exact
-        self.max_tokens, self.loops = adapter.max_tokens, adapter.loops
-        self.whole, self.end = adapter.whole, adapter.end
-        self.reset = False  # whether a run has set a generator in a way that its draws do not show
-        self.looked = False  # whether a run has looked at the values of noise
-        if (drafted := getattr(adapter, "drafted", None)) is not None:
-            self.drafted = drafted
-
-    def supports(self, instance: Instance) -> bool:
-        """Whether the verifier can run on an instance."""
-        return self._adapter.supports(instance)
-
-    def output(self, instance: Instance, source: Randomness) -> Any:
-        """Run once, whatever happens."""
-        ((_, outcome),) = self.runs(instance, [source])
-        return outcome
-
-    def outputs(self, instance: Instance, uniforms: npt.NDArray[np.float64]) -> list[Any]:
-        """Run many times, whatever happens."""
-        return [outcome for _, outcome in self.runs(instance, map(Source, uniforms))]
-
-    def runs(
-        self, instance: Instance, sources: Iterable[AnySource]
-    ) -> Iterator[tuple[AnySource, Outcome]]:
+    def run_each(
+        self, run: Callable[[AnySource], Result], sources: Iterable[AnySource]
+    ) -> Iterator[tuple[AnySource, Result]]:
         """Run on each source, with generators that are replaced once."""
-        with own_generators() as generators:
+        with replaced_generators() as generators:
             for source in sources:
                 generators.begin(source)
-                outcome = run(self._adapter, instance, source)
+                result = run(source)
                 generators.end()
-                self.reset = self.reset or any(watch.reset for watch in generators.watches)
-                self.looked = self.looked or any(race.looked_at for race in generators.races)
-                yield source, outcome
-
-
-def runs(
-    adapter: Adapter, instance: Instance, sources: Iterable[AnySource]
-) -> Iterator[tuple[AnySource, Outcome]]:
-    """Run a verifier on one source after another."""
-    if isinstance(adapter, OwnDraws):
-        yield from adapter.runs(instance, sources)
-    else:
-        for source in sources:
-            yield source, run(adapter, instance, source)
+                self.was_reset |= any(watch.reset for watch in generators.watches)
+                self.reads_noise |= any(race.was_read for race in generators.races)
+                yield source, result
 
 
 class Generators:
@@ -112,13 +65,13 @@ class Generators:
 
     def __init__(self) -> None:
         self.races: list[Race] = []
-        self.python, self.numpy = StandInOfPython(), StandInOfNumPy(self.races)
+        self.python, self.numpy = PythonStandIn(), NumPyStandIn(self.races)
         self.watches = [
             GeneratorWatch(random.getstate, random.random),
-            GeneratorWatch(_state_of_numpy, np.random.random),
+            GeneratorWatch(numpy_state, np.random.random),
         ]
         self.drawing: list[Any] = [self.python, self.numpy]  # what has a source
-        self._made: StandInOfNumPy | None = None
+        self._made: NumPyStandIn | None = None
         self.torch: Any = None  # the generator of torch whose draws are the run's
 
     def begin(self, source: Randomness) -> None:
@@ -138,21 +91,21 @@ class Generators:
     def let_go(self) -> None:
         """Let all draw by themselves, and those that were handed out for good."""
         for each in self.drawing:
-            each.source = of_its_own
+            each.source = default_uniforms
         if self._made is not None:
             self.drawing.remove(self._made)
             self._made = None
 
-    def make(self) -> StandInOfNumPy:
+    def make(self) -> NumPyStandIn:
         """Make what `numpy.random.default_rng()` returns in a run, and what a verifier is given."""
         if self._made is None:
-            self._made = StandInOfNumPy(self.races, self.numpy.source)
+            self._made = NumPyStandIn(self.races, self.numpy.source)
             self.drawing.append(self._made)
         return self._made
 
 
 @contextmanager
-def own_generators() -> Iterator[Generators]:
+def replaced_generators() -> Iterator[Generators]:
     """Replace global generators, but for those that are seeded in a run."""
     generators = Generators()
     python, numpy = generators.watches
@@ -169,7 +122,7 @@ def own_generators() -> Iterator[Generators]:
         if "torch" in sys.modules:
             from otm.audit.intercept.torch import TorchDraws
 
-            draws = TorchDraws(of_its_own, generators.races)
+            draws = TorchDraws(default_uniforms, generators.races)
             generators.watches.append(draws.watch)
             generators.drawing.append(draws)
             generators.watches.append(draws.watch_of_handed)
@@ -184,29 +137,11 @@ _replacing: list[Generators] = []
 """Generators that are replaced now, the innermost last."""
 
 
-def handed_out(name: str) -> Any:
+def active_generator(name: str) -> Any:
     """Return the "rng" or "generator" for a verifier's parameter; None if none is replaced."""
     if not _replacing:
         return None
     return _replacing[-1].make() if name == "rng" else _replacing[-1].torch
-
-
-@contextmanager
-def drawing_from(source: Randomness) -> Iterator[Generators]:
-    """Let global generators draw from a source, but for those that are seeded meanwhile."""
-    with own_generators() as generators:
-        generators.begin(source)
-        yield generators
-        generators.end()
-
-
-def _state_of_numpy() -> Any:
-    """State of the global generator of NumPy, of which `numpy.random.get_state` takes long."""
-    generator = np.random.get_bit_generator()  # type: ignore[attr-defined]  # NumPy forgets it
-    if type(generator) is np.random.MT19937:
-        return ctypes.string_at(generator.ctypes.state_address, MT19937_BYTES)
-    name, key, *others = np.random.get_state()  # noqa: NPY002
-    return name, np.asarray(key).tobytes(), others
 
 
 @contextmanager

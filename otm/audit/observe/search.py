@@ -1,0 +1,91 @@
+"""The search for the smallest pair of models on which a verifier deviates, by Hypothesis."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import TypeVar
+
+from otm.audit.adapters.base import Adapter, Instance
+from otm.audit.instances import pair, rows_of
+from otm.decoding.reading import Path
+from otm.models.table import TableModel
+
+Seen = TypeVar("Seen")
+
+KINDS = ("dense", "sparse", "one token", "ties")
+"""Kinds of distributions, of `otm.testing.strategies`, that do not depend on rounding."""
+
+SHAPES = [
+    (v, gamma, k)
+    for v in (2, 3)
+    for gamma in (1, 2)
+    for k in (1, 2, 3)
+    if v ** (gamma * k) <= 9  # ways to draft
+]
+"""Numbers of tokens, drafts of a chain, and chains, the preferred ones first."""
+
+MAX_SHRINKING = 400
+"""Most instances that are tried on the way from a deviation to the smallest one."""
+
+
+def smallest_deviation(
+    adapter: Adapter, deviation: Callable[[Instance], Seen | None], examples: int, seed: int
+) -> Seen | None:
+    """Search a number of instances for one on which a verifier deviates, and shrink it.
+
+    Fewest tokens come first, then fewest drafts, then the simplest fractions.  Returns what was
+    seen there; nothing is observed twice.
+    """
+    import hypothesis
+    from hypothesis import strategies as st
+
+    from otm.testing import strategies as ours
+
+    shapes = [
+        (v, gamma, k)
+        for v, gamma, k in SHAPES
+        if adapter.supports(pair([1] * v, [1] * v, gamma, k))
+    ]
+    if not shapes:
+        return None
+    known: dict[str, Seen | None] = {}
+
+    @st.composite
+    def models(draw: st.DrawFn, vocabulary: int, rows: int) -> TableModel:
+        probs = ours.distributions(vocabulary, vocabulary, exact=True, kinds=KINDS)
+        contexts: list[Path] = [(), (1,), (0, 0), *((token,) for token in range(2, vocabulary))]
+        return TableModel({context: draw(probs) for context in contexts[:rows]})
+
+    @st.composite
+    def instances(draw: st.DrawFn) -> Instance:
+        vocabulary, gamma, k = draw(st.sampled_from(shapes))
+        rows = draw(st.integers(1, vocabulary + 1))
+        target, draft = draw(models(vocabulary, rows)), draw(models(vocabulary, rows))
+        return Instance(target, draft, gamma, k)
+
+    def key_of(instance: Instance) -> str:
+        return repr((instance.gamma, instance.k, rows_of(instance)))
+
+    def holds(instance: Instance) -> bool:
+        """Try an instance; each one once, and a limited number of them."""
+        if not adapter.supports(instance):
+            return False
+        key = key_of(instance)
+        if key not in known and len(known) < examples + MAX_SHRINKING:
+            known[key] = deviation(instance)
+        return known.get(key) is not None
+
+    settings = hypothesis.settings(
+        max_examples=examples,
+        database=None,
+        deadline=None,
+        derandomize=False,
+        phases=[hypothesis.Phase.generate, hypothesis.Phase.shrink],
+        suppress_health_check=list(hypothesis.HealthCheck),
+    )
+    try:
+        found = hypothesis.find(instances(), holds, settings=settings, random=Random(seed))
+    except hypothesis.errors.NoSuchExample:
+        return None
+    return known[key_of(found)]

@@ -1,0 +1,225 @@
+"""How a verifier is run: its output is checked, and a failure is an outcome like others."""
+
+from __future__ import annotations
+
+import pathlib
+import random
+import re
+import sys
+import traceback
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from otm._core.display.text import shown
+from otm.audit.adapters.base import (
+    Adapter,
+    Failure,
+    Instance,
+    Outcome,
+    OutOfUniformsError,
+    Source,
+    max_tokens,
+)
+from otm.audit.intercept.interception import InterceptedRng
+from otm.decoding.draft_tree import Randomness
+from otm.decoding.reading import Path
+from otm.errors import MissingDependencyError, ProblemTooLargeError
+
+AnySource = TypeVar("AnySource", bound=Randomness)
+
+MOST_UNIFORMS = 4096
+"""Most uniforms that a run may take; each run gets fewer at first."""
+
+OWN_CODE = str(pathlib.Path(__file__).parent)
+"""Where files of this package are, whose lines say nothing about a verifier."""
+
+CRASHES = (Exception, SystemExit, GeneratorExit)
+"""What a verifier may raise; SystemExit would end the audit with whatever status it has."""
+
+NOT_OF_THE_VERIFIER = (MissingDependencyError, ProblemTooLargeError)
+"""Errors that say nothing about a verifier, and go on to the caller."""
+
+
+@dataclass(frozen=True)
+class Runner:
+    """Run a verifier on uniforms; with `rng`, its generators draw from these uniforms too."""
+
+    adapter: Adapter
+    rng: InterceptedRng | None = None
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether the uniforms of a run determine its outcome."""
+        return self.rng is not None or self.adapter.repeatable
+
+    @property
+    def is_vectorized(self) -> bool:
+        """Whether the verifier makes many runs at once, faster than one after another."""
+        return self.rng is None and type(self.adapter).outputs is not Adapter.outputs
+
+    @property
+    def reads_noise(self) -> bool:
+        """Whether a run has looked at the values of random noise."""
+        return self.rng is not None and self.rng.reads_noise
+
+    def max_tokens(self, instance: Instance) -> int:
+        """Most tokens that a run may return."""
+        return max_tokens(self.adapter, instance)
+
+    def run(self, instance: Instance, source: Randomness) -> Outcome:
+        """Run once; a crash or a wrong output is a `Failure`."""
+        ((_, outcome),) = self.run_each(instance, [source])
+        return outcome
+
+    def on(self, instance: Instance) -> Callable[[Randomness], Outcome]:
+        """Return the outcome on an instance as a function of the source."""
+        return lambda source: self.run(instance, source)
+
+    def run_each(
+        self, instance: Instance, sources: Iterable[AnySource]
+    ) -> Iterator[tuple[AnySource, Outcome]]:
+        """Run on one source after another; generators are replaced once for all of them."""
+        run = partial(_run, self.adapter, instance)
+        if self.rng is not None:
+            return self.rng.run_each(run, sources)
+        return ((source, run(source)) for source in sources)
+
+    def run_rows(self, instance: Instance, uniforms: npt.NDArray[np.float64]) -> list[Outcome]:
+        """Run on each row of uniforms; failures are outcomes."""
+        if not self.is_vectorized:
+            return [outcome for _, outcome in self.run_each(instance, map(Source, uniforms))]
+        try:
+            outputs: Sequence[Path] = self.adapter.outputs(instance, uniforms)
+        except NOT_OF_THE_VERIFIER:
+            raise
+        except CRASHES as error:  # of one of the rows: which?
+            if len(uniforms) == 1:
+                return [_crash(error)]
+            return [self.run_rows(instance, row[None])[0] for row in uniforms]
+        return [_checked(self.adapter, instance, output) for output in outputs]
+
+
+def add_uniforms(
+    rows: npt.NDArray[np.float64], error: OutOfUniformsError, rng: np.random.Generator
+) -> npt.NDArray[np.float64]:
+    """Lengthen rows of uniforms [B, m] for runs that need more; raise `error` at the limit."""
+    size, width = rows.shape
+    if width >= MOST_UNIFORMS:
+        raise error
+    more = min(max(2 * width, error.taken), MOST_UNIFORMS) - width
+    return np.concatenate([rows, rng.random((size, more))], axis=1)
+
+
+def _run(adapter: Adapter, instance: Instance, source: Randomness) -> Outcome:
+    """Run once; return a crash as a failure."""
+    try:
+        output = adapter.output(instance, source)
+    except NOT_OF_THE_VERIFIER:
+        raise
+    except CRASHES as error:  # whatever code of others raises is what the audit reports
+        return _crash(error)
+    return _checked(adapter, instance, output)
+
+
+def _crash(error: BaseException) -> Failure:
+    try:
+        text = " ".join(_without_address(str(error)).split())
+    except Exception:  # its own
+        text = "(its message cannot be read)"
+    hints = "".join(f"; {note}" for note in getattr(error, "__notes__", ()))
+    what = f"{type(error).__name__}: {text:.150}{_where(error)}"
+    return Failure(f"crashed with {what}{hints:.200}", crashed=True)
+
+
+def _where(error: BaseException) -> str:
+    """Name the line of the verifier, or of code that it calls, where an error was raised."""
+    steps = [(f.f_code.co_filename, line) for f, line in traceback.walk_tb(error.__traceback__)]
+    others = [step for step in steps if not step[0].startswith(OWN_CODE)]
+    of_the_verifier = [step for step in others if "site-packages" not in step[0]]
+    if not others:
+        return ""
+    file, line = (of_the_verifier or others)[-1]
+    return f" ({pathlib.Path(file).name}, line {line})"
+
+
+def _without_address(text: str) -> str:
+    """Remove memory addresses, which differ between equal runs."""
+    return re.sub(r" at 0x[0-9a-fA-F]+", "", text)
+
+
+def _checked(adapter: Adapter, instance: Instance, output: Any) -> Outcome:
+    """Check that an output is one or more tokens of the vocabulary, and not too many."""
+    if isinstance(output, Failure):
+        return output
+    if not isinstance(output, Sequence) or isinstance(output, str):
+        text = _without_address(shown(output))
+        return Failure(f"returned {text} of type {type(output).__name__}, not tokens")
+    limit = max_tokens(adapter, instance)
+    if not 0 < len(output) <= limit:
+        most = f"one run gives at most {limit}"
+        if adapter.loops:
+            most = f"{limit} were asked for: cut off the others"
+        return Failure(f"returned {len(output)} tokens; {most}" if output else "returned no token")
+    for token in output:
+        if isinstance(token, bool) or not isinstance(token, int | np.integer):
+            text = _without_address(shown(token))
+            return Failure(f"returned {text} of type {type(token).__name__} as a token")
+        if not 0 <= token < instance.vocabulary:
+            return Failure(f"returned token {shown(token)} of {instance.vocabulary}")
+    tokens = tuple(map(int, output))
+    wrong_end = _wrong_end(adapter, tokens, limit)
+    return tokens if wrong_end is None else Failure(wrong_end)
+
+
+def _wrong_end(adapter: Adapter, tokens: Path, limit: int) -> str | None:
+    """Describe why the end of an output is wrong; None if it is right."""
+    end = adapter.end
+    if end is not None and end in tokens[:-1]:
+        behind = len(tokens) - 1 - tokens.index(end)
+        return f"returned {behind} tokens behind the end token {end}; no token may follow it"
+    if len(tokens) == limit or not (adapter.loops or adapter.whole) or end == tokens[-1]:
+        return None
+    if end is None:
+        return (
+            f"returned {len(tokens)} of the {limit} tokens asked for, and no end token was stated: "
+            "give loop(…, end=token) if the loop stops at one"
+        )
+    return (
+        f"returned {len(tokens)} of {limit} tokens, and the last is not the end token {end}; if "
+        "the loop stops at other tokens too, let it stop at this one alone here"
+    )
+
+
+@contextmanager
+def isolated_rng_state(seed: int) -> Iterator[None]:
+    """Seed the generators of Python, NumPy and torch (on the CPU), restore them; silence warnings.
+
+    A verifier that draws for itself usually draws from these: the audit then repeats itself.  What
+    it does after 0/0 shows in its output.
+    """
+    torch = sys.modules.get("torch")
+    restored = torch.random.fork_rng(devices=[]) if torch is not None else nullcontext()
+    of_python, of_numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
+    try:
+        with warnings.catch_warnings(), np.errstate(all="ignore"), restored:
+            warnings.simplefilter("ignore")
+            seed_generators(seed)
+            yield
+    finally:
+        random.setstate(of_python)
+        np.random.set_state(of_numpy)  # noqa: NPY002
+
+
+def seed_generators(seed: int) -> None:
+    """Seed the generators of Python, NumPy and torch (on the CPU)."""
+    random.seed(seed)
+    np.random.seed(seed % 2**32)  # noqa: NPY002
+    if (torch := sys.modules.get("torch")) is not None:
+        torch.default_generator.manual_seed(seed % 2**63)

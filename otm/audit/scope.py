@@ -1,0 +1,150 @@
+"""What an audit covers: its pairs of models, its runs and its time."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from otm._core.display.progress import SILENT, Watch
+from otm._core.numbers import as_integer
+from otm.audit.adapters.base import Adapter, Instance
+from otm.audit.instances import FOR_SAMPLING, INSTANCES, NEEDED
+from otm.audit.larger_instances import MOST_DRAFTS, MOST_TOKENS, larger_instances, of_size
+from otm.errors import InvalidParameterError, ProblemTooLargeError
+
+FOR_SLOW = (*NEEDED, "three tokens")
+"""Names of the instances for code that is slow."""
+
+FIRST = (*NEEDED, "40 tokens", "five tokens back", "four drafts", "zeros", "three tokens")
+"""Names of the first instances, one of each kind, in case the time does not suffice for all."""
+
+SAMPLED_TOO = ("five tokens back", "drafts from far back", "four drafts")
+"""Names of larger instances that are sampled where breakpoints leave some out."""
+
+AT_LEAST, SHARE = 10.0, 0.25
+"""Seconds that Monte Carlo and the search for known mistakes have at least, or if it is less this
+share of the audit's time."""
+
+SECONDS = 0.25
+"""Longest time of the runs between two looks at the clock, about."""
+
+GROWTH = 16
+"""Largest factor by which the number of runs grows from one look to the next."""
+
+
+@dataclass(frozen=True)
+class AuditBudget:
+    """How much an audit does, and what it tolerates: as in `otm.audit.lossless`."""
+
+    examples: int
+    false_alarms: float
+    delta: float
+    max_runs: int
+    tolerance: float
+    seed: int
+    watch: Watch = SILENT
+    deadline: float = math.inf  # of `time.monotonic`
+    at_least: float = AT_LEAST  # seconds for the work after the deadline
+    slow: bool = False  # whether a run of the verifier takes long
+    asked: frozenset[Instance] = frozenset()  # pairs that the user asked for
+
+    def until(self) -> float:
+        """Return the time by which work that begins now must end."""
+        return max(self.deadline, time.monotonic() + self.at_least)
+
+
+@dataclass(frozen=True)
+class InstanceChoice:
+    """The instances of an audit: those given, or those of the audit, and those asked for."""
+
+    adapter: Adapter
+    given: Sequence[Instance] | None
+    asked: Sequence[Instance]
+    slow: bool
+
+    def for_method(self, name: str) -> Sequence[Instance]:
+        """Choose the instances that a verifier takes, few for methods that take many runs."""
+        more = self.asked if self.slow else [*self.adapter.more, *self.asked]
+        if self.given is None:
+            known = INSTANCES | larger_instances()
+            few = FOR_SLOW if self.slow else FOR_SAMPLING if name == "Monte Carlo" else None
+            rest = () if few else [known[each] for each in known if each not in FIRST]
+            instances = [*(known[each] for each in few or FIRST), *more, *rest]
+        else:
+            instances = [*self.given, *more]
+        if not instances or not all(isinstance(instance, Instance) for instance in instances):
+            raise InvalidParameterError("`instances` must hold Instance objects, at least one")
+        taken = [instance for instance in instances if self.adapter.supports(instance)]
+        if not taken:
+            raise InvalidParameterError(
+                f"{self.adapter.name} takes none of the {len(instances)} instances; give others"
+            )
+        return taken
+
+    def sampled_too(self) -> Sequence[Instance]:
+        """Choose larger instances to sample where breakpoints leave some out."""
+        if self.given is not None or self.slow:
+            return ()
+        chosen = (larger_instances()[name] for name in SAMPLED_TOO)
+        return [instance for instance in chosen if self.adapter.supports(instance)]
+
+
+def instances_of_size(
+    vocabulary: int | None, gamma: int | None, prompt: Sequence[int] | None, seed: int
+) -> list[Instance]:
+    """Make instances of the sizes asked for, if any."""
+    if vocabulary is None and gamma is None and prompt is None:
+        return []
+    vocabulary = (
+        None if vocabulary is None else as_integer(vocabulary, "vocabulary", 2, MOST_TOKENS)
+    )
+    gamma = None if gamma is None else as_integer(gamma, "gamma", 1, MOST_DRAFTS)
+    if prompt is not None:
+        prompt = tuple(
+            as_integer(token, "prompt", 0, (vocabulary or MOST_TOKENS) - 1) for token in prompt
+        )
+        if not prompt:
+            raise InvalidParameterError("the prompt is empty; give at least one token")
+    return of_size(vocabulary, gamma, prompt, seed)
+
+
+class TimeIsUpError(ProblemTooLargeError):
+    """The time is up before the work is finished."""
+
+
+def check_time(deadline: float, what: str) -> None:
+    """Raise `TimeIsUpError` past a time of `time.monotonic`; `what` begins the message."""
+    if time.monotonic() > deadline:
+        raise TimeIsUpError(f"{what} more than the time that is left")
+
+
+class Pace:
+    """Divide rows of uniforms into parts: a single run first, then as many as run times allow."""
+
+    def __init__(self, deadline: float = math.inf, most: int = 2**20) -> None:
+        self.deadline, self.size, self._most = deadline, 1, most
+
+    def parts(self, rows: npt.NDArray[np.float64], what: str) -> Iterator[npt.NDArray[np.float64]]:
+        """Yield rows part by part; raise `TimeIsUpError` between two parts past the deadline."""
+        start = 0
+        while start < len(rows):
+            check_time(self.deadline, what)
+            with self.measured(len(rows) - start) as count:
+                yield rows[start : start + count]
+            start += count
+
+    @contextmanager
+    def measured(self, left: int) -> Iterator[int]:
+        """Yield the number of runs to make now, out of those left, and time them."""
+        count, begin = min(self.size, left), time.monotonic()
+        yield count
+        seconds = max(time.monotonic() - begin, 1e-9)
+        fitting = int(min(count * SECONDS / seconds, GROWTH * self.size, self._most))
+        if count == self.size or fitting < self.size:
+            self.size = max(fitting, 1)
