@@ -40,7 +40,7 @@ class Impossible:
 
 
 @dataclass(frozen=True)
-class Followed:
+class StreamResult:
     """Whether tokens follow their rows."""
 
     tokens: int  # how many there are
@@ -65,10 +65,10 @@ class RecordedReport(Judged):
         there are too few tokens to see one of the size asked for.
     steps : int
         Number of steps.
-    output : Followed
+    output : StreamResult
         Whether the output follows the target's rows: number of tokens, e-value, counts of classes
         with those expected, tokens that are impossible.
-    drafts : Followed or None
+    drafts : StreamResult or None
         Whether the drafts follow the draft's rows; None where these were not recorded.
     accepted : int
         Number of drafts that were output.
@@ -101,8 +101,8 @@ class RecordedReport(Judged):
     name: str
     verdict: str
     steps: int
-    output: Followed
-    drafts: Followed | None
+    output: StreamResult
+    drafts: StreamResult | None
     accepted: int
     reached: int
     accepted_by_chain: float
@@ -114,9 +114,9 @@ class RecordedReport(Judged):
     def _lines(self) -> Iterator[str]:
         yield f"{self.name}: {self.verdict}"
         yield f"  recorded: {self.steps:,} steps, {self.output.tokens:,} tokens"
-        yield from self._followed("output", "the target rows", self.output)
+        yield from self._stream("output", "the target rows", self.output)
         if self.drafts is not None:
-            yield from self._followed("drafts", "the draft rows", self.drafts)
+            yield from self._stream("drafts", "the draft rows", self.drafts)
             if not self.drafts.follow:
                 yield "    A verifier that takes the draft rows for their distribution is wrong."
         if self.reached and self.drafts is not None:
@@ -136,7 +136,7 @@ class RecordedReport(Judged):
         elif self.verdict != NOT_LOSSLESS:
             yield "  No deviation shows, but a smaller one would be missed: record more steps."
 
-    def _followed(self, what: str, rows: str, seen: Followed) -> Iterator[str]:
+    def _stream(self, what: str, rows: str, seen: StreamResult) -> Iterator[str]:
         says = "follow" if what == "drafts" else "follows"
         says = (
             f"{what} {says}"

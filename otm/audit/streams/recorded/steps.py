@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,9 +17,8 @@ from otm._core.files.paths import as_path, file_label, opened, parse_json
 from otm._core.files.stored import StoredArray
 from otm._core.numbers import whole
 from otm._core.sparse import SparseProbs
+from otm.audit.streams.e_process import Floats
 from otm.errors import InvalidInputError
-
-Floats: TypeAlias = npt.NDArray[np.float64]
 
 PRECISE = 1e-5
 """Relative rounding of probabilities in float32 and float64, their softmax included."""

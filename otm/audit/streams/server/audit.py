@@ -13,15 +13,13 @@ from otm._core.display.progress import Progress, watching
 from otm._core.files.paths import as_path
 from otm._core.numbers import as_integer, as_level, as_real
 from otm.audit.streams.server import probes as extra
-from otm.audit.streams.server.acceptance import acceptance_between, possible_acceptance
 from otm.audit.streams.server.answers import Completion, Encoded, Prompt
 from otm.audit.streams.server.client import Access, Client
 from otm.audit.streams.server.findings import Limits
 from otm.audit.streams.server.journal import Journal, digest_of
-from otm.audit.streams.server.references import LawsOf, OwnLists, of_model
-from otm.audit.streams.server.report import SameLists, ServerReport
+from otm.audit.streams.server.references import OwnLists, ProbsOf, of_model
+from otm.audit.streams.server.report import ServerReport
 from otm.audit.streams.server.run import Run
-from otm.audit.streams.server.same_text import SameText
 from otm.audit.streams.server.settings import Setting, as_omitted, as_prompts, as_settings
 from otm.decoding import SamplingParameters
 from otm.errors import InvalidInputError
@@ -35,10 +33,10 @@ SAMPLING = (
 )
 """Sampling parameters of an audit that names none."""
 
-ROUNDING = 1e-3
+DEFAULT_ROUNDING = 1e-3
 """How far a class may be off on average, in a server's own numbers or beside another server."""
 
-ROUNDING_OF_MODEL = 0.01
+MODEL_ROUNDING = 0.01
 """The same beside a local model, which may compute in another precision."""
 
 MOST_POSSIBLE = 200
@@ -187,29 +185,31 @@ def audit_server(
         as_real(tv, "tv", above=0, below=1),
         as_level(false_alarms, "false_alarms"),
     )
-    usual = ROUNDING if model is None else ROUNDING_OF_MODEL
+    usual = DEFAULT_ROUNDING if model is None else MODEL_ROUNDING
     drift = usual if rounding is None else as_real(rounding, "rounding", least=0, below=0.5)
-    laws_of: LawsOf | None = None
+    probs_of: ProbsOf | None = None
     if reference is None:
-        laws_of = (
+        probs_of = (
             OwnLists(listed, processed=processed, chat=chat) if model is None else of_model(model)
         )
     length = as_integer(max_tokens, "max_tokens", 1, 10_000)
-    run = Run(texts, settings, limits, length, listed, laws_of, drift)
+    run = Run(texts, settings, limits, length, listed, probs_of, drift)
     access = Access(
         timeout=as_real(timeout, "timeout", above=0),
         retries=as_integer(retries, "retries", 0, 20),
         chat=chat,
         logprobs=listed,
         tokenizer=tokenizer,
-        own_lists=isinstance(laws_of, OwnLists),
+        own_lists=isinstance(probs_of, OwnLists),
         leave_out=omitted,
     )
     possible: list[float] = []
 
     def also(prompt: Prompt, answer: Completion, setting: Setting) -> None:
         if model is not None and draft is not None and len(possible) < MOST_POSSIBLE * length:
-            possible.extend(possible_acceptance((model, draft), prompt, answer, setting.parameters))
+            possible.extend(
+                extra.possible_acceptance((model, draft), prompt, answer, setting.parameters)
+            )
 
     with contextlib.ExitStack() as stack:
         watch = stack.enter_context(watching(progress, "server"))
@@ -240,7 +240,7 @@ def audit_server(
         requests=run.requests,
         tokens=shows.count,
         left_out=shows.left_out,
-        log10_e_value=shows.largest / math.log(10),
+        log10_e_value=shows.mixture.largest / math.log(10),
         tv_bound=shows.bound,
         tv=limits.tv,
         false_alarms=limits.level,
@@ -248,20 +248,16 @@ def audit_server(
         retried=sum(client.retried for client in clients),
         entropy=shows.entropy,
         greedy_distance=shows.greedy_distance,
-        lists=None if shows.same_text is None else _lists(shows.same_text),
+        lists=None if shows.same_text is None else shows.same_text.summary(),
         repeats=None if shows.copies is None else shows.copies.summary(),
-        decimals=laws_of.rounded_to if isinstance(laws_of, OwnLists) else None,
+        decimals=probs_of.rounded_to if isinstance(probs_of, OwnLists) else None,
         refused=clients[0].refused,
         settings=run.lines(),
         most_deviant=run.most_deviant(),
         greedy=same,
         seeds=again,
-        acceptance=acceptance_between(before, after, allowed),
+        acceptance=extra.acceptance_between(before, after, allowed),
     )
-
-
-def _lists(same: SameText) -> SameLists:
-    return SameLists(same.tokens, same.mean_distance, same.evidence.largest / math.log(10))
 
 
 def _digest(run: Run, access: Access, clients: Sequence[Client]) -> str:

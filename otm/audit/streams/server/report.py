@@ -8,11 +8,9 @@ from dataclasses import dataclass
 
 from otm._core.display.text import shown, text_table
 from otm.audit.report import LOSSLESS, Judged, power_text
-from otm.audit.streams.server.acceptance import Acceptance
-from otm.audit.streams.server.repeats import Repeats
-
-MISSED = 1e-3
-"""Probability with which the bound of the distance is too low."""
+from otm.audit.streams.e_process import MISSED
+from otm.audit.streams.server.earlier_answers import Repeats, SameLists
+from otm.audit.streams.server.probes import Acceptance, Agreement
 
 
 @dataclass(frozen=True)
@@ -35,24 +33,6 @@ class Deviant:
     token: str
     seen: int
     expected: float
-
-
-@dataclass(frozen=True)
-class Agreement:
-    """How many texts are the same as they should be, without a verdict."""
-
-    same: int
-    texts: int
-    first: str = ""  # where the first one differs
-
-
-@dataclass(frozen=True)
-class SameLists:
-    """Differences between a server's lists after the same text."""
-
-    tokens: int  # those with an earlier list after the same text
-    mean_tv: float  # from the first list after the text
-    log10_e_value: float  # of tokens against the first list after the text
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,24 +14,24 @@ from otm.audit.streams.server.answers import Completion, Prompt
 from otm.audit.streams.server.client import Client
 from otm.audit.streams.server.findings import Findings, Limits
 from otm.audit.streams.server.journal import Journal
-from otm.audit.streams.server.laws import Law
 from otm.audit.streams.server.references import (
+    COUNTED_SINGLY,
     OTHERS,
-    SHOWN,
-    LawsOf,
+    CountedToken,
     OwnLists,
-    Row,
-    rows_from_laws,
-    rows_from_pairs,
+    ProbsOf,
+    count_pairs,
+    count_tokens,
 )
 from otm.audit.streams.server.report import Deviant, Line
 from otm.audit.streams.server.settings import Setting, as_text
+from otm.audit.streams.server.token_probs import TokenProbs
 from otm.errors import EndpointError
 
 PAIRED = 32
 """Requests of a block to each of two servers: more of them share a text for longer."""
 
-MOST_LAWS = 2**12
+MOST_ROWS = 2**12
 """Number of distributions that are kept before they are added up."""
 
 
@@ -67,14 +67,14 @@ def in_threads(
 
 @dataclass(eq=False)
 class Run:
-    """The audit of a server, against laws or a second server."""
+    """The audit of a server, against probabilities or a second server."""
 
     prompts: tuple[Prompt, ...]
     settings: tuple[Setting, ...]
     limits: Limits
     tokens: int  # of each answer
     listed: int
-    laws_of: LawsOf | None  # None: against the second server
+    probs_of: ProbsOf | None  # None: against the second server
     drift: float
     requests: int = 0
     findings: Findings = field(init=False)
@@ -83,18 +83,18 @@ class Run:
     expected: defaultdict[tuple[int, str], float] = field(
         default_factory=lambda: defaultdict(float)
     )
-    _laws: Counter[tuple[int, Law]] = field(default_factory=Counter)  # not yet in `expected`
+    _rows: Counter[tuple[int, TokenProbs]] = field(default_factory=Counter)  # not yet in `expected`
 
     def __post_init__(self) -> None:
         sizes = {"prompt": len(self.prompts), "setting": len(self.settings), "place": self.tokens}
         least = min(1.0, *(setting.parameters.temperature for setting in self.settings))
-        self.findings = Findings(self.limits, self.laws_of, sizes, self.drift, least)
+        self.findings = Findings(self.limits, self.probs_of, sizes, self.drift, least)
 
     @property
     def block(self) -> int:
         """Requests of a block to each server: of one prompt and setting."""
         largest = max(setting.concurrency for setting in self.settings)
-        return largest if self.laws_of is not None else max(PAIRED, largest)
+        return largest if self.probs_of is not None else max(PAIRED, largest)
 
     def blocks(self) -> Iterator[tuple[int, int]]:
         """Choose setting and prompt of each block: all pairs in turn."""
@@ -115,17 +115,17 @@ class Run:
             left = (self.limits.requests - self.requests) // len(clients)
             count = min(self.block, left)
             # of pairs the last block is whole too: resumed, it would be paired otherwise
-            cut = self.laws_of is None and 0 < count < self.block and self.requests > 0
+            cut = self.probs_of is None and 0 < count < self.block and self.requests > 0
             if count < 1 or cut or self.findings.verdict != UNDECIDED:
                 break
             answers: list[list[Completion]] = []
-            laws: list[list[Law | None]] = []
+            rows: list[list[TokenProbs | None]] = []
             for server in range(len(clients)):
-                asked, laws = self._ask(clients, server, journal, (setting, prompt), count)
+                asked, rows = self._ask(clients, server, journal, (setting, prompt), count)
                 answers.append(asked)
                 self.requests += count
                 tell(self.requests)
-            self.add(setting, prompt, answers, laws)
+            self.add(setting, prompt, answers, rows)
             for answer in answers[0]:
                 also(self.prompts[prompt], answer, self.settings[setting])
 
@@ -136,20 +136,20 @@ class Run:
         journal: Journal,
         block: tuple[int, int],
         count: int,
-    ) -> tuple[list[Completion], list[list[Law | None]]]:
+    ) -> tuple[list[Completion], list[list[TokenProbs | None]]]:
         """Take answers from the file first; then ask, and keep each one that can be read.
 
         Also returns the distributions of the tokens of each answer.
         """
         setting, prompt = self.settings[block[0]], self.prompts[block[1]]
 
-        def read(answer: Completion) -> list[Law | None]:
-            if self.laws_of is None:
+        def read(answer: Completion) -> list[TokenProbs | None]:
+            if self.probs_of is None:
                 return [None] * len(answer.tokens)
-            return self.laws_of(prompt, answer, setting.parameters)
+            return self.probs_of(prompt, answer, setting.parameters)
 
         answers = journal.take(server, count)
-        laws = [read(answer) for answer in answers]
+        rows = [read(answer) for answer in answers]
         while len(answers) < count:
             number = min(setting.concurrency, count - len(answers))
             new, error = in_threads(
@@ -158,52 +158,52 @@ class Run:
             self._check_lengths(new)
             for answer in new:
                 # an answer that raises an error is not kept: it would raise in each resumed audit
-                laws.append(read(answer))
+                rows.append(read(answer))
                 journal.keep(server, [answer])
                 answers.append(answer)
             if error is not None:
                 raise error
-        return answers, laws
+        return answers, rows
 
     def add(
         self,
         setting: int,
         prompt: int,
         answers: Sequence[Sequence[Completion]],
-        laws: Sequence[Sequence[Law | None]],
+        rows: Sequence[Sequence[TokenProbs | None]],
     ) -> None:
         """Add the evidence of a block."""
         parameters = self.settings[setting].parameters
-        rows: list[Row] = []
-        if self.laws_of is None:
-            rows = rows_from_pairs(answers[0], answers[1], parameters, self.listed)
+        counted: list[CountedToken] = []
+        if self.probs_of is None:
+            counted = count_pairs(answers[0], answers[1], parameters, self.listed)
         else:
-            for answer, each in zip(answers[0], laws, strict=True):
-                rows += rows_from_laws(self.prompts[prompt], answer, each)
-            self.findings.add_texts(prompt, parameters, answers[0], laws)
+            for answer, each in zip(answers[0], rows, strict=True):
+                counted += count_tokens(self.prompts[prompt], answer, each)
+            self.findings.add_texts(prompt, parameters, answers[0], rows)
         tokens = sum(len(answer.tokens) for answer in answers[0])
-        self.findings.add(setting, prompt, rows, tokens)
-        for row in rows:
-            self.seen[prompt, row.token] += 1
-            if row.sampled is None:
-                self.expected[prompt, row.other] += 1
+        self.findings.add(setting, prompt, counted, tokens)
+        for token in counted:
+            self.seen[prompt, token.token] += 1
+            if token.sampled is None:
+                self.expected[prompt, token.other] += 1
             else:
-                self._laws[prompt, row.sampled.law] += 1
-        if len(self._laws) > MOST_LAWS:
+                self._rows[prompt, token.sampled.row] += 1
+        if len(self._rows) > MOST_ROWS:
             self._add_expected()
 
     def _add_expected(self) -> None:
         """Add up how often each token should have come, by the distributions so far."""
-        for (prompt, law), count in self._laws.items():
-            likely = law.probs[:SHOWN].tolist()
-            for token, prob in zip(law.tokens, likely, strict=False):
+        for (prompt, row), count in self._rows.items():
+            likely = row.probs[:COUNTED_SINGLY].tolist()
+            for token, prob in zip(row.tokens, likely, strict=False):
                 self.expected[prompt, token] += count * prob
             self.expected[prompt, OTHERS] += count * (1 - math.fsum(likely))
-        self._laws.clear()
+        self._rows.clear()
 
     def _check_lengths(self, answers: Sequence[Completion]) -> None:
         """Raise if all first lists of strings have at most half of the entries asked for."""
-        if not isinstance(self.laws_of, OwnLists) or self.requests:
+        if not isinstance(self.probs_of, OwnLists) or self.requests:
             return
         # half characters make lists shorter
         lists = [
