@@ -195,7 +195,7 @@ def _off_by_one(weights: Probs, uniform: Any) -> int:
 
 
 def _past_the_end(weights: Probs, uniform: Any) -> int:
-    """1/8 stands for what is lost when a long row is summed in single precision."""
+    """Lose 1/8 of the sum, as a long row in single precision loses a part."""
     summed = weights.cumsum() * Fraction(7, 8)
     return int(np.searchsorted(summed, uniform * weights.sum(), side="right"))
 

@@ -49,12 +49,12 @@ class KnownBug:
 
     @property
     def name(self) -> str:
-        """What reports call it."""
+        """Name in reports."""
         return self.verifier.name
 
     @property
     def diagnosis(self) -> Diagnosis:
-        """How reports name it."""
+        """Entry of a report."""
         return Diagnosis(self.name, self.mistake, self.summary, tuple(self.threads))
 
     def __str__(self) -> str:

@@ -11,6 +11,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partialmethod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,21 +28,12 @@ from otm.kernels.common.distributions.numpy import locate
 class Steps(Adapter):
     """A verifier in steps, each of which may be wrong."""
 
-    def as_bug(
-        self,
-        mistake: str,
-        summary: str,
-        threads: tuple[str, ...] = (),
-        *,
-        isolated: bool = False,
-        in_rows: Callable[[Any, Any], Probs] | None = None,
-    ) -> KnownBug:
-        """Say what is wrong with it."""
-        return KnownBug(self, mistake, summary, threads, isolated, in_rows)
+    as_bug = partialmethod(KnownBug)
+    """Describe its wrong step."""
 
 
 class Uniforms(NamedTuple):
-    """Where the randomness of one run is used."""
+    """The uniforms of one run, by their use."""
 
     drafts: Any  # [γ], these draw the drafts
     coins: Any  # [γ], these accept or reject them
@@ -51,7 +43,7 @@ class Uniforms(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """What a verifier of one chain sees."""
+    """The drafts of one chain, and the rows that its verifier receives."""
 
     tokens: Path  # γ drafts
     draft: list[Probs]  # γ distributions [V] that the drafts are said to be drawn from
@@ -216,15 +208,15 @@ class Repeated(Adapter):
 
     @property
     def name(self) -> str:  # type: ignore[override]
-        """That of the verifier."""
+        """Name of the verifier."""
         return self.step.name
 
     def supports(self, instance: Instance) -> bool:
-        """Whether the verifier does."""
+        """Whether the verifier supports the instance."""
         return self.step.supports(instance)
 
     def output(self, instance: Instance, source: Randomness) -> Path:
-        """Take steps."""
+        """Decode in steps of the verifier."""
         tokens: Path = ()
         for step in itertools.count():
             left = max_tokens(self, instance) - len(tokens)

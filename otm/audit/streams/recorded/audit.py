@@ -24,7 +24,12 @@ from otm._core.numbers import as_level, as_real
 from otm.audit.diagnose.token_suspects import OF_DRAFTS, SUSPECTS, suspected
 from otm.audit.report import LOSSLESS, NOT_LOSSLESS, UNDECIDED, Diagnosis
 from otm.audit.streams.e_process import Floats
-from otm.audit.streams.recorded.report import Count, Impossible, RecordedReport, StreamResult
+from otm.audit.streams.recorded.report import (
+    ClassCount,
+    ImpossibleToken,
+    RecordedReport,
+    StreamResult,
+)
 from otm.audit.streams.recorded.row_evidence import (
     POSITIONS,
     TOKEN_CLASSES,
@@ -36,10 +41,10 @@ from otm.audit.streams.recorded.steps import PRECISE, Step, read_steps
 from otm.errors import InvalidInputError
 
 TOGETHER = 512
-"""Tokens whose evidence is added up at a time."""
+"""Number of tokens that are added to the evidence at a time."""
 
 DIAGNOSED = 20_000
-"""Tokens, the first ones, that suspects are compared with."""
+"""Number of tokens, from the first on, with which suspects are compared."""
 
 UNFIT = math.log(100)
 """A suspect is not named if an e-value against it reaches this (a logarithm), or if tokens are as
@@ -56,7 +61,7 @@ class _Series:
     total: int = 0
     flushed: int = 0  # how many of them the evidence has
     impossible: int = 0
-    first: Impossible | None = None
+    first: ImpossibleToken | None = None
     upper: bool = False  # whether the token before was in the upper half of the ids
     before: int = -1  # the token before
 
@@ -67,7 +72,7 @@ class _Series:
         for position, place in enumerate(tokens):
             if not rows[position, 0, place] > 0:
                 self.impossible += 1
-                self.first = self.first or Impossible(number, position, int(step.ids[place]))
+                self.first = self.first or ImpossibleToken(number, position, int(step.ids[place]))
         known = int(np.searchsorted(step.ids, self.before))
         again = known < step.ids.size and step.ids[known] == self.before
         members = mark_classes(rows[:, 0], others, tokens, (self.upper, known if again else -1))
@@ -94,12 +99,12 @@ class _Series:
         self.flushed = self.total
 
     def result(self, other: str, *, impossible_decides: bool) -> StreamResult:
-        """Sum it up; `other` is the model beside that of the rows."""
+        """Summarise for the report; `other` names the model that the rows are not of."""
         seen = self.evidence
         logs = np.logaddexp.reduce(seen.by_class, axis=2) - math.log(seen.by_class.shape[2])
         logs /= math.log(10)
         counts = [
-            Count(
+            ClassCount(
                 name.replace("the other model", f"the {other}"),
                 where,
                 positions=int(seen.counts[g]),
@@ -258,7 +263,7 @@ def _add_output(series: _Series, step: Step, number: int) -> None:
 
 
 def _add_drafts(series: _Series, step: Step, draft: Floats, number: int) -> None:
-    """Add all drafts, those behind a rejected one too."""
+    """Add all drafts, including those after a rejected one."""
     if not step.drafts:
         return
     rows = np.stack([draft, *(of_row(draft) for of_row in OF_DRAFTS.values())], axis=1)

@@ -14,8 +14,8 @@ SHOWN = 5
 
 
 @dataclass(frozen=True)
-class Count:
-    """How often tokens of a class came, where these tokens count."""
+class ClassCount:
+    """Expected and observed number of tokens of a class, at some positions."""
 
     tokens: str  # the class
     where: str  # the place in the steps
@@ -31,7 +31,7 @@ class Count:
 
 
 @dataclass(frozen=True)
-class Impossible:
+class ImpossibleToken:
     """A token whose row gives it no probability."""
 
     step: int  # number of the step, from 0
@@ -46,9 +46,9 @@ class StreamResult:
     tokens: int  # how many there are
     log10_e_value: float  # largest e-value of all classes and suspects together
     shown_at: int | None  # the step at which it reached the limit
-    counts: tuple[Count, ...]  # most telling first
+    counts: tuple[ClassCount, ...]  # most telling first
     impossible: int  # tokens of probability 0
-    first_impossible: Impossible | None
+    first_impossible: ImpossibleToken | None
     follow: bool  # False if they do not
 
 

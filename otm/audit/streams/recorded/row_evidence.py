@@ -17,14 +17,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from otm.audit.streams.e_process import (
-    CLASS_LAMBDAS,
-    Bools,
-    EProcess,
-    Floats,
-    detectable_deviation,
-    tilt_bets,
-)
+from otm.audit.streams.e_process import MISSED, Bools, EProcess, Floats
+
+LAMBDAS = np.concatenate([-(2.0 ** np.arange(2, -6, -1)), 2.0 ** np.arange(-5, 3)])
+"""λ of the bets on classes: C becomes e^λ times likelier than other tokens."""
 
 MISTAKE_PARTS = (1.0, 1 / 8, 1 / 64)
 """Parts of the way to a mistake: it may be made in some requests only."""
@@ -73,7 +69,7 @@ def mark_classes(
 
 
 class TokenBatch(NamedTuple):
-    """Some consecutive tokens, and what their rows under N hypotheses say of them."""
+    """Consecutive tokens, with their probabilities and classes under N hypotheses."""
 
     log_probs: Floats  # [T, N]
     mass: Floats  # [T, N, K], of each class
@@ -95,7 +91,7 @@ class TokenBatch(NamedTuple):
 
     @classmethod
     def joined(cls, batches: Iterable[TokenBatch]) -> TokenBatch:
-        """Put batches behind each other."""
+        """Concatenate batches."""
         return cls(*map(np.concatenate, zip(*batches, strict=True)))
 
 
@@ -109,7 +105,7 @@ class RowEvidence(EProcess):
         self._null, self._lost = null, lost
         self._slack = math.log((1 + rounding) ** 2 + lost)
         self._others = [n for n in range(hypotheses) if n != null]
-        self._shape = (len(POSITIONS), len(TOKEN_CLASSES), CLASS_LAMBDAS.size)
+        self._shape = (len(POSITIONS), len(TOKEN_CLASSES), LAMBDAS.size)
         rest = len(self._others) * len(MISTAKE_PARTS) + len(IMPOSSIBLE_SHARES)
         sizes = math.prod(self._shape), rest
         super().__init__(1 / (2 * np.repeat(sizes, sizes)), limit)
@@ -128,10 +124,10 @@ class RowEvidence(EProcess):
         return both.reshape(-1, len(MISTAKE_PARTS))
 
     def add(self, batch: TokenBatch) -> None:
-        """Bet on some more tokens."""
+        """Bet on the tokens of a batch."""
         own, mass = batch.log_probs[:, self._null], batch.mass[:, self._null]
         impossible = np.isneginf(own)
-        tilted = tilt_bets(batch.hit, mass)
+        tilted = batch.hit[..., None] * LAMBDAS - np.log1p(mass[..., None] * np.expm1(LAMBDAS))
         own = np.where(impossible, 0, own)
         ratios = np.exp(batch.log_probs[:, self._others] - own[:, None])[..., None]
         with np.errstate(divide="ignore"):
@@ -150,6 +146,10 @@ class RowEvidence(EProcess):
         self.counts += batch.position.sum(axis=0)
 
     def detectable(self) -> float:
-        """Deviation of a class, on average over all tokens, that is rarely missed."""
+        """Mean deviation of a class that is missed with probability `MISSED` (Theorem 15.3)."""
+        count, positive = int(self.counts[0]), LAMBDAS[LAMBDAS > 0]
+        if not count:
+            return 1.0
         needed = self.limit + math.log(2 * math.prod(self._shape))
-        return detectable_deviation(int(self.counts[0]), needed, self._slack)
+        smallest = (needed / count + positive**2 / 8 + self._slack) / positive
+        return min(float(smallest.min()) + math.sqrt(-math.log(MISSED) / (2 * count)), 1.0)

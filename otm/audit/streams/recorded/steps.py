@@ -1,4 +1,4 @@
-"""Steps of decoding that somebody recorded: from files or from Python, checked."""
+"""Recorded decoding steps: read from a file or from Python, and checked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Evidence from answers before: lists that were made after the draw, and texts that are copies.
+"""Evidence from earlier answers: lists that follow the sampled token, and copied texts.
 
 A server that makes its lists after it draws the tokens passes every comparison of a token with its
 own list.  But the list of an earlier request after the same text cannot depend on a later token.
@@ -87,7 +87,6 @@ class SameText:
         prompt: int,
         parameters: SamplingParameters,
         answers: Sequence[Completion],
-        rows: Sequence[Sequence[TokenProbs | None]],
         error: float = 0.0,
     ) -> None:
         """Compare tokens and lists of a block with the first lists after the same texts.
@@ -96,15 +95,15 @@ class SameText:
         """
         self.evidence.drift = self._drift + error
         compared: list[tuple[Floats, list[Group]]] = []
-        for answer, each in zip(answers, rows, strict=True):
+        for answer in answers:
             text: Hashable = ("prompt", prompt)
             groups: list[Group] = [("prompt", prompt), ("setting", parameters)]
-            for place, (token, row) in enumerate(zip(answer.tokens, each, strict=True)):
+            for place, (token, row) in enumerate(zip(answer.tokens, answer.rows, strict=True)):
                 first = self._first.get((text, parameters))
                 if first is not None:
                     # The first list alone decides whether the token counts.
                     if first.of(token) is not None:
-                        compared.append((first.merged(token), [*groups, ("place", place)]))
+                        compared.append((first.deviation(token), [*groups, ("place", place)]))
                     if row is not None:
                         self._compare(first, row)
                 elif row is not None:
@@ -120,14 +119,14 @@ class SameText:
         self.evidence.add(compared)
 
     def summary(self) -> SameLists:
-        """Sum up for the report."""
+        """Summarise for the report."""
         return SameLists(self.tokens, self.mean_distance, self.evidence.largest / math.log(10))
 
     def _compare(self, first: TokenProbs, later: TokenProbs) -> None:
         self.tokens += 1
         if first is not later:
             self._distances += first.distance(later)
-            self._shift += first.merged_here(later) - first.merged_probs
+            self._shift += first.merge_other(later) - first.merged_probs
 
 
 @dataclass(frozen=True)
@@ -171,15 +170,15 @@ class Copies:
         self._texts, self._repeated, self._expected = 0, 0, 0.0
 
     def summary(self) -> Repeats:
-        """Sum up for the report."""
+        """Summarise for the report."""
         log10 = self.evidence.log_e_value / math.log(10)
         return Repeats(self._texts, self._repeated, self._expected, log10)
 
-    def add(self, key: Hashable, answer: Completion, rows: Sequence[TokenProbs | None]) -> None:
+    def add(self, key: Hashable, answer: Completion) -> None:
         """Compare a text with those before it."""
         if not answer.tokens:
             return
-        tokens = zip(rows, answer.tokens, strict=True)
+        tokens = zip(answer.rows, answer.tokens, strict=True)
         likely = math.fsum(math.log(_highest_probability(row, token)) for row, token in tokens)
         earlier = self._earlier.setdefault(key, _Earlier())
         if earlier.number:

@@ -15,7 +15,6 @@ from otm.audit.streams.server.earlier_answers import FEWEST_COMPARED, STEADY, Co
 from otm.audit.streams.server.group_evidence import EVERYWHERE, Group, GroupEvidence
 from otm.audit.streams.server.references import CountedToken, OwnLists, ProbsOf
 from otm.audit.streams.server.suspects import MOST_EXAMINED, SampledToken, find_suspects
-from otm.audit.streams.server.token_probs import TokenProbs
 from otm.decoding import SamplingParameters
 
 LEFT_OUT = 0.25
@@ -71,26 +70,25 @@ class Findings:
         self._greedy_distance, self._entropy, self._others = 0.0, 0.0, 0.0
         self._sampled: dict[int, list[SampledToken]] = {}  # by setting, for the search for suspects
 
-    def add_texts(
+    def add(
         self,
+        setting: int,
         prompt: int,
         parameters: SamplingParameters,
         answers: Sequence[Completion],
-        rows: Sequence[Sequence[TokenProbs | None]],
+        counted: Sequence[CountedToken],
     ) -> None:
-        """Compare the answers of a block with earlier ones; call this before `add`."""
+        """Add the answers of a block, and those of their tokens that count."""
+        drift = max(self.drift, self.error)
         if self.copies is not None:
-            self.copies.drift = max(self.drift, self.error)
-            for answer, each in zip(answers, rows, strict=True):
-                self.copies.add((prompt, parameters), answer, each)
+            self.copies.drift = drift
+            for answer in answers:
+                self.copies.add((prompt, parameters), answer)
         if self.same_text is not None:
-            self.same_text.add(prompt, parameters, answers, rows, self.error)
-
-    def add(self, setting: int, prompt: int, counted: Sequence[CountedToken], tokens: int) -> None:
-        """Add the tokens of a block that count; `tokens` is the number of all its tokens."""
-        self.left_out += tokens - len(counted)
+            self.same_text.add(prompt, parameters, answers, self.error)
+        self.left_out += sum(len(answer.tokens) for answer in answers) - len(counted)
         groups: list[Group] = [("prompt", prompt), ("setting", setting)]
-        self.evidence.drift = max(self.drift, self.error)
+        self.evidence.drift = drift
         self.evidence.add((token.deviation, [*groups, ("place", token.place)]) for token in counted)
         self.mixture.update(np.array([part.log_e_value for part in self._parts.values()]))
         kept = self._sampled.setdefault(setting, [])

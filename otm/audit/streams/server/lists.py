@@ -1,4 +1,4 @@
-"""The distribution of a token, as far as a list of log-probabilities gives it.
+"""The distribution of a token from a list of log-probabilities.
 
 A server lists the likeliest N tokens, usually before temperature and truncation, and the sampled
 one.  What is compared must not depend on the sampled token, so only tokens strictly above the N-th
@@ -41,7 +41,7 @@ TOP_P_MARGIN = 1e-4
 
 
 class UsedEntries(NamedTuple):
-    """The entries of a list that are used."""
+    """The entries of a list from which probabilities are computed."""
 
     tokens: list[str]
     logs: Floats
@@ -144,7 +144,7 @@ def _used_strings(
 
 
 def probs_from_logits(logits: Floats, parameters: SamplingParameters) -> TokenProbs | None:
-    """Distribution of a model that is known wholly; tokens are written by their ids."""
+    """Return the distribution of a local model, whose tokens are written by their ids."""
     logs = logits - logits.max()
     logs = logs - np.log(np.exp(logs).sum())
     order = np.argsort(-logs, kind="stable")
@@ -153,7 +153,7 @@ def probs_from_logits(logits: Floats, parameters: SamplingParameters) -> TokenPr
 
 
 def _adjusted(used: UsedEntries, parameters: SamplingParameters, error: float) -> TokenProbs:
-    """Adjust listed log-probabilities by sampling parameters, as far as they are known to act.
+    """Apply sampling parameters to listed log-probabilities.
 
     Of tokens at the edge of top-k or top-p it is not known whether they stay: they do not count.
     Servers differ in which of equal tokens they keep, and `error` hides which are equal.

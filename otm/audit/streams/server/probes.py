@@ -14,17 +14,17 @@ import numpy as np
 
 from otm.audit.streams.server.answers import Completion, Prompt
 from otm.audit.streams.server.client import Client
-from otm.audit.streams.server.references import logits_of, token_ids
+from otm.audit.streams.server.references import model_logits, token_ids
 from otm.audit.streams.server.settings import as_text
 from otm.decoding import SamplingParameters
 from otm.errors import EndpointError
 from otm.models import LanguageModel
 
 SEED = 20_231_115
-"""Of the texts that are asked for twice."""
+"""Seed of the texts that are requested twice."""
 
 MOST_PROMPTS = 4
-"""Prompts that are tried."""
+"""Number of prompts that are tried."""
 
 
 COUNTER = re.compile(
@@ -48,7 +48,7 @@ class Agreement:
 
 @dataclass(frozen=True)
 class Acceptance:
-    """Drafts that a server verified meanwhile, those of other users among them."""
+    """Drafts that a server verified during the audit, for all of its users."""
 
     steps: int  # verifications of a chain of drafts
     drafts: int  # draft tokens
@@ -73,7 +73,7 @@ def counters_of(metrics: str) -> dict[tuple[str, int], float]:
 def acceptance_between(
     before: str | None, after: str | None, possible: float | None
 ) -> Acceptance | None:
-    """Say what was verified between two readings of the metrics; None if nothing was."""
+    """Count what was verified between two readings of the metrics; None for nothing."""
     if before is None or after is None:
         return None
     first, last = counters_of(before), counters_of(after)
@@ -94,13 +94,13 @@ def possible_acceptance(
     answer: Completion,
     parameters: SamplingParameters,
 ) -> list[float]:
-    """Σ min(target, draft) at each token of an answer: what one draft can reach at best."""
-    target, draft = (parameters(logits_of(model, prompt, answer)) for model in models)
+    """Compute Σ min(target, draft) at each token of an answer, the best rate of one draft."""
+    target, draft = (parameters(model_logits(model, prompt, answer)) for model in models)
     sums: list[float] = np.minimum(target, draft).sum(axis=1).tolist()
     return sums
 
 
-def greedy(
+def compare_greedy_texts(
     clients: Sequence[Client], model: LanguageModel | None, prompts: Sequence[Prompt], tokens: int
 ) -> Agreement | None:
     """Compare greedy texts with those of the second server, the model or the server's own lists."""
@@ -109,9 +109,9 @@ def greedy(
     def differs(prompt: Prompt) -> int | None:
         answer = clients[0].sample(prompt, parameters, tokens)
         if len(clients) > 1:
-            return _first(answer, clients[1].sample(prompt, parameters, tokens))
+            return _first_difference(answer, clients[1].sample(prompt, parameters, tokens))
         if model is not None:
-            likeliest = logits_of(model, prompt, answer).argmax(axis=1)
+            likeliest = model_logits(model, prompt, answer).argmax(axis=1)
             wrong = np.flatnonzero(likeliest != np.array(token_ids(answer)))
             return int(wrong[0]) if wrong.size else None
         pairs = enumerate(zip(answer.tokens, answer.lists, strict=True))
@@ -121,19 +121,19 @@ def greedy(
     return _agreement(prompts, differs)
 
 
-def seeds(client: Client, prompts: Sequence[Prompt], tokens: int) -> Agreement | None:
+def repeat_seeds(client: Client, prompts: Sequence[Prompt], tokens: int) -> Agreement | None:
     """Ask for the same texts twice with the same seed."""
     parameters = SamplingParameters()
 
     def differs(prompt: Prompt) -> int | None:
         texts = [client.sample(prompt, parameters, tokens, SEED) for _ in range(2)]
-        return _first(*texts)
+        return _first_difference(*texts)
 
     return _agreement(prompts, differs)
 
 
-def _first(one: Completion, other: Completion) -> int | None:
-    """Place at which two texts differ first."""
+def _first_difference(one: Completion, other: Completion) -> int | None:
+    """Return the first place at which two texts differ; None if they are equal."""
     if one.tokens == other.tokens:
         return None
     pairs = enumerate(zip(one.tokens, other.tokens, strict=False))

@@ -123,19 +123,19 @@ class OwnLists:
             self.decimals = self.decimals + 1 if self.decimals < MOST_DECIMALS else None
 
 
-def of_model(model: LanguageModel) -> ProbsOf:
+def probs_from_model(model: LanguageModel) -> ProbsOf:
     """Compare with a local model, which reads the same tokens."""
 
     def probs(
         prompt: Prompt, answer: Completion, parameters: SamplingParameters
     ) -> list[TokenProbs | None]:
-        return [probs_from_logits(row, parameters) for row in logits_of(model, prompt, answer)]
+        return [probs_from_logits(row, parameters) for row in model_logits(model, prompt, answer)]
 
     return probs
 
 
 def token_ids(answer: Completion) -> list[int]:
-    """Token ids of an answer."""
+    """Parse the token ids of an answer."""
     ids = [token.removeprefix(TOKEN_ID) for token in answer.tokens]
     if not all(token.startswith(TOKEN_ID) for token in answer.tokens) or not all(
         text.isdecimal() and len(text) < 10 for text in ids
@@ -147,8 +147,8 @@ def token_ids(answer: Completion) -> list[int]:
     return [int(text) for text in ids]
 
 
-def logits_of(model: LanguageModel, prompt: Prompt, answer: Completion) -> Floats:
-    """Logits of a model at the tokens of an answer: [n, V]."""
+def model_logits(model: LanguageModel, prompt: Prompt, answer: Completion) -> Floats:
+    """Compute the logits of a model at the tokens of an answer: [n, V]."""
     if not answer.tokens:
         return np.zeros((0, model.vocabulary))
     tokens = [*(int(token) for token in prompt), *token_ids(answer)[:-1]]
@@ -165,18 +165,16 @@ def logits_of(model: LanguageModel, prompt: Prompt, answer: Completion) -> Float
     return rows
 
 
-def count_tokens(
-    prompt: Prompt, answer: Completion, rows: Sequence[TokenProbs | None]
-) -> list[CountedToken]:
+def count_tokens(prompt: Prompt, answer: Completion) -> list[CountedToken]:
     """Compare each token of an answer with its probabilities, where it counts."""
     counted = []
-    for place, (token, row) in enumerate(zip(answer.tokens, rows, strict=True)):
+    for place, (token, row) in enumerate(zip(answer.tokens, answer.rows, strict=True)):
         if row is None or row.of(token) is None:
             continue
         sampled = SampledToken(row, token, prompt, answer.tokens[:place])
         shown = token if row.places.get(token, COUNTED_SINGLY) < COUNTED_SINGLY else OTHERS
         counted.append(
-            CountedToken(place, row.merged(token), row.greedy_distance, shown, sampled=sampled)
+            CountedToken(place, row.deviation(token), row.greedy_distance, shown, sampled=sampled)
         )
     return counted
 

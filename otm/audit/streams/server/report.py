@@ -14,8 +14,8 @@ from otm.audit.streams.server.probes import Acceptance, Agreement
 
 
 @dataclass(frozen=True)
-class Line:
-    """The tokens of a setting."""
+class SettingResult:
+    """How far the tokens of a setting deviate."""
 
     setting: str
     tokens: int  # that count
@@ -24,8 +24,8 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Deviant:
-    """Where the tokens deviate most: a prompt, and a token after it."""
+class DeviantPrompt:
+    """The prompt whose tokens deviate most, and its most deviant token."""
 
     prompt: str
     deviation: float
@@ -84,9 +84,9 @@ class ServerReport(Judged):
         Decimals of the listed log-probabilities where they are rounded to four or fewer.
     refused : tuple of str
         Sampling parameters that the server rejects: it uses its own values of these.
-    settings : tuple of Line
+    settings : tuple of SettingResult
         One for each setting.
-    most_deviant : Deviant or None
+    most_deviant : DeviantPrompt or None
         The prompt that deviates most, with the token that does; shown whatever the verdict.
     greedy : Agreement or None
         How many greedy texts are the same as those of what is compared with.
@@ -126,8 +126,8 @@ class ServerReport(Judged):
     repeats: Repeats | None
     decimals: int | None
     refused: tuple[str, ...]
-    settings: tuple[Line, ...]
-    most_deviant: Deviant | None
+    settings: tuple[SettingResult, ...]
+    most_deviant: DeviantPrompt | None
     greedy: Agreement | None
     seeds: Agreement | None
     acceptance: Acceptance | None

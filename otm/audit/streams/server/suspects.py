@@ -1,4 +1,4 @@
-"""The mistake that explains the deviation of a server's tokens best.
+"""The known mistakes that best explain the deviation of a server's tokens.
 
 Each mistake changes the distributions of the lists: no sampling, another temperature, top-p, top-k,
 a penalty on tokens of the text so far.  The audit names the one with the largest likelihood, and
@@ -126,7 +126,7 @@ class _Table:
 
 @dataclass(frozen=True)
 class SamplingMistake:
-    """A mistake of any strength, in sampling from lists."""
+    """A mistake in sampling from the listed distributions, at several strengths."""
 
     text: str
     values: tuple[float, ...]

@@ -1,4 +1,4 @@
-"""The distribution of a sampled token, as far as it is known, and its merging into classes."""
+"""The known part of the distribution of a sampled token, and its classes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TINY = 1e-300
 
 @dataclass(frozen=True, eq=False)
 class TokenProbs:
-    """Probabilities of a sampled token: of some tokens each, likeliest first, and of the rest."""
+    """Probabilities of single tokens, likeliest first, and of all others together."""
 
     tokens: tuple[str, ...]
     probs: Floats  # [n]; they and the rest sum to 1
@@ -39,7 +39,7 @@ class TokenProbs:
 
     @cached_property
     def merged_probs(self) -> Floats:
-        """Probabilities of the classes [F, C]: `merged_here(self)`, but faster."""
+        """Probabilities of the classes [F, C]: `merge_other(self)`, but faster."""
         merged = np.zeros((FAMILY_COUNT, CLASS_COUNT))
         ranked = self.probs[: CLASS_COUNT - 1]
         merged[0, : ranked.size] = ranked
@@ -66,15 +66,15 @@ class TokenProbs:
             return float(self.probs[place])
         return 0.0 if self.rest_counts and token not in self.unseen else None
 
-    def merged(self, token: str) -> Floats:
-        """Class of a token minus the distribution of the classes: [F, C], of a sum of 0."""
+    def deviation(self, token: str) -> Floats:
+        """Subtract the probabilities of the classes from the indicator of a token's: [F, C]."""
         deviations = -self.merged_probs
         place = self.places.get(token)
         for family, classes in enumerate(self.classes):
             deviations[family, -1 if place is None else classes[place]] += 1
         return deviations
 
-    def merged_here(self, other: TokenProbs) -> Floats:
+    def merge_other(self, other: TokenProbs) -> Floats:
         """Merge another distribution into the classes of this one: [F, C]."""
         merged = np.zeros((FAMILY_COUNT, CLASS_COUNT))
         places = [self.places.get(token, -1) for token in other.tokens]

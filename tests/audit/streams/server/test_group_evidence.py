@@ -8,11 +8,11 @@ import math
 import numpy as np
 import pytest
 
-from otm.audit.streams.e_process import UNION_LAMBDAS
 from otm.audit.streams.server.group_evidence import (
     CLASS_COUNT,
     EVERYWHERE,
     FAMILY_COUNT,
+    LAMBDAS,
     GroupEvidence,
     Tally,
 )
@@ -37,7 +37,7 @@ def test_the_mixture_is_the_mean_over_all_unions() -> None:
     terms = [
         math.exp(t * sum_ - 50 * (t * t / 8 + t * 0.001))
         for family in tally.excess
-        for t in UNION_LAMBDAS
+        for t in LAMBDAS
         for sum_ in unions @ family
     ]
     assert tally.log_e_value(1.0, 0.001) == pytest.approx(math.log(math.fsum(terms) / len(terms)))
@@ -65,9 +65,7 @@ def test_pairs_have_twice_the_range(probs: list[float]) -> None:
         for outcome in itertools.product(itertools.product((0, 1), repeat=2), repeat=6):
             excess = sum(one_hot(x) - one_hot(y) for x, y in outcome)
             weight = math.prod(probs[x] * probs[y] for x, y in outcome)
-            terms = [
-                np.exp(t * e[0] - 6 * t * t * width**2 / 8) for e in excess for t in UNION_LAMBDAS
-            ]
+            terms = [np.exp(t * e[0] - 6 * t * t * width**2 / 8) for e in excess for t in LAMBDAS]
             mean += weight * float(max(terms)) if width == 1 else 0.0
             mean += weight * math.exp(Tally(6, excess).log_e_value(width, 0)) if width == 2 else 0
         means[width] = mean
@@ -83,7 +81,7 @@ def run_of(rng: np.random.Generator, temperature: float) -> GroupEvidence:
         law = probs_from_logits(logits, asked)
         assert law is not None
         tokens = rng.choice(24, size=16, p=wrong(logits))
-        rows = [(law.merged(f"token_id:{token}"), [("prompt", prompt)]) for token in tokens]
+        rows = [(law.deviation(f"token_id:{token}"), [("prompt", prompt)]) for token in tokens]
         evidence.add(rows)
     return evidence
 

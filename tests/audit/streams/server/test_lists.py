@@ -67,12 +67,12 @@ def test_the_law_is_that_of_the_server_given_that_a_token_counts(
         else:
             given = truth[inside] / truth[inside].sum()
             np.testing.assert_allclose(law.probs, given * (1 - law.rest))
-        np.testing.assert_allclose(law.merged_probs, law.merged_here(law))
+        np.testing.assert_allclose(law.merged_probs, law.merge_other(law))
         masses = np.append(law.probs, law.rest)
         bits = -sum(mass * math.log2(mass) for mass in masses if mass > 0)
         assert law.entropy == pytest.approx(bits)
         for y in np.flatnonzero(counts):
-            assert np.abs(law.merged(f"token_id:{y}").sum(axis=1)).max() < 1e-12
+            assert np.abs(law.deviation(f"token_id:{y}").sum(axis=1)).max() < 1e-12
         whole = probs_from_logits(logs, parameters)
         assert whole is not None
         assert ties or len(whole.tokens) == np.count_nonzero(truth)
@@ -120,7 +120,7 @@ def test_the_law_of_strings_is_that_given_that_a_token_counts(
             law = probs_from_list(entries, listed, parameters, name, chat=chat)
             if law is not None and law.of(name) is not None:
                 assert not name.strip() or halves.get(y) is None or not law.places.get(name)
-                deviation += truth[y] * law.merged(name)
+                deviation += truth[y] * law.deviation(name)
                 mass += truth[y]
         assert np.abs(deviation).max() < 1e-3  # a list of 0.999 is taken for all tokens
         counted += mass
@@ -211,7 +211,7 @@ def test_equal_tokens_at_the_edge_do_not_count(
             entries = {f"{name}{i}": float(logs[i]) for i in (*np.argsort(-logs)[:10], y)}
             law = probs_from_list(entries, 10, parameters, f"{name}{y}", error=error)
             if law is not None and law.of(f"{name}{y}") is not None:
-                deviation += truth[y] * law.merged(f"{name}{y}")
+                deviation += truth[y] * law.deviation(f"{name}{y}")
                 counted += truth[y]
         limit = max(1e-3, error / min(parameters.temperature, 1))
         assert np.maximum(deviation, 0).sum(axis=1).max() < limit
@@ -230,7 +230,7 @@ def test_whether_a_list_is_whole_does_not_depend_on_its_token(chat: bool) -> Non
         entries = spelled(logs, y, 4, {})
         law = probs_from_list(entries, 4, SAMPLING[0], f" w{y}", processed=True, chat=chat)
         if law is not None and law.of(f" w{y}") is not None:
-            deviation += math.exp(logs[y]) * law.merged(f" w{y}")
+            deviation += math.exp(logs[y]) * law.deviation(f" w{y}")
     assert np.abs(deviation).max() < 1e-12
 
 

@@ -38,25 +38,25 @@ def test_the_mean_of_the_e_value_is_at_most_one(counts: bool) -> None:
     for outcome in itertools.product(texts, repeat=4):
         copies = Copies(0.0)
         for text in outcome:
-            answer = Completion(tuple(f"token_id:{token}" for token in text), ({}, {}))
-            copies.add(0, answer, [first, second if counts else None])
+            tokens, rows = tuple(f"token_id:{token}" for token in text), (first, second)
+            copies.add(0, Completion(tokens, ({}, {}), rows if counts else (first, None)))
         mean += math.exp(copies.evidence.log_e_value) * math.prod(probs[text] for text in outcome)
     assert mean == pytest.approx(1) if counts else 0.1 < mean < 1
 
 
 def test_a_relative_error_of_probabilities_is_paid_for() -> None:
     """Bug: probabilities that are 1 % too low, of a hundred tokens, raise an alarm."""
-    law = row_of([0.99, 0.01])
+    row = row_of([0.99, 0.01])
     rng = np.random.default_rng(1)
     copies = Copies(1e-3)
     for _ in range(2000):
         tokens = tuple(f"token_id:{int(u > 0.999)}" for u in rng.random(10))
-        copies.add(0, Completion(tokens, ({},) * 10), [law] * 10)
+        copies.add(0, Completion(tokens, ({},) * 10, (row,) * 10))
     assert copies.evidence.log_e_value < 3
     careless = Copies(0.0)
     for _ in range(2000):
         tokens = tuple(f"token_id:{int(u > 0.999)}" for u in rng.random(10))
-        careless.add(0, Completion(tokens, ({},) * 10), [law] * 10)
+        careless.add(0, Completion(tokens, ({},) * 10, (row,) * 10))
     assert careless.evidence.log_e_value > 20
 
 

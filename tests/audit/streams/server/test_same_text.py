@@ -149,15 +149,15 @@ def test_distance_and_shift_of_lists() -> None:
     assert certain.distance(one) == pytest.approx(0.95)
     assert certain.distance(another) == another.distance(certain) == 1
     same = SameText({"prompt": 1}, 0.0)
-    answer = Completion(("token_id:0",), ({},))
-    for law in (one, two, one, two):
-        same.add(0, SamplingParameters(), [answer], [[law]])
+    for row in (one, two, one, two):
+        same.add(0, SamplingParameters(), [Completion(("token_id:0",), ({},), (row,))])
     assert same.tokens == 3
     assert same.mean_distance == pytest.approx(0.4 / 3)
     assert same.shift == pytest.approx(0.4 / 3)
     # the probabilities of a list to the first one, and back: the mean distance stays
-    same.add(0, SamplingParameters(), [answer], [[row_of([0.7, 0.1, 0.15, 0.05])]])
-    same.add(0, SamplingParameters(), [answer], [[row_of([0.7, 0.1, 0.15, 0.05])]])
+    back = Completion(("token_id:0",), ({},), (row_of([0.7, 0.1, 0.15, 0.05]),))
+    same.add(0, SamplingParameters(), [back])
+    same.add(0, SamplingParameters(), [back])
     assert same.mean_distance == pytest.approx(0.8 / 5)
     assert same.shift == pytest.approx(0, abs=1e-12)
 
