@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 
 import numpy as np
 
@@ -134,11 +135,8 @@ def repeat_seeds(client: Client, prompts: Sequence[Prompt], tokens: int) -> Agre
 
 def _first_difference(one: Completion, other: Completion) -> int | None:
     """Return the first place at which two texts differ; None if they are equal."""
-    if one.tokens == other.tokens:
-        return None
-    pairs = enumerate(zip(one.tokens, other.tokens, strict=False))
-    shorter = min(len(one.tokens), len(other.tokens))
-    return next((place for place, (x, y) in pairs if x != y), shorter)
+    pairs = enumerate(zip_longest(one.tokens, other.tokens))
+    return next((place for place, (x, y) in pairs if x != y), None)
 
 
 def _agreement(
