@@ -20,11 +20,16 @@ from otm.audit.diagnose.known_bugs import KNOWN_BUGS, SUSPECTED, KnownBug
 from otm.audit.diagnose.known_bugs.caches import CACHES
 from otm.audit.diagnose.known_bugs.sized import SIZED, TREES
 from otm.audit.diagnose.known_bugs.steps import Block, Chain, Loop, Siblings
-from otm.audit.diagnose.token_suspects import BONUS, SUSPECTS, suspected
+from otm.audit.diagnose.token_suspects import SUSPECTS, suspected
 from otm.audit.instances import INSTANCES
 from otm.audit.larger_instances import larger_instances
-from otm.audit.streams.e_process import CLASSES, Evidence, Tokens, classes_of
 from otm.audit.streams.recorded.audit import _add_output, _Series
+from otm.audit.streams.recorded.row_evidence import (
+    TOKEN_CLASSES,
+    RowEvidence,
+    TokenBatch,
+    mark_classes,
+)
 from otm.audit.streams.recorded.steps import as_step
 from otm.errors import InvalidInputError
 from otm.models import TableModel
@@ -230,7 +235,7 @@ def e_values(adapter: Adapter, instance: Instance, *, rounding: float = 0.0) -> 
     by_other: Any = 0
     growth: Any = 0
     for drafts, output, probability in paths(adapter, instance):
-        series = _Series(Evidence(1 + len(SUSPECTS), 0, rounding, 0.0), 0.0)
+        series = _Series(RowEvidence(1 + len(SUSPECTS), 0, rounding, 0.0, 0.0))
         step = as_step(step_of(instance, instance.prompt, drafts, output), "here", 1e-9)
         _add_output(series, step, 0)
         series.flush()
@@ -260,15 +265,15 @@ def test_e_values_of_others_grow() -> None:
     assert np.max(means["classes"]) > 1.01
 
 
-@pytest.mark.parametrize("name", [name for name in SUSPECTS if name in BUGS])
+@pytest.mark.parametrize("name", SUSPECTS)
 @pytest.mark.parametrize("model", ["three tokens", "four tokens", "disjoint", "equal"])
 def test_suspects_are_the_known_bugs_of_their_names(name: str, model: str) -> None:
     """Catches a wrong formula of a suspect, which would be named for what it is not."""
-    instance, bug = INSTANCES[model], BUGS[name].verifier
+    instance, bug = INSTANCES[model], SUSPECTS[name].verifier
     size = instance.vocabulary
     truth: dict[tuple[int, ...], Any] = defaultdict(lambda: np.zeros(size))
     for _, output, probability in paths(bug, instance):  # of one draft
-        if name != BONUS:
+        if name != "bonus of the row before":
             truth[()][output[0]] += float(probability)
         elif len(output) == 2:
             truth[output[:1]][output[1]] += float(probability)
@@ -276,7 +281,7 @@ def test_suspects_are_the_known_bugs_of_their_names(name: str, model: str) -> No
         contexts = [instance.prompt + path[:i] for i in range(len(path) + 1)]
         target = np.array([instance.target.probs(c).astype(float) for c in contexts])
         draft = instance.draft.probs(instance.prompt).astype(float)[None]
-        found = suspected(target, draft, 1)[len(path), SUSPECTS.index(name)]
+        found = suspected(target, draft, 1)[len(path), [*SUSPECTS].index(name)]
         np.testing.assert_allclose(found, weights / weights.sum(), rtol=0, atol=1e-12)
 
 
@@ -325,7 +330,7 @@ def test_bugs_are_found(bug: KnownBug) -> None:
 def test_small_deviations_grow(name: str) -> None:
     """Catches classes that miss them: the logarithm of an e-value grows by so much a step."""
     growth = e_values(BUGS[name].verifier, ALL[SMALL[name]])["growth"]
-    needed = math.log(2e6) + math.log(2 * Evidence(1, 0, 0.0, 0.0).by_class.size)
+    needed = math.log(2e6) + math.log(2 * RowEvidence(1, 0, 0.0, 0.0).by_class.size)
     assert needed / growth < 50_000
 
 
@@ -354,23 +359,23 @@ def test_the_deviation_that_is_stated_is_seen() -> None:
     rng = np.random.default_rng(7)
     row = np.array([0.3, 0.2, 0.5])
 
-    def evidence(deviation: float) -> Evidence:
-        tokens, where = Tokens(), np.array([[True, False, True, False]])
+    def evidence(deviation: float) -> RowEvidence:
+        tokens, where = [], np.array([[True, False, True, False]])
         drawn = rng.choice(3, size=count, p=row + np.array([0, -deviation, deviation]))
         for step, token in enumerate(drawn.tolist()):
-            members = classes_of(row[None], None, [token], (False, -1))
-            tokens.add(row[None, None], members, [token], where, step)
-        seen = Evidence(1, 0, 1e-5, 0.0)
-        seen.add(tokens, limit)
+            members = mark_classes(row[None], None, [token], (False, -1))
+            tokens.append(TokenBatch.of_step(row[None, None], members, [token], where, step))
+        seen = RowEvidence(1, 0, 1e-5, 0.0, limit)
+        seen.add(TokenBatch.joined(tokens))
         return seen
 
     honest = evidence(0)
-    delta = honest.detected(limit)
-    assert honest.crossed_at < 0
+    delta = honest.detectable()
+    assert not honest.decided
     assert 0.05 < delta < 0.12
     for _ in range(5):
-        assert evidence(delta).crossed_at >= 0
-    assert evidence(delta / 4).crossed_at < 0  # the control
+        assert evidence(delta).decided
+    assert not evidence(delta / 4).decided  # the control
 
 
 def test_impossible_tokens_decide_unless_rounding_may_have_made_them() -> None:
@@ -388,13 +393,11 @@ def test_rounding_keeps_the_mean_of_every_factor_below_one() -> None:
     true, row, rounding = np.array([0.49, 0.5, 0.01]), np.array([0.495, 0.505, 0.0]), 0.01
     means: Any = 0
     for token, probability in enumerate(true):
-        seen, tokens = Evidence(2, 0, rounding, rounding), Tokens()
+        seen = RowEvidence(2, 0, rounding, rounding)
         rows = np.array([[row, [0.1, 0.9, 0.0]]])
-        members, where = classes_of(rows[:, 0], None, [token], (False, -1)), np.ones((1, 4), bool)
-        tokens.add(rows, members, [token], where, 0)
-        seen.add(tokens, 1.0)
-        logs = np.concatenate([each.ravel() for each in (seen.by_class, seen.by_other, seen._odd)])
-        means = means + probability * np.exp(logs)
+        members, where = mark_classes(rows[:, 0], None, [token], (False, -1)), np.ones((1, 4), bool)
+        seen.add(TokenBatch.of_step(rows, members, [token], where, 0))
+        means = means + probability * np.exp(seen.logs)
     assert means.max() <= 1
     assert means.max() > 0.95  # and no more is given away than needed
 
@@ -416,7 +419,7 @@ def test_the_report_is_plain_and_says_where() -> None:
     assert "drafts do not follow the draft rows: e-value 10^" in text
     assert "worst: " in text
     plain = json.loads(json.dumps(report.to_dict(), allow_nan=False))
-    names = {name.replace("other model", "draft") for name in CLASSES}
+    names = {name.replace("other model", "draft") for name in TOKEN_CLASSES}
     assert plain["output"]["counts"][0]["tokens"] in names
     assert not report.lossless
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from otm._core.arithmetic import Probs, as_fractions
 from otm.audit.adapters.base import Instance, Source
+from otm.audit.diagnose.known_bugs.in_rows import AllRows, from_aim, from_steps, replace_rejected
 from otm.audit.diagnose.known_bugs.steps import (
     Block,
     Chain,
@@ -26,6 +27,7 @@ from otm.audit.diagnose.known_bugs.steps import (
     normalised,
     passes,
     residual,
+    sharpened,
     top_half,
 )
 from otm.decoding.draft_tree import Randomness
@@ -39,6 +41,10 @@ def _rounded(probs: Probs) -> Probs:
     return normalised(as_fractions(np.ldexp(np.round(4 * parts), exponents)))
 
 
+def _uniform(probs: Probs) -> Probs:
+    return np.asarray((0 * probs + 1) / probs.shape[-1])
+
+
 DRAFTING = (
     Chain("greedy drafts reported as softmax", drawn=likeliest).as_bug(
         mistake="greedy draft reported as softmax",
@@ -49,21 +55,24 @@ DRAFTING = (
             "jaymody/speculative-sampling #3",
             "alibaba/rtp-llm #1311",
         ),
+        in_rows=from_steps,
     ),
     Chain("drafts of top-k reported without it", drawn=top_half).as_bug(
         mistake="draft not sampled from its stated distribution",
         summary="Drafts are sampled after top-k, and verified by the draft distribution before it.",
         threads=("huggingface/transformers #47932", "huggingface/transformers #47961"),
     ),
-    Chain("temperature of the drafts alone", drawn=lambda probs: normalised(probs**2)).as_bug(
+    Chain("temperature of the drafts alone", drawn=sharpened).as_bug(
         mistake="one-sided temperature",
         summary="Drafts are sampled at a temperature that their stated distribution lacks.",
+        in_rows=from_steps,
     ),
     # the target at temperature 1, where 2 was asked for
-    Chain("temperature not applied to the target", aim=lambda probs: normalised(probs**2)).as_bug(
+    Chain("temperature not applied to the target", aim=sharpened).as_bug(
         mistake="one-sided temperature",
         summary="Drafts are verified by the target at temperature 1, whatever was asked for.",
         threads=("vllm-project/vllm #9834", "vllm-project/vllm #10198"),
+        in_rows=from_aim,
     ),
     Chain("drafts sampled in low precision", drawn=_rounded).as_bug(
         mistake="low precision",
@@ -85,9 +94,10 @@ DRAFTING = (
         mistake="draft not sampled from its stated distribution",
         summary="From the second on, a draft is verified by the draft row of the position before.",
     ),
-    Chain("draft law taken as uniform", stated=lambda probs: (0 * probs + 1) / probs.size).as_bug(
+    Chain("draft law taken as uniform", stated=_uniform).as_bug(
         mistake="draft not sampled from its stated distribution",
         summary="Where draft distributions are missing, the uniform one takes their place.",
+        in_rows=from_steps,
     ),
 )
 
@@ -101,6 +111,15 @@ def _same_stream(source: Randomness, gamma: int) -> Iterator[Randomness]:
 def _in_quarters(weights: Probs, uniform: Any) -> int:
     quarters = sum(bool(uniform >= Fraction(quarter, 4)) for quarter in (1, 2, 3))
     return locate(weights, Fraction(quarters, 4))
+
+
+def _noise_is_coin_in_rows(_: Chain, rows: AllRows) -> Probs:
+    """Accept if the noise, in the part of the distribution function of x, is below t(x)/d(x)."""
+    draft, target = rows.draft[0], rows.target[0]
+    end = draft.cumsum(axis=-1)
+    below = np.divide(target, draft, out=np.zeros_like(target), where=draft > 0)
+    accepted = np.clip(np.minimum(end, below) - (end - draft), 0, draft)
+    return replace_rejected(accepted, rows.residual(0))
 
 
 RANDOMNESS = (
@@ -120,6 +139,7 @@ RANDOMNESS = (
         mistake="drafts and coins share a stream",
         summary="The noise that drew a draft is also the coin that accepts or rejects it.",
         threads=("vllm-project/vllm #47386", "local-inference-lab/vllm #205"),
+        in_rows=_noise_is_coin_in_rows,
     ),
     Chain(
         "one coin for all drafts",
@@ -154,6 +174,7 @@ RANDOMNESS = (
         mistake="constant coin",
         summary="Coins do not change from call to call, whatever the seed.",
         threads=("vllm-project/vllm #13196",),
+        in_rows=from_steps,
     ),
     Chain("uniforms of few bits", draw_last=_in_quarters).as_bug(
         mistake="low precision",
@@ -174,7 +195,7 @@ def _off_by_one(weights: Probs, uniform: Any) -> int:
 
 
 def _past_the_end(weights: Probs, uniform: Any) -> int:
-    """1/8 stands for what is lost when a long row is summed in single precision."""
+    """Lose 1/8 of the sum, as a long row in single precision loses a part."""
     summed = weights.cumsum() * Fraction(7, 8)
     return int(np.searchsorted(summed, uniform * weights.sum(), side="right"))
 

@@ -17,15 +17,15 @@ import numpy as np
 
 from otm._core.arithmetic import Probs
 from otm.audit.adapters.base import Instance
+from otm.audit.diagnose.known_bugs.known_bug import KnownBug
 from otm.audit.diagnose.known_bugs.steps import (
     Chain,
-    KnownBug,
     Rows,
     Siblings,
     Uniforms,
     accepts,
-    normalised,
     residual,
+    sharpened,
 )
 from otm.decoding.reading import Path
 
@@ -64,7 +64,7 @@ def hot_from(place: int) -> KnownBug:
     """Forget the temperature of the target from a place on."""
 
     def aims(i: int, probs: Probs) -> Probs:
-        return normalised(probs**2) if i >= place - 1 else probs
+        return sharpened(probs) if i >= place - 1 else probs
 
     return _Placed(f"temperature lost from position {place} on", aims=aims).as_bug(
         mistake="one-sided temperature",

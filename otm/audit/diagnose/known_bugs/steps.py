@@ -11,6 +11,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partialmethod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,66 +19,21 @@ import numpy as np
 from otm._core.arithmetic import Probs
 from otm._core.distribution import residual_weights
 from otm.audit.adapters.base import Adapter, Instance, max_tokens
+from otm.audit.diagnose.known_bugs.known_bug import KnownBug
 from otm.decoding.draft_tree import Randomness
 from otm.decoding.reading import Path
-from otm.kernels.common.distributions.numpy import locate, one_hot
-
-
-@dataclass(frozen=True, eq=False)
-class KnownBug:
-    """A mistake that somebody's verifier made, made again in as little code as shows it.
-
-    Parameters
-    ----------
-    verifier : Adapter
-        Makes the mistake, on distributions in fractions, and does everything else right.
-    mistake : str
-        The class of mistakes that it belongs to.
-    summary : str
-        What is wrong, in one sentence.
-    threads : tuple of str, optional
-        Public discussions of it, such as "vllm-project/vllm #54282".
-    isolated : bool, optional
-        Whether the output distribution is right and only isolated values of a uniform, such as 0,
-        give a token that the target cannot.  Uniforms of b bits take such a value with
-        probability 2^−b, which is 2^−24 in float32: once in 17 million draws.
-
-    Examples
-    --------
-    >>> from otm.audit import lossless
-    >>> from otm.audit.diagnose.known_bugs import KNOWN_BUGS
-    >>> lossless(KNOWN_BUGS[0].verifier, examples=0).lossless
-    False
-    """
-
-    verifier: Adapter
-    mistake: str
-    summary: str
-    threads: tuple[str, ...] = ()
-    isolated: bool = False
-
-    @property
-    def name(self) -> str:
-        """What reports call it."""
-        return self.verifier.name
-
-    def __str__(self) -> str:
-        where = f" ({', '.join(self.threads)})" if self.threads else ""
-        return f"{self.name}: {self.summary}{where}"
+from otm.kernels.common.distributions.numpy import locate
 
 
 class Steps(Adapter):
     """A verifier in steps, each of which may be wrong."""
 
-    def as_bug(
-        self, mistake: str, summary: str, threads: tuple[str, ...] = (), *, isolated: bool = False
-    ) -> KnownBug:
-        """Say what is wrong with it."""
-        return KnownBug(self, mistake, summary, threads, isolated)
+    as_bug = partialmethod(KnownBug)
+    """Describe its wrong step."""
 
 
 class Uniforms(NamedTuple):
-    """Where the randomness of one run is used."""
+    """The uniforms of one run, by their use."""
 
     drafts: Any  # [γ], these draw the drafts
     coins: Any  # [γ], these accept or reject them
@@ -87,22 +43,33 @@ class Uniforms(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """What a verifier of one chain sees."""
+    """The drafts of one chain, and the rows that its verifier receives."""
 
     tokens: Path  # γ drafts
     draft: list[Probs]  # γ distributions [V] that the drafts are said to be drawn from
     target: list[Probs]  # γ + 1 distributions [V]
 
+    def residual(self, i: int) -> Probs:
+        """Weights of the token in place of draft i."""
+        return residual_weights(self.target[i], self.draft[i])
+
 
 def normalised(weights: Probs) -> Probs:
-    """Divide weights by their sum."""
-    probs: Probs = weights / weights.sum()
+    """Divide weights by their sum: [V], or each row of [m, V]."""
+    probs: Probs = weights / weights.sum(axis=-1, keepdims=True)
     return probs
 
 
+def sharpened(probs: Probs) -> Probs:
+    """Halve the temperature: [V], or each row of [m, V]."""
+    return normalised(probs**2)
+
+
 def likeliest(probs: Probs) -> Probs:
-    """Put everything on the token of the largest probability."""
-    return one_hot(int(probs.argmax()), probs)
+    """Put everything on the token of the largest probability: [V], or each row of [m, V]."""
+    certain = np.zeros_like(probs)
+    np.put_along_axis(certain, probs.argmax(axis=-1, keepdims=True), 1, axis=-1)
+    return certain
 
 
 def top_half(probs: Probs) -> Probs:
@@ -116,14 +83,14 @@ def unchanged(probs: Probs) -> Probs:
     return probs
 
 
-def accepts(coin: Any, draft: Probs, target: Probs, x: int) -> Any:
+def accepts(coin: Any, draft: Probs, target: Probs, x: Any) -> Any:
     """Whether draft x is accepted."""
     return coin * draft[x] < target[x]
 
 
 def residual(rows: Rows, i: int) -> Probs:
     """Weights of the token in place of draft i."""
-    return residual_weights(rows.target[i], rows.draft[i])
+    return rows.residual(i)
 
 
 def bonus(rows: Rows) -> Probs:
@@ -142,7 +109,7 @@ class Chain(Steps):
     stated: Callable[[Probs], Probs] = unchanged  # what the verifier is told of it
     aim: Callable[[Probs], Probs] = unchanged  # what it is told of the target
     shown: Callable[[Instance, Rows], Rows] = lambda _, rows: rows  # which rows it is shown
-    accepts: Callable[[Any, Probs, Probs, int], Any] = accepts
+    accepts: Callable[[Any, Probs, Probs, Any], Any] = accepts
     residual: Callable[[Rows, int], Probs] = residual
     bonus: Callable[[Rows], Probs] = bonus
     draw_last: Callable[[Probs, Any], int] = locate
@@ -241,15 +208,15 @@ class Repeated(Adapter):
 
     @property
     def name(self) -> str:  # type: ignore[override]
-        """That of the verifier."""
+        """Name of the verifier."""
         return self.step.name
 
     def supports(self, instance: Instance) -> bool:
-        """Whether the verifier does."""
+        """Whether the verifier supports the instance."""
         return self.step.supports(instance)
 
     def output(self, instance: Instance, source: Randomness) -> Path:
-        """Take steps."""
+        """Decode in steps of the verifier."""
         tokens: Path = ()
         for step in itertools.count():
             left = max_tokens(self, instance) - len(tokens)

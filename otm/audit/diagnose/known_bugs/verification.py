@@ -12,6 +12,7 @@ import numpy as np
 from otm._core.arithmetic import Probs
 from otm._core.distribution import residual_weights
 from otm.audit.adapters.base import Adapter, Instance
+from otm.audit.diagnose.known_bugs.in_rows import AllRows, from_aim, from_steps, replace_rejected
 from otm.audit.diagnose.known_bugs.steps import (
     Chain,
     Rows,
@@ -30,6 +31,16 @@ from otm.kernels.common.distributions.numpy import locate, one_hot
 def _two_coins(uniforms: Uniforms) -> Uniforms:
     more = uniforms.source(len(uniforms.coins))
     return uniforms._replace(coins=list(zip(uniforms.coins, more, strict=True)))
+
+
+def _two_coins_in_rows(_: Chain, rows: AllRows) -> Probs:
+    draft, target = rows.draft[0], rows.target[0]
+    accepted = 1 - (1 - target) * (1 - rows.accepted)
+    return replace_rejected(draft * accepted, rows.residual(0))
+
+
+def _maximum(probs: Probs) -> Any:
+    return probs.max(axis=-1, keepdims=probs.ndim > 1)
 
 
 def _without(x: int, weights: Probs) -> Probs:
@@ -56,14 +67,16 @@ ACCEPTANCE = (
         mistake="draft and target swapped",
         summary="The ratio and the residual take the draft distribution for the target's.",
         threads=("feifeibear/LLMSpeculativeSampling #36",),
+        in_rows=from_steps,
     ),
     Chain(
         "ratio to the largest probability",
-        accepts=lambda coin, draft, target, x: coin * target.max() < target[x],
+        accepts=lambda coin, draft, target, x: coin * _maximum(target) < target[x],
     ).as_bug(
         mistake="acceptance without the draft distribution",
         summary="A draft is accepted with probability t(x)/max t, whatever its draft probability.",
         threads=("1bit-MONSTER/1bit-MONSTER #637",),
+        in_rows=from_steps,
     ),
     Chain(
         "equal tokens pass",
@@ -75,6 +88,7 @@ ACCEPTANCE = (
         mistake="two chances for a draft",
         summary="A draft equal to a token sampled from the target passes: it has a second chance.",
         threads=("alibaba/rtp-llm #521", "alibaba/rtp-llm #1295"),
+        in_rows=_two_coins_in_rows,
     ),
     Chain(
         "acceptance thresholds",  # 1/2 stands for the threshold of a single token and of a sum
@@ -130,8 +144,18 @@ def _not_normalised(weights: Probs, uniform: Any) -> int:
     return min(int(place), weights.size - 1)
 
 
+def _not_normalised_in_rows(_: Chain, rows: AllRows) -> Probs:
+    accepted = np.minimum(rows.draft[0], rows.target[0])
+    last = rows.target[0] - accepted
+    last[:, -1] += accepted.sum(axis=-1)  # The last token gets what is missing from 1.
+    return replace_rejected(accepted, last)
+
+
 def _softmax(rows: Rows, i: int) -> Probs:
-    return np.array([Fraction(math.exp(r)) for r in normalised(residual(rows, i))])
+    rest = normalised(residual(rows, i))
+    if rest.dtype != object:
+        return np.asarray(np.exp(rest))
+    return np.array([Fraction(math.exp(r)) for r in rest])
 
 
 def _uniform(rows: Rows, i: int) -> Probs:
@@ -163,6 +187,7 @@ RESIDUAL = (
         mistake="no residual",
         summary="A rejected draft is replaced by a token drawn from the target itself.",
         threads=("ShopeeLLM/Spec-RL #14", "eth-sri/language-model-arithmetic #14"),
+        in_rows=from_steps,
     ),
     Chain("residual without the draft alone", residual=_without_draft).as_bug(
         mistake="biased residual",
@@ -174,21 +199,25 @@ RESIDUAL = (
     ).as_bug(
         mistake="residual not sampled",
         summary="A rejected draft is replaced by the likeliest token of the residual.",
+        in_rows=from_steps,
     ),
     Chain(
         "residual not clamped", residual=lambda rows, i: abs(rows.target[i] - rows.draft[i])
     ).as_bug(
         mistake="missing clamp",
         summary="The residual counts tokens that the draft model prefers as if the target did.",
+        in_rows=from_steps,
     ),
     Chain("residual not normalised", draw_last=_not_normalised).as_bug(
         mistake="unnormalised residual",
         summary="The residual is not divided by its sum; the last token gets what is missing.",
+        in_rows=_not_normalised_in_rows,
     ),
     Chain("softmax of the residual", residual=_softmax).as_bug(
         mistake="unnormalised residual",
         summary="The residual is normalised by a softmax, which gives every token a part of it.",
         threads=("huggingface/transformers #28508",),
+        in_rows=from_steps,
     ),
     Chain("uniform where the residual is empty", residual=_uniform).as_bug(
         mistake="empty residual",
@@ -237,6 +266,7 @@ BONUS = (
         mistake="bonus from the wrong position",
         summary="The bonus is drawn from the row of the last draft, as if a cache lacked it.",
         threads=("vllm-project/vllm #9730",),
+        in_rows=from_aim,
     ),
     Chain("bonus of top-k", bonus=lambda rows: top_half(rows.target[-1])).as_bug(
         mistake="sampling parameters of the last token alone",

@@ -3,8 +3,8 @@
 A lossless verifier outputs tokens that, continued by the target, have the target's distribution.
 Let it output y_1 … y_n in a step, and p_i be the target's distribution after y_1 … y_i.  Then given
 n > i and y_1 … y_i, the next token y_{i+1} has the distribution p_i: whatever the rule, every token
-that is output follows its row (docs/theory/recorded-steps.md, Theorem 15.1).  `e_values` tests that
-at every time.
+that is output follows its row (docs/theory/recorded-steps.md, Theorem 15.1).  `RowEvidence` tests
+that at every time.
 """
 
 from __future__ import annotations
@@ -21,19 +21,31 @@ import numpy as np
 from otm._core.display.progress import Progress, watching
 from otm._core.files.paths import as_path, file_label
 from otm._core.numbers import as_level, as_real
-from otm.audit.diagnose.token_suspects import OF_DRAFTS, SUSPECTS, diagnosis_of, suspected
+from otm.audit.diagnose.token_suspects import OF_DRAFTS, SUSPECTS, suspected
 from otm.audit.evidence import Diagnosis
 from otm.audit.report import LOSSLESS, NOT_LOSSLESS, UNDECIDED
-from otm.audit.streams.e_process import CLASSES, PLACES, Evidence, Tokens, classes_of
-from otm.audit.streams.recorded.report import Count, Followed, Impossible, RecordedReport
-from otm.audit.streams.recorded.steps import PRECISE, Floats, Step, read_steps
+from otm.audit.streams.e_process import Floats
+from otm.audit.streams.recorded.report import (
+    ClassCount,
+    ImpossibleToken,
+    RecordedReport,
+    StreamResult,
+)
+from otm.audit.streams.recorded.row_evidence import (
+    POSITIONS,
+    TOKEN_CLASSES,
+    RowEvidence,
+    TokenBatch,
+    mark_classes,
+)
+from otm.audit.streams.recorded.steps import PRECISE, Step, read_steps
 from otm.errors import InvalidInputError
 
 TOGETHER = 512
-"""Tokens whose evidence is added up at a time."""
+"""Number of tokens that are added to the evidence at a time."""
 
 DIAGNOSED = 20_000
-"""Tokens, the first ones, that suspects are compared with."""
+"""Number of tokens, from the first on, with which suspects are compared."""
 
 UNFIT = math.log(100)
 """A suspect is not named if an e-value against it reaches this (a logarithm), or if tokens are as
@@ -44,13 +56,13 @@ many times likelier under something else."""
 class _Series:
     """Tokens of one kind, output or drafts, and the evidence that they do not follow their rows."""
 
-    evidence: Evidence
-    limit: float  # logarithm of the e-value that decides
-    tokens: Tokens = field(default_factory=Tokens)
-    kept: list[Tokens] = field(default_factory=list)
+    evidence: RowEvidence
+    waiting: list[TokenBatch] = field(default_factory=list)
+    kept: list[TokenBatch] = field(default_factory=list)
     total: int = 0
+    flushed: int = 0  # how many of them the evidence has
     impossible: int = 0
-    first: Impossible | None = None
+    first: ImpossibleToken | None = None
     upper: bool = False  # whether the token before was in the upper half of the ids
     before: int = -1  # the token before
 
@@ -61,35 +73,39 @@ class _Series:
         for position, place in enumerate(tokens):
             if not rows[position, 0, place] > 0:
                 self.impossible += 1
-                self.first = self.first or Impossible(number, position, int(step.ids[place]))
+                self.first = self.first or ImpossibleToken(number, position, int(step.ids[place]))
         known = int(np.searchsorted(step.ids, self.before))
         again = known < step.ids.size and step.ids[known] == self.before
-        members = classes_of(rows[:, 0], others, tokens, (self.upper, known if again else -1))
-        where = np.zeros((len(tokens), len(PLACES)), dtype=np.bool_)
+        members = mark_classes(rows[:, 0], others, tokens, (self.upper, known if again else -1))
+        where = np.zeros((len(tokens), len(POSITIONS)), dtype=np.bool_)
         where[:, 0] = where[0, 1] = where[1:, 2] = True
         if 0 < len(step.drafts) < len(tokens):
             where[-1] = [True, False, False, True]
-        self.tokens.add(rows, members, tokens, where, number)
+        self.waiting.append(TokenBatch.of_step(rows, members, tokens, where, number))
         self.upper = bool(members[-1, 4, tokens[-1]])
         self.before = int(step.ids[tokens[-1]])
         self.total += len(tokens)
-        if len(self.tokens.step) >= TOGETHER:
+        if self.total - self.flushed >= TOGETHER:
             self.flush()
 
     def flush(self) -> None:
-        """Add up what came since."""
-        self.evidence.add(self.tokens, self.limit)
-        if self.total <= DIAGNOSED:
-            self.kept.append(self.tokens)
-        self.tokens = Tokens()
+        """Bet on the tokens that were added since."""
+        if not self.waiting:
+            return
+        batch = TokenBatch.joined(self.waiting)
+        self.evidence.add(batch)
+        if self.total <= DIAGNOSED or not self.kept:
+            self.kept.append(batch)
+        self.waiting.clear()
+        self.flushed = self.total
 
-    def followed(self, other: str, *, impossible_decides: bool) -> Followed:
-        """Sum it up; `other` is the model beside that of the rows."""
+    def result(self, other: str, *, impossible_decides: bool) -> StreamResult:
+        """Summarise for the report; `other` names the model that the rows are not of."""
         seen = self.evidence
         logs = np.logaddexp.reduce(seen.by_class, axis=2) - math.log(seen.by_class.shape[2])
         logs /= math.log(10)
         counts = [
-            Count(
+            ClassCount(
                 name.replace("the other model", f"the {other}"),
                 where,
                 positions=int(seen.counts[g]),
@@ -97,17 +113,18 @@ class _Series:
                 seen=int(seen.hits[g, k]),
                 log10_e_value=float(logs[g, k]),
             )
-            for g, where in enumerate(PLACES)
-            for k, name in enumerate(CLASSES)
+            for g, where in enumerate(POSITIONS)
+            for k, name in enumerate(TOKEN_CLASSES)
             if 0 < seen.expected[g, k] < seen.counts[g]
         ]
         counts.sort(key=lambda count: -count.log10_e_value)
-        crossed = seen.crossed_at if seen.crossed_at >= 0 else None
+        shown_at = seen.decided_at
         if impossible_decides and self.first is not None:
-            crossed = min(self.first.step, self.first.step if crossed is None else crossed)
+            shown_at = min(self.first.step, self.first.step if shown_at is None else shown_at)
         log10 = seen.largest / math.log(10)
-        return Followed(
-            self.total, log10, crossed, tuple(counts), self.impossible, self.first, crossed is None
+        follow = shown_at is None
+        return StreamResult(
+            self.total, log10, shown_at, tuple(counts), self.impossible, self.first, follow
         )
 
 
@@ -197,8 +214,8 @@ def recorded(
     given, slack = read_steps(steps, rounding)
     lost = slack if slack > PRECISE else 0.0
     limit = math.log(2 / level)
-    out = _Series(Evidence(1 + len(SUSPECTS), 0, slack, lost), limit)
-    drafted = _Series(Evidence(1 + len(OF_DRAFTS), 0, slack, lost), limit)
+    out = _Series(RowEvidence(1 + len(SUSPECTS), 0, slack, lost, limit))
+    drafted = _Series(RowEvidence(1 + len(OF_DRAFTS), 0, slack, lost, limit))
     accepted = reached = count = 0
     by_chain = 0.0
     with watching(progress, "recorded") as watch:
@@ -217,15 +234,15 @@ def recorded(
         raise InvalidInputError("there are no steps; give at least one")
     out.flush()
     drafted.flush()
-    output = out.followed("draft", impossible_decides=not lost)
-    detected = out.evidence.detected(limit)
+    output = out.result("draft", impossible_decides=not lost)
+    detected = out.evidence.detectable()
     verdict = LOSSLESS if detected <= delta else UNDECIDED
     return RecordedReport(
         name=name or (file_label(steps) if isinstance(steps, str | Path) else "recorded steps"),
         verdict=verdict if output.follow else NOT_LOSSLESS,
         steps=count,
         output=output,
-        drafts=drafted.followed("target", impossible_decides=not lost) if drafted.total else None,
+        drafts=drafted.result("target", impossible_decides=not lost) if drafted.total else None,
         accepted=accepted,
         reached=reached,
         accepted_by_chain=by_chain,
@@ -247,7 +264,7 @@ def _add_output(series: _Series, step: Step, number: int) -> None:
 
 
 def _add_drafts(series: _Series, step: Step, draft: Floats, number: int) -> None:
-    """Add all drafts, those behind a rejected one too."""
+    """Add all drafts, including those after a rejected one."""
     if not step.drafts:
         return
     rows = np.stack([draft, *(of_row(draft) for of_row in OF_DRAFTS.values())], axis=1)
@@ -256,18 +273,15 @@ def _add_drafts(series: _Series, step: Step, draft: Floats, number: int) -> None
 
 def _diagnoses(series: _Series, slack: float, lost: float) -> tuple[Diagnosis, ...]:
     """Name suspects that the output fits: far better than the target, and without a deviation."""
-    seen = np.concatenate([logs for part in series.kept for logs in part.seen])
-    total = np.where(np.isneginf(seen), -np.inf, seen).sum(axis=0)
+    log_probs = np.concatenate([batch.log_probs for batch in series.kept])
+    total = log_probs.sum(axis=0)
     fits = []
-    for place, name in enumerate(SUSPECTS, 1):
-        if np.isneginf(total[place]) or not total[place] - total[0] > series.limit:
+    for place, bug in enumerate(SUSPECTS.values(), 1):
+        if np.isneginf(total[place]) or not total[place] - total[0] > series.evidence.limit:
             continue
-        evidence = Evidence(1 + len(SUSPECTS), place, slack, lost)
-        for part in series.kept:
-            evidence.add(part, UNFIT)
-        if (
-            evidence.crossed_at < 0
-            and max(evidence.by_class.max(), evidence.by_other.max()) < UNFIT
-        ):
-            fits.append((float(total[place]), diagnosis_of(name)))
+        evidence = RowEvidence(1 + len(SUSPECTS), place, slack, lost, UNFIT)
+        for batch in series.kept:
+            evidence.add(batch)
+        if not evidence.decided and max(evidence.by_class.max(), evidence.by_other.max()) < UNFIT:
+            fits.append((float(total[place]), bug.diagnosis))
     return tuple(diagnosis for _, diagnosis in sorted(fits, key=lambda fit: -fit[0]))

@@ -15,8 +15,8 @@ SHOWN = 5
 
 
 @dataclass(frozen=True)
-class Count:
-    """How often tokens of a class came, where these tokens count."""
+class ClassCount:
+    """Expected and observed number of tokens of a class, at some positions."""
 
     tokens: str  # the class
     where: str  # the place in the steps
@@ -32,7 +32,7 @@ class Count:
 
 
 @dataclass(frozen=True)
-class Impossible:
+class ImpossibleToken:
     """A token whose row gives it no probability."""
 
     step: int  # number of the step, from 0
@@ -41,15 +41,15 @@ class Impossible:
 
 
 @dataclass(frozen=True)
-class Followed:
+class StreamResult:
     """Whether tokens follow their rows."""
 
     tokens: int  # how many there are
     log10_e_value: float  # largest e-value of all classes and suspects together
     shown_at: int | None  # the step at which it reached the limit
-    counts: tuple[Count, ...]  # most telling first
+    counts: tuple[ClassCount, ...]  # most telling first
     impossible: int  # tokens of probability 0
-    first_impossible: Impossible | None
+    first_impossible: ImpossibleToken | None
     follow: bool  # False if they do not
 
 
@@ -66,10 +66,10 @@ class RecordedReport(BaseReport):
         there are too few tokens to see one of the size asked for.
     steps : int
         Number of steps.
-    output : Followed
+    output : StreamResult
         Whether the output follows the target's rows: number of tokens, e-value, counts of classes
         with those expected, tokens that are impossible.
-    drafts : Followed or None
+    drafts : StreamResult or None
         Whether the drafts follow the draft's rows; None where these were not recorded.
     accepted : int
         Number of drafts that were output.
@@ -102,8 +102,8 @@ class RecordedReport(BaseReport):
     name: str
     verdict: str
     steps: int
-    output: Followed
-    drafts: Followed | None
+    output: StreamResult
+    drafts: StreamResult | None
     accepted: int
     reached: int
     accepted_by_chain: float
@@ -115,9 +115,9 @@ class RecordedReport(BaseReport):
     def _lines(self) -> Iterator[str]:
         yield f"{self.name}: {self.verdict}"
         yield f"  recorded: {self.steps:,} steps, {self.output.tokens:,} tokens"
-        yield from self._followed("output", "the target rows", self.output)
+        yield from self._stream("output", "the target rows", self.output)
         if self.drafts is not None:
-            yield from self._followed("drafts", "the draft rows", self.drafts)
+            yield from self._stream("drafts", "the draft rows", self.drafts)
             if not self.drafts.follow:
                 yield "    A verifier that takes the draft rows for their distribution is wrong."
         if self.reached and self.drafts is not None:
@@ -137,7 +137,7 @@ class RecordedReport(BaseReport):
         elif self.verdict != NOT_LOSSLESS:
             yield "  No deviation shows, but a smaller one would be missed: record more steps."
 
-    def _followed(self, what: str, rows: str, seen: Followed) -> Iterator[str]:
+    def _stream(self, what: str, rows: str, seen: StreamResult) -> Iterator[str]:
         says = "follow" if what == "drafts" else "follows"
         says = (
             f"{what} {says}"

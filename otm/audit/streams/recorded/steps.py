@@ -1,11 +1,11 @@
-"""Steps of decoding that somebody recorded: from files or from Python, checked."""
+"""Recorded decoding steps: read from a file or from Python, and checked."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,9 +17,8 @@ from otm._core.files.paths import as_path, file_label, opened, parse_json
 from otm._core.files.stored import StoredArray
 from otm._core.numbers import whole
 from otm._core.sparse import SparseProbs
+from otm.audit.streams.e_process import Floats
 from otm.errors import InvalidInputError
-
-Floats: TypeAlias = npt.NDArray[np.float64]
 
 PRECISE = 1e-5
 """Relative rounding of probabilities in float32 and float64, their softmax included."""
@@ -136,17 +135,14 @@ def as_step(entry: Any, where: str, slack: float) -> Step:
             '"drafts" and "draft_probs"'
         )
     output = _tokens(entry["output"], f"{where}: output")
-    drafts = _tokens(entry["drafts"], f"{where}: drafts") if _some(entry, "drafts") else None
+    drafts, rows = entry.get("drafts"), entry.get("draft_probs")
+    drafts = None if drafts is None else _tokens(drafts, f"{where}: drafts")
     target = _rows(entry["target_probs"], f"{where}: target_probs")
-    rows = entry["draft_probs"] if _some(entry, "draft_probs") else None
     draft = None if rows is None else _rows(rows, f"{where}: draft_probs")
     if not output:
         raise InvalidInputError(f"{where}: the output is empty; leave out what returned no token")
-    if drafts is None:
-        _check_without_drafts(output, target, draft, where)
-        drafts = ()
-    else:
-        _check_with_drafts(output, drafts, target, draft, where)
+    _check_counts(output, drafts, target, draft, where)
+    drafts = drafts or ()
     given = [*target, *(draft or ())]
     sizes = {row.size for row in given if not isinstance(row, SparseProbs)}
     if len(sizes) > 1:
@@ -166,23 +162,21 @@ def as_step(entry: Any, where: str, slack: float) -> Step:
     )
 
 
-def _check_without_drafts(
-    output: tuple[int, ...], target: list[Any], draft: list[Any] | None, where: str
-) -> None:
-    if draft is not None or len(target) < len(output):
-        raise InvalidInputError(
-            f"{where}: {len(target)} target rows for {len(output)} tokens without drafts; there "
-            "must be a target row for each token of the output, and no draft rows"
-        )
-
-
-def _check_with_drafts(
+def _check_counts(
     output: tuple[int, ...],
-    drafts: tuple[int, ...],
+    drafts: tuple[int, ...] | None,
     target: list[Any],
     draft: list[Any] | None,
     where: str,
 ) -> None:
+    """Raise unless the rows belong to the drafts, or without drafts to the output."""
+    if drafts is None:
+        if draft is None and len(target) >= len(output):
+            return
+        raise InvalidInputError(
+            f"{where}: {len(target)} target rows for {len(output)} tokens without drafts; there "
+            "must be a target row for each token of the output, and no draft rows"
+        )
     if len(target) != len(drafts) + 1 or (draft is not None and len(draft) != len(drafts)):
         rows = "" if draft is None else f" and {len(draft)} draft rows"
         raise InvalidInputError(
@@ -195,10 +189,6 @@ def _check_with_drafts(
             "before its last token, and the target rows are along the drafts; of several chains or "
             "trees record the target rows along the output alone, without drafts"
         )
-
-
-def _some(entry: Mapping[str, Any], name: str) -> bool:
-    return entry.get(name) is not None
 
 
 def _tokens(values: Any, name: str) -> tuple[int, ...]:

@@ -15,6 +15,7 @@ import numpy as np
 
 from otm._core.display.text import shown
 from otm._core.listed_tokens import IMPOSSIBLE, TOKEN_ID, UNCLEAR, is_unclear
+from otm.audit.streams.server.token_probs import TokenProbs
 from otm.errors import EndpointError
 
 Prompt: TypeAlias = str | tuple[int, ...]
@@ -52,6 +53,8 @@ class Completion:
 
     tokens: tuple[str, ...]
     lists: tuple[dict[str, float], ...]  # of each token: log-probabilities by token
+    # of each token: its probabilities, None where it does not count; empty for pairs of servers
+    rows: tuple[TokenProbs | None, ...] = ()
 
 
 def read_completion(

@@ -1,4 +1,4 @@
-"""The audit of a server: what is asked, what its answers are compared with, and the report."""
+"""The audit of a server: its arguments, its requests and its report."""
 
 from __future__ import annotations
 
@@ -13,15 +13,13 @@ from otm._core.display.progress import Progress, watching
 from otm._core.files.paths import as_path
 from otm._core.numbers import as_integer, as_level, as_real
 from otm.audit.streams.server import probes as extra
-from otm.audit.streams.server.acceptance import acceptance_between, possible_acceptance
 from otm.audit.streams.server.answers import Completion, Encoded, Prompt
 from otm.audit.streams.server.client import Access, Client
 from otm.audit.streams.server.findings import Limits
 from otm.audit.streams.server.journal import Journal, digest_of
-from otm.audit.streams.server.references import LawsOf, OwnLists, of_model
-from otm.audit.streams.server.report import SameLists, ServerReport
+from otm.audit.streams.server.references import OwnLists, ProbsOf, probs_from_model
+from otm.audit.streams.server.report import ServerReport
 from otm.audit.streams.server.run import Run
-from otm.audit.streams.server.same_text import SameText
 from otm.audit.streams.server.settings import Setting, as_omitted, as_prompts, as_settings
 from otm.decoding import SamplingParameters
 from otm.errors import InvalidInputError
@@ -35,14 +33,14 @@ SAMPLING = (
 )
 """Sampling parameters of an audit that names none."""
 
-ROUNDING = 1e-3
+DEFAULT_ROUNDING = 1e-3
 """How far a class may be off on average, in a server's own numbers or beside another server."""
 
-ROUNDING_OF_MODEL = 0.01
+MODEL_ROUNDING = 0.01
 """The same beside a local model, which may compute in another precision."""
 
 MOST_POSSIBLE = 200
-"""Answers that the acceptance of the models is computed for."""
+"""Number of answers for which the acceptance of the models is computed."""
 
 
 def audit_server(
@@ -187,29 +185,29 @@ def audit_server(
         as_real(tv, "tv", above=0, below=1),
         as_level(false_alarms, "false_alarms"),
     )
-    usual = ROUNDING if model is None else ROUNDING_OF_MODEL
+    usual = DEFAULT_ROUNDING if model is None else MODEL_ROUNDING
     drift = usual if rounding is None else as_real(rounding, "rounding", least=0, below=0.5)
-    laws_of: LawsOf | None = None
-    if reference is None:
-        laws_of = (
-            OwnLists(listed, processed=processed, chat=chat) if model is None else of_model(model)
-        )
+    alone = reference is None and model is None
+    own = OwnLists(listed, processed=processed, chat=chat) if alone else None
+    probs_of: ProbsOf | None = own if model is None else probs_from_model(model)
     length = as_integer(max_tokens, "max_tokens", 1, 10_000)
-    run = Run(texts, settings, limits, length, listed, laws_of, drift)
+    run = Run(texts, settings, limits, length, listed, probs_of, drift)
     access = Access(
         timeout=as_real(timeout, "timeout", above=0),
         retries=as_integer(retries, "retries", 0, 20),
         chat=chat,
         logprobs=listed,
         tokenizer=tokenizer,
-        own_lists=isinstance(laws_of, OwnLists),
+        own_lists=alone,
         leave_out=omitted,
     )
     possible: list[float] = []
 
-    def also(prompt: Prompt, answer: Completion, setting: Setting) -> None:
+    def on_answer(prompt: Prompt, answer: Completion, setting: Setting) -> None:
         if model is not None and draft is not None and len(possible) < MOST_POSSIBLE * length:
-            possible.extend(possible_acceptance((model, draft), prompt, answer, setting.parameters))
+            possible.extend(
+                extra.possible_acceptance((model, draft), prompt, answer, setting.parameters)
+            )
 
     with contextlib.ExitStack() as stack:
         watch = stack.enter_context(watching(progress, "server"))
@@ -223,12 +221,14 @@ def audit_server(
         )
         stack.callback(journal.close)
         before = clients[0].metrics()
-        run.work(clients, journal, lambda done: watch.tell("request", done, limits.requests), also)
+        run.work(
+            clients, journal, lambda done: watch.tell("request", done, limits.requests), on_answer
+        )
         after = clients[0].metrics()
         same = None
         if probes and "temperature" not in omitted:
-            same = extra.greedy(clients, model, texts, length)
-        again = extra.seeds(clients[0], texts, length) if probes else None
+            same = extra.compare_greedy_texts(clients, model, texts, length)
+        again = extra.repeat_seeds(clients[0], texts, length) if probes else None
     allowed = math.fsum(possible) / len(possible) if possible else None
     shows = run.findings
     return ServerReport(
@@ -236,11 +236,11 @@ def audit_server(
         model=clients[0].model,
         verdict=shows.verdict,
         reasons=shows.reasons(),
-        against=_against(clients, model, listed, omitted, processed=processed),
+        against=_describe_reference(clients, model, listed, omitted, processed=processed),
         requests=run.requests,
         tokens=shows.count,
         left_out=shows.left_out,
-        log10_e_value=shows.largest / math.log(10),
+        log10_e_value=shows.mixture.largest / math.log(10),
         tv_bound=shows.bound,
         tv=limits.tv,
         false_alarms=limits.level,
@@ -248,24 +248,20 @@ def audit_server(
         retried=sum(client.retried for client in clients),
         entropy=shows.entropy,
         greedy_distance=shows.greedy_distance,
-        lists=None if shows.same_text is None else _lists(shows.same_text),
+        lists=None if shows.same_text is None else shows.same_text.summary(),
         repeats=None if shows.copies is None else shows.copies.summary(),
-        decimals=laws_of.rounded_to if isinstance(laws_of, OwnLists) else None,
+        decimals=None if own is None else own.rounded_to,
         refused=clients[0].refused,
-        settings=run.lines(),
+        settings=run.setting_results(),
         most_deviant=run.most_deviant(),
         greedy=same,
         seeds=again,
-        acceptance=acceptance_between(before, after, allowed),
+        acceptance=extra.acceptance_between(before, after, allowed),
     )
 
 
-def _lists(same: SameText) -> SameLists:
-    return SameLists(same.tokens, same.mean_distance, same.evidence.largest / math.log(10))
-
-
 def _digest(run: Run, access: Access, clients: Sequence[Client]) -> str:
-    """Digest of all that decides which requests are sent and how answers are read."""
+    """Hash everything that decides which requests are sent and how answers are read."""
     servers = [[client.url, client.model] for client in clients]
     settings = [[dataclasses.asdict(s.parameters), s.concurrency] for s in run.settings]
     return digest_of(
@@ -276,7 +272,7 @@ def _digest(run: Run, access: Access, clients: Sequence[Client]) -> str:
     )
 
 
-def _against(
+def _describe_reference(
     clients: Sequence[Client],
     model: LanguageModel | None,
     listed: int,

@@ -32,7 +32,7 @@ AGAIN = frozenset({408, 409, 429, 500, 502, 503, 504, 529})
 """Statuses after which a request is sent again."""
 
 NEUTRAL = {"top_p": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0}
-"""What a server would else take from the model's own configuration."""
+"""Neutral values of parameters that a server may take from the model's configuration."""
 
 EXTRAS = {
     "ignore_eos": True,
@@ -56,7 +56,7 @@ LONGEST_MESSAGE = 4_000
 
 @dataclass(frozen=True)
 class Access:
-    """How a server is asked: limits, and whether by its interface for chats."""
+    """Options of all requests: limits, and which interface of the server is used."""
 
     timeout: float = 60.0
     retries: int = 4
@@ -126,7 +126,7 @@ class Client:
     def sample(
         self, prompt: Prompt, parameters: SamplingParameters, tokens: int, seed: int | None = None
     ) -> Completion:
-        """Ask for a continuation of so many tokens."""
+        """Request a continuation of at most `tokens` tokens."""
         body: dict[str, Any] = {"model": self.model, "max_tokens": tokens, **NEUTRAL}
         body["temperature"] = parameters.temperature
         if parameters.top_p is not None:
@@ -224,7 +224,7 @@ class Client:
         return ""
 
     def _message(self, content: bytes) -> str:
-        """Take the server's message out of its JSON, or else all that it sent."""
+        """Extract the server's message from its JSON, or return all of its text."""
         text = content[: 4 * LONGEST_MESSAGE].decode("utf-8", "replace")
         try:
             found = parse_json(content, "the answer")

@@ -9,14 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from otm.audit.report import LOSSLESS, NOT_LOSSLESS, UNDECIDED
+from otm.audit.streams.e_process import MISSED, EProcess
 from otm.audit.streams.server.answers import Completion
-from otm.audit.streams.server.evidence import EVERYWHERE, Evidence, Group
-from otm.audit.streams.server.laws import Law
-from otm.audit.streams.server.references import LawsOf, OwnLists, Row
-from otm.audit.streams.server.repeats import Copies
-from otm.audit.streams.server.report import MISSED
-from otm.audit.streams.server.same_text import LEAST, STEADY, SameText
-from otm.audit.streams.server.suspects import MOST, Sampled, find_suspects
+from otm.audit.streams.server.earlier_answers import FEWEST_COMPARED, STEADY, Copies, SameText
+from otm.audit.streams.server.group_evidence import EVERYWHERE, Group, GroupEvidence
+from otm.audit.streams.server.references import CountedToken, OwnLists, ProbsOf
+from otm.audit.streams.server.suspects import MOST_EXAMINED, SampledToken, find_suspects
 from otm.decoding import SamplingParameters
 
 LEFT_OUT = 0.25
@@ -47,66 +45,72 @@ class Findings:
     def __init__(
         self,
         limits: Limits,
-        laws_of: LawsOf | None,
+        probs_of: ProbsOf | None,
         sizes: dict[str, int],
         drift: float,
         least_temperature: float,
     ) -> None:
-        """Begin without answers; `sizes`: groups of each kind, `laws_of`: None for pairs."""
+        """Begin without answers; `sizes`: groups of each kind, `probs_of`: None for pairs."""
         self.limits, self.drift, self._least = limits, drift, least_temperature
-        self.laws_of = laws_of
-        self.evidence = Evidence(sizes, width=1.0 if laws_of is not None else 2.0, drift=drift)
-        self.copies = None if laws_of is None else Copies(drift)
-        own = isinstance(laws_of, OwnLists)
+        self.probs_of = probs_of
+        self.evidence = GroupEvidence(
+            sizes, width=1.0 if probs_of is not None else 2.0, drift=drift
+        )
+        self.copies = None if probs_of is None else Copies(drift)
+        own = isinstance(probs_of, OwnLists)
         self.same_text = SameText(sizes, drift) if own else None
-        self.largest = 0.0  # logarithm of the largest e-value so far
+        self._parts: dict[str, EProcess] = {"own": self.evidence}
+        if self.same_text is not None:
+            self._parts["same text"] = self.same_text.evidence
+        if self.copies is not None:
+            self._parts["copies"] = self.copies.evidence
+        self.mixture = EProcess([SHARES[name] for name in self._parts], -math.log(limits.level))
         self.left_out = 0
         # sums over the tokens that count; the last, of the probability of unlisted tokens
         self._greedy_distance, self._entropy, self._others = 0.0, 0.0, 0.0
-        self._sampled: dict[int, list[Sampled]] = {}  # by setting, for the search for suspects
+        self._sampled: dict[int, list[SampledToken]] = {}  # by setting, for the search for suspects
 
-    def add_texts(
+    def add(
         self,
+        setting: int,
         prompt: int,
         parameters: SamplingParameters,
         answers: Sequence[Completion],
-        laws: Sequence[Sequence[Law | None]],
+        counted: Sequence[CountedToken],
     ) -> None:
-        """Compare the answers of a block with earlier ones; call this before `add`."""
+        """Add the answers of a block, and those of their tokens that count."""
+        drift = max(self.drift, self.error)
         if self.copies is not None:
-            self.copies.drift = max(self.drift, self.error)
-            for answer, each in zip(answers, laws, strict=True):
-                self.copies.add((prompt, parameters), answer, each)
+            self.copies.drift = drift
+            for answer in answers:
+                self.copies.add((prompt, parameters), answer)
         if self.same_text is not None:
-            self.same_text.add(prompt, parameters, answers, laws, self.error)
-
-    def add(self, setting: int, prompt: int, rows: Sequence[Row], tokens: int) -> None:
-        """Add the tokens of a block that count; `tokens` is the number of all its tokens."""
-        self.left_out += tokens - len(rows)
+            self.same_text.add(prompt, parameters, answers, self.error)
+        self.left_out += sum(len(answer.tokens) for answer in answers) - len(counted)
         groups: list[Group] = [("prompt", prompt), ("setting", setting)]
-        self.evidence.drift = max(self.drift, self.error)
-        self.evidence.add((row.deviation, [*groups, ("place", row.place)]) for row in rows)
-        self.largest = max(self.largest, self.log_e_value)
+        self.evidence.drift = drift
+        self.evidence.add((token.deviation, [*groups, ("place", token.place)]) for token in counted)
+        self.mixture.update(np.array([part.log_e_value for part in self._parts.values()]))
         kept = self._sampled.setdefault(setting, [])
-        for row in rows:
-            self._greedy_distance += row.greedy_distance
-            if row.sampled is not None:
-                self._entropy += row.sampled.law.entropy
-                self._others += row.sampled.law.rest
-                if len(kept) < MOST:
-                    kept.append(row.sampled)
+        for token in counted:
+            self._greedy_distance += token.greedy_distance
+            if token.sampled is not None:
+                self._entropy += token.sampled.row.entropy
+                self._others += token.sampled.row.rest
+                if len(kept) < MOST_EXAMINED:
+                    kept.append(token.sampled)
 
     @property
     def verdict(self) -> str:
         """Say what the answers so far show."""
-        if self.largest >= -math.log(self.limits.level):
+        if self.mixture.decided:
             return NOT_LOSSLESS
         return UNDECIDED if self.missing() else LOSSLESS
 
     @property
     def error(self) -> float:
         """Largest error of a class's probability by the rounding of the lists."""
-        return self.laws_of.error / self._least if isinstance(self.laws_of, OwnLists) else 0.0
+        return self.probs_of.error / self._least if isinstance(self.probs_of, OwnLists) else 0.0
 
     @property
     def bound(self) -> float:
@@ -127,7 +131,7 @@ class Findings:
     @property
     def entropy(self) -> float | None:
         """Mean entropy of the tokens that count, in bits; None for pairs."""
-        return None if self.laws_of is None else self._entropy / max(self.count, 1)
+        return None if self.probs_of is None else self._entropy / max(self.count, 1)
 
     def missing(self) -> list[str]:
         """List the conditions of "lossless" that do not hold yet."""
@@ -158,11 +162,11 @@ class Findings:
                 "temperatures, or prompts with more possible continuations"
             )
         same = self.same_text
-        if same is not None and same.tokens < LEAST:
+        if same is not None and same.tokens < FEWEST_COMPARED:
             found.append(
                 f"only {same.tokens} lists were compared with an earlier list after the same "
-                f"text, {LEAST} are needed to see whether lists depend on the sampled tokens: use "
-                "fewer prompts"
+                f"text, {FEWEST_COMPARED} are needed to see whether lists depend on the sampled "
+                "tokens: use fewer prompts"
             )
         if same is not None and same.mean_distance > STEADY:
             found.append(
@@ -183,7 +187,7 @@ class Findings:
     def suspects(self) -> list[str]:
         """Name the mistakes that may have caused a deviation."""
         found = []
-        same, limit = self.same_text, -math.log(self.limits.level)
+        same, limit = self.same_text, self.mixture.limit
         own = self.evidence.largest
         if same is not None and (
             same.mean_distance > STEADY
@@ -205,22 +209,10 @@ class Findings:
     def much_left_out(self) -> bool:
         """Whether too few tokens count for a verdict on all of them; never for pairs."""
         tokens = self.left_out + self.count
-        return self.laws_of is not None and self.left_out > LEFT_OUT * tokens
+        return self.probs_of is not None and self.left_out > LEFT_OUT * tokens
 
     @property
     def off_lists(self) -> bool:
         """Whether too few tokens are on their lists for a verdict on all; never for pairs."""
         off = self.left_out + self._others
-        return self.laws_of is not None and off > OFF_LISTS * (self.left_out + self.count)
-
-    @property
-    def log_e_value(self) -> float:
-        """Logarithm of the weighted mean of all e-values."""
-        logs = {"own": self.evidence.log_e_value}
-        if self.copies is not None:
-            logs["copies"] = self.copies.log_e_value
-        if self.same_text is not None:
-            logs["same text"] = self.same_text.evidence.log_e_value
-        weights = np.array([SHARES[name] for name in logs])
-        terms = np.array(list(logs.values())) + np.log(weights / weights.sum())
-        return float(np.logaddexp.reduce(terms))
+        return self.probs_of is not None and off > OFF_LISTS * (self.left_out + self.count)

@@ -1,11 +1,10 @@
-"""The file of an audit that can be resumed: what the servers answered, a line each."""
+"""The file from which an audit can be resumed: one line for each answer."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections import deque
-from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -17,7 +16,7 @@ FORMAT = "otm server audit 2"
 
 
 def digest_of(plan: Any) -> str:
-    """Digest of all that decides which requests are sent."""
+    """Hash the plan of an audit."""
     text = json.dumps(plan, sort_keys=True, default=list)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
@@ -75,17 +74,16 @@ class Journal:
         return kept
 
     def take(self, server: int, most: int) -> list[Completion]:
-        """Hand out a server's answers of the file, as long as there are any."""
+        """Take up to `most` of a server's answers from the file."""
         found = self._found[server]
         return [found.popleft() for _ in range(min(most, len(found)))]
 
-    def keep(self, server: int, answers: Sequence[Completion]) -> None:
-        """Write a server's answers down."""
+    def keep(self, server: int, answer: Completion) -> None:
+        """Append a server's answer to the file."""
         if self._file is None:
             return
-        for answer in answers:
-            line = json.dumps([server, answer.tokens, answer.lists], allow_nan=False)
-            self._file.write(line.encode() + b"\n")
+        line = json.dumps([server, answer.tokens, answer.lists], allow_nan=False)
+        self._file.write(line.encode() + b"\n")
         try:
             self._file.flush()
         except OSError as error:

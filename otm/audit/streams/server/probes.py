@@ -1,32 +1,107 @@
-"""Greedy texts and repeated seeds: reported, without a verdict.
+"""What is reported without a verdict: greedy texts, repeated seeds, and the accepted drafts.
 
 Greedy texts may differ where two tokens are nearly as likely, and few servers promise that a seed
-gives the same text in another batch.
+gives the same text in another batch.  Metrics are of all users of a server together.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
 
 import numpy as np
 
 from otm.audit.streams.server.answers import Completion, Prompt
 from otm.audit.streams.server.client import Client
-from otm.audit.streams.server.references import ids_of, rows_of
-from otm.audit.streams.server.report import Agreement
+from otm.audit.streams.server.references import model_logits, token_ids
 from otm.audit.streams.server.settings import as_text
 from otm.decoding import SamplingParameters
 from otm.errors import EndpointError
 from otm.models import LanguageModel
 
 SEED = 20_231_115
-"""Of the texts that are asked for twice."""
+"""Seed of the texts that are requested twice."""
 
-MOST = 4
-"""Prompts that are tried."""
+MOST_PROMPTS = 4
+"""Number of prompts that are tried."""
 
 
-def greedy(
+COUNTER = re.compile(
+    r"^vllm:spec_decode_num_(drafts|draft_tokens|accepted_tokens|accepted_tokens_per_pos)"
+    r"(?:_total)?(?:\{([^}\n]{0,500})\})? ([0-9.eE+]{1,30})(?: \d+)?$",
+    re.MULTILINE,
+)
+"""Prometheus lines of vLLM's counters."""
+
+POSITION = re.compile(r'position="(\d{1,4})"')
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How many texts are the same as they should be, without a verdict."""
+
+    same: int
+    texts: int
+    first: str = ""  # where the first one differs
+
+
+@dataclass(frozen=True)
+class Acceptance:
+    """Drafts that a server verified during the audit, for all of its users."""
+
+    steps: int  # verifications of a chain of drafts
+    drafts: int  # draft tokens
+    accepted: int  # accepted of those
+    first: float | None  # acceptance rate of the first draft of a step
+    possible: float | None  # mean of Σ min(target, draft), the best for one draft
+
+
+def counters_of(metrics: str) -> dict[tuple[str, int], float]:
+    """Sum the counters over engines: by name and position, −1 for those that have none."""
+    found: dict[tuple[str, int], float] = {}
+    for name, labels, value in COUNTER.findall(metrics):
+        position = POSITION.search(labels)
+        key = (name, int(position[1]) if position else -1)
+        try:
+            found[key] = found.get(key, 0.0) + float(value)
+        except ValueError:
+            continue
+    return found
+
+
+def acceptance_between(
+    before: str | None, after: str | None, possible: float | None
+) -> Acceptance | None:
+    """Count what was verified between two readings of the metrics; None for nothing."""
+    if before is None or after is None:
+        return None
+    first, last = counters_of(before), counters_of(after)
+    grown = {key: value - first.get(key, 0.0) for key, value in last.items()}
+    steps, drafts, accepted = (
+        grown.get((name, -1), 0.0) for name in ("drafts", "draft_tokens", "accepted_tokens")
+    )
+    at_first = grown.get(("accepted_tokens_per_pos", 0))
+    if not (0 < steps < 1e15 and 0 <= accepted <= drafts < 1e15):
+        return None
+    rate = None if at_first is None else at_first / steps
+    return Acceptance(int(steps), int(drafts), int(accepted), rate, possible)
+
+
+def possible_acceptance(
+    models: Sequence[LanguageModel],
+    prompt: Prompt,
+    answer: Completion,
+    parameters: SamplingParameters,
+) -> list[float]:
+    """Compute Σ min(target, draft) at each token of an answer, the best rate of one draft."""
+    target, draft = (parameters(model_logits(model, prompt, answer)) for model in models)
+    sums: list[float] = np.minimum(target, draft).sum(axis=1).tolist()
+    return sums
+
+
+def compare_greedy_texts(
     clients: Sequence[Client], model: LanguageModel | None, prompts: Sequence[Prompt], tokens: int
 ) -> Agreement | None:
     """Compare greedy texts with those of the second server, the model or the server's own lists."""
@@ -35,10 +110,10 @@ def greedy(
     def differs(prompt: Prompt) -> int | None:
         answer = clients[0].sample(prompt, parameters, tokens)
         if len(clients) > 1:
-            return _first(answer, clients[1].sample(prompt, parameters, tokens))
+            return _first_difference(answer, clients[1].sample(prompt, parameters, tokens))
         if model is not None:
-            likeliest = rows_of(model, prompt, answer).argmax(axis=1)
-            wrong = np.flatnonzero(likeliest != np.array(ids_of(answer)))
+            likeliest = model_logits(model, prompt, answer).argmax(axis=1)
+            wrong = np.flatnonzero(likeliest != np.array(token_ids(answer)))
             return int(wrong[0]) if wrong.size else None
         pairs = enumerate(zip(answer.tokens, answer.lists, strict=True))
         below = (i for i, (x, at) in pairs if at.get(x, -np.inf) < max(at.values(), default=0))
@@ -47,30 +122,27 @@ def greedy(
     return _agreement(prompts, differs)
 
 
-def seeds(client: Client, prompts: Sequence[Prompt], tokens: int) -> Agreement | None:
+def repeat_seeds(client: Client, prompts: Sequence[Prompt], tokens: int) -> Agreement | None:
     """Ask for the same texts twice with the same seed."""
     parameters = SamplingParameters()
 
     def differs(prompt: Prompt) -> int | None:
         texts = [client.sample(prompt, parameters, tokens, SEED) for _ in range(2)]
-        return _first(*texts)
+        return _first_difference(*texts)
 
     return _agreement(prompts, differs)
 
 
-def _first(one: Completion, other: Completion) -> int | None:
-    """Place at which two texts differ first."""
-    if one.tokens == other.tokens:
-        return None
-    pairs = enumerate(zip(one.tokens, other.tokens, strict=False))
-    shorter = min(len(one.tokens), len(other.tokens))
-    return next((place for place, (x, y) in pairs if x != y), shorter)
+def _first_difference(one: Completion, other: Completion) -> int | None:
+    """Return the first place at which two texts differ; None if they are equal."""
+    pairs = enumerate(zip_longest(one.tokens, other.tokens))
+    return next((place for place, (x, y) in pairs if x != y), None)
 
 
 def _agreement(
     prompts: Sequence[Prompt], differs: Callable[[Prompt], int | None]
 ) -> Agreement | None:
-    tried = prompts[:MOST]
+    tried = prompts[:MOST_PROMPTS]
     try:
         places = [differs(prompt) for prompt in tried]
     except EndpointError:  # a server need not take a seed, nor temperature 0

@@ -1,7 +1,7 @@
 """What the tokens of a server are compared with: its own lists, a model, or another server.
 
-Each takes the answers to a block of requests (same prompt and setting) and returns the rows of the
-evidence.
+Answers to a block of requests, of the same prompt and setting, become counted tokens, each with its
+deviation from what it is compared with.
 """
 
 from __future__ import annotations
@@ -15,26 +15,22 @@ import numpy as np
 
 from otm._core.listed_tokens import IMPOSSIBLE, TOKEN_ID, is_unclear
 from otm._core.tensors import to_host
+from otm.audit.streams.e_process import Floats
 from otm.audit.streams.server.answers import Completion, Prompt
-from otm.audit.streams.server.evidence import CLASSES, FAMILIES, Floats
-from otm.audit.streams.server.laws import (
-    Law,
-    bucket,
-    law_from_list,
-    law_from_logits,
-    merged_classes,
-)
-from otm.audit.streams.server.suspects import Sampled
+from otm.audit.streams.server.group_evidence import CLASS_COUNT, FAMILY_COUNT
+from otm.audit.streams.server.lists import probs_from_list, probs_from_logits
+from otm.audit.streams.server.suspects import SampledToken
+from otm.audit.streams.server.token_probs import TokenProbs, bucket, merged_classes
 from otm.decoding import SamplingParameters
 from otm.errors import EndpointError, InvalidInputError
 from otm.models import LanguageModel
 
-SHOWN = 20
+COUNTED_SINGLY = 20
 """Likeliest tokens of a place that are counted one by one, for the report."""
 
 OTHERS = "(others)"
 
-LEAST_NUMBERS = 20
+FEWEST_NUMBERS = 20
 """Fewest log-probabilities from which the rounding is found."""
 
 MOST_DECIMALS = 4
@@ -42,7 +38,7 @@ MOST_DECIMALS = 4
 
 
 @dataclass(eq=False)
-class Row:
+class CountedToken:
     """A token that counts, and its deviation from a distribution or another token."""
 
     place: int
@@ -50,13 +46,13 @@ class Row:
     greedy_distance: float  # TV of greedy decoding from the distribution of the token
     token: str
     other: str = ""  # for pairs, the token of the other server
-    sampled: Sampled | None = None  # None for pairs
+    sampled: SampledToken | None = None  # None for pairs
 
 
-LawsOf: TypeAlias = Callable[[Prompt, Completion, SamplingParameters], list[Law | None]]
+ProbsOf: TypeAlias = Callable[[Prompt, Completion, SamplingParameters], list[TokenProbs | None]]
 """The distribution of each token of an answer."""
 
-MOST_KEPT = 2**11
+MOST_KEPT_LISTS = 2**11
 """Number of lists whose distributions are kept for equal lists of other answers."""
 
 
@@ -65,40 +61,40 @@ class OwnLists:
 
     def __init__(self, listed: int, *, processed: bool, chat: bool) -> None:
         self.listed, self._processed, self._chat = listed, processed, chat
-        self._kept: dict[Hashable, Law | None] = {}
+        self._kept: dict[Hashable, TokenProbs | None] = {}
         self.decimals: int | None = 0  # of all numbers so far; None: they are not rounded
         self._numbers = 0
 
     def __call__(
         self, prompt: Prompt, answer: Completion, parameters: SamplingParameters
-    ) -> list[Law | None]:
+    ) -> list[TokenProbs | None]:
         """Distribution of each token of an answer, None where it does not count."""
         if self.decimals is not None:
             self._count_decimals(answer)
         return [
-            self._law(entries, token, parameters)
+            self._probs(entries, token, parameters)
             for token, entries in zip(answer.tokens, answer.lists, strict=True)
         ]
 
     @property
     def rounded_to(self) -> int | None:
         """Decimals that log-probabilities are rounded to; None if they are not."""
-        return self.decimals if self._numbers >= LEAST_NUMBERS else None
+        return self.decimals if self._numbers >= FEWEST_NUMBERS else None
 
     @property
     def error(self) -> float:
         """Largest rounding error of a log-probability, from the decimals of all so far."""
         return 0.0 if self.decimals is None else 0.5 * 10.0**-self.decimals
 
-    def _law(
+    def _probs(
         self, entries: dict[str, float], token: str, parameters: SamplingParameters
-    ) -> Law | None:
+    ) -> TokenProbs | None:
         # which string was sampled decides whether a place counts
         key = (frozenset(entries.items()), parameters, token.startswith(TOKEN_ID) or token)
         if key not in self._kept:
-            if len(self._kept) >= MOST_KEPT:
+            if len(self._kept) >= MOST_KEPT_LISTS:
                 self._kept.clear()
-            self._kept[key] = law_from_list(
+            self._kept[key] = probs_from_list(
                 entries,
                 self.listed,
                 parameters,
@@ -127,20 +123,19 @@ class OwnLists:
             self.decimals = self.decimals + 1 if self.decimals < MOST_DECIMALS else None
 
 
-def of_model(model: LanguageModel) -> LawsOf:
+def probs_from_model(model: LanguageModel) -> ProbsOf:
     """Compare with a local model, which reads the same tokens."""
 
-    def laws(
+    def probs(
         prompt: Prompt, answer: Completion, parameters: SamplingParameters
-    ) -> list[Law | None]:
-        rows = rows_of(model, prompt, answer)
-        return [law_from_logits(row, parameters) for row in rows]
+    ) -> list[TokenProbs | None]:
+        return [probs_from_logits(row, parameters) for row in model_logits(model, prompt, answer)]
 
-    return laws
+    return probs
 
 
-def ids_of(answer: Completion) -> list[int]:
-    """Token ids of an answer."""
+def token_ids(answer: Completion) -> list[int]:
+    """Parse the token ids of an answer."""
     ids = [token.removeprefix(TOKEN_ID) for token in answer.tokens]
     if not all(token.startswith(TOKEN_ID) for token in answer.tokens) or not all(
         text.isdecimal() and len(text) < 10 for text in ids
@@ -152,12 +147,12 @@ def ids_of(answer: Completion) -> list[int]:
     return [int(text) for text in ids]
 
 
-def rows_of(model: LanguageModel, prompt: Prompt, answer: Completion) -> Floats:
-    """Logits of a model at the tokens of an answer: [n, V]."""
+def model_logits(model: LanguageModel, prompt: Prompt, answer: Completion) -> Floats:
+    """Compute the logits of a model at the tokens of an answer: [n, V]."""
     if not answer.tokens:
         return np.zeros((0, model.vocabulary))
-    tokens = [*(int(token) for token in prompt), *ids_of(answer)[:-1]]
-    if max(*tokens, *ids_of(answer)) >= model.vocabulary:
+    tokens = [*(int(token) for token in prompt), *token_ids(answer)[:-1]]
+    if max(*tokens, *token_ids(answer)) >= model.vocabulary:
         raise InvalidInputError(
             f"token {max(tokens)} of a prompt or an answer is none of the model's, which has "
             f"{model.vocabulary}; give the model that the server runs"
@@ -170,16 +165,18 @@ def rows_of(model: LanguageModel, prompt: Prompt, answer: Completion) -> Floats:
     return rows
 
 
-def rows_from_laws(prompt: Prompt, answer: Completion, laws: Sequence[Law | None]) -> list[Row]:
-    """Compare each token of an answer with its distribution, where it counts."""
-    rows = []
-    for place, (token, law) in enumerate(zip(answer.tokens, laws, strict=True)):
-        if law is None or law.of(token) is None:
+def count_tokens(prompt: Prompt, answer: Completion) -> list[CountedToken]:
+    """Compare each token of an answer with its probabilities, where it counts."""
+    counted = []
+    for place, (token, row) in enumerate(zip(answer.tokens, answer.rows, strict=True)):
+        if row is None or row.of(token) is None:
             continue
-        sampled = Sampled(law, token, prompt, answer.tokens[:place])
-        shown = token if law.places.get(token, SHOWN) < SHOWN else OTHERS
-        rows.append(Row(place, law.merged(token), law.greedy_distance, shown, sampled=sampled))
-    return rows
+        sampled = SampledToken(row, token, prompt, answer.tokens[:place])
+        shown = token if row.places.get(token, COUNTED_SINGLY) < COUNTED_SINGLY else OTHERS
+        counted.append(
+            CountedToken(place, row.deviation(token), row.greedy_distance, shown, sampled=sampled)
+        )
+    return counted
 
 
 def _ranked(
@@ -187,18 +184,18 @@ def _ranked(
 ) -> tuple[str, ...]:
     """Rank the tokens of a list, only to form classes; a list that cannot be used has none."""
     try:
-        law = law_from_list(entries, listed, parameters, token)
+        row = probs_from_list(entries, listed, parameters, token)
     except EndpointError:
         return ()
-    return () if law is None else law.tokens
+    return () if row is None else row.tokens
 
 
-def rows_from_pairs(
+def count_pairs(
     answers: Sequence[Completion],
     others: Sequence[Completion],
     parameters: SamplingParameters,
     listed: int,
-) -> list[Row]:
+) -> list[CountedToken]:
     """Pair the tokens of two servers after the same text, in the order in which they came.
 
     Only within a block: what was left over from before would be known when it is paired.
@@ -212,15 +209,15 @@ def rows_from_pairs(
                 nodes[node][which].append(token)
                 if node not in known:
                     known[node] = _ranked(text.lists[place], listed, parameters, token)
-    rows = []
+    counted = []
     for node in sorted(nodes, key=lambda node: (len(node), node)):
         ranks = dict(zip(known[node], merged_classes(known[node])[0], strict=True))
         for theirs, own in zip(*nodes[node], strict=False):
-            deviation = np.zeros((FAMILIES, CLASSES))
+            deviation = np.zeros((FAMILY_COUNT, CLASS_COUNT))
             for token, sign in (own, 1), (theirs, -1):
-                deviation[0, ranks.get(token, CLASSES - 1)] += sign
+                deviation[0, ranks.get(token, CLASS_COUNT - 1)] += sign
                 deviation[1, bucket(token)] += sign
             # two tokens of one distribution differ at most twice as often as one from greedy
             apart = (own != theirs) / 2
-            rows.append(Row(len(node), deviation, apart, own, theirs))
-    return rows
+            counted.append(CountedToken(len(node), deviation, apart, own, theirs))
+    return counted

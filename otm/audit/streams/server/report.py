@@ -8,16 +8,14 @@ from dataclasses import dataclass
 
 from otm._core.display.text import shown, text_table
 from otm.audit.report import LOSSLESS, BaseReport, power_text
-from otm.audit.streams.server.acceptance import Acceptance
-from otm.audit.streams.server.repeats import Repeats
-
-MISSED = 1e-3
-"""Probability with which the bound of the distance is too low."""
+from otm.audit.streams.e_process import MISSED
+from otm.audit.streams.server.earlier_answers import Repeats, SameLists
+from otm.audit.streams.server.probes import Acceptance, Agreement
 
 
 @dataclass(frozen=True)
-class Line:
-    """The tokens of a setting."""
+class SettingResult:
+    """How far the tokens of a setting deviate."""
 
     setting: str
     tokens: int  # that count
@@ -26,8 +24,8 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Deviant:
-    """Where the tokens deviate most: a prompt, and a token after it."""
+class DeviantPrompt:
+    """The prompt whose tokens deviate most, and its most deviant token."""
 
     prompt: str
     deviation: float
@@ -35,24 +33,6 @@ class Deviant:
     token: str
     seen: int
     expected: float
-
-
-@dataclass(frozen=True)
-class Agreement:
-    """How many texts are the same as they should be, without a verdict."""
-
-    same: int
-    texts: int
-    first: str = ""  # where the first one differs
-
-
-@dataclass(frozen=True)
-class SameLists:
-    """Differences between a server's lists after the same text."""
-
-    tokens: int  # those with an earlier list after the same text
-    mean_tv: float  # from the first list after the text
-    log10_e_value: float  # of tokens against the first list after the text
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,9 +84,9 @@ class ServerReport(BaseReport):
         Decimals of the listed log-probabilities where they are rounded to four or fewer.
     refused : tuple of str
         Sampling parameters that the server rejects: it uses its own values of these.
-    settings : tuple of Line
+    settings : tuple of SettingResult
         One for each setting.
-    most_deviant : Deviant or None
+    most_deviant : DeviantPrompt or None
         The prompt that deviates most, with the token that does; shown whatever the verdict.
     greedy : Agreement or None
         How many greedy texts are the same as those of what is compared with.
@@ -146,8 +126,8 @@ class ServerReport(BaseReport):
     repeats: Repeats | None
     decimals: int | None
     refused: tuple[str, ...]
-    settings: tuple[Line, ...]
-    most_deviant: Deviant | None
+    settings: tuple[SettingResult, ...]
+    most_deviant: DeviantPrompt | None
     greedy: Agreement | None
     seeds: Agreement | None
     acceptance: Acceptance | None

@@ -1,4 +1,4 @@
-"""The audit's loop: blocks of requests, evidence after each, until it decides or is spent."""
+"""The audit's loop: it adds the evidence of blocks of requests until it decides."""
 
 from __future__ import annotations
 
@@ -6,39 +6,39 @@ import math
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from otm._core.listed_tokens import is_unclear
 from otm.audit.report import UNDECIDED
 from otm.audit.streams.server.answers import Completion, Prompt
 from otm.audit.streams.server.client import Client
 from otm.audit.streams.server.findings import Findings, Limits
+from otm.audit.streams.server.group_evidence import Group
 from otm.audit.streams.server.journal import Journal
-from otm.audit.streams.server.laws import Law
 from otm.audit.streams.server.references import (
+    COUNTED_SINGLY,
     OTHERS,
-    SHOWN,
-    LawsOf,
     OwnLists,
-    Row,
-    rows_from_laws,
-    rows_from_pairs,
+    ProbsOf,
+    count_pairs,
+    count_tokens,
 )
-from otm.audit.streams.server.report import Deviant, Line
+from otm.audit.streams.server.report import DeviantPrompt, SettingResult
 from otm.audit.streams.server.settings import Setting, as_text
+from otm.audit.streams.server.token_probs import TokenProbs
 from otm.errors import EndpointError
 
 PAIRED = 32
-"""Requests of a block to each of two servers: more of them share a text for longer."""
+"""Requests of a block to each of two servers: in larger blocks more texts agree for longer."""
 
-MOST_LAWS = 2**12
+MOST_ROWS = 2**12
 """Number of distributions that are kept before they are added up."""
 
 
-def in_threads(
+def ask_in_threads(
     ask: Callable[[], Completion], number: int
 ) -> tuple[list[Completion], BaseException | None]:
-    """Ask so many times at once; return the answers before the first error, and the error.
+    """Ask `number` times at once; return the answers before the first error, and the error.
 
     Threads of a pool would be waited for after Ctrl-C; these are not.
     """
@@ -67,14 +67,14 @@ def in_threads(
 
 @dataclass(eq=False)
 class Run:
-    """The audit of a server, against laws or a second server."""
+    """The audit of a server against probabilities or a second server."""
 
     prompts: tuple[Prompt, ...]
     settings: tuple[Setting, ...]
     limits: Limits
     tokens: int  # of each answer
     listed: int
-    laws_of: LawsOf | None  # None: against the second server
+    probs_of: ProbsOf | None  # None: against the second server
     drift: float
     requests: int = 0
     findings: Findings = field(init=False)
@@ -83,18 +83,18 @@ class Run:
     expected: defaultdict[tuple[int, str], float] = field(
         default_factory=lambda: defaultdict(float)
     )
-    _laws: Counter[tuple[int, Law]] = field(default_factory=Counter)  # not yet in `expected`
+    _rows: Counter[tuple[int, TokenProbs]] = field(default_factory=Counter)  # not yet in `expected`
 
     def __post_init__(self) -> None:
         sizes = {"prompt": len(self.prompts), "setting": len(self.settings), "place": self.tokens}
         least = min(1.0, *(setting.parameters.temperature for setting in self.settings))
-        self.findings = Findings(self.limits, self.laws_of, sizes, self.drift, least)
+        self.findings = Findings(self.limits, self.probs_of, sizes, self.drift, least)
 
     @property
     def block(self) -> int:
         """Requests of a block to each server: of one prompt and setting."""
         largest = max(setting.concurrency for setting in self.settings)
-        return largest if self.laws_of is not None else max(PAIRED, largest)
+        return largest if self.probs_of is not None else max(PAIRED, largest)
 
     def blocks(self) -> Iterator[tuple[int, int]]:
         """Choose setting and prompt of each block: all pairs in turn."""
@@ -107,27 +107,25 @@ class Run:
         self,
         clients: Sequence[Client],
         journal: Journal,
-        tell: Callable[[int], None],
-        also: Callable[[Prompt, Completion, Setting], None],
+        report_requests: Callable[[int], None],
+        on_answer: Callable[[Prompt, Completion, Setting], None],
     ) -> None:
         """Sample until the verdict stands, or the requests are spent."""
         for setting, prompt in self.blocks():
             left = (self.limits.requests - self.requests) // len(clients)
             count = min(self.block, left)
             # of pairs the last block is whole too: resumed, it would be paired otherwise
-            cut = self.laws_of is None and 0 < count < self.block and self.requests > 0
+            cut = self.probs_of is None and 0 < count < self.block and self.requests > 0
             if count < 1 or cut or self.findings.verdict != UNDECIDED:
                 break
             answers: list[list[Completion]] = []
-            laws: list[list[Law | None]] = []
             for server in range(len(clients)):
-                asked, laws = self._ask(clients, server, journal, (setting, prompt), count)
-                answers.append(asked)
+                answers.append(self._ask(clients, server, journal, (setting, prompt), count))
                 self.requests += count
-                tell(self.requests)
-            self.add(setting, prompt, answers, laws)
+                report_requests(self.requests)
+            self.add(setting, prompt, answers)
             for answer in answers[0]:
-                also(self.prompts[prompt], answer, self.settings[setting])
+                on_answer(self.prompts[prompt], answer, self.settings[setting])
 
     def _ask(
         self,
@@ -136,74 +134,60 @@ class Run:
         journal: Journal,
         block: tuple[int, int],
         count: int,
-    ) -> tuple[list[Completion], list[list[Law | None]]]:
-        """Take answers from the file first; then ask, and keep each one that can be read.
-
-        Also returns the distributions of the tokens of each answer.
-        """
+    ) -> list[Completion]:
+        """Take answers from the file first; then ask, and keep each one that can be read."""
         setting, prompt = self.settings[block[0]], self.prompts[block[1]]
 
-        def read(answer: Completion) -> list[Law | None]:
-            if self.laws_of is None:
-                return [None] * len(answer.tokens)
-            return self.laws_of(prompt, answer, setting.parameters)
+        def read(answer: Completion) -> Completion:
+            if self.probs_of is None:
+                return answer
+            return replace(answer, rows=tuple(self.probs_of(prompt, answer, setting.parameters)))
 
-        answers = journal.take(server, count)
-        laws = [read(answer) for answer in answers]
+        answers = [read(answer) for answer in journal.take(server, count)]
         while len(answers) < count:
             number = min(setting.concurrency, count - len(answers))
-            new, error = in_threads(
+            new, error = ask_in_threads(
                 lambda: clients[server].sample(prompt, setting.parameters, self.tokens), number
             )
             self._check_lengths(new)
             for answer in new:
-                # an answer that raises an error is not kept: it would raise in each resumed audit
-                laws.append(read(answer))
-                journal.keep(server, [answer])
-                answers.append(answer)
+                # An answer that raises an error is not kept: each resumed audit would raise it.
+                answers.append(read(answer))
+                journal.keep(server, answer)
             if error is not None:
                 raise error
-        return answers, laws
+        return answers
 
-    def add(
-        self,
-        setting: int,
-        prompt: int,
-        answers: Sequence[Sequence[Completion]],
-        laws: Sequence[Sequence[Law | None]],
-    ) -> None:
+    def add(self, setting: int, prompt: int, answers: Sequence[Sequence[Completion]]) -> None:
         """Add the evidence of a block."""
         parameters = self.settings[setting].parameters
-        rows: list[Row] = []
-        if self.laws_of is None:
-            rows = rows_from_pairs(answers[0], answers[1], parameters, self.listed)
+        if self.probs_of is None:
+            counted = count_pairs(answers[0], answers[1], parameters, self.listed)
         else:
-            for answer, each in zip(answers[0], laws, strict=True):
-                rows += rows_from_laws(self.prompts[prompt], answer, each)
-            self.findings.add_texts(prompt, parameters, answers[0], laws)
-        tokens = sum(len(answer.tokens) for answer in answers[0])
-        self.findings.add(setting, prompt, rows, tokens)
-        for row in rows:
-            self.seen[prompt, row.token] += 1
-            if row.sampled is None:
-                self.expected[prompt, row.other] += 1
+            text = self.prompts[prompt]
+            counted = [token for answer in answers[0] for token in count_tokens(text, answer)]
+        self.findings.add(setting, prompt, parameters, answers[0], counted)
+        for token in counted:
+            self.seen[prompt, token.token] += 1
+            if token.sampled is None:
+                self.expected[prompt, token.other] += 1
             else:
-                self._laws[prompt, row.sampled.law] += 1
-        if len(self._laws) > MOST_LAWS:
+                self._rows[prompt, token.sampled.row] += 1
+        if len(self._rows) > MOST_ROWS:
             self._add_expected()
 
     def _add_expected(self) -> None:
-        """Add up how often each token should have come, by the distributions so far."""
-        for (prompt, law), count in self._laws.items():
-            likely = law.probs[:SHOWN].tolist()
-            for token, prob in zip(law.tokens, likely, strict=False):
+        """Add up the expected count of each token over the distributions so far."""
+        for (prompt, row), count in self._rows.items():
+            likely = row.probs[:COUNTED_SINGLY].tolist()
+            for token, prob in zip(row.tokens, likely, strict=False):
                 self.expected[prompt, token] += count * prob
             self.expected[prompt, OTHERS] += count * (1 - math.fsum(likely))
-        self._laws.clear()
+        self._rows.clear()
 
     def _check_lengths(self, answers: Sequence[Completion]) -> None:
         """Raise if all first lists of strings have at most half of the entries asked for."""
-        if not isinstance(self.laws_of, OwnLists) or self.requests:
+        if not isinstance(self.probs_of, OwnLists) or self.requests:
             return
         # half characters make lists shorter
         lists = [
@@ -221,41 +205,40 @@ class Run:
                 f"ask for no more than it gives, with --logprobs {max(usual, 2)}"
             )
 
-    def lines(self) -> tuple[Line, ...]:
-        """Say what each setting shows."""
-        lines = []
+    def setting_results(self) -> tuple[SettingResult, ...]:
+        """Summarise the evidence of each setting."""
+        evidence, results = self.findings.evidence, []
         for number, setting in enumerate(self.settings):
-            tally = self.findings.evidence.tallies.get(("setting", number))
-            if tally is not None:
-                log10 = self.findings.evidence.log_e_value_of(("setting", number)) / math.log(10)
-                worst = float(tally.deviations.max())
-                lines.append(Line(str(setting), tally.count, worst, log10))
-        return tuple(lines)
+            group: Group = ("setting", number)
+            if (tally := evidence.tallies.get(group)) is not None:
+                worst, log_e = float(tally.deviations.max()), evidence.log_e_value_of(group)
+                results.append(
+                    SettingResult(str(setting), tally.count, worst, log_e / math.log(10))
+                )
+        return tuple(results)
 
-    def most_deviant(self) -> Deviant | None:
-        """Find the prompt with the largest e-value, and its token that is furthest off."""
-        prompts = [
-            n
-            for kind, n in self.findings.evidence.tallies
-            if kind == "prompt" and isinstance(n, int)
-        ]
-        if not prompts:
+    def most_deviant(self) -> DeviantPrompt | None:
+        """Find the prompt with the largest e-value, and its most deviant token."""
+        evidence = self.findings.evidence
+        numbers = [i for i in range(len(self.prompts)) if ("prompt", i) in evidence.tallies]
+        if not numbers:
             return None
         self._add_expected()
-        worst = max(prompts, key=lambda n: self.findings.evidence.log_e_value_of(("prompt", n)))
-        tokens = sorted(token for n, token in {**self.seen, **self.expected} if n == worst)
+        prompt = max(numbers, key=lambda i: evidence.log_e_value_of(("prompt", i)))
+        worst: Group = ("prompt", prompt)
+        expected = {token: n for (i, token), n in self.expected.items() if i == prompt}
+        seen = {token: n for (i, token), n in self.seen.items() if i == prompt}
 
         def distance(token: str) -> float:
-            seen = self.seen[worst, token]
-            expected = self.expected.get((worst, token), 0.0)
-            return abs(seen - expected) / math.sqrt(expected + 1)
+            off = abs(seen.get(token, 0) - expected.get(token, 0.0))
+            return off / math.sqrt(expected.get(token, 0.0) + 1)
 
-        token = max(tokens, key=distance)
-        return Deviant(
-            as_text(self.prompts[worst]),
-            float(self.findings.evidence.tallies["prompt", worst].deviations.max()),
-            self.findings.evidence.log_e_value_of(("prompt", worst)) / math.log(10),
+        token = max(sorted(seen | expected), key=distance)
+        return DeviantPrompt(
+            as_text(self.prompts[prompt]),
+            float(evidence.tallies[worst].deviations.max()),
+            evidence.log_e_value_of(worst) / math.log(10),
             token,
-            self.seen[worst, token],
-            self.expected.get((worst, token), 0.0),
+            seen.get(token, 0),
+            expected.get(token, 0.0),
         )

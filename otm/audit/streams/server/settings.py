@@ -1,4 +1,4 @@
-"""What is asked of a server: sampling parameters, singly and in batches, and prompts."""
+"""Requests of an audit: sampling parameters, numbers of concurrent requests, and prompts."""
 
 from __future__ import annotations
 

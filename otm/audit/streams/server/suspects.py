@@ -1,4 +1,4 @@
-"""The mistake that explains the deviation of a server's tokens best.
+"""The known mistakes that best explain the deviation of a server's tokens.
 
 Each mistake changes the distributions of the lists: no sampling, another temperature, top-p, top-k,
 a penalty on tokens of the text so far.  The audit names the one with the largest likelihood, and
@@ -14,12 +14,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from otm._core.listed_tokens import TOKEN_ID
+from otm.audit.diagnose.known_bugs.steps import likeliest
+from otm.audit.streams.e_process import Bools, Floats
 from otm.audit.streams.server.answers import Prompt
-from otm.audit.streams.server.evidence import Floats
-from otm.audit.streams.server.laws import Law
-from otm.audit.streams.server.repeats import Repeats
+from otm.audit.streams.server.earlier_answers import Repeats
+from otm.audit.streams.server.token_probs import TokenProbs
 
-MOST = 3_000
+MOST_EXAMINED = 3_000
 """Largest number of tokens that are examined."""
 
 LEAST_GAIN = 7.0
@@ -31,41 +32,31 @@ SHARE = 0.6
 MISTAKEN = 0.98
 """Probability that the mistake acts at a token; below 1, so that no single token decides."""
 
-TEMPERATURES = (0.1, 0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 1.1, 1.25, 1.5, 2.0)
-"""Factors of the temperature that are tried."""
-
-NUCLEI = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98)
-"""Values of top-p that are tried."""
-
-LIKELIEST = (2, 3, 5, 8, 10, 15)
-"""Values of top-k that are tried."""
-
-PENALTIES = (-2.0, -1.0, -0.5, -0.25, 0.5, 1.0)
-"""Changes that are tried for the logits of tokens of the text so far."""
-
 
 @dataclass(frozen=True)
-class Sampled:
+class SampledToken:
     """A token with its distribution and the tokens before it."""
 
-    law: Law
+    row: TokenProbs
     token: str
     prompt: Prompt
     before: tuple[str, ...]
 
     @property
-    def again(self) -> Floats:
+    def again(self) -> Bools:
         """Which listed tokens stand in the prompt or the text so far: bool array [n]."""
         told = self.prompt if isinstance(self.prompt, str) else ""
         known = {*self.before}
         if not isinstance(self.prompt, str):
             known |= {f"{TOKEN_ID}{token}" for token in self.prompt}
         return np.array(
-            [token in known or (token.strip() != "" and token in told) for token in self.law.tokens]
+            [token in known or (token.strip() != "" and token in told) for token in self.row.tokens]
         )
 
 
-def find_suspects(sampled: Sequence[Sampled], repeats: Repeats | None, level: float) -> list[str]:
+def find_suspects(
+    sampled: Sequence[SampledToken], repeats: Repeats | None, level: float
+) -> list[str]:
     """Name the mistakes that explain the tokens of the most deviant setting best."""
     texts = []
     often = repeats is not None and repeats.repeated >= 2 * repeats.expected + 0.9
@@ -81,19 +72,20 @@ def find_suspects(sampled: Sequence[Sampled], repeats: Repeats | None, level: fl
             f"{repeats.expected:.1f} expected: {cause}"
         )
     found = []
-    listed = [each for each in sampled[:MOST] if each.token in each.law.places]
-    excluded = sum(each.law.of(each.token) == 0 and each.law.rest == 0 for each in sampled[:MOST])
+    sampled = sampled[:MOST_EXAMINED]
+    listed = [each for each in sampled if each.token in each.row.places]
+    excluded = sum(each.row.of(each.token) == 0 and each.row.rest == 0 for each in sampled)
     if excluded:
         found.append(
             "a parameter without effect: the sampling parameters or the lists exclude "
-            f"{excluded:,} of {len(sampled[:MOST]):,} tokens"
+            f"{excluded:,} of {len(sampled):,} tokens"
         )
     if not listed:
         return texts + found
     table = _Table(listed)
-    gains = [(gain, table.text(name, value)) for name, value, gain in table.best()]
-    limit = max([LEAST_GAIN, *(SHARE * gain for gain, _ in gains)])
-    named = [text for gain, text in sorted(gains, reverse=True) if gain >= limit]
+    gains = sorted((table.explain(mistake) for mistake in MISTAKES), reverse=True)
+    limit = max(LEAST_GAIN, SHARE * gains[0][0])
+    named = [text for gain, text in gains if gain >= limit]
     greedy = [text for text in named if text.startswith("no sampling")]
     return greedy or texts + found + named
 
@@ -101,72 +93,82 @@ def find_suspects(sampled: Sequence[Sampled], repeats: Repeats | None, level: fl
 class _Table:
     """Distributions of tokens as arrays [n, m], padded with zeros, likeliest first."""
 
-    def __init__(self, sampled: Sequence[Sampled]) -> None:
-        width = max(len(each.law.tokens) for each in sampled)
-        self.probs, self.again = np.zeros((2, len(sampled), width))
-        self.place = np.array([each.law.places[each.token] for each in sampled])
+    def __init__(self, sampled: Sequence[SampledToken]) -> None:
+        shape = len(sampled), max(len(each.row.tokens) for each in sampled)
+        self.probs, self.again = np.zeros(shape), np.zeros(shape, dtype=np.bool_)
+        self._tokens = np.arange(len(sampled)), [each.row.places[each.token] for each in sampled]
         for row, each in enumerate(sampled):
-            size = len(each.law.tokens)
-            self.probs[row, :size] = each.law.probs
+            size = len(each.row.tokens)
+            self.probs[row, :size] = each.row.probs
             self.again[row, :size] = each.again
         self.before = np.cumsum(self.probs, axis=1) - self.probs
         self.probs /= np.maximum(self.probs.sum(axis=1, keepdims=True), 1e-300)
-        self.each = np.arange(len(sampled))
+        self.ranks = np.broadcast_to(np.arange(shape[1]), shape)
 
-    def best(self) -> list[tuple[str, float, float]]:
-        """Find the best value of each mistake, and the logarithm of its gain in likelihood."""
-        ranks = np.arange(self.probs.shape[1])
-        tilts: dict[str, tuple[Sequence[float], Callable[[float], Floats]]] = {
-            "greedy": ((1,), lambda _: self.probs * (ranks == 0)),
-            "temperature": (TEMPERATURES, lambda t: self.probs ** (1 / t)),
-            "top-p": (NUCLEI, lambda p: self.probs * (self.before < p)),
-            "top-k": (LIKELIEST, lambda k: self.probs * (ranks < k)),
-            "penalty": (PENALTIES, lambda b: self.probs * np.exp(b * self.again)),
-        }
-        found = []
-        for name, (values, weights_of) in tilts.items():
-            gains = [(self._gain(weights_of(value)), value) for value in values]
-            gain, value = max(gains)
-            found.append((name, value, gain))
-        return found
+    def explain(self, mistake: SamplingMistake) -> tuple[float, str]:
+        """Find the mistake's best value: the logarithm of its gain in likelihood, and its text."""
+        gain, value = max((self._gain(mistake.weights(self, v)), v) for v in mistake.values)
+        shows = mistake.shows(self, value)
+        return gain, mistake.text.format(
+            value=value,
+            what="a penalty" if value < 0 else "a reward",
+            seen=int(shows[self._tokens].sum()),
+            count=len(shows),
+            expected=float(self.probs[shows].sum()),
+        )
 
     def _gain(self, weights: Floats) -> float:
         """Compare the likelihood with weights in place of the probabilities."""
         mistaken = weights / np.maximum(weights.sum(axis=1, keepdims=True), 1e-300)
-        own = np.maximum(self.probs[self.each, self.place], 1e-300)
-        ratios = mistaken[self.each, self.place] / own
+        ratios = mistaken[self._tokens] / np.maximum(self.probs[self._tokens], 1e-300)
         return float(np.log1p(MISTAKEN * (ratios - 1)).sum())
 
-    def text(self, name: str, value: float) -> str:
-        """Name a mistake, with the counts that show it."""
-        count = len(self.each)
-        top, expected = int((self.place == 0).sum()), float(self.probs[:, 0].sum())
-        if name == "greedy":
-            return (
-                f"no sampling: {top:,} of {count:,} tokens are the most likely of their lists, as "
-                f"in greedy decoding, {expected:,.1f} expected"
-            )
-        if name == "temperature":
-            return (
-                f"another temperature, about {value:g} times the one asked for: {top:,} of "
-                f"{count:,} tokens are the most likely of their lists, {expected:,.1f} expected"
-            )
-        if name == "penalty":
-            again = int(self.again[self.each, self.place].sum())
-            often = float((self.probs * self.again).sum())
-            what = "a penalty" if value < 0 else "a reward"
-            return (
-                f"{what} for tokens of the prompt or the text so far (repetition, frequency or "
-                f"presence): {again:,} of {count:,} tokens were there before, {often:,.1f} expected"
-            )
-        ranks = np.arange(self.probs.shape[1])
-        cut = (
-            self.before >= value
-            if name == "top-p"
-            else np.broadcast_to(ranks >= value, self.probs.shape)
-        )
-        beyond, should = int(cut[self.each, self.place].sum()), float(self.probs[cut].sum())
-        return (
-            f"{name} of about {value:g}, or another truncation: it excludes {beyond:,} of "
-            f"{count:,} tokens, {should:,.1f} expected"
-        )
+
+@dataclass(frozen=True)
+class SamplingMistake:
+    """A mistake in sampling from the listed distributions, at several strengths."""
+
+    text: str
+    values: tuple[float, ...]
+    weights: Callable[[_Table, float], Floats]  # of the listed tokens, under the mistake
+    shows: Callable[[_Table, float], Bools]  # the tokens whose number shows it
+
+
+MISTAKES = (
+    SamplingMistake(
+        "no sampling: {seen:,} of {count:,} tokens are the most likely of their lists, as in "
+        "greedy decoding, {expected:,.1f} expected",
+        (1,),
+        lambda table, _: likeliest(table.probs),
+        lambda table, _: table.ranks == 0,
+    ),
+    SamplingMistake(
+        "another temperature, about {value:g} times the one asked for: {seen:,} of {count:,} "
+        "tokens are the most likely of their lists, {expected:,.1f} expected",
+        (0.1, 0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 1.1, 1.25, 1.5, 2.0),
+        lambda table, factor: table.probs ** (1 / factor),
+        lambda table, _: table.ranks == 0,
+    ),
+    SamplingMistake(
+        "top-p of about {value:g}, or another truncation: it excludes {seen:,} of {count:,} "
+        "tokens, {expected:,.1f} expected",
+        (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98),
+        lambda table, top_p: table.probs * (table.before < top_p),
+        lambda table, top_p: table.before >= top_p,
+    ),
+    SamplingMistake(
+        "top-k of about {value:g}, or another truncation: it excludes {seen:,} of {count:,} "
+        "tokens, {expected:,.1f} expected",
+        (2, 3, 5, 8, 10, 15),
+        lambda table, top_k: table.probs * (table.ranks < top_k),
+        lambda table, top_k: table.ranks >= top_k,
+    ),
+    SamplingMistake(  # the value is added to the logits of these tokens
+        "{what} for tokens of the prompt or the text so far (repetition, frequency or presence): "
+        "{seen:,} of {count:,} tokens were there before, {expected:,.1f} expected",
+        (-2.0, -1.0, -0.5, -0.25, 0.5, 1.0),
+        lambda table, more: table.probs * np.exp(more * table.again),
+        lambda table, _: table.again,
+    ),
+)
+"""All mistakes that are looked for."""

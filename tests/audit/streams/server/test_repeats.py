@@ -11,15 +11,16 @@ import pytest
 pytest.importorskip("httpx2")
 
 from otm.audit.streams.server.answers import Completion
-from otm.audit.streams.server.laws import Law, law_from_list
-from otm.audit.streams.server.repeats import Copies
+from otm.audit.streams.server.earlier_answers import Copies
+from otm.audit.streams.server.lists import probs_from_list
+from otm.audit.streams.server.token_probs import TokenProbs
 from otm.decoding import SamplingParameters
 from tests.audit.streams.server.servers import Place, V, asked, audit, serve
 
 
-def law_of(probs: list[float]) -> Law:
+def row_of(probs: list[float]) -> TokenProbs:
     entries = {f"token_id:{i}": math.log(p) for i, p in enumerate(probs)}
-    law = law_from_list(entries, 5, SamplingParameters(), "token_id:0")
+    law = probs_from_list(entries, 5, SamplingParameters(), "token_id:0")
     assert law is not None
     return law
 
@@ -30,33 +31,33 @@ def test_the_mean_of_the_e_value_is_at_most_one(counts: bool) -> None:
 
     Also where the second token of a text does not count.
     """
-    first, second = law_of([0.7, 0.3]), law_of([0.5, 0.25, 0.25])
+    first, second = row_of([0.7, 0.3]), row_of([0.5, 0.25, 0.25])
     texts = list(itertools.product(range(2), range(3)))
     probs = {(x, y): (0.7, 0.3)[x] * (0.5, 0.25, 0.25)[y] for x, y in texts}
     mean = 0.0
     for outcome in itertools.product(texts, repeat=4):
         copies = Copies(0.0)
         for text in outcome:
-            answer = Completion(tuple(f"token_id:{token}" for token in text), ({}, {}))
-            copies.add(0, answer, [first, second if counts else None])
-        mean += math.exp(copies.log_e_value) * math.prod(probs[text] for text in outcome)
+            tokens, rows = tuple(f"token_id:{token}" for token in text), (first, second)
+            copies.add(0, Completion(tokens, ({}, {}), rows if counts else (first, None)))
+        mean += math.exp(copies.evidence.log_e_value) * math.prod(probs[text] for text in outcome)
     assert mean == pytest.approx(1) if counts else 0.1 < mean < 1
 
 
 def test_a_relative_error_of_probabilities_is_paid_for() -> None:
     """Bug: probabilities that are 1 % too low, of a hundred tokens, raise an alarm."""
-    law = law_of([0.99, 0.01])
+    row = row_of([0.99, 0.01])
     rng = np.random.default_rng(1)
     copies = Copies(1e-3)
     for _ in range(2000):
         tokens = tuple(f"token_id:{int(u > 0.999)}" for u in rng.random(10))
-        copies.add(0, Completion(tokens, ({},) * 10), [law] * 10)
-    assert copies.log_e_value < 3
+        copies.add(0, Completion(tokens, ({},) * 10, (row,) * 10))
+    assert copies.evidence.log_e_value < 3
     careless = Copies(0.0)
     for _ in range(2000):
         tokens = tuple(f"token_id:{int(u > 0.999)}" for u in rng.random(10))
-        careless.add(0, Completion(tokens, ({},) * 10), [law] * 10)
-    assert careless.log_e_value > 20
+        careless.add(0, Completion(tokens, ({},) * 10, (row,) * 10))
+    assert careless.evidence.log_e_value > 20
 
 
 def thrice(at: Place) -> int:

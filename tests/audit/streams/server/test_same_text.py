@@ -11,8 +11,9 @@ import pytest
 pytest.importorskip("httpx2")
 
 from otm.audit.streams.server.answers import Completion
-from otm.audit.streams.server.laws import Law, law_from_list
-from otm.audit.streams.server.same_text import LEAST, SameText
+from otm.audit.streams.server.earlier_answers import FEWEST_COMPARED, SameText
+from otm.audit.streams.server.lists import probs_from_list
+from otm.audit.streams.server.token_probs import TokenProbs
 from otm.decoding import SamplingParameters
 from tests.audit.streams.server.servers import PLAIN, Place, V, audit, serve, usual
 
@@ -90,7 +91,7 @@ def test_texts_that_never_come_again_show_nothing() -> None:
     )
     assert report.verdict == "undecided"
     assert report.lists is not None
-    assert report.lists.tokens < LEAST
+    assert report.lists.tokens < FEWEST_COMPARED
     assert any("use fewer prompts" in reason for reason in report.reasons)
 
 
@@ -128,35 +129,35 @@ def test_lists_that_are_rounded_much_raise_no_alarm() -> None:
     assert report.lists.log10_e_value < 0.5
 
 
-def law_of(probs: list[float]) -> Law:
+def row_of(probs: list[float]) -> TokenProbs:
     entries = {f"token_id:{i}": math.log(p) for i, p in enumerate(probs)}
-    law = law_from_list(entries, len(probs), SamplingParameters(), "token_id:0")
+    law = probs_from_list(entries, len(probs), SamplingParameters(), "token_id:0")
     assert law is not None
     return law
 
 
 def test_distance_and_shift_of_lists() -> None:
     """By hand.  Bugs: half of a distance, tokens of one list alone that are not counted."""
-    one, two = law_of([0.5, 0.3, 0.15, 0.05]), law_of([0.3, 0.5, 0.15, 0.05])
+    one, two = row_of([0.5, 0.3, 0.15, 0.05]), row_of([0.3, 0.5, 0.15, 0.05])
     assert one.distance(two) == pytest.approx(0.2)
     assert one.distance(one) == 0
     # the token that is certain may be in the rest of the other
-    certain = law_from_list({"token_id:9": 0.0}, 20, PLAIN[0], "token_id:9")
-    another = law_from_list({"token_id:8": 0.0}, 20, PLAIN[0], "token_id:8")
+    certain = probs_from_list({"token_id:9": 0.0}, 20, PLAIN[0], "token_id:9")
+    another = probs_from_list({"token_id:8": 0.0}, 20, PLAIN[0], "token_id:8")
     assert certain is not None
     assert another is not None
     assert certain.distance(one) == pytest.approx(0.95)
     assert certain.distance(another) == another.distance(certain) == 1
     same = SameText({"prompt": 1}, 0.0)
-    answer = Completion(("token_id:0",), ({},))
-    for law in (one, two, one, two):
-        same.add(0, SamplingParameters(), [answer], [[law]])
+    for row in (one, two, one, two):
+        same.add(0, SamplingParameters(), [Completion(("token_id:0",), ({},), (row,))])
     assert same.tokens == 3
     assert same.mean_distance == pytest.approx(0.4 / 3)
     assert same.shift == pytest.approx(0.4 / 3)
     # the probabilities of a list to the first one, and back: the mean distance stays
-    same.add(0, SamplingParameters(), [answer], [[law_of([0.7, 0.1, 0.15, 0.05])]])
-    same.add(0, SamplingParameters(), [answer], [[law_of([0.7, 0.1, 0.15, 0.05])]])
+    back = Completion(("token_id:0",), ({},), (row_of([0.7, 0.1, 0.15, 0.05]),))
+    same.add(0, SamplingParameters(), [back])
+    same.add(0, SamplingParameters(), [back])
     assert same.mean_distance == pytest.approx(0.8 / 5)
     assert same.shift == pytest.approx(0, abs=1e-12)
 

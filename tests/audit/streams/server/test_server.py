@@ -15,7 +15,7 @@ import pytest
 
 from otm.audit import ServerReport, audit_server
 from otm.audit.streams.server import client as client_module
-from otm.audit.streams.server.acceptance import acceptance_between
+from otm.audit.streams.server.probes import acceptance_between
 from otm.audit.streams.server.simulated import VOCABULARY, logits_after, simulated_server
 from otm.cli import main
 from otm.decoding import SamplingParameters

@@ -8,15 +8,22 @@ import math
 import numpy as np
 import pytest
 
-from otm.audit.streams.server.evidence import CLASSES, EVERYWHERE, FAMILIES, TILTS, Evidence, Tally
-from otm.audit.streams.server.laws import law_from_logits
+from otm.audit.streams.server.group_evidence import (
+    CLASS_COUNT,
+    EVERYWHERE,
+    FAMILY_COUNT,
+    LAMBDAS,
+    GroupEvidence,
+    Tally,
+)
+from otm.audit.streams.server.lists import probs_from_logits
 from otm.decoding import SamplingParameters
 
 LEVEL = 0.05
 
 
 def one_hot(place: int) -> np.ndarray:
-    row = np.zeros((FAMILIES, CLASSES))
+    row = np.zeros((FAMILY_COUNT, CLASS_COUNT))
     row[:, place] = 1
     return row
 
@@ -24,13 +31,13 @@ def one_hot(place: int) -> np.ndarray:
 def test_the_mixture_is_the_mean_over_all_unions() -> None:
     """Bug: a factor per class that is wrong by a constant, so that every e-value is too large."""
     rng = np.random.default_rng(0)
-    tally = Tally(50, rng.normal(0, 4, (FAMILIES, CLASSES)))
+    tally = Tally(50, rng.normal(0, 4, (FAMILY_COUNT, CLASS_COUNT)))
     tally.excess -= tally.excess.mean(axis=1, keepdims=True)
-    unions = np.array(list(itertools.product((0, 1), repeat=CLASSES)))
+    unions = np.array(list(itertools.product((0, 1), repeat=CLASS_COUNT)))
     terms = [
         math.exp(t * sum_ - 50 * (t * t / 8 + t * 0.001))
         for family in tally.excess
-        for t in TILTS
+        for t in LAMBDAS
         for sum_ in unions @ family
     ]
     assert tally.log_e_value(1.0, 0.001) == pytest.approx(math.log(math.fsum(terms) / len(terms)))
@@ -42,7 +49,7 @@ def test_the_mean_of_the_e_value_is_at_most_one(probs: list[float]) -> None:
     mean = 0.0
     p = sum(q * one_hot(i) for i, q in enumerate(probs))
     for outcome in itertools.product(range(len(probs)), repeat=5):
-        evidence = Evidence({"place": 2, "prompt": 3})
+        evidence = GroupEvidence({"place": 2, "prompt": 3})
         for place, token in enumerate(outcome):
             evidence.add([(one_hot(token) - p, [("place", place % 2), ("prompt", 0)])])
         mean += math.exp(evidence.log_e_value) * math.prod(probs[token] for token in outcome)
@@ -58,23 +65,23 @@ def test_pairs_have_twice_the_range(probs: list[float]) -> None:
         for outcome in itertools.product(itertools.product((0, 1), repeat=2), repeat=6):
             excess = sum(one_hot(x) - one_hot(y) for x, y in outcome)
             weight = math.prod(probs[x] * probs[y] for x, y in outcome)
-            terms = [np.exp(t * e[0] - 6 * t * t * width**2 / 8) for e in excess for t in TILTS]
+            terms = [np.exp(t * e[0] - 6 * t * t * width**2 / 8) for e in excess for t in LAMBDAS]
             mean += weight * float(max(terms)) if width == 1 else 0.0
             mean += weight * math.exp(Tally(6, excess).log_e_value(width, 0)) if width == 2 else 0
         means[width] = mean
     assert means[2.0] <= 1 < means[1.0]
 
 
-def run_of(rng: np.random.Generator, temperature: float) -> Evidence:
+def run_of(rng: np.random.Generator, temperature: float) -> GroupEvidence:
     """Simulate a server without HTTP: 64 tokens, in batches of 16."""
-    evidence = Evidence({"prompt": 4})
+    evidence = GroupEvidence({"prompt": 4})
     asked, wrong = SamplingParameters(), SamplingParameters(temperature=temperature)
     for prompt in range(4):
         logits = rng.normal(0, 2, 24)
-        law = law_from_logits(logits, asked)
+        law = probs_from_logits(logits, asked)
         assert law is not None
         tokens = rng.choice(24, size=16, p=wrong(logits))
-        rows = [(law.merged(f"token_id:{token}"), [("prompt", prompt)]) for token in tokens]
+        rows = [(law.deviation(f"token_id:{token}"), [("prompt", prompt)]) for token in tokens]
         evidence.add(rows)
     return evidence
 
@@ -104,7 +111,7 @@ def test_the_bound_holds_and_gets_narrow(shift: float) -> None:
     rng = np.random.default_rng(22)
     p = 0.5 * one_hot(0) + 0.5 * one_hot(1)
     for _ in range(20):
-        evidence = Evidence({"prompt": 1})
+        evidence = GroupEvidence({"prompt": 1})
         tokens = rng.random(2000) < 0.5 + shift
         for batch in tokens.reshape(20, 100):
             evidence.add([(one_hot(int(token)) - p, []) for token in batch])

@@ -8,8 +8,9 @@ import math
 import numpy as np
 import pytest
 
-from otm.audit.streams.server.evidence import CLASSES, FAMILIES
-from otm.audit.streams.server.laws import Law, law_from_list, law_from_logits
+from otm.audit.streams.server.group_evidence import CLASS_COUNT, FAMILY_COUNT
+from otm.audit.streams.server.lists import probs_from_list, probs_from_logits
+from otm.audit.streams.server.token_probs import TokenProbs
 from otm.decoding import SamplingParameters
 from otm.errors import EndpointError
 
@@ -31,7 +32,7 @@ def served(logs: np.ndarray, token: int, listed: int) -> dict[str, float]:
     return {f"token_id:{i}": float(logs[i]) for i in (token, *top)}
 
 
-def same(one: Law | None, other: Law | None) -> bool:
+def same(one: TokenProbs | None, other: TokenProbs | None) -> bool:
     assert one is not None
     assert other is not None
     return (one.tokens, one.rest, one.unseen) == (other.tokens, other.rest, other.unseen)
@@ -50,7 +51,7 @@ def test_the_law_is_that_of_the_server_given_that_a_token_counts(
         logs = logits - np.logaddexp.reduce(logits)
         truth = parameters(logs)
         lists = {f"token_id:{y}": served(logs, y, listed) for y in range(30)}
-        laws = [law_from_list(entries, listed, parameters, y) for y, entries in lists.items()]
+        laws = [probs_from_list(entries, listed, parameters, y) for y, entries in lists.items()]
         law = laws[0]
         assert law is not None
         assert all(same(law, other) for other in laws)
@@ -66,13 +67,13 @@ def test_the_law_is_that_of_the_server_given_that_a_token_counts(
         else:
             given = truth[inside] / truth[inside].sum()
             np.testing.assert_allclose(law.probs, given * (1 - law.rest))
-        np.testing.assert_allclose(law.merged_probs, law.merged_here(law))
+        np.testing.assert_allclose(law.merged_probs, law.merge_other(law))
         masses = np.append(law.probs, law.rest)
         bits = -sum(mass * math.log2(mass) for mass in masses if mass > 0)
         assert law.entropy == pytest.approx(bits)
         for y in np.flatnonzero(counts):
-            assert np.abs(law.merged(f"token_id:{y}").sum(axis=1)).max() < 1e-12
-        whole = law_from_logits(logs, parameters)
+            assert np.abs(law.deviation(f"token_id:{y}").sum(axis=1)).max() < 1e-12
+        whole = probs_from_logits(logs, parameters)
         assert whole is not None
         assert ties or len(whole.tokens) == np.count_nonzero(truth)
 
@@ -80,7 +81,7 @@ def test_the_law_is_that_of_the_server_given_that_a_token_counts(
 def test_processed_lists_are_taken_as_they_are() -> None:
     greedy = SamplingParameters(temperature=0.1, top_k=2)
     logs = {"token_id:3": math.log(0.75), "token_id:1": math.log(0.25), "token_id:0": -9999.0}
-    law = law_from_list(logs, 20, greedy, "token_id:1", processed=True)
+    law = probs_from_list(logs, 20, greedy, "token_id:1", processed=True)
     assert law is not None
     assert (law.tokens, law.rest) == (("token_id:3", "token_id:1"), 0.0)
     np.testing.assert_allclose(law.probs, [0.75, 0.25])
@@ -112,14 +113,14 @@ def test_the_law_of_strings_is_that_given_that_a_token_counts(
         logits = rng.normal(0, spread, 30)
         logs = logits - np.logaddexp.reduce(logits)
         truth = parameters(logs)
-        deviation, mass = np.zeros((FAMILIES, CLASSES)), 0.0
+        deviation, mass = np.zeros((FAMILY_COUNT, CLASS_COUNT)), 0.0
         for y in range(30):
             name = halves.get(y, f" w{y}")
             entries = spelled(logs, y, listed, halves)
-            law = law_from_list(entries, listed, parameters, name, chat=chat)
+            law = probs_from_list(entries, listed, parameters, name, chat=chat)
             if law is not None and law.of(name) is not None:
                 assert not name.strip() or halves.get(y) is None or not law.places.get(name)
-                deviation += truth[y] * law.merged(name)
+                deviation += truth[y] * law.deviation(name)
                 mass += truth[y]
         assert np.abs(deviation).max() < 1e-3  # a list of 0.999 is taken for all tokens
         counted += mass
@@ -131,21 +132,21 @@ def test_half_characters_and_end_tokens_do_not_count(end: str) -> None:
     """Bugs: half characters counted as one token; an end token that is never returned."""
     probs = {"a": 0.4, "\ufffd": 0.2, end: 0.2, "b": 0.1, "c": 0.05}
     logs = {token: math.log(prob) for token, prob in probs.items()}
-    law = law_from_list(logs, 5, SamplingParameters(), "a")
+    law = probs_from_list(logs, 5, SamplingParameters(), "a")
     assert law is not None
     assert law.tokens == ("a", "b")
     np.testing.assert_allclose(law.probs, [0.8, 0.2])
     for token in (end, "", "\ufffd", "c", "other"):
         assert law.of(token) is None
-    assert law_from_list({"": -2.1}, 20, SamplingParameters(), "") is None
-    assert law_from_list({"": -2.1, "\ufffd": -3.0}, 20, SamplingParameters(), "") is None
+    assert probs_from_list({"": -2.1}, 20, SamplingParameters(), "") is None
+    assert probs_from_list({"": -2.1, "\ufffd": -3.0}, 20, SamplingParameters(), "") is None
 
 
 @pytest.mark.parametrize("logs", [[-0.1, -0.1], [0.0, 0.0]])
 def test_a_list_of_no_distribution_is_refused(logs: list[float]) -> None:
     entries = {f"token_id:{i}": log for i, log in enumerate(logs)}
     with pytest.raises(EndpointError, match="do not belong to a distribution"):
-        law_from_list(entries, 2, SamplingParameters(), "token_id:0")
+        probs_from_list(entries, 2, SamplingParameters(), "token_id:0")
 
 
 def test_logarithms_in_bfloat16_are_those_of_a_distribution() -> None:
@@ -155,7 +156,7 @@ def test_logarithms_in_bfloat16_are_those_of_a_distribution() -> None:
     rounded = bits.view(np.float32).tolist()
     assert 1.001 < math.fsum(map(math.exp, rounded)) < 1.01
     entries = {f"token_id:{i}": log for i, log in enumerate(rounded)}
-    law = law_from_list(entries, 4, SamplingParameters(), "token_id:0")
+    law = probs_from_list(entries, 4, SamplingParameters(), "token_id:0")
     assert law is not None
     assert math.isclose(float(law.probs.sum()) + law.rest, 1)
 
@@ -163,9 +164,9 @@ def test_logarithms_in_bfloat16_are_those_of_a_distribution() -> None:
 def test_a_shorter_list_than_asked_for_is_refused() -> None:
     entries = {"token_id:0": -1.0, "token_id:1": -2.0, "token_id:2": -3.0}
     with pytest.raises(EndpointError, match=r"lists 3 .* --logprobs 3"):
-        law_from_list(entries, 5, SamplingParameters(), "token_id:0")
+        probs_from_list(entries, 5, SamplingParameters(), "token_id:0")
     with pytest.raises(EndpointError, match="--logprobs 2"):  # the sampled token may be added
-        law_from_list(entries, 5, SamplingParameters(), "token_id:2")
+        probs_from_list(entries, 5, SamplingParameters(), "token_id:2")
 
 
 def kept_at_random(
@@ -205,12 +206,12 @@ def test_equal_tokens_at_the_edge_do_not_count(
         truth = kept_at_random(logits, parameters, rng)
         logs = logits - np.logaddexp.reduce(logits)
         logs = logs if decimals is None else logs.round(decimals)
-        deviation = np.zeros((FAMILIES, CLASSES))
+        deviation = np.zeros((FAMILY_COUNT, CLASS_COUNT))
         for y in np.flatnonzero(truth):
             entries = {f"{name}{i}": float(logs[i]) for i in (*np.argsort(-logs)[:10], y)}
-            law = law_from_list(entries, 10, parameters, f"{name}{y}", error=error)
+            law = probs_from_list(entries, 10, parameters, f"{name}{y}", error=error)
             if law is not None and law.of(f"{name}{y}") is not None:
-                deviation += truth[y] * law.merged(f"{name}{y}")
+                deviation += truth[y] * law.deviation(f"{name}{y}")
                 counted += truth[y]
         limit = max(1e-3, error / min(parameters.temperature, 1))
         assert np.maximum(deviation, 0).sum(axis=1).max() < limit
@@ -224,12 +225,12 @@ def test_whether_a_list_is_whole_does_not_depend_on_its_token(chat: bool) -> Non
     Bug: the list was whole if the fifth was sampled, and else left that token out.
     """
     logs = np.log([0.4, 0.3, 0.15, 0.1, 0.05])
-    deviation = np.zeros((FAMILIES, CLASSES))
+    deviation = np.zeros((FAMILY_COUNT, CLASS_COUNT))
     for y in range(5):
         entries = spelled(logs, y, 4, {})
-        law = law_from_list(entries, 4, SAMPLING[0], f" w{y}", processed=True, chat=chat)
+        law = probs_from_list(entries, 4, SAMPLING[0], f" w{y}", processed=True, chat=chat)
         if law is not None and law.of(f" w{y}") is not None:
-            deviation += math.exp(logs[y]) * law.merged(f" w{y}")
+            deviation += math.exp(logs[y]) * law.deviation(f" w{y}")
     assert np.abs(deviation).max() < 1e-12
 
 
@@ -237,7 +238,7 @@ def test_many_rare_tokens_are_much_at_high_temperatures() -> None:
     """Bug: a list of 0.9995 was whole at temperature 2, where the others have 0.9 together."""
     logs = np.log(np.concatenate([[0.5, 0.4995], np.full(50_000, 1e-8)]))
     for parameters in (SamplingParameters(temperature=2.0), SamplingParameters(temperature=0.5)):
-        law = law_from_list(spelled(logs, 99, 20, {}), 20, parameters, " w99")
+        law = probs_from_list(spelled(logs, 99, 20, {}), 20, parameters, " w99")
         assert law is not None
         assert (law.of(" w99") is None) == (parameters.temperature > 1)
 
@@ -246,6 +247,6 @@ def test_a_whole_list_of_ids_may_be_rounded() -> None:
     """Bug: three tokens after top-k, rounded to two decimals, sum to 0.997: an error."""
     entries = {"token_id:1": -0.91, "token_id:2": -1.1, "token_id:3": -1.35}
     assert math.fsum(map(math.exp, entries.values())) < 0.999
-    law = law_from_list(entries, 20, SAMPLING[0], "token_id:3", processed=True, error=0.005)
+    law = probs_from_list(entries, 20, SAMPLING[0], "token_id:3", processed=True, error=0.005)
     assert law is not None
     assert len(law.tokens) == 3

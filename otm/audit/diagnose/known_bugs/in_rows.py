@@ -1,0 +1,87 @@
+"""How a mistake shows in rows: the distribution of a token, from the steps of its verifier.
+
+A chain runs its steps on the rows of one place and on one coin.  Here the same steps run on the
+rows of all places, with a coin whose comparison returns the probability that it holds.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from otm._core.arithmetic import Probs
+from otm.audit.diagnose.known_bugs.steps import Chain, Rows, Uniforms, accepts, residual
+
+
+def normalised_or(weights: Probs, otherwise: Probs) -> Probs:
+    """Divide each row by its sum; rows without weights become others."""
+    sums = weights.sum(axis=-1, keepdims=True)
+    return np.where(sums > 0, weights / np.where(sums > 0, sums, 1), otherwise)
+
+
+def replace_rejected(accepted: Probs, last: Probs) -> Probs:
+    """Accept drafts with these masses, and draw from `last` with the remaining probability."""
+    rejected = np.maximum(1 - accepted.sum(axis=-1, keepdims=True), 0)
+    return np.asarray(accepted + rejected * last)
+
+
+class AllRows(Rows):
+    """The rows [m, U] of m places at once: entry 0 of `draft` and `target`."""
+
+    @classmethod
+    def of(cls, target: Probs, draft: Probs) -> AllRows:
+        """Take the rows of both models."""
+        return cls((), [draft], [target])
+
+    @cached_property
+    def accepted(self) -> Probs:
+        """Probability that each token is accepted, if it is the draft."""
+        return np.asarray(accepts(Coin(), self.draft[0], self.target[0], ...))
+
+    @cached_property
+    def _residual(self) -> Probs:
+        draft, target = self.draft[0], self.target[0]
+        return normalised_or(target - np.minimum(target, draft), target)
+
+    def residual(self, i: int) -> Probs:
+        """Distribution of the token in place of a draft."""
+        return self._residual
+
+
+class Coin:
+    """A uniform coin; comparing a multiple of it returns the probability that it is smaller."""
+
+    def __init__(self, factor: Any = 1.0) -> None:
+        self._factor = factor
+
+    def __mul__(self, factor: Any) -> Coin:
+        return Coin(factor)
+
+    def __lt__(self, bound: Probs) -> Probs:
+        held = self._factor > bound
+        return np.asarray(np.divide(bound, self._factor, out=np.ones_like(bound), where=held))
+
+
+def from_steps(chain: Chain, rows: AllRows) -> Probs:
+    """Derive the distribution in place of a draft from the steps of a chain: [m, U]."""
+    draft, target = rows.draft[0], rows.target[0]
+    stated, aim = chain.stated(draft), chain.aim(target)
+    seen = rows if stated is draft and aim is target else AllRows.of(aim, stated)
+    fair = Coin()
+    coin = chain.uniforms(Uniforms([], [fair], [], None, np.zeros)).coins[0]
+    if coin is fair and chain.accepts is accepts:
+        accepted = seen.accepted
+    else:
+        coin = coin if coin is fair else float(coin)
+        accepted = chain.accepts(coin, stated, aim, ...)
+    last = seen.residual(0)
+    if chain.residual is not residual:
+        last = normalised_or(chain.residual(seen, 0), aim)
+    return replace_rejected(chain.drawn(draft) * accepted, last)
+
+
+def from_aim(chain: Chain, rows: AllRows) -> Probs:
+    """Return what a right verification outputs: the target that it is told."""
+    return chain.aim(rows.target[0])

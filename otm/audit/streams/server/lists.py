@@ -1,0 +1,202 @@
+"""The distribution of a token from a list of log-probabilities.
+
+A server lists the likeliest N tokens, usually before temperature and truncation, and the sampled
+one.  What is compared must not depend on the sampled token, so only tokens strictly above the N-th
+largest value are used: these are the same whichever was sampled, and whatever ties there are
+(docs/theory/server-audit.md, Lemma 16.3).  Of a list before the temperature, the distribution given
+that the token is on the list is known at every temperature; other tokens then do not count.  Their
+total probability is known where the whole distribution is: at temperature 1, or after top-k of
+fewer tokens.
+
+Several tokens may share one string, such as halves of characters, and a list of strings may then be
+shorter.  `_used_strings` says which of its strings are used.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from otm._core.listed_tokens import IMPOSSIBLE, TOKEN_ID, is_unclear
+from otm.audit.streams.e_process import Floats
+from otm.audit.streams.server.token_probs import TokenProbs
+from otm.decoding import SamplingParameters
+from otm.errors import EndpointError
+
+END_TOKEN = re.compile(r"<[^<>]+>|<\|.+\|>|\[\|[^\[\]]+\|\]|\[[A-Z_]+\]")
+"""Strings of end tokens, which servers leave out of their answers."""
+
+WHOLE_LIST_GAP = 1e-3
+"""A list is whole if its probabilities lack at most this of 1."""
+
+LARGEST_EXCESS = 0.02
+"""The probabilities of a list may exceed 1 by this: logarithms in bfloat16 are up to 0.8 % off."""
+
+TOP_P_MARGIN = 1e-4
+"""A sum of probabilities this near to top-p may be on either side of it."""
+
+
+class UsedEntries(NamedTuple):
+    """The entries of a list from which probabilities are computed."""
+
+    tokens: list[str]
+    logs: Floats
+    whole: bool  # whether these are all tokens
+    rest_counts: bool  # whether the other tokens are known as one class
+    hidden: int  # how many of the likeliest tokens may share the string of another
+    dropped: frozenset[str]  # tokens that do not count
+
+
+def probs_from_list(
+    entries: Mapping[str, float],
+    listed: int,
+    parameters: SamplingParameters,
+    token: str,
+    *,
+    processed: bool = False,
+    chat: bool = False,
+    error: float = 0.0,
+) -> TokenProbs | None:
+    """Return the distribution that a list of N log-probabilities gives; None if it does not count.
+
+    The list has the sampled `token`.  `processed` lists are after temperature and truncation;
+    `error` is how far a log-probability may be rounded.
+    """
+    if token not in entries:
+        return None
+    logs = np.fromiter(entries.values(), float, len(entries))
+    total = float(np.exp(logs).sum())
+    if not total <= (1 + LARGEST_EXCESS) * math.exp(error):
+        raise EndpointError(
+            f"the server's log-probabilities do not belong to a distribution: the probabilities of "
+            f"a list sum to {total:.6g}; they should sum to at most 1"
+        )
+    parameters = SamplingParameters() if processed else parameters
+    by_id = all(key.startswith(TOKEN_ID) for key in entries)
+    used = (
+        _used_ids(entries, listed, token, whole=total > (1 - WHOLE_LIST_GAP) * math.exp(-error))
+        if by_id
+        else _used_strings(entries, listed, token, chat=chat, flat=parameters.temperature > 1)
+    )
+    if used is None or (used.hidden and parameters.top_p not in (None, 1)):
+        return None
+    row = _adjusted(used, parameters, error)
+    if row.rest > 0 and not used.rest_counts:
+        row = row.without_rest()
+    row = row if by_id else row.without(used.dropped)
+    return row if row.tokens or row.rest_counts else None
+
+
+def _used_ids(entries: Mapping[str, float], listed: int, token: str, *, whole: bool) -> UsedEntries:
+    """Use the token ids above the N-th largest, or all of them if there are no others."""
+    tokens, logs = list(entries), np.fromiter(entries.values(), float, len(entries))
+    if len(tokens) >= listed:
+        kept = logs > np.sort(logs)[-listed]
+    elif whole:
+        kept = logs > IMPOSSIBLE
+    else:
+        # the sampled token may have been added to the list
+        given = len(entries) - (entries[token] <= min(entries.values()))
+        raise EndpointError(
+            f"the server lists {len(entries)} log-probabilities where {listed} were asked for; "
+            f"ask for no more than it gives, with --logprobs {max(given, 2)}"
+        )
+    names = [name for name, keep in zip(tokens, kept, strict=True) if keep]
+    return UsedEntries(names, logs[kept], bool(kept.all()), True, 0, frozenset())
+
+
+def _used_strings(
+    entries: Mapping[str, float], listed: int, token: str, *, chat: bool, flat: bool
+) -> UsedEntries | None:
+    """Use the strings above the lowest of the likeliest; None if that one is not known.
+
+    The likeliest N tokens have n strings.  If the sampled token is the lowest of the list, it may
+    be the lowest of the n strings or an addition to them: such a place does not count, and the
+    lowest of the n strings never counts.  If n = N, no string stands for two tokens.  A list of
+    N + 1 then says that the sampled token is an addition, so all other tokens count as one class;
+    chats may cut the list to N.  Half a character on the list may stand for several tokens, so the
+    rest is unknown too.  A list is whole if its tokens without the addition have all the
+    probability; a temperature above 1 (`flat`) may make much of tokens that are not listed.
+    """
+    lowest = min(entries.values())
+    added = entries[token] <= lowest and len(entries) > listed
+    apart = added and not chat
+    likeliest = {key: log for key, log in entries.items() if not (apart and key == token)}
+    halves = {key for key in likeliest if is_unclear(key)}
+    total = math.fsum(math.exp(log) for key, log in entries.items() if not (added and key == token))
+    whole = total > 1 - WHOLE_LIST_GAP and not halves and not flat
+    rest_counts = len(likeliest) >= listed and not chat and not halves
+    dropped = halves | {key for key in likeliest if END_TOKEN.fullmatch(key)}
+    if not whole:
+        if entries[token] <= lowest and not (apart and rest_counts):
+            return None
+        bottom = min(likeliest.values(), default=0.0)
+        dropped |= {key for key, log in likeliest.items() if log <= bottom}
+    else:
+        likeliest = {key: log for key, log in entries.items() if log > IMPOSSIBLE}
+    logs = np.array(list(likeliest.values()), dtype=float)
+    hidden = 0 if whole else max(listed - len(likeliest), 0)
+    return UsedEntries(list(likeliest), logs, whole, rest_counts, hidden, frozenset(dropped))
+
+
+def probs_from_logits(logits: Floats, parameters: SamplingParameters) -> TokenProbs | None:
+    """Return the distribution of a local model, whose tokens are written by their ids."""
+    logs = logits - logits.max()
+    logs = logs - np.log(np.exp(logs).sum())
+    order = np.argsort(-logs, kind="stable")
+    tokens = [f"{TOKEN_ID}{token}" for token in order]
+    return _adjusted(UsedEntries(tokens, logs[order], True, True, 0, frozenset()), parameters, 0.0)
+
+
+def _adjusted(used: UsedEntries, parameters: SamplingParameters, error: float) -> TokenProbs:
+    """Apply sampling parameters to listed log-probabilities.
+
+    Of tokens at the edge of top-k or top-p it is not known whether they stay: they do not count.
+    Servers differ in which of equal tokens they keep, and `error` hides which are equal.
+    """
+    pairs = sorted(zip((-used.logs).tolist(), used.tokens, strict=True))
+    tokens, whole = [token for _, token in pairs], used.whole
+    logs = -np.array([log for log, _ in pairs])
+    weights = np.exp((logs - logs.max(initial=-np.inf)) / parameters.temperature)
+    top_k, top_p = parameters.top_k, parameters.top_p
+    sure, out = np.ones((2, len(tokens)), dtype=bool)
+    out[:] = False
+    rest: float | None = 0.0 if whole else None  # None: not known
+    if not whole and parameters.temperature == 1 and top_k is None and tokens:
+        rest = max(math.exp(-logs[0]) - float(weights.sum()), 0.0)
+    if top_k is not None and top_k < len(tokens):
+        sure, out, rest = logs > logs[top_k], logs < logs[top_k], 0.0
+        if logs[top_k - 1] > logs[top_k]:
+            out = ~sure
+    if top_k is not None and used.hidden:
+        sure = sure & (np.arange(len(tokens)) < top_k - used.hidden)
+    if top_p is not None and top_p < 1 and tokens:
+        close = TOP_P_MARGIN + error / min(parameters.temperature, 1.0)
+        least = float(weights[sure].sum()) + (rest or 0.0)
+        most = math.inf if rest is None else float(weights[~out].sum()) + rest
+        before = np.append(0.0, np.cumsum(np.where(out, 0, weights)))  # of each token and the rest
+        low, high, bottom, alone = before[:-1], before[:-1], before[-1], True
+        falls = logs[1:] - logs[:-1] < -2 * error
+        if not falls.all():  # of each token, that of the first and of the last one equal to it
+            new = np.append(True, falls)
+            starts = np.flatnonzero(new)
+            group = np.cumsum(new) - 1
+            low, high = low[starts[group]], high[np.append(starts[1:], len(tokens))[group] - 1]
+            bottom, alone = low[-1] if error else bottom, starts.size > 1 and starts[1] == 1
+        sure &= high < least * (top_p - close)
+        out |= low > most * (top_p + close)
+        if rest:
+            rest = 0.0 if bottom > most * (top_p + close) else None
+        sure[0] |= alone  # the likeliest always stays
+    total = float(weights[sure].sum()) + (rest or 0.0)
+    return TokenProbs(
+        tuple(token for token, stays in zip(tokens, sure, strict=True) if stays),
+        weights[sure] / (total or 1.0),
+        (rest or 0.0) / (total or 1.0),
+        rest is not None,
+        frozenset(token for token, out_of in zip(tokens, sure | out, strict=True) if not out_of),
+    )
