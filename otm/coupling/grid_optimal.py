@@ -25,7 +25,7 @@ from otm._core.numbers import as_positive
 from otm._core.sampling import chunks
 from otm.coupling.residual import ResidualPlan, acceptance_ratio
 from otm.coupling.slots import Ranks, winning_probabilities
-from otm.kernels.optimal.numpy import STEPS, Places, Table, at_node, choose_slots, matched, winner
+from otm.kernels.optimal.numpy import STEPS, Places, Table, bin_tokens, choose_slots, deterministic_count, swap_partners, winner_probs
 
 
 class Moves(NamedTuple):
@@ -82,7 +82,7 @@ class GridOptimal(ResidualPlan):
     def winner_distribution(self) -> Probs:
         """Distribution v' of the draft that wins: array [n]."""
         places, table = self._node
-        return read_only(winner(self.problem.draft, places, table))
+        return read_only(winner_probs(self.problem.draft, places, table))
 
     @cached_property
     def accept_probability(self) -> Probs:
@@ -97,7 +97,9 @@ class GridOptimal(ResidualPlan):
     @cached_property
     def _node(self) -> tuple[Places, Table]:
         k = self.problem.k
-        node = at_node(self.problem.target, self.problem.draft, k, k, self.steps)
+        node = bin_tokens(
+            self.problem.target, self.problem.draft, deterministic_count(k), k, self.steps
+        )
         for array in (*node[0], *node[1]):
             read_only(array)
         return node
@@ -160,7 +162,7 @@ class GridOptimal(ResidualPlan):
         low, high, size = low[useful], high[useful], (ends - starts)[useful]
         own, slot = np.append(low, high), np.append(high, low)
         gain = table.slopes[high] - table.slopes[low]
-        rate = np.tile(size / gain, 2) / matched(table.lack, table.excess, own)[2]
+        rate = np.tile(size / gain, 2) / swap_partners(table.lack, table.excess, own)[2]
         return Moves(read_only(own), read_only(slot), read_only(rate))
 
     @cached_property

@@ -18,7 +18,7 @@ torch = pytest.importorskip("torch")
 
 from otm.coupled.device_rounds import CoupledDeviceRounds, DeviceClocks  # noqa: E402
 from otm.decoding.device.session import HeldRows  # noqa: E402
-from tests.decoding.test_on_device import (  # noqa: E402
+from tests.decoding.device.test_rounds import (  # noqa: E402
     PROMPTS,
     Broken,
     Stated,
@@ -26,7 +26,7 @@ from tests.decoding.test_on_device import (  # noqa: E402
     gpt,
     penalised,
 )
-from tests.decoding.ways_to_host import counted_by_step  # noqa: E402
+from tests.decoding.device.ways_to_host import counted_by_step  # noqa: E402
 
 TARGET, DRAFT = gpt(0, layers=2), gpt(1, layers=1)
 CHAINS = [1, 3]

@@ -22,7 +22,7 @@ from tests.integrations.test_huggingface import (  # noqa: F401
     drafting_for,
     llama,
 )
-from tests.models.tokenizer_kinds import bpe
+from tests.models.vocabularies.tokenizer_kinds import bpe
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")

@@ -17,7 +17,7 @@ from otm.integrations.huggingface import AssistedDecoding, patch_generate  # noq
 from otm.integrations.huggingface.processors import BatchProcessor  # noqa: E402
 from otm.models import HuggingFaceModel  # noqa: E402
 from otm.models.cached_rows import LayerStorage  # noqa: E402
-from tests.decoding.ways_to_host import Host, counted_by_step  # noqa: E402
+from tests.decoding.device.ways_to_host import Host, counted_by_step  # noqa: E402
 from tests.integrations.test_huggingface import DRAFT, PADDED, PROMPTS, TARGET  # noqa: E402
 
 GAMMA = 3

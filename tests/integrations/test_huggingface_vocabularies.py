@@ -13,7 +13,7 @@ from otm.decoding import StringDrafter
 from otm.errors import InvalidInputError, InvalidParameterError
 from otm.integrations.huggingface import AssistedDecoding, patch_generate
 from otm.models import IntersectionModel, Spelling, TableModel
-from tests.models.tokenizer_kinds import bpe, sentencepiece, tokenizers, trained, transformers
+from tests.models.vocabularies.tokenizer_kinds import bpe, sentencepiece, tokenizers, trained, transformers
 
 torch = pytest.importorskip("torch")
 

@@ -246,7 +246,7 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     if runtime.triton is None or runtime.compiles():
         yield 8
         return
-    from tests.kernels.triton.accesses import recorded
+    from tests.kernels.compiled.accesses import recorded
 
     with recorded(forget=True) as launches:
         yield 8

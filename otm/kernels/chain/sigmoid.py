@@ -17,10 +17,10 @@ from torch import Tensor
 
 from otm.errors import InvalidDistributionError, InvalidParameterError
 from otm.kernels.checks import check_arguments
+from otm.kernels.common.distributions.numpy import mass
 from otm.kernels.registry import AUTO, choose_backend
 from otm.kernels.sparse_drafts import SparseDrafts
 from otm.kernels.chain import torch as chain
-from otm.kernels.common.distributions.torch import mass
 from otm.kernels.common.softmax import check_vocabulary, sigmoid
 from otm.kernels.verified import Verified
 

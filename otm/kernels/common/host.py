@@ -19,7 +19,7 @@ from otm.kernels.common.distributions.numpy import locate, mass, memory
 from otm.kernels.common.rows.numpy import read, unpack
 from otm.kernels.registry import load
 from otm.kernels.sparse_drafts import SparseDrafts
-from otm.kernels.common.distributions import torch as distributions
+from otm.kernels.common.distributions.torch import locate_all
 from otm.kernels.verified import Verified
 from otm.rules import named
 
@@ -64,7 +64,7 @@ def verify(
 def draw(probs: Tensor, uniforms: Tensor) -> Tensor:
     """Draw m tokens from each row: [B, C, V], [B, C, m] → [B, C, m], the same on every device."""
     if probs.device.type != "cpu" or probs.shape[-1] < LEAST_VOCABULARY:
-        return distributions.locate_all(distributions.mass(probs), uniforms)
+        return locate_all(mass(probs), uniforms)
     rows, points = probs.flatten(0, 1).numpy(), uniforms.flatten(0, 1).tolist()
     masses = memory.take("drawn from", rows.shape[1], np.int64)
     tokens = []

@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 
 from otm.coupled.clocks import first_rings as clocks  # noqa: E402
 from otm.kernels.common import runtime  # noqa: E402
-from tests.kernels.triton.accesses import apart, recorded  # noqa: E402
+from tests.kernels.compiled.accesses import apart, recorded  # noqa: E402
 
 first_rings = partial(clocks.first_rings, backend="triton")
 

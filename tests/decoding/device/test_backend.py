@@ -13,7 +13,7 @@ from otm.coupled import CoupledVerifier, decode_coupled  # noqa: E402
 from otm.decoding import DeviceVerifier, ModelDrafter, spectr, speculative, stream
 from otm.errors import InvalidInputError, UnknownMethodError  # noqa: E402
 from otm.kernels.registry import VARIABLE  # noqa: E402
-from tests.decoding.test_on_device import PROMPTS, VOCABULARY, gpt  # noqa: E402
+from tests.decoding.device.test_rounds import PROMPTS, VOCABULARY, gpt  # noqa: E402
 
 TARGET, DRAFT = gpt(0, layers=1), gpt(1, layers=1)
 OPTIONS: dict[str, Any] = {"gamma": 2, "max_tokens": 4, "seed": 0}

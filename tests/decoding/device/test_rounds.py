@@ -41,7 +41,7 @@ from otm.models.gpt.transformer import GPTConfig
 
 torch = pytest.importorskip("torch")
 
-from tests.decoding.ways_to_host import counted_by_step  # noqa: E402
+from tests.decoding.device.ways_to_host import counted_by_step  # noqa: E402
 
 VOCABULARY = 5
 RNG = np.random.default_rng(11)

@@ -23,7 +23,7 @@ from otm.testing.sequences import (
     sequence_distribution,
 )
 from tests.decoding import walk_reference as reference
-from tests.decoding.test_walk_and_keep import GENERIC
+from tests.decoding.verifiers.test_walk_and_keep import GENERIC
 
 F = Fraction
 PROMPT = (0,)

@@ -27,7 +27,7 @@ from otm.kernels.common import one_chain, runtime
 from otm.kernels.optimal.triton_steps import SECTIONS, SECTIONS_OF_WALK, SUMS  # noqa: E402
 from otm.kernels.common.runtime import jit, tl  # noqa: E402
 from otm.rules import names  # noqa: E402
-from tests.kernels.triton.accesses import apart, recorded  # noqa: E402
+from tests.kernels.compiled.accesses import apart, recorded  # noqa: E402
 
 pytestmark = pytest.mark.skipif(
     runtime.triton is None or runtime.compiles(), reason="accesses are seen in the interpreter"

@@ -30,7 +30,7 @@ torch = pytest.importorskip("torch")
 from otm.kernels.common import softmax  # noqa: E402
 from otm.kernels.tree.torch import walk  # noqa: E402
 from otm.kernels.common import runtime  # noqa: E402
-from tests.kernels.triton.accesses import recorded  # noqa: E402
+from tests.kernels.compiled.accesses import recorded  # noqa: E402
 
 F = Fraction
 

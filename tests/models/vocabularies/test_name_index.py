@@ -14,7 +14,7 @@ from otm.models import IntersectionModel, Spelling, TableModel
 from otm.models.vocabularies.name_index import NameIndex, SharedTokens
 from otm.models.vocabularies.tokenizer_spelling import UNREADABLE
 from otm.models.vocabularies.translation import Translation
-from tests.models.tokenizer_kinds import bpe, sentencepiece, tokenizers, trained
+from tests.models.vocabularies.tokenizer_kinds import bpe, sentencepiece, tokenizers, trained
 
 THE = [("t", "h"), ("th", "e"), ("Ġ", "the"), ("Ġ", "a")]
 

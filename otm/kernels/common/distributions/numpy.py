@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from otm._core.sampling import exact_cell
+from otm._core.tensors import is_tensor
 from otm.kernels.verified import Verified
 
 UNIT = 2.0**61
@@ -131,15 +132,17 @@ def extend(probs: npt.NDArray[Any], like: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return np.append(probs, np.zeros(like.size - probs.size, dtype=probs.dtype))
 
 
-def mass(
-    probs: npt.NDArray[Any], weight: Any = 1, out: npt.NDArray[Any] | None = None
-) -> npt.NDArray[Any]:
-    """Whole numbers of parts of weight · probs; fractions stay fractions."""
+def mass(probs: Any, weight: Any = 1, out: npt.NDArray[Any] | None = None) -> Any:
+    """Convert weight · probs to whole numbers of 2^−61; fractions stay fractions."""
+    if is_tensor(probs):
+        # Half precision is widened; the product with a power of two rounds no float32.
+        wide = probs if probs.dtype.itemsize >= 4 else probs.float()
+        return (wide * (weight * UNIT)).long()
     masses: npt.NDArray[Any] = np.empty(probs.shape, np.int64) if out is None else out
     if probs.dtype == object:
         masses = weight * probs
         return masses
-    # times a power of two, no number of float32 is rounded
+    # The product of a float32 with a power of two is not rounded.
     wide = np.float32 if weight == 1 and probs.dtype == np.float32 else np.float64
     np.multiply(probs, weight * UNIT, out=masses, dtype=wide, casting="unsafe")
     return masses
@@ -149,7 +152,7 @@ def residual_mass(
     target: npt.NDArray[Any], draft: npt.NDArray[Any], weight: Any = 1
 ) -> npt.NDArray[Any]:
     """Masses of max(weight · target − draft, 0): [V], [V'] → [V], valid until the next call."""
-    left = mass(target, weight, memory.take("residual", target.size, np.int64))
+    left: npt.NDArray[Any] = mass(target, weight, memory.take("residual", target.size, np.int64))
     left[: draft.size] -= mass(draft, 1, memory.take("subtracted", draft.size, np.int64))
     np.maximum(left, 0, out=left)
     return left

@@ -15,7 +15,7 @@ import httpx2
 from otm.audit.streams.server.client import EXTRAS, NEUTRAL
 from otm.decoding import SamplingParameters
 from otm.errors import EndpointError, InvalidInputError, OTMError
-from tests.audit.server.servers import Place, asked, audit, right, serve
+from tests.audit.streams.server.servers import Place, asked, audit, right, serve
 
 
 def unless_given(name: str, value: float) -> Any:

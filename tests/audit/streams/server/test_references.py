@@ -15,7 +15,7 @@ from otm.audit.streams.server.references import OwnLists
 from otm.audit.streams.server.answers import Completion, read_completion
 from otm.decoding import SamplingParameters
 from otm.errors import EndpointError
-from tests.audit.server.servers import URL, Place, audit, serve, usual
+from tests.audit.streams.server.servers import URL, Place, audit, serve, usual
 
 
 def rounded(decimals: int, kind: type = float) -> Callable[[Place, int], dict[int, float]]:

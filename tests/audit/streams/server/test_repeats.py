@@ -14,7 +14,7 @@ from otm.audit.streams.server.answers import Completion
 from otm.audit.streams.server.laws import Law, law_from_list
 from otm.audit.streams.server.repeats import Copies
 from otm.decoding import SamplingParameters
-from tests.audit.server.servers import Place, V, asked, audit, serve
+from tests.audit.streams.server.servers import Place, V, asked, audit, serve
 
 
 def law_of(probs: list[float]) -> Law:

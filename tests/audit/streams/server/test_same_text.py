@@ -14,7 +14,7 @@ from otm.audit.streams.server.answers import Completion
 from otm.audit.streams.server.laws import Law, law_from_list
 from otm.audit.streams.server.same_text import LEAST, SameText
 from otm.decoding import SamplingParameters
-from tests.audit.server.servers import PLAIN, Place, V, audit, serve, usual
+from tests.audit.streams.server.servers import PLAIN, Place, V, audit, serve, usual
 
 
 def anything(at: Place) -> int:

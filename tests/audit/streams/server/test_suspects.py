@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("httpx2")
 
 from otm.decoding import SamplingParameters
-from tests.audit.server.servers import Place, V, asked, audit, right, serve
+from tests.audit.streams.server.servers import Place, V, asked, audit, right, serve
 
 
 def greedy(at: Place) -> int:
