@@ -44,12 +44,12 @@ def verify(
         rest = torch.where(residual.any(1, keepdim=True), residual, row)
         masses = torch.where(passes[:, None], rest, masses)
         if i < gamma:
-            weight = next_weight(weight * target[:, i], draft[:, i])
+            weight = capped_ratio(weight * target[:, i], draft[:, i])
     rejected = accepted < length
     token = locate(masses, torch.where(rejected, uniforms[:, gamma], uniforms[:, gamma + 1]))
     return Verified(join_output(drafts, accepted, token), accepted)
 
 
-def next_weight(weighted: Tensor, draft: Tensor) -> Tensor:
+def capped_ratio(weighted: Tensor, draft: Tensor) -> Tensor:
     """Return min(weighted / draft, 1) of one token, 0 of 0/0."""
     return torch.where(weighted < draft, weighted / draft, (weighted > 0).double())

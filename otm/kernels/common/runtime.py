@@ -109,7 +109,7 @@ def name_of(kernel: Any) -> str:
 
 
 def launch(
-    kernel: Any, grid: tuple[int, ...], tensor: Tensor, *arguments: Any, **constants: Any
+    kernel: Any, grid: tuple[int, ...], tensor: Tensor, /, *arguments: Any, **constants: Any
 ) -> None:
     """Launch a kernel on the device of a tensor, which is its first argument too.
 

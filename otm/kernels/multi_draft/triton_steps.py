@@ -7,70 +7,58 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from otm.kernels.common.distributions.numpy import UNIT
-from otm.kernels.common.distributions.triton import Drafts, Rows, draft_at, mass, target_at
+from otm.kernels.common.distributions.triton import Drafts, Rows, draft_at, make_rows, mass, target_at
 from otm.kernels.k_seq.triton_steps import find_split, one_draft
-from otm.kernels.optimal.triton_steps import choose_slots, won
+from otm.kernels.optimal.triton_steps import choose_slots, winner_probs
 from otm.kernels.common.rows.triton import listed, listed_at, spread
 from otm.kernels.common.runtime import constant, jit, tl
 
 _UNIT = constant(UNIT)
 
 
-class Chains(NamedTuple):
-    """The chains of a sequence: rows of the first, sums of all nodes; strides and sizes.
+class Paths(NamedTuple):
+    """Draft tokens of a sequence's chains, which of them are counted where not all are, K and γ."""
 
-    Then which drafts are counted, where not all are.
-    """
+    tokens: tl.tensor
+    counted: tl.tensor
+    chains: tl.tensor
+    gamma: tl.tensor
+
+
+class Chains(NamedTuple):
+    """The chains of a sequence: rows of the first, drafts, sums of all nodes; strides, a size."""
 
     rows: Rows
+    paths: Paths
     sums: tl.tensor
     target_chain: tl.tensor
     draft_chain: tl.tensor
-    chains: tl.tensor
     node_size: tl.tensor
-    counted: tl.tensor
 
 
 @jit
-def chains_of(
-    target: tl.tensor,
-    draft: tl.tensor,
-    tokens: tl.tensor,
-    listed_tokens: tl.tensor,
-    counted: tl.tensor,
-    softmaxes: tl.tensor,
-    sums: tl.tensor,
-    target_sequence: tl.tensor,
-    target_chain: tl.tensor,
-    target_row: tl.tensor,
-    draft_sequence: tl.tensor,
-    draft_chain: tl.tensor,
-    draft_row: tl.tensor,
-    chains: tl.tensor,
-    gamma: tl.tensor,
-    size: tl.tensor,
-    draft_size: tl.tensor,
-    node_size: tl.tensor,
-) -> Chains:
+def paths_of(tokens: tl.tensor, counted: tl.tensor, chains: tl.tensor, gamma: tl.tensor) -> Paths:
+    """Draft tokens of the sequence of a program."""
+    first = tl.program_id(0).to(tl.int64) * chains * gamma
+    return Paths(tokens + first, counted + first, chains, gamma)
+
+
+@jit
+def chains_of(pointers: tl.tuple, strides: tl.tuple, sizes: tl.tuple) -> Chains:
     """Chains of the sequence of a program."""
+    target, draft, tokens, listed_tokens, counted, softmaxes, sums = pointers
+    target_sequence, target_chain, target_row, draft_sequence, draft_chain, draft_row = strides
+    chains, gamma, size, draft_size, node_size = sizes
     sequence = tl.program_id(0).to(tl.int64)
-    of = Drafts(tokens + sequence * chains * gamma, listed_tokens + sequence * draft_sequence)
-    rows = Rows(
-        target + sequence * target_sequence,
-        draft + sequence * draft_sequence,
-        softmaxes + sequence * chains * (2 * gamma + 1) * 4,
-        target_row,
-        draft_row,
-        gamma,
-        size,
-        draft_size,
-        0.0,
-        0.0,
-        of,
-    )
+    paths = paths_of(tokens, counted, chains, gamma)
+    target += sequence * target_sequence
+    draft += sequence * draft_sequence
+    softmaxes += sequence * chains * (2 * gamma + 1) * 4
+    of = Drafts(paths.tokens, listed_tokens + sequence * draft_sequence)
+    of_rows = (target_row, draft_row, gamma, size, draft_size)
+    rows = make_rows((target, draft, softmaxes), of_rows, (0.0, 0.0), of)
     sums += sequence * gamma * node_size
-    counted += sequence * chains * gamma
-    return Chains(rows, sums, target_chain, draft_chain, chains, node_size, counted)
+    return Chains(rows, paths, sums, target_chain, draft_chain, node_size)
 
 
 @jit
@@ -91,30 +79,27 @@ def first_of(chosen: tl.tensor, chains: tl.tensor, padded_chains: tl.constexpr) 
 
 @jit
 def drafts_at(
-    tokens: tl.tensor,
-    counted: tl.tensor,
+    paths: Paths,
     agree: tl.tensor,
     position: tl.tensor,
-    gamma: tl.tensor,
-    chains: tl.tensor,
     tree: tl.constexpr,
     padded_chains: tl.constexpr,
 ) -> tl.tensor:
-    """Drafts of the chains that agree, −1 for the others; which are counted, and how many of them.
+    """Drafts of the chains that agree, −1 for the others; which are counted, and how many.
 
     Last the chain whose rows are read: the first with a draft, since a chain that has ended has no
     draft row here.
     """
-    place = tl.arange(0, padded_chains) * gamma + position
-    inside = tl.where(agree, position, gamma) < gamma
-    token = tl.load(tokens + place, mask=inside, other=-1)  # [padded K]
+    place = tl.arange(0, padded_chains) * paths.gamma + position
+    inside = tl.where(agree, position, paths.gamma) < paths.gamma
+    token = tl.load(paths.tokens + place, mask=inside, other=-1)  # [padded K]
     drafted = token >= 0
     some = tl.max(tl.where(drafted, 1, 0), 0)
     own = drafted
     if tree:
-        own = drafted & (tl.load(counted + place, mask=inside, other=0) > 0)  # [padded K]
+        own = drafted & (tl.load(paths.counted + place, mask=inside, other=0) > 0)  # [padded K]
     count = tl.sum(tl.where(own, 1, 0), 0)
-    return token, own, count, first_of(agree & (drafted | (some == 0)), chains, padded_chains)
+    return token, own, count, first_of(agree & (drafted | (some == 0)), paths.chains, padded_chains)
 
 
 @jit
@@ -125,19 +110,8 @@ def rows_of(of: Chains, chain: tl.tensor) -> tl.tensor:
     softmaxes = first.softmaxes + chain * (2 * first.gamma + 1) * 4
     tokens = first.of.tokens + chain * first.gamma
     drafts = Drafts(tokens, first.of.listed + chain * of.draft_chain)
-    return Rows(
-        target,
-        draft,
-        softmaxes,
-        first.target_row,
-        first.draft_row,
-        first.gamma,
-        first.size,
-        first.draft_size,
-        first.low,
-        first.span,
-        drafts,
-    )
+    of_rows = (first.target_row, first.draft_row, first.gamma, first.size, first.draft_size)
+    return make_rows((target, draft, softmaxes), of_rows, (first.low, first.span), drafts)
 
 
 @jit
@@ -200,15 +174,12 @@ def at_drafts(
 
     Then their probabilities by target and draft.
     """
-    rows = of.rows
-    token, own, count, read = drafts_at(
-        rows.of.tokens, of.counted, agreed, position, rows.gamma, of.chains, tree, padded_chains
-    )
+    token, own, count, read = drafts_at(of.paths, agreed, position, tree, padded_chains)
     target_prob, draft_prob = at_node(of, read, position, token, count > 0, kind, width)
     if width > 0:
         at, used = tl.full((1, 1), 0, tl.int64) + position, tl.full((1, 1), 0, tl.int64) < count
         draft_prob = listed_at(rows_of(of, read), at, token, used, kind)
-    return token, own & (token < rows.size), count, target_prob, draft_prob
+    return token, own & (token < of.rows.size), count, target_prob, draft_prob
 
 
 @jit
@@ -230,10 +201,10 @@ def advance(
     """
     chain = tl.arange(0, padded_chains)
     if position == 0:
-        left = chain < of.chains
+        left = chain < of.paths.chains
     else:
         before = position - 1
-        agreed = agree_at(agree, before, of.chains, padded_chains)
+        agreed = agree_at(agree, before, of.paths.chains, padded_chains)
         token, known, count, target_prob, draft_prob = at_drafts(
             of, agreed, before, kind, width, tree, padded_chains
         )
@@ -242,12 +213,12 @@ def advance(
         if edges > 0:
             slot = choose_slots(node, target_prob, draft_prob, coin, edges)
             highest = known & (slot == tl.max(tl.where(known, slot, -1), 0))
-            coin = tl.load(uniforms + before * coins + of.chains)  # scalar: of the winner
-            win = won(node, target_prob, draft_prob, edges)
+            coin = tl.load(uniforms + before * coins + of.paths.chains)  # scalar: of the winner
+            win = winner_probs(node, target_prob, draft_prob, edges)
             passes = (coin * win < target_prob) & (draft_prob > 0)
             index = tl.min(tl.where(highest, chain, padded_chains), 0)
         else:
-            low, high, share, _ = find_split(node, count, of.chains)
+            low, high, share, _ = find_split(node, count, of.paths.chains)
             mean = one_draft(target_prob, draft_prob, low, high, share)
             passes = known & (coin * draft_prob < mean)
             index = tl.min(tl.where(passes, chain, padded_chains), 0)
@@ -312,12 +283,12 @@ def left_of(
     if count > 0:
         node = of.sums + position * of.node_size
         if share is not None:
-            covered = won(node, share * target_prob, draft_prob, edges, width > 0)
+            covered = winner_probs(node, share * target_prob, draft_prob, edges, width > 0)
         elif edges > 0:
-            win = won(node, target_prob, draft_prob, edges, width > 0)
+            win = winner_probs(node, target_prob, draft_prob, edges, width > 0)
             covered = tl.minimum(target_prob, win)
         else:
-            low, high, part, factor = find_split(node, count, of.chains)
+            low, high, part, factor = find_split(node, count, of.paths.chains)
             covered = factor * one_draft(target_prob, draft_prob, low, high, part)
         left = tl.maximum(of_row - mass(covered, _UNIT), 0)
     return left

@@ -10,7 +10,7 @@ from torch import Tensor
 from otm.kernels.common.distributions.numpy import UNIT, mass
 from otm.kernels.optimal.numpy import STEPS, Places, choose_slots, winner_probs
 from otm.kernels.walk_and_keep.numpy import conditioning_positions, count_given_winner
-from otm.kernels.block.torch import next_weight
+from otm.kernels.block.torch import capped_ratio
 from otm.kernels.common.distributions.torch import extend, join_output, locate
 from otm.kernels.optimal.torch import bin_tokens, deterministic_count
 from otm.kernels.multi_draft.torch import first_chosen
@@ -89,7 +89,7 @@ def verify(
         place = Places(*(x.gather(1, token) for x in places))
         slot, of_draft = slot.clamp(min=0), draft.gather(1, token)
         numbers = count_given_winner(numbers, table, place, slot, of_draft)
-        share = next_weight(*(x.gather(1, token)[:, 0] for x in (weighted, won)))
+        share = capped_ratio(*(x.gather(1, token)[:, 0] for x in (weighted, won)))
         walking = state.walking & known.any(1)
         state = State(walking, (running == token) & walking[:, None], share, numbers)
     token = locate(kept.masses, torch.where(kept.drafted, uniforms[:, -2], uniforms[:, -1]))

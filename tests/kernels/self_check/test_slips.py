@@ -140,7 +140,7 @@ SLIPS = {
     ),
     "sums of the call before": Slip(
         "multi_draft",
-        "    sums[..., : SUMS * edges if by_bins else FACTORS].zero_()\n",
+        "    sums[..., :cleared].zero_()\n",
         "",
         rule="grid k-Seq",
     ),

@@ -71,6 +71,17 @@ class Rows(NamedTuple):
 
 
 @jit
+def make_rows(pointers: tl.tuple, sizes: tl.tuple, scales: tl.tuple, of: Drafts) -> Rows:
+    """Rows of the pointers, strides of rows with sizes, and scales, in the order of the fields."""
+    target, draft, softmaxes = pointers
+    target_row, draft_row, gamma, size, draft_size = sizes
+    low, span = scales
+    return Rows(
+        target, draft, softmaxes, target_row, draft_row, gamma, size, draft_size, low, span, of
+    )
+
+
+@jit
 def target_at(
     rows: Rows,
     position: tl.tensor,
