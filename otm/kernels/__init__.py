@@ -15,11 +15,14 @@ the same decisions, bit for bit:
 - `rows`: packed rows, and draft rows that list their tokens.
 
 `registry` lists them and chooses a backend, `checks` raises for arguments that they cannot take,
-`self_check` compares Triton with torch on a GPU.  docs/add-a-kernel.md says how to add one.
+`self_check` compares Triton with torch on a GPU.  `verify_chains` and `mass` are for authors of
+kernels: docs/add-a-kernel.md adds one with them.
 """
 
 from typing import TYPE_CHECKING, Any
 
+from otm.kernels.common.distributions.numpy import mass
+from otm.kernels.multi_draft.verify import verify_chains
 from otm.kernels.sparse_drafts import SparseDrafts
 from otm.kernels.tree.verify import verify_tree_logits, verify_tree_probs
 from otm.kernels.verified import Verified, VerifiedTree
@@ -36,8 +39,10 @@ __all__ = [
     "Verified",
     "VerifiedTree",
     "Workspace",
+    "mass",
     "self_checks",
     "sigmoid_distance",
+    "verify_chains",
     "verify_logits",
     "verify_probs",
     "verify_sigmoid",

@@ -133,7 +133,29 @@ def extend(probs: npt.NDArray[Any], like: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def mass(probs: Any, weight: Any = 1, out: npt.NDArray[Any] | None = None) -> Any:
-    """Convert weight · probs to whole numbers of 2^−61; fractions stay fractions."""
+    """Convert probabilities to whole numbers of 2^−61, whose sums depend on no order.
+
+    Parameters
+    ----------
+    probs : array or Tensor [..., V]
+        Probabilities of any floating type; fractions stay fractions.
+    weight : float or Fraction, optional
+        Factor of all probabilities.
+    out : int64 array [..., V], optional
+        Where to write the result; for NumPy only.
+
+    Returns
+    -------
+    int64 array or Tensor [..., V]
+        Rounded down; the masses of a distribution sum to 2^61 or a little less.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from otm.kernels import mass
+    >>> mass(np.array([0.25, 0.75])) / 2**61
+    array([0.25, 0.75])
+    """
     if is_tensor(probs):
         # Half precision is widened; the product with a power of two rounds no float32.
         wide = probs if probs.dtype.itemsize >= 4 else probs.float()
