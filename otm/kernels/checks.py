@@ -327,10 +327,7 @@ def _faults_of_lists(draft: SparseDrafts[Any], size: int) -> Faults:
 def faults_of_logits(library: ModuleType, rows: Any) -> Faults:
     """Find rows [..., V] of logits that have no softmax."""
     largest = _over_tokens("max", rows)
-    return [
-        (~(largest < INFINITY), "holds NaN or +∞"),
-        (largest == -INFINITY, "is −∞ everywhere"),
-    ]
+    return [(~(largest < INFINITY), "holds NaN or +∞"), (largest == -INFINITY, "is −∞ everywhere")]
 
 
 def _over_tokens(name: str, rows: Any) -> npt.NDArray[Any]:

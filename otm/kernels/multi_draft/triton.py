@@ -25,7 +25,7 @@ from otm.kernels.common.distributions.triton import summarise_logits
 from otm.kernels.common.draw import first_above, pick_block, write_output
 from otm.kernels.k_seq.triton_steps import FACTORS, add_up_factors
 from otm.kernels.optimal.triton_steps import SECTIONS, SUMS, add_to_bins, make_table
-from otm.kernels.multi_draft.triton_steps import advance, agree_at, at_listed, at_node, chains_of, change_of_listed, drafts_at, first_of, paths_of, to_draw_from
+from otm.kernels.multi_draft.triton_steps import Options, advance, agree_at, at_listed, at_node, chains_of, change_of_listed, drafts_at, first_of, paths_of, to_draw_from
 from otm.kernels.common.rows.triton import lay_out_lists
 from otm.kernels.common.runtime import check_device, jit, launch, lay_out, padded, tl
 from otm.kernels.verified import Verified
@@ -188,6 +188,7 @@ def add_up(
     """
     sequence = tl.program_id(0).to(tl.int64)
     block, blocks = tl.program_id(1), tl.num_programs(1)
+    options: tl.constexpr = Options(kind, width, tree, edges, padded_chains)
     several = chains_of(
         (target, draft, tokens, listed_tokens, counted, softmaxes, sums),
         (target_sequence, target_chain, target_row, draft_sequence, draft_chain, draft_row),
@@ -197,9 +198,7 @@ def add_up(
     agree += sequence * (gamma + 1) * chains
     position = tl.full((), 0, tl.int64) + position
     uniforms += sequence * (gamma * coins + 2)
-    agreed = advance(
-        several, uniforms, agree, coins, position, kind, width, tree, edges, padded_chains
-    )
+    agreed = advance(several, uniforms, agree, coins, position, options)
     chain, start = tl.arange(0, padded_chains), block * block_size
     token = start + tl.arange(0, block_size)
     if block == 0:
@@ -209,28 +208,22 @@ def add_up(
             if tl.max(tl.where(agreed, 1, 0), 0) == 0:
                 position = tl.full((), 0, tl.int64) + gamma - 1 - back
                 agreed = agree_at(agree, position, chains, padded_chains)
-    _token, _own, count, read = drafts_at(paths, agreed, position, tree, padded_chains)
+    _token, _own, count, read = drafts_at(paths, agreed, position, options)
     if last:
-        of_row, left = to_draw_from(
-            several, read, position, token, count, None, None, kind, width, edges
-        )
+        of_row, left = to_draw_from(several, read, position, token, count, None, None, options)
         total = tl.sum(left, 0)
         if width > 0:
-            total += change_of_listed(
-                token, several, read, position, count, None, kind, width, edges
-            )
+            total += change_of_listed(token, several, read, position, count, None, options)
         place = last_sums + sequence * 2 * blocks + block
         tl.store(place, total)
         tl.store(place + blocks, tl.sum(of_row, 0))
     elif count > 0:
         if width > 0:
             _, target_prob, draft_prob = at_listed(
-                several, read, position, block, count > 0, kind, width
+                several, read, position, block, count > 0, options
             )
         else:
-            target_prob, draft_prob = at_node(
-                several, read, position, token, count > 0, kind, width
-            )
+            target_prob, draft_prob = at_node(several, read, position, token, count > 0, options)
         node = several.sums + position * node_size
         if edges > 0:
             add_to_bins(node, target_prob, draft_prob, edges)
@@ -261,8 +254,9 @@ def make_tables(
     sequence = tl.program_id(0).to(tl.int64)
     position = tl.full((), 0, tl.int64) + position
     agreed = agree_at(agree + sequence * (gamma + 1) * chains, position, chains, padded_chains)
+    options: tl.constexpr = Options("probabilities", 0, tree, edges, padded_chains)
     paths = paths_of(tokens, counted, chains, gamma)
-    _, _, count, _ = drafts_at(paths, agreed, position, tree, padded_chains)
+    _, _, count, _ = drafts_at(paths, agreed, position, options)
     if count > 0:
         node = sequence * gamma + position
         if walk:
@@ -312,6 +306,7 @@ def draw(
 ) -> None:
     """Draw the token that follows the accepted drafts, and write a sequence's output."""
     sequence = tl.program_id(0).to(tl.int64)
+    options: tl.constexpr = Options(kind, width, tree, edges, padded_chains)
     several = chains_of(
         (target, draft, tokens, listed_tokens, counted, softmaxes, sums),
         (target_sequence, target_chain, target_row, draft_sequence, draft_chain, draft_row),
@@ -324,7 +319,7 @@ def draw(
     for i in range(1, gamma + 1):
         position += tl.max(tl.where(agree_at(agree, i, chains, padded_chains), 1, 0), 0)
     agreed = agree_at(agree, position, chains, padded_chains)
-    _, _, count, read = drafts_at(paths, agreed, position, tree, padded_chains)
+    _, _, count, read = drafts_at(paths, agreed, position, options)
     rejected = count > 0
     uniforms += sequence * (gamma * coins + 2) + gamma * coins
     uniform = tl.load(uniforms + tl.where(rejected, 0, 1))  # scalar
@@ -332,9 +327,7 @@ def draw(
     start = block * block_size
     token = start + tl.arange(0, block_size)
     drawn_from += sequence * block_size
-    of_row, left = to_draw_from(
-        several, read, position, token, count, None, drawn_from, kind, width, edges
-    )
+    of_row, left = to_draw_from(several, read, position, token, count, None, drawn_from, options)
     drawn = first_above(tl.where(subtract, left, of_row), token, point, size)
     first = first_of(agreed, chains, padded_chains)
     tl.store(accepted + sequence, position)

@@ -184,11 +184,7 @@ def hit_probability(
 
 @jit
 def mean_slopes(
-    start: tl.tensor,
-    end: tl.tensor,
-    drafts: tl.tensor,
-    numbers: tl.tensor,
-    walk: tl.constexpr,
+    start: tl.tensor, end: tl.tensor, drafts: tl.tensor, numbers: tl.tensor, walk: tl.constexpr
 ) -> tl.tensor:
     """Slopes of x ↦ E x^M between points; on a walk M is at most so large, and has a law."""
     if not walk:

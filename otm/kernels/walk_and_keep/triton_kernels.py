@@ -7,7 +7,7 @@ from __future__ import annotations
 from otm.kernels.common.draw import first_above, pick_block, write_output
 from otm.kernels.optimal.triton_steps import add_to_bins
 from otm.kernels.walk_and_keep.triton_steps import add_left, count_agreeing, deepest_kept, walk_of, walk_on
-from otm.kernels.multi_draft.triton_steps import agree_at, at_listed, at_node, chains_of, drafts_at, first_of, to_draw_from
+from otm.kernels.multi_draft.triton_steps import Options, agree_at, at_listed, at_node, chains_of, drafts_at, first_of, to_draw_from
 from otm.kernels.common.runtime import jit, tl
 
 
@@ -53,6 +53,7 @@ def add_up(
     The last position is the one after all drafts: there the block of its row is added up.  Before
     it the last program has no block, but finds the law of the number of drafts.
     """
+    options: tl.constexpr = Options(kind, width, tree, edges, padded_chains)
     several = chains_of(
         (target, draft, tokens, listed_tokens, counted, softmaxes, sums),
         (target_sequence, target_chain, target_row, draft_sequence, draft_chain, draft_row),
@@ -61,20 +62,18 @@ def add_up(
     sequence, block = tl.program_id(0).to(tl.int64), tl.program_id(1)
     walk = walk_of(several, uniforms, agree, shares, left, blocks)
     position = tl.full((), 0, tl.int64) + position
-    agreed, share = walk_on(several, walk, position, kind, width, tree, edges, padded_chains)
+    agreed, share = walk_on(several, walk, position, options)
     chain, token = tl.arange(0, padded_chains), block * block_size + tl.arange(0, block_size)
     if block == 0:
         here = walk.agree + position * chains
         tl.store(here + chain, tl.where(agreed, 1, 0), mask=chain < chains)
         tl.store(walk.shares + position, share)
     if position > 0:
-        add_left(several, walk, position - 1, token, kind, width, tree, edges, padded_chains)
+        add_left(several, walk, position - 1, token, options)
     if tl.max(tl.where(agreed, 1, 0), 0) > 0:
-        _, _, count, read = drafts_at(several.paths, agreed, position, tree, padded_chains)
+        _, _, count, read = drafts_at(several.paths, agreed, position, options)
         if last:
-            of_row, _ = to_draw_from(
-                several, read, position, token, count, share, None, kind, width, edges
-            )
+            of_row, _ = to_draw_from(several, read, position, token, count, share, None, options)
             place = walk.left + position * 2 * blocks + block
             tl.store(place, tl.full((), 0, tl.int64))
             tl.store(place + blocks, tl.sum(of_row, 0))
@@ -87,20 +86,16 @@ def add_up(
                     points,
                     count,
                     position,
-                    kind,
-                    width,
-                    tree,
-                    edges,
-                    padded_chains,
+                    options,
                     padded_numbers,
                 )
             if width > 0:
                 _token, target_prob, draft_prob = at_listed(
-                    several, read, position, block, count > 0, kind, width
+                    several, read, position, block, count > 0, options
                 )
             else:
                 target_prob, draft_prob = at_node(
-                    several, read, position, token, count > 0, kind, width
+                    several, read, position, token, count > 0, options
                 )
             node = several.sums + position * node_size
             add_to_bins(node, share * target_prob, draft_prob, edges)
@@ -145,6 +140,7 @@ def draw(
     block_size: tl.constexpr,
 ) -> None:
     """Keep a node of the walk, draw the token that follows it, and write a sequence's output."""
+    options: tl.constexpr = Options(kind, width, tree, edges, padded_chains)
     several = chains_of(
         (target, draft, tokens, listed_tokens, counted, softmaxes, sums),
         (target_sequence, target_chain, target_row, draft_sequence, draft_chain, draft_row),
@@ -156,10 +152,10 @@ def draw(
     for i in range(1, gamma + 1):
         depth += tl.max(tl.where(agree_at(walk.agree, i, chains, padded_chains), 1, 0), 0)
     agreed = agree_at(walk.agree, depth, chains, padded_chains)
-    _, _, count, _ = drafts_at(several.paths, agreed, depth, tree, padded_chains)
+    _, _, count, _ = drafts_at(several.paths, agreed, depth, options)
     kept = deepest_kept(several, walk, depth, count > 0, padded_blocks)
     agreed = agree_at(walk.agree, kept, chains, padded_chains)
-    _, _, count, read = drafts_at(several.paths, agreed, kept, tree, padded_chains)
+    _, _, count, read = drafts_at(several.paths, agreed, kept, options)
     drafted = count > 0
     uniform = tl.load(walk.uniforms + gamma * (chains + 1) + tl.where(drafted, 0, 1))  # scalar
     here = walk.left + kept * 2 * blocks
@@ -167,9 +163,7 @@ def draw(
     token = block * block_size + tl.arange(0, block_size)
     drawn_from += sequence * block_size
     share = tl.load(walk.shares + kept)  # scalar
-    of_row, rest = to_draw_from(
-        several, read, kept, token, count, share, drawn_from, kind, width, edges
-    )
+    of_row, rest = to_draw_from(several, read, kept, token, count, share, drawn_from, options)
     drawn = first_above(tl.where(subtract, rest, of_row), token, point, size)
     first = first_of(agreed, chains, padded_chains)
     tl.store(accepted + sequence, kept)

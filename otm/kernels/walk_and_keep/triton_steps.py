@@ -11,7 +11,7 @@ from otm.kernels.walk_and_keep.numpy import WEIGHT_UNIT
 from otm.kernels.block.triton_steps import capped_ratio
 from otm.kernels.common.distributions.triton import mass
 from otm.kernels.optimal.triton_steps import BELOW, EXCESS, LACK, RISE, SLOPES, WIN, choose_slots, find_place, float_at, sum_before, swap_partners, winner_probs
-from otm.kernels.multi_draft.triton_steps import Chains, Paths, agree_at, at_drafts, change_of_listed, drafts_at, to_draw_from
+from otm.kernels.multi_draft.triton_steps import Chains, Options, Paths, agree_at, at_drafts, change_of_listed, drafts_at, to_draw_from
 from otm.kernels.common.runtime import constant, jit, tl
 
 _UNIT, _PART = constant(UNIT), constant(1 / UNIT)
@@ -54,29 +54,23 @@ def find_winner(
     agreed: tl.tensor,
     share: tl.tensor,
     position: tl.tensor,
-    kind: tl.constexpr,
-    width: tl.constexpr,
-    tree: tl.constexpr,
-    edges: tl.constexpr,
-    padded_chains: tl.constexpr,
+    options: Options,
 ) -> tl.tensor:
     """Chains that have the token that wins at a position, none if no token can.
 
     Then its slot, its probabilities by share · target and draft, and that of winning.
     """
-    chain = tl.arange(0, padded_chains)
-    token, known, _, target_prob, draft_prob = at_drafts(
-        of, agreed, position, kind, width, tree, padded_chains
-    )
+    chain = tl.arange(0, options.padded_chains)
+    token, known, _, target_prob, draft_prob = at_drafts(of, agreed, position, options)
     known = known & (draft_prob > 0)
     weighted = share * target_prob
     node = of.sums + position * of.node_size
     uniforms = walk.uniforms + position * (of.paths.chains + 1)
     uniform = tl.load(uniforms + chain, mask=known, other=0.0)  # [padded K]
-    slot = choose_slots(node, weighted, draft_prob, uniform, edges)
-    win = winner_probs(node, weighted, draft_prob, edges)
+    slot = choose_slots(node, weighted, draft_prob, uniform, options.edges)
+    win = winner_probs(node, weighted, draft_prob, options.edges)
     highest = tl.max(tl.where(known, slot, -1), 0)
-    first = tl.min(tl.where(known & (slot == highest), chain, padded_chains), 0)
+    first = tl.min(tl.where(known & (slot == highest), chain, options.padded_chains), 0)
     here = chain == first
     winner = tl.max(tl.where(here, token, -1), 0)
     of_target = tl.sum(tl.where(here, weighted, 0.0), 0)
@@ -87,28 +81,17 @@ def find_winner(
 
 
 @jit
-def walk_on(
-    of: Chains,
-    walk: Walk,
-    position: tl.tensor,
-    kind: tl.constexpr,
-    width: tl.constexpr,
-    tree: tl.constexpr,
-    edges: tl.constexpr,
-    padded_chains: tl.constexpr,
-) -> tl.tensor:
+def walk_on(of: Chains, walk: Walk, position: tl.tensor, options: Options) -> tl.tensor:
     """Which chains agree at a position, none if the walk has ended, and its share."""
-    chain = tl.arange(0, padded_chains)
+    chain = tl.arange(0, options.padded_chains)
     share = tl.full((), 1.0, tl.float64)
     if position == 0:
         agreed = chain < of.paths.chains
     else:
         before = position - 1
-        agreed = agree_at(walk.agree, before, of.paths.chains, padded_chains)
+        agreed = agree_at(walk.agree, before, of.paths.chains, options.padded_chains)
         share = tl.load(walk.shares + before)  # scalar
-        agreed, _, of_target, _, of_winner = find_winner(
-            of, walk, agreed, share, before, kind, width, tree, edges, padded_chains
-        )
+        agreed, _, of_target, _, of_winner = find_winner(of, walk, agreed, share, before, options)
         share = capped_ratio(of_target, of_winner)
         # without a share nothing there or below can be kept
         agreed = agreed & (chain < tl.where(share > 0, of.paths.chains, 0))
@@ -117,51 +100,40 @@ def walk_on(
 
 @jit
 def add_left(
-    several: Chains,
-    walk: Walk,
-    position: tl.tensor,
-    token: tl.tensor,
-    kind: tl.constexpr,
-    width: tl.constexpr,
-    tree: tl.constexpr,
-    edges: tl.constexpr,
-    padded_chains: tl.constexpr,
+    several: Chains, walk: Walk, position: tl.tensor, token: tl.tensor, options: Options
 ) -> None:
     """Add up a block of what is left at a node of the walk, and of the target's row there."""
-    agreed = agree_at(walk.agree, position, several.paths.chains, padded_chains)
+    agreed = agree_at(walk.agree, position, several.paths.chains, options.padded_chains)
     block = tl.program_id(1)
     if (block < walk.blocks) & (tl.max(tl.where(agreed, 1, 0), 0) > 0):
         share = tl.load(walk.shares + position)  # scalar
-        _, _, count, read = drafts_at(several.paths, agreed, position, tree, padded_chains)
-        of_row, rest = to_draw_from(
-            several, read, position, token, count, share, None, kind, width, edges
-        )
+        _, _, count, read = drafts_at(several.paths, agreed, position, options)
+        of_row, rest = to_draw_from(several, read, position, token, count, share, None, options)
         total = tl.sum(rest, 0)
-        if width > 0:
-            total += change_of_listed(
-                token, several, read, position, count, share, kind, width, edges
-            )
+        if options.width > 0:
+            total += change_of_listed(token, several, read, position, count, share, options)
         place = walk.left + position * 2 * walk.blocks + block
         tl.store(place, total)
         tl.store(place + walk.blocks, tl.sum(of_row, 0))
 
 
 @jit
-def is_conditioning(
-    paths: Paths, position: tl.tensor, tree: tl.constexpr, padded_chains: tl.constexpr
-) -> tl.tensor:
+def is_conditioning(paths: Paths, position: tl.tensor, options: Options) -> tl.tensor:
     """Whether the rule conditions on the number of draws at a position.
 
     It does at the first, where chains have just ended, and next to draws that they share.
     """
-    place, live = tl.arange(0, padded_chains) * paths.gamma, tl.arange(0, padded_chains)
+    place, live = (
+        tl.arange(0, options.padded_chains) * paths.gamma,
+        tl.arange(0, options.padded_chains),
+    )
     live = live < paths.chains
     tokens = paths.tokens + place
     for step in range(position):
         live = live & (tl.load(tokens + step, mask=live, other=-1) >= 0)  # [padded K]
     token = tl.load(tokens + position, mask=live, other=0)  # [padded K]
     revealed = (position == 0) | (tl.min(token, 0) < 0)
-    if tree:
+    if options.tree:
         own, earlier = paths.counted + place + position, live & (position > place * 0)
         mine = tl.load(own, mask=live & (token >= 0), other=1)  # [padded K]
         before = tl.load(own - 1, mask=earlier, other=1)  # [padded K]
@@ -172,11 +144,7 @@ def is_conditioning(
 
 @jit
 def slot_mass_split(
-    memory: tl.tensor,
-    own: tl.tensor,
-    share: tl.tensor,
-    slot: tl.tensor,
-    width: tl.constexpr,
+    memory: tl.tensor, own: tl.tensor, share: tl.tensor, slot: tl.tensor, width: tl.constexpr
 ) -> tl.tensor:
     """Masses of a draft's token in the slots below a slot and in the slot."""
     place = tl.arange(0, width)
@@ -272,39 +240,31 @@ def count_agreeing(
     points: tl.tensor,
     count: tl.tensor,
     position: tl.tensor,
-    kind: tl.constexpr,
-    width: tl.constexpr,
-    tree: tl.constexpr,
-    edges: tl.constexpr,
-    padded_chains: tl.constexpr,
+    options: Options,
     padded_numbers: tl.constexpr,
 ) -> None:
     """Store the distribution of the number of drafts at a position, where there are `count`."""
     place, chains = tl.arange(0, padded_numbers), of.paths.chains
     here = numbers + position * (chains + 1)
-    if is_conditioning(of.paths, position, tree, padded_chains):
+    if is_conditioning(of.paths, position, options):
         tl.store(here + place, tl.where(place == count, 1.0, 0.0), mask=place <= chains)
     else:
         before = position - 1
-        agreed = agree_at(walk.agree, before, chains, padded_chains)
+        agreed = agree_at(walk.agree, before, chains, options.padded_chains)
         share = tl.load(walk.shares + before)  # scalar
         _agree, slot, of_target, of_draft, _won = find_winner(
-            of, walk, agreed, share, before, kind, width, tree, edges, padded_chains
+            of, walk, agreed, share, before, options
         )
         node, earlier = of.sums + before * of.node_size, here - (chains + 1)
         probs = count_given_winner(
-            node, earlier, points, slot, of_target, of_draft, chains, edges, padded_numbers
+            node, earlier, points, slot, of_target, of_draft, chains, options.edges, padded_numbers
         )
         tl.store(here + place, probs, mask=place <= chains)
 
 
 @jit
 def deepest_kept(
-    of: Chains,
-    walk: Walk,
-    depth: tl.tensor,
-    drafted: tl.tensor,
-    padded_blocks: tl.constexpr,
+    of: Chains, walk: Walk, depth: tl.tensor, drafted: tl.tensor, padded_blocks: tl.constexpr
 ) -> tl.tensor:
     """Depth of the deepest node of a walk that is kept; at its end there may be drafts."""
     part = tl.arange(0, padded_blocks)
