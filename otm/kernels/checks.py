@@ -28,7 +28,7 @@ from otm.errors import (
     InvalidParameterError,
     InvalidUniformsError,
 )
-from otm.kernels.layout import Layout, check_counted, packed_layout, padded_layout
+from otm.kernels.layout import Chains, Layout, check_counted, packed_layout, padded_layout
 from otm.kernels.registry import uniforms_per_position
 from otm.kernels.sparse_drafts import SparseDrafts
 from otm.rules import named
@@ -38,22 +38,12 @@ FLOATS = {"float16", "bfloat16", "float32", "float64"}
 INFINITY = float("inf")
 
 
-def check_arguments(
-    target: Any,
-    draft: Any,
-    tokens: Any,
-    uniforms: Any,
-    *,
-    rule: str = "chain",
-    logits: bool = False,
-    temperature: Any = 1.0,
-    offsets: Any = None,
-    counted: Any = None,
-) -> None:
+def check_arguments(chains: Chains, rule: str = "chain", *, logits: bool) -> None:
     """Check all arguments of a verification by a rule; the target is an array or a tensor.
 
     Messages count chain c of sequence b, of K chains each, as bK + c.
     """
+    target, draft, tokens, uniforms, temperature, offsets, counted, _ = chains
     library = np if isinstance(target, np.ndarray) else sys.modules["torch"]
     several, packed = named(rule, "kernel").several, offsets is not None
     sparse = isinstance(draft, SparseDrafts)

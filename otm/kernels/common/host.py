@@ -15,6 +15,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from otm.kernels.layout import Chains
 from otm.kernels.common.distributions.numpy import locate, mass, memory
 from otm.kernels.common.rows.numpy import read, unpack
 from otm.kernels.registry import load
@@ -33,15 +34,9 @@ def reads_rows(rule: str, target: Tensor) -> bool:
     return on_host and not named(rule, "kernel").several
 
 
-def verify(
-    rule: str,
-    arguments: tuple[Any, ...],
-    temperature: float | Tensor | None,
-    offsets: Tensor | None = None,
-    most: int = 0,
-) -> Verified[Tensor]:
-    """Verify by the rule's definition: probabilities, or logits if there is a temperature."""
-    target, draft, draft_tokens, uniforms = arguments
+def verify(rule: str, chains: Chains, most: int = 0) -> Verified[Tensor]:
+    """Verify by the rule's definition, packed chains of at most so many drafts."""
+    target, draft, draft_tokens, uniforms, temperature, offsets, *_ = chains
     size, tokens = target.shape[-1], draft_tokens.numpy()
     target = _in_place(target)
     if isinstance(draft, SparseDrafts):  # short lists, which are widened as they are
@@ -52,9 +47,9 @@ def verify(
         draft = _in_place(draft)
     if offsets is not None:
         target, draft, tokens = unpack(target, draft, tokens, offsets.numpy(), most)
-    target = _as_rows("target", target, arguments[0].dtype)
+    target = _as_rows("target", target, chains.target.dtype)
     if draft is not None and not isinstance(draft, SparseDrafts):
-        draft = _as_rows("draft", draft, arguments[1].dtype)
+        draft = _as_rows("draft", draft, chains.draft.dtype)
     values = temperature.tolist() if isinstance(temperature, Tensor) else temperature
     rows = read(target, draft, tokens, size, values)
     outcome = load(rule, "numpy").verify(*rows, tokens, uniforms.detach().numpy())

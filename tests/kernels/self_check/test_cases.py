@@ -19,8 +19,9 @@ from otm.kernels import SparseDrafts  # noqa: E402
 from otm.kernels.self_check import chain_cases, run as self_check
 from otm.coupled.clocks import cases as clock_cases
 from otm.kernels.tree import cases as tree_cases
-from otm.kernels.self_check.chain_cases import Chains, Shape  # noqa: E402
+from otm.kernels.self_check.chain_cases import Shape  # noqa: E402
 from otm.coupled.clocks.first_rings import _ring  # noqa: E402
+from otm.kernels.layout import Chains  # noqa: E402
 from otm.coupled.clocks import numpy as clocks  # noqa: E402
 from otm.kernels.optimal import numpy as grid_optimal
 from otm.kernels.tree import numpy as tree
@@ -33,7 +34,7 @@ from otm.kernels.walk_and_keep import triton as grid_walk_and_keep
 from otm.kernels.multi_draft import triton as multi_draft
 from otm.kernels.common import one_chain, runtime
 from otm.kernels.tree import triton as triton_tree  # noqa: E402
-from otm.kernels.verify import _verify_cases  # noqa: E402
+from otm.kernels.verify import _verify  # noqa: E402
 from otm.rules import names  # noqa: E402
 
 MARGIN = Fraction(1, 10**5)
@@ -280,7 +281,7 @@ def test_a_check_compiles_what_the_call_runs_and_calls_of_a_family_run_the_same(
     repeated = 0
     for given in calls:
         rule, chains = given_layout(*given)
-        verify = partial(_verify_cases, rule)
+        verify = partial(_verify, rule)
         call = chain_cases.call_of_chains(rule, chains, verify)
         with recorded_kernels() as used:
             verify("triton", chains, None)

@@ -6,6 +6,7 @@ import importlib
 import shutil
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,7 +20,7 @@ from otm.kernels.self_check import chain_cases, run as self_check
 from otm.kernels.tree import cases as tree_cases
 from otm.kernels.tree import verify as tree_entry  # noqa: E402
 from otm.kernels import verify as chain_entry  # noqa: E402
-from otm.kernels.self_check.chain_cases import Chains  # noqa: E402
+from otm.kernels.layout import Chains  # noqa: E402
 from otm.kernels.registry import uniforms_per_position  # noqa: E402
 from otm.kernels.tree.checks import Trees  # noqa: E402
 from otm.kernels.common import runtime  # noqa: E402
@@ -196,8 +197,8 @@ def reason_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Calla
     def check(slip: Slip) -> str:
         slipped(slip, tmp_path, name)
         monkeypatch.syspath_prepend(tmp_path)
-        for module in (chain_cases, tree_cases):  # four sequences at a time: most slips show soon
-            monkeypatch.setattr(module, "MOST_ENTRIES", 620)
+        # four sequences at a time: most slips show soon
+        monkeypatch.setattr(chain_cases, "MOST_ENTRIES", 620)
         for module in (runtime, importlib.import_module(f"{name}.runtime")):
             monkeypatch.setattr(module, "BLOCK", BLOCK)
         if slip.rule == "tree":
@@ -237,10 +238,7 @@ def call_of(slip: Slip) -> self_check.Call:
     warmth = torch.ones(1) if slip.logits else None
     chains = Chains(rows, draft, tokens, uniforms, warmth, offsets)
 
-    def verify(backend: str, cases: Chains, workspace: Any) -> Any:
-        return chain_entry._verify_cases(slip.rule, backend, cases, workspace)
-
-    return chain_cases.call_of_chains(slip.rule, chains, verify)
+    return chain_cases.call_of_chains(slip.rule, chains, partial(chain_entry._verify, slip.rule))
 
 
 def call_of_tree() -> self_check.Call:
