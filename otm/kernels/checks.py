@@ -7,7 +7,6 @@ largest number and its sum, in which NaN and ∞ show.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from decimal import Decimal
 from functools import cache
@@ -29,6 +28,7 @@ from otm.errors import (
     InvalidUniformsError,
 )
 from otm.kernels.layout import Chains, Layout, check_counted, packed_layout, padded_layout
+from otm.kernels.common.arrays import array_module
 from otm.kernels.registry import uniforms_per_position
 from otm.kernels.sparse_drafts import SparseDrafts
 from otm.rules import named
@@ -44,7 +44,7 @@ def check_arguments(chains: Chains, rule: str = "chain", *, logits: bool) -> Non
     Messages count chain c of sequence b, of K chains each, as bK + c.
     """
     target, draft, tokens, uniforms, temperature, offsets, counted, _ = chains
-    library = np if isinstance(target, np.ndarray) else sys.modules["torch"]
+    library = array_module(target)
     several, packed = named(rule, "kernel").several, offsets is not None
     sparse = isinstance(draft, SparseDrafts)
     arrays = {"target": target, "draft": draft, "draft_tokens": tokens, "uniforms": uniforms}

@@ -23,7 +23,7 @@ from otm._core.quadrature import quadrature
 from otm.kernels.optimal import numpy as grid_optimal
 from otm.kernels.common.arrays import array_module, nonzero_or_one, prepend_zero, take, to_float64, to_int64
 from otm.kernels.block.numpy import next_weight
-from otm.kernels.common.distributions.numpy import UNIT, collect, extend, locate, mass
+from otm.kernels.common.distributions.numpy import UNIT, collect_ends, extend, locate, mass
 from otm.kernels.optimal.numpy import STEPS, Numbers, Places, Table, bin_tokens, choose_slots, deterministic_count, swap_partners, winner_probs
 from otm.kernels.verified import Verified
 
@@ -56,14 +56,10 @@ def verify(
 
     Uniforms at each position: one for the slot of each draft, one to keep the draft that wins.
     """
-    outputs = []
-    given = zip(target_probs, draft_probs, draft_tokens, uniforms, strict=True)
-    for b, (target, draft, tokens, coins) in enumerate(given):
-        own = tokens >= 0 if counted is None else (tokens >= 0) & counted[b]
-        rows = (target, draft, tokens, coins)
-        outputs.append(_verify_one(*rows, own=own, steps=steps))
-    chain = np.array([first for _, first in outputs], dtype=np.int64)
-    return collect([output for output, _ in outputs], draft_tokens.shape[2])._replace(chain=chain)
+    drawn = draft_tokens >= 0 if counted is None else (draft_tokens >= 0) & counted
+    arguments = zip(target_probs, draft_probs, draft_tokens, uniforms, drawn, strict=True)
+    outputs = [_verify_one(*each, own=own, steps=steps) for *each, own in arguments]
+    return Verified(*collect_ends(outputs, draft_tokens.shape[2]))
 
 
 def conditioning_positions(tokens: Any, own: Any) -> Any:

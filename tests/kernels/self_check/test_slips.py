@@ -162,7 +162,7 @@ SLIPS = {
     ),
     "a slot's uniform for the winner": Slip(
         "multi_draft_steps",
-        "coin = tl.load(uniforms + before * coins + of.chains)",
+        "coin = tl.load(uniforms + before * coins + of.paths.chains)",
         "coin = tl.load(uniforms + before * coins)",
         rule="grid optimal",
     ),

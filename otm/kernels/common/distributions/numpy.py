@@ -207,6 +207,15 @@ def _point(uniform: Any, total: Any) -> Any:
     return point
 
 
+def collect_ends(
+    outputs: Sequence[tuple[list[int], int]], gamma: int
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Collect tokens, numbers of accepted drafts, and the chain or node where each output ends."""
+    ends = np.array([end for _, end in outputs], dtype=np.int64)
+    tokens, accepted, _ = collect([tokens for tokens, _ in outputs], gamma)
+    return tokens, accepted, ends
+
+
 def collect(outputs: Sequence[list[int]], gamma: int) -> Verified[npt.NDArray[np.int64]]:
     """Collect the tokens of each sequence, of which the last follows the accepted drafts."""
     tokens = np.full((len(outputs), gamma + 1), -1, dtype=np.int64)
