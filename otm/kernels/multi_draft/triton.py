@@ -109,26 +109,26 @@ def lay_out_chains(
     batch, chains, gamma = tokens.shape
     size, device, (node_size, cleared) = target.shape[3], target.device, sections
     lists, rows = (draft, None) if isinstance(draft, SparseDrafts) else (None, draft)
-    target, laws, tokens, uniforms = lay_out(work, target, rows, tokens, uniforms)
+    target, draft_rows, tokens, uniforms = lay_out(work, target, rows, tokens, uniforms)
     blocks = -(-size // block)
     agree = work.take("agree", (batch, gamma + 1, chains), torch.int64, device)
     sums = work.take("sums", (batch, max(gamma, 1), node_size), torch.int64, device)
     sums[..., :cleared].zero_()
     listed_tokens, width, node_blocks, memory = tokens, 0, blocks, sums
     if lists is not None:
-        listed_tokens, laws, width = lay_out_lists(work, lists)
-        node_blocks = -(-laws.shape[-1] // width)
-        memory = work.take("drawn from", (batch, block), laws.dtype, device)
+        listed_tokens, draft_rows, width = lay_out_lists(work, lists)
+        node_blocks = -(-draft_rows.shape[-1] // width)
+        memory = work.take("drawn from", (batch, block), draft_rows.dtype, device)
     softmaxes = sums
     if kind == "logits":
-        logits = (target, target if rows is None else laws)
+        logits = (target, target if rows is None else draft_rows)
         softmaxes = summarise_logits(*logits, tokens, temperature, work, of_target=rows is None)
     own = tokens if counted is None else counted.contiguous().view(torch.uint8)
     shapes = ((batch, gamma + 1), (batch,), (batch,))
     result = Verified(*(torch.empty(x, dtype=torch.int64, device=device) for x in shapes))
-    tensors = (target, laws, tokens, uniforms, listed_tokens, own, softmaxes)
-    strides = (*target.stride()[:3], *laws.stride()[:3])
-    sizes = (*strides, chains, gamma, size, laws.shape[3], node_size)
+    tensors = (target, draft_rows, tokens, uniforms, listed_tokens, own, softmaxes)
+    strides = (*target.stride()[:3], *draft_rows.stride()[:3])
+    sizes = (*strides, chains, gamma, size, draft_rows.shape[3], node_size)
     of_chains = {"tree": counted is not None, "padded_chains": padded(chains)}
     constants = {**of_chains, "kind": kind, "width": width}
     return ChainsCall(
