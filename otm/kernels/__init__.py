@@ -14,6 +14,9 @@ the same decisions, bit for bit:
 - `clocks`: the first of the clocks that drafts and output share, for `otm.coupled.decode_coupled`;
 - `rows`: packed rows, and draft rows that list their tokens.
 
+Formulas of one node are written once, in `numpy`, for arrays and tensors (`numpy.arrays`); a file
+of `torch` has what differs, the walk through a whole batch.
+
 `registry` lists them and chooses a backend, `checks` raises for arguments that they cannot take,
 `self_check` compares Triton with torch on a GPU.  `verify_chains` and `mass` are for authors of
 kernels: docs/add-a-kernel.md adds one with them.

@@ -148,6 +148,16 @@ def lay_out(
     return target, draft, tokens, laid_out("uniforms", uniforms, uniforms.is_contiguous())
 
 
+def spread_temperature(
+    work: Workspace, temperature: float | Tensor, batch: int, device: torch.device
+) -> Tensor:
+    """Return a temperature for each sequence, without a copy from the host: [B]."""
+    if isinstance(temperature, Tensor):
+        return temperature.expand(batch)
+    filled = work.take("temperature", (1,), torch.float64, device).fill_(temperature)
+    return filled.as_strided((batch,), (0,))  # of one sequence too
+
+
 @jit
 def _probe() -> None:
     """Show whether kernels are compiled or interpreted."""
