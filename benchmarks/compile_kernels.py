@@ -108,7 +108,7 @@ def recorded() -> Iterator[list[Launch]]:
         verifying = (clocks, grid_walk_and_keep, multi_draft, one_chain, tree)
         for module in (distributions, *verifying):
             stack.enter_context(mock.patch.object(module, "launch", record))
-        for module in verifying:
+        for module in (clocks, multi_draft, one_chain, tree):
             stack.enter_context(mock.patch.object(module, "check_device"))
         yield launches
 

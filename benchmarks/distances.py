@@ -28,9 +28,9 @@ from benchmarks.machine import machine
 from otm.coupling import KSeq
 from otm.kernels import sigmoid_distance
 from otm.kernels.common import softmax
-from otm.kernels.common.distributions.torch import mass
+from otm.kernels.common.distributions.numpy import mass
 from otm.kernels.k_seq.numpy import find_split
-from otm.kernels.optimal.numpy import STEPS, at_node, winner
+from otm.kernels.optimal.numpy import STEPS, bin_tokens, deterministic_count, winner_probs
 
 RESULTS = Path(__file__).parent / "results" / "distances.json"
 VOCABULARY = 128_256
@@ -103,7 +103,7 @@ def lost(size: int) -> Iterator[dict[str, Any]]:
         for count in DRAFTS:
             best = float(otm.alpha(draft, target, count))
             split = find_split(target, draft, count, count)
-            mixture = float(split.factor * split.one_draft(target, draft).sum())
+            mixture = (split.factor * split.one_draft(target, draft).sum()).item()
             plan = KSeq(otm.Problem(draft, target, count))
             yield {
                 "pair": pair,
@@ -119,7 +119,8 @@ def lost(size: int) -> Iterator[dict[str, Any]]:
 
 def by_bins(target: Any, draft: Any, count: int, steps: int) -> float:
     """Return what the optimum of bins accepts: Σ min(q, v'), v' the winner's distribution."""
-    won = winner(draft, *at_node(target, draft, count, count, steps))
+    numbers = deterministic_count(count)
+    won = winner_probs(draft, *bin_tokens(target, draft, numbers, count, steps))
     return float(np.minimum(target, won).sum())
 
 

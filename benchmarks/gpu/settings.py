@@ -15,7 +15,7 @@ SMI = "nvidia-smi --query-gpu={} --format=csv,noheader,nounits"
 ONE_CHAIN = ("one_chain.add_up", "one_chain.draw")
 ROWS = ("distributions.peaks_and_weights", "distributions.finish_softmaxes")
 SEVERAL_CHAINS = ("multi_draft.add_up", "multi_draft.make_tables", "multi_draft.draw")
-WALK = tuple(f"grid_walk_and_keep_kernels.{name}" for name in ("add_up", "make_tables", "draw"))
+WALK = tuple(f"grid_walk_and_keep_kernels.{name}" for name in ("add_up", "draw"))
 
 
 class Setting(NamedTuple):

@@ -58,8 +58,10 @@ def launched_by(kernel: str, rules: Sequence[str]) -> Iterator[tuple[str, str]]:
             fits = not named(rule, "kernel").several
         else:
             fits = named(rule, "kernel").several
-            fits = fits and (rule == "grid walk and keep") == file.startswith("grid_walk")
-            fits = fits and (name != "make_tables" or rule != "grid k-Seq")
+            if name == "make_tables":  # one kernel for all rules by bins
+                fits = fits and rule != "grid k-Seq"
+            else:
+                fits = fits and (rule == "grid walk and keep") == file.startswith("grid_walk")
         if fits:
             yield rule, dtype
 

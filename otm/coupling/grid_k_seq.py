@@ -48,4 +48,7 @@ class GridKSeq(TokenwisePlan):
 
     @cached_property
     def _split(self) -> Split:
-        return find_split(self.problem.target, self.problem.draft, self.problem.k, self.problem.k)
+        problem = self.problem
+        return Split(
+            *map(read_only, find_split(problem.target, problem.draft, problem.k, problem.k))
+        )

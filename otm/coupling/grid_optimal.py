@@ -25,7 +25,16 @@ from otm._core.sampling import chunks
 from otm.coupling.optimal.slots import winning_probabilities
 from otm.coupling.optimal.swaps import Slots, match_amounts
 from otm.coupling.residual import ResidualPlan, acceptance_ratio
-from otm.kernels.optimal.numpy import STEPS, Places, Table, at_node, choose_slots, matched, winner
+from otm.kernels.optimal.numpy import (
+    STEPS,
+    Places,
+    Table,
+    bin_tokens,
+    choose_slots,
+    deterministic_count,
+    swap_partners,
+    winner_probs,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +83,7 @@ class GridOptimal(ResidualPlan):
     def winner_distribution(self) -> Probs:
         """Distribution v' of the draft that wins: array [n]."""
         places, table = self._node
-        return read_only(winner(self.problem.draft, places, table))
+        return read_only(winner_probs(self.problem.draft, places, table))
 
     @cached_property
     def accept_probability(self) -> Probs:
@@ -89,7 +98,9 @@ class GridOptimal(ResidualPlan):
     @cached_property
     def _node(self) -> tuple[Places, Table]:
         k = self.problem.k
-        node = at_node(self.problem.target, self.problem.draft, k, k, self.steps)
+        node = bin_tokens(
+            self.problem.target, self.problem.draft, deterministic_count(k), k, self.steps
+        )
         for array in (*node[0], *node[1]):
             read_only(array)
         return node
@@ -147,7 +158,7 @@ class GridOptimal(ResidualPlan):
         lacking = np.diff(table.lack - table.excess, prepend=0 * table.lack[:1])
         moves = match_amounts(lacking, table.slopes).moves
         own, slot, mass = (each[moves.mass > 0] for each in moves)
-        rate = mass / matched(table.lack, table.excess, own)[2]
+        rate = mass / swap_partners(table.lack, table.excess, own)[2]
         return read_only(own), read_only(slot), read_only(rate)
 
     @cached_property

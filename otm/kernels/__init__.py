@@ -11,8 +11,12 @@ is the definition, exact on arrays of fractions; `torch` and `triton` decide bit
 - `tree`: trees of drafts, certain ones or sampled without replacement;
 - `common`: what they share.
 
+Formulas of one node are written once, in `numpy`, for arrays and tensors (`common.arrays`); a file
+of `torch` has what differs, the walk through a whole batch.
+
 `registry` finds the kernels of a rule and a backend, `checks` raises for arguments that they cannot
-take, `self_check` compares Triton with torch on a GPU.  docs/add-a-kernel.md says how to add one.
+take, `self_check` compares Triton with torch on a GPU.  `verify_chains` and
+`mass` are for authors of kernels: docs/add-a-kernel.md adds one with them.
 
 Nothing waits for the device, sums are sums of whole numbers, so decisions depend neither on the
 order of work nor on the rest of the batch, and all can be captured in a CUDA graph.  With unchecked
@@ -24,6 +28,8 @@ Not here: rules for one token as transport plans (`otm.coupling`), decoding loop
 from typing import TYPE_CHECKING
 
 from otm._core.lazy import lazy
+from otm.kernels.common.distributions.numpy import mass
+from otm.kernels.multi_draft.verify import verify_chains
 from otm.kernels.sparse_drafts import SparseDrafts
 from otm.kernels.tree.verify import verify_tree_logits, verify_tree_probs
 from otm.kernels.verified import Verified, VerifiedTree
@@ -42,8 +48,10 @@ __all__ = [
     "Verified",
     "VerifiedTree",
     "Workspace",
+    "mass",
     "self_checks",
     "sigmoid_distance",
+    "verify_chains",
     "verify_logits",
     "verify_probs",
     "verify_sigmoid",

@@ -7,7 +7,6 @@ largest number and its sum, in which NaN and ∞ show.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from decimal import Decimal
 from functools import cache
@@ -28,7 +27,8 @@ from otm.errors import (
     InvalidParameterError,
     InvalidUniformsError,
 )
-from otm.kernels.layout import Layout, check_counted, packed_layout, padded_layout
+from otm.kernels.common.arrays import array_module
+from otm.kernels.layout import Chains, Layout, check_counted, packed_layout, padded_layout
 from otm.kernels.registry import uniforms_per_position
 from otm.kernels.sparse_drafts import SparseDrafts
 from otm.rules import Rule, named
@@ -38,23 +38,13 @@ FLOATS = {"float16", "bfloat16", "float32", "float64"}
 INFINITY = float("inf")
 
 
-def check_arguments(
-    target: Any,
-    draft: Any,
-    tokens: Any,
-    uniforms: Any,
-    *,
-    rule: str | Rule = "chain",
-    logits: bool = False,
-    temperature: Any = 1.0,
-    offsets: Any = None,
-    counted: Any = None,
-) -> None:
+def check_arguments(chains: Chains, rule: str | Rule = "chain", *, logits: bool) -> None:
     """Check all arguments of a verification by a rule; the target is an array or a tensor.
 
     Messages count chain c of sequence b, of K chains each, as bK + c.
     """
-    library = np if isinstance(target, np.ndarray) else sys.modules["torch"]
+    target, draft, tokens, uniforms, temperature, offsets, counted, _ = chains
+    library = array_module(target)
     several, packed = named(rule, "kernel").several, offsets is not None
     sparse = isinstance(draft, SparseDrafts)
     arrays = {"target": target, "draft": draft, "draft_tokens": tokens, "uniforms": uniforms}
@@ -327,10 +317,7 @@ def _faults_of_lists(draft: SparseDrafts[Any], size: int) -> Faults:
 def faults_of_logits(library: ModuleType, rows: Any) -> Faults:
     """Find rows [..., V] of logits that have no softmax."""
     largest = _over_tokens("max", rows)
-    return [
-        (~(largest < INFINITY), "holds NaN or +∞"),
-        (largest == -INFINITY, "is −∞ everywhere"),
-    ]
+    return [(~(largest < INFINITY), "holds NaN or +∞"), (largest == -INFINITY, "is −∞ everywhere")]
 
 
 def _over_tokens(name: str, rows: Any) -> npt.NDArray[Any]:

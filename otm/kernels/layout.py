@@ -1,4 +1,4 @@
-"""Which rows belong to which draft: padded chains, packed ones, and paths that share nodes."""
+"""Arguments of a call, and which of its rows belong to which draft: padded, packed or shared."""
 
 from __future__ import annotations
 
@@ -10,8 +10,45 @@ import numpy.typing as npt
 
 from otm._core.tensors import to_host
 from otm.errors import InvalidDraftsError
+from otm.kernels.sparse_drafts import SparseDrafts
 
 Indices = npt.NDArray[np.int64]
+
+
+class Chains(NamedTuple):
+    """Arguments of `verify_probs`, `verify_logits` (with temperatures) or `verify_sigmoid`."""
+
+    target: Any
+    draft: Any
+    tokens: Any
+    uniforms: Any
+    temperature: Any = None
+    offsets: Any = None
+    counted: Any = None
+    sigmoid: bool = False
+
+    @property
+    def gamma(self) -> int:
+        """Most drafts of a chain."""
+        return int(self.tokens.shape[-1] if self.offsets is None else self.uniforms.shape[1] - 2)
+
+    @property
+    def chains(self) -> int:
+        """Number K of chains; 0 for a rule for one chain."""
+        return int(self.tokens.shape[1]) if self.tokens.ndim == 3 else 0
+
+    @property
+    def kind(self) -> str:
+        """Name the contents of the rows."""
+        if self.sigmoid:
+            return "logits by sigmoids"
+        return "probabilities" if self.temperature is None else "logits"
+
+    @property
+    def draft_size(self) -> int:
+        """Number of tokens that can be drafts."""
+        dense = self.draft is not None and not isinstance(self.draft, SparseDrafts)
+        return int((self.draft if dense else self.target).shape[-1])
 
 
 class Layout(NamedTuple):

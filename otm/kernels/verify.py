@@ -11,12 +11,12 @@ import numpy as np
 
 from otm._core.numbers import is_real
 from otm.kernels.checks import check_arguments
+from otm.kernels.layout import Chains
 from otm.kernels.registry import AUTO, choose_backend, uniforms_per_position
 from otm.kernels.verified import Verified
 from otm.rules import Rule, named
 
 if TYPE_CHECKING:
-    from otm.kernels.self_check.chain_cases import Chains
     from otm.kernels.workspace import Workspace
 
 
@@ -149,12 +149,9 @@ def verify_probs(
     >>> verify_probs(target, draft, tokens, uniforms, rule="grid k-Seq")
     Verified(tokens=array([[1, 1]]), accepted=array([1]), chain=array([1]))
     """
-    rule = named(rule, "kernel")
-    chosen = choose_backend(target_probs, backend, rule.backends)
-    arguments = (target_probs, draft_probs, draft_tokens, uniforms)
-    if validate:
-        check_arguments(*arguments, rule=rule, offsets=offsets, counted=counted)
-    return _verify(rule, chosen, arguments, workspace, offsets=offsets, counted=counted)
+    rows = (target_probs, draft_probs, draft_tokens, uniforms)
+    chains = Chains(*rows, offsets=offsets, counted=counted)
+    return _check_and_verify(rule, chains, backend, workspace, validate=validate)
 
 
 def verify_logits(
@@ -226,61 +223,54 @@ def verify_logits(
     >>> verify_logits(target, None, np.array([[1]]), np.zeros((1, 3)), temperature=0)
     Verified(tokens=array([[1, 0]]), accepted=array([1]), chain=None)
     """
-    rule = named(rule, "kernel")
-    chosen = choose_backend(target_logits, backend, rule.backends)
-    arguments = (target_logits, draft_logits, draft_tokens, uniforms)
-    further = {"temperature": temperature, "offsets": offsets, "counted": counted}
-    if validate:
-        check_arguments(*arguments, rule=rule, logits=True, **further)
-    if is_real(temperature):  # torch knows nothing of NumPy's scalars
-        further["temperature"] = float(temperature)
-    return _verify(rule, chosen, arguments, workspace, **further)
+    rows = (target_logits, draft_logits, draft_tokens, uniforms)
+    chains = Chains(*rows, temperature, offsets, counted)
+    return _check_and_verify(rule, chains, backend, workspace, validate=validate, logits=True)
 
 
-def _verify(
-    rule: Rule,
+def _check_and_verify(
+    name: str | Rule,
+    chains: Chains,
     backend: str,
-    arguments: tuple[Any, ...],
     workspace: Workspace | None,
     *,
-    offsets: Any,
-    counted: Any,
-    temperature: Any = None,
+    validate: bool,
+    logits: bool = False,
 ) -> Verified[Any]:
+    """Choose a backend, check the arguments if told to, and verify."""
+    rule = named(name, "kernel")
+    chosen = choose_backend(chains.target, backend, rule.backends)
+    if validate:
+        check_arguments(chains, rule, logits=logits)
+    if is_real(chains.temperature):  # torch does not know NumPy's scalars
+        chains = chains._replace(temperature=float(chains.temperature))
+    return _verify(rule, chosen, chains, workspace)
+
+
+def _verify(rule: Rule, backend: str, chains: Chains, workspace: Workspace | None) -> Verified[Any]:
     """Verify by a rule on a backend: probabilities, or logits if there is a temperature."""
     if backend == AUTO:
         from otm.kernels.self_check import chain_cases
         from otm.kernels.self_check import run as self_check
 
-        of_call = (*arguments, temperature, offsets, counted)
-        chains = chain_cases.Chains(*of_call)
-        call = chain_cases.call_of_chains(rule.name, chains, partial(_verify_cases, rule))
+        call = chain_cases.call_of_chains(rule.name, chains, partial(_verify, rule))
         backend = self_check.checked_backend(call)
+    *rows, uniforms, temperature, offsets, counted, _ = chains
     verify: Callable[..., Verified[Any]] = rule.load_kernel(backend).verify
     options = {} if counted is None else {"counted": counted}
     if backend == "triton":  # takes the softmax on the way, and rows where they are
         options |= {} if offsets is None else {"offsets": offsets}
         options |= {} if temperature is None else {"kind": "logits", "temperature": temperature}
-        return verify(*arguments, workspace=workspace, **options)
-    *rows, uniforms = arguments
+        return verify(*rows, uniforms, workspace=workspace, **options)
     most = (uniforms.shape[1] - 2) // uniforms_per_position(rule) if offsets is not None else 0
     with np.errstate(all="ignore"):  # in numbers that nobody checked, or that nobody needs
         if backend == "torch":
             from otm.kernels.common import host
 
-            if host.reads_rows(rule, arguments[0]):
-                return host.verify(rule, arguments, temperature, offsets, most)
+            if host.reads_rows(rule, chains.target):
+                return host.verify(rule, chains, most)
         of_backend = import_module(f"otm.kernels.common.rows.{backend}")
         if offsets is not None:
             rows = of_backend.unpack(*rows, offsets, most)
-        given = of_backend.read(*rows, arguments[0].shape[-1], temperature)
+        given = of_backend.read(*rows, chains.target.shape[-1], temperature)
         return verify(*given, rows[2], uniforms, **options)
-
-
-def _verify_cases(
-    rule: Rule, backend: str, cases: Chains, workspace: Workspace | None
-) -> Verified[Any]:
-    """Verify the cases of a self-check."""
-    *arguments, temperature, offsets, counted, _ = cases
-    options = {"temperature": temperature, "offsets": offsets, "counted": counted}
-    return _verify(rule, backend, tuple(arguments), workspace, **options)

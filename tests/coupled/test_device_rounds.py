@@ -17,7 +17,9 @@ from otm.models import LanguageModel, TableModel
 torch = pytest.importorskip("torch")
 
 from otm.coupled.device_rounds import CoupledDeviceRounds, DeviceClocks  # noqa: E402
-from otm.decoding.device.session import DeviceSession  # noqa: E402
+from otm.decoding.device.session import (  # noqa: E402
+    DeviceSession,
+)
 from tests.decoding.device.test_rounds import (  # noqa: E402
     PROMPTS,
     Broken,

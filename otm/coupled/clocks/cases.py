@@ -11,11 +11,11 @@ from torch import Tensor
 
 from otm.kernels.self_check.call_layout import layout_of, numbers_like, rows_like, size_class
 from otm.kernels.self_check.chain_cases import (
-    MOST_ENTRIES,
     SEED,
     SEQUENCES,
     Numbers,
     draw_row,
+    split_cases,
     support,
 )
 from otm.kernels.self_check.run import Call
@@ -38,9 +38,7 @@ def cases_like(
     rows, size = probs.shape[1:]
     places = support(size, size)
     values, *numbers = draw_clocked(rows, len(places))
-    part = max(1, min(SEQUENCES, MOST_ENTRIES // max(rows * size, 1)))
-    for start in range(0, SEQUENCES, part):
-        some = slice(start, start + part)
+    for some in split_cases(rows * size):
         made = map(numbers_like, (keys, positions, lists), (x[some] for x in numbers))
         yield rows_like(probs, values[some], places, 0.0), *made, count
 

@@ -18,10 +18,7 @@ from otm.kernels.common.distributions.numpy import UNIT, at, locate, mass, one_h
 
 
 def _verify_one(
-    target_probs: Any,
-    draft_probs: Any,
-    draft_tokens: npt.NDArray[Any],
-    uniforms: npt.NDArray[Any],
+    target_probs: Any, draft_probs: Any, draft_tokens: npt.NDArray[Any], uniforms: npt.NDArray[Any]
 ) -> list[int]:
     """Output of one chain: [γ + 1, V], [γ, V'], [γ], [γ + 2] → the tokens, without padding."""
     # With d and t the distributions at each position, the weight of the first i of n drafts is

@@ -8,8 +8,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from otm.kernels.common.distributions.numpy import UNIT
-from otm.kernels.common.distributions.torch import at, draft_mass, join_output, locate, mass
+from otm.kernels.common.distributions.numpy import UNIT, mass
+from otm.kernels.common.distributions.torch import at, draft_mass, join_output, locate
 from otm.kernels.verified import Verified
 
 
@@ -44,9 +44,12 @@ def verify(
         rest = torch.where(residual.any(1, keepdim=True), residual, row)
         masses = torch.where(passes[:, None], rest, masses)
         if i < gamma:
-            weighted = weight * target[:, i]
-            divided = weighted / draft[:, i]
-            weight = torch.where(weighted < draft[:, i], divided, (weighted > 0).double())
+            weight = capped_ratio(weight * target[:, i], draft[:, i])
     rejected = accepted < length
     token = locate(masses, torch.where(rejected, uniforms[:, gamma], uniforms[:, gamma + 1]))
     return Verified(join_output(drafts, accepted, token), accepted)
+
+
+def capped_ratio(weighted: Tensor, draft: Tensor) -> Tensor:
+    """Return min(weighted / draft, 1) of one token, 0 of 0/0."""
+    return torch.where(weighted < draft, weighted / draft, (weighted > 0).double())

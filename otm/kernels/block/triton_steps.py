@@ -21,7 +21,12 @@ def next_weight(
     """Return min(weight · target / draft, 1) of one of the drafts, without a division by zero."""
     here = tl.arange(0, padded_gamma) == index
     weighted = weight * tl.sum(tl.where(here, target_prob, 0.0), 0)
-    of_draft = tl.sum(tl.where(here, draft_prob, 0.0), 0)
+    return capped_ratio(weighted, tl.sum(tl.where(here, draft_prob, 0.0), 0))
+
+
+@jit
+def capped_ratio(weighted: tl.tensor, of_draft: tl.tensor) -> tl.tensor:
+    """Return min(weighted / draft, 1), 0 of 0/0, without a division by zero."""
     below = weighted < of_draft
     divided = weighted / tl.where(below, of_draft, 1.0)
     return tl.where(below, divided, tl.where(weighted > 0, 1.0, 0.0))

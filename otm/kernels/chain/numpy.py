@@ -24,10 +24,7 @@ def uniforms_per_position(chains: int) -> int:
 
 
 def _verify_one(
-    target_probs: Any,
-    draft_probs: Any,
-    draft_tokens: npt.NDArray[Any],
-    uniforms: npt.NDArray[Any],
+    target_probs: Any, draft_probs: Any, draft_tokens: npt.NDArray[Any], uniforms: npt.NDArray[Any]
 ) -> list[int]:
     """Output of one chain: [γ + 1, V], [γ, V'], [γ], [γ + 2] → the tokens, without padding."""
     *coins, for_residual, for_bonus = uniforms

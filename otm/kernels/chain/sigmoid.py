@@ -10,7 +10,8 @@ target it is.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -18,14 +19,14 @@ from torch import Tensor
 from otm.errors import InvalidDistributionError, InvalidParameterError
 from otm.kernels.chain import torch as chain
 from otm.kernels.checks import check_arguments
-from otm.kernels.common.distributions.torch import mass
+from otm.kernels.common.distributions.numpy import mass
 from otm.kernels.common.softmax import check_vocabulary, sigmoid
+from otm.kernels.layout import Chains
 from otm.kernels.registry import AUTO, choose_backend
 from otm.kernels.sparse_drafts import SparseDrafts
 from otm.kernels.verified import Verified
 
 if TYPE_CHECKING:
-    from otm.kernels.self_check.chain_cases import Chains
     from otm.kernels.workspace import Workspace
 
 SCALES = (-1e4, 1e4)
@@ -109,27 +110,28 @@ def verify_sigmoid(
         )
     chosen = choose_backend(target_logits, backend, ("torch", "triton"))
     check_vocabulary(target_logits.shape[-1])
-    arguments = (target_logits, draft_logits, draft_tokens, uniforms)
+    chains = Chains(target_logits, draft_logits, draft_tokens, uniforms, sigmoid=True)
     if validate:
-        check_arguments(*arguments, logits=True)
+        check_arguments(chains._replace(temperature=1.0), logits=True)
     if chosen == AUTO:
         from otm.kernels.self_check import chain_cases
         from otm.kernels.self_check import run as self_check
 
-        chains = chain_cases.Chains(*arguments, sigmoid=True)
-        call = chain_cases.call_of_chains("chain", chains, _verify_cases)
-        chosen = self_check.checked_backend(call)
-    return _verify(chosen, arguments, (float(low), float(high)))
+        # The cases are verified with scales at which their logits are far apart.
+        of_cases = partial(_verify, scales=(-4.0, 4.0))
+        chosen = self_check.checked_backend(chain_cases.call_of_chains("chain", chains, of_cases))
+    return _verify(chosen, chains, scales=(float(low), float(high)))
 
 
 def _verify(
     backend: str,
-    arguments: tuple[Any, ...],
-    scales: tuple[float, float],
+    chains: Chains,
     workspace: Workspace | None = None,
+    *,
+    scales: tuple[float, float],
 ) -> Verified[Tensor]:
     """Verify on a backend."""
-    target, draft, draft_tokens, uniforms = arguments
+    target, draft, draft_tokens, uniforms, *_ = chains
     if backend == "triton":
         from otm.kernels.chain.triton import verify
 
@@ -137,11 +139,6 @@ def _verify(
         return verify(target, draft, *drafts, scales=scales, workspace=workspace)
     target, draft = (sigmoid(x, *scales) for x in (target, draft))
     return chain.verify(target, draft, draft_tokens, uniforms)
-
-
-def _verify_cases(backend: str, cases: Chains, workspace: Workspace | None) -> Verified[Tensor]:
-    """Verify the cases of a self-check, with scales at which their logits are far apart."""
-    return _verify(backend, cases[:4], (-4.0, 4.0), workspace)
 
 
 def output_distribution(

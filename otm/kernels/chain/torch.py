@@ -8,7 +8,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from otm.kernels.common.distributions.torch import at, draft_mass, join_output, locate, mass
+from otm.kernels.common.distributions.numpy import mass
+from otm.kernels.common.distributions.torch import at, draft_mass, join_output, locate
 from otm.kernels.verified import Verified
 
 

@@ -15,9 +15,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from otm.kernels.common.distributions import torch as distributions
 from otm.kernels.common.distributions.numpy import locate, mass, memory
+from otm.kernels.common.distributions.torch import locate_all
 from otm.kernels.common.rows.numpy import read, unpack
+from otm.kernels.layout import Chains
 from otm.kernels.sparse_drafts import SparseDrafts
 from otm.kernels.verified import Verified
 from otm.rules import Rule, named
@@ -32,15 +33,9 @@ def reads_rows(rule: str | Rule, target: Tensor) -> bool:
     return on_host and not named(rule, "kernel").several
 
 
-def verify(
-    rule: Rule,
-    arguments: tuple[Any, ...],
-    temperature: float | Tensor | None,
-    offsets: Tensor | None = None,
-    most: int = 0,
-) -> Verified[Tensor]:
-    """Verify by the rule's definition: probabilities, or logits if there is a temperature."""
-    target, draft, draft_tokens, uniforms = arguments
+def verify(rule: Rule, chains: Chains, most: int = 0) -> Verified[Tensor]:
+    """Verify by the rule's definition, packed chains of at most so many drafts."""
+    target, draft, draft_tokens, uniforms, temperature, offsets, *_ = chains
     size, tokens = target.shape[-1], draft_tokens.numpy()
     target = _in_place(target)
     if isinstance(draft, SparseDrafts):  # short lists, which are widened as they are
@@ -51,9 +46,9 @@ def verify(
         draft = _in_place(draft)
     if offsets is not None:
         target, draft, tokens = unpack(target, draft, tokens, offsets.numpy(), most)
-    target = _as_rows("target", target, arguments[0].dtype)
+    target = _as_rows("target", target, chains.target.dtype)
     if draft is not None and not isinstance(draft, SparseDrafts):
-        draft = _as_rows("draft", draft, arguments[1].dtype)
+        draft = _as_rows("draft", draft, chains.draft.dtype)
     values = temperature.tolist() if isinstance(temperature, Tensor) else temperature
     rows = read(target, draft, tokens, size, values)
     outcome = rule.load_kernel("numpy").verify(*rows, tokens, uniforms.detach().numpy())
@@ -63,7 +58,7 @@ def verify(
 def draw(probs: Tensor, uniforms: Tensor) -> Tensor:
     """Draw m tokens from each row: [B, C, V], [B, C, m] → [B, C, m], the same on every device."""
     if probs.device.type != "cpu" or probs.shape[-1] < LEAST_VOCABULARY:
-        return distributions.locate_all(distributions.mass(probs), uniforms)
+        return locate_all(mass(probs), uniforms)
     rows, points = probs.flatten(0, 1).numpy(), uniforms.flatten(0, 1).tolist()
     masses = memory.take("drawn from", rows.shape[1], np.int64)
     tokens = []

@@ -109,7 +109,7 @@ def name_of(kernel: Any) -> str:
 
 
 def launch(
-    kernel: Any, grid: tuple[int, ...], tensor: Tensor, *arguments: Any, **constants: Any
+    kernel: Any, grid: tuple[int, ...], tensor: Tensor, /, *arguments: Any, **constants: Any
 ) -> None:
     """Launch a kernel on the device of a tensor, which is its first argument too.
 
@@ -146,6 +146,16 @@ def lay_out(
     draft = target if draft is None else laid_out("draft", draft, draft.stride(-1) == 1)
     tokens = laid_out("tokens", tokens, tokens.is_contiguous())
     return target, draft, tokens, laid_out("uniforms", uniforms, uniforms.is_contiguous())
+
+
+def spread_temperature(
+    work: Workspace, temperature: float | Tensor, batch: int, device: torch.device
+) -> Tensor:
+    """Return a temperature for each sequence, without a copy from the host: [B]."""
+    if isinstance(temperature, Tensor):
+        return temperature.expand(batch)
+    filled = work.take("temperature", (1,), torch.float64, device).fill_(temperature)
+    return filled.as_strided((batch,), (0,))  # of one sequence too
 
 
 @jit

@@ -21,8 +21,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from otm.kernels.common.arrays import array_module, nonzero_or_one, prepend_zero, take, to_float64
 from otm.kernels.common.distributions.numpy import UNIT, mass
 from otm.kernels.multi_draft.numpy import verify_chains
+from otm.kernels.optimal.numpy import deterministic_count, hit_probability
 
 INTERVALS = 16
 """Between the fixed factors, which are ρ = 1 + (K − 1)(g / 16)² for g = 0, …, 16."""
@@ -39,10 +41,11 @@ class Split(NamedTuple):
     share: Any
     factor: Any
 
-    def one_draft(self, target: Any, draft: Any, minimum: Any = np.minimum) -> Any:
-        """Mass h of tokens that one draft gives, by the minimum of their library."""
-        low = minimum(draft, self.low * target)
-        return low + self.share * (minimum(draft, self.high * target) - low)
+    def one_draft(self, target: Any, draft: Any) -> Any:
+        """Mass h of tokens that one draft gives."""
+        xp = array_module(target)
+        low = xp.minimum(draft, self.low * target)
+        return low + self.share * (xp.minimum(draft, self.high * target) - low)
 
 
 def uniforms_per_position(chains: int) -> int:
@@ -65,14 +68,14 @@ def select(
     running = np.flatnonzero(tokens >= 0)
     if running.size == 0:
         return -1, everything
-    if target.dtype != object:
-        target, draft = target.astype(np.float64), draft.astype(np.float64)
+    target, draft = to_float64(target), to_float64(draft)
     split = find_split(target, draft, running.size, tokens.size)
+    one_draft = split.one_draft(target, draft)
     for i in running.tolist():
         x = int(tokens[i])
-        if x < target.size and uniforms[i] * draft[x] < split.one_draft(target[x], draft[x]):
+        if x < target.size and uniforms[i] * draft[x] < one_draft[x]:
             return i, everything
-    residual = np.maximum(everything - mass(split.factor * split.one_draft(target, draft)), 0)
+    residual = np.maximum(everything - mass(split.factor * one_draft), 0)
     return -1, residual if residual.any() else everything
 
 
@@ -81,36 +84,36 @@ verify = partial(verify_chains, select)
 
 
 def find_split(target: npt.NDArray[Any], draft: npt.NDArray[Any], count: int, chains: int) -> Split:
-    """Largest valid mixture for so many drafts, on the grid of so many chains: [V], [V]."""
+    """Largest valid mixture for `count` drafts, on the grid of `chains` chains: [V], [V]."""
     exact = target.dtype == object
-    one = Fraction(1) if exact else np.float64(1)
-    ends = range(INTERVALS + 1)
-    scales = [INTERVALS**2 * one / (INTERVALS**2 + (chains - 1) * g * g) for g in ends]
-    sums = [mass(np.minimum(draft, scale * target)).sum() for scale in scales]
-    betas = [min(s if exact else s / UNIT, one) for s in sums]
-
-    # a smaller scale is valid if a larger one is, hence counting finds the edge
-    wrong = sum(not valid(s, b, count) for s, b in zip(scales, betas, strict=True))
-    low, high = min(wrong, INTERVALS), max(min(wrong, INTERVALS) - 1, 0)
-    rises = scales[high] - scales[low], betas[high] - betas[low]
-
-    def at(share: Any) -> tuple[Any, Any]:
-        return scales[low] + share * rises[0], betas[low] + share * rises[1]
-
-    share = sum(valid(*at(one * j / SHARES), count) for j in range(1, SHARES)) * one / SHARES
-    beta = at(share)[1]
-    factor = at_least_once(beta, count) / beta if beta > 0 else 0 * one
-    return Split(scales[low], scales[high], share, factor)
+    one: Any = Fraction(1) if exact else np.float64(1)
+    ends = np.arange(INTERVALS + 1) * one
+    scales = INTERVALS**2 / (INTERVALS**2 + (chains - 1) * ends * ends)
+    sums = np.array([mass(np.minimum(draft, scale * target)).sum() for scale in scales])
+    betas = np.minimum(sums if exact else sums / UNIT, one)
+    shares = np.arange(1, SHARES) * one / SHARES
+    return mix_factors(scales, betas, shares, deterministic_count(count))
 
 
-def valid(scale: Any, beta: Any, count: int) -> bool:
+def mix_factors(scales: Any, betas: Any, shares: Any, numbers: Any) -> Split:
+    """Largest valid mixture of two neighbours on the grid, of NumPy arrays or tensors.
+
+    Inverse factors [17] with the sums β of Σ min(p, q/ρ) [..., 17], the shares λ between 0 and 1,
+    and the distribution of the number of drafts [..., K + 1].
+    """
+    # A smaller scale is valid if a larger one is, hence counting finds the edge.
+    wrong = (~is_valid(scales, betas, numbers)).sum(axis=-1, keepdims=True)
+    low = wrong.clip(max=INTERVALS)
+    high = (low - 1).clip(min=0)
+    scale, beta = take(scales, low), take(betas, low)
+    scale_rise, beta_rise = take(scales, high) - scale, take(betas, high) - beta
+    fits = is_valid(scale + shares * scale_rise, beta + shares * beta_rise, numbers)
+    share = take(prepend_zero(shares), fits.sum(axis=-1, keepdims=True))
+    beta = beta + share * beta_rise
+    factor = hit_probability(beta, numbers) / nonzero_or_one(beta)  # 0 where β is 0
+    return Split(scale, take(scales, high), share, factor)
+
+
+def is_valid(scale: Any, beta: Any, numbers: Any) -> Any:
     """Whether no token is accepted more often than the target has it."""
-    return bool(scale * at_least_once(beta, count) <= beta)
-
-
-def at_least_once(beta: Any, count: int) -> Any:
-    """Probability 1 − (1 − β)^k that one of k drafts is accepted, without cancellation."""
-    hit = beta
-    for _ in range(count - 1):
-        hit = hit + (1 - hit) * beta
-    return hit
+    return scale * hit_probability(beta, numbers) <= beta

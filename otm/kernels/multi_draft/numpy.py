@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from otm.kernels.common.distributions.numpy import collect, extend, locate, mass
+from otm.kernels.common.distributions.numpy import collect_ends, extend, locate, mass
 from otm.kernels.verified import Verified
 
 Select = Callable[..., tuple[int, npt.NDArray[Any]]]
@@ -41,9 +41,7 @@ def verify_chains(
         counted = np.ones(draft_tokens.shape, dtype=bool)
     arguments = zip(target_probs, draft_probs, draft_tokens, uniforms, counted, strict=True)
     outputs = [_verify_one(select, *each, counted=own) for *each, own in arguments]
-    chain = np.array([first for _, first in outputs], dtype=np.int64)
-    tokens = [output for output, _ in outputs]
-    return collect(tokens, draft_tokens.shape[2])._replace(chain=chain)
+    return Verified(*collect_ends(outputs, draft_tokens.shape[2]))
 
 
 def _verify_one(

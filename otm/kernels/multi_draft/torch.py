@@ -7,7 +7,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from otm.kernels.common.distributions.torch import extend, join_output, locate, mass
+from otm.kernels.common.distributions.numpy import mass
+from otm.kernels.common.distributions.torch import extend, join_output, locate
 from otm.kernels.verified import Verified
 
 Select = Callable[..., tuple[Tensor, Tensor]]
@@ -27,15 +28,10 @@ def verify_chains(
     counted: Tensor | None = None,
 ) -> Verified[Tensor]:
     """Accept drafts position by position, each time among the chains that agree so far."""
-    batch, count, gamma = draft_tokens.shape
+    batch, _, gamma = draft_tokens.shape
     per_position = (uniforms.shape[1] - 2) // max(gamma, 1)
     drafts = draft_tokens.long()
     sequences = torch.arange(batch, device=drafts.device)
-    places = torch.arange(count, device=drafts.device)
-
-    def first(chains: Tensor) -> Tensor:
-        return torch.where(chains, places, count - 1).amin(1)  # [B, K] → [B]
-
     agree = torch.ones_like(drafts[:, :, 0] if gamma else drafts.sum(2), dtype=torch.bool)
     alive = torch.ones_like(sequences, dtype=torch.bool)
     rejected, accepted = ~alive, torch.zeros_like(sequences)
@@ -45,7 +41,7 @@ def verify_chains(
         drafted = running >= 0
         some = drafted.any(1)
         # a chain that has ended has no draft row here
-        chain = torch.where(some, first(drafted), first(agree))
+        chain = first_chosen(torch.where(some[:, None], drafted, agree))
         target = target_probs[sequences, chain, i]  # [B, V]
         draft = extend(draft_probs[sequences, chain, i], target_probs.shape[3])
         here = uniforms[:, i * per_position : (i + 1) * per_position]
@@ -57,9 +53,15 @@ def verify_chains(
         accepted = accepted + alive
         token = running.gather(1, index.clamp(min=0)[:, None])
         agree = torch.where(alive[:, None], running == token, agree)
-    chain = first(agree)
+    chain = first_chosen(agree)
     rows = mass(target_probs[sequences, chain, gamma])
     masses = torch.where(alive[:, None], rows, masses)
     uniform = torch.where(rejected & ~alive, uniforms[:, -2], uniforms[:, -1])
     token = locate(masses, uniform)
     return Verified(join_output(drafts[sequences, chain], accepted, token), accepted, chain)
+
+
+def first_chosen(chosen: Tensor) -> Tensor:
+    """Place of the first chosen entry, the last place if there is none: [B, n] → [B]."""
+    places = torch.arange(chosen.shape[1], device=chosen.device)
+    return torch.where(chosen, places, chosen.shape[1] - 1).amin(1)

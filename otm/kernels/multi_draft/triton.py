@@ -13,6 +13,8 @@ no more reading.
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import torch
 from torch import Tensor
 
@@ -23,6 +25,7 @@ from otm.kernels.common.rows.triton import lay_out_lists
 from otm.kernels.common.runtime import check_device, jit, launch, lay_out, padded, tl
 from otm.kernels.k_seq.triton_steps import FACTORS, add_up_factors
 from otm.kernels.multi_draft.triton_steps import (
+    Options,
     advance,
     agree_at,
     at_listed,
@@ -31,6 +34,7 @@ from otm.kernels.multi_draft.triton_steps import (
     change_of_listed,
     drafts_at,
     first_of,
+    paths_of,
     to_draw_from,
 )
 from otm.kernels.optimal.numpy import edge_count
@@ -52,56 +56,108 @@ def verify_chains(
     workspace: Workspace | None = None,
     counted: Tensor | None = None,
 ) -> Verified[Tensor]:
-    """Launch the kernels, for rows of "probabilities" or "logits", by bins or by k-Seq.
+    """Launch the kernels, for rows of "probabilities" or "logits", by bins or by k-Seq."""
+    block = runtime.BLOCK // 2  # two rows in float64: half a block keeps them in registers
+    edges = edge_count(tokens.shape[1]) if by_bins else 0
+    sections = (SECTIONS * edges, SUMS * edges) if by_bins else (FACTORS, FACTORS)
+    call = lay_out_chains(
+        target, draft, tokens, uniforms, kind, temperature, workspace, counted, block, sections
+    )
+    batch, _, gamma = tokens.shape
+    last_sums = call.work.take("last sums", (batch, 2, call.blocks), torch.int64, target.device)
+    arguments = (*call.tensors, call.agree, call.sums, last_sums)
+    sizes = (*call.sizes, (uniforms.shape[1] - 2) // max(gamma, 1))
+    constants = {**call.constants, "edges": edges}
+    for i in range(gamma + 1):
+        last = i == gamma
+        grid = (batch, call.blocks if last else call.node_blocks)
+        launch(add_up, grid, *arguments, *sizes, i, last=last, block_size=block, **constants)
+        if by_bins and not last:
+            launch_tables(call, call.sums, i, edges, walk=False)
+    rest = (call.memory, *call.result, *sizes, call.blocks)
+    launch(draw, (batch,), *arguments, *rest, block_size=block, **call.to_draw, **constants)
+    return call.result
+
+
+class ChainsCall(NamedTuple):
+    """What the launches of a rule for several chains share."""
+
+    work: Workspace
+    tensors: tuple[Tensor, ...]  # target, draft, tokens, uniforms, lists, counted, softmaxes
+    agree: Tensor  # [B, γ + 1, K]
+    sums: Tensor  # of each node
+    memory: Tensor  # of a block of a sparse draft
+    result: Verified[Tensor]
+    sizes: tuple[int, ...]  # strides of both models, K, γ, V, V', size of a node
+    blocks: int
+    node_blocks: int  # of a row, or of a list
+    constants: dict[str, Any]
+
+    @property
+    def to_draw(self) -> dict[str, int]:
+        """Constants of the last launch."""
+        rows = self.result.tokens.shape[1]
+        return {"padded_rows": padded(rows), "padded_blocks": padded(self.blocks)}
+
+
+def lay_out_chains(
+    target: Tensor,
+    draft: Tensor | SparseDrafts[Tensor],
+    tokens: Tensor,
+    uniforms: Tensor,
+    kind: str,
+    temperature: float | Tensor,
+    workspace: Workspace | None,
+    counted: Tensor | None,
+    block: int,
+    sections: tuple[int, int],
+) -> ChainsCall:
+    """Lay out a call, with blocks of that size; `sections` are the sums of a node, and those used.
 
     A node is summed over the vocabulary, or over the tokens that a sparse draft lists.
     """
     check_device(target)
     work = Workspace() if workspace is None else workspace
     batch, chains, gamma = tokens.shape
-    size, device = target.shape[3], target.device
+    size, device, (node_size, cleared) = target.shape[3], target.device, sections
     lists, rows = (draft, None) if isinstance(draft, SparseDrafts) else (None, draft)
-    target, laws, tokens, uniforms = lay_out(work, target, rows, tokens, uniforms)
-    block = runtime.BLOCK // 2  # two rows in float64: half a block keeps them in registers
+    target, draft_rows, tokens, uniforms = lay_out(work, target, rows, tokens, uniforms)
     blocks = -(-size // block)
-
     agree = work.take("agree", (batch, gamma + 1, chains), torch.int64, device)
-    last_sums = work.take("last sums", (batch, 2, blocks), torch.int64, device)
-    listed_tokens, width, node_blocks, drawn_from = tokens, 0, blocks, last_sums
-    if lists is not None:
-        listed_tokens, laws, width = lay_out_lists(work, lists)
-        node_blocks = -(-laws.shape[-1] // width)
-        drawn_from = work.take("drawn from", (batch, block), laws.dtype, device)
-    edges = edge_count(chains) if by_bins else 0
-    node_size = SECTIONS * edges if by_bins else FACTORS
     sums = work.take("sums", (batch, max(gamma, 1), node_size), torch.int64, device)
-    sums[..., : SUMS * edges if by_bins else FACTORS].zero_()
+    sums[..., :cleared].zero_()
+    listed_tokens, width, node_blocks, memory = tokens, 0, blocks, sums
+    if lists is not None:
+        listed_tokens, draft_rows, width = lay_out_lists(work, lists)
+        node_blocks = -(-draft_rows.shape[-1] // width)
+        memory = work.take("drawn from", (batch, block), draft_rows.dtype, device)
     softmaxes = sums
     if kind == "logits":
-        logits = (target, target if rows is None else laws)
+        logits = (target, target if rows is None else draft_rows)
         softmaxes = summarise_logits(*logits, tokens, temperature, work, of_target=rows is None)
     own = tokens if counted is None else counted.contiguous().view(torch.uint8)
     shapes = ((batch, gamma + 1), (batch,), (batch,))
     result = Verified(*(torch.empty(x, dtype=torch.int64, device=device) for x in shapes))
-    memory = (softmaxes, agree, sums, last_sums, drawn_from)
-    arguments = (target, laws, tokens, uniforms, listed_tokens, own, *memory)
-    strides = (*target.stride()[:3], *laws.stride()[:3])
-    per_position = (uniforms.shape[1] - 2) // max(gamma, 1)
-    shape = (chains, gamma, size, laws.shape[3], node_size, per_position)
-    tree = counted is not None
-    of_table = {"edges": edges, "tree": tree, "padded_chains": padded(chains)}
-    constants = {**of_table, "kind": kind, "width": width, "block_size": block}
-    for i in range(gamma + 1):
-        last = i == gamma
-        grid = (batch, blocks if last else node_blocks)
-        launch(add_up, grid, *arguments[:-1], *strides, *shape, i, last=last, **constants)
-        if by_bins and not last:
-            of_node = (chains, gamma, node_size, i)
-            launch(make_tables, (batch,), tokens, own, agree, sums, *of_node, **of_table)
-    rest = (*result, *strides, *shape, blocks)
-    constants |= {"padded_rows": padded(gamma + 1), "padded_blocks": padded(blocks)}
-    launch(draw, (batch,), *arguments, *rest, **constants)
-    return result
+    tensors = (target, draft_rows, tokens, uniforms, listed_tokens, own, softmaxes)
+    strides = (*target.stride()[:3], *draft_rows.stride()[:3])
+    sizes = (*strides, chains, gamma, size, draft_rows.shape[3], node_size)
+    of_chains = {"tree": counted is not None, "padded_chains": padded(chains)}
+    constants = {**of_chains, "kind": kind, "width": width}
+    return ChainsCall(
+        work, tensors, agree, sums, memory, result, sizes, blocks, node_blocks, constants
+    )
+
+
+def launch_tables(
+    call: ChainsCall, numbers: Tensor, position: int, edges: int, *, walk: bool
+) -> None:
+    """Launch the kernel that makes the tables of a position."""
+    _, _, tokens, _, _, own, _ = call.tensors
+    *_, chains, gamma, _, _, node_size = call.sizes
+    pointers = (tokens, own, call.agree, call.sums, numbers)
+    constants = {name: call.constants[name] for name in ("tree", "padded_chains")}
+    sizes = (chains, gamma, node_size, position)
+    launch(make_tables, (len(tokens),), *pointers, *sizes, edges=edges, walk=walk, **constants)
 
 
 @jit
@@ -144,42 +200,17 @@ def add_up(
     """
     sequence = tl.program_id(0).to(tl.int64)
     block, blocks = tl.program_id(1), tl.num_programs(1)
+    options: tl.constexpr = Options(kind, width, tree, edges, padded_chains)
     several = chains_of(
-        target,
-        draft,
-        tokens,
-        listed_tokens,
-        counted,
-        softmaxes,
-        sums,
-        target_sequence,
-        target_chain,
-        target_row,
-        draft_sequence,
-        draft_chain,
-        draft_row,
-        chains,
-        gamma,
-        size,
-        draft_size,
-        node_size,
+        (target, draft, tokens, listed_tokens, counted, softmaxes, sums),
+        (target_sequence, target_chain, target_row, draft_sequence, draft_chain, draft_row),
+        (chains, gamma, size, draft_size, node_size),
     )
-    tokens, counted = several.rows.of.tokens, several.counted
+    paths = several.paths
     agree += sequence * (gamma + 1) * chains
     position = tl.full((), 0, tl.int64) + position
     uniforms += sequence * (gamma * coins + 2)
-    agreed = advance(
-        several,
-        uniforms,
-        agree,
-        coins,
-        position,
-        kind,
-        width,
-        tree,
-        edges,
-        padded_chains,
-    )
+    agreed = advance(several, uniforms, agree, coins, position, options)
     chain, start = tl.arange(0, padded_chains), block * block_size
     token = start + tl.arange(0, block_size)
     if block == 0:
@@ -189,30 +220,22 @@ def add_up(
             if tl.max(tl.where(agreed, 1, 0), 0) == 0:
                 position = tl.full((), 0, tl.int64) + gamma - 1 - back
                 agreed = agree_at(agree, position, chains, padded_chains)
-    count, read = drafts_at(tokens, counted, agreed, position, gamma, chains, tree, padded_chains)[
-        2:
-    ]
+    _token, _own, count, read = drafts_at(paths, agreed, position, options)
     if last:
-        of_row, left = to_draw_from(
-            several, read, position, token, count, None, None, kind, width, edges
-        )
+        of_row, left = to_draw_from(several, read, position, token, count, None, None, options)
         total = tl.sum(left, 0)
         if width > 0:
-            total += change_of_listed(
-                token, several, read, position, count, None, kind, width, edges
-            )
+            total += change_of_listed(token, several, read, position, count, None, options)
         place = last_sums + sequence * 2 * blocks + block
         tl.store(place, total)
         tl.store(place + blocks, tl.sum(of_row, 0))
     elif count > 0:
         if width > 0:
             _, target_prob, draft_prob = at_listed(
-                several, read, position, block, count > 0, kind, width
+                several, read, position, block, count > 0, options
             )
         else:
-            target_prob, draft_prob = at_node(
-                several, read, position, token, count > 0, kind, width
-            )
+            target_prob, draft_prob = at_node(several, read, position, token, count > 0, options)
         node = several.sums + position * node_size
         if edges > 0:
             add_to_bins(node, target_prob, draft_prob, edges)
@@ -226,25 +249,33 @@ def make_tables(
     counted: tl.tensor,
     agree: tl.tensor,
     sums: tl.tensor,
+    numbers: tl.tensor,
     chains: tl.tensor,
     gamma: tl.tensor,
     node_size: tl.tensor,
     position: tl.tensor,
     edges: tl.constexpr,
     tree: tl.constexpr,
+    walk: tl.constexpr,
     padded_chains: tl.constexpr,
 ) -> None:
-    """Make the table of a position from the sums of its bins."""
+    """Make the table of a position from the sums of its bins.
+
+    On a walk the number of drafts is random, with a distribution in `numbers`.
+    """
     sequence = tl.program_id(0).to(tl.int64)
     position = tl.full((), 0, tl.int64) + position
     agreed = agree_at(agree + sequence * (gamma + 1) * chains, position, chains, padded_chains)
-    tokens += sequence * chains * gamma
-    counted += sequence * chains * gamma
-    _, _, count, _ = drafts_at(
-        tokens, counted, agreed, position, gamma, chains, tree, padded_chains
-    )
+    options: tl.constexpr = Options("probabilities", 0, tree, edges, padded_chains)
+    paths = paths_of(tokens, counted, chains, gamma)
+    _, _, count, _ = drafts_at(paths, agreed, position, options)
     if count > 0:
-        make_table(sums + (sequence * gamma + position) * node_size, count, sums, edges, False)
+        node = sequence * gamma + position
+        if walk:
+            numbers += node * (chains + 1)
+            make_table(sums + node * node_size, chains, numbers, edges, True)
+        else:
+            make_table(sums + node * node_size, count, numbers, edges, False)
 
 
 @jit
@@ -287,36 +318,20 @@ def draw(
 ) -> None:
     """Draw the token that follows the accepted drafts, and write a sequence's output."""
     sequence = tl.program_id(0).to(tl.int64)
+    options: tl.constexpr = Options(kind, width, tree, edges, padded_chains)
     several = chains_of(
-        target,
-        draft,
-        tokens,
-        listed_tokens,
-        counted,
-        softmaxes,
-        sums,
-        target_sequence,
-        target_chain,
-        target_row,
-        draft_sequence,
-        draft_chain,
-        draft_row,
-        chains,
-        gamma,
-        size,
-        draft_size,
-        node_size,
+        (target, draft, tokens, listed_tokens, counted, softmaxes, sums),
+        (target_sequence, target_chain, target_row, draft_sequence, draft_chain, draft_row),
+        (chains, gamma, size, draft_size, node_size),
     )
-    tokens, counted = several.rows.of.tokens, several.counted
+    paths = several.paths
     agree += sequence * (gamma + 1) * chains
     last_sums += sequence * 2 * blocks
     position = tl.full((), 0, tl.int64)
     for i in range(1, gamma + 1):
         position += tl.max(tl.where(agree_at(agree, i, chains, padded_chains), 1, 0), 0)
     agreed = agree_at(agree, position, chains, padded_chains)
-    _, _, count, read = drafts_at(
-        tokens, counted, agreed, position, gamma, chains, tree, padded_chains
-    )
+    _, _, count, read = drafts_at(paths, agreed, position, options)
     rejected = count > 0
     uniforms += sequence * (gamma * coins + 2) + gamma * coins
     uniform = tl.load(uniforms + tl.where(rejected, 0, 1))  # scalar
@@ -324,12 +339,10 @@ def draw(
     start = block * block_size
     token = start + tl.arange(0, block_size)
     drawn_from += sequence * block_size
-    of_row, left = to_draw_from(
-        several, read, position, token, count, None, drawn_from, kind, width, edges
-    )
+    of_row, left = to_draw_from(several, read, position, token, count, None, drawn_from, options)
     drawn = first_above(tl.where(subtract, left, of_row), token, point, size)
     first = first_of(agreed, chains, padded_chains)
     tl.store(accepted + sequence, position)
     tl.store(first_chain + sequence, first)
     output += sequence * (gamma + 1)
-    write_output(output, tokens + first * gamma, position, drawn, gamma, padded_rows)
+    write_output(output, paths.tokens + first * gamma, position, drawn, gamma, padded_rows)

@@ -7,70 +7,75 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from otm.kernels.common.distributions.numpy import UNIT
-from otm.kernels.common.distributions.triton import Drafts, Rows, draft_at, mass, target_at
+from otm.kernels.common.distributions.triton import (
+    Drafts,
+    Rows,
+    draft_at,
+    make_rows,
+    mass,
+    target_at,
+)
 from otm.kernels.common.rows.triton import listed, listed_at, spread
 from otm.kernels.common.runtime import constant, jit, tl
 from otm.kernels.k_seq.triton_steps import find_split, one_draft
-from otm.kernels.optimal.triton_steps import choose_slots, won
+from otm.kernels.optimal.triton_steps import choose_slots, winner_probs
 
 _UNIT = constant(UNIT)
 
 
-class Chains(NamedTuple):
-    """The chains of a sequence: rows of the first, sums of all nodes; strides and sizes.
+class Options(NamedTuple):
+    """Constants of compilation, for all steps of a rule for several chains."""
 
-    Then which drafts are counted, where not all are.
-    """
+    kind: tl.constexpr  # of rows: "probabilities" or "logits"
+    width: tl.constexpr  # tokens of a list that are read together; 0 for dense rows
+    tree: tl.constexpr  # whether not all drafts are counted
+    edges: tl.constexpr  # of the bins; 0 for k-Seq
+    padded_chains: tl.constexpr
+
+
+class Paths(NamedTuple):
+    """Draft tokens of a sequence's chains, which of them are counted where not all are, K and γ."""
+
+    tokens: tl.tensor
+    counted: tl.tensor
+    chains: tl.tensor
+    gamma: tl.tensor
+
+
+class Chains(NamedTuple):
+    """The chains of a sequence: rows of the first, drafts, sums of all nodes; strides, a size."""
 
     rows: Rows
+    paths: Paths
     sums: tl.tensor
     target_chain: tl.tensor
     draft_chain: tl.tensor
-    chains: tl.tensor
     node_size: tl.tensor
-    counted: tl.tensor
 
 
 @jit
-def chains_of(
-    target: tl.tensor,
-    draft: tl.tensor,
-    tokens: tl.tensor,
-    listed_tokens: tl.tensor,
-    counted: tl.tensor,
-    softmaxes: tl.tensor,
-    sums: tl.tensor,
-    target_sequence: tl.tensor,
-    target_chain: tl.tensor,
-    target_row: tl.tensor,
-    draft_sequence: tl.tensor,
-    draft_chain: tl.tensor,
-    draft_row: tl.tensor,
-    chains: tl.tensor,
-    gamma: tl.tensor,
-    size: tl.tensor,
-    draft_size: tl.tensor,
-    node_size: tl.tensor,
-) -> Chains:
+def paths_of(tokens: tl.tensor, counted: tl.tensor, chains: tl.tensor, gamma: tl.tensor) -> Paths:
+    """Draft tokens of the sequence of a program."""
+    first = tl.program_id(0).to(tl.int64) * chains * gamma
+    return Paths(tokens + first, counted + first, chains, gamma)
+
+
+@jit
+def chains_of(pointers: tl.tuple, strides: tl.tuple, sizes: tl.tuple) -> Chains:
     """Chains of the sequence of a program."""
+    target, draft, tokens, listed_tokens, counted, softmaxes, sums = pointers
+    target_sequence, target_chain, target_row, draft_sequence, draft_chain, draft_row = strides
+    chains, gamma, size, draft_size, node_size = sizes
     sequence = tl.program_id(0).to(tl.int64)
-    of = Drafts(tokens + sequence * chains * gamma, listed_tokens + sequence * draft_sequence)
-    rows = Rows(
-        target + sequence * target_sequence,
-        draft + sequence * draft_sequence,
-        softmaxes + sequence * chains * (2 * gamma + 1) * 4,
-        target_row,
-        draft_row,
-        gamma,
-        size,
-        draft_size,
-        0.0,
-        0.0,
-        of,
-    )
+    paths = paths_of(tokens, counted, chains, gamma)
+    target += sequence * target_sequence
+    draft += sequence * draft_sequence
+    softmaxes += sequence * chains * (2 * gamma + 1) * 4
+    of = Drafts(paths.tokens, listed_tokens + sequence * draft_sequence)
+    of_rows = (target_row, draft_row, gamma, size, draft_size)
+    rows = make_rows((target, draft, softmaxes), of_rows, (0.0, 0.0), of)
     sums += sequence * gamma * node_size
-    counted += sequence * chains * gamma
-    return Chains(rows, sums, target_chain, draft_chain, chains, node_size, counted)
+    return Chains(rows, paths, sums, target_chain, draft_chain, node_size)
 
 
 @jit
@@ -90,31 +95,23 @@ def first_of(chosen: tl.tensor, chains: tl.tensor, padded_chains: tl.constexpr) 
 
 
 @jit
-def drafts_at(
-    tokens: tl.tensor,
-    counted: tl.tensor,
-    agree: tl.tensor,
-    position: tl.tensor,
-    gamma: tl.tensor,
-    chains: tl.tensor,
-    tree: tl.constexpr,
-    padded_chains: tl.constexpr,
-) -> tl.tensor:
-    """Drafts of the chains that agree, −1 for the others; which are counted, and how many of them.
+def drafts_at(paths: Paths, agree: tl.tensor, position: tl.tensor, options: Options) -> tl.tensor:
+    """Drafts of the chains that agree, −1 for the others; which are counted, and how many.
 
     Last the chain whose rows are read: the first with a draft, since a chain that has ended has no
     draft row here.
     """
-    place = tl.arange(0, padded_chains) * gamma + position
-    inside = tl.where(agree, position, gamma) < gamma
-    token = tl.load(tokens + place, mask=inside, other=-1)  # [padded K]
+    place = tl.arange(0, options.padded_chains) * paths.gamma + position
+    inside = tl.where(agree, position, paths.gamma) < paths.gamma
+    token = tl.load(paths.tokens + place, mask=inside, other=-1)  # [padded K]
     drafted = token >= 0
     some = tl.max(tl.where(drafted, 1, 0), 0)
     own = drafted
-    if tree:
-        own = drafted & (tl.load(counted + place, mask=inside, other=0) > 0)  # [padded K]
+    if options.tree:
+        own = drafted & (tl.load(paths.counted + place, mask=inside, other=0) > 0)  # [padded K]
     count = tl.sum(tl.where(own, 1, 0), 0)
-    return token, own, count, first_of(agree & (drafted | (some == 0)), chains, padded_chains)
+    chosen = agree & (drafted | (some == 0))
+    return token, own, count, first_of(chosen, paths.chains, options.padded_chains)
 
 
 @jit
@@ -125,19 +122,8 @@ def rows_of(of: Chains, chain: tl.tensor) -> tl.tensor:
     softmaxes = first.softmaxes + chain * (2 * first.gamma + 1) * 4
     tokens = first.of.tokens + chain * first.gamma
     drafts = Drafts(tokens, first.of.listed + chain * of.draft_chain)
-    return Rows(
-        target,
-        draft,
-        softmaxes,
-        first.target_row,
-        first.draft_row,
-        first.gamma,
-        first.size,
-        first.draft_size,
-        first.low,
-        first.span,
-        drafts,
-    )
+    of_rows = (first.target_row, first.draft_row, first.gamma, first.size, first.draft_size)
+    return make_rows((target, draft, softmaxes), of_rows, (first.low, first.span), drafts)
 
 
 @jit
@@ -147,8 +133,7 @@ def at_node(
     position: tl.tensor,
     token: tl.tensor,
     drafted: tl.tensor,
-    kind: tl.constexpr,
-    width: tl.constexpr,
+    options: Options,
 ) -> tl.tensor:
     """Probabilities of tokens by target and draft, in float64, 0 outside their rows.
 
@@ -156,11 +141,11 @@ def at_node(
     """
     rows = rows_of(of, chain)
     known = (token >= 0) & (token < rows.size)
-    target_prob = target_at(rows, position, token, known, True, kind).to(tl.float64)
+    target_prob = target_at(rows, position, token, known, True, options.kind).to(tl.float64)
     draft_prob = tl.zeros_like(target_prob)
-    if width == 0:
+    if options.width == 0:
         known = (token >= 0) & (token < tl.where(drafted, rows.draft_size, 0))
-        draft_prob = draft_at(rows, position, token, known, drafted, kind).to(tl.float64)
+        draft_prob = draft_at(rows, position, token, known, drafted, options.kind).to(tl.float64)
     return target_prob, draft_prob
 
 
@@ -171,44 +156,32 @@ def at_listed(
     position: tl.tensor,
     chunk: tl.tensor,
     drafted: tl.tensor,
-    kind: tl.constexpr,
-    width: tl.constexpr,
+    options: Options,
 ) -> tl.tensor:
     """Tokens that a sparse draft lists, with their probabilities by target and draft, in float64.
 
     Those outside the vocabulary have probability 0.
     """
     rows = rows_of(of, chain)
-    place = chunk * width + tl.arange(0, width)
-    token, draft_prob = listed(rows, position, place, drafted, kind)
+    place = chunk * options.width + tl.arange(0, options.width)
+    token, draft_prob = listed(rows, position, place, drafted, options.kind)
     known = (token >= 0) & (token < rows.size)
-    target_prob = target_at(rows, position, token, known, True, kind).to(tl.float64)
+    target_prob = target_at(rows, position, token, known, True, options.kind).to(tl.float64)
     return token, target_prob, tl.where(known, draft_prob.to(tl.float64), 0.0)
 
 
 @jit
-def at_drafts(
-    of: Chains,
-    agreed: tl.tensor,
-    position: tl.tensor,
-    kind: tl.constexpr,
-    width: tl.constexpr,
-    tree: tl.constexpr,
-    padded_chains: tl.constexpr,
-) -> tl.tensor:
+def at_drafts(of: Chains, agreed: tl.tensor, position: tl.tensor, options: Options) -> tl.tensor:
     """Drafts of the chains that agree, which of them can be accepted, and how many are counted.
 
     Then their probabilities by target and draft.
     """
-    rows = of.rows
-    token, own, count, read = drafts_at(
-        rows.of.tokens, of.counted, agreed, position, rows.gamma, of.chains, tree, padded_chains
-    )
-    target_prob, draft_prob = at_node(of, read, position, token, count > 0, kind, width)
-    if width > 0:
+    token, own, count, read = drafts_at(of.paths, agreed, position, options)
+    target_prob, draft_prob = at_node(of, read, position, token, count > 0, options)
+    if options.width > 0:
         at, used = tl.full((1, 1), 0, tl.int64) + position, tl.full((1, 1), 0, tl.int64) < count
-        draft_prob = listed_at(rows_of(of, read), at, token, used, kind)
-    return token, own & (token < rows.size), count, target_prob, draft_prob
+        draft_prob = listed_at(rows_of(of, read), at, token, used, options.kind)
+    return token, own & (token < of.rows.size), count, target_prob, draft_prob
 
 
 @jit
@@ -218,39 +191,33 @@ def advance(
     agree: tl.tensor,
     coins: tl.tensor,
     position: tl.tensor,
-    kind: tl.constexpr,
-    width: tl.constexpr,
-    tree: tl.constexpr,
-    edges: tl.constexpr,
-    padded_chains: tl.constexpr,
+    options: Options,
 ) -> tl.tensor:
     """Which chains agree with what is accepted before a position; none if the output has ended.
 
     Pointers are to the first entries of the sequence.
     """
-    chain = tl.arange(0, padded_chains)
+    chain = tl.arange(0, options.padded_chains)
     if position == 0:
-        left = chain < of.chains
+        left = chain < of.paths.chains
     else:
         before = position - 1
-        agreed = agree_at(agree, before, of.chains, padded_chains)
-        token, known, count, target_prob, draft_prob = at_drafts(
-            of, agreed, before, kind, width, tree, padded_chains
-        )
+        agreed = agree_at(agree, before, of.paths.chains, options.padded_chains)
+        token, known, count, target_prob, draft_prob = at_drafts(of, agreed, before, options)
         node = of.sums + before * of.node_size
         coin = tl.load(uniforms + before * coins + chain, mask=known, other=0.0)  # [padded K]
-        if edges > 0:
-            slot = choose_slots(node, target_prob, draft_prob, coin, edges)
+        if options.edges > 0:
+            slot = choose_slots(node, target_prob, draft_prob, coin, options.edges)
             highest = known & (slot == tl.max(tl.where(known, slot, -1), 0))
-            coin = tl.load(uniforms + before * coins + of.chains)  # scalar: of the winner
-            win = won(node, target_prob, draft_prob, edges)
+            coin = tl.load(uniforms + before * coins + of.paths.chains)  # scalar: of the winner
+            win = winner_probs(node, target_prob, draft_prob, options.edges)
             passes = (coin * win < target_prob) & (draft_prob > 0)
-            index = tl.min(tl.where(highest, chain, padded_chains), 0)
+            index = tl.min(tl.where(highest, chain, options.padded_chains), 0)
         else:
-            low, high, share, _ = find_split(node, count, of.chains)
+            low, high, share, _ = find_split(node, count, of.paths.chains)
             mean = one_draft(target_prob, draft_prob, low, high, share)
             passes = known & (coin * draft_prob < mean)
-            index = tl.min(tl.where(passes, chain, padded_chains), 0)
+            index = tl.min(tl.where(passes, chain, options.padded_chains), 0)
         accepted = tl.max(tl.where((chain == index) & passes, token, -1), 0)
         left = (token >= 0) & (token == accepted)
     return left
@@ -265,25 +232,24 @@ def to_draw_from(
     count: tl.tensor,
     share: tl.tensor,
     memory: tl.tensor,
-    kind: tl.constexpr,
-    width: tl.constexpr,
-    edges: tl.constexpr,
+    options: Options,
 ) -> tl.tensor:
     """Masses of the target's row at a position, and of its residual if there were drafts.
 
     On a walk the node has a share, and the target this weight.  A sparse draft needs memory for the
     block; without any it counts as 0.
     """
-    target_prob, draft_prob = at_node(of, chain, position, token, count > 0, kind, width)
+    target_prob, draft_prob = at_node(of, chain, position, token, count > 0, options)
     of_row = mass(target_prob, _UNIT)
-    if width > 0 and memory is None:
+    if options.width > 0 and memory is None:
         left = tl.where(count > 0, weighted_mass(target_prob, share), 0)
     else:
-        if width > 0:
+        if options.width > 0:
             rows = rows_of(of, chain)
-            draft_prob = spread(memory, rows, position, token, count > 0, kind, width)
+            used = count > 0
+            draft_prob = spread(memory, rows, position, token, used, options.kind, options.width)
             draft_prob = draft_prob.to(tl.float64)
-        left = left_of(of, position, target_prob, draft_prob, count, share, width, edges)
+        left = left_of(of, position, target_prob, draft_prob, count, share, options)
     return of_row, left
 
 
@@ -303,21 +269,22 @@ def left_of(
     draft_prob: tl.tensor,
     count: tl.tensor,
     share: tl.tensor,
-    width: tl.constexpr,
-    edges: tl.constexpr,
+    options: Options,
 ) -> tl.tensor:
     """Masses of the residual if there were drafts, or 0."""
     of_row = weighted_mass(target_prob, share)
     left = tl.zeros_like(of_row)
     if count > 0:
         node = of.sums + position * of.node_size
+        sparse: tl.constexpr = options.width > 0
         if share is not None:
-            covered = won(node, share * target_prob, draft_prob, edges, width > 0)
-        elif edges > 0:
-            win = won(node, target_prob, draft_prob, edges, width > 0)
+            weighted = share * target_prob
+            covered = winner_probs(node, weighted, draft_prob, options.edges, sparse)
+        elif options.edges > 0:
+            win = winner_probs(node, target_prob, draft_prob, options.edges, sparse)
             covered = tl.minimum(target_prob, win)
         else:
-            low, high, part, factor = find_split(node, count, of.chains)
+            low, high, part, factor = find_split(node, count, of.paths.chains)
             covered = factor * one_draft(target_prob, draft_prob, low, high, part)
         left = tl.maximum(of_row - mass(covered, _UNIT), 0)
     return left
@@ -331,19 +298,16 @@ def change_of_listed(
     position: tl.tensor,
     count: tl.tensor,
     share: tl.tensor,
-    kind: tl.constexpr,
-    width: tl.constexpr,
-    edges: tl.constexpr,
+    options: Options,
 ) -> tl.tensor:
     """Sum over a block of tokens of what a sparse draft changes, at those that it lists."""
     start, stop = tl.min(block, 0), tl.minimum(tl.max(block, 0) + 1, of.rows.size)
     change = tl.full((), 0, tl.int64)
+    width: tl.constexpr = options.width
     for chunk in range((tl.where(count > 0, of.rows.draft_size, 0) + width - 1) // width):
-        token, target_prob, draft_prob = at_listed(
-            of, chain, position, chunk, count > 0, kind, width
-        )
+        token, target_prob, draft_prob = at_listed(of, chain, position, chunk, count > 0, options)
         inside = (token >= start) & (token < stop)
-        left = left_of(of, position, target_prob, draft_prob, count, share, width, edges)
+        left = left_of(of, position, target_prob, draft_prob, count, share, options)
         before = weighted_mass(target_prob, share)
         change += tl.sum(tl.where(inside, left - before, 0), 0)
     return change

@@ -20,6 +20,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from otm.kernels.common.arrays import (
+    array_module,
+    nonzero_or_one,
+    prepend_zero,
+    take,
+    to_float64,
+    to_int64,
+)
 from otm.kernels.common.distributions.numpy import mass
 from otm.kernels.multi_draft.numpy import verify_chains
 
@@ -33,8 +41,6 @@ The cut of the optimum is at a ratio of at least 1; below 1/2 one bin for each o
 
 Numbers = npt.NDArray[Any]
 """Fractions, or whole numbers or floats with the steps rounded as written."""
-
-Bins = npt.NDArray[np.int64]
 
 
 def uniforms_per_position(chains: int) -> int:
@@ -64,40 +70,39 @@ def edges_of_grid(chains: int, steps: int, exact: bool) -> Numbers:
 
 
 class Places(NamedTuple):
-    """Where the ratio of each token is: its bin, and its share of the way between the edges."""
+    """The bin of each token's ratio, and the ratio's share of the way between the bin's edges."""
 
     bin: Any
     share: Any
 
 
 class Table(NamedTuple):
-    """What the bins do: arrays [G], or Tensors [B, G]."""
+    """What happens to drafts in each bin: arrays [G], or tensors [B, G]."""
 
-    win: Any  # how many times as likely a token wins as a draft is it, at a bin's lower edge
-    rise: Any  # how much more at its upper edge
-    slopes: Any  # the same for drafts that keep the slot of their bin
-    lack: Any  # cumulative, what bins shall win more than with their own slots
-    excess: Any  # cumulative, what they shall win less
-    below: Any  # cumulative, the mass of drafts in the bins
+    win: Any  # ratio of winning to drafting at a bin's lower edge
+    rise: Any  # its increase up to the upper edge
+    slopes: Any  # the same ratio for drafts that keep the slot of their bin
+    lack: Any  # cumulative mass that bins must win more than in their own slots
+    excess: Any  # cumulative mass that bins must win less
+    below: Any  # cumulative draft mass
 
 
 def select(
     target: Numbers, draft: Numbers, tokens: npt.NDArray[Any], uniforms: Numbers, steps: int = STEPS
 ) -> tuple[int, Numbers]:
-    """Accept the draft that wins, if it passes: [V], [V], [K], [K + 1] → place or −1, masses [V].
+    """Accept the winning draft if it passes: [V], [V], [K], [K + 1] → place or −1, masses [V].
 
-    The masses are those of q − min(q, v'), or of q if no draft is running or, by rounding alone,
-    nothing is left.  Uniforms: one for the slot of each draft, one for the winner.
+    The masses are those of q − min(q, v'), or of q if no draft is running or the residual is empty,
+    which only rounding can cause.  Uniforms: one for the slot of each draft, one for the winner.
     """
     everything = mass(target)
     running = np.flatnonzero((tokens >= 0) & (tokens < target.size))
     count = int((tokens >= 0).sum())
     if count == 0:
         return -1, everything
-    if target.dtype != object:
-        target, draft = target.astype(np.float64), draft.astype(np.float64)
-    places, table = at_node(target, draft, count, tokens.size, steps)
-    won = winner(draft, places, table)
+    target, draft = to_float64(target), to_float64(draft)
+    places, table = bin_tokens(target, draft, deterministic_count(count), tokens.size, steps)
+    won = winner_probs(draft, places, table)
     if running.size:
         drafted = tokens[running]
         slots = choose_slots(table, Places(*(x[drafted] for x in places)), uniforms[running])
@@ -113,24 +118,18 @@ verify = partial(verify_chains, select)
 """Verify K chains, selecting among the drafts of a position by the bins of their ratios."""
 
 
-def at_node(
-    target: Numbers, draft: Numbers, count: int, chains: int, steps: int = STEPS
-) -> tuple[Places, Table]:
-    """Places of the tokens [V] and table for so many drafts, on the grid of so many chains."""
-    return of_numbers(target, draft, certain(count), chains, steps)
-
-
-def certain(count: int, most: int = 0) -> Numbers:
-    """Law of a number that is not random, and at most so large: [most + 1]."""
+def deterministic_count(count: int, most: int = 0) -> Numbers:
+    """Distribution of a number that is not random: 1 at `count`, [max(count, most) + 1]."""
     return np.asarray(np.arange(max(count, most) + 1) == count, dtype=np.int64)
 
 
-def of_numbers(
+def bin_tokens(
     target: Numbers, draft: Numbers, numbers: Numbers, chains: int, steps: int = STEPS
 ) -> tuple[Places, Table]:
-    """Places of the tokens and table for m drafts with probability `numbers[m]`, at least one.
+    """Places of the tokens, and the table for m ≥ 1 drafts with probability `numbers[m]`.
 
-    In fractions, which are slow, the grid has no other edges than those beside tokens.
+    The grid is that of K = `chains`.  In fractions, which are slow, it keeps only the edges beside
+    tokens.
     """
     edges = edges_of_grid(chains, steps, target.dtype == object)
     places = find_places(target, draft, edges)
@@ -144,145 +143,150 @@ def of_numbers(
     return places, make_table(sums[0], sums[1], edges, numbers)
 
 
-def winner(draft: Numbers, places: Places, table: Table) -> Numbers:
-    """Distribution v' of the draft that wins: [V]."""
-    won: Numbers = draft * (table.win[places.bin] + places.share * table.rise[places.bin])
-    return won
+# The formulas below work on the last axis of NumPy arrays and of tensors; `numbers` is the
+# distribution of the number of drafts, [..., K + 1].
 
 
-def find_places(target: Numbers, draft: Numbers, edges: Numbers) -> Places:
-    """Place tokens on the grid, those with a ratio beyond its end at the end."""
-    top = np.full_like(target, edges[-1])
-    with np.errstate(over="ignore"):
-        ratio = np.divide(target, draft, out=top.copy(), where=draft > 0)
-    ratio = np.minimum(ratio, top)
-    places = np.clip(np.searchsorted(edges, ratio, side="right") - 1, 0, edges.size - 2)
-    below = edges[places]
-    return Places(places, (ratio - below) / (edges[places + 1] - below))
+def find_places(target: Any, draft: Any, edges: Any) -> Places:
+    """Place tokens on the grid; ratios beyond its end count as its end."""
+    xp = array_module(target)
+    divisor = nonzero_or_one(draft) if draft.dtype == object else draft
+    with np.errstate(all="ignore"):  # The quotient is not used where the draft is 0.
+        ratio = xp.where(draft > 0, target / divisor, edges[-1])
+    ratio = xp.minimum(ratio, edges[-1])
+    bins = (xp.searchsorted(edges, ratio, side="right") - 1).clip(0, len(edges) - 2)
+    below = edges[bins]
+    return Places(bins, (ratio - below) / (edges[bins + 1] - below))
 
 
-def make_table(masses: Numbers, uppers: Numbers, edges: Numbers, numbers: Numbers) -> Table:
-    """Find the table for a number of drafts, from Σ p and Σ p · share of each bin."""
-    below = np.cumsum(masses)
+def winner_probs(draft: Any, places: Places, table: Table) -> Any:
+    """Distribution v' of the draft that wins: [..., V]."""
+    return draft * (take(table.win, places.bin) + places.share * take(table.rise, places.bin))
+
+
+def make_table(masses: Any, uppers: Any, edges: Any, numbers: Any) -> Table:
+    """Build the table from Σ p and Σ p · share of each bin."""
+    xp = array_module(masses)
+    below = masses.cumsum(axis=-1)
     slopes = mean_slopes(below, numbers)
-    filled = positive(masses)
+    filled = to_float64(nonzero_or_one(masses))
     mean = uppers / filled
-    # at the edges the ratio of winning to drafting shall be max(min(q/p, c), b)
+    # At the edges the ratio of winning to drafting is max(min(q/p, cap), floor).
     cap = find_cap(masses, uppers, edges, numbers)
-    ratios = np.maximum(np.minimum(edges, cap), find_floor(masses, uppers, edges, cap))
-    steps = ratios[1:] - ratios[:-1]
-    lacking = rounded((ratios[:-1] + mean * steps - slopes) * masses)
-    lack, excess = np.cumsum(np.maximum(lacking, 0)), np.cumsum(np.maximum(-lacking, 0))
-    poor, _, amount = matched(lack, excess, np.arange(masses.size))
-    # no token of a poor bin wins less than in its own slot, none of a rich one more
-    rise = np.minimum(steps, amount / positive(np.where(poor, uppers, masses - uppers)))
-    win = slopes + np.where(poor, amount, -amount) / filled - rise * mean
+    ratios = xp.maximum(xp.minimum(edges, cap), find_floor(masses, uppers, edges, cap))
+    steps = ratios[..., 1:] - ratios[..., :-1]
+    missing = to_int64((ratios[..., :-1] + mean * steps - slopes) * masses)
+    lack, excess = (xp.maximum(x, 0 * x).cumsum(axis=-1) for x in (missing, -missing))
+    poor, _, amount = swap_partners(lack, excess)
+    # A token of a poor bin wins at least as often as in its own slot, one of a rich bin at most.
+    room = to_float64(nonzero_or_one(xp.where(poor, uppers, masses - uppers)))
+    rise = xp.minimum(steps, amount / room)
+    win = slopes + xp.where(poor, amount, -amount) / filled - rise * mean
     return Table(win, rise, slopes, lack, excess, below)
 
 
-def find_cap(masses: Numbers, uppers: Numbers, edges: Numbers, numbers: Numbers) -> Any:
-    """Cap c of the ratio of winning to drafting: capped at it, bins accept as much as possible."""
-    below, width = np.cumsum(masses), edges[1:] - edges[:-1]
-    total = below[-1]
+def find_cap(masses: Any, uppers: Any, edges: Any, numbers: Any) -> Any:
+    """Cap of the ratio of winning to drafting that maximizes what the bins accept: [..., 1]."""
+    xp = array_module(masses)
+    below, width = masses.cumsum(axis=-1), edges[1:] - edges[:-1]
+    total = below[..., -1:]
     above = total - below
-    target = np.cumsum(rounded(masses * edges[:-1] + uppers * width))
-    hit = some_draft(above / max(total, 1 * (total == 0)), numbers)
-    reach = np.append(total, target + total * hit).min()
-    mean = edges[:-1] + uppers / positive(masses) * width
-    under = int((target + mean * above <= reach).sum())  # bins whose mean ratio is at most c
-    rest = above[under - 1] if under else total
-    if under == masses.size or rest == 0:
-        return edges[-1]
-    return (reach - (target[under - 1] if under else 0 * total)) / rest
+    target = to_int64(masses * edges[:-1] + uppers * width).cumsum(axis=-1)
+    hit = hit_probability(above / to_float64(nonzero_or_one(total)), numbers)
+    reach = xp.amin(target + total * hit, axis=-1, keepdims=True)
+    reach = xp.minimum(reach, to_float64(total))
+    mean = edges[:-1] + uppers / to_float64(nonzero_or_one(masses)) * width
+    # The number of bins whose mean ratio is at most the cap.
+    under = (target + mean * above <= reach).sum(axis=-1, keepdims=True)
+    rest = take(xp.concatenate((total, above), axis=-1), under)
+    cap = (reach - take(prepend_zero(target), under)) / to_float64(nonzero_or_one(rest))
+    return xp.where((under < masses.shape[-1]) & (rest != 0), cap, edges[-1])
 
 
-def find_floor(masses: Numbers, uppers: Numbers, edges: Numbers, cap: Any) -> Any:
-    """Floor b of this ratio: with it some draft always wins."""
-    # between two edges all is linear: a token counts for both of them, by its share
-    none = 0 * masses[:1]
-    shared = np.append(masses - uppers, none) + np.append(none, uppers)
-    capped = np.minimum(edges, cap)
-    accepted, below = np.cumsum(rounded(shared * capped)), np.cumsum(shared)
-    missing = below[-1] - accepted[-1]
-    raised = int((capped * below - accepted <= missing).sum())
-    if missing <= 0 or not raised or below[raised - 1] == 0:
-        return none[0]
-    floor = (missing + accepted[raised - 1]) / below[raised - 1]
-    return min(floor, 0 * floor + 1)
+def find_floor(masses: Any, uppers: Any, edges: Any, cap: Any) -> Any:
+    """Floor of this ratio with which some draft always wins: [..., 1]."""
+    xp = array_module(masses)
+    # All is linear between two edges: a token counts for both of them, by its share.
+    shared = xp.concatenate((masses - uppers, 0 * masses[..., :1]), axis=-1) + prepend_zero(uppers)
+    capped = xp.minimum(edges, cap)
+    accepted, below = to_int64(shared * capped).cumsum(axis=-1), shared.cumsum(axis=-1)
+    missing = below[..., -1:] - accepted[..., -1:]
+    raised = (capped * below - accepted <= missing).sum(axis=-1, keepdims=True)
+    under = take(prepend_zero(below), raised)
+    floor = (missing + take(prepend_zero(accepted), raised)) / to_float64(nonzero_or_one(under))
+    floor = xp.where((missing > 0) & (under != 0), floor, 0 * floor)
+    return xp.minimum(floor, 0 * floor + 1)
 
 
-def mean_slopes(below: Numbers, numbers: Numbers) -> Numbers:
-    """Slopes of x ↦ E x^M between cumulative masses, scaled to a total of one; M has a law.
+def mean_slopes(below: Any, numbers: Any) -> Any:
+    """Slopes of x ↦ E x^M between cumulative masses, scaled to a total of one.
 
     By Horner's rule; no step subtracts.
     """
-    total = below[-1]
-    points = np.append(0 * total, below) / max(total, 1 * (total == 0))
-    start, end = points[:-1], points[1:]
+    points = prepend_zero(below) / to_float64(nonzero_or_one(below[..., -1:]))
+    start, end = points[..., :-1], points[..., 1:]
     slopes = value = 0 * end
-    for number in numbers[:0:-1]:
+    for m in range(numbers.shape[-1] - 1, 0, -1):
         slopes = slopes * end + value
-        value = value * start + number
-    return np.asarray(slopes * end + value)
+        value = value * start + numbers[..., m : m + 1]
+    return slopes * end + value
 
 
-def some_draft(part: Numbers, numbers: Numbers) -> Numbers:
-    """Probability 1 − E (1 − x)^M that one of M drafts is in a part of the drafts' distribution."""
+def hit_probability(part: Any, numbers: Any) -> Any:
+    """Probability 1 − E (1 − x)^M that one of M drafts hits a set of probability x."""
     hit = some = 0 * part
-    for number in numbers[1:]:
+    for m in range(1, numbers.shape[-1]):
         hit = hit + (1 - hit) * part
-        some = some + number * hit
+        some = some + numbers[..., m : m + 1] * hit
     return some
 
 
-def matched(
-    lack: Numbers, excess: Numbers, bins: Bins
-) -> tuple[npt.NDArray[Any], Numbers, Numbers]:
-    """Match what bins lack with what higher ones have too much of, by cumulative amount, in order.
+def swap_partners(lack: Any, excess: Any, bins: Any = None) -> tuple[Any, Any, Any]:
+    """Match the lack of bins with the excess of higher ones, by cumulative amount, in order.
 
-    Returns whether bins lack something, where what is matched of them starts, and how much it is.
-    Only rounding leaves an amount without a match.
+    Returns whether a bin lacks mass, where its matched mass starts, and how much is matched; of all
+    bins or of those at `bins`.  Only rounding leaves an amount without a match.
     """
-    before = [np.append(0 * sums[:1], sums)[bins] for sums in (lack, excess)]
-    poor = lack[bins] > before[0]
-    start = np.where(poor, np.maximum(before[0], excess[bins]), before[1])
-    end = np.where(poor, np.minimum(lack[bins], excess[-1]), np.minimum(excess[bins], lack[bins]))
-    return poor, start, np.maximum(end - start, 0 * start)
+    xp = array_module(lack)
+    ends = (lack, excess, prepend_zero(lack)[..., :-1], prepend_zero(excess)[..., :-1])
+    lacks, exceeds, lack_before, excess_before = (
+        x if bins is None else take(x, bins) for x in ends
+    )
+    poor = lacks > lack_before
+    start = xp.where(poor, xp.maximum(lack_before, exceeds), excess_before)
+    end = xp.minimum(lacks, xp.where(poor, excess[..., -1:], exceeds))
+    return poor, start, xp.maximum(end - start, 0 * start)
 
 
-def choose_slots(table: Table, places: Places, uniforms: Numbers) -> Bins:
-    """Slots that drafts take, those of their bins or partners': arrays of one shape.
+def choose_slots(table: Table, places: Places, uniforms: Any) -> Any:
+    """Slots that drafts take, those of their bins or of partners: arrays of one shape.
 
     The point u · amount is in the piece of a partner, and a draft moves if it is in the first part
     of this piece, (t − W) / (W' − W) of it: t is its ratio of winning to drafting, W and W' are the
     slopes of both slots.
     """
-    slots: Bins = places.bin.copy()
+    xp, own = array_module(table.lack), places.bin
+    poor, start, amount = swap_partners(table.lack, table.excess, own)
+    slope = take(table.slopes, own)
+    change = take(table.win, own) + places.share * take(table.rise, own) - slope
+    point = uniforms * to_float64(amount)
+    # The product can round up to the amount.
     exact = table.lack.dtype == object
-    poor, start, amount = matched(table.lack, table.excess, places.bin)
-    change = (
-        table.win[places.bin] + places.share * table.rise[places.bin] - table.slopes[places.bin]
-    )
-    for side, others in ((poor, table.excess), (~poor, table.lack)):
-        some = side & (amount > 0)
-        own, begin, size, point = slots[some], start[some], amount[some], uniforms[some]
-        point = point * size
-        # the product can round up to the amount
-        whole = point if exact else np.minimum(point.astype(np.int64), size - 1)
-        partner = np.searchsorted(others, begin + whole, side="right")
-        first = np.maximum(begin, np.append(0 * others[:1], others)[partner])
-        last = np.minimum(begin + size, others[partner])
-        gain = abs(table.slopes[partner] - table.slopes[own])
-        moves = (point - (first - begin)) * gain < abs(change[some]) * (last - first)
-        slots[some] = np.where(moves, partner, own)
-    return slots
+    value = start + (point if exact else xp.minimum(to_int64(point), amount - 1))
 
+    def find(sums: Any, side: Any) -> Any:
+        # Values of the other side are replaced: in exact tests every comparison is a branch.
+        found = xp.searchsorted(sums, xp.where(side, value, start), side="right")
+        return found.clip(0, sums.shape[-1] - 1)
 
-def rounded(numbers: Numbers) -> Numbers:
-    """Whole numbers of parts; fractions stay as they are."""
-    return numbers if numbers.dtype == object else numbers.astype(np.int64)
+    partner = xp.where(poor, find(table.excess, poor), find(table.lack, ~poor))
 
+    def of_partner(excess: Any, lack: Any) -> Any:
+        return xp.where(poor, take(excess, partner), take(lack, partner))
 
-def positive(masses: Numbers) -> Numbers:
-    """Put 1 in the place of masses of 0, to divide by them."""
-    return np.where(masses > 0, masses, 0 * masses + 1)
+    first = of_partner(prepend_zero(table.excess), prepend_zero(table.lack))
+    first, last = xp.maximum(start, first), of_partner(table.excess, table.lack)
+    last = xp.minimum(start + amount, last)
+    gain = abs(take(table.slopes, partner) - slope)
+    moves = (amount > 0) & ((point - (first - start)) * gain < abs(change) * (last - first))
+    return xp.where(moves, partner, own)

@@ -84,7 +84,7 @@ def sum_before(sums: tl.tensor, place: tl.tensor) -> tl.tensor:
 
 
 @jit
-def won(
+def winner_probs(
     memory: tl.tensor,
     target_prob: tl.tensor,
     draft_prob: tl.tensor,
@@ -101,7 +101,7 @@ def won(
 
 
 @jit
-def matched(memory: tl.tensor, place: tl.tensor, width: tl.constexpr) -> tl.tensor:
+def swap_partners(memory: tl.tensor, place: tl.tensor, width: tl.constexpr) -> tl.tensor:
     """Whether bins lack something, where what is matched of them starts, and how much it is."""
     lack, excess = memory + LACK * width, memory + EXCESS * width
     lacks, exceeds = tl.load(lack + place), tl.load(excess + place)  # [n], as the places
@@ -135,7 +135,7 @@ def choose_slots(
 ) -> tl.tensor:
     """Slots that drafts take, those of their bins or partners'."""
     own, share = find_place(target_prob, draft_prob, width)
-    poor, start, amount = matched(memory, own, width)
+    poor, start, amount = swap_partners(memory, own, width)
     slopes = memory + SLOPES * width
     slope, win = float_at(slopes, own), float_at(memory + WIN * width, own)
     change = win + share * float_at(memory + RISE * width, own) - slope
@@ -169,7 +169,7 @@ def load_sums(memory: tl.tensor, width: tl.constexpr) -> tl.tensor:
 
 
 @jit
-def some_draft(
+def hit_probability(
     part: tl.tensor, drafts: tl.tensor, numbers: tl.tensor, walk: tl.constexpr
 ) -> tl.tensor:
     """Probability that a draft is in a part; on a walk of so many at most, by the law of them."""
@@ -184,11 +184,7 @@ def some_draft(
 
 @jit
 def mean_slopes(
-    start: tl.tensor,
-    end: tl.tensor,
-    drafts: tl.tensor,
-    numbers: tl.tensor,
-    walk: tl.constexpr,
+    start: tl.tensor, end: tl.tensor, drafts: tl.tensor, numbers: tl.tensor, walk: tl.constexpr
 ) -> tl.tensor:
     """Slopes of x ↦ E x^M between points; on a walk M is at most so large, and has a law."""
     if not walk:
@@ -222,7 +218,7 @@ def find_cap(
     target = tl.cumsum(target, 0)
     below = tl.cumsum(masses, 0)
     above = (total - below).to(tl.float64)
-    hit = some_draft(above / tl.maximum(total, 1).to(tl.float64), drafts, numbers, walk)
+    hit = hit_probability(above / tl.maximum(total, 1).to(tl.float64), drafts, numbers, walk)
     reach = tl.min(target.to(tl.float64) + total.to(tl.float64) * hit, 0)
     reach = tl.minimum(reach, total.to(tl.float64))
     mean = uppers.to(tl.float64) / tl.maximum(masses, 1).to(tl.float64)
@@ -303,7 +299,7 @@ def make_table(
     match_bins(memory, floor, cap, drafts, numbers, width, walk)
     place = tl.arange(0, width)
     masses, uppers = load_sums(memory, width)
-    poor, _, amount = matched(memory, place, width)
+    poor, _, amount = swap_partners(memory, place, width)
     # no token of a poor bin wins less than in its own slot, none of a rich one more
     room = tl.maximum(tl.where(poor, uppers, masses - uppers), 1).to(tl.float64)
     step = ratio_at(place + 1, floor, cap) - ratio_at(place, floor, cap)

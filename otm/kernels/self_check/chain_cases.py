@@ -22,6 +22,7 @@ import numpy.typing as npt
 from torch import Tensor
 
 from otm.kernels.common import runtime
+from otm.kernels.layout import Chains
 from otm.kernels.registry import uniforms_per_position
 from otm.kernels.self_check.call_layout import (
     layout_of,
@@ -60,42 +61,6 @@ FAR_BELOW = -40.0
 """Logit of all other tokens in the first half of the sequences; it is −∞ in the second half."""
 
 Numbers = npt.NDArray[Any]
-
-
-class Chains(NamedTuple):
-    """Arguments of `verify_probs`, `verify_logits` (with temperatures) or `verify_sigmoid`."""
-
-    target: Tensor
-    draft: Any
-    tokens: Tensor
-    uniforms: Tensor
-    temperature: Any = None
-    offsets: Tensor | None = None
-    counted: Tensor | None = None
-    sigmoid: bool = False
-
-    @property
-    def gamma(self) -> int:
-        """Most drafts of a chain."""
-        return int(self.tokens.shape[-1] if self.offsets is None else self.uniforms.shape[1] - 2)
-
-    @property
-    def chains(self) -> int:
-        """Number K of chains; 0 for a rule for one chain."""
-        return self.tokens.shape[1] if self.tokens.ndim == 3 else 0
-
-    @property
-    def kind(self) -> str:
-        """Name the contents of the rows."""
-        if self.sigmoid:
-            return "logits by sigmoids"
-        return "probabilities" if self.temperature is None else "logits"
-
-    @property
-    def draft_size(self) -> int:
-        """Number of tokens that can be drafts."""
-        rows = self.draft if isinstance(self.draft, Tensor) else self.target
-        return int(rows.shape[-1])
 
 
 class Shape(NamedTuple):
@@ -162,12 +127,22 @@ def cases_like(rule: str, call: Chains) -> Iterator[Chains]:
     )
     cases = draw_cases(shape)
     entries = 2 * (call.gamma + 1) * shape.chains * call.target.shape[-1]
-    part = max(1, min(SEQUENCES // 2, MOST_ENTRIES // entries))
-    for start in range(0, SEQUENCES, part):
-        other = -np.inf if logits else 0.0
-        if call.kind == "logits" and start < SEQUENCES // 2:
-            other = FAR_BELOW
-        yield lay_out(Cases(*(x[start : start + part] for x in cases)), call, places, other)
+    for part, other in split_rows(entries, call.kind):
+        yield lay_out(Cases(*(x[part] for x in cases)), call, places, other)
+
+
+def split_cases(entries: int, at_most: int = SEQUENCES) -> Iterator[slice]:
+    """Yield the sequences that are made together, of so many entries each."""
+    part = max(1, min(at_most, MOST_ENTRIES // max(entries, 1)))
+    yield from (slice(start, start + part) for start in range(0, SEQUENCES, part))
+
+
+def split_rows(entries: int, kind: str) -> Iterator[tuple[slice, float]]:
+    """Yield the sequences that are made together, and what their rows hold at all other tokens."""
+    for part in split_cases(entries, SEQUENCES // 2):
+        first_half = part.start < SEQUENCES // 2
+        softmax = FAR_BELOW if first_half else -np.inf
+        yield part, {"probabilities": 0.0, "logits": softmax}.get(kind, -np.inf)
 
 
 def support(size: int, draft_size: int) -> list[int]:

@@ -15,8 +15,6 @@ from torch import Tensor
 from otm.kernels.self_check.call_layout import layout_of, numbers_like, rows_like, temperatures_like
 from otm.kernels.self_check.chain_cases import (
     EMPTY,
-    FAR_BELOW,
-    MOST_ENTRIES,
     SEED,
     SEQUENCES,
     Numbers,
@@ -25,6 +23,7 @@ from otm.kernels.self_check.chain_cases import (
     draw_row,
     draw_temperatures,
     is_rejected,
+    split_rows,
     support,
 )
 from otm.kernels.self_check.run import Call
@@ -69,12 +68,8 @@ def cases_like(
     )
     tokens, *others = cases.trees
     made_of = (np.where(tokens < 0, -1, np.array(places)[tokens]), *others)
-    part = max(1, min(SEQUENCES // 2, MOST_ENTRIES // (2 * (nodes + 1) * size)))
-    for start in range(0, SEQUENCES, part):
-        some = slice(start, start + part)
-        other = 0.0
-        if logits:
-            other = FAR_BELOW if start < SEQUENCES // 2 else -np.inf
+    kind = "logits" if logits else "probabilities"
+    for some, other in split_rows(2 * (nodes + 1) * size, kind):
         made: Any = None
         if draft is not None:
             made = rows_like(draft, cases.draft[some], places[:drafted], other)

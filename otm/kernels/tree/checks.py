@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,8 +17,8 @@ from otm.kernels.checks import (
     faults_of_logits,
     faults_of_probs,
 )
-
-Array = TypeVar("Array")
+from otm.kernels.common.arrays import array_module
+from otm.kernels.verified import Array
 
 Indices = npt.NDArray[np.int64]
 
@@ -36,7 +35,7 @@ class Trees(NamedTuple, Generic[Array]):
 def check_trees(target: Any, draft: Any, trees: Trees[Any], temperature: Any) -> None:
     """Check all arguments; the temperature of probabilities is None."""
     tokens, parents, sampled, uniforms = trees
-    library = np if isinstance(target, np.ndarray) else sys.modules["torch"]
+    library = array_module(target)
     logits = temperature is not None
     arrays = {"target": target, "draft_tokens": tokens, "parents": parents, "uniforms": uniforms}
     further = {"draft": draft, "sampled": sampled}

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from otm.kernels.common.distributions.numpy import collect, extend, locate, mass
+from otm.kernels.common.distributions.numpy import collect_ends, extend, locate, mass
 from otm.kernels.tree.checks import Trees
 from otm.kernels.verified import VerifiedTree
 
@@ -25,9 +25,7 @@ def verify(
     drafts = repeat(None) if draft_probs is None else draft_probs
     each = zip(target_probs, drafts, *trees)  # noqa: B905 - of what repeats there is no end
     outputs = [_verify_one(target, draft, Trees(*tree)) for target, draft, *tree in each]
-    nodes = np.array([node for _, node in outputs], dtype=np.int64)
-    found = collect([output for output, _ in outputs], trees.uniforms.shape[1] - 1)
-    return VerifiedTree(found.tokens, found.accepted, nodes)
+    return VerifiedTree(*collect_ends(outputs, trees.uniforms.shape[1] - 1))
 
 
 def _verify_one(target: Any, draft: Any, tree: Trees[npt.NDArray[Any]]) -> tuple[list[int], int]:

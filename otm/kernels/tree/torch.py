@@ -7,7 +7,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from otm.kernels.common.distributions.torch import extend, locate, mass, probs_from_logits
+from otm.kernels.common.distributions.numpy import mass
+from otm.kernels.common.distributions.torch import extend, locate, probs_from_logits
 from otm.kernels.common.host import LEAST_VOCABULARY, as_arrays
 from otm.kernels.common.rows.numpy import read
 from otm.kernels.tree import numpy as tree

@@ -75,11 +75,7 @@ def verify(
     if temperature is not None:
         check_vocabulary(size)
         kind = "logits"
-        if isinstance(temperature, Tensor):
-            temperatures = temperature.expand(batch)
-        else:
-            filled = work.take("temperature", (1,), torch.float64, device).fill_(temperature)
-            temperatures = filled.as_strided((batch,), (0,))  # of one sequence too
+        temperatures = runtime.spread_temperature(work, temperature, batch, device)
         peaks = work.take("peaks", (batch, 2, blocks), torch.float32, device)
         weights = work.take("weights", (batch, 2, blocks), torch.int64, device)
         softmaxes = work.take("softmaxes", (batch, 2, 4), torch.float32, device)

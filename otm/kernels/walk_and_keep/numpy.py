@@ -21,20 +21,26 @@ import numpy.typing as npt
 
 from otm._core.quadrature import quadrature
 from otm.kernels.block.numpy import next_weight
-from otm.kernels.common.distributions.numpy import UNIT, collect, extend, locate, mass
+from otm.kernels.common.arrays import (
+    array_module,
+    nonzero_or_one,
+    prepend_zero,
+    take,
+    to_float64,
+    to_int64,
+)
+from otm.kernels.common.distributions.numpy import UNIT, collect_ends, extend, locate, mass
 from otm.kernels.optimal import numpy as grid_optimal
 from otm.kernels.optimal.numpy import (
     STEPS,
     Numbers,
     Places,
     Table,
-    certain,
+    bin_tokens,
     choose_slots,
-    matched,
-    of_numbers,
-    positive,
-    rounded,
-    winner,
+    deterministic_count,
+    swap_partners,
+    winner_probs,
 )
 from otm.kernels.verified import Verified
 
@@ -67,29 +73,24 @@ def verify(
 
     Uniforms at each position: one for the slot of each draft, one to keep the draft that wins.
     """
-    outputs = []
-    given = zip(target_probs, draft_probs, draft_tokens, uniforms, strict=True)
-    for b, (target, draft, tokens, coins) in enumerate(given):
-        own = tokens >= 0 if counted is None else (tokens >= 0) & counted[b]
-        rows = (target, draft, tokens, coins)
-        outputs.append(_verify_one(*rows, own=own, steps=steps))
-    chain = np.array([first for _, first in outputs], dtype=np.int64)
-    return collect([output for output, _ in outputs], draft_tokens.shape[2])._replace(chain=chain)
+    drawn = draft_tokens >= 0 if counted is None else (draft_tokens >= 0) & counted
+    arguments = zip(target_probs, draft_probs, draft_tokens, uniforms, drawn, strict=True)
+    outputs = [_verify_one(*each, own=own, steps=steps) for *each, own in arguments]
+    return Verified(*collect_ends(outputs, draft_tokens.shape[2]))
 
 
-def reveals(tokens: npt.NDArray[Any], own: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    """Positions at which the rule looks at the number of draws: [K, γ], [K, γ] → [γ].
+def conditioning_positions(tokens: Any, own: Any) -> Any:
+    """Positions where the rule conditions on the number of draws: [..., K, γ] twice → [..., γ].
 
     The first, and those where it depends on which chains agree: some have just ended, or share a
     draw there or at the position before.
     """
-    live = np.logical_and.accumulate(tokens >= 0, axis=1)
-    before = np.append(np.ones_like(live[:, :1]), live[:, :-1], axis=1)[:, : live.shape[1]]
-    shared = np.asarray((live & ~own).any(axis=0))
-    revealed = np.asarray((before & ~live).any(axis=0)) | shared
-    revealed[1:] |= shared[:-1]
-    revealed[:1] = True
-    return revealed
+    xp = array_module(tokens)
+    live = (tokens >= 0).cumprod(axis=-1) > 0
+    before = xp.concatenate((xp.ones_like(live[..., :1]), live[..., :-1]), axis=-1)
+    ended, shared = (x.any(axis=-2) for x in (before & ~live, live & ~own))
+    after_shared = xp.concatenate((xp.ones_like(shared[..., :1]), shared[..., :-1]), axis=-1)
+    return ended | shared | after_shared
 
 
 def _verify_one(
@@ -104,8 +105,8 @@ def _verify_one(
     """Output and chain of one sequence; own [K, γ] says which drafts are draws."""
     chains, gamma = draft_tokens.shape
     coins, (for_residual, for_bonus) = uniforms[:-2].reshape(gamma, chains + 1), uniforms[-2:]
-    revealed, agree = reveals(draft_tokens, own), np.ones(chains, dtype=bool)
-    numbers = certain(0, chains)
+    conditions, agree = conditioning_positions(draft_tokens, own), np.ones(chains, dtype=bool)
+    numbers = deterministic_count(0, chains)
     share: Any = 1
     walked: list[Node] = []
     path: list[int] = []
@@ -120,13 +121,12 @@ def _verify_one(
         if count == 0:
             walked.append(Node(share, 1, everything, False, first))
             break
-        if revealed[i]:
-            numbers = certain(count, chains)
+        if conditions[i]:
+            numbers = deterministic_count(count, chains)
         draft = extend(draft_probs[read, i], target)
-        if target.dtype != object:
-            target, draft = target.astype(np.float64), draft.astype(np.float64)
-        places, table = of_numbers(share * target, draft, numbers, chains, steps)
-        won = winner(draft, places, table)
+        target, draft = to_float64(target), to_float64(draft)
+        places, table = bin_tokens(share * target, draft, numbers, chains, steps)
+        won = winner_probs(draft, places, table)
         left = np.maximum(mass(share * target) - mass(won), 0)
         excess = left.sum() if left.dtype == object else left.sum() / UNIT
         # an empty residual can only be a matter of rounding
@@ -138,10 +138,10 @@ def _verify_one(
             break
         drafted = running[known]
         slots = choose_slots(table, Places(*(x[drafted] for x in places)), coins[i, known])
-        x, slot = int(drafted[slots.argmax()]), int(slots.max())
-        numbers = agreeing(
-            numbers, table, Places(*(values[x] for values in places)), slot, draft[x]
-        )
+        best = slots.argmax()
+        x, slot = int(drafted[best]), slots[best : best + 1]
+        place = Places(*(values[x : x + 1] for values in places))
+        numbers = count_given_winner(numbers, table, place, slot, draft[x : x + 1])
         share = next_weight(share, target[x], won[x])
         agree = running == x  # all chains that have the token go on
         path.append(x)
@@ -155,57 +155,65 @@ def _verify_one(
     return [*path[:depth], token], node.chain
 
 
-def agreeing(numbers: Numbers, table: Table, place: Places, slot: int, draft: Any) -> Numbers:
-    """Law of the number of drafts that are a token, given that it wins in a slot: [K + 1].
+def count_given_winner(numbers: Any, table: Table, place: Places, slot: Any, draft: Any) -> Any:
+    """Distribution of the number of drafts that are a token, given that it wins in a slot.
 
-    That is known of the walk as well, as if it were a part of the token: S/W does not depend on it.
-    Let Z and R be the masses of the token and of all others up to a point along the slots.  That
-    the highest draft is the token, at this point, and c of m drafts are, has the density
-    C(m, c) c Z^(c − 1) R^(m − c) dZ, which is integrated over the slot.
+    The slot is as good as a part of the token: S/W does not depend on it.  Let Z and R be the
+    masses of the token and of all others up to a point along the slots.  That the highest draft is
+    the token, at this point, and c of m drafts are, has the density
+    C(m, c) c Z^(c − 1) R^(m − c) dZ, which is integrated over the slot: [..., 1] → [..., K + 1].
     """
-    below = np.append(0 * table.below[:1], table.below)
-    before, within = part_of_slot(table, place, slot)
-    start, step = draft * before / positive(below[-1]), draft * within / positive(below[-1])
-    others = np.maximum(below[slot] / positive(below[-1]) - start, 0 * start)
-    wide = np.maximum((below[slot + 1] - below[slot]) / positive(below[-1]) - step, 0 * start)
+    xp, below = array_module(table.below), prepend_zero(table.below)
+    exact, total = below.dtype == object, to_float64(nonzero_or_one(below[..., -1:]))
+    before, within = slot_mass_split(table, place, slot)
+    start, step = draft * before / total, draft * within / total
+    others = take(below, slot) / total - start
+    wide = (take(below, slot + 1) - take(below, slot)) / total - step
+    others, wide = xp.maximum(others, 0 * start), xp.maximum(wide, 0 * start)
     weights = 0 * start
-    exact = below.dtype == object
-    for point, weight in zip(*quadrature(numbers.size - 1, exact=exact), strict=True):
-        chances = ways(numbers, start + step * point, others + wide * point)
+    points = (x.tolist() for x in quadrature(numbers.shape[-1] - 1, exact=exact))
+    for point, weight in zip(*points, strict=True):
+        chances = binomial_weights(numbers, start + step * point, others + wide * point)
         weights = weights + weight * chances
-    most = weights.max()
-    if not most > 0:
-        return numbers
-    parts = rounded(weights / most * (1 if exact else WEIGHT_UNIT))
-    return np.asarray(parts / parts.sum())
+    most = xp.amax(weights, axis=-1, keepdims=True)
+    parts = to_int64(weights / nonzero_or_one(most) * (1 if exact else WEIGHT_UNIT))
+    total_parts = to_float64(nonzero_or_one(parts.sum(axis=-1, keepdims=True)))
+    return xp.where(most > 0, parts / total_parts, numbers)
 
 
-def part_of_slot(table: Table, place: Places, slot: int) -> tuple[Any, Any]:
-    """Masses of a draft's token, of one in all, in the slots below a slot and in the slot."""
-    exact = table.lack.dtype == object
-    poor, start, amount = matched(table.lack, table.excess, np.asarray([place.bin]))
-    others = table.excess if poor[0] else table.lack
-    starts = np.append(0 * others[:1], others[:-1])
-    overlap = np.maximum(np.minimum(others, start + amount) - np.maximum(starts, start), 0 * others)
-    gain = abs(table.slopes - table.slopes[place.bin])
-    change = table.win[place.bin] + place.share * table.rise[place.bin] - table.slopes[place.bin]
-    certain_move = gain <= abs(change)
-    moves = np.where(certain_move, 1, abs(change) / np.where(certain_move, 1, gain))
-    moved = mass(overlap / positive(amount) * moves)
-    stay = (1 if exact else int(UNIT)) - moved.sum()
-    before = moved[:slot].sum() + stay * int(place.bin < slot)
-    return before, moved[slot] + stay * int(place.bin == slot)
+def slot_mass_split(table: Table, place: Places, slot: Any) -> tuple[Any, Any]:
+    """Masses of a draft's token, of one in all, in the slots below a slot and in it: [..., 1]."""
+    xp, exact = array_module(table.lack), table.lack.dtype == object
+    poor, start, amount = swap_partners(table.lack, table.excess, place.bin)
+    others = xp.where(poor, table.excess, table.lack)
+    starts = prepend_zero(others)[..., :-1]
+    overlap = xp.minimum(others, start + amount) - xp.maximum(starts, start)
+    overlap = xp.maximum(overlap, 0 * overlap)
+    slope = take(table.slopes, place.bin)
+    change = take(table.win, place.bin) + place.share * take(table.rise, place.bin) - slope
+    gain, change = abs(table.slopes - slope), abs(change)
+    ones = xp.ones_like(gain)
+    moves = xp.where(gain <= change, ones, change / xp.where(gain <= change, ones, gain))
+    moved = mass(overlap / to_float64(nonzero_or_one(amount)) * moves)
+    stay = (1 if exact else int(UNIT)) - moved.sum(axis=-1, keepdims=True)
+    before = take(prepend_zero(moved.cumsum(axis=-1)), slot)
+    return before + stay * (place.bin < slot), take(moved, slot) + stay * (place.bin == slot)
 
 
-def ways(numbers: Numbers, own: Any, others: Any) -> Numbers:
-    """Sum of Pr(m) C(m, c) c Z^(c − 1) R^(m − c) over m for each c, without a power: [K + 1]."""
-    c = np.cumsum(numbers * 0 + own * 0 + 1) - 1
+def binomial_weights(numbers: Any, own: Any, others: Any) -> Any:
+    """Sum of Pr(m) C(m, c) c Z^(c − 1) R^(m − c) over m for each c, without a power: [..., K + 1].
+
+    Z and R are `own` and `others`, [..., 1].
+    """
+    xp = array_module(own)
+    ones = 0 * numbers + 0 * own + 1
+    c = ones.cumsum(axis=-1) - 1
     total = term = 0 * c
-    power = own * 0 + 1
-    for m in range(1, numbers.size):
+    power = 0 * own + 1
+    for m in range(1, numbers.shape[-1]):
         # C(m, c) = C(m − 1, c) m / (m − c)
-        ratio = m * (0 * c + 1) / np.where(c < m, m - c, 1)
-        term = np.where(c < m, term * others * ratio, np.where(c == m, m * power, 0 * c))
-        total = total + numbers[m] * term
+        ratio = m * ones / xp.where(c < m, m - c, ones)
+        term = xp.where(c < m, term * others * ratio, xp.where(c == m, m * power, 0 * c))
+        total = total + numbers[..., m : m + 1] * term
         power = power * own
     return total

@@ -17,14 +17,13 @@ from torch import Tensor
 
 from otm._core.quadrature import quadrature
 from otm.kernels.common import runtime
-from otm.kernels.common.distributions.triton import summarise_logits
-from otm.kernels.common.rows.triton import lay_out_lists
-from otm.kernels.common.runtime import check_device, launch, lay_out, padded
+from otm.kernels.common.runtime import launch, padded
+from otm.kernels.multi_draft.triton import launch_tables, lay_out_chains
 from otm.kernels.optimal.numpy import edge_count
 from otm.kernels.optimal.triton_steps import SECTIONS_OF_WALK, SUMS
 from otm.kernels.sparse_drafts import SparseDrafts
 from otm.kernels.verified import Verified
-from otm.kernels.walk_and_keep.triton_kernels import add_up, draw, make_tables
+from otm.kernels.walk_and_keep.triton_kernels import add_up, draw
 from otm.kernels.workspace import Workspace
 
 
@@ -40,56 +39,32 @@ def verify(
     counted: Tensor | None = None,
 ) -> Verified[Tensor]:
     """Launch the kernels, for rows of "probabilities" or "logits"."""
-    check_device(target)
-    work = Workspace() if workspace is None else workspace
-    batch, chains, gamma = tokens.shape
-    size, device = target.shape[3], target.device
-    lists, rows = (draft, None) if isinstance(draft, SparseDrafts) else (None, draft)
-    target, laws, tokens, uniforms = lay_out(work, target, rows, tokens, uniforms)
     # four rows in float64, of two positions: a quarter of a block keeps them in registers
     block = max(runtime.BLOCK // 4, 1)
-    blocks, edges = -(-size // block), edge_count(chains)
-
-    agree = work.take("agree", (batch, gamma + 1, chains), torch.int64, device)
-    shares = work.take("shares", (batch, gamma + 1), torch.float64, device)
-    numbers = work.take("numbers", (batch, max(gamma, 1), chains + 1), torch.float64, device)
-    left = work.take("left", (batch, gamma + 1, 2, blocks), torch.int64, device)
-    sums = work.take("sums", (batch, max(gamma, 1), SECTIONS_OF_WALK * edges), torch.int64, device)
-    sums[..., : SUMS * edges].zero_()
-    listed_tokens, width, node_blocks, drawn_from = tokens, 0, blocks, left
-    if lists is not None:
-        listed_tokens, laws, width = lay_out_lists(work, lists)
-        node_blocks = -(-laws.shape[-1] // width)
-        drawn_from = work.take("drawn from", (batch, block), laws.dtype, device)
-    softmaxes = sums
-    if kind == "logits":
-        logits = (target, target if rows is None else laws)
-        softmaxes = summarise_logits(*logits, tokens, temperature, work, of_target=rows is None)
-    own = tokens if counted is None else counted.contiguous().view(torch.uint8)
-    shapes = ((batch, gamma + 1), (batch,), (batch,))
-    result = Verified(*(torch.empty(x, dtype=torch.int64, device=device) for x in shapes))
-    arguments = (target, laws, tokens, uniforms, listed_tokens, own, softmaxes)
-    memory = (agree, shares, sums, left)
-    strides = (*target.stride()[:3], *laws.stride()[:3])
-    shape = (chains, gamma, size, laws.shape[3], SECTIONS_OF_WALK * edges, blocks)
-    tree = counted is not None
-    of_table = {"tree": tree, "edges": edges, "padded_chains": padded(chains)}
-    constants = {"kind": kind, "width": width, **of_table}
-    points = points_on(device, chains)
+    edges, device = edge_count(tokens.shape[1]), target.device
+    sections = (SECTIONS_OF_WALK * edges, SUMS * edges)
+    call = lay_out_chains(
+        target, draft, tokens, uniforms, kind, temperature, workspace, counted, block, sections
+    )
+    batch, chains, gamma = tokens.shape
+    shares = call.work.take("shares", (batch, gamma + 1), torch.float64, device)
+    of_numbers = (batch, max(gamma, 1), chains + 1)
+    numbers = call.work.take("numbers", of_numbers, torch.float64, device)
+    left = call.work.take("left", (batch, gamma + 1, 2, call.blocks), torch.int64, device)
+    arguments = (*call.tensors, call.agree, shares, call.sums, left)
+    sizes, points = (*call.sizes, call.blocks), points_on(device, chains)
+    constants = {**call.constants, "edges": edges, "block_size": block}
     for i in range(gamma + 1):
         # before the last position one program more, for the law of the number of drafts
-        grid = (batch, max(blocks, node_blocks) + 1 if i < gamma else blocks)
-        of_numbers = {"padded_numbers": padded(chains + 1), "last": i == gamma}
-        further = {**of_numbers, "block_size": block, **constants}
-        laws_of = (*memory, numbers, points)
-        launch(add_up, grid, *arguments, *laws_of, *strides, *shape, i, **further)
-        if i < gamma:
-            of_node = (own, agree, sums, numbers, chains, gamma, shape[4], i)
-            launch(make_tables, (batch,), tokens, *of_node, **of_table)
-    rest = (*memory, drawn_from, *result, *strides, *shape)
-    further = {"padded_rows": padded(gamma + 1), "padded_blocks": padded(blocks), **constants}
-    launch(draw, (batch,), *arguments, *rest, **further, block_size=block)
-    return result
+        last, programs = i == gamma, max(call.blocks, call.node_blocks) + 1
+        grid = (batch, call.blocks if last else programs)
+        further = {"padded_numbers": padded(chains + 1), "last": last, **constants}
+        launch(add_up, grid, *arguments, numbers, points, *sizes, i, **further)
+        if not last:
+            launch_tables(call, numbers, i, edges, walk=True)
+    rest = (call.memory, *call.result, *sizes)
+    launch(draw, (batch,), *arguments, *rest, **call.to_draw, **constants)
+    return call.result
 
 
 @cache

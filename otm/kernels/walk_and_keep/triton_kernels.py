@@ -1,4 +1,4 @@
-"""The kernels of walk and keep: walk on and add up, make a table, and keep and draw."""
+"""The kernels of walk and keep: walk on and add up, and keep and draw."""
 
 # ruff: noqa: PLR0917 - a kernel's arguments are pointers, strides and sizes, in order
 
@@ -7,6 +7,7 @@ from __future__ import annotations
 from otm.kernels.common.draw import first_above, pick_block, write_output
 from otm.kernels.common.runtime import jit, tl
 from otm.kernels.multi_draft.triton_steps import (
+    Options,
     agree_at,
     at_listed,
     at_node,
@@ -15,8 +16,14 @@ from otm.kernels.multi_draft.triton_steps import (
     first_of,
     to_draw_from,
 )
-from otm.kernels.optimal.triton_steps import add_to_bins, make_table
-from otm.kernels.walk_and_keep.triton_steps import add_left, count_agreeing, deepest_kept, walk_on
+from otm.kernels.optimal.triton_steps import add_to_bins
+from otm.kernels.walk_and_keep.triton_steps import (
+    add_left,
+    count_agreeing,
+    deepest_kept,
+    walk_of,
+    walk_on,
+)
 
 
 @jit
@@ -61,130 +68,52 @@ def add_up(
     The last position is the one after all drafts: there the block of its row is added up.  Before
     it the last program has no block, but finds the law of the number of drafts.
     """
+    options: tl.constexpr = Options(kind, width, tree, edges, padded_chains)
     several = chains_of(
-        target,
-        draft,
-        tokens,
-        listed_tokens,
-        counted,
-        softmaxes,
-        sums,
-        target_sequence,
-        target_chain,
-        target_row,
-        draft_sequence,
-        draft_chain,
-        draft_row,
-        chains,
-        gamma,
-        size,
-        draft_size,
-        node_size,
+        (target, draft, tokens, listed_tokens, counted, softmaxes, sums),
+        (target_sequence, target_chain, target_row, draft_sequence, draft_chain, draft_row),
+        (chains, gamma, size, draft_size, node_size),
     )
     sequence, block = tl.program_id(0).to(tl.int64), tl.program_id(1)
-    uniforms += sequence * (gamma * (chains + 1) + 2)
-    agree += sequence * (gamma + 1) * chains
-    shares += sequence * (gamma + 1)
-    left += sequence * (gamma + 1) * 2 * blocks
+    walk = walk_of(several, uniforms, agree, shares, left, blocks)
     position = tl.full((), 0, tl.int64) + position
-    agreed, share = walk_on(
-        several, uniforms, agree, shares, position, kind, width, tree, edges, padded_chains
-    )
+    agreed, share = walk_on(several, walk, position, options)
     chain, token = tl.arange(0, padded_chains), block * block_size + tl.arange(0, block_size)
     if block == 0:
-        tl.store(agree + position * chains + chain, tl.where(agreed, 1, 0), mask=chain < chains)
-        tl.store(shares + position, share)
+        here = walk.agree + position * chains
+        tl.store(here + chain, tl.where(agreed, 1, 0), mask=chain < chains)
+        tl.store(walk.shares + position, share)
     if position > 0:
-        add_left(
-            several,
-            agree,
-            shares,
-            left,
-            position - 1,
-            token,
-            blocks,
-            kind,
-            width,
-            tree,
-            edges,
-            padded_chains,
-        )
+        add_left(several, walk, position - 1, token, options)
     if tl.max(tl.where(agreed, 1, 0), 0) > 0:
-        _, _, count, read = drafts_at(
-            several.rows.of.tokens,
-            several.counted,
-            agreed,
-            position,
-            gamma,
-            chains,
-            tree,
-            padded_chains,
-        )
+        _, _, count, read = drafts_at(several.paths, agreed, position, options)
         if last:
-            of_row, _ = to_draw_from(
-                several, read, position, token, count, share, None, kind, width, edges
-            )
-            place = left + position * 2 * blocks + block
+            of_row, _ = to_draw_from(several, read, position, token, count, share, None, options)
+            place = walk.left + position * 2 * blocks + block
             tl.store(place, tl.full((), 0, tl.int64))
             tl.store(place + blocks, tl.sum(of_row, 0))
         elif count > 0:
             if block == tl.num_programs(1) - 1:
                 count_agreeing(
                     several,
-                    uniforms,
-                    agree,
-                    shares,
+                    walk,
                     numbers + sequence * gamma * (chains + 1),
                     points,
                     count,
                     position,
-                    kind,
-                    width,
-                    tree,
-                    edges,
-                    padded_chains,
+                    options,
                     padded_numbers,
                 )
             if width > 0:
                 _token, target_prob, draft_prob = at_listed(
-                    several, read, position, block, count > 0, kind, width
+                    several, read, position, block, count > 0, options
                 )
             else:
                 target_prob, draft_prob = at_node(
-                    several, read, position, token, count > 0, kind, width
+                    several, read, position, token, count > 0, options
                 )
             node = several.sums + position * node_size
             add_to_bins(node, share * target_prob, draft_prob, edges)
-
-
-@jit
-def make_tables(
-    tokens: tl.tensor,
-    counted: tl.tensor,
-    agree: tl.tensor,
-    sums: tl.tensor,
-    numbers: tl.tensor,
-    chains: tl.tensor,
-    gamma: tl.tensor,
-    node_size: tl.tensor,
-    position: tl.tensor,
-    tree: tl.constexpr,
-    edges: tl.constexpr,
-    padded_chains: tl.constexpr,
-) -> None:
-    """Make the table of a position from the sums of its bins, and the law of its drafts' number."""
-    sequence = tl.program_id(0).to(tl.int64)
-    position = tl.full((), 0, tl.int64) + position
-    agreed = agree_at(agree + sequence * (gamma + 1) * chains, position, chains, padded_chains)
-    tokens += sequence * chains * gamma
-    counted += sequence * chains * gamma
-    _, _, count, _ = drafts_at(
-        tokens, counted, agreed, position, gamma, chains, tree, padded_chains
-    )
-    if count > 0:
-        node = sequence * gamma + position
-        numbers += node * (chains + 1)
-        make_table(sums + node * node_size, chains, numbers, edges, True)
 
 
 @jit
@@ -226,57 +155,33 @@ def draw(
     block_size: tl.constexpr,
 ) -> None:
     """Keep a node of the walk, draw the token that follows it, and write a sequence's output."""
+    options: tl.constexpr = Options(kind, width, tree, edges, padded_chains)
     several = chains_of(
-        target,
-        draft,
-        tokens,
-        listed_tokens,
-        counted,
-        softmaxes,
-        sums,
-        target_sequence,
-        target_chain,
-        target_row,
-        draft_sequence,
-        draft_chain,
-        draft_row,
-        chains,
-        gamma,
-        size,
-        draft_size,
-        node_size,
+        (target, draft, tokens, listed_tokens, counted, softmaxes, sums),
+        (target_sequence, target_chain, target_row, draft_sequence, draft_chain, draft_row),
+        (chains, gamma, size, draft_size, node_size),
     )
     sequence = tl.program_id(0).to(tl.int64)
-    of_tokens = several.rows.of.tokens
-    uniforms += sequence * (gamma * (chains + 1) + 2)
-    agree += sequence * (gamma + 1) * chains
-    shares += sequence * (gamma + 1)
-    left += sequence * (gamma + 1) * 2 * blocks
+    walk = walk_of(several, uniforms, agree, shares, left, blocks)
     depth = tl.full((), 0, tl.int64)
     for i in range(1, gamma + 1):
-        depth += tl.max(tl.where(agree_at(agree, i, chains, padded_chains), 1, 0), 0)
-    agreed = agree_at(agree, depth, chains, padded_chains)
-    _, _, count, _ = drafts_at(
-        of_tokens, several.counted, agreed, depth, gamma, chains, tree, padded_chains
-    )
-    kept = deepest_kept(several, uniforms, shares, left, depth, count > 0, blocks, padded_blocks)
-    agreed = agree_at(agree, kept, chains, padded_chains)
-    _, _, count, read = drafts_at(
-        of_tokens, several.counted, agreed, kept, gamma, chains, tree, padded_chains
-    )
+        depth += tl.max(tl.where(agree_at(walk.agree, i, chains, padded_chains), 1, 0), 0)
+    agreed = agree_at(walk.agree, depth, chains, padded_chains)
+    _, _, count, _ = drafts_at(several.paths, agreed, depth, options)
+    kept = deepest_kept(several, walk, depth, count > 0, padded_blocks)
+    agreed = agree_at(walk.agree, kept, chains, padded_chains)
+    _, _, count, read = drafts_at(several.paths, agreed, kept, options)
     drafted = count > 0
-    uniform = tl.load(uniforms + gamma * (chains + 1) + tl.where(drafted, 0, 1))  # scalar
-    here = left + kept * 2 * blocks
+    uniform = tl.load(walk.uniforms + gamma * (chains + 1) + tl.where(drafted, 0, 1))  # scalar
+    here = walk.left + kept * 2 * blocks
     block, point, subtract = pick_block(here, drafted, uniform, blocks, padded_blocks)
     token = block * block_size + tl.arange(0, block_size)
     drawn_from += sequence * block_size
-    share = tl.load(shares + kept)  # scalar
-    of_row, rest = to_draw_from(
-        several, read, kept, token, count, share, drawn_from, kind, width, edges
-    )
+    share = tl.load(walk.shares + kept)  # scalar
+    of_row, rest = to_draw_from(several, read, kept, token, count, share, drawn_from, options)
     drawn = first_above(tl.where(subtract, rest, of_row), token, point, size)
     first = first_of(agreed, chains, padded_chains)
     tl.store(accepted + sequence, kept)
     tl.store(first_chain + sequence, first)
     output += sequence * (gamma + 1)
-    write_output(output, of_tokens + first * gamma, kept, drawn, gamma, padded_rows)
+    write_output(output, several.paths.tokens + first * gamma, kept, drawn, gamma, padded_rows)

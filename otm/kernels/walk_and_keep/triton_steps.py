@@ -4,11 +4,16 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
+from otm.kernels.block.triton_steps import capped_ratio
 from otm.kernels.common.distributions.numpy import UNIT
 from otm.kernels.common.distributions.triton import mass
 from otm.kernels.common.runtime import constant, jit, tl
 from otm.kernels.multi_draft.triton_steps import (
     Chains,
+    Options,
+    Paths,
     agree_at,
     at_drafts,
     change_of_listed,
@@ -25,9 +30,9 @@ from otm.kernels.optimal.triton_steps import (
     choose_slots,
     find_place,
     float_at,
-    matched,
     sum_before,
-    won,
+    swap_partners,
+    winner_probs,
 )
 from otm.kernels.walk_and_keep.numpy import WEIGHT_UNIT
 
@@ -35,36 +40,59 @@ _UNIT, _PART = constant(UNIT), constant(1 / UNIT)
 _WEIGHT_UNIT = constant(WEIGHT_UNIT)
 
 
+class Walk(NamedTuple):
+    """Uniforms and memory of the walk of a sequence, by position; number of blocks of a row."""
+
+    uniforms: tl.tensor
+    agree: tl.tensor
+    shares: tl.tensor
+    left: tl.tensor
+    blocks: tl.tensor
+
+
+@jit
+def walk_of(
+    of: Chains,
+    uniforms: tl.tensor,
+    agree: tl.tensor,
+    shares: tl.tensor,
+    left: tl.tensor,
+    blocks: tl.tensor,
+) -> Walk:
+    """Walk of the sequence of a program."""
+    sequence = tl.program_id(0).to(tl.int64)
+    chains, rows = of.paths.chains, of.paths.gamma + 1
+    uniforms += sequence * (of.paths.gamma * (chains + 1) + 2)
+    agree += sequence * rows * chains
+    return Walk(
+        uniforms, agree, shares + sequence * rows, left + sequence * rows * 2 * blocks, blocks
+    )
+
+
 @jit
 def find_winner(
     of: Chains,
-    uniforms: tl.tensor,
+    walk: Walk,
     agreed: tl.tensor,
     share: tl.tensor,
     position: tl.tensor,
-    kind: tl.constexpr,
-    width: tl.constexpr,
-    tree: tl.constexpr,
-    edges: tl.constexpr,
-    padded_chains: tl.constexpr,
+    options: Options,
 ) -> tl.tensor:
     """Chains that have the token that wins at a position, none if no token can.
 
     Then its slot, its probabilities by share · target and draft, and that of winning.
     """
-    chain = tl.arange(0, padded_chains)
-    token, known, _, target_prob, draft_prob = at_drafts(
-        of, agreed, position, kind, width, tree, padded_chains
-    )
+    chain = tl.arange(0, options.padded_chains)
+    token, known, _, target_prob, draft_prob = at_drafts(of, agreed, position, options)
     known = known & (draft_prob > 0)
     weighted = share * target_prob
     node = of.sums + position * of.node_size
-    uniforms += position * (of.chains + 1)
+    uniforms = walk.uniforms + position * (of.paths.chains + 1)
     uniform = tl.load(uniforms + chain, mask=known, other=0.0)  # [padded K]
-    slot = choose_slots(node, weighted, draft_prob, uniform, edges)
-    win = won(node, weighted, draft_prob, edges)
+    slot = choose_slots(node, weighted, draft_prob, uniform, options.edges)
+    win = winner_probs(node, weighted, draft_prob, options.edges)
     highest = tl.max(tl.where(known, slot, -1), 0)
-    first = tl.min(tl.where(known & (slot == highest), chain, padded_chains), 0)
+    first = tl.min(tl.where(known & (slot == highest), chain, options.padded_chains), 0)
     here = chain == first
     winner = tl.max(tl.where(here, token, -1), 0)
     of_target = tl.sum(tl.where(here, weighted, 0.0), 0)
@@ -75,115 +103,60 @@ def find_winner(
 
 
 @jit
-def next_share(of_target: tl.tensor, of_winner: tl.tensor) -> tl.tensor:
-    """Return min(weighted target / winner, 1) of a token, without a division by zero."""
-    below = of_target < of_winner
-    divided = of_target / tl.where(below, of_winner, 1.0)
-    return tl.where(below, divided, tl.where(of_target > 0, 1.0, 0.0))
-
-
-@jit
-def walk_on(
-    of: Chains,
-    uniforms: tl.tensor,
-    agree: tl.tensor,
-    shares: tl.tensor,
-    position: tl.tensor,
-    kind: tl.constexpr,
-    width: tl.constexpr,
-    tree: tl.constexpr,
-    edges: tl.constexpr,
-    padded_chains: tl.constexpr,
-) -> tl.tensor:
-    """Which chains agree at a position, none if the walk has ended, and its share.
-
-    Pointers are to the first entries of the sequence.
-    """
-    chain = tl.arange(0, padded_chains)
+def walk_on(of: Chains, walk: Walk, position: tl.tensor, options: Options) -> tl.tensor:
+    """Which chains agree at a position, none if the walk has ended, and its share."""
+    chain = tl.arange(0, options.padded_chains)
     share = tl.full((), 1.0, tl.float64)
     if position == 0:
-        agreed = chain < of.chains
+        agreed = chain < of.paths.chains
     else:
         before = position - 1
-        agreed = agree_at(agree, before, of.chains, padded_chains)
-        agreed, _, of_target, _, of_winner = find_winner(
-            of,
-            uniforms,
-            agreed,
-            tl.load(shares + before),  # scalar
-            before,
-            kind,
-            width,
-            tree,
-            edges,
-            padded_chains,
-        )
-        share = next_share(of_target, of_winner)
+        agreed = agree_at(walk.agree, before, of.paths.chains, options.padded_chains)
+        share = tl.load(walk.shares + before)  # scalar
+        agreed, _, of_target, _, of_winner = find_winner(of, walk, agreed, share, before, options)
+        share = capped_ratio(of_target, of_winner)
         # without a share nothing there or below can be kept
-        agreed = agreed & (chain < tl.where(share > 0, of.chains, 0))
+        agreed = agreed & (chain < tl.where(share > 0, of.paths.chains, 0))
     return agreed, share
 
 
 @jit
 def add_left(
-    several: Chains,
-    agree: tl.tensor,
-    shares: tl.tensor,
-    left: tl.tensor,
-    position: tl.tensor,
-    token: tl.tensor,
-    blocks: tl.tensor,
-    kind: tl.constexpr,
-    width: tl.constexpr,
-    tree: tl.constexpr,
-    edges: tl.constexpr,
-    padded_chains: tl.constexpr,
+    several: Chains, walk: Walk, position: tl.tensor, token: tl.tensor, options: Options
 ) -> None:
     """Add up a block of what is left at a node of the walk, and of the target's row there."""
-    agreed = agree_at(agree, position, several.chains, padded_chains)
+    agreed = agree_at(walk.agree, position, several.paths.chains, options.padded_chains)
     block = tl.program_id(1)
-    if (block < blocks) & (tl.max(tl.where(agreed, 1, 0), 0) > 0):
-        share = tl.load(shares + position)  # scalar
-        _, _, count, read = drafts_at(
-            several.rows.of.tokens,
-            several.counted,
-            agreed,
-            position,
-            several.rows.gamma,
-            several.chains,
-            tree,
-            padded_chains,
-        )
-        of_row, rest = to_draw_from(
-            several, read, position, token, count, share, None, kind, width, edges
-        )
+    if (block < walk.blocks) & (tl.max(tl.where(agreed, 1, 0), 0) > 0):
+        share = tl.load(walk.shares + position)  # scalar
+        _, _, count, read = drafts_at(several.paths, agreed, position, options)
+        of_row, rest = to_draw_from(several, read, position, token, count, share, None, options)
         total = tl.sum(rest, 0)
-        if width > 0:
-            total += change_of_listed(
-                token, several, read, position, count, share, kind, width, edges
-            )
-        place = left + position * 2 * blocks + block
+        if options.width > 0:
+            total += change_of_listed(token, several, read, position, count, share, options)
+        place = walk.left + position * 2 * walk.blocks + block
         tl.store(place, total)
-        tl.store(place + blocks, tl.sum(of_row, 0))
+        tl.store(place + walk.blocks, tl.sum(of_row, 0))
 
 
 @jit
-def is_revealed(
-    of: Chains, position: tl.tensor, tree: tl.constexpr, padded_chains: tl.constexpr
-) -> tl.tensor:
-    """Whether the number of draws at a position is looked at.
+def is_conditioning(paths: Paths, position: tl.tensor, options: Options) -> tl.tensor:
+    """Whether the rule conditions on the number of draws at a position.
 
-    It is at the first, where chains have just ended, and next to draws that they share.
+    It does at the first, where chains have just ended, and next to draws that they share.
     """
-    place, live = tl.arange(0, padded_chains) * of.rows.gamma, tl.arange(0, padded_chains)
-    live = live < of.chains
-    tokens = of.rows.of.tokens + place
+    place, live = (
+        tl.arange(0, options.padded_chains) * paths.gamma,
+        tl.arange(0, options.padded_chains),
+    )
+    live = live < paths.chains
+    tokens = paths.tokens + place
     for step in range(position):
         live = live & (tl.load(tokens + step, mask=live, other=-1) >= 0)  # [padded K]
     token = tl.load(tokens + position, mask=live, other=0)  # [padded K]
     revealed = (position == 0) | (tl.min(token, 0) < 0)
-    if tree:
-        own, earlier = of.counted + place + position, live & (position > place * 0)
+    if options.tree:
+        own, earlier = paths.counted + place + position, live & (position > place * 0)
         mine = tl.load(own, mask=live & (token >= 0), other=1)  # [padded K]
         before = tl.load(own - 1, mask=earlier, other=1)  # [padded K]
         revealed = revealed | (tl.min(mine.to(tl.int32), 0) == 0)
@@ -192,16 +165,12 @@ def is_revealed(
 
 
 @jit
-def part_of_slot(
-    memory: tl.tensor,
-    own: tl.tensor,
-    share: tl.tensor,
-    slot: tl.tensor,
-    width: tl.constexpr,
+def slot_mass_split(
+    memory: tl.tensor, own: tl.tensor, share: tl.tensor, slot: tl.tensor, width: tl.constexpr
 ) -> tl.tensor:
     """Masses of a draft's token in the slots below a slot and in the slot."""
     place = tl.arange(0, width)
-    poor, start, amount = matched(memory, own, width)
+    poor, start, amount = swap_partners(memory, own, width)
     others = memory + tl.where(poor, EXCESS * width, LACK * width)
     # [width]
     stops = tl.minimum(tl.load(others + place), start + amount)
@@ -222,7 +191,7 @@ def part_of_slot(
 
 
 @jit
-def ways(
+def binomial_weights(
     numbers: tl.tensor,
     own: tl.tensor,
     others: tl.tensor,
@@ -244,7 +213,7 @@ def ways(
 
 
 @jit
-def agreeing(
+def count_given_winner(
     memory: tl.tensor,
     numbers: tl.tensor,
     points: tl.tensor,
@@ -255,12 +224,12 @@ def agreeing(
     edges: tl.constexpr,
     padded_numbers: tl.constexpr,
 ) -> tl.tensor:
-    """Law of the number of drafts that are a token, given that it wins in a slot.
+    """Distribution of the number of drafts that are a token, given that it wins in a slot.
 
     Points and weights of the quadrature stand one behind the other.
     """
     own, share = find_place(of_target, of_draft, edges)
-    before, within = part_of_slot(memory, own, share, slot, edges)
+    before, within = slot_mass_split(memory, own, share, slot, edges)
     below = memory + BELOW * edges
     total = tl.maximum(tl.load(below + edges - 1), 1).to(tl.float64)  # scalar
     start = of_draft * before.to(tl.float64) / total
@@ -273,7 +242,9 @@ def agreeing(
     count = (chains + 1) // 2
     for i in range(count):
         point, weight = tl.load(points + i), tl.load(points + count + i)  # scalars
-        chances = ways(numbers, start + step * point, others + wide * point, chains, padded_numbers)
+        chances = binomial_weights(
+            numbers, start + step * point, others + wide * point, chains, padded_numbers
+        )
         weights = weights + weight * chances
     most = tl.max(weights, 0)
     parts = (weights / tl.where(most > 0, most, 1.0) * _WEIGHT_UNIT).to(tl.int64)
@@ -286,66 +257,47 @@ def agreeing(
 @jit
 def count_agreeing(
     of: Chains,
-    uniforms: tl.tensor,
-    agree: tl.tensor,
-    shares: tl.tensor,
+    walk: Walk,
     numbers: tl.tensor,
     points: tl.tensor,
     count: tl.tensor,
     position: tl.tensor,
-    kind: tl.constexpr,
-    width: tl.constexpr,
-    tree: tl.constexpr,
-    edges: tl.constexpr,
-    padded_chains: tl.constexpr,
+    options: Options,
     padded_numbers: tl.constexpr,
 ) -> None:
-    """Store the law of the number of drafts at a position, where there are so many."""
-    place = tl.arange(0, padded_numbers)
-    here = numbers + position * (of.chains + 1)
-    if is_revealed(of, position, tree, padded_chains):
-        tl.store(here + place, tl.where(place == count, 1.0, 0.0), mask=place <= of.chains)
+    """Store the distribution of the number of drafts at a position, where there are `count`."""
+    place, chains = tl.arange(0, padded_numbers), of.paths.chains
+    here = numbers + position * (chains + 1)
+    if is_conditioning(of.paths, position, options):
+        tl.store(here + place, tl.where(place == count, 1.0, 0.0), mask=place <= chains)
     else:
         before = position - 1
-        agreed = agree_at(agree, before, of.chains, padded_chains)
-        share = tl.load(shares + before)  # scalar
+        agreed = agree_at(walk.agree, before, chains, options.padded_chains)
+        share = tl.load(walk.shares + before)  # scalar
         _agree, slot, of_target, of_draft, _won = find_winner(
-            of, uniforms, agreed, share, before, kind, width, tree, edges, padded_chains
+            of, walk, agreed, share, before, options
         )
-        law = agreeing(
-            of.sums + before * of.node_size,
-            here - (of.chains + 1),
-            points,
-            slot,
-            of_target,
-            of_draft,
-            of.chains,
-            edges,
-            padded_numbers,
+        node, earlier = of.sums + before * of.node_size, here - (chains + 1)
+        probs = count_given_winner(
+            node, earlier, points, slot, of_target, of_draft, chains, options.edges, padded_numbers
         )
-        tl.store(here + place, law, mask=place <= of.chains)
+        tl.store(here + place, probs, mask=place <= chains)
 
 
 @jit
 def deepest_kept(
-    of: Chains,
-    uniforms: tl.tensor,
-    shares: tl.tensor,
-    left: tl.tensor,
-    depth: tl.tensor,
-    drafted: tl.tensor,
-    blocks: tl.tensor,
-    padded_blocks: tl.constexpr,
+    of: Chains, walk: Walk, depth: tl.tensor, drafted: tl.tensor, padded_blocks: tl.constexpr
 ) -> tl.tensor:
     """Depth of the deepest node of a walk that is kept; at its end there may be drafts."""
     part = tl.arange(0, padded_blocks)
     kept = depth * 0
     for i in range(1, depth + 1):
         # [padded blocks]
-        values = tl.load(left + i * 2 * blocks + part, mask=part < blocks, other=0)
+        sums = walk.left + i * 2 * walk.blocks
+        values = tl.load(sums + part, mask=part < walk.blocks, other=0)
         excess = tl.sum(values, 0).to(tl.float64) * _PART
-        share = tl.load(shares + i)  # scalar
-        coin = tl.load(uniforms + i * (of.chains + 1) - 1)  # scalar: of the draft before
+        share = tl.load(walk.shares + i)  # scalar
+        coin = tl.load(walk.uniforms + i * (of.paths.chains + 1) - 1)  # scalar: of the draft before
         inside = drafted | (i < depth)
         chance = tl.where(inside, excess, share)
         divisor = tl.where(inside, excess + (1.0 - share), 1.0)

@@ -118,7 +118,7 @@ SLIPS = [  # rule, instance, module, what is right in it, and what is wrong
     ("block", "three tokens", "block", "(residual - draft_mass(", "(draft_mass("),
     ("block", "three tokens", "block", *COIN),
     ("block", "three tokens", "block", "row = mass(target_probs[:, i])", "row = masses"),
-    ("grid k-Seq", "zeros", "k_seq", "* of_draft < mean", "* of_draft <= mean"),
+    ("grid k-Seq", "zeros", "k_seq", "* of_draft < split", "* of_draft <= split"),
     ("grid k-Seq", "pairs", "k_seq", "everything - mass(", "mass(draft) - mass("),
     ("grid k-Seq", "pairs", "multi_draft", "uniforms[:, -2], ", "uniforms[:, 0], "),
     ("grid k-Seq", "rows differ", "multi_draft", "chain, gamma]", "chain, 0]"),

@@ -11,7 +11,8 @@ torch = pytest.importorskip("torch")
 
 from otm.kernels import verify_logits, verify_probs  # noqa: E402
 from otm.kernels.common import host  # noqa: E402
-from otm.kernels.common.distributions.torch import locate_all, mass  # noqa: E402
+from otm.kernels.common.distributions.numpy import mass  # noqa: E402
+from otm.kernels.common.distributions.torch import locate_all  # noqa: E402
 from otm.kernels.common.host import LEAST_VOCABULARY  # noqa: E402
 
 LAST = 1 - 2.0**-53

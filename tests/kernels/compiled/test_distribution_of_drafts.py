@@ -15,9 +15,10 @@ torch = pytest.importorskip("torch")
 
 from otm.kernels import verify_logits, verify_probs  # noqa: E402
 from otm.kernels.common import softmax  # noqa: E402
-from otm.kernels.common.distributions.torch import mass  # noqa: E402
+from otm.kernels.common.distributions.numpy import mass  # noqa: E402
 from otm.kernels.k_seq import torch as grid_k_seq  # noqa: E402
 from otm.kernels.optimal import torch as grid_optimal  # noqa: E402
+from otm.kernels.optimal.numpy import swap_partners, winner_probs  # noqa: E402
 from otm.kernels.registry import uniforms_per_position  # noqa: E402
 
 LAST = 1 - 2.0**-53  # the largest uniform of 53 bits
@@ -48,7 +49,7 @@ def by_k_seq(target: Any, draft: Any, drawn: Any, count: int) -> Node:
     """Law of k-Seq on float32 laws [V], with drafts from another one."""
     of_target, of_draft = target.double()[None], draft.double()[None]
     split = grid_k_seq.find_split(of_target, of_draft, torch.tensor([[count]]), count)
-    mean = split.one_draft(of_target, of_draft, torch.minimum)
+    mean = split.one_draft(of_target, of_draft)
     residual = (mass(target) - mass(split.factor * mean)[0]).clamp(min=0)
     chance = (mean / of_draft)[0].clamp(max=1)
     hit = (drawn * chance).sum()
@@ -60,13 +61,12 @@ def by_k_seq(target: Any, draft: Any, drawn: Any, count: int) -> Node:
 def by_bins(target: Any, draft: Any, drawn: Any, count: int) -> Node:
     """Law of the optimum of bins on float32 laws [V], with drafts from another one."""
     of_target, of_draft = target.double(), draft.double()
-    counts = torch.tensor([[count]])
-    places, table = grid_optimal.at_node(of_target[None], of_draft[None], counts, count)
-    won = grid_optimal.winner(of_draft[None], places, table)[0]
+    numbers = grid_optimal.deterministic_count(torch.tensor([[count]]), count)
+    places, table = grid_optimal.bin_tokens(of_target[None], of_draft[None], numbers)
+    won = winner_probs(of_draft[None], places, table)[0]
     win, rise, slopes, lack, excess, _ = (x[0] for x in table)
     own, share = places.bin[0], places.share[0]
-    bins = torch.arange(len(win))
-    start, amount = (x[0] for x in grid_optimal.matched(lack[None], excess[None], bins[None])[1:])
+    start, amount = swap_partners(lack, excess)[1:]
     change = (win[own] + share * rise[own] - slopes[own]).abs()
 
     # how a draft gets its slot: the moves between two bins are the points with the same partners

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from otm import Problem
+from otm._core.arithmetic import at_least_once
 from otm.coupling import KSeq
 from otm.errors import (
     InvalidDistributionError,
@@ -21,7 +22,7 @@ from otm.errors import (
 )
 from otm.kernels import verify_probs
 from otm.kernels.k_seq import numpy as grid_k_seq
-from otm.kernels.k_seq.numpy import at_least_once, find_split
+from otm.kernels.k_seq.numpy import find_split
 from otm.kernels.multi_draft.numpy import verify_chains
 from otm.kernels.optimal import numpy as grid_optimal
 from otm.kernels.registry import uniforms_per_position
@@ -147,8 +148,8 @@ def test_the_law_at_one_node_is_exact_on_degenerate_laws(
 @pytest.mark.parametrize(
     ("slip", "name"),
     [
-        (lambda scale, beta, count: True, "valid"),  # ρ = 1 is not lossless for k = 2
-        (lambda beta, count: beta * count, "at_least_once"),  # a union bound
+        (lambda scale, beta, numbers: beta >= 0, "is_valid"),  # ρ = 1 is not for k = 2
+        (lambda beta, numbers: beta * (numbers.size - 1), "hit_probability"),  # a union bound
     ],
 )
 def test_the_exact_law_sees_a_slip(slip: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,14 +17,14 @@ from otm.kernels.optimal.numpy import (
     LEAST,
     Places,
     Table,
-    at_node,
-    certain,
+    bin_tokens,
     choose_slots,
-    matched,
+    deterministic_count,
     mean_slopes,
     ratio_grid,
     select,
-    winner,
+    swap_partners,
+    winner_probs,
 )
 from otm.testing import paths
 
@@ -44,6 +44,11 @@ PAIRS = [  # weights of draft and target
 
 def law_of(weights: list[int]) -> np.ndarray:
     return np.array([F(w, sum(weights)) for w in weights], dtype=object)
+
+
+def winner_of(target: np.ndarray, draft: np.ndarray, count: int, steps: int) -> Any:
+    numbers = deterministic_count(count)
+    return winner_probs(draft, *bin_tokens(target, draft, numbers, count, steps))
 
 
 def law_of_output(
@@ -88,7 +93,7 @@ def test_ratios_on_the_grid_lose_nothing() -> None:
     draft, target = law_of([1, 2, 1, 2]), law_of([0, 1, 1, 4])
     for count in (1, 2, 3):
         accepted = law_of_output(target, draft, count, 2)[1] if count < 3 else None
-        by_table = sum(np.minimum(target, winner(draft, *at_node(target, draft, count, count, 2))))
+        by_table = sum(np.minimum(target, winner_of(target, draft, count, 2)))
         assert by_table == otm.alpha(draft, target, count)
         assert accepted in {None, by_table}
 
@@ -140,7 +145,7 @@ def test_the_exact_law_sees_a_slip_beside_the_table(
     slip: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Drafts must move as often as their own ratios say, not as often as is right on the mean."""
-    name = "winner" if slip is winner_without_swaps else "choose_slots"
+    name = "winner_probs" if slip is winner_without_swaps else "choose_slots"
     monkeypatch.setattr(grid_optimal, name, slip)
     draft, target = SLIPPERY
     law, _ = law_of_output(target, draft, 2, 1)
@@ -181,18 +186,18 @@ def test_what_the_bins_cost_is_bounded() -> None:
         masses, uppers = (np.zeros(edges.size - 1, dtype=object) + F(0) for _ in range(2))
         np.add.at(masses, places.bin, draft)
         np.add.at(uppers, places.bin, draft * places.share)
-        table = grid_optimal.make_table(masses, uppers, edges, certain(count))
+        table = grid_optimal.make_table(masses, uppers, edges, deterministic_count(count))
         capped = edges[:-1] * masses + np.diff(edges) * uppers
         cuts = zip(np.append(0, capped.cumsum()), np.append(0, masses.cumsum()), strict=True)
         best = min(below + 1 - mass**count for below, mass in cuts)
 
-        cap = grid_optimal.find_cap(masses, uppers, edges, certain(count))
+        cap = grid_optimal.find_cap(masses, uppers, edges, deterministic_count(count))
         floor = grid_optimal.find_floor(masses, uppers, edges, cap)
         ratios = np.maximum(np.minimum(edges, cap), floor)
         inside = (edges[:-1] < cap) & (cap < edges[1:])
         inside |= (ratios[:-1] < table.slopes) & (table.slopes < ratios[1:])
-        won = winner(draft, places, table)
-        assert (won == winner(draft, *at_node(target, draft, count, count, steps))).all(), (
+        won = winner_probs(draft, places, table)
+        assert (won == winner_of(target, draft, count, steps)).all(), (
             "edges that no token is beside change nothing"
         )
         accepted = np.minimum(target, won).sum()
@@ -201,7 +206,7 @@ def test_what_the_bins_cost_is_bounded() -> None:
         assert accepted <= otm.alpha(draft, target, count) <= best
 
         assert table.lack[-1] == table.excess[-1]
-        poor, start, amount = matched(table.lack, table.excess, np.arange(masses.size))
+        poor, start, amount = swap_partners(table.lack, table.excess, np.arange(masses.size))
         assert (amount == np.diff(table.lack, prepend=0) + np.diff(table.excess, prepend=0)).all()
         change = won / np.where(draft > 0, draft, 1) - table.slopes[places.bin]
         for x in np.flatnonzero((draft > 0) & (amount[places.bin] > 0)):
@@ -234,7 +239,7 @@ def test_a_finer_grid_comes_closer_to_the_optimum(count: int) -> None:
     for draft, target in pairs(rng, 20_000):
         best = float(otm.alpha(draft, target, count))
         for steps, largest in ((8, 3e-3), (32, 1e-4), (256, 1e-6)):
-            law = winner(draft, *at_node(target, draft, count, count, steps))
+            law = winner_of(target, draft, count, steps)
             assert abs(law.sum() - 1) < 1e-12
             assert -1e-12 < best - np.minimum(law, target).sum() < largest
 
@@ -245,9 +250,9 @@ def test_the_law_of_the_winner_is_that_of_the_slots(steps: int) -> None:
     rng = np.random.default_rng(5)
     for count in (1, 2, 5):
         draft, target = laws_like_real_ones(rng, 400, 1.0)
-        places, table = at_node(target, draft, count, count, steps)
+        places, table = bin_tokens(target, draft, deterministic_count(count), count, steps)
         bins = np.arange(table.win.size)
-        poor, start, amount = matched(table.lack, table.excess, bins)
+        poor, start, amount = swap_partners(table.lack, table.excess, bins)
         held, won = np.zeros(bins.size), np.zeros(draft.size)
         change = table.win[places.bin] + places.share * table.rise[places.bin]
         moves = []
@@ -264,11 +269,11 @@ def test_the_law_of_the_winner_is_that_of_the_slots(steps: int) -> None:
             np.add.at(held, partners, draft[x] * probs)
             held[b] += draft[x] * (1 - probs.sum())
             moves.append((partners, probs))
-        slots = mean_slopes((held * UNIT).cumsum(), certain(count))
+        slots = mean_slopes((held * UNIT).cumsum(), deterministic_count(count))
         for x, (partners, probs) in enumerate(moves):
             slot = slots[places.bin[x]]
             won[x] = draft[x] * (slot + (probs * (slots[partners] - slot)).sum())
-        assert abs(won - winner(draft, places, table)).sum() < 1e-12
+        assert abs(won - winner_probs(draft, places, table)).sum() < 1e-12
         assert count == 1 or any(partners.size for partners, _ in moves)
 
 

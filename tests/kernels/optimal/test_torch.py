@@ -52,6 +52,8 @@ def moves(
     if not tokens.size:
         return 0
     rows = target.astype(float), draft.astype(float)
-    places, table = numpy_bins.at_node(*rows, tokens.size, chains, steps)
+    places, table = numpy_bins.bin_tokens(
+        *rows, numpy_bins.deterministic_count(tokens.size), chains, steps
+    )
     drafted = numpy_bins.Places(*(x[tokens] for x in places))
     return int((numpy_bins.choose_slots(table, drafted, uniforms) != drafted.bin).sum())

@@ -22,18 +22,19 @@ from otm.coupled.clocks.first_rings import _ring  # noqa: E402
 from otm.kernels import SparseDrafts  # noqa: E402
 from otm.kernels.common import one_chain, runtime  # noqa: E402
 from otm.kernels.common.distributions import triton as distributions  # noqa: E402
+from otm.kernels.layout import Chains  # noqa: E402
 from otm.kernels.multi_draft import triton as multi_draft  # noqa: E402
 from otm.kernels.optimal import numpy as grid_optimal  # noqa: E402
 from otm.kernels.registry import load, uniforms_per_position  # noqa: E402
 from otm.kernels.self_check import chain_cases  # noqa: E402
 from otm.kernels.self_check import run as self_check  # noqa: E402
-from otm.kernels.self_check.chain_cases import Chains, Shape  # noqa: E402
+from otm.kernels.self_check.chain_cases import Shape  # noqa: E402
 from otm.kernels.tree import cases as tree_cases  # noqa: E402
 from otm.kernels.tree import numpy as tree  # noqa: E402
 from otm.kernels.tree import triton as triton_tree  # noqa: E402
 from otm.kernels.tree.checks import Trees  # noqa: E402
 from otm.kernels.tree.verify import _walk  # noqa: E402
-from otm.kernels.verify import _verify_cases  # noqa: E402
+from otm.kernels.verify import _verify  # noqa: E402
 from otm.kernels.walk_and_keep import triton as grid_walk_and_keep  # noqa: E402
 from otm.rules import names  # noqa: E402
 
@@ -281,7 +282,7 @@ def test_a_check_compiles_what_the_call_runs_and_calls_of_a_family_run_the_same(
     repeated = 0
     for given in calls:
         rule, chains = given_layout(*given)
-        verify = partial(_verify_cases, rule)
+        verify = partial(_verify, rule)
         call = chain_cases.call_of_chains(rule, chains, verify)
         with recorded_kernels() as used:
             verify("triton", chains, None)

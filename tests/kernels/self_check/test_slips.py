@@ -7,6 +7,7 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,14 +19,14 @@ pytest.importorskip("triton", minversion="3.7", reason="interprets kernels from 
 from otm.kernels import SparseDrafts  # noqa: E402
 from otm.kernels import verify as chain_entry  # noqa: E402
 from otm.kernels.common import runtime  # noqa: E402
+from otm.kernels.layout import Chains  # noqa: E402
 from otm.kernels.registry import uniforms_per_position  # noqa: E402
 from otm.kernels.self_check import chain_cases  # noqa: E402
 from otm.kernels.self_check import run as self_check  # noqa: E402
-from otm.kernels.self_check.chain_cases import Chains  # noqa: E402
 from otm.kernels.tree import cases as tree_cases  # noqa: E402
 from otm.kernels.tree import verify as tree_entry  # noqa: E402
 from otm.kernels.tree.checks import Trees  # noqa: E402
-from otm.rules import named  # noqa: E402
+from otm.rules import Rule, named  # noqa: E402
 
 pytestmark = pytest.mark.skipif(runtime.compiles(), reason="needs TRITON_INTERPRET=1")
 
@@ -146,7 +147,7 @@ SLIPS = {
     ),
     "sums of the call before": Slip(
         "multi_draft/triton",
-        "    sums[..., : SUMS * edges if by_bins else FACTORS].zero_()\n",
+        "    sums[..., :cleared].zero_()\n",
         "",
         rule="grid k-Seq",
     ),
@@ -167,7 +168,7 @@ SLIPS = {
     ),
     "a slot's uniform for the winner": Slip(
         "multi_draft/triton_steps",
-        "coin = tl.load(uniforms + before * coins + of.chains)",
+        "coin = tl.load(uniforms + before * coins + of.paths.chains)",
         "coin = tl.load(uniforms + before * coins)",
         rule="grid optimal",
     ),
@@ -214,8 +215,8 @@ def reason_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Calla
     def check(slip: Slip) -> str:
         slipped(slip, tmp_path, name)
         monkeypatch.syspath_prepend(tmp_path)
-        for module in (chain_cases, tree_cases):  # four sequences at a time: most slips show soon
-            monkeypatch.setattr(module, "MOST_ENTRIES", 620)
+        # four sequences at a time: most slips show soon
+        monkeypatch.setattr(chain_cases, "MOST_ENTRIES", 620)
         for module in (runtime, importlib.import_module(f"{name}.common.runtime")):
             monkeypatch.setattr(module, "BLOCK", BLOCK)
         if slip.rule == "tree":
@@ -223,15 +224,15 @@ def reason_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Calla
             importlib.import_module("otm.kernels.tree.triton")
             monkeypatch.setattr("otm.kernels.tree.triton", module)
             return self_check.run_check(call_of_tree()).reason
-        load = chain_entry.load
+        load = Rule.load_kernel
 
-        def load_copy(rule: str, backend: str) -> Any:
+        def load_copy(rule: Rule, backend: str) -> Any:
             if backend != "triton":
                 return load(rule, backend)
-            kernel = named(rule, "kernel").kernel.rpartition(".")[2]
+            kernel = rule.kernel.rpartition(".")[2]
             return importlib.import_module(f"{name}.{kernel}.triton")
 
-        monkeypatch.setattr(chain_entry, "load", load_copy)
+        monkeypatch.setattr(Rule, "load_kernel", load_copy)
         return self_check.run_check(call_of(slip)).reason
 
     yield check
@@ -256,10 +257,7 @@ def call_of(slip: Slip) -> self_check.Call:
     warmth = torch.ones(1) if slip.logits else None
     chains = Chains(rows, draft, tokens, uniforms, warmth, offsets)
 
-    def verify(backend: str, cases: Chains, workspace: Any) -> Any:
-        return chain_entry._verify_cases(slip.rule, backend, cases, workspace)
-
-    return chain_cases.call_of_chains(slip.rule, chains, verify)
+    return chain_cases.call_of_chains(slip.rule, chains, partial(chain_entry._verify, slip.rule))
 
 
 def call_of_tree() -> self_check.Call:

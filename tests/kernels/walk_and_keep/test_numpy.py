@@ -14,15 +14,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from otm.coupling.agreeing import AgreeingDrafts
 
 from otm._core.sparse import SparseProbs
-from otm.coupling.optimal.agreeing import AgreeingDrafts
 from otm.kernels import verify_probs
 from otm.kernels.multi_draft.numpy import verify_chains
 from otm.kernels.optimal import numpy as grid_optimal
-from otm.kernels.optimal.numpy import Places, choose_slots, of_numbers, winner
+from otm.kernels.optimal.numpy import Places, bin_tokens, choose_slots, winner_probs
 from otm.kernels.walk_and_keep import numpy as grid_walk_and_keep
-from otm.kernels.walk_and_keep.numpy import agreeing, uniforms_per_position
+from otm.kernels.walk_and_keep.numpy import count_given_winner, uniforms_per_position
 from otm.testing import paths
 from tests.kernels.multi_draft.test_numpy import (
     Model,
@@ -62,7 +62,7 @@ def one_bin_an_octave(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
 
 def coarse(module: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let `verify_probs` take the kernel of a module, with one bin an octave."""
-    monkeypatch.setattr(module, "of_numbers", kept(of_numbers))
+    monkeypatch.setattr(module, "bin_tokens", kept(bin_tokens))
     verify = partial(module.verify, steps=1)
     monkeypatch.setattr(grid_walk_and_keep, "verify", verify)
 
@@ -108,19 +108,19 @@ SLIPPERY = (
 )  # fmt: skip
 
 SLIPS = {
-    "the number of agreeing drafts stays": ("numbers = agreeing(", "agreeing("),
+    "the number of agreeing drafts stays": ("numbers = count_given_winner(", "count_given_winner("),
     "all drafts agree": ("agree = running == x", "agree = running >= 0"),
     "left without share": (
         "left = np.maximum(mass(share * target)",
         "left = np.maximum(mass(target)",
     ),
-    "table without share": ("of_numbers(share * target", "of_numbers(target"),
+    "table without share": ("bin_tokens(share * target", "bin_tokens(target"),
     "share of the step alone": ("next_weight(share, target", "next_weight(1, target"),
     "left at the end of the walk": ("node = walked[depth]", "node = walked[-1]"),
     "kept like an end": ("Node(excess, excess + (1 - share)", "Node(share, 1"),
     "h without 1 − s": ("excess + (1 - share)", "excess"),
     "coin of the next draft": ("coins[depth - 1, -1]", "coins[min(depth, gamma - 1), -1]"),
-    "ended chains are looked over": ("(before & ~live)", "(before & False)"),
+    "ended chains are looked over": ("before & ~live", "before & False"),
 }
 
 
@@ -195,7 +195,7 @@ def test_the_number_of_agreeing_drafts_is_that_of_all_draws() -> None:
     chains = 3
     draft, target = law_of([3, 4, 2, 3]), law_of([1, 5, 4, 6])
     numbers = array([F(0), F(1, 6), F(1, 3), F(1, 2)])
-    places, table = of_numbers(F(3, 4) * target, draft, numbers, chains, 1)
+    places, table = bin_tokens(F(3, 4) * target, draft, numbers, chains, 1)
     slots = [slots_of(x, places, table) for x in range(4)]
     assert max(map(len, slots)) > 1
     joint: dict[tuple[int, int], np.ndarray] = defaultdict(lambda: array([F(0)] * (chains + 1)))
@@ -207,13 +207,15 @@ def test_the_number_of_agreeing_drafts_is_that_of_all_draws() -> None:
                 x = drafts[[place for place, _ in taken].index(slot)]
                 likely = math.prod((chance for _, chance in taken), start=drawn)
                 joint[x, slot][drafts.count(x)] += likely
-    won = winner(draft, places, table)
+    won = winner_probs(draft, places, table)
     for x in range(4):
         assert sum(sum(law) for (y, _), law in joint.items() if y == x) == won[x]
     for (x, slot), law in joint.items():
-        found = agreeing(numbers, table, Places(*(v[x] for v in places)), slot, draft[x])
+        place = Places(*(v[x : x + 1] for v in places))
+        at, drafted = np.array([slot]), draft[x : x + 1]
+        found = count_given_winner(numbers, table, place, at, drafted)
         assert found.tolist() == (law / law.sum()).tolist()
-        floats = agreeing(*in_floats(numbers, table, places, x), slot, float(draft[x]))
+        floats = count_given_winner(*in_floats(numbers, table, place), at, drafted.astype(float))
         assert abs(floats - found).max() < 1e-12
 
 
@@ -226,8 +228,8 @@ def slots_of(token: int, places: Places, table: Any) -> dict[int, Fraction]:
     return law
 
 
-def in_floats(numbers: Any, table: Any, places: Places, x: int) -> tuple[Any, ...]:
-    """Return the arguments of `agreeing` in floats, and in whole numbers of parts."""
+def in_floats(numbers: Any, table: Any, place: Places) -> tuple[Any, ...]:
+    """Return the arguments of `count_given_winner` in floats, and in whole numbers of parts."""
     whole = {"lack", "excess", "below"}
     table = table._replace(
         **{
@@ -235,7 +237,7 @@ def in_floats(numbers: Any, table: Any, places: Places, x: int) -> tuple[Any, ..
             for name, values in table._asdict().items()
         }
     )
-    return numbers.astype(float), table, Places(int(places.bin[x]), float(places.share[x]))
+    return numbers.astype(float), table, place._replace(share=place.share.astype(float))
 
 
 @pytest.mark.parametrize("count", [2, 8])
@@ -245,7 +247,7 @@ def test_the_winner_is_as_good_as_by_single_tokens(count: int) -> None:
     for noise, weight in ((0.5, 1.0), (1.0, 0.7), (2.0, 0.05)):
         draft, target = laws_like_real_ones(rng, 5000, noise)
         numbers = np.append(0, rng.dirichlet(np.ones(count)))
-        won = winner(draft, *of_numbers(weight * target, draft, numbers, count))
+        won = winner_probs(draft, *bin_tokens(weight * target, draft, numbers, count))
         sparse = map(SparseProbs.from_dense, (draft, target))
         best = np.minimum(weight * target, AgreeingDrafts(*sparse, numbers).winner_probs).sum()
         assert abs(won.sum() - 1) < 1e-12

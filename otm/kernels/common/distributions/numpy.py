@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from otm._core.sampling import exact_cell
+from otm._core.tensors import is_tensor
 from otm.kernels.verified import Verified
 
 UNIT = 2.0**61
@@ -131,15 +132,39 @@ def extend(probs: npt.NDArray[Any], like: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return np.append(probs, np.zeros(like.size - probs.size, dtype=probs.dtype))
 
 
-def mass(
-    probs: npt.NDArray[Any], weight: Any = 1, out: npt.NDArray[Any] | None = None
-) -> npt.NDArray[Any]:
-    """Whole numbers of parts of weight · probs; fractions stay fractions."""
+def mass(probs: Any, weight: Any = 1, out: npt.NDArray[Any] | None = None) -> Any:
+    """Convert probabilities to whole numbers of 2^−61, whose sums depend on no order.
+
+    Parameters
+    ----------
+    probs : array or Tensor [..., V]
+        Probabilities of any floating type; fractions stay fractions.
+    weight : float or Fraction, optional
+        Factor of all probabilities.
+    out : int64 array [..., V], optional
+        Where to write the result; for NumPy only.
+
+    Returns
+    -------
+    int64 array or Tensor [..., V]
+        Rounded down; the masses of a distribution sum to 2^61 or a little less.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from otm.kernels import mass
+    >>> mass(np.array([0.25, 0.75])) / 2**61
+    array([0.25, 0.75])
+    """
+    if is_tensor(probs):
+        # Half precision is widened; the product with a power of two rounds no float32.
+        wide = probs if probs.dtype.itemsize >= 4 else probs.float()
+        return (wide * (weight * UNIT)).long()
     masses: npt.NDArray[Any] = np.empty(probs.shape, np.int64) if out is None else out
     if probs.dtype == object:
         masses = weight * probs
         return masses
-    # times a power of two, no number of float32 is rounded
+    # The product of a float32 with a power of two is not rounded.
     wide = np.float32 if weight == 1 and probs.dtype == np.float32 else np.float64
     np.multiply(probs, weight * UNIT, out=masses, dtype=wide, casting="unsafe")
     return masses
@@ -149,7 +174,7 @@ def residual_mass(
     target: npt.NDArray[Any], draft: npt.NDArray[Any], weight: Any = 1
 ) -> npt.NDArray[Any]:
     """Masses of max(weight · target − draft, 0): [V], [V'] → [V], valid until the next call."""
-    left = mass(target, weight, memory.take("residual", target.size, np.int64))
+    left: npt.NDArray[Any] = mass(target, weight, memory.take("residual", target.size, np.int64))
     left[: draft.size] -= mass(draft, 1, memory.take("subtracted", draft.size, np.int64))
     np.maximum(left, 0, out=left)
     return left
@@ -180,6 +205,15 @@ def _point(uniform: Any, total: Any) -> Any:
         point = int(point) if abs(point) < 2**63 else 0  # it is NaN only if nobody checked
         point = min(point, total - 1)  # the product can round up to the total
     return point
+
+
+def collect_ends(
+    outputs: Sequence[tuple[list[int], int]], gamma: int
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Collect tokens, numbers of accepted drafts, and the chain or node where each output ends."""
+    ends = np.array([end for _, end in outputs], dtype=np.int64)
+    tokens, accepted, _ = collect([tokens for tokens, _ in outputs], gamma)
+    return tokens, accepted, ends
 
 
 def collect(outputs: Sequence[list[int]], gamma: int) -> Verified[npt.NDArray[np.int64]]:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from otm.kernels.common.distributions.numpy import UNIT
+from otm.kernels.common.distributions.numpy import UNIT, mass
 
 
 def _softmax(logits: Tensor, temperatures: Tensor) -> Tensor:
@@ -57,12 +57,6 @@ def extend(values: Tensor, size: int) -> Tensor:
     """Put values of the draft's vocabulary on the target's: [B, V'] → [B, V], filled up with 0."""
     extended: Tensor = torch.nn.functional.pad(values, (0, size - values.shape[1]))
     return extended
-
-
-def mass(probs: Tensor) -> Tensor:
-    """Whole numbers of parts; a power of two, so that float32 is wide enough for the product."""
-    wide = probs if probs.dtype.itemsize >= 4 else probs.float()
-    return (wide * UNIT).long()
 
 
 def draft_mass(row: Tensor | None, token: Tensor, size: int) -> Tensor:

@@ -79,6 +79,17 @@ class Rows(NamedTuple):
 
 
 @jit
+def make_rows(pointers: tl.tuple, sizes: tl.tuple, scales: tl.tuple, of: Drafts) -> Rows:
+    """Rows of the pointers, strides of rows with sizes, and scales, in the order of the fields."""
+    target, draft, softmaxes = pointers
+    target_row, draft_row, gamma, size, draft_size = sizes
+    low, span = scales
+    return Rows(
+        target, draft, softmaxes, target_row, draft_row, gamma, size, draft_size, low, span, of
+    )
+
+
+@jit
 def target_at(
     rows: Rows,
     position: tl.tensor,
@@ -355,11 +366,7 @@ def summarise_logits(
     chains = tokens.shape[1] if tokens.ndim == 3 else 1
     size, device = target.shape[-1], target.device
     check_vocabulary(size)
-    if isinstance(temperature, torch.Tensor):
-        temperatures = temperature.expand(batch)
-    else:
-        filled = workspace.take("temperature", (1,), torch.float64, device).fill_(temperature)
-        temperatures = filled.as_strided((batch,), (0,))  # of one sequence too
+    temperatures = runtime.spread_temperature(workspace, temperature, batch, device)
     count = gamma + 1 if of_target else 2 * gamma + 1
     blocks = -(-size // runtime.BLOCK)
     of_rows = (batch, chains, 2 * gamma + 1)
