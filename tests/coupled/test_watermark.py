@@ -314,9 +314,9 @@ def test_p_values_of_a_text_without_the_key_are_uniform(
 def test_marked_texts_are_found(method: str) -> None:
     """With the key and the position, and not with others."""
     made = decode_watermarked(
-        TARGET, DRAFT, [PROMPT] * 4, key=[1, 2, 3, 4], method=method, max_tokens=400, seed=0
+        TARGET, DRAFT, [PROMPT] * 2, key=[1, 2], method=method, max_tokens=400, seed=0
     )
-    for text, key in zip(made.sequences, (1, 2, 3, 4), strict=True):
+    for text, key in zip(made.sequences, (1, 2), strict=True):
         assert detect_watermark(text, key, 1, method=method).p_value < 1e-6
         assert detect_watermark(text, key, 1).p_value < 1e-6, "most tokens are drafts"
         assert detect_watermark(text, key + 4, 1, method=method).p_value > 1e-3
