@@ -99,21 +99,19 @@ def in_threads(work: Callable[[int], Any]) -> list[Any]:
         sys.setswitchinterval(pause)
 
 
-@pytest.mark.parametrize("travel", COPIES.values(), ids=COPIES)
 @pytest.mark.parametrize("name", THINGS)
-def test_what_cannot_be_changed_cannot_be_changed_in_a_copy(
-    name: str, travel: Callable[[Any], Any]
-) -> None:
+def test_what_cannot_be_changed_cannot_be_changed_in_a_copy(name: str) -> None:
     """Bug: NumPy forgets that an array is read-only, and the tables of a copy may be changed."""
     thing = THINGS[name]()
     use(thing)
     before = list(parts(thing, set()))
-    after = list(parts(travel(thing), set()))
-    assert len(before) == len(after) > 0
-    for array, copied in zip(before, after, strict=True):
-        assert array.flags.writeable or not copied.flags.writeable
-        assert array.dtype == copied.dtype
-        assert array.tolist() == copied.tolist()
+    for way, travel in COPIES.items():
+        after = list(parts(travel(thing), set()))
+        assert len(before) == len(after) > 0, way
+        for array, copied in zip(before, after, strict=True):
+            assert array.flags.writeable or not copied.flags.writeable, way
+            assert array.dtype == copied.dtype
+            assert array.tolist() == copied.tolist()
 
 
 @pytest.mark.parametrize("name", PLANS)

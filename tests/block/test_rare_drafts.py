@@ -87,16 +87,16 @@ def test_random_problems_are_solved_and_certified(seed: int) -> None:
 
 @pytest.mark.parametrize("length", [1, 2, 3])
 @pytest.mark.parametrize("k", [1, 2, 4, 2**26, 2**30])
-@pytest.mark.parametrize("rare", [5e-324, 1e-320, 1e-200, 1e-160, 1e-100])
-def test_a_rare_draft_is_worth_what_no_draft_is(rare: float, k: int, length: int) -> None:
+def test_a_rare_draft_is_worth_what_no_draft_is(k: int, length: int) -> None:
     """Bug: a division by a product that underflowed, or a certificate that is refused."""
     for target in ([0.5, 0.25, 0.25], [0.0, 0.5, 0.5], [1e-200, 5e-324, 1.0]):
-        solution = solve_block(constant(1.0, rare, 0.0), constant(*target), k, length)
-        solution.certificate.check()
         without = solve_block(constant(1.0, 0.0, 0.0), constant(*target), k, length)
-        assert solution.accepted == pytest.approx(without.accepted, abs=1e-12)
-        assert solution.certificate.gap < 1e-12
-        assert solution.bound == pytest.approx(without.bound, abs=1e-12)
+        for rare in (5e-324, 1e-320, 1e-200, 1e-160, 1e-100):
+            solution = solve_block(constant(1.0, rare, 0.0), constant(*target), k, length)
+            solution.certificate.check()
+            assert solution.accepted == pytest.approx(without.accepted, abs=1e-12)
+            assert solution.certificate.gap < 1e-12
+            assert solution.bound == pytest.approx(without.bound, abs=1e-12)
 
 
 def test_a_rare_draft_that_k_paths_make_frequent() -> None:

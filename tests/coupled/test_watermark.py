@@ -314,9 +314,9 @@ def test_p_values_of_a_text_without_the_key_are_uniform(
 def test_marked_texts_are_found(method: str) -> None:
     """With the key and the position, and not with others."""
     made = decode_watermarked(
-        TARGET, DRAFT, [PROMPT] * 4, key=[1, 2, 3, 4], method=method, max_tokens=400, seed=0
+        TARGET, DRAFT, [PROMPT] * 2, key=[1, 2], method=method, max_tokens=400, seed=0
     )
-    for text, key in zip(made.sequences, (1, 2, 3, 4), strict=True):
+    for text, key in zip(made.sequences, (1, 2), strict=True):
         assert detect_watermark(text, key, 1, method=method).p_value < 1e-6
         assert detect_watermark(text, key, 1).p_value < 1e-6, "most tokens are drafts"
         assert detect_watermark(text, key + 4, 1, method=method).p_value > 1e-3
@@ -365,7 +365,7 @@ def test_scores_where_drafts_are_all_or_none() -> None:
 
 
 LONGEST = 8.0
-"""Scores are cut here, which is reached once in a thousand tokens, and moves means by as much."""
+"""Scores are cut here, which one token in 200 reaches, and which moves means by as much."""
 
 
 def scores(method: str, p: Any, q: Any, wrong: int = 0) -> Callable[..., npt.NDArray[np.float64]]:
@@ -388,7 +388,7 @@ def scores(method: str, p: Any, q: Any, wrong: int = 0) -> Callable[..., npt.NDA
 @pytest.mark.parametrize("method", METHODS)
 def test_scores_have_the_mean_of_the_law(method: str) -> None:
     """Catches late clocks, or coins, that the closed form forgets."""
-    p, q = [0.1, 0.2, 0.2, 0.5], [0.1, 0.3, 0.3, 0.3]
+    p, q = [1 / 16] * 16, [1 / 32] * 8 + [3 / 32] * 8  # high scores, which few draws show
     law = watermark_laws(p, q)[method]
     BUDGET.check_mean(
         f"scores of watermarks: {method}",

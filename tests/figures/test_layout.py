@@ -25,6 +25,9 @@ FOLDER = Path(__file__).parents[2] / "figures" / "drawn"
 
 Committed = Callable[[str], Table]
 
+FOR_PRINT = ["leviathan_figure_5", "spectr_table_4", "wagner_table_1", "beyond_trees"]
+"""Curves, a table below plots, a table and letters of formulas: one function writes them all."""
+
 
 @pytest.fixture(scope="module", params=FIGURES)
 def name(request: pytest.FixtureRequest) -> str:
@@ -69,13 +72,14 @@ def check_boxes(figure: Figure) -> None:
     page = figure.bbox
     boxes = boxes_of(figure)
     assert boxes
-    for i, (text, box) in enumerate(boxes):
+    for text, box in boxes:
         assert page.x0 - 1 <= box.x0 <= box.x1 <= page.x1 + 1, f"{text!r} leaves the page"
         assert page.y0 - 1 <= box.y0 <= box.y1 <= page.y1 + 1, f"{text!r} leaves the page"
-        for other, other_box in boxes[:i]:
-            common = Bbox.intersection(box, other_box)
-            overlap = common is not None and min(common.width, common.height) > 0.01 * figure.dpi
-            assert not overlap, f"{text!r} on {other!r}"
+    low, high = np.array([[box.min, box.max] for _, box in boxes]).swapaxes(0, 1)
+    common = np.minimum(high[:, None], high) - np.maximum(low[:, None], low)
+    overlap = np.tril(common.min(axis=2) > 0.01 * figure.dpi, -1)
+    said = [f"{boxes[i][0]!r} on {boxes[j][0]!r}" for i, j in np.argwhere(overlap)]
+    assert not said, said[0]
 
 
 def test_nothing_is_cut_off_and_no_text_lies_on_text(drawn: Figure) -> None:
@@ -150,17 +154,18 @@ def test_the_picture_is_the_one_that_was_looked_at(
     """Bug: a change of style or layout that nobody saw; `make figures UPDATE=1` takes it over."""
     need_pinned("matplotlib")
     save_pictures(drawn, tmp_path, "now", ["png"])
-    assert picture_distance(FOLDER / f"{name}.png", tmp_path / "now.png") <= LARGEST_DIFFERENCE
+    looked_at, now = FOLDER / f"{name}.png", tmp_path / "now.png"
+    if looked_at.read_bytes() != now.read_bytes():  # pixels are slow to compare
+        assert picture_distance(looked_at, now) <= LARGEST_DIFFERENCE
 
 
+@pytest.mark.parametrize("name", FOR_PRINT, scope="module")
 def test_pictures_for_print_hold_no_dates_and_embedded_fonts(
     name: str, drawn: Figure, tmp_path: Path
 ) -> None:
     """Bug: a date or a program's version in the metadata; Type 3 fonts, which print badly."""
-    layout = drawn.get_layout_engine()
     drawn.set_layout_engine("none")  # everything has its place
     save_pictures(drawn, tmp_path, name, ["pdf", "svg"])
-    drawn.set_layout_engine(layout)
     pdf = (tmp_path / f"{name}.pdf").read_bytes()
     assert pdf.startswith(b"%PDF-")
     assert b"/CreationDate" not in pdf

@@ -169,7 +169,7 @@ def test_another_process_with_other_settings_writes_the_same_bytes(
     }
     command = [sys.executable, "-W", "error", "-m", "figures", NAME, "spectr_figure_6"]
     run = subprocess.run(
-        [*command, "--output", str(tmp_path / "out"), "--jobs", "2"],
+        [*command, "--output", str(tmp_path / "out"), "--jobs", "1"],
         env=environment,
         cwd=ROOT,
         capture_output=True,

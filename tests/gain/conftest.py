@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import pytest
+
+Result = TypeVar("Result")
 
 POSITIONS, VOCABULARY = 60, 40
 
@@ -21,6 +26,25 @@ def write_pair(folder: Path) -> None:
     prompts = np.repeat(np.arange(6), POSITIONS // 6)
     arrays = {"draft": draft, "target": target, "prompts": prompts, "tokens": np.array(tokens)}
     np.savez(folder / "pair.npz", **arrays)
+
+
+@pytest.fixture(scope="module")
+def computed(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Callable[[Path, Callable[[Path], Result]], Result]:
+    """Return a function that runs `compute(folder)` once, and copies its files for each test."""
+    made: dict[Callable[[Path], Result], tuple[Path, Result]] = {}
+
+    def copy(folder: Path, compute: Callable[[Path], Result]) -> Result:
+        if compute not in made:
+            place = tmp_path_factory.mktemp("computed")
+            write_pair(place)
+            made[compute] = place, compute(place)
+        place, result = made[compute]
+        shutil.copytree(place, folder, dirs_exist_ok=True)
+        return result
+
+    return copy
 
 
 @pytest.fixture

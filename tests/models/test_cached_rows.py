@@ -50,30 +50,30 @@ def ragged(rng, lengths, vocabulary):
     return np.where(np.arange(width) < lengths[:, None], tokens, -1)
 
 
-@pytest.mark.parametrize("seed", range(60))
-def test_places_hold_the_rows_after_any_appends_and_keeps(seed):
+def test_places_hold_the_rows_after_any_appends_and_keeps():
     # a source overwritten before it is read, a spare taken for what it no longer holds, rubbish
     # behind a row counted as held
-    rng = np.random.default_rng(seed)
-    cache = TokenCache(int(rng.integers(0, 5)))
-    expected = [[] for _ in cache.rows.lengths]
-    for _ in range(25):
-        tokens = ragged(rng, rng.integers(0, 4, len(expected)), vocabulary=2)
-        cache.append(tokens)
-        pairs = zip(expected, tokens.tolist(), strict=True)
-        expected = [row + [t for t in more if t >= 0] for row, more in pairs]
-        assert cache.held() == expected
-        if rng.integers(3) == 0 and max(map(len, expected), default=0) < SLOTS - 4:
-            continue  # rows are read on without a rewind
-        rows = rng.integers(len(expected), size=rng.integers(0, 7)) if expected else ids()
-        lengths = ids(*(max(len(expected[r]) - rng.integers(4), 0) for r in rows))
-        lengths = np.minimum(lengths, SLOTS - 4)
-        cache.keep(rows, lengths)
-        expected = [expected[r][:n] for r, n in zip(rows, lengths, strict=True)]
-        assert cache.held() == expected
-        assert sorted(cache.rows.places) == list(range(len(expected)))
-        if not expected:
-            cache, expected = TokenCache(3), [[], [], []]
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        cache = TokenCache(int(rng.integers(0, 5)))
+        expected = [[] for _ in cache.rows.lengths]
+        for _ in range(25):
+            tokens = ragged(rng, rng.integers(0, 4, len(expected)), vocabulary=2)
+            cache.append(tokens)
+            pairs = zip(expected, tokens.tolist(), strict=True)
+            expected = [row + [t for t in more if t >= 0] for row, more in pairs]
+            assert cache.held() == expected
+            if rng.integers(3) == 0 and max(map(len, expected), default=0) < SLOTS - 4:
+                continue  # rows are read on without a rewind
+            rows = rng.integers(len(expected), size=rng.integers(0, 7)) if expected else ids()
+            lengths = ids(*(max(len(expected[r]) - rng.integers(4), 0) for r in rows))
+            lengths = np.minimum(lengths, SLOTS - 4)
+            cache.keep(rows, lengths)
+            expected = [expected[r][:n] for r, n in zip(rows, lengths, strict=True)]
+            assert cache.held() == expected
+            assert sorted(cache.rows.places) == list(range(len(expected)))
+            if not expected:
+                cache, expected = TokenCache(3), [[], [], []]
 
 
 def test_keeping_rows_as_they_are_copies_nothing():
@@ -128,23 +128,26 @@ def test_rows_that_read_the_same_prompt_share_it():
     assert copies.slots.tolist() == [2]
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_no_other_places_are_copied_to_less(seed):
+def test_no_other_places_are_copied_to_less():
     # taking the largest entry first is optimal, which rows of equal prefixes put to the test
-    rng = np.random.default_rng(seed)
-    cache = TokenCache(4)
-    cache.append(ragged(rng, rng.integers(0, 9, 4), vocabulary=2))
-    rows = rng.integers(4, size=4)
-    lengths = ids(*(rng.integers(n + 1) for n in cache.rows.lengths[rows]))
-    before = cache.held()
-    places_hold = [row.tolist() for row in cache.cache]
-    wanted = [before[r][:n] for r, n in zip(rows, lengths, strict=True)]
-    cache.keep(rows, lengths)
-    fewest = min(
-        sum(len(row) - _common(row, places_hold[p]) for row, p in zip(wanted, places, strict=True))
-        for places in itertools.permutations(range(4))
-    )
-    assert cache.copied == fewest
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        cache = TokenCache(4)
+        cache.append(ragged(rng, rng.integers(0, 9, 4), vocabulary=2))
+        rows = rng.integers(4, size=4)
+        lengths = ids(*(rng.integers(n + 1) for n in cache.rows.lengths[rows]))
+        before = cache.held()
+        places_hold = [row.tolist() for row in cache.cache]
+        wanted = [before[r][:n] for r, n in zip(rows, lengths, strict=True)]
+        cache.keep(rows, lengths)
+        fewest = min(
+            sum(
+                len(row) - _common(row, places_hold[p])
+                for row, p in zip(wanted, places, strict=True)
+            )
+            for places in itertools.permutations(range(4))
+        )
+        assert cache.copied == fewest
 
 
 def _common(a, b):

@@ -111,7 +111,7 @@ def test_workers_of_xdist_share_one_budget(pytester: pytest.Pytester) -> None:
     """Bug: the capacity once for each worker, so that eight have eight times the false alarms."""
     pytester.makepyfile(TESTS)
     options = ("-p", "xdist", "-n", "2", "--dist", "each", "--otm-capacity", "3")
-    done = run(pytester, *options, subprocess=True)
+    done = run(pytester, *options)  # which starts the two workers alone
     done.assert_outcomes(passed=4)
     done.stdout.fnmatch_lines(["*otm: 4 of 3 *declare a larger --otm-capacity*"])
     assert done.ret == pytest.ExitCode.TESTS_FAILED

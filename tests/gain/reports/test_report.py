@@ -6,6 +6,7 @@ import json
 import math
 import re
 import zipfile
+from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -42,8 +43,7 @@ SETTINGS = Settings(
 LATENCY = Latency((1, 8), (1, 9), (0.1, 0.2), ((1.0, 1.1), (1.1, 1.9)))
 
 
-@pytest.fixture
-def summary(folder: Path) -> Summary:
+def report_once(folder: Path) -> Summary:
     return report(
         from_files(folder / "pair.npz"),
         folder / "out",
@@ -51,6 +51,12 @@ def summary(folder: Path) -> Summary:
         gammas=[1, 2, 4],
         latency=LATENCY,
     )
+
+
+@pytest.fixture
+def summary(folder: Path, computed: Callable[..., Summary]) -> Summary:
+    """Return the summary of a report that was written to `folder / "out"`."""
+    return computed(folder, report_once)
 
 
 def test_means_are_clustered_by_prompt(folder: Path, summary: Summary) -> None:

@@ -182,7 +182,7 @@ def test_the_law_from_its_breakpoints(rule: str, device: str) -> None:
             beside(node.chance[x : x + 1], coin, [x, x], [0.5] * (coins + 2))
             others = [0.5] * coin + [0.0, 0.5, 0.5]
             assert len(node.edges[x])
-            for y in range(size):
+            for y in (x, (x + 1) % size):
                 beside(node.edges[x], 0, [x, y], others)
                 beside(node.edges[x], 1, [y, x], others)
     beside(edges_of(node.residual), coins, [worst, worst], [*rejected, 0.5, 0.5])

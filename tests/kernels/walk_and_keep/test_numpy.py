@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from otm.coupling.agreeing import AgreeingDrafts
 
 from otm._core.sparse import SparseProbs
+from otm.coupling.optimal.agreeing import AgreeingDrafts
 from otm.kernels import verify_probs
 from otm.kernels.multi_draft.numpy import verify_chains
 from otm.kernels.optimal import numpy as grid_optimal

@@ -6,6 +6,7 @@ import gc
 import itertools
 import weakref
 from collections import Counter
+from functools import cache
 from typing import Any
 
 import pytest
@@ -35,6 +36,7 @@ SEVERAL = set(KINDS) - {"byte-level", "pieces of words"}
 FIRST_IS_RIGHT = "bytes behind letters"
 
 
+@cache
 def one_token(kind: str, text: str) -> int | None:
     """Return the token that a tokenizer itself writes for a text behind a line, if it is one."""
     backend = KINDS[kind].backend_tokenizer
@@ -45,6 +47,7 @@ def one_token(kind: str, text: str) -> int | None:
     return both[len(line)] if len(both) == len(line) + 1 else None
 
 
+@cache
 def texts(kind: str) -> dict[int, str]:
     """Return what tokens spell that spell whole characters."""
     spelled = enumerate(Spelling.of(KINDS[kind]).texts)

@@ -4,6 +4,6 @@ Not here: the same test on steps that an engine recorded (`otm.audit.streams.rec
 
 >>> from otm.audit import audit_server
 >>> from otm.audit.streams.server.simulated import simulated_server
->>> audit_server("http://simulated", transport=simulated_server()).verdict
+>>> audit_server("http://simulated", tv=0.2, transport=simulated_server()).verdict
 'lossless on everything tried'
 """

@@ -311,9 +311,11 @@ def test_what_a_model_has_in_its_own_configuration_is_overruled() -> None:
 
 def test_tokens_that_do_not_count_cannot_make_a_server_lossless() -> None:
     """Bug: "lossless" of a server half of whose tokens are on no list."""
-    report = audit(simulated_server(), tv=0.9, logprobs=2, sampling=[SamplingParameters(0.7)])
+    options: Any = {"tv": 0.9, "requests": 400, "sampling": [SamplingParameters(0.7)]}
+    report = audit(simulated_server(), logprobs=2, **options)
     assert report.left_out > report.tokens / 3
     assert report.verdict == "undecided"
+    assert audit(simulated_server(), **options).lossless  # the control: tokens count
 
 
 def test_tokens_off_the_lists_cannot_make_a_server_lossless() -> None:
