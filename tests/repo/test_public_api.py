@@ -78,8 +78,8 @@ NAMES = {module: names.split() for module, names in {
     "otm.integrations.huggingface": "AssistedDecoding patch_generate",
     "otm.integrations.vllm": "register",
     "otm.kernels": """
-        SelfCheck SparseDrafts Verified VerifiedTree Workspace self_checks sigmoid_distance
-        verify_logits verify_probs verify_sigmoid verify_tree_logits verify_tree_probs
+        SelfCheck SparseDrafts Verified VerifiedTree Workspace mass self_checks sigmoid_distance
+        verify_chains verify_logits verify_probs verify_sigmoid verify_tree_logits verify_tree_probs
     """,
     "otm.models": """
         GPT GPTConfig HuggingFaceModel IntersectionModel LanguageModel NGramModel Session Spelling
