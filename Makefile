@@ -27,7 +27,7 @@ test: $(VENV)/.installed-test ## run the tests (options for pytest: ARGS="-k k_s
 # What a change most often breaks: names, layers, messages, and one exact law of each part.
 QUICK = tests/repo/test_import.py tests/repo/test_public_api.py tests/repo/test_docstrings.py \
 	tests/test_errors.py tests/test_rules.py tests/test_problem.py tests/test_bad_input.py \
-	tests/core/test_sampling.py tests/core/test_sums.py tests/core/test_numbers.py \
+	tests/core/probs/test_sampling.py tests/core/test_sums.py tests/core/test_numbers.py \
 	tests/optimum/test_cut.py tests/coupling/optimal/test_plan.py \
 	tests/coupling/test_plan_protocol.py::test_the_code_that_decides_is_lossless \
 	tests/decoding/test_lossless.py tests/kernels/chain/test_numpy.py \

@@ -27,7 +27,7 @@ from benchmarks.command import command, keep, options_of
 from benchmarks.machine import machine
 from figures.shipped_pairs import prompts_of_text
 from otm._core.means import clustered_mean
-from otm._core.sparse import SparseProbs
+from otm._core.probs.sparse import SparseProbs
 from otm.coupled import decode_coupled
 from otm.coupled.clocks.first_rings import first_rings
 from otm.coupled.clocks.numpy import SharedClocks

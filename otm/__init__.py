@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from otm._core.interval import Interval
 from otm._core.lazy import lazy
-from otm._core.sparse import SparseProbs
+from otm._core.probs.sparse import SparseProbs
 from otm.errors import OTMError
 from otm.problem import Problem
 from otm.solve import alpha, solve

@@ -14,10 +14,10 @@ from otm._core.arithmetic import Frozen, Probs, is_exact, read_only, zeros
 from otm._core.checks import as_draft_count, as_draft_counts, broadcast_counts, place_of_row
 from otm._core.display.reprs import brief
 from otm._core.display.text import shown
-from otm._core.distribution import as_probs_pair, as_probs_rows, to_exact, to_floats
+from otm._core.probs.distribution import as_probs_pair, as_probs_rows, to_exact, to_floats
+from otm._core.probs.sparse import SparseProbs, Tokens, align, places_of
 from otm._core.ratios.bins import RatioBins
 from otm._core.ratios.order import RatioOrder
-from otm._core.sparse import SparseProbs, Tokens, align, places_of
 from otm._core.tensors import to_host
 from otm.drafts.base import DraftDistribution, SingleDistribution
 from otm.drafts.iid import IID

@@ -23,7 +23,7 @@ from otm._core.checks import (
 )
 from otm._core.display.reprs import Facts, number_text
 from otm._core.display.text import html_table
-from otm._core.sparse import places_of
+from otm._core.probs.sparse import places_of
 from otm._core.tensors import like
 from otm.drafts.base import NEVER_DRAWN
 from otm.errors import InvalidDraftsError, InvalidInputError, ProblemTooLargeError

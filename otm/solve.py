@@ -10,11 +10,11 @@ from typing import Any, overload
 from otm._core.arithmetic import Number, read_only
 from otm._core.checks import as_draft_count
 from otm._core.display.text import shown
-from otm._core.distribution import as_probs_pair
 from otm._core.interval import Interval
 from otm._core.numbers import check_name
+from otm._core.probs.distribution import as_probs_pair
+from otm._core.probs.sparse import SparseProbs
 from otm._core.ratios.bins import RatioBins
-from otm._core.sparse import SparseProbs
 from otm._core.tensors import is_tensor
 from otm.drafts.base import DraftDistribution
 from otm.errors import InvalidDistributionError, InvalidParameterError

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from otm._core.files.headers import open_arrays
-from otm._core.sampling import InverseCdf
+from otm._core.probs.sampling import InverseCdf
 from otm.coupling import PLANS
 from otm.coupling.build import PlanBuilder
 from otm.problem import Problem
@@ -35,19 +35,19 @@ HERE = "test_catalogue.py"
 CATALOGUE: dict[str, dict[str, list[str]]] = {
     "inputs": {
         "a sum that is off by rounding is normalised, by more an error that states it": [
-            "core/test_distribution.py::test_a_sum_within_the_tolerance_of_the_type_is_normalised",
-            "core/test_distribution.py::test_what_is_not_a_law_is_refused",
+            "core/probs/test_distribution.py::test_a_sum_within_the_tolerance_of_the_type_is_normalised",
+            "core/probs/test_distribution.py::test_what_is_not_a_law_is_refused",
         ],
         "NaN, infinite or negative: an error that names the index": [
-            "core/test_distribution.py::test_what_is_not_a_law_is_refused",
+            "core/probs/test_distribution.py::test_what_is_not_a_law_is_refused",
             "test_bad_input.py::test_what_is_not_a_law_is_refused_on_both_sides",
         ],
         "a row of zeros: an error, never uniform": [
-            "core/test_distribution.py::test_what_is_not_a_law_is_refused",
-            "core/test_distribution.py::test_rows_that_are_no_laws_are_named",
+            "core/probs/test_distribution.py::test_what_is_not_a_law_is_refused",
+            "core/probs/test_distribution.py::test_rows_that_are_no_laws_are_named",
         ],
         "different lengths: an error": [
-            "core/test_distribution.py::test_laws_of_different_lengths_are_refused",
+            "core/probs/test_distribution.py::test_laws_of_different_lengths_are_refused",
             "test_bad_input.py::test_laws_of_different_lengths_are_refused",
         ],
         "k that is 0, a boolean or a float: an error": [
@@ -84,12 +84,12 @@ CATALOGUE: dict[str, dict[str, list[str]]] = {
     },
     "floats": {
         "softmax in half precision: raised to float64, then normalised": [
-            "core/test_distribution.py::test_softmax_rows_of_every_type_are_laws",
+            "core/probs/test_distribution.py::test_softmax_rows_of_every_type_are_laws",
             f"{LOGITS}::test_types_below_float64_are_raised_before_the_softmax",
             f"{REFERENCE}::test_half_precision_is_widened",
         ],
         "zeros of float16: nothing is accepted for that": [
-            "core/test_distribution.py::test_a_half_precision_row_keeps_its_zeros",
+            "core/probs/test_distribution.py::test_a_half_precision_row_keeps_its_zeros",
             f"{PROTOCOL}::test_a_draft_without_target_probability_is_always_rejected",
         ],
         "sampled in a coarse type and verified in a fine one: biased, and a test shows it": [
@@ -141,19 +141,19 @@ CATALOGUE: dict[str, dict[str, list[str]]] = {
             "coupling/test_mutants.py::test_a_wrong_rule_is_found",
         ],
         "a uniform on an edge: the next token of positive mass": [
-            "core/test_sampling.py::test_an_edge_belongs_to_the_next_token_of_positive_weight",
+            "core/probs/test_sampling.py::test_an_edge_belongs_to_the_next_token_of_positive_weight",
             f"{REFERENCE}::test_edges_belong_to_the_next_token_of_positive_weight",
         ],
         "a token of weight zero is never drawn": [
-            "core/test_sampling.py::test_a_token_of_weight_zero_is_never_drawn",
-            "core/test_sampling.py::test_no_row_draws_a_token_of_weight_zero",
+            "core/probs/test_sampling.py::test_a_token_of_weight_zero_is_never_drawn",
+            "core/probs/test_sampling.py::test_no_row_draws_a_token_of_weight_zero",
         ],
         "vocabularies beyond 2^24, where torch.multinomial ends": [
             f"{HERE}::test_a_vocabulary_beyond_2_to_the_24_is_drawn_from",
             f"{HERE}::test_no_token_is_drawn_by_functions_that_fill_up_missing_mass",
         ],
         "uniforms of 24 bits are too coarse for a large vocabulary: 53 are taken": [
-            "core/test_sampling.py::test_uniforms_of_53_bits_resolve_a_large_vocabulary",
+            "core/probs/test_sampling.py::test_uniforms_of_53_bits_resolve_a_large_vocabulary",
         ],
         "draft, coin and residual from one stream: must fail": [
             "coupling/test_mutants.py::test_a_wrong_rule_is_found",

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 
 from otm._core.checks import as_draft_count
-from otm._core.sparse import SparseProbs
+from otm._core.probs.sparse import SparseProbs
 from otm.drafts import IID, Greedy, HubPairs, Independent, Joint, WithoutReplacement
 from otm.errors import (
     InvalidDistributionError,

@@ -13,12 +13,13 @@ import pytest
 import otm
 import otm.coupled
 import otm.coupling.lossy
+from otm._core.rule import BACKENDS
 from otm.coupling import PLANS
 from otm.coupling.plan import TransportPlan
 from otm.decoding import GreedyBlockVerifier, tree_rules
 from otm.decoding.verifiers.by_rule import chain_rule, host_verifier, tree_rule
 from otm.errors import UnknownMethodError
-from otm.rules import _BY_NAME, BACKENDS, RULES, Form, named, names
+from otm.rules import _BY_NAME, RULES, Form, named, names
 
 ROOT = Path(otm.__file__).parents[1]
 PROBLEM = otm.Problem([0.5, 0.3, 0.2], [0.2, 0.5, 0.3], 2)

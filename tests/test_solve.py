@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import otm
-from otm._core.distribution import total_variation
+from otm._core.probs.distribution import total_variation
 from otm.coupling import (
     GreedyRule,
     OptimalPlan,

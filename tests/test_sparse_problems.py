@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import otm
 from otm import Problem, SparseProbs
-from otm._core.sparse import align
+from otm._core.probs.sparse import align
 from otm.coupling import PLANS, KSeq, OptimalPlan, RecursiveRejection, TablePlan
 from otm.coupling.lossy import TypicalAcceptance
 from otm.errors import InvalidDraftsError, InvalidParameterError, InvalidUniformsError

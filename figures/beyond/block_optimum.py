@@ -15,7 +15,7 @@ from figures.progress import progress
 from figures.registry import experiment
 from figures.table import Table
 from otm._core.drawing import COLOURS, MARKERS, blank_figure
-from otm._core.sparse import SparseProbs
+from otm._core.probs.sparse import SparseProbs
 from otm.coupling import KSeq, OptimalPlan
 from otm.decoding import DraftNode
 from otm.decoding.reading import Path

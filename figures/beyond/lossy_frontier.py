@@ -14,9 +14,9 @@ from figures.registry import experiment
 from figures.table import Cell, Table
 from figures.wagner.outputs import distance, logits_at_contexts, outputs, weights
 from otm._core.arithmetic import Probs
-from otm._core.distribution import total_variation
 from otm._core.drawing import COLOURS, blank_figure
 from otm._core.means import clustered_mean
+from otm._core.probs.distribution import total_variation
 from otm.coupling import TransportPlan
 from otm.coupling.lossy import ArgmaxLenientPlan, LenientPlan, TypicalAcceptance
 from otm.decoding import SamplingParameters

@@ -12,9 +12,9 @@ from figures.progress import progress
 from figures.registry import OUR_GPTS, experiment
 from figures.shipped_pairs import logits_at, prompts_of_text, texts_of_target
 from figures.table import Cell, Table
-from otm._core.distribution import total_variation
 from otm._core.drawing import COLOURS, blank_figure
 from otm._core.means import clustered_mean
+from otm._core.probs.distribution import total_variation
 from otm.coupling.lossy import Cactus, CascadePlan, EnsemblePlan, SyntheticAcceptance
 from otm.decoding import SamplingParameters
 from otm.optimum.cut import optimal_value

@@ -10,7 +10,7 @@ import numpy as np
 from figures.registry import experiment
 from figures.table import Cell, Table
 from otm._core.drawing import COLOURS, blank_figure
-from otm._core.sparse import SparseProbs
+from otm._core.probs.sparse import SparseProbs
 from otm.coupling.optimal.agreeing import AgreeingDrafts
 from otm.decoding import DraftNode
 from otm.decoding.reading import Path

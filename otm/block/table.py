@@ -15,10 +15,10 @@ import numpy as np
 
 from otm._core.arithmetic import Number, as_fraction, as_integers, total
 from otm._core.display.text import shown
-from otm._core.distribution import as_probs
 from otm._core.numbers import whole
 from otm._core.optional import require
-from otm._core.sparse import SparseProbs
+from otm._core.probs.distribution import as_probs
+from otm._core.probs.sparse import SparseProbs
 from otm.block.hull import Excess
 from otm.block.tree import Path, Tree, in_floats
 from otm.errors import InvalidDistributionError, InvalidDraftsError, ProblemTooLargeError

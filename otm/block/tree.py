@@ -18,8 +18,8 @@ import numpy as np
 from otm._core.arithmetic import Number, Probs
 from otm._core.display.progress import SILENT, Watch
 from otm._core.display.text import shown
-from otm._core.distribution import as_probs_pair
-from otm._core.sparse import SparseProbs, Tokens, align
+from otm._core.probs.distribution import as_probs_pair
+from otm._core.probs.sparse import SparseProbs, Tokens, align
 from otm.errors import InvalidDistributionError, ProblemTooLargeError
 
 Path = tuple[int, ...]

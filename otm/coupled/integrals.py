@@ -41,7 +41,7 @@ import numpy as np
 import numpy.typing as npt
 
 from otm._core.arithmetic import Frozen, Probs, at_least_once, read_only, running_sum, zeros
-from otm._core.log_trapezoid import log_trapezoid, node_chunks
+from otm._core.quadrature import log_trapezoid, node_chunks
 from otm._core.ratios.order import RatioOrder
 from otm.errors import ProblemTooLargeError
 from otm.optimum.multisets import scientific

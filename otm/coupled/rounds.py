@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from otm._core.checks import as_draft_count
-from otm._core.sparse import SparseProbs
+from otm._core.probs.sparse import SparseProbs
 from otm.coupled.clocks.numpy import SharedClocks, drawn_key
 from otm.decoding.draft_tree import DraftNode, Randomness
 from otm.decoding.reading import Path, ProbsAfter

@@ -26,7 +26,7 @@ import numpy as np
 
 from otm._core.display.reprs import Brief
 from otm._core.numbers import as_integer, as_positive, check_name
-from otm._core.sparse import SparseProbs, of_one_kind
+from otm._core.probs.sparse import SparseProbs, of_one_kind
 from otm.coupled.clocks.numpy import SharedClocks, drawn_key
 from otm.coupled.rounds import CoupledRounds
 from otm.decoding.checks import as_sources

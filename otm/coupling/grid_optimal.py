@@ -21,7 +21,7 @@ from otm._core.arithmetic import (
 )
 from otm._core.checks import Drafts, Uniforms
 from otm._core.numbers import as_positive
-from otm._core.sampling import chunks
+from otm._core.probs.sampling import chunks
 from otm.coupling.optimal.slots import winning_probabilities
 from otm.coupling.optimal.swaps import Slots, match_amounts
 from otm.coupling.residual import ResidualPlan, acceptance_ratio

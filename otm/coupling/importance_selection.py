@@ -20,7 +20,7 @@ from otm._core.arithmetic import (
     scatter_sum,
 )
 from otm._core.checks import Drafts, Uniforms, as_numbers
-from otm._core.log_trapezoid import log_trapezoid, node_chunks
+from otm._core.quadrature import log_trapezoid, node_chunks
 from otm.coupling.residual import ResidualPlan, acceptance_ratio
 from otm.errors import InvalidParameterError, ProblemTooLargeError
 from otm.optimum.multisets import (

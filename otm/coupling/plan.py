@@ -19,7 +19,7 @@ from otm._core.checks import Drafts, Uniforms, check_generator, check_uniforms
 from otm._core.display.reprs import Brief
 from otm._core.display.text import shown
 from otm._core.interval import Interval
-from otm._core.sampling import chunks, locate_in_rows
+from otm._core.probs.sampling import chunks, locate_in_rows
 from otm._core.tensors import like
 from otm.coupling.transport import Transport, by_set, token_labels
 from otm.drafts.base import DraftDistribution

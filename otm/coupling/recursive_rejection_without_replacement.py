@@ -12,9 +12,9 @@ import numpy.typing as npt
 from otm._core.arithmetic import Number, Probs, as_number, at_most_one, running_sum, zeros
 from otm._core.checks import Drafts, Uniforms
 from otm._core.interval import Interval
+from otm._core.probs.sampling import chunks, locate_in_rows
 from otm._core.ratios.bins import RatioBins
 from otm._core.ratios.order import scale_of_weights
-from otm._core.sampling import chunks, locate_in_rows
 from otm.coupling.plan import TransportPlan
 from otm.coupling.residual import acceptance_ratio
 from otm.drafts.without_replacement import WithoutReplacement

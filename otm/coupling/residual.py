@@ -27,8 +27,8 @@ from otm._core.arithmetic import (
     zeros,
 )
 from otm._core.checks import Drafts, Uniforms
-from otm._core.distribution import residual_weights
-from otm._core.sampling import InverseCdf
+from otm._core.probs.distribution import residual_weights
+from otm._core.probs.sampling import InverseCdf
 from otm.coupling.plan import TransportPlan
 from otm.coupling.transport import token_labels
 

@@ -12,13 +12,13 @@ import numpy.typing as npt
 from otm._core.checks import as_array, check_uniforms
 from otm._core.display.text import shown
 from otm._core.numbers import as_integer, as_positive, check_name, whole
+from otm._core.rule import BACKENDS
 from otm.decoding.draft_tree import DraftNode, Randomness
 from otm.decoding.drafters.base import Drafter
 from otm.decoding.reading import Context, Path
 from otm.errors import InvalidDraftsError, InvalidInputError, InvalidParameterError
 from otm.kernels.registry import AUTO
 from otm.models.base import LanguageModel
-from otm.rules import BACKENDS
 
 
 def as_prompts(prompts: Any, vocabulary: int) -> tuple[Context, ...]:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 import otm.drafts
 from otm._core.display.reprs import Brief
-from otm._core.sparse import SparseProbs
+from otm._core.probs.sparse import SparseProbs
 from otm.decoding.reading import Path
 from otm.errors import InvalidDraftsError
 

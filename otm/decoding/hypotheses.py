@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from otm._core.arithmetic import Number, Probs, is_exact
 from otm._core.display.reprs import Brief
-from otm._core.sparse import SparseProbs
+from otm._core.probs.sparse import SparseProbs
 from otm.decoding.reading import Context, Path, Reader
 from otm.decoding.sampling_parameters import kth_largest
 

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from otm._core.arithmetic import is_exact
-from otm._core.sparse import SparseProbs
+from otm._core.probs.sparse import SparseProbs
 from otm._core.tensors import is_array, is_tensor, like, to_host
 from otm.decoding.sampling_parameters import SamplingParameters, as_sampling
 from otm.errors import InvalidDistributionError

@@ -20,7 +20,7 @@ from otm._core.arithmetic import read_only
 from otm._core.checks import as_array, name_row
 from otm._core.display.text import shown
 from otm._core.numbers import as_integer, as_real
-from otm._core.sparse import SparseProbs, Tokens
+from otm._core.probs.sparse import SparseProbs, Tokens
 from otm._core.tensors import is_tensor, to_host
 from otm.errors import InvalidDistributionError, InvalidParameterError
 

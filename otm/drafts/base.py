@@ -23,9 +23,9 @@ from otm._core.checks import (
     check_uniforms,
     leading_shape,
 )
-from otm._core.distribution import as_probs, to_exact, to_floats
 from otm._core.numbers import as_integer
-from otm._core.sparse import SparseProbs, Tokens, as_token_ids, places_of
+from otm._core.probs.distribution import as_probs, to_exact, to_floats
+from otm._core.probs.sparse import SparseProbs, Tokens, as_token_ids, places_of
 from otm._core.tensors import like
 from otm.errors import InvalidDistributionError, InvalidDraftsError
 

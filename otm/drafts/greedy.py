@@ -11,9 +11,9 @@ import numpy.typing as npt
 
 from otm._core.arithmetic import Number, Probs, read_only, zeros
 from otm._core.checks import Drafts, Uniforms
-from otm._core.distribution import mass_beyond
+from otm._core.probs.distribution import mass_beyond
+from otm._core.probs.sampling import InverseCdf
 from otm._core.ratios.order import places_along
-from otm._core.sampling import InverseCdf
 from otm.drafts.base import DifferentTokens
 from otm.drafts.top import likeliest
 

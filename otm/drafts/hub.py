@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from otm._core.arithmetic import Number, Probs, read_only
 from otm._core.checks import Drafts, Uniforms
-from otm._core.sampling import InverseCdf
+from otm._core.probs.sampling import InverseCdf
 from otm.drafts.base import SingleDistribution
 from otm.drafts.greedy import Greedy
 

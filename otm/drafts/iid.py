@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from otm._core.arithmetic import Number, Probs, at_least_once
 from otm._core.checks import Drafts, Uniforms, as_draft_count
-from otm._core.distribution import mass_beyond
-from otm._core.sampling import InverseCdf
+from otm._core.probs.distribution import mass_beyond
+from otm._core.probs.sampling import InverseCdf
 from otm.drafts.base import SingleDistribution, independent_tuples
 
 

@@ -13,8 +13,8 @@ import numpy.typing as npt
 
 from otm._core.arithmetic import Number, Probs, is_exact, read_only, running_sum, zeros
 from otm._core.checks import Drafts, Uniforms
-from otm._core.distribution import as_probs, as_probs_pair, mass_beyond
-from otm._core.sampling import InverseCdf
+from otm._core.probs.distribution import as_probs, as_probs_pair, mass_beyond
+from otm._core.probs.sampling import InverseCdf
 from otm.drafts.base import FromProbs, independent_tuples
 from otm.errors import InvalidDistributionError
 

@@ -13,11 +13,11 @@ import numpy.typing as npt
 from otm._core.arithmetic import Number, Probs, is_exact, read_only, running_sum, scatter_sum, zeros
 from otm._core.checks import Drafts, Uniforms, as_array, as_drafts
 from otm._core.display.text import shown
-from otm._core.distribution import as_probs
 from otm._core.numbers import as_integer
+from otm._core.probs.distribution import as_probs
+from otm._core.probs.sampling import InverseCdf
+from otm._core.probs.sparse import Tokens, as_token_ids, places_of
 from otm._core.ratios.order import places_along
-from otm._core.sampling import InverseCdf
-from otm._core.sparse import Tokens, as_token_ids, places_of
 from otm.drafts.base import DraftDistribution
 from otm.errors import (
     InvalidDistributionError,

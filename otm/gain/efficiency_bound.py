@@ -23,8 +23,8 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from otm._core.means import Floats, PairedMeans, Setup
+from otm._core.probs.sparse import align
 from otm._core.ratios.bins import RatioBins
-from otm._core.sparse import align
 from otm.decoding.draft_tree import DraftNode
 from otm.decoding.drafters.base import Branching, children_at
 from otm.decoding.verifiers.base import TargetProbs

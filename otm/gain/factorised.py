@@ -23,8 +23,8 @@ import numpy.typing as npt
 from otm._core.arithmetic import Probs, is_exact, zeros
 from otm._core.checks import as_array
 from otm._core.display.text import shown
-from otm._core.distribution import as_probs, to_floats
 from otm._core.numbers import is_real
+from otm._core.probs.distribution import as_probs, to_floats
 from otm.errors import InvalidInputError
 
 

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from otm._core.arithmetic import is_exact
-from otm._core.distribution import as_probs_rows
+from otm._core.probs.distribution import as_probs_rows
 from otm.errors import InvalidParameterError
 from otm.gain.parameters import (
     LARGEST_GAMMA,

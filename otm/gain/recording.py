@@ -16,7 +16,7 @@ from otm._core.display.progress import Progress, watching
 from otm._core.display.reprs import Brief
 from otm._core.display.text import shown
 from otm._core.numbers import as_positive
-from otm._core.sparse import SparseProbs
+from otm._core.probs.sparse import SparseProbs
 from otm.decoding.checks import (
     as_paths,
     as_prompts,

@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from otm._core.display.text import shown
-from otm._core.distribution import sum_tolerance
 from otm._core.numbers import is_real
+from otm._core.probs.distribution import sum_tolerance
 from otm._core.tensors import is_masked, masked_fault, to_host
 from otm.errors import (
     InvalidDistributionError,

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from otm._core.numbers import check_name
+from otm._core.rule import BACKENDS
 from otm.errors import InvalidInputError
-from otm.rules import BACKENDS, Rule, named
+from otm.rules import Rule, named
 
 VARIABLE = "OTM_BACKEND"
 """Environment variable that names the backend for tensors if no argument does."""

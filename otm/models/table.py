@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from otm._core.arithmetic import Probs, is_exact, read_only
 from otm._core.display.text import shown
-from otm._core.distribution import as_probs, to_exact
 from otm._core.numbers import as_integer, as_vocabulary
+from otm._core.probs.distribution import as_probs, to_exact
 from otm.errors import InvalidDistributionError, ProblemTooLargeError
 from otm.models.base import StatelessModel
 

@@ -23,7 +23,7 @@ from otm._core.arithmetic import (
     sum_excess,
 )
 from otm._core.checks import Counts, as_draft_counts, broadcast_counts
-from otm._core.distribution import as_probs_rows
+from otm._core.probs.distribution import as_probs_rows
 from otm._core.ratios.bins import RatioBins, by_ratio, in_bins
 from otm._core.ratios.keys import ratio_of
 from otm.errors import InvalidDistributionError

@@ -34,8 +34,13 @@ import numpy as np
 
 from otm._core.arithmetic import SUM_BLOCK, split_units
 from otm._core.checks import as_draft_counts, broadcast_counts
-from otm._core.distribution import UNIT_SUM_TOLERANCE, as_probs_rows, broadcast_shape, sum_tolerance
 from otm._core.optional import require
+from otm._core.probs.distribution import (
+    UNIT_SUM_TOLERANCE,
+    as_probs_rows,
+    broadcast_shape,
+    sum_tolerance,
+)
 from otm._core.ratios.bins import FEW, RatioBins, corners
 from otm._core.ratios.keys import MANTISSA, even_bins
 from otm.errors import InvalidDistributionError, InvalidDraftCountError, InvalidInputError

@@ -19,8 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from otm._core.arithmetic import Probs
-from otm._core.distribution import total_variation
 from otm._core.numbers import as_level, as_positive
+from otm._core.probs.distribution import total_variation
 from otm.errors import InvalidInputError, InvalidParameterError
 from otm.testing.statistics import (
     Criterion,

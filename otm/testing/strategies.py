@@ -23,9 +23,9 @@ from typing import NamedTuple
 import numpy as np
 
 from otm._core.arithmetic import Number, Probs, is_exact
-from otm._core.distribution import to_exact
 from otm._core.numbers import check_name
 from otm._core.optional import require
+from otm._core.probs.distribution import to_exact
 from otm.drafts import IID, DraftDistribution
 from otm.models import TableModel
 from otm.problem import Problem

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import otm
-from otm._core.sparse import SparseProbs
+from otm._core.probs.sparse import SparseProbs
 from otm._core.tensors import is_tensor, like, to_host
 from otm.coupling import OptimalPlan
 from otm.drafts import IID

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from otm._core.sampling import locate
-from otm._core.sparse import SparseProbs
+from otm._core.probs.sampling import locate
+from otm._core.probs.sparse import SparseProbs
 from otm.coupled import (
     ListCoupling,
     WatermarkVerifier,

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from otm._core.arithmetic import Probs
-from otm._core.distribution import total_variation
+from otm._core.probs.distribution import total_variation
 from otm.coupling.maximal import MaximalCoupling
 from otm.errors import InvalidParameterError
 from otm.problem import Problem

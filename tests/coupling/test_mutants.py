@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from otm._core.arithmetic import Probs, at_least_once
-from otm._core.sampling import InverseCdf
+from otm._core.probs.sampling import InverseCdf
 from otm.coupling.k_seq import KSeq
 from otm.coupling.maximal import MaximalCoupling
 from otm.coupling.optimal.plan import OptimalPlan

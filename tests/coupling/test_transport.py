@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import otm
-from otm._core.sparse import SparseProbs
+from otm._core.probs.sparse import SparseProbs
 from otm.coupling import PLANS, GreedyRule, KSeq
 from otm.coupling.residual import ResidualPlan
 from otm.errors import CertificateError, InvalidInputError, ProblemTooLargeError

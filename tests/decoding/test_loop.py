@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from otm._core.sparse import SparseProbs
+from otm._core.probs.sparse import SparseProbs
 from otm.coupling import KSeq, OptimalPlan, RecursiveRejection
 from otm.coupling.lossy import LenientPlan
 from otm.decoding import (

@@ -11,7 +11,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from otm._core.sparse import SparseProbs, align
+from otm._core.probs.sparse import SparseProbs, align
 from otm.coupling import KSeq, MaximalCoupling, OptimalPlan, RecursiveRejection
 from otm.coupling.plan import TransportPlan
 from otm.decoding import autoregressive, spectr, speculative, stream

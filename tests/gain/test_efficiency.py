@@ -15,7 +15,7 @@ import pytest
 
 from otm._core.arithmetic import Number
 from otm._core.means import PairedMeans, Setup
-from otm._core.sparse import SparseProbs
+from otm._core.probs.sparse import SparseProbs
 from otm.coupling import (
     KSeq,
     NaiveTargetSampling,

@@ -9,7 +9,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from otm._core.sparse import SparseProbs
+from otm._core.probs.sparse import SparseProbs
 from otm.decoding import DraftNode, ModelDrafter
 from otm.decoding.drafters.base import Branching, children_at
 from otm.decoding.reading import Path

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from otm._core.sparse import SparseProbs
+from otm._core.probs.sparse import SparseProbs
 from otm._core.tensors import to_host
 from otm.coupling import KSeq
 from otm.decoding.draft_tree import Randomness

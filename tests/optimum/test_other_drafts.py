@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from otm._core.arithmetic import Number, Probs
-from otm._core.distribution import to_exact
 from otm._core.interval import Interval
+from otm._core.probs.distribution import to_exact
 from otm.drafts import (
     IID,
     DraftDistribution,

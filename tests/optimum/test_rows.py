@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import otm.optimum.rows
 from otm._core.arithmetic import SUM_BLOCK, Probs
 from otm._core.checks import as_draft_counts
-from otm._core.distribution import as_probs_rows
+from otm._core.probs.distribution import as_probs_rows
 from otm._core.ratios.bins import FEW
 from otm.errors import InvalidDistributionError, InvalidDraftCountError
 from otm.optimum.cut import optimal_value

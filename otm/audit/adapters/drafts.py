@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from otm._core.arithmetic import Number, Probs, read_only
-from otm._core.sampling import InverseCdf
+from otm._core.probs.sampling import InverseCdf
 from otm._core.tensors import to_host
 from otm.audit.adapters.base import Adapter, Instance, Source
 from otm.decoding.draft_tree import Randomness

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from otm._core.numbers import check_name
 from otm._core.optional import require
-from otm._core.sparse import SparseProbs
+from otm._core.probs.sparse import SparseProbs
 from otm._core.tensors import on_device, to_host
 from otm.audit.adapters.base import Adapter, Instance, Source
 from otm.audit.adapters.drafts import Batched, InFloats, models_for

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from otm._core.arithmetic import Probs
 from otm._core.checks import Drafts
-from otm._core.sampling import InverseCdf
+from otm._core.probs.sampling import InverseCdf
 from otm.audit.adapters.base import Adapter, Instance
 from otm.audit.adapters.drafts import chain_probs, draw_chain, is_exact, locate_drafts, probs_of
 from otm.audit.adapters.functions import chain, count_required

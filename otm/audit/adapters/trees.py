@@ -15,7 +15,7 @@ import numpy as np
 
 from otm._core.arithmetic import Probs
 from otm._core.numbers import check_name
-from otm._core.sampling import InverseCdf
+from otm._core.probs.sampling import InverseCdf
 from otm.audit.adapters.base import Instance
 from otm.audit.adapters.chains import PAIRS_OF_CHAINS
 from otm.audit.adapters.drafts import as_tokens, locate_drafts, models_for

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from otm._core.optional import require
-from otm._core.sampling import locate_in_rows
+from otm._core.probs.sampling import locate_in_rows
 from otm.audit.adapters.base import Adapter
 from otm.audit.adapters.drafts import Batched, seed_of
 

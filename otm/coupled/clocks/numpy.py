@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.sparse import SparseProbs
+from otm._core.probs.sparse import SparseProbs
 from otm.decoding.draft_tree import Randomness
 
 BELOW_ONE = 1 - 2.0**-53

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from otm._core.arithmetic import Frozen, Number, Probs, as_number, read_only, running_sum, zeros
 from otm._core.checks import Drafts, Uniforms
 from otm._core.numbers import as_parameter
-from otm._core.sampling import locate_in_rows
+from otm._core.probs.sampling import locate_in_rows
 from otm.coupling.plan import TransportPlan
 from otm.coupling.residual import acceptance_ratio
 from otm.errors import InvalidParameterError

@@ -23,8 +23,8 @@ from otm._core.arithmetic import (
     running_sum,
     zeros,
 )
-from otm._core.distribution import residual_weights, total_variation
 from otm._core.numbers import check_name
+from otm._core.probs.distribution import residual_weights, total_variation
 from otm._core.ratios.bins import floor_of
 from otm._core.ratios.keys import ratio_of
 from otm.coupling.optimal.plan import OptimalPlan

@@ -8,8 +8,8 @@ from functools import cached_property
 import numpy as np
 
 from otm._core.arithmetic import Number, Probs, read_only
-from otm._core.distribution import residual_weights
 from otm._core.numbers import as_parameter
+from otm._core.probs.distribution import residual_weights
 from otm.coupling.residual import TokenwisePlan
 
 

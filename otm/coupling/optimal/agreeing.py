@@ -19,12 +19,12 @@ from otm._core.arithmetic import (
     scatter_sum,
     zeros,
 )
+from otm._core.probs.sampling import chunks
+from otm._core.probs.sparse import SparseProbs, Tokens, of_one_kind, places_of
 from otm._core.quadrature import quadrature
 from otm._core.ratios.bins import in_bins
 from otm._core.ratios.keys import LEAST, MOST, ratio_of
 from otm._core.ratios.order import places_along
-from otm._core.sampling import chunks
-from otm._core.sparse import SparseProbs, Tokens, of_one_kind, places_of
 from otm.coupling.optimal.slots import winning_probabilities
 from otm.coupling.optimal.swaps import Slots, Swaps, match_swaps
 

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from otm._core.optional import require
-from otm._core.sparse import SparseProbs
+from otm._core.probs.sparse import SparseProbs
 from otm._core.tensors import on_device
 from otm.decoding.checks import as_paths
 from otm.decoding.device.session import DeviceSession

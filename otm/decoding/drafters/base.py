@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any, TypeAlias
 
 from otm._core.checks import as_draft_count
-from otm._core.sparse import SparseProbs
+from otm._core.probs.sparse import SparseProbs
 from otm.decoding.draft_tree import DraftNode, Randomness
 from otm.decoding.reading import Context
 from otm.errors import InvalidParameterError, ProblemTooLargeError

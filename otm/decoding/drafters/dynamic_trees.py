@@ -9,7 +9,7 @@ import numpy as np
 
 from otm._core.arithmetic import Number
 from otm._core.numbers import as_parameter
-from otm._core.sampling import locate
+from otm._core.probs.sampling import locate
 from otm.decoding.draft_tree import DraftNode, Randomness
 from otm.decoding.drafters.growth import grow_by_levels
 from otm.decoding.drafters.model import ReadingDrafter

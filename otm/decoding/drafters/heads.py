@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from otm._core.display.text import shown
 from otm._core.numbers import as_positive
-from otm._core.sparse import SparseProbs
+from otm._core.probs.sparse import SparseProbs
 from otm.decoding.draft_tree import DraftNode, Randomness
 from otm.decoding.drafters.base import Branching, Drafter, as_branching, children_at
 from otm.decoding.drafters.growth import grow_levels

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from otm._core.numbers import as_positive
-from otm._core.sparse import SparseProbs
+from otm._core.probs.sparse import SparseProbs
 from otm.decoding.draft_tree import DraftNode, Randomness, extend
 from otm.decoding.drafters.base import Drafter
 from otm.decoding.reading import Context

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from otm._core.sampling import locate
-from otm._core.sparse import SparseProbs
+from otm._core.probs.sampling import locate
+from otm._core.probs.sparse import SparseProbs
 from otm.decoding.draft_tree import DraftNode, Randomness
 from otm.decoding.reading import Path
 

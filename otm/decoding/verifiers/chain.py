@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from otm._core.arithmetic import Number, Probs
-from otm._core.distribution import residual_weights
-from otm._core.sampling import locate
-from otm._core.sparse import SparseProbs, Tokens, align, of_one_kind
+from otm._core.probs.distribution import residual_weights
+from otm._core.probs.sampling import locate
+from otm._core.probs.sparse import SparseProbs, Tokens, align, of_one_kind
 from otm.decoding.draft_tree import DraftNode, Randomness
 from otm.decoding.reading import Path
 from otm.decoding.verifiers.base import TargetProbs, drawn_from

@@ -6,7 +6,7 @@ import numpy as np
 
 from otm._core.checks import as_draft_count
 from otm._core.numbers import as_real
-from otm._core.sparse import SparseProbs
+from otm._core.probs.sparse import SparseProbs
 from otm.decoding.draft_tree import DraftNode, Randomness, one_chain
 from otm.decoding.reading import Path
 from otm.decoding.verifiers.base import TargetProbs, Verifier, drawn_from

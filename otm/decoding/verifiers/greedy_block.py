@@ -22,8 +22,8 @@ from typing import NamedTuple
 import numpy as np
 
 from otm._core.arithmetic import Number, Probs
-from otm._core.sampling import locate
-from otm._core.sparse import align
+from otm._core.probs.sampling import locate
+from otm._core.probs.sparse import align
 from otm.decoding.draft_tree import DraftNode, Randomness, one_chain
 from otm.decoding.drafters.model import samples_one_chain
 from otm.decoding.reading import Path, ProbsAfter

@@ -13,7 +13,7 @@ from types import ModuleType
 import numpy as np
 
 from otm._core.arithmetic import Probs
-from otm._core.sparse import of_one_kind
+from otm._core.probs.sparse import of_one_kind
 from otm.decoding.draft_tree import DraftNode, Randomness, shared_draft_probs
 from otm.decoding.reading import Path
 from otm.decoding.verifiers.base import TargetProbs

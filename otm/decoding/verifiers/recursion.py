@@ -7,7 +7,7 @@ References
 
 from __future__ import annotations
 
-from otm._core.sparse import SparseProbs
+from otm._core.probs.sparse import SparseProbs
 from otm.coupling.build import PlanBuilder, build_plan
 from otm.coupling.plan import TransportPlan
 from otm.decoding.draft_tree import DraftNode, Randomness, shared_draft_probs

@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 
 from otm._core.arithmetic import Number, Probs
-from otm._core.sampling import locate
-from otm._core.sparse import align
+from otm._core.probs.sampling import locate
+from otm._core.probs.sparse import align
 from otm.decoding.draft_tree import DraftNode, Randomness
 from otm.decoding.reading import Path
 from otm.decoding.verifiers.base import TargetProbs

@@ -13,8 +13,8 @@ from functools import cached_property, partial
 import numpy as np
 
 from otm._core.arithmetic import Number, Probs, zeros
-from otm._core.sampling import locate
-from otm._core.sparse import Tokens
+from otm._core.probs.sampling import locate
+from otm._core.probs.sparse import Tokens
 from otm.coupling.optimal.agreeing import AgreeingDrafts
 from otm.decoding.draft_tree import DraftNode, Randomness, shared_draft_probs
 from otm.decoding.reading import Path
@@ -159,7 +159,7 @@ def verify_walk_and_keep(root: DraftNode, target_probs: TargetProbs, uniforms: R
     --------
     The first draft alone would be rejected; both together pass.
 
-    >>> from otm._core.sparse import SparseProbs
+    >>> from otm._core.probs.sparse import SparseProbs
     >>> probs = {(): SparseProbs([0, 1], [0.25, 0.75]), (0,): SparseProbs([0], [1])}
     >>> root = DraftNode()
     >>> root.draw_children(SparseProbs([0, 1], [0.5, 0.5]), 1, lambda m: np.zeros(m))

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.distribution import sum_tolerance
+from otm._core.probs.distribution import sum_tolerance
 from otm.errors import InvalidDistributionError, InvalidInputError
 
 MOST_CUT = 1e-4

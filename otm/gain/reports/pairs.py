@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from otm._core.arithmetic import at_least_once, power_slopes
-from otm._core.distribution import narrowest_type, sum_tolerance, tolerance_of_numbers
 from otm._core.files.stored import StoredArray
+from otm._core.probs.distribution import narrowest_type, sum_tolerance, tolerance_of_numbers
 from otm.coupling.build import build_plan
 from otm.coupling.compare.capped import capped_rules
 from otm.decoding.sampling_parameters import SamplingParameters

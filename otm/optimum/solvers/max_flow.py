@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from otm._core.arithmetic import Number, Probs, as_integers
-from otm._core.distribution import to_exact
 from otm._core.optional import require
+from otm._core.probs.distribution import to_exact
 from otm.drafts import IID, DraftDistribution
 from otm.errors import ProblemTooLargeError
 from otm.optimum.cut import Cut

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from otm._core.sparse import SparseProbs
+from otm._core.probs.sparse import SparseProbs
 from otm.coupled.clocks.first_rings import first_rings
 from otm.coupled.clocks.numpy import BELOW_ONE, SharedClocks, clock_bits, times
 

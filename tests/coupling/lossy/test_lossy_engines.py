@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from otm._core.distribution import total_variation
+from otm._core.probs.distribution import total_variation
 from otm.coupling import TransportPlan
 from otm.coupling.lossy import (
     Cactus,

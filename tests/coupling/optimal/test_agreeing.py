@@ -10,7 +10,7 @@ import pytest
 
 import otm
 from otm._core.arithmetic import Number, Probs, as_fractions
-from otm._core.sparse import SparseProbs
+from otm._core.probs.sparse import SparseProbs
 from otm.coupling.optimal.agreeing import (
     AgreeingDrafts,
     hull_segments,

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from otm._core.sparse import SparseProbs
+from otm._core.probs.sparse import SparseProbs
 from otm._core.tensors import like
 from otm.coupling import KSeq
 from otm.decoding import (

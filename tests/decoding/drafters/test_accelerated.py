@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from otm._core.sparse import SparseProbs
+from otm._core.probs.sparse import SparseProbs
 from otm.coupling import KSeq
 from otm.decoding.draft_tree import DraftNode, Randomness
 from otm.decoding.drafters.accelerated import AcceleratedDrafter

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from otm._core.sparse import SparseProbs
+from otm._core.probs.sparse import SparseProbs
 from otm.decoding.draft_tree import DraftNode, Randomness
 from otm.decoding.drafters.base import Branching
 from otm.decoding.drafters.heads import NonAutoregressiveDrafter, skip_gram_heads

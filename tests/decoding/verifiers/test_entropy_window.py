@@ -9,7 +9,7 @@ from fractions import Fraction
 
 import pytest
 
-from otm._core.sparse import SparseProbs
+from otm._core.probs.sparse import SparseProbs
 from otm.decoding import ModelDrafter, entropy_window_verifier, verify_chain
 from otm.decoding.draft_tree import DraftNode, Randomness
 from otm.decoding.reading import Path

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from otm._core.sparse import SparseProbs
+from otm._core.probs.sparse import SparseProbs
 from otm.coupling import OptimalPlan
 from otm.decoding import DraftNode, ModelDrafter, spectr, stream
 from otm.decoding.draft_tree import Randomness

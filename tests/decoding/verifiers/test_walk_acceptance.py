@@ -13,7 +13,7 @@ import pytest
 
 import otm
 from otm._core.arithmetic import Number, Probs
-from otm._core.sparse import SparseProbs
+from otm._core.probs.sparse import SparseProbs
 from otm.coupling import OptimalPlan
 from otm.coupling.optimal.agreeing import AgreeingDrafts
 from otm.decoding.draft_tree import DraftNode

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given, settings
 
 from otm._core.arithmetic import Number, Probs, as_fractions
-from otm._core.sampling import locate_in_rows
-from otm._core.sparse import SparseProbs
+from otm._core.probs.sampling import locate_in_rows
+from otm._core.probs.sparse import SparseProbs
 from otm.coupling.optimal.agreeing import AgreeingDrafts
 from otm.decoding import ModelDrafter, stream, verify_traversal
 from otm.decoding.draft_tree import DraftNode, Randomness

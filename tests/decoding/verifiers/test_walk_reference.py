@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pytest
 
 from otm._core.arithmetic import as_fractions
-from otm._core.sparse import SparseProbs
+from otm._core.probs.sparse import SparseProbs
 from otm.decoding.draft_tree import DraftNode, Randomness
 from otm.decoding.reading import Path
 from otm.decoding.verifiers.walk_and_keep import verify_walk_and_keep

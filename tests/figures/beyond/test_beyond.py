@@ -23,7 +23,7 @@ from figures.shipped_pairs import (
     texts_of_target,
 )
 from figures.table import Table
-from otm._core.distribution import total_variation
+from otm._core.probs.distribution import total_variation
 from otm.coupling import KSeq
 from otm.optimum.cut import optimal_cap
 from otm.optimum.lenience import acceptance_at_distance

@@ -10,7 +10,7 @@ import pytest
 
 from figures.beyond import one_walk
 from figures.beyond.one_walk import DRAFT, TARGET, TOKENS
-from otm._core.sparse import SparseProbs
+from otm._core.probs.sparse import SparseProbs
 from otm.decoding import verify_walk_and_keep
 
 

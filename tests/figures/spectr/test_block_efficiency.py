@@ -10,7 +10,7 @@ from figures.spectr import block_efficiency
 from figures.spectr.steps_given_text import expected_steps, survivors
 from figures.spectr.survivors_along import survivors_along
 from otm._core.means import clustered_mean
-from otm._core.sparse import SparseProbs
+from otm._core.probs.sparse import SparseProbs
 from otm.coupling import KSeq, NonIterativeRejection, OptimalPlan, RecursiveRejection
 from otm.decoding import DraftNode, autoregressive, spectr
 from otm.errors import InvalidParameterError

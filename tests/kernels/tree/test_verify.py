@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pytest
 
 from otm import Problem
-from otm._core.sparse import SparseProbs
+from otm._core.probs.sparse import SparseProbs
 from otm.coupling.build import PLANS, build_plan
 from otm.decoding.draft_tree import DraftNode
 from otm.decoding.verifiers.target_only import verify_target_only

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from otm._core.sparse import SparseProbs
+from otm._core.probs.sparse import SparseProbs
 from otm.coupling.optimal.agreeing import AgreeingDrafts
 from otm.kernels import verify_probs
 from otm.kernels.multi_draft.numpy import verify_chains

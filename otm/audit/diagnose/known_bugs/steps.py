@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from otm._core.arithmetic import Probs
-from otm._core.distribution import residual_weights
+from otm._core.probs.distribution import residual_weights
 from otm.audit.adapters.base import Adapter, Instance, max_tokens
 from otm.audit.diagnose.known_bugs.known_bug import KnownBug
 from otm.decoding.draft_tree import Randomness

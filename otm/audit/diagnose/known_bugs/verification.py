@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from otm._core.arithmetic import Probs
-from otm._core.distribution import residual_weights
+from otm._core.probs.distribution import residual_weights
 from otm.audit.adapters.base import Adapter, Instance
 from otm.audit.diagnose.known_bugs.in_rows import AllRows, from_aim, from_steps, replace_rejected
 from otm.audit.diagnose.known_bugs.steps import (

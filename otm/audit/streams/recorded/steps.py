@@ -16,7 +16,7 @@ from otm._core.files.headers import open_arrays
 from otm._core.files.paths import as_path, file_label, opened, parse_json
 from otm._core.files.stored import StoredArray
 from otm._core.numbers import whole
-from otm._core.sparse import SparseProbs
+from otm._core.probs.sparse import SparseProbs
 from otm.audit.streams.e_process import Floats
 from otm.errors import InvalidInputError
 

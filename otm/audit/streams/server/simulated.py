@@ -12,7 +12,7 @@ import numpy as np
 
 from otm._core.listed_tokens import TOKEN_ID
 from otm._core.optional import require
-from otm._core.sampling import locate
+from otm._core.probs.sampling import locate
 from otm.audit.streams.e_process import Floats
 from otm.decoding import SamplingParameters
 

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.sampling import exact_cell
+from otm._core.probs.sampling import exact_cell
 from otm._core.tensors import is_tensor
 from otm.kernels.verified import Verified
 

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from otm._core.log_trapezoid import log_trapezoid, node_chunks
+from otm._core.quadrature import log_trapezoid, node_chunks
 
 
 @pytest.mark.parametrize("powers", [0, 1, 8, 60])

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from otm._core.arithmetic import Probs, is_exact
-from otm._core.distribution import (
+from otm._core.probs.distribution import (
     as_probs_pair,
     as_probs_rows,
     residual_weights,

@@ -15,9 +15,9 @@ import numpy.typing as npt
 
 from otm._core.arithmetic import Frozen, Number, Probs, is_exact, read_only, zeros
 from otm._core.checks import as_array
-from otm._core.distribution import as_probs, to_exact
 from otm._core.numbers import as_integer
-from otm._core.sampling import InverseCdf, locate
+from otm._core.probs.distribution import as_probs, to_exact
+from otm._core.probs.sampling import InverseCdf, locate
 from otm.errors import InvalidDistributionError
 
 Tokens: TypeAlias = npt.NDArray[np.int64]

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from otm._core.arithmetic import Probs, is_exact
-from otm._core.sampling import InverseCdf, locate_in_rows
+from otm._core.probs.sampling import InverseCdf, locate_in_rows
 from otm.testing import exact_distribution
 from otm.testing.strategies import distributions, uniforms
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import otm
-from otm._core.sparse import SparseProbs, align
+from otm._core.probs.sparse import SparseProbs, align
 from otm.errors import InvalidDistributionError, InvalidParameterError
 from otm.testing.strategies import distributions, pairs
 
