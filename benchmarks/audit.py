@@ -19,7 +19,7 @@ from benchmarks.command import command, keep, options_of
 from benchmarks.machine import machine
 from otm.audit import LOSSLESS, Adapter, lossless
 from otm.audit.diagnose.known_bugs import KnownBug
-from otm.audit.diagnose.known_bugs.sized import (
+from otm.audit.diagnose.known_bugs.size_and_place import (
     behind_from,
     cut_to,
     floor_at,

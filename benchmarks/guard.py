@@ -26,7 +26,7 @@ import otm
 from benchmarks import report, rows, rules, solve
 from benchmarks.layout import record
 from otm.gain import Settings
-from otm.optimum.rows import alpha_rows
+from otm.optimum.many_rows import alpha_rows
 
 __all__ = ["GROUPS", "Group", "best_of", "slower"]
 

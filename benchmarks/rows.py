@@ -18,7 +18,7 @@ import otm
 from benchmarks.command import command, keep, options_of
 from benchmarks.machine import machine
 from benchmarks.solve import in_turns, settle_allocator, table
-from otm.optimum import rows
+from otm.optimum import many_rows as rows
 from otm.optimum import torch as on_torch
 
 RESULTS = Path(__file__).parent / "results" / "rows.json"

@@ -27,8 +27,8 @@ from benchmarks.machine import machine
 from figures.shipped_pairs import prompts_of_text, shipped_probs
 from otm._core.means import clustered_mean
 from otm.coupled import decode_watermarked, detect_watermark, watermark_laws
-from otm.coupled.detection import late_score, mean_score
 from otm.coupled.watermark import DRAFTS, RECOVERED, RejectionRounds
+from otm.coupled.watermark_detection import late_score, mean_score
 from otm.decoding import SamplingParameters, speculative
 from otm.decoding.trace import Generation
 from otm.models import load

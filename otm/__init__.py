@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from otm import rules as rules
     from otm import testing as testing
     from otm._core.version import __version__ as __version__
-    from otm.block.proof import BlockCertificate
-    from otm.block.solution import BlockSolution
-    from otm.block.solve import solve_block
+    from otm.block_optimum.certificate_builder import BlockCertificate
+    from otm.block_optimum.solution import BlockSolution
+    from otm.block_optimum.solve import solve_block
+    from otm.certificate_builder import Certificate
     from otm.coupling.compare.comparison import ComparedRule, Comparison, compare
-    from otm.proof import Certificate
     from otm.solution import Solution
 else:
     __getattr__, __dir__ = lazy(__name__)

@@ -121,8 +121,8 @@ _LIST = (
     ),
     Rule(
         "block", "IID", "Sun et al. 2024 (block verification), Algorithm 2",
-        verifier="otm.decoding.verifiers.traversal:verify_traversal", kernel="otm.kernels.block",
-        k=1,
+        verifier="otm.decoding.verifiers.block_traversal:verify_traversal",
+        kernel="otm.kernels.block", k=1,
     ),
     Rule(
         "greedy block", "IID", "docs/theory/state.md, Theorem 19.1; Sun et al. 2024",
@@ -130,7 +130,7 @@ _LIST = (
     ),
     Rule(
         "traversal", "IID",
-        "Weng et al. 2025", verifier="otm.decoding.verifiers.traversal:verify_traversal",
+        "Weng et al. 2025", verifier="otm.decoding.verifiers.block_traversal:verify_traversal",
     ),
     Rule(
         "walk and keep", "IID", "docs/theory/walk-and-keep.md, Theorem 14.1",

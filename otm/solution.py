@@ -31,9 +31,9 @@ from otm.optimum.cut import Cut, minimum_cut, optimal_value
 from otm.problem import Problem
 
 if TYPE_CHECKING:
+    from otm.certificate_builder import Certificate
     from otm.coupling.plan import Selection, TransportPlan
     from otm.optimum.bounds import Bound
-    from otm.proof import Certificate
 
 PADDING = -1
 """Stands in place of drafts that a row does not have."""
@@ -147,7 +147,7 @@ class Solution(Facts, Frozen):
         """
         cut = self._position_cut("certificate")
         self._check_iid("a certificate", "`cut` bounds α from above and `plan` attains it")
-        from otm.proof import Certificate  # on use, with the modules that write JSON
+        from otm.certificate_builder import Certificate  # on use, with the modules that write JSON
 
         return Certificate.build(self.problem, self.alpha, cut, self.method)
 

@@ -19,8 +19,8 @@ from otm._core.tensors import is_tensor
 from otm.drafts.base import DraftDistribution
 from otm.errors import InvalidDistributionError, InvalidParameterError
 from otm.optimum.cut import cut_in_bins, optimal_value
+from otm.optimum.many_rows import alpha_rows, optimal_values
 from otm.optimum.multisets import MEMORY_LIMIT
-from otm.optimum.rows import alpha_rows, optimal_values
 from otm.problem import Problem, has_rows
 from otm.solution import Solution
 
@@ -36,7 +36,7 @@ def solve(
     docs/theory/closed-form.md) was also found by [hu2025]_; the plan is that of Theorem 5.3 of
     docs/theory/optimal-plan.md, the proof that of docs/theory/certificates.md.  Coq proves the
     value, and the plan given its level t and its matching (docs/theory/machine-checked.md).  For
-    drafts that are not i.i.d. see `otm.optimum.other_drafts`.
+    drafts that are not i.i.d. see `otm.optimum.non_iid_drafts`.
 
     Parameters
     ----------
@@ -132,7 +132,7 @@ def alpha(p: Any, q: Any, k: Any = None) -> Any:
     """Optimal acceptance probability α_k(p, q), as `solve` finds it, without all else.
 
     For i.i.d. drafts by Theorem 3.1 of docs/theory/closed-form.md, for others by
-    `otm.optimum.other_drafts`.
+    `otm.optimum.non_iid_drafts`.
 
     Parameters
     ----------
@@ -191,7 +191,7 @@ def alpha(p: Any, q: Any, k: Any = None) -> Any:
         return optimal_values(problem.draft, problem.target, problem.k)
     if problem.iid:
         return optimal_value(problem)
-    from otm.optimum.other_drafts import optimum_of
+    from otm.optimum.non_iid_drafts import optimum_of
 
     return optimum_of(problem).value
 
@@ -227,7 +227,7 @@ def _by_best(problem: Problem, memory_limit: int) -> Solution:
         return Solution(problem, read_only(values), "closed-form", WHY["rows"])
     if problem.iid:  # cut and plan share what the value takes
         return Solution(problem, optimal_value(problem), "closed-form", WHY["closed-form"])
-    from otm.optimum.other_drafts import optimum_of
+    from otm.optimum.non_iid_drafts import optimum_of
 
     optimum = optimum_of(problem)
     method = optimum.method

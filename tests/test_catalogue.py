@@ -56,7 +56,7 @@ CATALOGUE: dict[str, dict[str, list[str]]] = {
         ],
         "one token: alpha is 1": [
             "optimum/test_cut.py::test_one_token_is_always_accepted",
-            "optimum/test_rows.py::test_one_token_is_always_accepted",
+            "optimum/test_many_rows.py::test_one_token_is_always_accepted",
         ],
         "one draft: alpha is 1 - TV": [
             "optimum/test_cut.py::test_one_draft_is_accepted_but_for_the_distance",

@@ -43,8 +43,8 @@ coupling.k_seq coupling.recursive_rejection coupling.maximal coupling.residual
 """.split()
 
 TESTS = """
-tests/test_certificate.py tests/test_proof.py tests/test_solve.py tests/test_sparse_problems.py
-tests/test_bad_input.py tests/test_solution_rows.py tests/test_concurrency.py
+tests/test_certificate.py tests/test_certificate_builder.py tests/test_solve.py
+tests/test_sparse_problems.py tests/test_bad_input.py tests/test_solution_rows.py tests/test_concurrency.py
 tests/core/ratios/test_bins.py tests/core/probs/test_sparse.py tests/core/test_tensors.py
 tests/optimum/test_cut.py tests/optimum/test_bounds.py tests/optimum/test_torch.py
 tests/coupling/test_k_seq.py

@@ -16,7 +16,7 @@ from otm._core.means import clustered_mean
 from otm.coupling import PLANS, RecursiveRejectionWithoutReplacement
 from otm.drafts import WithoutReplacement
 from otm.optimum.cut import optimal_value
-from otm.optimum.other_drafts import optimum_of
+from otm.optimum.non_iid_drafts import optimum_of
 from otm.problem import Problem
 
 if TYPE_CHECKING:

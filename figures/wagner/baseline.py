@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from otm.kernels.verified import Verified
+from otm.kernels.results import Verified
 
 
 def verify(

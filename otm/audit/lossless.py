@@ -10,7 +10,7 @@ from otm._core.display.progress import Progress
 from otm._core.numbers import as_integer, as_level, as_positive, as_real, check_name
 from otm._core.optional import check_installed
 from otm.audit.adapters.base import Instance
-from otm.audit.adapters.kinds import as_adapter
+from otm.audit.adapters.choice import as_adapter
 from otm.audit.compare import Comparison, compare
 from otm.audit.diagnose.diagnosis import NO_EXPLANATION, Explanation, explain
 from otm.audit.evidence import Sampled

@@ -11,10 +11,15 @@ from otm._core.lazy import lazy
 
 if TYPE_CHECKING:
     from otm.coupled.decode import decode_coupled, decode_watermarked
-    from otm.coupled.detection import Detection, WatermarkLaw, detect_watermark, watermark_laws
     from otm.coupled.list_coupling import ListCoupling
     from otm.coupled.rounds import CoupledVerifier
     from otm.coupled.watermark import WatermarkVerifier, watermark_keys
+    from otm.coupled.watermark_detection import (
+        Detection,
+        WatermarkLaw,
+        detect_watermark,
+        watermark_laws,
+    )
 else:
     __getattr__, __dir__ = lazy(__name__)
 

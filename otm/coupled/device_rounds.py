@@ -22,7 +22,7 @@ from otm.decoding.draft_tree import Randomness
 from otm.decoding.drafters.model import ModelDrafter
 from otm.decoding.rounds import Batch, RoundsTask
 from otm.kernels.registry import AUTO
-from otm.kernels.verified import Verified
+from otm.kernels.results import Verified
 
 
 class DeviceClocks:

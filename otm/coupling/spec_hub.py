@@ -11,7 +11,7 @@ import numpy.typing as npt
 from otm._core.arithmetic import Number, Probs, at_most_one, read_only
 from otm._core.checks import Drafts, Uniforms
 from otm.coupling.residual import ResidualPlan, acceptance_ratio
-from otm.drafts.hub import HubPairs
+from otm.drafts.hub_pairs import HubPairs
 from otm.errors import InvalidDraftCountError
 
 

@@ -35,13 +35,13 @@ from otm.decoding.rendering import render_trace, trace_legend
 from otm.decoding.sampling_parameters import SamplingParameters
 from otm.decoding.trace import Generation, Seconds, Step
 from otm.decoding.verifiers.base import TargetProbs, Verifier
+from otm.decoding.verifiers.block_traversal import verify_traversal
 from otm.decoding.verifiers.by_rule import tree_rules
 from otm.decoding.verifiers.chain import verify_chain
 from otm.decoding.verifiers.entropy_window import entropy_window_verifier
 from otm.decoding.verifiers.greedy_block import GreedyBlockVerifier, verify_hierarchical
 from otm.decoding.verifiers.recursion import spectr_verifier
 from otm.decoding.verifiers.target_only import verify_target_only
-from otm.decoding.verifiers.traversal import verify_traversal
 from otm.decoding.verifiers.walk_and_keep import verify_walk_and_keep
 
 __all__ = [

@@ -7,7 +7,7 @@ from otm._core.lazy import lazy
 if TYPE_CHECKING:
     from otm.drafts.base import DraftDistribution
     from otm.drafts.greedy import Greedy
-    from otm.drafts.hub import HubPairs
+    from otm.drafts.hub_pairs import HubPairs
     from otm.drafts.iid import IID
     from otm.drafts.independent import Independent
     from otm.drafts.joint import Joint

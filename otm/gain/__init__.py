@@ -26,14 +26,14 @@ from otm.gain.formulas import (
     single_draft_improvement,
     walltime_improvement,
 )
-from otm.gain.gamma_policies import OnlineGamma, best_gamma_policy
 from otm.gain.latency import Latency, measure_latency, read_latency
+from otm.gain.online_gamma import OnlineGamma, best_gamma_policy
 from otm.gain.recommendation import Candidate, Recommendation, recommend
 from otm.gain.recording import Recording, contexts_from, record
 from otm.gain.reports.models import ModelPair, from_models
 from otm.gain.reports.report import report
+from otm.gain.reports.score_files import ScoreFiles, Source, from_files
 from otm.gain.reports.settings import Lenience, LossySetting, Settings, Typical
-from otm.gain.reports.sources import ScoreFiles, Source, from_files
 from otm.gain.reports.summary import Summary
 from otm.gain.reports.top_lists import TopLogprobs, from_top_logprobs
 from otm.gain.tree_budget import PlannedTree, best_tree, rank_hits

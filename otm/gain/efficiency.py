@@ -34,7 +34,7 @@ from otm.decoding.sampling_parameters import SamplingParameters
 from otm.errors import InvalidInputError, InvalidParameterError
 from otm.gain.recording import Recording, pruned
 from otm.gain.reports.pairs import Pairs
-from otm.gain.reports.sources import Source
+from otm.gain.reports.score_files import Source
 from otm.gain.tokens_given_drafts import OF_WHOLE_PATHS, tokens_by_rule
 from otm.problem import Problem
 

@@ -22,8 +22,8 @@ from otm._core.arithmetic import Number, Probs, zeros
 from otm.coupling.build import PlanBuilder
 from otm.decoding.draft_tree import DraftNode, shared_draft_probs
 from otm.decoding.verifiers.base import TargetProbs
+from otm.decoding.verifiers.block_traversal import OpenNode
 from otm.decoding.verifiers.recursion import plan_of_tree
-from otm.decoding.verifiers.traversal import OpenNode
 from otm.decoding.verifiers.walk_and_keep import Walk
 
 TreeMeans = Callable[[DraftNode, TargetProbs, int], Probs]

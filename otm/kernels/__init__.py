@@ -30,9 +30,9 @@ from typing import TYPE_CHECKING
 from otm._core.lazy import lazy
 from otm.kernels.common.distributions.numpy import mass
 from otm.kernels.multi_draft.verify import verify_chains
+from otm.kernels.results import Verified, VerifiedTree
 from otm.kernels.sparse_drafts import SparseDrafts
 from otm.kernels.tree.verify import verify_tree_logits, verify_tree_probs
-from otm.kernels.verified import Verified, VerifiedTree
 from otm.kernels.verify import verify_logits, verify_probs
 from otm.kernels.workspace import Workspace
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Generic, NamedTuple
 
-from otm.kernels.verified import Array
+from otm.kernels.results import Array
 
 
 class SparseDrafts(NamedTuple, Generic[Array]):

@@ -13,7 +13,7 @@ from otm._core.numbers import is_real
 from otm.kernels.checks import check_arguments
 from otm.kernels.layout import Chains
 from otm.kernels.registry import AUTO, choose_backend, uniforms_per_position
-from otm.kernels.verified import Verified
+from otm.kernels.results import Verified
 from otm.rules import Rule, named
 
 if TYPE_CHECKING:

@@ -18,7 +18,12 @@ if TYPE_CHECKING:
         lenient_cap,
         lenient_value,
     )
-    from otm.optimum.other_drafts import BoundedOptimum, Optimum, bounds_by_random_order, optimum_of
+    from otm.optimum.non_iid_drafts import (
+        BoundedOptimum,
+        Optimum,
+        bounds_by_random_order,
+        optimum_of,
+    )
     from otm.optimum.top_logprobs import alpha_interval, alpha_interval_from_logprobs
 else:
     __getattr__, __dir__ = lazy(__name__)

@@ -4,7 +4,7 @@ Most servers return only the most likely tokens with their log-probabilities.  T
 distributions, and with them α_k, are then not known; but the unlisted probabilities are at most the
 smallest listed one, and sum to what is missing.  The interval here is the range of α_k over all
 full distributions that fit, no wider: its ends belong to two pairs of distributions
-(`otm.optimum.completions`).  The proofs, and that of the correction for rounded lists, are in
+(`otm.optimum.truncated`).  The proofs, and that of the correction for rounded lists, are in
 `docs/theory/truncated.md`.
 """
 
@@ -34,7 +34,7 @@ from otm._core.display.text import shown
 from otm._core.interval import Interval
 from otm._core.numbers import as_integer, as_parameter, is_real, whole
 from otm.errors import InvalidDistributionError
-from otm.optimum.completions import TopList, farthest_completion, measure_value, nearest_completion
+from otm.optimum.truncated import TopList, farthest_completion, measure_value, nearest_completion
 
 POWER_ERROR = 2.0**-43
 """More than the relative error of a power with 63 binary digits in its exponent, and its kind."""

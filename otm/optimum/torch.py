@@ -45,7 +45,7 @@ from otm._core.ratios.bins import FEW, RatioBins, corners
 from otm._core.ratios.keys import MANTISSA, even_bins
 from otm.errors import InvalidDistributionError, InvalidDraftCountError, InvalidInputError
 from otm.optimum.cut import cuts_in_bins
-from otm.optimum.rows import probs_axes
+from otm.optimum.many_rows import probs_axes
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 
@@ -54,7 +54,7 @@ ON_HOST = True
 
 
 def optimal_values(draft: Any, target: Any, k: Any, *, validate: bool = True) -> tuple[Any, Any]:
-    """`otm.optimum.rows.optimal_values` of tensors of floats on one device, differentiable.
+    """`otm.optimum.many_rows.optimal_values` of tensors of floats on one device, differentiable.
 
     Without `validate` nothing waits for the device, if k is an int or on it; then rows that are no
     distributions give meaningless numbers or NaN.

@@ -33,7 +33,7 @@ from otm.problem import Problem
 require("hypothesis")
 from hypothesis import strategies as st  # noqa: E402
 
-from otm.testing.kinds import (  # noqa: E402
+from otm.testing.distribution_kinds import (  # noqa: E402
     DISTRIBUTIONS,
     ULP,
     choice,

@@ -12,7 +12,7 @@ import pytest
 
 from otm.audit import Report, chain, loop, lossless
 from otm.audit.adapters.base import Adapter
-from otm.audit.diagnose.known_bugs.sized import cut_to, hot_from, passes_at
+from otm.audit.diagnose.known_bugs.size_and_place import cut_to, hot_from, passes_at
 from otm.audit.diagnose.known_bugs.steps import Block, Chain, Loop
 from otm.audit.diagnose.self_drafting import samples_twice
 from otm.audit.instances import INSTANCES

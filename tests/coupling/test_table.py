@@ -19,7 +19,7 @@ from otm.drafts import Joint, WithoutReplacement
 from otm.errors import InvalidParameterError, OTMError, ProblemTooLargeError
 from otm.optimum.cut import minimum_cut
 from otm.optimum.multisets import first_occurrences, multiset_count, multisets
-from otm.optimum.other_drafts import optimum_of
+from otm.optimum.non_iid_drafts import optimum_of
 from otm.problem import Problem
 from otm.testing.exact import (
     assert_lossless,

@@ -20,9 +20,9 @@ from otm.decoding.drafters.base import Branching
 from otm.decoding.drafters.model import ModelDrafter
 from otm.decoding.reading import Path
 from otm.decoding.verifiers.base import TargetProbs, Verifier
+from otm.decoding.verifiers.block_traversal import verify_traversal
 from otm.decoding.verifiers.chain import verify_chain
 from otm.decoding.verifiers.recursion import spectr_verifier
-from otm.decoding.verifiers.traversal import verify_traversal
 from otm.models import TableModel
 from otm.problem import Problem
 from otm.testing.sequences import (

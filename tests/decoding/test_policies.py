@@ -14,7 +14,7 @@ from otm.decoding.policies import GammaPolicy, as_policy, huggingface_heuristic
 from otm.decoding.trace import Seconds, Step
 from otm.errors import InvalidParameterError
 from otm.gain import best_gamma, oracle_speedup, walltime_improvement
-from otm.gain.gamma_policies import OnlineGamma, best_gamma_policy
+from otm.gain.online_gamma import OnlineGamma, best_gamma_policy
 from otm.models import TableModel
 from otm.testing.sequences import output_distribution_of, sequence_distribution
 

@@ -50,6 +50,6 @@ def computed(
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a folder with `pair.npz`, which is read in blocks of 8 positions."""
-    monkeypatch.setattr("otm.gain.reports.sources.BLOCK_BYTES", 8 * 2 * 4 * VOCABULARY)
+    monkeypatch.setattr("otm.gain.reports.score_files.BLOCK_BYTES", 8 * 2 * 4 * VOCABULARY)
     write_pair(tmp_path)
     return tmp_path

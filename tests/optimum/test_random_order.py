@@ -12,8 +12,8 @@ import pytest
 from otm._core.arithmetic import Number, Probs
 from otm.drafts import DraftDistribution, Independent, Joint
 from otm.errors import InvalidParameterError
-from otm.optimum import other_drafts
-from otm.optimum.other_drafts import BoundedOptimum, bounds_by_random_order
+from otm.optimum import non_iid_drafts as other_drafts
+from otm.optimum.non_iid_drafts import BoundedOptimum, bounds_by_random_order
 
 F = Fraction
 

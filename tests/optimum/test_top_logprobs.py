@@ -21,8 +21,8 @@ from otm.errors import (
     InvalidInputError,
     InvalidParameterError,
 )
-from otm.optimum.completions import TopList, nearest_completion
 from otm.optimum.top_logprobs import alpha_interval, alpha_interval_from_logprobs
+from otm.optimum.truncated import TopList, nearest_completion
 from otm.testing.strategies import pairs
 
 F = Fraction

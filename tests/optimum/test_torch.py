@@ -19,7 +19,7 @@ from otm.errors import (
     InvalidInputError,
     MissingDependencyError,
 )
-from otm.optimum import rows
+from otm.optimum import many_rows as rows
 from otm.optimum import torch as on_torch
 from otm.optimum.cut import minimum_cut
 from otm.optimum.torch import optimal_values

@@ -12,7 +12,7 @@ from otm._core.arithmetic import total
 from otm.audit.adapters.base import Adapter, Failure, Instance
 from otm.audit.diagnose.known_bugs import KNOWN_BUGS, KnownBug
 from otm.audit.diagnose.known_bugs.drafting import RANDOMNESS
-from otm.audit.diagnose.known_bugs.sized import SIZED
+from otm.audit.diagnose.known_bugs.size_and_place import SIZED
 from otm.audit.diagnose.known_bugs.steps import Repeated, both
 from otm.audit.diagnose.known_bugs.verification import ACCEPTANCE, BONUS, RESIDUAL
 from otm.audit.diagnose.loop_diagnosis import AT_ZERO, accepts_at_zero, draws_twice

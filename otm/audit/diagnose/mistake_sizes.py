@@ -17,7 +17,7 @@ import numpy as np
 
 from otm._core.arithmetic import Number, Probs
 from otm.audit.diagnose.known_bugs import KNOWN_BUGS, KnownBug
-from otm.audit.diagnose.known_bugs.sized import (
+from otm.audit.diagnose.known_bugs.size_and_place import (
     behind_from,
     cut_to,
     floor_at,

@@ -25,7 +25,7 @@ from otm.coupling.compare.many_rows import compare_rows
 from otm.coupling.lossy.lenient import Distance, distance_to_target
 from otm.coupling.plan import TransportPlan
 from otm.errors import InvalidInputError, ProblemTooLargeError
-from otm.optimum.other_drafts import optimum_of
+from otm.optimum.non_iid_drafts import optimum_of
 from otm.problem import Problem
 from otm.rules import RULES
 

@@ -23,8 +23,8 @@ from otm.decoding.reading import Context, Path
 from otm.decoding.rounds import Batch, Outcome, Rounds, RoundsTask
 from otm.errors import InvalidDistributionError, InvalidDraftsError
 from otm.kernels.registry import uniforms_per_position
+from otm.kernels.results import Verified
 from otm.kernels.sparse_drafts import SparseDrafts
-from otm.kernels.verified import Verified
 from otm.kernels.verify import verify_probs
 from otm.rules import RULES, Rule, named, names
 

@@ -24,8 +24,8 @@ from otm._core.numbers import as_integer
 from otm._core.optional import require
 from otm.errors import InvalidInputError, InvalidParameterError, OTMError, ProblemTooLargeError
 from otm.gain.reports.pairs import Measured
+from otm.gain.reports.score_files import BLOCK_BYTES, Bounds, PositionBlock, Source
 from otm.gain.reports.settings import Settings
-from otm.gain.reports.sources import BLOCK_BYTES, Bounds, PositionBlock, Source
 
 MANIFEST = "manifest.json"
 

@@ -22,7 +22,7 @@ from otm._core.numbers import as_positive
 from otm._core.optional import require
 from otm.errors import InvalidInputError
 from otm.gain.reports.pairs import Pairs
-from otm.gain.reports.sources import Bounds, Ints, split
+from otm.gain.reports.score_files import Bounds, Ints, split
 from otm.models.huggingface.loading import load_pair
 from otm.models.huggingface.model import HuggingFaceModel
 

@@ -29,8 +29,8 @@ from otm.decoding.sampling_parameters import SamplingParameters
 from otm.errors import InvalidInputError, InvalidParameterError
 from otm.gain.latency import Latency
 from otm.gain.reports.blocks import measure_all, writing
+from otm.gain.reports.score_files import Source
 from otm.gain.reports.settings import Settings
-from otm.gain.reports.sources import Source
 from otm.gain.reports.summary import Summary, TableRow, summarise
 from otm.gain.reports.top_lists import TopLogprobs
 

@@ -36,8 +36,8 @@ from otm.coupling.compare.capped import CAPPED_RULES
 from otm.gain.latency import Latency
 from otm.gain.recommendation import Candidate, Recommendation, ranked
 from otm.gain.reports.pairs import Measured
+from otm.gain.reports.score_files import Source
 from otm.gain.reports.settings import Settings
-from otm.gain.reports.sources import Source
 from otm.gain.reports.text_bound import bound_along_text
 
 TableRow = dict[str, Any]

@@ -21,8 +21,8 @@ from otm._core.files.paths import AnyPath, as_path, file_label, file_size, parse
 from otm.errors import InvalidInputError, OTMError
 from otm.gain.reports.pairs import Measured
 from otm.gain.reports.responses import Position, positions_of
+from otm.gain.reports.score_files import Bounds, Ints, digest, split
 from otm.gain.reports.settings import Settings
-from otm.gain.reports.sources import Bounds, Ints, digest, split
 from otm.optimum.top_logprobs import alpha_interval_from_logprobs, as_size, as_slack
 
 LINE_BYTES = 2**15

@@ -27,10 +27,10 @@ from otm.decoding.trace import Generation
 from otm.decoding.verifiers.by_rule import RuleVerifier, chain_rule, tree_rule
 from otm.errors import InvalidParameterError
 from otm.integrations.huggingface import arguments
+from otm.integrations.huggingface.filled_cache import ContinuedModel, as_past
 from otm.integrations.huggingface.output import as_output
-from otm.integrations.huggingface.past import ContinuedModel, as_past
 from otm.integrations.huggingface.processors import BatchProcessor, check_processors
-from otm.integrations.huggingface.reported import Reported
+from otm.integrations.huggingface.report_settings import Reported
 from otm.integrations.huggingface.streaming import (
     arguments_of_generate,
     check_streamer,

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from otm.kernels.common.distributions.numpy import UNIT, mass
 from otm.kernels.common.distributions.torch import at, draft_mass, join_output, locate
-from otm.kernels.verified import Verified
+from otm.kernels.results import Verified
 
 
 def verify(

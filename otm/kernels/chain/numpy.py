@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from otm.kernels.common.distributions.numpy import at, collect, locate, mass, one_hot, residual_mass
-from otm.kernels.verified import Verified
+from otm.kernels.results import Verified
 
 
 def uniforms_per_position(chains: int) -> int:

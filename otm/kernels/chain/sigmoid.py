@@ -23,8 +23,8 @@ from otm.kernels.common.distributions.numpy import mass
 from otm.kernels.common.softmax import check_vocabulary, sigmoid
 from otm.kernels.layout import Chains
 from otm.kernels.registry import AUTO, choose_backend
+from otm.kernels.results import Verified
 from otm.kernels.sparse_drafts import SparseDrafts
-from otm.kernels.verified import Verified
 
 if TYPE_CHECKING:
     from otm.kernels.workspace import Workspace

@@ -19,8 +19,8 @@ from otm.kernels.common.distributions.numpy import locate, mass, memory
 from otm.kernels.common.distributions.torch import locate_all
 from otm.kernels.common.rows.numpy import read, unpack
 from otm.kernels.layout import Chains
+from otm.kernels.results import Verified
 from otm.kernels.sparse_drafts import SparseDrafts
-from otm.kernels.verified import Verified
 from otm.rules import Rule, named
 
 LEAST_VOCABULARY = 2048

@@ -34,8 +34,8 @@ from otm.kernels.common.distributions.triton import (
 from otm.kernels.common.draw import first_above, pick_block, write_output
 from otm.kernels.common.rows.triton import lay_out_lists, listed, listed_at, spread
 from otm.kernels.common.runtime import check_device, constant, jit, launch, lay_out, padded, tl
+from otm.kernels.results import Verified
 from otm.kernels.sparse_drafts import SparseDrafts
-from otm.kernels.verified import Verified
 from otm.kernels.workspace import Workspace
 
 _UNIT = constant(UNIT)

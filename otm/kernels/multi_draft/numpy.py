@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from otm.kernels.common.distributions.numpy import collect_ends, extend, locate, mass
-from otm.kernels.verified import Verified
+from otm.kernels.results import Verified
 
 Select = Callable[..., tuple[int, npt.NDArray[Any]]]
 """What a rule does at one node: target [V], draft [V], tokens [K] (−1: not running), its uniforms.

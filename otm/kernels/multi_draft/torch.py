@@ -9,7 +9,7 @@ from torch import Tensor
 
 from otm.kernels.common.distributions.numpy import mass
 from otm.kernels.common.distributions.torch import extend, join_output, locate
-from otm.kernels.verified import Verified
+from otm.kernels.results import Verified
 
 Select = Callable[..., tuple[Tensor, Tensor]]
 """What a rule does at one node: target [B, V], draft [B, V], tokens [B, K], its uniforms [B, …].

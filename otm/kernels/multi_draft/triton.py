@@ -39,8 +39,8 @@ from otm.kernels.multi_draft.triton_steps import (
 )
 from otm.kernels.optimal.numpy import edge_count
 from otm.kernels.optimal.triton_steps import SECTIONS, SUMS, add_to_bins, make_table
+from otm.kernels.results import Verified
 from otm.kernels.sparse_drafts import SparseDrafts
-from otm.kernels.verified import Verified
 from otm.kernels.workspace import Workspace
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from otm._core.tensors import is_tensor
 from otm.kernels.multi_draft import numpy as multi_draft
-from otm.kernels.verified import Verified
+from otm.kernels.results import Verified
 
 
 def verify_chains(

@@ -18,7 +18,7 @@ from otm.kernels.checks import (
     faults_of_probs,
 )
 from otm.kernels.common.arrays import array_module
-from otm.kernels.verified import Array
+from otm.kernels.results import Array
 
 Indices = npt.NDArray[np.int64]
 

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from otm.kernels.common.distributions.numpy import collect_ends, extend, locate, mass
+from otm.kernels.results import VerifiedTree
 from otm.kernels.tree.checks import Trees
-from otm.kernels.verified import VerifiedTree
 
 
 def verify(

@@ -11,9 +11,9 @@ from otm.kernels.common.distributions.numpy import mass
 from otm.kernels.common.distributions.torch import extend, locate, probs_from_logits
 from otm.kernels.common.host import LEAST_VOCABULARY, as_arrays
 from otm.kernels.common.rows.numpy import read
+from otm.kernels.results import VerifiedTree
 from otm.kernels.tree import numpy as tree
 from otm.kernels.tree.checks import Trees
-from otm.kernels.verified import VerifiedTree
 
 
 def verify(

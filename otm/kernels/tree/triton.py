@@ -25,8 +25,8 @@ from otm.kernels.common.distributions.triton import mass, probability, write_pea
 from otm.kernels.common.draw import first_above, pick_of_sums
 from otm.kernels.common.runtime import check_device, constant, jit, launch, padded, tl
 from otm.kernels.common.softmax import check_vocabulary
+from otm.kernels.results import VerifiedTree
 from otm.kernels.tree.checks import Trees
-from otm.kernels.verified import VerifiedTree
 from otm.kernels.workspace import Workspace
 
 _UNIT = constant(UNIT)

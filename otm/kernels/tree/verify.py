@@ -8,8 +8,8 @@ import numpy as np
 
 from otm._core.numbers import is_real
 from otm.kernels.registry import AUTO, choose_backend
+from otm.kernels.results import VerifiedTree
 from otm.kernels.tree.checks import Trees, check_trees
-from otm.kernels.verified import VerifiedTree
 
 if TYPE_CHECKING:
     from otm.kernels.workspace import Workspace

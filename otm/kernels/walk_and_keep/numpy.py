@@ -42,7 +42,7 @@ from otm.kernels.optimal.numpy import (
     swap_partners,
     winner_probs,
 )
-from otm.kernels.verified import Verified
+from otm.kernels.results import Verified
 
 WEIGHT_UNIT = 2.0**52
 """Parts of the largest of some weights, as which the weights are added."""

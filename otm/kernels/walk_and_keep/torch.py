@@ -13,7 +13,7 @@ from otm.kernels.common.distributions.torch import extend, join_output, locate
 from otm.kernels.multi_draft.torch import first_chosen
 from otm.kernels.optimal.numpy import STEPS, Places, choose_slots, winner_probs
 from otm.kernels.optimal.torch import bin_tokens, deterministic_count
-from otm.kernels.verified import Verified
+from otm.kernels.results import Verified
 from otm.kernels.walk_and_keep.numpy import conditioning_positions, count_given_winner
 
 

@@ -21,8 +21,8 @@ from otm.kernels.common.runtime import launch, padded
 from otm.kernels.multi_draft.triton import launch_tables, lay_out_chains
 from otm.kernels.optimal.numpy import edge_count
 from otm.kernels.optimal.triton_steps import SECTIONS_OF_WALK, SUMS
+from otm.kernels.results import Verified
 from otm.kernels.sparse_drafts import SparseDrafts
-from otm.kernels.verified import Verified
 from otm.kernels.walk_and_keep.triton_kernels import add_up, draw
 from otm.kernels.workspace import Workspace
 

@@ -16,7 +16,7 @@ from otm.audit.adapters.base import Adapter, Instance, max_tokens
 from otm.audit.diagnose import diagnosis
 from otm.audit.diagnose.known_bugs import KNOWN_BUGS, SUSPECTED, KnownBug
 from otm.audit.diagnose.known_bugs.caches import CACHES
-from otm.audit.diagnose.known_bugs.sized import SIZED, TREES
+from otm.audit.diagnose.known_bugs.size_and_place import SIZED, TREES
 from otm.audit.diagnose.known_bugs.steps import Block, Chain, Loop, Siblings
 from otm.audit.instances import INSTANCES
 from otm.audit.larger_instances import larger_instances

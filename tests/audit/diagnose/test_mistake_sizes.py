@@ -9,7 +9,13 @@ import pytest
 from otm.audit import lossless
 from otm.audit.diagnose.diagnosis import diagnose, same_distribution
 from otm.audit.diagnose.known_bugs import KNOWN_BUGS, KnownBug
-from otm.audit.diagnose.known_bugs.sized import cut_to, floor_at, hot_from, passes_at, tiles_of
+from otm.audit.diagnose.known_bugs.size_and_place import (
+    cut_to,
+    floor_at,
+    hot_from,
+    passes_at,
+    tiles_of,
+)
 from otm.audit.diagnose.known_bugs.steps import Chain
 from otm.audit.diagnose.mistake_sizes import first_wrong, parametrized_suspects, tile_sizes
 from otm.audit.instances import INSTANCES

@@ -18,7 +18,7 @@ from otm.audit import NOT_LOSSLESS, UNDECIDED, Instance, recorded
 from otm.audit.adapters.base import Adapter, Source
 from otm.audit.diagnose.known_bugs import KNOWN_BUGS, SUSPECTED, KnownBug
 from otm.audit.diagnose.known_bugs.caches import CACHES
-from otm.audit.diagnose.known_bugs.sized import SIZED, TREES
+from otm.audit.diagnose.known_bugs.size_and_place import SIZED, TREES
 from otm.audit.diagnose.known_bugs.steps import Block, Chain, Loop, Siblings
 from otm.audit.diagnose.token_suspects import SUSPECTS, suspected
 from otm.audit.instances import INSTANCES

@@ -21,9 +21,9 @@ from otm.decoding.loop import stream
 from otm.decoding.reading import Path
 from otm.decoding.sampling_parameters import SamplingParameters
 from otm.decoding.verifiers.base import Verifier
+from otm.decoding.verifiers.block_traversal import verify_traversal
 from otm.decoding.verifiers.chain import verify_chain
 from otm.decoding.verifiers.recursion import spectr_verifier
-from otm.decoding.verifiers.traversal import verify_traversal
 from otm.decoding.verifiers.walk_and_keep import verify_walk_and_keep
 from otm.errors import InvalidInputError
 from otm.models.table import TableModel, UniformModel

@@ -58,7 +58,7 @@ def test_positions_are_those_of_the_text(
     ]
     assert [window.tolist() for window in pair.windows] == windows
     assert pair.prompts.tolist() == [0] * 7 + [1] * 2 + [2] * 2
-    monkeypatch.setattr("otm.gain.reports.sources.BLOCK_BYTES", 2 * 8 * 12)  # two positions
+    monkeypatch.setattr("otm.gain.reports.score_files.BLOCK_BYTES", 2 * 8 * 12)  # two positions
     blocks = list(pair.blocks(pair.bounds))
     assert [block.stop - block.first for block in blocks] == [2, 1, 2, 1, 1, 2, 2]
     for i, model in enumerate((pair.draft, pair.target)):

@@ -13,7 +13,7 @@ from __future__ import annotations
 from otm.audit.diagnose.known_bugs.caches import CACHES
 from otm.audit.diagnose.known_bugs.drafting import BLOCKS, DRAFTING, LOCATING, RANDOMNESS, SEVERAL
 from otm.audit.diagnose.known_bugs.known_bug import KnownBug
-from otm.audit.diagnose.known_bugs.sized import SIZED, TREES
+from otm.audit.diagnose.known_bugs.size_and_place import SIZED, TREES
 from otm.audit.diagnose.known_bugs.verification import ACCEPTANCE, BONUS, RESIDUAL, SUSPECTED
 
 __all__ = ["KNOWN_BUGS", "SUSPECTED", "KnownBug"]

@@ -19,7 +19,7 @@ from otm.audit.streams.server.findings import Limits
 from otm.audit.streams.server.journal import Journal, digest_of
 from otm.audit.streams.server.references import OwnLists, ProbsOf, probs_from_model
 from otm.audit.streams.server.report import ServerReport
-from otm.audit.streams.server.run import Run
+from otm.audit.streams.server.request_loop import Run
 from otm.audit.streams.server.settings import Setting, as_omitted, as_prompts, as_settings
 from otm.decoding import SamplingParameters
 from otm.errors import InvalidInputError

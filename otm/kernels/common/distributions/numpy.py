@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from otm._core.probs.sampling import exact_cell
 from otm._core.tensors import is_tensor
-from otm.kernels.verified import Verified
+from otm.kernels.results import Verified
 
 UNIT = 2.0**61
 """Probabilities are added as whole numbers of this many parts.

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-import otm.proof
+import otm.certificate_builder
 from otm import Certificate, Problem, certificate, solve
 from otm.errors import CertificateError
 from otm.optimum.cut import optimal_cap
@@ -144,7 +144,7 @@ def variants(proof: Certificate, alpha: float) -> list[Certificate]:
 @pytest.fixture
 def without_plans(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave the plans out of the documents: they say nothing of the claims, and take time."""
-    monkeypatch.setattr(otm.proof, "LARGEST_WRITTEN_PLAN", 0)
+    monkeypatch.setattr(otm.certificate_builder, "LARGEST_WRITTEN_PLAN", 0)
 
 
 @pytest.mark.usefixtures("without_plans")

@@ -19,8 +19,8 @@ from otm._core.numbers import whole
 from otm._core.optional import require
 from otm._core.probs.distribution import as_probs
 from otm._core.probs.sparse import SparseProbs
-from otm.block.hull import Excess
-from otm.block.tree import Path, Tree, in_floats
+from otm.block_optimum.hull import Excess
+from otm.block_optimum.tree import Path, Tree, in_floats
 from otm.errors import InvalidDistributionError, InvalidDraftsError, ProblemTooLargeError
 
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from otm import solve_block
 from otm.certificate import digest
-from tests.block.oracles import antichains, random_law
+from tests.block_optimum.oracles import antichains, random_law
 
 F = Fraction
 Document = dict[str, Any]

@@ -12,10 +12,10 @@ from itertools import combinations_with_replacement
 from otm._core.arithmetic import Number, as_fraction
 from otm._core.display.reprs import BriefDict, Facts, number_text
 from otm._core.interval import Interval
-from otm.block.hull import PathDrafts
-from otm.block.proof import BlockCertificate
-from otm.block.table import TreeDrafts, ending, maximum_flow
-from otm.block.tree import Path, Tree
+from otm.block_optimum.certificate_builder import BlockCertificate
+from otm.block_optimum.hull import PathDrafts
+from otm.block_optimum.table import TreeDrafts, ending, maximum_flow
+from otm.block_optimum.tree import Path, Tree
 from otm.errors import InvalidInputError, ProblemTooLargeError
 
 LARGEST_PLAN = 5_000

@@ -2,7 +2,7 @@
 
 Run it on a file that `BlockCertificate.save` wrote, with no package installed::
 
-    python -I -S otm/block/certificate.py FILE
+    python -I -S otm/block_optimum/certificate.py FILE
 
 It reads numbers and bounds its work with the functions of `otm/certificate.py` beside it.
 

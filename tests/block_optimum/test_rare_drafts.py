@@ -12,7 +12,7 @@ import pytest
 import otm
 from otm import solve_block
 from otm.errors import OTMError, ProblemTooLargeError
-from tests.block.oracles import Law, Path
+from tests.block_optimum.oracles import Law, Path
 
 F = Fraction
 RARE = [5e-324, 1e-323, 2.3e-308, 1e-300, 1e-200, 1e-160, 1e-100, 1e-17]

@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-import otm.block.certificate as checker
+import otm.block_optimum.certificate as checker
 from otm import BlockCertificate, solve_block
-from otm.block.certificate import check
-from otm.block.hull import hull
+from otm.block_optimum.certificate import check
+from otm.block_optimum.hull import hull
 from otm.certificate import CertificateRefusedError, Work, digest
 from otm.errors import CertificateError
-from tests.block.oracles import antichains, random_law
+from tests.block_optimum.oracles import antichains, random_law
 
 F = Fraction
 Document = dict[str, Any]

@@ -25,7 +25,7 @@ from otm.drafts import (
 )
 from otm.errors import InvalidDistributionError, InvalidParameterError, ProblemTooLargeError
 from otm.optimum.cut import minimum_cut
-from otm.optimum.other_drafts import Optimum, optimum_of
+from otm.optimum.non_iid_drafts import Optimum, optimum_of
 from otm.optimum.solvers.max_flow import minimum_cut_by_max_flow
 from otm.problem import Problem
 from otm.testing.strategies import pairs

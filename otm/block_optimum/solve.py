@@ -18,10 +18,11 @@ from otm._core.display.text import shown
 from otm._core.interval import Interval
 from otm._core.numbers import as_integer, as_positive, as_real, whole
 from otm._core.tensors import to_host
-from otm.block.exact import solve_exactly
-from otm.block.hull import PathDrafts, hit_probability
-from otm.block.polygons import solve_by_polygons
-from otm.block.program import (
+from otm.block_optimum.certificate_builder import prove
+from otm.block_optimum.exact import solve_exactly
+from otm.block_optimum.hull import PathDrafts, hit_probability
+from otm.block_optimum.polygons import solve_by_polygons
+from otm.block_optimum.program import (
     Bounds,
     CuttingPlanes,
     Prices,
@@ -30,10 +31,9 @@ from otm.block.program import (
     upper_bound,
     value_of,
 )
-from otm.block.proof import prove
-from otm.block.solution import BlockSolution
-from otm.block.table import TreeDrafts, drafted_trees, maximum_flow
-from otm.block.tree import NextProbs, Path, Tree, grow, row_of
+from otm.block_optimum.solution import BlockSolution
+from otm.block_optimum.table import TreeDrafts, drafted_trees, maximum_flow
+from otm.block_optimum.tree import NextProbs, Path, Tree, grow, row_of
 from otm.errors import InvalidInputError, InvalidParameterError, ProblemTooLargeError
 from otm.models import LanguageModel, StatelessModel
 

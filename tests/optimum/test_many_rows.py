@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import otm.optimum.rows
+import otm.optimum.many_rows
 from otm._core.arithmetic import SUM_BLOCK, Probs
 from otm._core.checks import as_draft_counts
 from otm._core.probs.distribution import as_probs_rows
 from otm._core.ratios.bins import FEW
 from otm.errors import InvalidDistributionError, InvalidDraftCountError
 from otm.optimum.cut import optimal_value
-from otm.optimum.rows import alpha_rows, optimal_values
+from otm.optimum.many_rows import alpha_rows, optimal_values
 from otm.problem import Problem
 from otm.testing.strategies import pairs
 
@@ -118,7 +118,7 @@ def test_rows_in_bins_are_those_of_single_calls(zeros: float) -> None:
 @pytest.mark.parametrize("block", [1, 7, 40])
 def test_the_size_of_a_block_changes_nothing(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Catches rows or columns that are skipped or taken twice where blocks meet."""
-    monkeypatch.setattr(otm.optimum.rows, "BLOCK", block)
+    monkeypatch.setattr(otm.optimum.many_rows, "BLOCK", block)
     rng = np.random.default_rng(block)
     draft, target = random_laws(rng, 11, 6, zeros=0.4), random_laws(rng, 11, 6)
     assert_same(draft, target, rng.integers(1, 9, 11))
@@ -181,7 +181,7 @@ def test_rows_normalised_on_the_way_are_those_normalised_before(
     dtype: Any, block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Catches a tolerance or a sum that depends on where blocks begin."""
-    monkeypatch.setattr(otm.optimum.rows, "BLOCK", block)
+    monkeypatch.setattr(otm.optimum.many_rows, "BLOCK", block)
     rng = np.random.default_rng(4)
     p = random_laws(rng, 5, 1, 30, zeros=0.2).astype(dtype)
     q = random_laws(rng, 3, 30).astype(dtype)
@@ -202,7 +202,7 @@ def test_lists_and_fractions_are_taken_too() -> None:
 def test_a_bad_row_is_named_wherever_its_block_begins(
     block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(otm.optimum.rows, "BLOCK", block)
+    monkeypatch.setattr(otm.optimum.many_rows, "BLOCK", block)
     rows = np.full((4, 2, 2), 0.5)
     rows[3, 1] = [0.5, 0.75]
     with pytest.raises(

@@ -14,7 +14,7 @@ from typing import Any
 
 from otm._core.arithmetic import Number, as_fraction
 from otm._core.display.progress import Watch
-from otm.block.program import Bounds, CuttingPlanes, Prices, upper_bound, value_of
+from otm.block_optimum.program import Bounds, CuttingPlanes, Prices, upper_bound, value_of
 from otm.errors import SolverError
 
 LinearForm = dict[Any, Fraction]

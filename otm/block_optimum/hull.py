@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from otm._core.arithmetic import Number, at_least_once, total
-from otm.block.tree import RAREST, Tree
+from otm.block_optimum.tree import RAREST, Tree
 
 SPREAD = 20
 """Cuts of a round: one for each factor e^(1/20) in D(U)."""

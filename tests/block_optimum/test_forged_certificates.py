@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-import otm.block.certificate as checker
+import otm.block_optimum.certificate as checker
 from otm import BlockCertificate
-from otm.block.certificate import check
+from otm.block_optimum.certificate import check
 from otm.certificate import CertificateRefusedError, digest, load
 from otm.errors import CertificateError
-from tests.block.forgeries import Document, forged, holds, real_certificates
+from tests.block_optimum.forgeries import Document, forged, holds, real_certificates
 
 FORGERIES = 300
 REAL = real_certificates()

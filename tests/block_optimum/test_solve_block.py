@@ -25,7 +25,7 @@ from otm.errors import (
 )
 from otm.models import LanguageModel, TableModel, UniformModel
 from otm.testing.strategies import Block, blocks
-from tests.block.oracles import (
+from tests.block_optimum.oracles import (
     Law,
     Path,
     Table,

@@ -27,8 +27,8 @@ import numpy.typing as npt
 from otm._core.arithmetic import Number, at_least_once
 from otm._core.display.progress import SILENT, Watch
 from otm._core.optional import require
-from otm.block.hull import PathDrafts, hull
-from otm.block.program import (
+from otm.block_optimum.hull import PathDrafts, hull
+from otm.block_optimum.program import (
     FLOORS,
     GAIN,
     TIGHT,
@@ -40,7 +40,7 @@ from otm.block.program import (
     upper_bound,
     value_of,
 )
-from otm.block.tree import RAREST
+from otm.block_optimum.tree import RAREST
 from otm.errors import SolverError
 
 LOWEST = 1e-3

@@ -1,7 +1,7 @@
 """Certificates of block verification's optimum: made from bounds, saved, loaded and checked.
 
-What they prove, and how, is in `otm.block.certificate`, which checks them with nothing but the
-standard library.
+What they prove, and how, is in `otm.block_optimum.certificate`, which checks them with nothing but
+the standard library.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ import numpy as np
 from otm._core import certificate_json
 from otm._core.arithmetic import Number, as_fraction, at_least_once, rounded
 from otm._core.display.reprs import Facts, number_text
-from otm.block import certificate
-from otm.block.hull import PathDrafts
-from otm.block.program import Bounds
-from otm.block.table import TreeDrafts, ending, maximum_flow
-from otm.block.tree import RAREST, Tree
+from otm.block_optimum import certificate
+from otm.block_optimum.hull import PathDrafts
+from otm.block_optimum.program import Bounds
+from otm.block_optimum.table import TreeDrafts, ending, maximum_flow
+from otm.block_optimum.tree import RAREST, Tree
 from otm.certificate import CertificateRefusedError, Work, digest
 from otm.errors import CertificateError
 
@@ -96,7 +96,7 @@ class BlockCertificate(Facts):
         certificate_json.check(self.document, certificate.check)
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the certificate as JSON, for `load` and for `otm/block/certificate.py`.
+        """Write the certificate as JSON, for `load` and for `otm/block_optimum/certificate.py`.
 
         Parameters
         ----------

@@ -18,8 +18,8 @@ import numpy.typing as npt
 from otm._core.arithmetic import Number, total
 from otm._core.display.progress import Watch
 from otm._core.optional import require
-from otm.block.hull import Excess
-from otm.block.tree import RAREST, Tree
+from otm.block_optimum.hull import Excess
+from otm.block_optimum.tree import RAREST, Tree
 from otm.errors import SolverError
 
 Floats = npt.NDArray[np.float64]

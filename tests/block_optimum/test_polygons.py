@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from otm import Interval, solve_block
-from otm.block.hull import PathDrafts
-from otm.block.polygons import PolygonProgram, levels_of_prices, solve_by_polygons
-from otm.block.tree import Path, grow, row_of
+from otm.block_optimum.hull import PathDrafts
+from otm.block_optimum.polygons import PolygonProgram, levels_of_prices, solve_by_polygons
+from otm.block_optimum.tree import Path, grow, row_of
 from otm.errors import SolverError
 from otm.testing.strategies import Block, blocks
-from tests.block.oracles import antichains, random_law
+from tests.block_optimum.oracles import antichains, random_law
 
 several = blocks(max_tokens=3, max_paths=3, exact=True, max_ways=3**6).filter(lambda b: b.k > 1)
 
