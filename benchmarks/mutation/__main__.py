@@ -44,12 +44,11 @@ coupling.k_seq coupling.recursive_rejection coupling.maximal coupling.residual
 
 TESTS = """
 tests/test_certificate.py tests/test_certificate_builder.py tests/test_solve.py
-tests/test_sparse_problems.py tests/test_bad_input.py tests/test_solution_rows.py tests/test_concurrency.py
-tests/core/ratios/test_bins.py tests/core/probs/test_sparse.py tests/core/test_tensors.py
-tests/optimum/test_cut.py tests/optimum/test_bounds.py tests/optimum/test_torch.py
-tests/coupling/test_k_seq.py
-tests/coupling/test_maximal.py tests/coupling/test_mutants.py tests/coupling/test_one_set.py
-tests/coupling/optimal/test_plan.py
+tests/test_sparse_problems.py tests/test_bad_input.py tests/test_solution_rows.py
+tests/test_concurrency.py tests/core/ratios/test_bins.py tests/core/probs/test_sparse.py
+tests/core/test_tensors.py tests/optimum/test_cut.py tests/optimum/test_bounds.py
+tests/optimum/test_torch.py tests/coupling/test_k_seq.py tests/coupling/test_maximal.py
+tests/coupling/test_mutants.py tests/coupling/test_one_set.py tests/coupling/optimal/test_plan.py
 tests/coupling/test_plan_input.py tests/coupling/test_plan_protocol.py
 tests/coupling/test_recursive_rejection.py
 """.split()
