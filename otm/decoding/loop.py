@@ -18,7 +18,7 @@ from otm.decoding.draft_tree import Randomness
 from otm.decoding.drafters.base import Drafter
 from otm.decoding.policies import GammaPolicy, as_gamma, as_policy
 from otm.decoding.reading import Context, LogitsProcessor, Path
-from otm.decoding.rounds import AnyVerifier, Batch, Rounds, RoundsTask, make_rounds
+from otm.decoding.rounds import AnyVerifier, Batch, Rounds, RoundsTask, maker_of_rounds
 from otm.decoding.sampling_parameters import SamplingParameters
 from otm.decoding.trace import FinishReason, Seconds, Step
 from otm.models.base import LanguageModel
@@ -144,7 +144,7 @@ def stream(
         len(given),
         backend,
     )
-    rounds = make_rounds(verifier, task)
+    rounds = maker_of_rounds(verifier)(task)
     loop = _Loop(rounds, as_policy(gamma), limit, end, options.get("stop"))
     return loop.steps(given, sources)
 

@@ -7,7 +7,7 @@ floats or fractions, with any drafter; or it makes rounds of its own by its meth
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeAlias
@@ -169,11 +169,11 @@ AnyVerifier: TypeAlias = Verifier | RoundsVerifier
 """A function of one sequence's drafts, or a verifier that makes rounds of its own."""
 
 
-def make_rounds(verifier: AnyVerifier | None, task: RoundsTask) -> Rounds:
-    """Return the verifier's own rounds, or rounds on the host; None is chain verification."""
-    own: Any = getattr(verifier, "rounds", None)
-    if own is not None:
-        rounds: Rounds = own(task)
-        return rounds
+def maker_of_rounds(verifier: AnyVerifier | None) -> Callable[[RoundsTask], Rounds]:
+    """Return the verifier's own way to make rounds, or rounds on the host that call it.
+
+    None is chain verification.
+    """
+    own: Callable[[RoundsTask], Rounds] | None = getattr(verifier, "rounds", None)
     function: Any = verify_chain if verifier is None else verifier
-    return TreeRounds(task, function)
+    return partial(TreeRounds, verifier=function) if own is None else own

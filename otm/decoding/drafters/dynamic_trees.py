@@ -11,7 +11,7 @@ from otm._core.arithmetic import Number
 from otm._core.numbers import as_parameter
 from otm._core.probs.sampling import locate
 from otm.decoding.draft_tree import DraftNode, Randomness
-from otm.decoding.drafters.growth import grow_by_levels
+from otm.decoding.drafters.base import grow_by_levels
 from otm.decoding.drafters.model import ReadingDrafter
 from otm.decoding.drafters.trees import as_nodes
 from otm.decoding.reading import Context, LogitsProcessor, ProbsAfter

@@ -21,8 +21,7 @@ from otm._core.display.text import shown
 from otm._core.numbers import as_positive
 from otm._core.probs.sparse import SparseProbs
 from otm.decoding.draft_tree import DraftNode, Randomness
-from otm.decoding.drafters.base import Branching, Drafter, as_branching, children_at
-from otm.decoding.drafters.growth import grow_levels
+from otm.decoding.drafters.base import Branching, Drafter, as_branching, children_at, grow_levels
 from otm.decoding.drafters.trees import BestFirst, as_nodes
 from otm.decoding.reading import Context, ProbsAfter
 from otm.decoding.sampling_parameters import SamplingParameters, as_sampling

@@ -9,8 +9,14 @@ from otm._core.numbers import check_name
 from otm._core.probs.sparse import SparseProbs
 from otm._core.rule import DRAFT_KINDS
 from otm.decoding.draft_tree import DraftNode, Randomness
-from otm.decoding.drafters.base import Branching, Drafter, Draw, as_branching, children_at
-from otm.decoding.drafters.growth import grow_by_levels
+from otm.decoding.drafters.base import (
+    Branching,
+    Drafter,
+    Draw,
+    as_branching,
+    children_at,
+    grow_by_levels,
+)
 from otm.decoding.reading import Context, LogitsProcessor, ProbsAfter, Reader
 from otm.decoding.sampling_parameters import SamplingParameters
 from otm.models.base import LanguageModel

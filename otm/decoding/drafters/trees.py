@@ -22,7 +22,7 @@ from otm._core.arithmetic import Number
 from otm._core.display.text import shown
 from otm._core.numbers import as_positive, check_name
 from otm.decoding.draft_tree import DraftNode, Randomness
-from otm.decoding.drafters.growth import grow_by_levels
+from otm.decoding.drafters.base import grow_by_levels
 from otm.decoding.drafters.model import ReadingDrafter
 from otm.decoding.reading import Context, LogitsProcessor, Path, ProbsAfter
 from otm.decoding.sampling_parameters import SamplingParameters
