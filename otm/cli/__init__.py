@@ -3,6 +3,8 @@
 Importing this loads neither typer nor rich; `main` does.  Each command is in a file of its own, and
 `output` writes the results: tables on a terminal, plain text in a pipe, or JSON.  `status` turns
 errors into one line and an exit status that scripts can use.
+
+Not here: what the commands compute; each calls one function of the library.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Joint distributions of the drafts: independent ones, as OTM-k has them, and others."""
+"""Joint distributions of the drafts: independent ones, as OTM-k has them, and others.
+
+Not here: what draws them in a loop (`otm.decoding.drafters`).
+"""
 
 from typing import TYPE_CHECKING
 

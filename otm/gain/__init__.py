@@ -6,7 +6,7 @@ accepts, and writes a page.  From the models: `record` draws drafts and keeps bo
 distributions; `block_efficiency` and `first_step_acceptance` compare all rules on them, and
 `efficiency_bound` says what no memoryless rule exceeds.
 `measure_latency` times the models, and with it both ways end in a `Recommendation`.  `formulas` has
-those of Leviathan et al. (2023), `gamma_policies` what a step should draft by them.
+those of Leviathan et al. (2023), `online_gamma` what a step should draft by them.
 Not here: decoding (`otm.decoding`), and what one rule accepts (`otm.coupling`).
 """
 

@@ -1,6 +1,8 @@
 """Language models behind one small protocol: batched logits, a cache, and rewinding.
 
 Importing this loads no torch: the models that need it load it when they are made.
+
+Not here: what drafts with them (`otm.decoding.drafters`).
 """
 
 from otm.models.base import LanguageModel, Session, StatelessModel

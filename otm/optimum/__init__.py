@@ -2,6 +2,8 @@
 
 In closed form for i.i.d. drafts, by prefixes, flows and intervals for others; `solvers` has linear
 programs, Sinkhorn's algorithm and the maximum flow, as independent checks.
+
+Not here: plans that attain it (`otm.coupling`), and whole blocks (`otm.block_optimum`).
 """
 
 from typing import TYPE_CHECKING

@@ -9,6 +9,8 @@
 - `otm.testing.strategies`: Hypothesis strategies for distributions, problems, uniforms, and pairs
   of models for blocks of drafts.  It is imported by its full name, and alone needs the extra
   `otm[testing]`.
+
+Not here: audits of other people's verifiers (`otm.audit`).
 """
 
 from otm.testing.exact import (

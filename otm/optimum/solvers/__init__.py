@@ -1,4 +1,7 @@
-"""Solvers beside the closed form: linear programs, Sinkhorn's algorithm, the maximum flow."""
+"""Solvers beside the closed form: linear programs, Sinkhorn's algorithm, the maximum flow.
+
+Not here: the closed form (`otm.optimum.cut`).
+"""
 
 from typing import TYPE_CHECKING
 

@@ -6,6 +6,8 @@ was reported as a bug and is none.
 
 Threads are quoted for what they discuss; the code is our own, and what it does may have been right
 in the end, or wrong in one version only.
+
+Not here: which of them explains a deviation (`otm.audit.diagnose.diagnosis`).
 """
 
 from __future__ import annotations
