@@ -334,7 +334,7 @@ def test_slips_in_the_kernels_are_seen(  # noqa: PLR0917
     rule = "grid optimal" if name == "optimal.triton_steps" else "grid k-Seq"
     inputs = [apart(x) for x in several(np.random.default_rng(1), 2, 2, 1, 9, rule=rule)]
     with recorded() as launches:
-        if name == "one_chain":
+        if name == "common.one_chain":
             one = [*(apart(x[:, 0], 5) for x in inputs[:2]), apart(inputs[2][:, 0]), inputs[3]]
             slip.verify_chain(*one, by_block=False)
         else:

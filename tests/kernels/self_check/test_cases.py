@@ -36,7 +36,7 @@ from otm.kernels.tree.checks import Trees  # noqa: E402
 from otm.kernels.tree.verify import _walk  # noqa: E402
 from otm.kernels.verify import _verify  # noqa: E402
 from otm.kernels.walk_and_keep import triton as grid_walk_and_keep  # noqa: E402
-from otm.rules import names  # noqa: E402
+from otm.rules import named, names  # noqa: E402
 
 MARGIN = Fraction(1, 10**5)
 """Ten times what logits and their softmax in float32 may change of a probability."""
@@ -282,7 +282,7 @@ def test_a_check_compiles_what_the_call_runs_and_calls_of_a_family_run_the_same(
     repeated = 0
     for given in calls:
         rule, chains = given_layout(*given)
-        verify = partial(_verify, rule)
+        verify = partial(_verify, named(rule, "kernel"))
         call = chain_cases.call_of_chains(rule, chains, verify)
         with recorded_kernels() as used:
             verify("triton", chains, None)
