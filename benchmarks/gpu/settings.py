@@ -12,10 +12,12 @@ from otm.rules import names
 TYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 RULES = names("kernel", backend="triton")
 SMI = "nvidia-smi --query-gpu={} --format=csv,noheader,nounits"
-ONE_CHAIN = ("one_chain.add_up", "one_chain.draw")
-ROWS = ("distributions.peaks_and_weights", "distributions.finish_softmaxes")
-SEVERAL_CHAINS = ("multi_draft.add_up", "multi_draft.make_tables", "multi_draft.draw")
-WALK = tuple(f"grid_walk_and_keep_kernels.{name}" for name in ("add_up", "draw"))
+ONE_CHAIN = ("common.one_chain.add_up", "common.one_chain.draw")
+ROWS = tuple(
+    f"common.distributions.triton.{name}" for name in ("peaks_and_weights", "finish_softmaxes")
+)
+SEVERAL_CHAINS = tuple(f"multi_draft.triton.{name}" for name in ("add_up", "make_tables", "draw"))
+WALK = tuple(f"walk_and_keep.triton_kernels.{name}" for name in ("add_up", "draw"))
 
 
 class Setting(NamedTuple):

@@ -50,18 +50,20 @@ def tuning(setting: Setting) -> Iterator[Row]:
 
 def launched_by(kernel: str, rules: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yield rules and types of rows with which a kernel is launched."""
-    file, _, name = kernel.partition(".")
+    module, _, name = kernel.rpartition(".")
     for rule, dtype in itertools.product(rules, FORMS):
-        if file == "distributions":
+        if module == "common.distributions.triton":
             fits = FORMS[dtype]
-        elif file == "one_chain":
+        elif module == "common.one_chain":
             fits = not named(rule, "kernel").several
         else:
             fits = named(rule, "kernel").several
             if name == "make_tables":  # one kernel for all rules by bins
                 fits = fits and rule != "grid k-Seq"
             else:
-                fits = fits and (rule == "grid walk and keep") == file.startswith("grid_walk")
+                fits = fits and (rule == "grid walk and keep") == module.startswith(
+                    "walk_and_keep."
+                )
         if fits:
             yield rule, dtype
 

@@ -72,7 +72,7 @@ def test_every_stage_runs_to_its_end(tmp_path: Path, capsys: pytest.CaptureFixtu
     ]
     assert tiers[0] == tiers[1]
     table = tmp_path / "warps.json"
-    table.write_text('{"sm_1": {"one_chain.draw": 4}}')
+    table.write_text('{"sm_1": {"common.one_chain.draw": 4}}')
     assert tuning.adopt(found["tuning"], table).keys() == {"sm_1", "cpu"}
 
     capsys.readouterr()
@@ -292,7 +292,7 @@ def test_the_table_of_warps_is_read_and_names_kernels_that_exist(
     for of_kernels in runtime.TUNED.values():
         assert of_kernels.keys() <= set(settings.on_gpu().kernels)
         assert set(of_kernels.values()) <= {1, 2, 4, 8, 16, 32}
-    monkeypatch.setitem(runtime.TUNED, "sm_90", {"one_chain.draw": 4})
+    monkeypatch.setitem(runtime.TUNED, "sm_90", {"common.one_chain.draw": 4})
     assert runtime.warps(one_chain.draw, "sm_90") == 4
     assert runtime.warps(one_chain.add_up, "sm_90") == runtime.WARPS
     assert runtime.warps(one_chain.draw, "sm_80") == runtime.WARPS

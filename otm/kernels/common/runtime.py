@@ -104,8 +104,8 @@ def warps(kernel: Any, kind: str) -> int:
 
 
 def name_of(kernel: Any) -> str:
-    """Name a kernel by its file and function, as `TUNED` does."""
-    return f"{kernel.fn.__module__.rpartition('.')[2]}.{kernel.__name__}"
+    """Name a kernel by its module below `otm.kernels` and its function, as `TUNED` does."""
+    return f"{kernel.fn.__module__.removeprefix('otm.kernels.')}.{kernel.__name__}"
 
 
 def launch(

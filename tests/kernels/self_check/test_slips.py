@@ -257,7 +257,9 @@ def call_of(slip: Slip) -> self_check.Call:
     warmth = torch.ones(1) if slip.logits else None
     chains = Chains(rows, draft, tokens, uniforms, warmth, offsets)
 
-    return chain_cases.call_of_chains(slip.rule, chains, partial(chain_entry._verify, named(slip.rule, "kernel")))
+    return chain_cases.call_of_chains(
+        slip.rule, chains, partial(chain_entry._verify, named(slip.rule, "kernel"))
+    )
 
 
 def call_of_tree() -> self_check.Call:
