@@ -19,7 +19,7 @@ from otm.decoding import (
 from otm.errors import InvalidDraftsError, InvalidInputError, InvalidParameterError
 from otm.gain.recording import Recording, contexts_from, pruned, record
 from otm.models import Session, TableModel
-from otm.models.base import Rows
+from otm.models.base import PaddedTokens
 
 RNG = np.random.default_rng(11)
 TARGET, DRAFT = TableModel.random(3, 2, RNG), TableModel.random(3, 2, RNG)
@@ -77,7 +77,7 @@ class CountingModel(TableModel):
         session = super().start(rows)
         read = session.read
 
-        def counted(tokens: Rows) -> None:
+        def counted(tokens: PaddedTokens) -> None:
             self.tokens += np.count_nonzero(tokens >= 0)
             read(tokens)
 

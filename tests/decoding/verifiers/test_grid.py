@@ -48,8 +48,8 @@ DRAFT = TableModel({(): [F(2, 3), F(1, 3)], (1,): [F(1), F(0)]})
 @pytest.fixture(autouse=True)
 def each_table_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Compute the table of a node once: the paths of a loop meet the same few a thousand times."""
-    monkeypatch.setattr(walk_and_keep, "of_numbers", kept(walk_and_keep.of_numbers))
-    monkeypatch.setattr(optimal, "of_numbers", kept(optimal.of_numbers))
+    monkeypatch.setattr(walk_and_keep, "bin_tokens", kept(walk_and_keep.bin_tokens))
+    monkeypatch.setattr(optimal, "bin_tokens", kept(optimal.bin_tokens))
     monkeypatch.setattr(k_seq, "find_split", kept(k_seq.find_split))
 
 
