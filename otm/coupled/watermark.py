@@ -1,11 +1,11 @@
 """Watermarks by position: rounds whose randomness follows from a key.
 
 Coupled decoding is the Gumbel watermark [aaronson2022]_: its token is the one whose clock rings
-first, so that the clocks of a text are early.  Speculative decoding by rejection can be watermarked
-as well ([hu2024]_): drafts by the clocks of one list, recovered and bonus tokens by those of
-another, and the coins of acceptance at random or by the key ([he2026]_).  Whoever knows the key
-reads the clocks of a text, without any model (`watermark_detection`).  docs/theory/watermarks.md has
-the laws.
+first, so that the clocks of a text are early.  Speculative decoding by rejection can be
+watermarked as well ([hu2024]_): drafts by the clocks of one list, recovered and bonus tokens by
+those of another, and the coins of acceptance at random or by the key ([he2026]_).  Whoever knows
+the key reads the clocks of a text, without any model (`watermark_detection`).
+docs/theory/watermarks.md has the laws.
 
 References
 ----------
