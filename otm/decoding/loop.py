@@ -144,7 +144,8 @@ def stream(
         len(given),
         backend,
     )
-    rounds = maker_of_rounds(verifier)(task)
+    make_rounds = maker_of_rounds(verifier)
+    rounds = make_rounds(task)
     loop = _Loop(rounds, as_policy(gamma), limit, end, options.get("stop"))
     return loop.steps(given, sources)
 
