@@ -1,7 +1,7 @@
 """The rules of verification: the one list of their names and properties.
 
-A rule turns drafts into output without changing the distribution of the target.  It may come in
-four forms, and has one name for all of them:
+A rule turns drafts into output.  If it is lossless, the output has the target's distribution.  It
+may come in four forms, and has one name for all of them:
 
 - a *plan* (`otm.coupling`): one token from k drafts, with exact distributions.  `otm.compare`,
   reports, the audit and the tests of the protocol run over these; in a loop a rule for drafts in
@@ -17,11 +17,11 @@ four forms, and has one name for all of them:
 A function that takes the name of a rule looks it up once, by `named`, and passes the `Rule` on.  A
 rule imports its plan, verifier or kernel on use, from the full path in this list.
 
-A rule of one's own needs no line here: "module:name" of a function from a problem to a plan, such
-as "my_rules:MyPlan", is a name too, wherever a rule is asked for as a plan.  The module must be one
-that Python can import, as the workers of a report do.
+A rule of your own needs no line here.  Wherever a plan is asked for by name you may give
+"module:name", such as "my_rules:MyPlan": a function from a problem to a plan, in a module that
+Python can import (the workers of a report import it too).
 
-Adding a rule is a file and a line here.  A function that is not the same has a name of its own:
+Adding a rule is a file and a line here.  Two rules that decide differently have two names:
 "grid k-Seq" takes its division factor from a grid, where "k-Seq" computes it.
 """
 
@@ -208,8 +208,8 @@ def names(
     Parameters
     ----------
     form : {"plan", "verifier", "kernel"}
-        What they shall have; "verifier" takes in SpecTr's recursion over plans for drafts in
-        `DRAFT_KINDS`.
+        The form.  "verifier" also lists rules with a plan for drafts in `DRAFT_KINDS`, which
+        SpecTr's recursion verifies.
     several : bool, optional
         Only those for several drafts of a token (True) or for one chain (False).
     backend : {"numpy", "torch", "triton"}, optional

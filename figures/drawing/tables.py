@@ -123,7 +123,7 @@ def table_figure(
 
 
 def comparison_figure(table: Table, *, item: str = "") -> Figure:
-    """Draw a table of `figures.printed`: what differs stands out.
+    """Draw a table of `figures.leviathan.printed`: what differs stands out.
 
     Parameters
     ----------

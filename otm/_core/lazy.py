@@ -18,7 +18,7 @@ from otm._core.optional import PACKAGES, not_installed
 
 
 def imported(module: str) -> Any:
-    """Import a module; if it needs a package that is not installed, say which extra has it."""
+    """Import a module; if a package is not installed, raise an error that names its extra."""
     try:
         return import_module(module)
     except ModuleNotFoundError as error:

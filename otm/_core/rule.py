@@ -37,15 +37,15 @@ class Rule:
     plan : str or callable
         Class of its plan, as "module:Class", or a function of one's own; empty without a plan.
     verifier : str
-        Its function for chains or trees, as "module:function", or the verifier that `stream` takes
-        in place of one; empty if there is none but SpecTr's recursion over its plan.
+        Its function for chains or trees, as "module:function", or an object with a method
+        `rounds`; empty if SpecTr's recursion over its plan is the only one.
     loop : str
         Function that decodes by it, as "module:function", if it draws drafts and output together;
         empty for all others.
     kernel : str
         Package of its kernels, with a module for each backend; empty without a kernel.
     k : int or None
-        Number of drafts, if the rule takes no other; None for any number.
+        The only number of drafts that the rule takes; None if it takes any.
     max_k : int or None
         Largest number of drafts of its plan, if there is a limit.
     lossless : bool
@@ -55,8 +55,8 @@ class Rule:
     backends : tuple of str
         Modules of its kernel; none without a kernel.
     maximal_for_one : bool
-        Whether for a single draft it is the maximal coupling, which chain verification needs no
-        plan for.
+        Whether the rule is the maximal coupling for a single draft.  Chain verification then
+        decides, and no plan is built.
 
     Examples
     --------

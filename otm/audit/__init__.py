@@ -14,10 +14,10 @@ can be run.  `otm.audit.adapters` make an `Adapter` of what other libraries have
 
 from otm.audit.adapters.base import Adapter, Instance
 from otm.audit.adapters.batches import batch
-from otm.audit.adapters.calls import stateful, windowed
 from otm.audit.adapters.chains import chains
 from otm.audit.adapters.functions import chain
 from otm.audit.adapters.loops import loop
+from otm.audit.adapters.state_and_window import stateful, windowed
 from otm.audit.adapters.token_rules import token_rule
 from otm.audit.adapters.trees import tree
 from otm.audit.evidence import Counterexample

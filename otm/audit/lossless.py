@@ -93,8 +93,9 @@ def lossless(
     seed : int, optional
         Of all that is random in the audit.
     progress : callable, optional
-        Takes what is worked on, its number and how many there are, 0 if unknown.  If left out,
-        audits of more than two seconds say so in a line on standard error, on terminals only.
+        Called with what is worked on, its number, and how many there are (0 if unknown).  Without
+        it, an audit that takes more than two seconds shows one line on standard error, on
+        terminals only.
     slow : bool, optional
         For code that takes hundredths of a second or more for a run, such as kernels in an
         interpreter: a few instances, no search, a coarser look and about a minute in all.

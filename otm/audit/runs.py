@@ -38,7 +38,7 @@ MOST_UNIFORMS = 4096
 """Most uniforms that a run may take; each run gets fewer at first."""
 
 OWN_CODE = str(pathlib.Path(__file__).parent)
-"""Where files of this package are, whose lines say nothing about a verifier."""
+"""The folder of the audit: its lines are not named in a crash."""
 
 CRASHES = (Exception, SystemExit, GeneratorExit)
 """What a verifier may raise; SystemExit would end the audit with whatever status it has."""
@@ -131,7 +131,7 @@ def _run(adapter: Adapter, instance: Instance, source: Randomness) -> Outcome:
 def _crash(error: BaseException) -> Failure:
     try:
         text = " ".join(_without_address(str(error)).split())
-    except Exception:  # its own
+    except Exception:  # raised by the error's own `__str__`
         text = "(its message cannot be read)"
     hints = "".join(f"; {note}" for note in getattr(error, "__notes__", ()))
     what = f"{type(error).__name__}: {text:.150}{_where(error)}"

@@ -28,11 +28,11 @@ SAMPLED_TOO = ("five tokens back", "drafts from far back", "four drafts")
 """Names of larger instances that are sampled where breakpoints leave some out."""
 
 AT_LEAST, SHARE = 10.0, 0.25
-"""Seconds that Monte Carlo and the search for known mistakes have at least, or if it is less this
-share of the audit's time."""
+"""Least seconds for Monte Carlo and for the search for known mistakes; less if this share of the
+audit's time is shorter."""
 
 SECONDS = 0.25
-"""Longest time of the runs between two looks at the clock, about."""
+"""About the longest time between two looks at the clock."""
 
 GROWTH = 16
 """Largest factor by which the number of runs grows from one look to the next."""

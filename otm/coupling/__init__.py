@@ -1,4 +1,7 @@
-"""Lossless selection rules as transport plans: one rule a file, one protocol for all (`plan`).
+"""Lossless selection rules as transport plans: one rule a file (the optimal plan a folder).
+
+`plan` is the protocol of all rules, `build` finds the plan of a rule, `table` and `transport` write
+plans out.
 
 Not here: lossy rules (`lossy`), comparisons of rules (`compare`), and list coupling
 (`otm.coupled`), where a seed that is shared with the drafts decides.

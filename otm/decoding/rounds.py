@@ -1,7 +1,7 @@
 """One round of a batch: draft, let the target read the drafts, verify them.
 
-A verifier is a function of the drafts of one sequence, which `TreeRounds` calls on the host, in
-floats or fractions, with any drafter; or it makes rounds of its own by its method `rounds`.
+A verifier is either a function of the drafts of one sequence (`TreeRounds` calls it on the host, in
+floats or fractions, with any drafter), or an object whose method `rounds` makes its own rounds.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ class RoundsTask:
             return False
         if self.target.device.type != "cpu":
             return True
-        # With fewer tokens a call of torch takes longer than its work; and of a few tokens that
-        # truncation leaves, the host keeps the support.
+        # With fewer tokens a call of torch takes longer than its work.  If truncation leaves few
+        # tokens, the host works on these alone.
         return self.target.vocabulary >= LEAST_VOCABULARY and leaves_all(as_sampling(self.sampling))
 
 
@@ -78,7 +78,7 @@ class Rounds(ABC):
     Attributes
     ----------
     draws_afresh : bool
-        Whether later rounds have nothing in common with the drafts that were not reached.
+        Whether later rounds use none of the randomness that decided about drafts not reached.
     """
 
     draws_afresh = True

@@ -1,4 +1,4 @@
-"""Numbers that the analysis takes: rates, costs, numbers of drafts; floats or fractions."""
+"""Numbers that the formulas take: rates, costs, numbers of drafts; floats or fractions."""
 
 from __future__ import annotations
 

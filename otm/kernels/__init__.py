@@ -1,8 +1,9 @@
 """Verification of drafts on tensors: tensors and uniforms in, decisions out.
 
 `verify_probs` and `verify_logits` verify chains of drafts by a rule, `verify_tree_probs` and
-`verify_tree_logits` trees of drafts.  Each rule has a folder, with a file for each backend: `numpy`
-is the definition, exact on arrays of fractions; `torch` and `triton` decide bit for bit as it does.
+`verify_tree_logits` trees of drafts. Each rule has a folder, with a file for each backend, and so
+have the recursion and what rules share: `numpy` is the definition, exact on arrays of fractions;
+`torch` and `triton` decide bit for bit as it does.
 
 - `chain`, `block`: one chain of drafts;
 - `k_seq`, `optimal`: rules that select among several drafts of a position, and `multi_draft`:

@@ -1,6 +1,6 @@
 """All selection rules, for the tests of what every rule must do.
 
-A rule that is named in `otm.coupling.RULES` is among them.
+A rule that is named in `otm.rules.RULES` is among them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Distributions over tokens: checked, dense or sparse, sampled from, and drawn as pictures.
+"""Distributions over tokens: checked, dense or sparse, and sampled from.
 
 Not here: joint distributions of drafts (`otm.drafts`).
 """

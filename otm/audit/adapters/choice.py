@@ -10,11 +10,11 @@ from otm._core.display.text import shown
 from otm._core.numbers import check_name
 from otm.audit.adapters.base import Adapter
 from otm.audit.adapters.batches import batch
-from otm.audit.adapters.calls import stateful, windowed
 from otm.audit.adapters.chains import chains
 from otm.audit.adapters.functions import CHAIN, chain, count_required, parameters_of
 from otm.audit.adapters.loops import loop
 from otm.audit.adapters.otm_verifiers import DeviceStep
+from otm.audit.adapters.state_and_window import stateful, windowed
 from otm.audit.adapters.token_rules import token_rule
 from otm.audit.adapters.trees import tree
 from otm.decoding import DeviceVerifier

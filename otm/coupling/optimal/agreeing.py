@@ -1,4 +1,4 @@
-"""The winner among drafts of which a random number agree so far, and how many agree with it."""
+"""The winner among a random number of drafts, and how many drafts equal it."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ SHARED = 42
 class AgreeingDrafts:
     """The rule by which one of M i.i.d. drafts wins, where M is m with probability `numbers[m]`.
 
-    The winner has the hull law: of all distributions v of a winner Σ min(s q, v) is largest for
-    every s at once (Theorem 14.3 of docs/theory/walk-and-keep.md).  Each token has a slot, in the
-    order of q/p; tokens swap mass between their slots, and the highest draft wins, the first of
-    those that share a slot (Theorem 14.4).  Of more than 8,192 tokens those with nearly one ratio
-    share a slot, which costs up to 2^−11 of what could be accepted.
+    The winner has the hull law: among all distributions v of a winner, it maximises Σ min(s q,
+    v) for every s at once (Theorem 14.3 of docs/theory/walk-and-keep.md).  Each token has a
+    slot, in the order of q/p; tokens swap mass between their slots, and the highest draft wins,
+    the first of those that share a slot (Theorem 14.4).  Of more than 8,192 tokens those with
+    nearly one ratio share a slot, which costs up to 2^−11 of what could be accepted.
 
     Attributes
     ----------

@@ -112,7 +112,7 @@ class OptimalPlan(ResidualPlan):
         return read_only(probs)
 
     def _win_ratio(self, bins: Slots, rates: Probs) -> Probs:
-        """How many times as likely tokens win as one draft is to be them."""
+        """Probability that a token wins, over that of one draft to be this token."""
         slope, added = self.slots.win_ratio
         return np.asarray(slope.take(bins) + added.take(bins) * rates)
 

@@ -204,11 +204,11 @@ class SlotTable(Frozen):
 
     @cached_property
     def win_ratio(self) -> tuple[Probs, Probs]:
-        """How many times as likely tokens win as one draft is to be them: arrays [m] and [m].
+        """Probability that a token wins, over that of one draft to be this token: two [m].
 
-        What their own slot gives, and what moves add on average over a bin, so that the winner's
-        distribution belongs to Σq = 1.  Drafts in one slot are exchangeable, so that it does not
-        matter which of them wins.
+        The first is what the own slot of a token gives, the second what moves add on average over
+        a bin, scaled so that the winner's distribution fits Σq = 1.  Drafts in one slot are
+        exchangeable, so it does not matter which of them wins.
         """
         bins, (owner, partner, _) = self.bins, self.swaps.moves
         below, above, mass = bins.draft_below, bins.draft_above, bins.draft
@@ -227,7 +227,9 @@ class SlotTable(Frozen):
 
 
 def winning_probabilities(laws: Sequence[tuple[Slots, Probs]]) -> Probs:
-    """Probability that each draft sits in the highest slot, before all equals: k laws → [k].
+    """Probability that each draft wins, by the highest slot: k laws → [k].
+
+    Of drafts in one slot the first wins.
 
     A law is the slots that a draft can take, ascending, and their probabilities.
     """

@@ -33,7 +33,7 @@ Slots = npt.NDArray[np.int64]
 
 
 class TargetWinRatio(NamedTuple):
-    """How many times as likely a token should win as one draft is to be it: t, for each bin.
+    """Probability that a token should win, over that of one draft to be it: t, for each bin.
 
     Bins are pure: either all tokens of a bin should win at least as often as in its slot, or all
     at most as often.
@@ -79,7 +79,8 @@ class Moves(NamedTuple):
 class Swaps(Frozen):
     """Equal masses that pairs of bins exchange between their slots.
 
-    A bin swaps either always as the lower one or always as the higher one, and both columns ascend.
+    Each bin is either the lower bin in all of its swaps or the higher one in all.  Both columns
+    ascend.
     """
 
     low: Slots  # [s], the lower bin of each swap, s < m

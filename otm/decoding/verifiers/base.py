@@ -2,8 +2,8 @@
 
 A verifier takes the root of a tree of drafts, the target's distribution after each node, and
 uniforms.  It returns the accepted drafts and one token more.  Continued by the target, the output
-has the target's distribution ([sun2023]_, Theorem 2, which conditions on the number of tokens and
-is false if that is taken literally).  So does the part of it up to an end token or a limit of the
+has the target's distribution ([sun2023]_, Theorem 2; as printed it conditions on the number of
+tokens, and is then false).  So does the part of it up to an end token or a limit of the
 length.
 
 References

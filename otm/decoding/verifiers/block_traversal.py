@@ -22,13 +22,13 @@ def verify_traversal(root: DraftNode, target_probs: TargetProbs, uniforms: Rando
     at least as much as `verify_chain` (Theorem 12.2 of docs/theory/verification.md; Theorem 12.3:
     it is lossless).
 
-    The output is a node of weight w, or goes on below it, with probability w; the root has weight
-    1.  Its first draft x gets weight min(w t(x)/p(x), 1), where t is the target's distribution.  If
-    the output is not there, the node goes on with weight Z/(Z + 1 − w) and with the residual
-    max(w t − p, 0)/Z in place of t, where Z is the sum of max(w t − p, 0); and so for each draft.
-    Then the node itself is the output with the weight that it has, followed by a token drawn from
-    t.  A draft that was drawn more than once is verified as often, the first time with all that
-    grew below it.
+    The output is a node of weight w, or below it, with probability w; the root has weight 1.
+    Take its drafts one after another. Draft x gets weight min(w t(x)/p(x), 1), where t is the
+    target's distribution. If the output is not at x or below, then w becomes Z/(Z + 1 − w) and t
+    becomes max(w t − p, 0)/Z, where Z is the sum of max(w t − p, 0). After the last draft the
+    node itself is the output with the weight that it then has, and a token drawn from t follows.
+    A draft that was drawn more than once is verified as often, the first time with all that grew
+    below it.
 
     Parameters
     ----------

@@ -14,7 +14,7 @@ from otm.decoding.verifiers.chain import residual_of
 
 
 def entropy_window_verifier(window: int, threshold: float, top: int = 3) -> Verifier:
-    """Verify a chain, and keep a rejected draft before a window of accepted ones; not lossless.
+    """Verify a chain; keep a rejected draft if the window of drafts after it is accepted; lossy.
 
     Every draft has a coin of its own, as in chain verification.  A draft that its coin rejects is
     kept if the target can give it, the entropy of the target's likeliest tokens is large enough,
@@ -28,7 +28,7 @@ def entropy_window_verifier(window: int, threshold: float, top: int = 3) -> Veri
     threshold : float
         Least entropy in nats, of the `top` likeliest tokens' probabilities divided by their sum.
     top : int, optional
-        How many tokens.
+        Number of likeliest tokens in the entropy.
 
     Returns
     -------

@@ -197,9 +197,10 @@ def _changed(
 def verify_hierarchical(root: DraftNode, target_probs: TargetProbs, uniforms: Randomness) -> Path:
     """Verify one chain as the released code of hierarchical speculative decoding does: lossy.
 
-    It is block verification, but that the whole block is accepted with probability min(1, T/D) of
-    its path, which is too often after a path that was likelier under the target (Theorem 19.2 of
-    docs/theory/state.md).  [zhou2026]_, the mode that its authors recommend, one draft.
+    It is block verification with one change: the whole block is accepted with probability
+    min(1, T/D) of its path.  This is too often if an earlier part of the path was likelier under
+    the target than under the draft model (Theorem 19.2 of docs/theory/state.md).  After
+    [zhou2026]_, in the mode that its authors recommend, for one draft.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The rules of kernels for several chains, on the host: the definition of the kernels, in NumPy.
+"""The three grid rules on the host: the definition of their kernels, in NumPy.
 
 A tree of drafts is laid out as its paths, as on a device.  So host and device take the same
 uniforms in the same order and make the same decisions, which are exact in fractions.
@@ -23,7 +23,7 @@ from otm.kernels.optimal import numpy as optimal
 from otm.kernels.walk_and_keep import numpy as walk_and_keep
 
 MOST_PATHS = 2**8
-"""Most paths of walk and keep, whose number of agreeing drafts takes the square of it."""
+"""Most paths of walk and keep: counting the drafts that agree takes time quadratic in it."""
 
 
 def verify_on_grid(
@@ -63,7 +63,7 @@ def verify_on_grid(
     coins = uniforms(gamma * kernel.uniforms_per_position(count) + 2)
     target = _Rows(ends, lambda path: rows_after(path)[0])
     draft = _Rows(ends, lambda path: rows_after(path)[1])
-    with np.errstate(all="ignore"):  # in numbers that nobody needs
+    with np.errstate(all="ignore"):  # overflows occur only in entries that are not used
         verified = kernel.verify(
             [target], [draft], tokens[None], np.asarray(coins)[None], counted=counted[None]
         )

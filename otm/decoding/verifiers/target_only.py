@@ -37,7 +37,7 @@ def verify_target_only(root: DraftNode, target_probs: TargetProbs, uniforms: Ran
     Examples
     --------
     >>> import numpy as np
-    >>> from otm._core.probs.sparse import SparseProbs
+    >>> from otm import SparseProbs
     >>> q = SparseProbs([0, 1, 2], [0.25, 0.5, 0.25])
     >>> root = DraftNode((), None, [DraftNode((1,)), DraftNode((0,))], "Top")
     >>> verify_target_only(root, lambda path: q, lambda m: np.full(m, 0.5))

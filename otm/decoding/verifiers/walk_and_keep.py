@@ -1,4 +1,4 @@
-"""Walk and keep: verify several drafts of several tokens, nearly as well as can be.
+"""Walk and keep: verify several drafts of several tokens, close to the optimum.
 
 From the root, always go to one of the drafted tokens, and keep the drafts that agree, until the end
 of a path.  Then, from there upwards, keep a node with a probability that depends only on laws along
@@ -22,7 +22,7 @@ from otm.decoding.verifiers.base import TargetProbs
 from otm.errors import ProblemTooLargeError
 
 MOST_DRAFTS = 2**8
-"""Most drafts of a node; how many of them agree takes the square of it."""
+"""Most drafts of a node: counting those that agree takes time quadratic in it."""
 
 
 class Walk:

@@ -1,4 +1,5 @@
 """Block verification of one chain of drafts.
 
-Not here: block verification of a tree on the host (`otm.decoding.verifiers.block_traversal`).
+Not here: traversal verification, which is block verification of trees, on the host
+(`otm.decoding.verifiers.block_traversal`).
 """

@@ -1,4 +1,4 @@
-"""What all functions of the analysis have in common: kinds of numbers, arrays, refusals."""
+"""What all formulas have in common: kinds of numbers, arrays, refusals."""
 
 from __future__ import annotations
 
