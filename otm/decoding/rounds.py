@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
+from otm._core.display.text import shown
 from otm.decoding.checks import as_paths
 from otm.decoding.draft_tree import DraftNode, Randomness
 from otm.decoding.drafters.base import Drafter
@@ -19,7 +20,7 @@ from otm.decoding.reading import Context, LogitsProcessor, Path, ProbsAfter, Rea
 from otm.decoding.sampling_parameters import SamplingParameters, as_sampling, leaves_all
 from otm.decoding.verifiers.base import TargetProbs, Verifier
 from otm.decoding.verifiers.chain import verify_chain
-from otm.errors import InvalidDraftsError
+from otm.errors import InvalidDraftsError, InvalidParameterError
 from otm.models.base import LanguageModel
 
 LEAST_VOCABULARY = 2048
@@ -175,5 +176,10 @@ def maker_of_rounds(verifier: AnyVerifier | None) -> Callable[[RoundsTask], Roun
     None is chain verification.
     """
     own: Callable[[RoundsTask], Rounds] | None = getattr(verifier, "rounds", None)
+    if isinstance(verifier, type) or not (verifier is None or own or callable(verifier)):
+        raise InvalidParameterError(
+            f"verifier = {shown(verifier)}; give a function such as `verify_chain`, or an object "
+            "that makes its rounds, such as `DeviceVerifier()`"
+        )
     function: Any = verify_chain if verifier is None else verifier
     return partial(TreeRounds, verifier=function) if own is None else own

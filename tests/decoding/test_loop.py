@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +15,7 @@ from otm.coupling import KSeq, OptimalPlan, RecursiveRejection
 from otm.coupling.lossy import LenientPlan
 from otm.decoding import (
     AcceleratedDrafter,
+    DeviceVerifier,
     Drafter,
     DraftNode,
     Generation,
@@ -508,3 +510,9 @@ def test_a_shorter_path_that_is_accepted_whole_is_no_rejection() -> None:
     assert not uneven.rejected
     refused = Step(0, 0, 1, 2, ((0, 1), (1,)), (0, 2), 1, None, Seconds(0, 0, 0))
     assert refused.rejected
+
+
+@pytest.mark.parametrize("verifier", [5, "chain", DeviceVerifier])
+def test_no_verifier(verifier: Any) -> None:
+    with pytest.raises(InvalidParameterError, match="give a function such as"):
+        stream(TableModel({(): [0.5, 0.5]}), [[0]], None, verifier)

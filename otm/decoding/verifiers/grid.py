@@ -7,7 +7,7 @@ uniforms in the same order and make the same decisions, which are exact in fract
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache, partial
+from functools import cache
 from types import ModuleType
 
 import numpy as np
@@ -98,6 +98,18 @@ def _levels_of(root: DraftNode) -> list[list[DraftNode]]:
     return levels
 
 
-verify_grid_k_seq = partial(verify_on_grid, k_seq)
-verify_grid_optimal = partial(verify_on_grid, optimal)
-verify_grid_walk_and_keep = partial(verify_on_grid, walk_and_keep)
+def verify_grid_k_seq(root: DraftNode, target_probs: TargetProbs, uniforms: Randomness) -> Path:
+    """Verify by "grid k-Seq"."""
+    return verify_on_grid(k_seq, root, target_probs, uniforms)
+
+
+def verify_grid_optimal(root: DraftNode, target_probs: TargetProbs, uniforms: Randomness) -> Path:
+    """Verify by "grid optimal"."""
+    return verify_on_grid(optimal, root, target_probs, uniforms)
+
+
+def verify_grid_walk_and_keep(
+    root: DraftNode, target_probs: TargetProbs, uniforms: Randomness
+) -> Path:
+    """Verify by "grid walk and keep"."""
+    return verify_on_grid(walk_and_keep, root, target_probs, uniforms)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
+import pickle
 from collections import defaultdict
 from fractions import Fraction
 from functools import partial
@@ -184,3 +186,9 @@ def test_too_many_paths_are_refused_with_a_way_out() -> None:
         verify_grid_walk_and_keep(root, lambda path: half, np.zeros)
     output = host_verifier(RULES["grid k-Seq"])
     assert len(output(root, lambda path: half, np.zeros)) == 2  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("rule", ["grid k-Seq", "grid optimal", "grid walk and keep"])
+def test_pickled_and_copied(rule: str) -> None:
+    verify = RULES[rule].load_verifier()
+    assert pickle.loads(pickle.dumps(verify)) is copy.deepcopy(verify) is verify
