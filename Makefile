@@ -100,7 +100,7 @@ dist: | $(VENV)/.created ## build the wheel and the sdist into dist/, and try bo
 	rm -rf dist
 	$(BIN)/python -m pip install -q -c constraints.txt hatchling
 	$(BIN)/python -m hatchling build -d dist
-	$(BIN)/python tests/repo/installed.py dist/*.whl dist/*.tar.gz
+	$(BIN)/python tests/installed/try_out.py dist/*.whl dist/*.tar.gz
 
 .PHONY: docs
 docs: $(VENV)/.installed-docs ## build the documentation into docs/_build/html

@@ -20,7 +20,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import pytest
 from hypothesis import HealthCheck, settings
 
-collect_ignore = ["repo/tasks"]  # scripts, which test_examples.py runs
+collect_ignore = ["installed/tasks"]  # scripts, which test_examples.py runs
 
 # Nothing is timed: other work on the machine must not fail a test.
 UNTIMED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from figures.registry import FIGURES
-from tests.repo.installed import TASKS
+from tests.installed.try_out import TASKS
 from tests.repo.pages import ROOT, read
 
 for package in ("joblib", "jinja2", "matplotlib", "torch", "transformers"):

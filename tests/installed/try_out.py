@@ -1,6 +1,6 @@
 """Install a built OTM without extras, and see that it works and names what is missing.
 
-    python tests/repo/installed.py dist/otm-*.whl dist/otm-*.tar.gz
+    python tests/installed/try_out.py dist/otm-*.whl dist/otm-*.tar.gz
 
 Each file gets an environment of its own, in a temporary folder.  Then a wheel is installed with its
 extras, and the scripts of `tasks/` run there: what users come for, without a checkout.
