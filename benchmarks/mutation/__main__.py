@@ -50,7 +50,7 @@ tests/core/test_tensors.py tests/optimum/test_cut.py tests/optimum/test_bounds.p
 tests/optimum/test_torch.py tests/coupling/test_k_seq.py tests/coupling/test_maximal.py
 tests/coupling/test_mutants.py tests/coupling/test_one_set.py tests/coupling/optimal/test_plan.py
 tests/coupling/test_plan_input.py tests/coupling/test_plan_protocol.py
-tests/coupling/test_recursive_rejection.py
+tests/coupling/test_recursive_rejection.py tests/coupling/test_transport.py
 """.split()
 
 
