@@ -27,6 +27,7 @@ from otm._core.ratios.keys import LEAST, MOST, ratio_of
 from otm._core.ratios.order import places_along
 from otm.coupling.optimal.slots import winning_probabilities
 from otm.coupling.optimal.swaps import Slots, Swaps, match_swaps
+from otm.kernels.optimal.numpy import slopes_between
 
 POINTS = 2**12
 """Points of quadratures that are worked on at a time."""
@@ -69,7 +70,7 @@ class AgreeingDrafts:
         self._mass = scatter_sum(self._slot, self._draft, size)
         below = running_sum(self._mass, from_zero=True)
         self._below = below / below[-1]
-        self._slope = mean_slopes(self._below, self.numbers)
+        self._slope = slopes_between(self._below, self.numbers)
         self._swaps, wins = self._swap(scatter_sum(self._slot, self._of_target, size))
         self.winner_probs = wins[self._slot]
         if size < self._draft.size:
@@ -215,23 +216,6 @@ def slots_by_ratio(ratio: Probs) -> tuple[npt.NDArray[np.int64], int]:
     key = np.clip(key, first, last) - first
     used = np.bincount(key) > 0
     return (used.cumsum() - 1)[key], int(np.count_nonzero(used))
-
-
-def mean_slopes(points: Probs, numbers: Probs) -> Probs:
-    """Slopes of x ↦ E x^M between neighbouring points, where M is m with probability `numbers[m]`.
-
-    By Horner's rule; no step subtracts.  The points [m + 1] ascend from 0 or above.
-    """
-    low, high = points[:-1], points[1:]
-    *rest, last = numbers.tolist()
-    slopes = 0 * low
-    value = slopes + last
-    for number in reversed(rest):
-        slopes *= high
-        slopes += value
-        value *= low
-        value += number
-    return slopes
 
 
 def _powers(base: Probs, k: int) -> Probs:

@@ -219,11 +219,17 @@ def find_floor(masses: Any, uppers: Any, edges: Any, cap: Any) -> Any:
 
 
 def mean_slopes(below: Any, numbers: Any) -> Any:
-    """Slopes of x ↦ E x^M between cumulative masses, scaled to a total of one.
+    """Slopes of x ↦ E x^M between cumulative masses, scaled to a total of one."""
+    return slopes_between(
+        prepend_zero(below) / to_float64(nonzero_or_one(below[..., -1:])), numbers
+    )
 
-    By Horner's rule; no step subtracts.
+
+def slopes_between(points: Any, numbers: Any) -> Any:
+    """Slopes of x ↦ E x^M between neighbouring points, M = m with probability `numbers[m]`.
+
+    By Horner's rule; no step subtracts.  The points [..., m + 1] ascend from 0 or above.
     """
-    points = prepend_zero(below) / to_float64(nonzero_or_one(below[..., -1:]))
     start, end = points[..., :-1], points[..., 1:]
     slopes = value = 0 * end
     for m in range(numbers.shape[-1] - 1, 0, -1):

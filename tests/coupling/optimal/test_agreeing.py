@@ -14,9 +14,9 @@ from otm._core.probs.sparse import SparseProbs
 from otm.coupling.optimal.agreeing import (
     AgreeingDrafts,
     hull_segments,
-    mean_slopes,
     quadrature,
 )
+from otm.kernels.optimal.numpy import slopes_between
 
 F = Fraction
 WEIGHTS = [Fraction(w, 12) for w in (1, 3, 5, 6, 8, 10, 11, 12)]
@@ -145,7 +145,7 @@ def test_many_tokens(n: int, k: int) -> None:
     # what each slot holds, and how often it wins
     places = rng.integers(n, size=50).tolist()
     laws = [winner.slot_law(place) for place in places]
-    slope = mean_slopes(winner._below, numbers)
+    slope = slopes_between(winner._below, numbers)
     for place, (slots, law) in zip(places, laws, strict=True):
         assert law.min() >= -1e-15
         assert winner.winner_probs[place] == pytest.approx(
