@@ -15,7 +15,7 @@ have the recursion and what rules share: `numpy` is the definition, exact on arr
 Formulas of one node are written once, in `numpy`, for arrays and tensors (`common.arrays`); a file
 of `torch` has what differs, the walk through a whole batch.
 
-`registry` finds the kernels of a rule and a backend, `checks` raises for arguments that they cannot
+`registry` chooses the backend that fits the arrays, `checks` raises for arguments that they cannot
 take, `self_check` compares Triton with torch on a GPU.  `verify_chains` and
 `mass` are for authors of kernels: docs/add-a-kernel.md adds one with them.
 

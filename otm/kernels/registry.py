@@ -1,4 +1,4 @@
-"""From the name of a rule to its kernels, and which backend fits the arrays."""
+"""Which backend fits the arrays, and how many uniforms a rule takes there."""
 
 from __future__ import annotations
 
@@ -20,17 +20,13 @@ VARIABLE = "OTM_BACKEND"
 AUTO = "auto"
 
 
-def load(rule: str | Rule, backend: str) -> Any:
-    """Import the module of a rule and a backend, with `verify` and, in Triton, from logits too."""
-    return named(rule, "kernel").load_kernel(backend)
-
-
 def uniforms_per_position(rule: str | Rule, chains: int = 1) -> int:
     """Count the uniforms that a rule takes at each position, of so many chains.
 
     A sequence takes two more: for the recovered token and for the bonus token.
     """
-    count: int = load(rule, "numpy").uniforms_per_position(chains)
+    definition = named(rule, "kernel").load_kernel("numpy")
+    count: int = definition.uniforms_per_position(chains)
     return count
 
 

@@ -143,16 +143,15 @@ def test_the_package_loads_numpy_alone_and_its_modules_load_without_triton() -> 
 import sys
 import otm.kernels
 assert not {"torch", "triton"} & set(sys.modules)
-from otm.kernels.registry import load
 from otm.kernels.registry import VARIABLE, uniforms_per_position
-from otm.rules import names
+from otm.rules import named, names
 for rule in names("kernel"):
-    load(rule, "numpy")
+    named(rule, "kernel").load_kernel("numpy")
 assert not {"torch", "triton"} & set(sys.modules)
 sys.modules["triton"] = None
 import otm.kernels.chain.sigmoid, otm.kernels.common.softmax
 for rule in names("kernel", backend="triton"):
-    load(rule, "triton")
+    named(rule, "kernel").load_kernel("triton")
 """
     subprocess.run([sys.executable, "-W", "error", "-c", code], cwd=ROOT, check=True)
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from otm.kernels import Verified, verify_logits, verify_probs
-from otm.kernels.registry import load
+from otm.rules import named
 
 Convert = Callable[[Any], Any]
 
@@ -68,7 +68,7 @@ def test_greedy_drafts_follow_the_largest_logit(convert: Convert) -> None:
 def test_one_node_of_two_drafts(rule: str, uniforms: list[float]) -> None:
     """The target has token 0 alone, which is the second draft."""
     arguments = [[1.0, 0.0], [0.5, 0.5], [1, 0], uniforms]
-    assert load(rule, "numpy").select(*map(np.array, arguments))[0] == 1
+    assert named(rule, "kernel").load_kernel("numpy").select(*map(np.array, arguments))[0] == 1
     torch = pytest.importorskip("torch")
     tensors = (torch.from_numpy(np.array([x])) for x in arguments)
-    assert load(rule, "torch").select(*tensors)[0].tolist() == [1]
+    assert named(rule, "kernel").load_kernel("torch").select(*tensors)[0].tolist() == [1]

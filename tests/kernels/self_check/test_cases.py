@@ -25,7 +25,7 @@ from otm.kernels.common.distributions import triton as distributions  # noqa: E4
 from otm.kernels.layout import Chains  # noqa: E402
 from otm.kernels.multi_draft import triton as multi_draft  # noqa: E402
 from otm.kernels.optimal import numpy as grid_optimal  # noqa: E402
-from otm.kernels.registry import load, uniforms_per_position  # noqa: E402
+from otm.kernels.registry import uniforms_per_position  # noqa: E402
 from otm.kernels.self_check import chain_cases  # noqa: E402
 from otm.kernels.self_check import run as self_check  # noqa: E402
 from otm.kernels.self_check.chain_cases import Shape  # noqa: E402
@@ -135,7 +135,11 @@ def decide(rule: str, shape: Shape, distances: list[Fraction]) -> tuple[list[int
         options = {"counted": counted} if shape.counted else {}
         if rule in names("kernel", several=False):
             rows = [x[:, 0] for x in rows]
-        outcome = load(rule, "numpy").verify(*rows, watched(uniforms, distances), **options)
+        outcome = (
+            named(rule, "kernel")
+            .load_kernel("numpy")
+            .verify(*rows, watched(uniforms, distances), **options)
+        )
         accepted += outcome.accepted.tolist()
     return accepted, (cases.tokens >= 0).sum(2).max(1).tolist()
 
