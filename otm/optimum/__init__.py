@@ -1,9 +1,10 @@
-"""The optimal acceptance probability of OTM-k, and what bounds it.
+"""The optimal acceptance probability of OTM-k, and bounds on it.
 
-In closed form for i.i.d. drafts, by prefixes, flows and intervals for others; `solvers` has linear
-programs, Sinkhorn's algorithm and the maximum flow, as independent checks.
+For i.i.d. drafts the optimum has a closed form.  For other drafts it follows from prefixes, flows
+or intervals.  `solvers` has linear programs, Sinkhorn's algorithm and a maximum flow, as
+independent checks.
 
-Not here: plans that attain it (`otm.coupling`), and whole blocks (`otm.block_optimum`).
+Plans that attain the optimum are in `otm.coupling`; whole blocks are in `otm.block_optimum`.
 """
 
 from typing import TYPE_CHECKING

@@ -16,23 +16,23 @@ from otm.optimum.division_factor import optimal_division_factor
 from otm.problem import Problem
 
 LARGEST_ENUMERATION = 2_000_000
-"""Most (subset, draft tuple) pairs that Lemma 3 is evaluated on by its definition."""
+"""Largest number of (subset, draft tuple) pairs that `lemma_3_by_definition` enumerates."""
 
 
 @dataclass(frozen=True)
 class Bound:
-    """One proved bound on α_k.
+    """One proved bound on the optimal acceptance probability α_k.
 
     Attributes
     ----------
     kind : "lower" or "upper"
-        On which side of α_k it lies.
+        Side of α_k on which the value lies.
     value : float or Fraction
         The bound, a probability.
     formula : str
-        What it is, in the letters of the SpecTr paper.
+        Formula of the bound, in the letters of the SpecTr paper.
     source : str
-        The lemma, theorem or equation of that paper which proves it.
+        Lemma, theorem or equation of the SpecTr paper that proves the bound.
 
     Examples
     --------
@@ -48,13 +48,12 @@ class Bound:
 
 
 def spectr_bounds(problem: Problem) -> tuple[Bound, ...]:
-    """All bounds of [sun2023]_ on α_k, at any vocabulary size.
+    """Compute all bounds of [sun2023]_ on α_k, at any vocabulary size.
 
-    Lemma 3's upper bound is stated there as a minimum over all sets of tokens.  It always equals
-    α_k (Theorem 4.6 of docs/theory/cap.md), so that the prefix formula of `otm.optimum.cut`
-    gives it in O(n log n);
-    `lemma_3_by_definition` evaluates it as it stands.  Fractions are on the stated side exactly,
-    floats up to rounding.
+    The paper states Lemma 3's upper bound as a minimum over all sets of tokens.  This minimum
+    equals α_k (Theorem 4.6 of docs/theory/cap.md), so the prefix formula of `otm.optimum.cut`
+    computes it in O(n log n).  `lemma_3_by_definition` evaluates the minimum over all sets.
+    Bounds in fractions are exact; bounds in floats hold up to rounding.
 
     Parameters
     ----------
@@ -64,7 +63,7 @@ def spectr_bounds(problem: Problem) -> tuple[Bound, ...]:
     Returns
     -------
     tuple of Bound
-        Ten, in the order of the paper.
+        Ten bounds, in the order of the paper.
 
     References
     ----------
@@ -95,7 +94,7 @@ def spectr_bounds(problem: Problem) -> tuple[Bound, ...]:
     supported = q[p > 0].sum()
     membership = np.minimum(q, at_least_once(p, k)).sum()
     union = np.minimum(q, k * p).sum()
-    # rounded down, so that the bound holds for fractions too
+    # 1 − 1/e is rounded down, so that the bound also holds for fractions.
     limit = type(factor)(math.nextafter(1 - math.exp(-1), 0))
     return (
         Bound("lower", one_draft, "α_1", "Lemma 1, monotonicity"),
@@ -114,19 +113,19 @@ def spectr_bounds(problem: Problem) -> tuple[Bound, ...]:
 
 
 def guarantee(problem: Problem) -> Number:
-    """Share 1 − (1 − 1/k)^k of α_k that k-Seq reaches at least, above 1 − 1/e for every k.
+    """Compute the fraction 1 − (1 − 1/k)^k of α_k that k-Seq is guaranteed to accept.
 
-    [sun2023]_, Theorem 1; Theorem 6.5 of docs/theory/k-seq.md.
+    It exceeds 1 − 1/e for every k ([sun2023]_, Theorem 1; Theorem 6.5 of docs/theory/k-seq.md).
 
     Parameters
     ----------
     problem : Problem
-        Of which only k and the kind of numbers matter.
+        Only k and the type of the numbers matter.
 
     Returns
     -------
     float or Fraction
-        In (0, 1]: 1 for k = 1.
+        The fraction, in (0, 1]; it is 1 for k = 1.
 
     References
     ----------
@@ -142,24 +141,24 @@ def guarantee(problem: Problem) -> Number:
 
 
 def lemma_3_by_definition(problem: Problem) -> Number:
-    """Lemma 3's upper bound ᾱ_k, minimised over all sets Ω_0 as it is defined.
+    """Compute Lemma 3's upper bound ᾱ_k as a minimum over all sets Ω_0 of tokens.
 
-    [sun2023]_, equation 9.
+    This is the definition, [sun2023]_, equation 9.
 
     Parameters
     ----------
     problem : Problem
-        With 2^n · n^k at most `LARGEST_ENUMERATION`.
+        A problem for which 2^n · n^k is at most `LARGEST_ENUMERATION`.
 
     Returns
     -------
     float or Fraction
-        Equal to α_k, up to rounding in floats (Theorem 4.6 of docs/theory/cap.md).
+        ᾱ_k.  It equals α_k, up to rounding in floats (Theorem 4.6 of docs/theory/cap.md).
 
     Raises
     ------
     ProblemTooLargeError
-        If there are too many sets and tuples to enumerate.
+        If the number of pairs of a set and a tuple exceeds `LARGEST_ENUMERATION`.
 
     References
     ----------
@@ -177,8 +176,8 @@ def lemma_3_by_definition(problem: Problem) -> Number:
     if digits > math.log10(LARGEST_ENUMERATION):
         raise ProblemTooLargeError(
             f"n = {n} tokens and k = {k} drafts have 2^n n^k pairs of a set and a tuple, about "
-            f"10^{digits:.1f} and above the limit of {LARGEST_ENUMERATION}; the bound equals α_k: "
-            "use otm.alpha"
+            f"10^{digits:.1f}; the limit is {LARGEST_ENUMERATION}.  The bound equals α_k: use "
+            "otm.alpha"
         )
     tuples = [(set(x), math.prod(p[i] for i in x)) for x in product(range(n), repeat=k)]
     drafted = [min(q[y], at_least_once(p[y], k)) for y in range(n)]

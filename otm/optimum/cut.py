@@ -1,13 +1,13 @@
 """OTM-k in closed form: the minimum cut over prefixes in q/p, and the cap that attains it.
 
 OTM-k is a maximum flow from draft tuples to tokens.  A finite cut is a set H of tokens, and for
-k i.i.d. drafts the best one is a prefix in the order of q/p, so that
+k i.i.d. drafts the best cut is a prefix in the order of q/p, so that
 
     α_k(p, q) = min over H of  q(H) + 1 − p(H)^k
 
-is a minimum over n + 1 numbers.  Along the prefixes it is not unimodal: all of them are scanned.
-The same value was found by Hu et al., "Towards Optimal Multi-draft Speculative Decoding",
-ICLR 2025.
+is a minimum over n + 1 numbers.  The values along the prefixes may have several local minima, so
+the code scans all prefixes.  Hu et al. found the same formula ("Towards Optimal Multi-draft
+Speculative Decoding", ICLR 2025).
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ from otm._core.ratios.bins import RatioBins
 from otm.problem import Problem
 
 _PREFIXES: WeakKeyDictionary[Problem, tuple[Number, int, RatioBins]] = WeakKeyDictionary()
-"""Best prefixes of the problems that are still in use."""
+"""Cache of the best prefix of each problem that is still in use."""
 
 FULL_SUPPORT_TOLERANCE = 2.0**-50
-"""A float value this close to q(supp p) is taken to be equal to it: then no cap is needed."""
+"""Relative tolerance within which a float value counts as q(supp p); then no cap is needed."""
 
 
 @dataclass(frozen=True, eq=False)
 class Cut(Frozen):
-    """A set H of tokens with its upper bound on α_k; a minimum one proves optimality.
+    """A set H of tokens with its upper bound on α_k; a minimum cut proves optimality.
 
     Theorem 2.1 of docs/theory/minimum-cut.md.
 
     Attributes
     ----------
     value : float or Fraction
-        q(H) + 1 − Pr(S ⊆ H), which is q(H) + 1 − p(H)^k for i.i.d. drafts: at least the optimum
-        for every H, and equal to it for a minimum cut.
+        q(H) + 1 − Pr(S ⊆ H), where S is the set of drafts.  For i.i.d. drafts this is
+        q(H) + 1 − p(H)^k.  It is at least α_k for every H, and equals α_k for a minimum cut.
     tokens : int array [|H|]
         The tokens of H.
 
@@ -63,17 +63,17 @@ class Cut(Frozen):
 
 
 def optimal_value(problem: Problem, k: int | None = None) -> Number:
-    """Optimal acceptance probability α_k, without its cut.
+    """Compute the optimal acceptance probability α_k, without its cut.
 
-    Theorem 3.1 of docs/theory/closed-form.md; in floats its relative accuracy is that of
-    Theorem 3.4.
+    The formula is Theorem 3.1 of docs/theory/closed-form.md.  Theorem 3.4 bounds its relative
+    error in floats.
 
     Parameters
     ----------
     problem : Problem
         The distributions and k.
     k : int, optional
-        Another number of drafts, at least 1; not checked here.
+        Number of drafts to use instead of `problem.k`; at least 1, which is not checked.
 
     Returns
     -------
@@ -92,7 +92,7 @@ def optimal_value(problem: Problem, k: int | None = None) -> Number:
 
 
 def minimum_cut(problem: Problem) -> Cut:
-    """Minimum cut H of the problem; its value is α_k.
+    """Compute a minimum cut H of the problem; its value is α_k.
 
     Parameters
     ----------
@@ -102,8 +102,7 @@ def minimum_cut(problem: Problem) -> Cut:
     Returns
     -------
     Cut
-        The smallest prefix that attains α_k, with the value α_k (Theorem 3.1 of
-        docs/theory/closed-form.md).
+        The smallest prefix whose value is α_k (Theorem 3.1 of docs/theory/closed-form.md).
 
     Examples
     --------
@@ -116,7 +115,7 @@ def minimum_cut(problem: Problem) -> Cut:
 
 
 def best_prefix(problem: Problem) -> tuple[Number, int, RatioBins]:
-    """`cut_in_bins` of a problem, found once: its value, cut, plan and certificate share it."""
+    """Return `cut_in_bins` of a problem from a cache shared by value, cut, plan and certificate."""
     prefix = _PREFIXES.get(problem)
     if prefix is None:
         prefix = _PREFIXES[problem] = cut_in_bins(problem.bins, problem.k)
@@ -124,24 +123,25 @@ def best_prefix(problem: Problem) -> tuple[Number, int, RatioBins]:
 
 
 def cut_in_bins(bins: RatioBins, k: int) -> tuple[Number, int, RatioBins]:
-    """Optimal acceptance probability, of many tokens without a sort.
+    """Compute the optimal acceptance probability, without sorting many tokens.
 
-    Theorem 3.5 of docs/theory/closed-form.md.
+    The method is Theorem 3.5 of docs/theory/closed-form.md.
 
     Returns
     -------
     tuple of (float or Fraction, int, RatioBins)
-        α_k, the number of bins in a minimum cut, and the bins of which these are the first.
+        α_k, the number of bins in a minimum cut, and all bins, of which the cut has the first.
     """
     (value,), (size,), bins = cuts_in_bins(bins, [k])
     return value, size, bins
 
 
 def cuts_in_bins(bins: RatioBins, ks: Sequence[int]) -> tuple[list[Number], list[int], RatioBins]:
-    """`cut_in_bins` for several k, with one set of bins for all: lists [K].
+    """Compute `cut_in_bins` for several k with one set of bins; return lists [K] and the bins.
 
-    Each value is that for its k alone up to rounding, as it is the least of more.  A bin is split
-    if some prefix that ends inside it can be better than the best one that ends at an edge.
+    A bin is split if a prefix that ends inside it may be better than the best prefix that ends at
+    an edge.  A split for one k gives the others more candidates, so their values may change by
+    rounding.
     """
     while True:
         found, sizes, doubtful = [], [], []
@@ -159,20 +159,20 @@ def cuts_in_bins(bins: RatioBins, ks: Sequence[int]) -> tuple[list[Number], list
 
 
 def prefix_values(bins: RatioBins, k: int) -> tuple[Probs, Probs]:
-    """Values of the cuts at the edges of bins, and rough bounds on those at tokens inside of bins.
+    """Compute the values of the cuts at the edges of bins, and lower bounds on cuts inside bins.
 
     Returns
     -------
     tuple of (array [m + 1], array [w])
-        q(H) + 1 − p(H)^k for the first j bins; and for each bin with tokens of several ratios
-        (`bins.wide`) a number below which no prefix that ends inside is.
+        q(H) + 1 − p(H)^k where H is the first j bins; and for each bin with several ratios
+        (`bins.wide`) a rough lower bound on the value of a prefix that ends inside the bin.
     """
     hit, below = at_least_once(bins.draft_above, k), bins.target_below
     return below + hit, below[bins.wide] + hit[bins.wide + 1]
 
 
 def corner_values(bins: RatioBins, k: int, places: npt.NDArray[np.int64]) -> Probs:
-    """Bounds as `prefix_values` gives them, but close ones, for the bins at some places."""
+    """Compute closer lower bounds than those of `prefix_values`, for the bins at `places`."""
     if not places.size:
         return bins.least[:0]
     draft_above, target_below = bins.corners(places)
@@ -181,11 +181,12 @@ def corner_values(bins: RatioBins, k: int, places: npt.NDArray[np.int64]) -> Pro
 
 
 def optimal_cap(problem: Problem) -> Number:
-    """Cap c* such that the accepted mass min(q, c* p) is optimal: 1 ≤ c* ≤ k.
+    """Compute the cap c* for which the accepted mass min(q, c* p) is optimal; 1 ≤ c* ≤ k.
 
     Theorems 4.2 and 4.3 of docs/theory/cap.md.
 
-    The same family holds the other rules: c = 1 is the maximal coupling, c = ρ* is k-Seq.
+    Two other rules accept min(q, c p) with a smaller cap: maximal coupling has c = 1, and k-Seq
+    has c = ρ* before its success probability is applied.
 
     Parameters
     ----------
@@ -195,7 +196,8 @@ def optimal_cap(problem: Problem) -> Number:
     Returns
     -------
     float or Fraction
-        c*; k where all target mass that can be drafted is accepted, since no cap is needed there.
+        c*, or k if the optimum accepts all target mass on tokens that can be drafted: then no cap
+        is needed.
 
     Examples
     --------
@@ -207,21 +209,21 @@ def optimal_cap(problem: Problem) -> Number:
 
 
 def cap_in_bins(bins: RatioBins, value: Number, k: int) -> tuple[Number, RatioBins]:
-    """Optimal cap of two distributions for k drafts, if α_k is known.
+    """Compute the optimal cap for k drafts from a known α_k.
 
     Parameters
     ----------
     bins : RatioBins
-        The two distributions in bins of q/p.
+        Draft and target distribution, in bins of q/p.
     value : float or Fraction
         α_k.
     k : int
-        The number of drafts.
+        Number of drafts.
 
     Returns
     -------
     tuple of (float or Fraction, RatioBins)
-        c*, as from `optimal_cap`, and the bins, split where c* is inside of one.
+        c* as `optimal_cap` returns it, and the bins, in which the bin around c* is split.
 
     Examples
     --------
@@ -232,5 +234,5 @@ def cap_in_bins(bins: RatioBins, value: Number, k: int) -> tuple[Number, RatioBi
     largest = 0 * value + k
     everything = bins.target_below[-1] * (1 if is_exact(bins.least) else 1 - FULL_SUPPORT_TOLERANCE)
     cap, bins = (None, bins) if value >= everything else bins.cap_of_mass(value)
-    # rounding aside c* is at least 1
+    # c* is at least 1, but rounding may put the computed value below 1.
     return largest if cap is None else min(max(cap, 0 * value + 1), largest), bins

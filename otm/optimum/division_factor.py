@@ -12,11 +12,11 @@ from otm.errors import InvalidParameterError
 from otm.problem import Problem
 
 DEFAULT_DELTA = 2.0**-50
-"""Width to which ρ* is bracketed by default; a float64 near k cannot be resolved much finer."""
+"""Default width of the final bracket of ρ*; the spacing of float64 near k is not much smaller."""
 
 
 def optimal_division_factor(problem: Problem, delta: float | None = None) -> Number:
-    """Smallest valid division factor ρ* of k-Seq, found by bisection and rounded up.
+    """Compute the smallest valid division factor ρ* of k-Seq by bisection, rounded up.
 
     ρ* solves 1 − (1 − β(ρ))^k = ρ β(ρ) with β(ρ) = Σ min(p, q/ρ) ([sun2023]_, equation 6).  The
     difference of the two sides decreases in ρ and changes sign in [1, min(k, max q/p)] (Lemma 4;
@@ -28,18 +28,19 @@ def optimal_division_factor(problem: Problem, delta: float | None = None) -> Num
     problem : Problem
         The draft distribution, the target distribution and the number of drafts.
     delta : float, optional
-        Width of the final bracket: the result is in [ρ*, ρ* + delta]; 2^−50 if left out.  Each
-        of the `bisection_steps(k, delta)` steps costs O(log n) once the bin with ρ* is known.
+        Width of the final bracket, 2^−50 by default.  The result is in [ρ*, ρ* + delta].  Each of
+        the `bisection_steps(k, delta)` steps costs O(log n) once the bin with ρ* is known.
 
     Returns
     -------
     float or Fraction
-        Of the kind of the distributions; 1 for equal or disjoint distributions.
+        ρ*, a Fraction if the distributions are fractions; 1 for equal or disjoint distributions.
 
     Raises
     ------
     InvalidParameterError
-        If delta is not positive and finite; not looked at where ρ* = 1 needs no bisection.
+        If delta is not positive and finite.  It is not checked if ρ* = 1, which needs no
+        bisection.
 
     References
     ----------
@@ -60,11 +61,12 @@ def optimal_division_factor(problem: Problem, delta: float | None = None) -> Num
         return low
     high = low * k
     if in_bins(problem.draft):
-        # the bin that has ρ* is the last whose least ratio is below it
+        # The bin that contains ρ* is the last one whose least ratio is below ρ*.
         bins, size = bins.resolve(lambda bins: _bins_below(bins, k))
         size = max(size, 1)
         low, high = max(low, bins.least[size - 1]), min([high, *bins.least[size : size + 1]])
-    elif problem.target[problem.draft == 0].sum() == 0:  # otherwise max q/p is infinite
+    # If the target has mass where the draft has none, max q/p is infinite and bounds nothing.
+    elif problem.target[problem.draft == 0].sum() == 0:
         high = max(low, min(high, as_number(bins.least[-1])))
     for _ in range(bisection_steps(k, delta)):
         middle = (low + high) / 2
@@ -76,7 +78,7 @@ def optimal_division_factor(problem: Problem, delta: float | None = None) -> Num
 
 
 def bisection_steps(k: int, delta: float) -> int:
-    """Bisection steps that bracket ρ* ∈ [1, k] to a width of delta: ⌈log2((k − 1)/delta)⌉.
+    """Count the bisection steps that bracket ρ* ∈ [1, k] to a width of delta.
 
     Parameters
     ----------
@@ -88,7 +90,7 @@ def bisection_steps(k: int, delta: float) -> int:
     Returns
     -------
     int
-        At least 0.
+        ⌈log2((k − 1)/delta)⌉, at least 0.
 
     Raises
     ------
@@ -108,7 +110,7 @@ def bisection_steps(k: int, delta: float) -> int:
 
 
 def excess(problem: Problem, rho: Number) -> Number:
-    """Difference f(ρ) = 1 − (1 − β)^k − ρβ, at most 0 where ρ is valid.
+    """Compute f(ρ) = 1 − (1 − β)^k − ρβ with β = Σ min(p, q/ρ); k-Seq is valid if f(ρ) ≤ 0.
 
     [sun2023]_, Lemma 4; Theorem 6.2 of docs/theory/k-seq.md.
 
@@ -117,12 +119,12 @@ def excess(problem: Problem, rho: Number) -> Number:
     problem : Problem
         The distributions and k.
     rho : float or Fraction
-        ρ, above 0; not checked here.
+        The division factor ρ, which must be positive; this is not checked.
 
     Returns
     -------
     float or Fraction
-        Of the kind of the distributions.
+        f(ρ), a Fraction if the distributions and `rho` are.
 
     References
     ----------
@@ -145,8 +147,9 @@ def _excess(bins: RatioBins, k: int, rho: Number) -> Number:
 
 
 def _bins_below(bins: RatioBins, k: int) -> int:
-    """Count the bins whose least ratio, or 1, is below ρ*."""
+    """Count the bins for which max(least ratio, 1) is below ρ*."""
     rho = np.maximum(bins.least, 1)
-    accepted = bins.target_below[:-1] + bins.least * bins.draft_above[:-1]  # right where ρ ≥ 1
+    # This is Σ min(q, ρp) only for bins with a least ratio of at least 1.
+    accepted = bins.target_below[:-1] + bins.least * bins.draft_above[:-1]
     valid = (at_least_once(accepted / rho, k) <= accepted) & (bins.least >= 1)
     return int(valid.argmax()) if valid.any() else valid.size

@@ -1,7 +1,8 @@
-"""Lenience: acceptance bought with distance from the target (Leviathan et al., appendix A.5).
+"""Lenience: more acceptance for some distance from the target (Leviathan et al., appendix A.5).
 
-With lenience l in (0, 1] no token may be output with more than 1/l times its target probability.
-For one draft the paper accepts with probability min(1, q/(l p)); here is the optimum for any k.
+With lenience l in (0, 1], a rule may output each token with at most 1/l times its target
+probability.  For one draft the paper accepts with probability min(1, q/(l p)).  This module
+computes the optimum for any number of drafts.
 """
 
 from __future__ import annotations
@@ -18,16 +19,16 @@ from otm.problem import Problem
 
 
 def lenient_value(problem: Problem, lenience: Number) -> Number:
-    """Largest acceptance probability α_k(l) when Pr(Y = y) ≤ q(y)/l is all that is asked.
+    """Compute the largest acceptance probability α_k(l) of rules with Pr(Y = y) ≤ q(y)/l.
 
-    A minimum cut again: the minimum of q(H)/l + 1 − p(H)^k, over prefixes in q/p.
+    It is a minimum cut: the minimum of q(H)/l + 1 − p(H)^k over prefixes H in the order of q/p.
 
     Parameters
     ----------
     problem : Problem
         The draft distribution, the target distribution and the number of drafts.
     lenience : float or Fraction
-        l in (0, 1]; at 1 nothing is given away.
+        The lenience l in (0, 1]; l = 1 allows the target distribution only.
 
     Returns
     -------
@@ -52,14 +53,14 @@ def lenient_value(problem: Problem, lenience: Number) -> Number:
 
 
 def lenient_cap(problem: Problem, lenience: Number) -> Number:
-    """Cap c_l for which the accepted mass min(q/l, c_l p) sums to α_k(l).
+    """Compute the cap c_l for which the accepted mass min(q/l, c_l p) sums to α_k(l).
 
     Parameters
     ----------
     problem : Problem
         The draft distribution, the target distribution and the number of drafts.
     lenience : float or Fraction
-        l in (0, 1]; at 1 the cap is that of `optimal_cap`.
+        The lenience l in (0, 1]; for l = 1 the result equals `optimal_cap`.
 
     Returns
     -------
@@ -79,23 +80,24 @@ def lenient_cap(problem: Problem, lenience: Number) -> Number:
     """
     lenience = check_lenience(problem, lenience)
     value = lenient_value(problem, lenience)
-    scaled, _ = problem._ratios.cap_of_mass(lenience * value)  # of min(q, l c p)
+    # This is the cap l c of min(q, l c p), the accepted mass multiplied by l.
+    scaled, _ = problem._ratios.cap_of_mass(lenience * value)
     largest = 0 * value + problem.k
     return largest if scaled is None else min(scaled / lenience, largest)
 
 
 def closest_ratio(problem: Problem, lenience: Number) -> Probs:
-    """Ratio v/p of the accepted mass v that sums to α_k(l) and stays closest to the target.
+    """Compute v/p for the accepted mass v that sums to α_k(l) and stays closest to the target.
 
-    v = min(q/l, max(min(q, c* p), B p)) with the B that gives this sum; its total variation from
-    the target, α_k(l) − α_k, is the least possible for its acceptance.
+    v = min(q/l, max(min(q, c* p), B p)), with B chosen so that v sums to α_k(l).  The output then
+    has total variation α_k(l) − α_k from the target, the least that this acceptance allows.
 
     Parameters
     ----------
     problem : Problem
         The draft distribution, the target distribution and the number of drafts.
     lenience : float or Fraction
-        l in (0, 1]; at 1 nothing is given away.
+        The lenience l in (0, 1]; l = 1 allows the target distribution only.
 
     Returns
     -------
@@ -118,9 +120,9 @@ def closest_ratio(problem: Problem, lenience: Number) -> Probs:
 
 
 def closest_in_bins(problem: Problem, lenience: Number) -> Probs:
-    """`closest_ratio` of the tokens of each ratio, ascending."""
+    """Compute `closest_ratio` for each distinct ratio q/p, in ascending order."""
     bins, value = problem._ratios, lenient_value(problem, lenience)
-    # c_l ≤ c*, but where α_k hardly depends on the cap, floats may find a smaller c*
+    # c_l ≤ c* holds exactly, but the computed c* may be smaller if α_k hardly depends on the cap.
     cap = max(optimal_cap(problem), lenient_cap(problem, lenience))
 
     def mass(bound: Number) -> Number:
@@ -130,7 +132,7 @@ def closest_in_bins(problem: Problem, lenience: Number) -> Probs:
         rest = bins.capped_mass(cap) - bins.target_below[raised]
         return as_number(bins.target_below[whole] / lenience + bound * between + rest)
 
-    # the sum is linear in B between the ratios and the ratios over l
+    # As a function of B the sum is linear between the points q/p and q/(l p).
     with np.errstate(over="ignore"):
         largest = bins.least / lenience
     ends = np.concatenate([bins.least, largest])
@@ -139,24 +141,25 @@ def closest_in_bins(problem: Problem, lenience: Number) -> Probs:
     start = as_number(ends[place - 1]) if place else 0 * cap
     stop = as_number(ends[place])
     low, high = mass(start), mass(stop)
-    share = (value - low) / (high - low) if high > low else 1  # rounding aside, in [0, 1]
+    share = (value - low) / (high - low) if high > low else 1
+    # The share is in [0, 1], but rounding may put the computed value outside.
     bound = start + (stop - start) * max(0, min(share, 1))
     raised = np.maximum(np.minimum(bins.least, np.asarray(cap)), np.asarray(bound))
     return np.asarray(np.minimum(largest, raised))
 
 
 def acceptance_at_distance(problem: Problem, distance: Number) -> Number:
-    """Largest acceptance probability of any rule whose output is within a total variation of q.
+    """Compute the largest acceptance probability of rules within a total variation of the target.
 
-    It is min(1, α_k + distance): acceptance costs total variation one for one, whatever the rule,
-    so that any lossy knob can be placed against this line.
+    The result is min(1, α_k + distance).  For every rule, acceptance beyond α_k costs at least as
+    much total variation, so this line shows how good any lossy rule is.
 
     Parameters
     ----------
     problem : Problem
         The draft distribution, the target distribution and the number of drafts.
     distance : float or Fraction
-        Total variation from the target that is allowed, at least 0.
+        Allowed total variation between the output distribution and the target, at least 0.
 
     Returns
     -------
@@ -178,5 +181,5 @@ def acceptance_at_distance(problem: Problem, distance: Number) -> Number:
 
 
 def check_lenience(problem: Problem, lenience: Number) -> Number:
-    """Return a lenience in (0, 1], in the numbers of the problem; refuse any other."""
+    """Return the lenience in the number type of the problem; raise unless it is in (0, 1]."""
     return as_parameter(lenience, "lenience", above=0, most=1, exact=problem.exact)

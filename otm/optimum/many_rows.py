@@ -1,7 +1,8 @@
-"""α_k of many pairs of distributions at once, each equal bit for bit to that of the pair alone.
+"""The optimal acceptance α_k of many pairs of distributions at once.
 
-Equivalent to `otm.optimum.cut.optimal_value` in a loop, but without its overhead for short rows,
-and with each pair put in order only once, however many numbers of drafts it is asked for.
+Each result equals that of `otm.optimum.cut.optimal_value`, bit for bit.  A loop over pairs would
+be slower: here short rows share the overhead of NumPy calls, and each pair is sorted only once for
+all numbers of drafts.
 """
 
 from __future__ import annotations
@@ -30,33 +31,33 @@ from otm.errors import InvalidDistributionError
 from otm.optimum.cut import cut_in_bins
 
 BLOCK = 2**15
-"""Numbers of each array that are worked on at a time, a row at the least: they stay in cache."""
+"""Numbers of each array in one block, so that a block stays in cache; a block has a row or more."""
 
 
 def optimal_values(draft: Probs, target: Probs, k: npt.ArrayLike) -> Probs:
-    """Optimal acceptance probabilities α_k of many pairs.
+    """Compute the optimal acceptance probabilities α_k of many pairs.
 
-    Distributions [..., n] are normalised, k is 1 or more, and all leading axes broadcast;
-    distributions are neither copied nor sorted again along axes that only k has.
+    The distributions [..., n] must be normalised, and k at least 1.  All leading axes broadcast.
+    Along axes that only k has, the distributions are neither copied nor sorted again.
     """
     return _by_blocks(draft, target, np.asarray(k, dtype=np.int64), lambda *leading: leading)
 
 
 def alpha_rows(p: Any, q: Any, k: Any) -> Probs:
-    """α_k of rows as they are given; equivalent to `optimal_values` after `as_probs_rows`."""
+    """Check rows of distributions and compute α_k: `as_probs_rows`, then `optimal_values`."""
     counts = as_draft_counts(k)
     if _are_float_rows(p, q):
-        # checked and normalised as they are met, in cache: a normalised copy of all of them can
-        # cost more than the rest together
+        # Each block is checked and normalised while it is in cache: a normalised copy of all rows
+        # can take longer than all other steps together.
         try:
             return _by_blocks(p, q, counts, partial(as_probs_rows, keep=False))
         except InvalidDistributionError:
-            pass  # it named a row of its block: found again below
+            pass  # The message counts rows within a block; the check below names the right row.
     return optimal_values(*as_probs_rows(p, q), counts)
 
 
 def _are_float_rows(p: Any, q: Any) -> bool:
-    """Whether these are arrays of floats whose shapes fit, so that each row can be met alone."""
+    """Return whether both are float arrays with matching shapes, so that blocks can be checked."""
     if not all(
         isinstance(probs, np.ndarray) and probs.dtype.kind == "f" and probs.ndim for probs in (p, q)
     ):
@@ -74,21 +75,21 @@ def _by_blocks(
     counts: Counts,
     prepare: Callable[[Probs, Probs], tuple[Probs, Probs]],
 ) -> Probs:
-    """`optimal_values` of arrays [..., n] that are prepared, as [R, n], when their block is met."""
+    """Compute `optimal_values` of arrays [..., n] in blocks [R, n], each passed to `prepare`."""
     leading = np.broadcast_shapes(draft.shape[:-1], target.shape[:-1])
     shape = broadcast_counts(leading, counts)
     axes, rows, columns = probs_axes(leading, shape)
     by_row = np.broadcast_to(counts, shape).transpose(axes).reshape(rows, columns)
     values = np.empty((rows, columns), dtype=object if is_exact(draft) else np.float64)
 
-    leading = leading or (1,)  # one pair of distributions is one row
+    leading = leading or (1,)  # One pair of distributions is one row.
     draft, target = (
         np.broadcast_to(probs, (*leading, probs.shape[-1])) for probs in (draft, target)
     )
     step = max(1, BLOCK // draft.shape[-1])
     for start in range(0, rows, step):
         block = slice(start, min(start + step, rows))
-        if len(leading) == 1:  # without a copy
+        if len(leading) == 1:  # A slice needs no copy.
             places: Any = block
         else:
             places = np.unravel_index(np.arange(start, block.stop), leading)
@@ -99,11 +100,11 @@ def _by_blocks(
 
 
 def probs_axes(leading: tuple[int, ...], shape: tuple[int, ...]) -> tuple[list[int], int, int]:
-    """Tell the axes along which the distributions change from those along which k alone does.
+    """Sort axes: first those along which the distributions change, then those of k alone.
 
-    From the leading shape of the distributions and what it broadcasts to with that of k: all axes,
-    the distributions' own first; the number of rows that these hold, and of columns that the others
-    hold.
+    `leading` is the leading shape of the distributions, `shape` its broadcast with the shape of k.
+    Return the axes in this order, the number of rows (product of the first kind of axes) and the
+    number of columns (product of the second kind).
     """
     sizes = (1,) * (len(shape) - len(leading)) + leading
     axes = sorted(range(len(shape)), key=lambda axis: sizes[axis] == 1)
@@ -112,17 +113,17 @@ def probs_axes(leading: tuple[int, ...], shape: tuple[int, ...]) -> tuple[list[i
 
 
 def _fill(values: Probs, draft: Probs, target: Probs, k: Counts) -> None:
-    """Write into values [R, K] the results for distributions [R, n] and counts [R, K]."""
+    """Write α_k of distributions [R, n] and draft counts [R, K] into values [R, K]."""
     if in_bins(draft[0]):
         for row, counts in enumerate(k.tolist()):
             bins = RatioBins.of(draft[row], target[row])
-            # one by one: bins that another k splits could change the last digit
+            # Each k starts from fresh bins: a split for another k may change the last digit.
             values[row] = [cut_in_bins(bins, count)[0] for count in counts]
         return
     excess = sum_excess(split_parts(np.array((draft, target))))
     possible = draft > 0
     support = np.count_nonzero(possible, axis=1)
-    # rows with equally many tokens that a cut may hold, without the others
+    # Group rows by their number of draftable tokens, which alone may be in a cut.
     for m, chosen in _groups(support):
         p, q = draft[chosen], target[chosen]
         if m < p.shape[1]:
@@ -131,7 +132,7 @@ def _fill(values: Probs, draft: Probs, target: Probs, k: Counts) -> None:
         _, parts, sizes = by_ratio(ratio_of(p, q), split_parts(np.array((p, q))))
         first = np.cumsum(sizes) - sizes
         rows = np.arange(len(k))[chosen]
-        # and of these the rows with equally many ratios
+        # Within a group, group rows by their number of distinct ratios.
         for size, alike in _groups(sizes):
             bins = first[alike, None] + np.arange(size)
             some = rows[alike]
@@ -139,7 +140,7 @@ def _fill(values: Probs, draft: Probs, target: Probs, k: Counts) -> None:
 
 
 def _groups(sizes: Counts) -> Iterator[tuple[int, Any]]:
-    """Give each size with an index of the rows that have it: of all rows one without a copy."""
+    """Yield each size with an index of its rows; if all sizes are equal, a slice avoids a copy."""
     if sizes.min() == sizes.max():
         yield int(sizes[0]), slice(None)
         return
@@ -148,12 +149,12 @@ def _groups(sizes: Counts) -> Iterator[tuple[int, Any]]:
 
 
 def _scan(parts: Probs, excess: Probs, k: Counts) -> Probs:
-    """Minima over j of Q_j + 1 − P_j^k, from parts [2, 2, R, m] as of `RatioBins`: → [R, K]."""
+    """Compute the minima over j of Q_j + 1 − P_j^k: parts [2, 2, R, m] of `RatioBins` → [R, K]."""
     target_below = running_parts(parts[:, 1], excess[1])
     draft_above = running_parts(parts[:, 0, :, ::-1], excess[0])[:, ::-1]
     values = np.empty(k.shape, dtype=draft_above.dtype)
-    # a long row takes its k one by one, each in log2(k) steps; short rows with several k take the
-    # steps of the largest
+    # Long rows take one k at a time, in log2(k) steps each.  Short rows take several k at once, in
+    # as many steps as the largest k needs.
     step = max(1, BLOCK // draft_above.size)
     for start in range(0, k.shape[1], step):
         columns = slice(start, start + step)
@@ -163,9 +164,9 @@ def _scan(parts: Probs, excess: Probs, k: Counts) -> Probs:
 
 
 def _at_least_once(mass: Probs, k: Counts) -> Probs:
-    """Probability 1 − (1 − mass)^k for an array of k, in the steps of `at_least_once`.
+    """Compute 1 − (1 − mass)^k for an array of k, with the same roundings as `at_least_once`.
 
-    The squarings before the leading binary digit of a smaller k leave its zeros as they are.
+    For a smaller k the steps before its leading binary digit keep the value zero.
     """
     if k.min() == k.max():
         return np.broadcast_to(at_least_once(mass, int(k.flat[0])), np.broadcast(mass, k).shape)

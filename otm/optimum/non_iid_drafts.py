@@ -1,24 +1,23 @@
-"""The optimum for any drafts, by the best way that there is for their distribution.
+"""The optimal acceptance probability for any joint distribution of the drafts.
 
-The cut formula holds for every joint distribution P of the drafts (SpecTr, footnote 7, asks for
-it)::
+The cut formula holds for every joint distribution P (SpecTr, footnote 7, asks for it)::
 
     α(P, q) = min over H of q(H) + 1 − Pr(S ⊆ H)
 
-For some distributions a minimum cut is a prefix of a known order, for small ones it is a maximum
-flow, and for all others the optimum lies in an interval.
+For some distributions P, a prefix of a known order is a minimum cut.  Small problems are solved by
+a maximum flow.  For all others, this module bounds the optimum by an interval.
 
-The interval comes from picking drafts in a random order.
-Let g(A) = Pr(S ∩ A ≠ ∅).  The optimum is a minimum cut and a maximum mass::
+The interval comes from picking a draft by a random order of the tokens.  Let g(A) = Pr(S ∩ A ≠ ∅).
+The optimum is both a minimum cut and a maximum mass::
 
     α(P, q) = min over H of q(H) + g(H^c) = max Σ v  over v ≤ q with v(A) ≤ g(A) for all A
 
-A cut bounds it from above.  From below: order the tokens, at random but independently of the
-drafts, and pick the draft that stands last.  If b is the distribution of the pick, min(q, b) is
-such a v. By Edmonds' theorem on the greedy algorithm nothing is lost by picking like this.  The
-best distribution of the order is looked for by the steps of Frank and Wolfe on the shortfall max(q
-− b, 0).  Each brings in one order, whose prefixes are the cuts, and then moves some chance from the
-worst order so far to the best one.
+Every cut H is an upper bound.  For a lower bound, order the tokens at random, independently of the
+drafts, and pick the draft that comes last in this order.  If b is the distribution of the pick,
+then v = min(q, b) satisfies the conditions.  By Edmonds' theorem on the greedy algorithm, some
+random order attains the optimum.  The algorithm of Frank and Wolfe searches for it: each step
+reduces the shortfall max(q − b, 0) by one more order, whose prefixes are candidates for the cut,
+and then moves probability from the worst order so far to the best one.
 """
 
 from __future__ import annotations
@@ -42,21 +41,21 @@ from otm.problem import Problem
 Floats = npt.NDArray[np.float64]
 
 ITERATIONS = 300
-"""Most steps by default: up to ten seconds for 32,000 tokens, if the gap stays open."""
+"""Default limit of steps: up to ten seconds for 32,000 tokens if the gap does not close."""
 
 TOLERANCE = 1e-6
-"""Gap between the bounds at which to stop by default."""
+"""Default gap between the bounds at which the search stops."""
 
 SMALLEST_WEIGHT = 2.0**-900
-"""Shortfalls are divided by no less than this, so that no square of one overflows."""
+"""Lower limit of the weights that divide shortfalls, so that their squares cannot overflow."""
 
 NEWTON_STEPS = 10
 
 MAX_ORDERS = 1_000
-"""Orders that are held at most, and"""
+"""Largest number of orders in memory."""
 
 MAX_ENTRIES = 2**25
-"""numbers in them, 256 MiB; beyond that the two least likely orders become one."""
+"""Largest number of entries of all orders, 256 MiB; beyond it the two rarest orders are merged."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,12 +65,12 @@ class Optimum(Brief):
     Attributes
     ----------
     value : float, Fraction or Interval
-        α(P, q): a number where it is known, otherwise an interval that holds it.
+        α(P, q): a number if it was computed exactly, otherwise an interval that contains it.
     cut : Cut
-        A set H, as positions in `problem.tokens`, with q(H) + 1 − Pr(S ⊆ H) equal to the value, or
-        to its upper end.
+        A set H, as positions in `problem.tokens`.  Its q(H) + 1 − Pr(S ⊆ H) equals the value, or
+        the upper end of the interval.
     method : str
-        How it was found: "closed-form", "max-flow" or "random-order".
+        Method that computed the value: "closed-form", "max-flow" or "random-order".
 
     Examples
     --------
@@ -88,38 +87,38 @@ class Optimum(Brief):
 def optimum_of(
     problem: Problem, *, iterations: int = ITERATIONS, tolerance: float = TOLERANCE
 ) -> Optimum:
-    """Optimal acceptance probability α(P, q) for any joint distribution P of the drafts.
+    """Compute the optimal acceptance probability α(P, q) for any joint distribution P of drafts.
 
-    The question of [sun2023]_, footnote 7.  Prefixes of an order are enough for i.i.d. drafts, for
-    drafts without replacement and for greedy drafts, as [hu2025]_ found (Theorems 9.2 and 9.4 of
-    docs/theory/other-drafts.md), and so for hub pairs (Theorem 9.5); intervals rest on Theorems 9.6
-    and 9.7.
+    [sun2023]_ asks for it in footnote 7.  A prefix of a known order is a minimum cut for i.i.d.
+    drafts, for drafts without replacement and for greedy drafts, as [hu2025]_ found (Theorems 9.2
+    and 9.4 of docs/theory/other-drafts.md), and for hub pairs (Theorem 9.5).  The intervals are
+    proved in Theorems 9.6 and 9.7.
 
     Parameters
     ----------
     problem : Problem
-        A single one.
+        One problem, without rows.
     iterations : int, optional
-        Most steps of `bounds_by_random_order`, where the answer is an interval; at least 1.
+        Largest number of steps of `bounds_by_random_order`, at least 1.
     tolerance : float, optional
-        Gap, a probability, at which these stop; at least 0.
+        Gap between the bounds, a probability, at which `bounds_by_random_order` stops; at least 0.
 
     Returns
     -------
     Optimum
         The value is a number for i.i.d. drafts, drafts without replacement, greedy drafts and hub
-        pairs, and for others that are small enough for the exact maximum flow (8 tokens and 4
-        drafts are); otherwise an `Interval` of floats.  Numbers are fractions if the problem is
-        exact; a maximum flow of floats is exact and rounded once.
+        pairs, and for other problems if they are small enough for the exact maximum flow (such as 8
+        tokens and 4 drafts).  Otherwise it is an `Interval` of floats.  Numbers are fractions if
+        the problem is exact.  A maximum flow of floats is exact and rounded once.
 
     Raises
     ------
     InvalidParameterError
-        If iterations or tolerance is outside its range, where the answer is an interval.
+        If the answer is an interval, and `iterations` or `tolerance` is outside its range.
     InvalidInputError
         If the problem has rows.
     ProblemTooLargeError
-        If drafts without replacement are given in fractions and are too many for exact arithmetic.
+        If drafts without replacement are in fractions, and too many for exact arithmetic.
     MissingDependencyError
         If the maximum flow is needed and networkx is not installed.
 
@@ -162,7 +161,7 @@ def optimum_of(
 
 
 def _optimal_order(drafts: DraftDistribution, target: Probs) -> npt.NDArray[np.int64] | None:
-    """Order of which some prefix is a minimum cut, if one is known."""
+    """Return an order with a prefix that is a minimum cut, or None if no such order is known."""
     if isinstance(drafts, HubPairs):
         drafts = drafts.as_sets
     if isinstance(drafts, Greedy):
@@ -176,21 +175,21 @@ def _optimal_order(drafts: DraftDistribution, target: Probs) -> npt.NDArray[np.i
 
 
 def _best_prefix(drafts: DraftDistribution, target: Probs, order: npt.NDArray[np.int64]) -> Cut:
-    """Prefix H of an order with the least q(H) + 1 − Pr(S ⊆ H)."""
+    """Return the prefix H of an order that minimises q(H) + 1 − Pr(S ⊆ H)."""
     values = running_sum(target[order], from_zero=True) + drafts.missed(order)
     size = int(values.argmin())
     return Cut(at_most_one(values[size]), order[:size])
 
 
 class BoundedOptimum(NamedTuple):
-    """What is known of an optimum.
+    """Lower and upper bound on an optimum, with a cut.
 
     Attributes
     ----------
     bounds : Interval
-        Floats, rounded outwards: the optimum lies between them.
+        Bounds in floats, rounded outwards: they contain the optimum.
     cut : Cut
-        The set H behind the upper bound, which is its value.
+        The set H whose value is the upper bound.
 
     Examples
     --------
@@ -212,25 +211,24 @@ def bounds_by_random_order(
     iterations: int = ITERATIONS,
     tolerance: float = TOLERANCE,
 ) -> BoundedOptimum:
-    """Bounds on the optimal acceptance probability α(P, q), and a cut.
+    """Compute bounds on the optimal acceptance probability α(P, q), and a cut.
 
     Parameters
     ----------
     drafts : DraftDistribution
-        The joint distribution P; a step costs one call of its `distribution_of_last` and a sort.
+        The joint distribution P.  Each step calls its `distribution_of_last` once and sorts once.
     target : array [n]
-        The target distribution q, checked.
+        The target distribution q, already checked.
     iterations : int, optional
-        Most steps to take, at least 1.
+        Largest number of steps, at least 1.
     tolerance : float, optional
-        Stop when the bounds are as close as this.
+        Gap between the bounds at which the search stops.
 
     Returns
     -------
     BoundedOptimum
-        As for the rounding of the bounds, `distribution_of_last` is taken to have a relative error
-        of at most k (`sum_error` (n) + 2^−48), as it has for `Independent` and `Joint`
-        distributions.
+        The bounds include rounding, if `distribution_of_last` has a relative error of at most
+        k (`sum_error` (n) + 2^−48).  It has for `Independent` and `Joint` distributions.
 
     Raises
     ------
@@ -256,7 +254,7 @@ def bounds_by_random_order(
     done = 0
     while done < iterations and upper - lower > tolerance:
         done += 1
-        # the shortest last; of those that have enough, the largest target masses
+        # Sort by relative shortfall.  Among tokens without shortfall, sort by target mass.
         order = np.lexsort((masses / weights, np.maximum(masses - picked, 0) / weights))
         last = np.asarray(drafts.distribution_of_last(tokens[order]), dtype=np.float64)
         cuts = running_sum(masses[order], from_zero=True)
@@ -270,9 +268,9 @@ def bounds_by_random_order(
         mixture.shift(masses, weights)
         picked = mixture.probs()
         lower = max(lower, _accepted(masses, picked), _accepted(masses, vertex))
-    # errors of the distributions, which may sum to one within rounding only, and of the sums; then
-    # of the mixture: of its terms, no more than the steps, and four roundings for each that was
-    # merged
+    # The first term bounds the errors of the distributions (they sum to one only up to rounding)
+    # and of the sums.  The second bounds those of the mixture, which has at most one term per step
+    # and four roundings per merge.
     error = (drafts.k + 2) * (sum_error(drafts.n) + 2.0**-48) + 8 * (done + 1) * 2.0**-53
     lower = max(0.0, lower * (1 - 2 * error) - TINY)
     upper = min(1.0, upper * (1 + 2 * error) + TINY)
@@ -280,7 +278,7 @@ def bounds_by_random_order(
 
 
 class _Mixture:
-    """Distribution of the draft picked: of the last one in several orders, and their chances."""
+    """Distribution of the picked draft: a mixture over orders, each with its probability."""
 
     def __init__(self, first: Floats, iterations: int) -> None:
         places = min(iterations + 1, MAX_ORDERS, max(3, MAX_ENTRIES // first.size))
@@ -290,18 +288,18 @@ class _Mixture:
         self.held = 1
 
     def probs(self) -> Floats:
-        """Distribution of the pick; a sum of terms of at least zero: its digits are right."""
+        """Return the distribution of the pick; all terms are nonnegative, so no digits cancel."""
         chances = self.chances[: self.held]
         return np.asarray(chances @ self.picks[: self.held] / chances.sum())
 
     def add(self, last: Floats, chance: float) -> None:
-        """Give an order a chance, at the expense of all others in proportion."""
+        """Add an order with this probability, and scale down the probabilities of all others."""
         place = self._free_place()
         self.chances *= 1 - chance
         self.picks[place], self.chances[place] = last, chance
 
     def shift(self, masses: Floats, weights: Floats) -> None:
-        """Move chance from the order that serves the shortfall worst to the one that does best."""
+        """Move probability from the order that reduces the shortfall least to the best order."""
         short = masses - self.probs()
         served = self.picks[: self.held] @ (np.maximum(short, 0) / weights)
         best = int(served.argmax())
@@ -326,14 +324,14 @@ class _Mixture:
 
 
 def _accepted(masses: Floats, picked: Floats) -> float:
-    """Mass Σ min(q, b)."""
+    """Return the accepted mass Σ min(q, b)."""
     return float(running_sum(np.minimum(masses, picked))[-1])
 
 
 def _best_step(short: Floats, move: Floats, weights: Floats) -> float:
-    """Step t in [0, 1] that nearly minimises Σ max(short − t · move, 0)² / weights.
+    """Return a step t in [0, 1] that nearly minimises Σ max(short − t · move, 0)² / weights.
 
-    Newton's method on the derivative, which is piecewise linear, inside a shrinking bracket.
+    It takes Newton steps on the piecewise linear derivative, inside a shrinking bracket.
     """
     low, high, step = 0.0, 1.0, 1.0
     scaled = move / weights
@@ -345,6 +343,6 @@ def _best_step(short: Floats, move: Floats, weights: Floats) -> float:
         low, high = (step, high) if gain > 0 else (low, step)
         slope = float((scaled * move).sum(where=left > 0))
         step = step + gain / slope if slope > 0 else low
-        if not low < step < high:  # an end of the bracket was tried before
+        if not low < step < high:  # The ends of the bracket were tried before.
             step = (low + high) / 2
     return step

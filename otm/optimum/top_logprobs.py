@@ -1,11 +1,11 @@
-"""α_k from lists of the most likely tokens: an interval for everything that they leave open.
+"""An interval for α_k, from lists of the most probable tokens.
 
-Most servers return only the most likely tokens with their log-probabilities.  The full
-distributions, and with them α_k, are then not known; but the unlisted probabilities are at most the
-smallest listed one, and sum to what is missing.  The interval here is the range of α_k over all
-full distributions that fit, no wider: its ends belong to two pairs of distributions
-(`otm.optimum.truncated`).  The proofs, and that of the correction for rounded lists, are in
-`docs/theory/truncated.md`.
+Most servers return only the most probable tokens with their log-probabilities.  Then the full
+distributions and α_k are unknown.  But each unlisted probability is at most the smallest listed
+one, and together they complete the sum to one.  The interval is exactly the range of α_k over all
+full distributions that match the lists: two pairs of distributions attain its ends
+(`otm.optimum.truncated`).  `docs/theory/truncated.md` proves this, and the correction for rounded
+lists.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ from otm.errors import InvalidDistributionError
 from otm.optimum.truncated import TopList, farthest_completion, measure_value, nearest_completion
 
 POWER_ERROR = 2.0**-43
-"""More than the relative error of a power with 63 binary digits in its exponent, and its kind."""
+"""Upper bound on the relative error of x^k in floats, for k below 2^63."""
 
 FLOAT_SLACK = 2.0**-50
-"""Slack that floats always have: eight roundings, for the exponentials, their sum, the quotient."""
+"""Slack added for floats: eight roundings of exponentials, their sum and the quotient."""
 
 NAMES = ("draft", "target")
 
 LARGEST_SIZE = 2**63 - 1
-"""Most tokens that a vocabulary may have."""
+"""Largest number of tokens of a vocabulary."""
 
 
 def alpha_interval(
@@ -56,45 +56,46 @@ def alpha_interval(
     vocabulary: int | None = None,
     slack: Number = 0,
 ) -> Interval:
-    """Range of α_k over all pairs of distributions whose largest probabilities are as listed.
+    """Compute the range of α_k over all pairs of distributions with these largest probabilities.
 
     Theorems 10.1 to 10.4 of docs/theory/truncated.md.
 
     Parameters
     ----------
     draft, target : mapping of int to float or Fraction
-        The most likely tokens of each distribution with their probabilities.  The lists may have
-        different tokens and lengths.  A token that is not among the most likely must be left out
-        (some servers add the one that was sampled): unlisted tokens are taken to be at most as
-        likely as the least likely listed one.
+        The most probable tokens of each distribution with their probabilities.  The lists may have
+        different tokens and lengths.  Leave out tokens that are not among the most probable (some
+        servers add the sampled token): the function assumes that each unlisted probability is at
+        most the smallest listed one.
     k : int
         Number of i.i.d. drafts, at least 1.
     vocabulary : int, optional
-        Size n of the vocabulary.  If it is not given the interval holds for every size.
+        Size n of the vocabulary.  Without it, the interval holds for every size.
     slack : float or Fraction, optional
-        Relative error of the listed probabilities, in [0, 1/2]: the true one is between
-        (1 − slack) and 1/(1 − slack) times the given one.  For floats 2^−50 is added to it, as
-        they are rounded themselves.
+        Relative error of the listed probabilities, in [0, 1/2]: each true probability is between
+        (1 − slack) and 1/(1 − slack) times the listed one.  For floats, 2^−50 is added, because
+        floats are rounded.
 
     Returns
     -------
     Interval
-        For fractions exact, and with slack 0 the best possible: both ends are attained, by one
-        pair of distributions for all k.  For floats rounded outwards; probabilities below 1e-300
-        count as zero.
+        For fractions the interval is exact.  With slack 0 it is the smallest possible: one pair of
+        distributions attains the lower end for all k, and another pair the upper end.  For floats
+        the interval is rounded outwards; probabilities below 1e-300 count as zero.
 
     Raises
     ------
     InvalidDistributionError
-        If a list is not one of tokens and probabilities, or no distribution fits it.
+        If a list is not a mapping from tokens to probabilities, or no distribution matches it.
     InvalidDraftCountError, InvalidParameterError
         If k, the size of the vocabulary or the slack is not valid.
 
     Notes
     -----
-    A slack lets the draft have a little mass on tokens that only the target lists, and k drafts
-    may find it: that can cost k · slack.  If it has none, list one of them for it with probability
-    zero; unlisted tokens then have probability zero too.
+    With a slack, the draft may have a little mass on tokens that only the target lists, and k
+    drafts may hit these tokens.  This can widen the interval by k · slack.  If the draft cannot
+    give these tokens, list one of them in `draft` with probability zero: then all unlisted tokens
+    have probability zero too.
 
     Examples
     --------
@@ -105,7 +106,7 @@ def alpha_interval(
     >>> print(alpha_interval(draft, target, k=2, vocabulary=8))
     [7/16, 15/16]
 
-    Listing everything leaves nothing open:
+    If all tokens are listed, the interval is a single number:
 
     >>> print(alpha_interval({0: F(3, 4), 1: F(1, 4)}, {0: F(1, 4), 1: F(3, 4)}, k=2))
     [11/16, 11/16]
@@ -136,27 +137,27 @@ def alpha_interval_from_logprobs(
     vocabulary: int | None = None,
     slack: float = 1e-5,
 ) -> Interval:
-    """Range of α_k over all pairs of distributions whose largest log-probabilities are as listed.
+    """Compute the range of α_k over all distributions with these largest log-probabilities.
 
-    `alpha_interval` of their exponentials (Theorem 10.4 of docs/theory/truncated.md).
+    It equals `alpha_interval` of the exponentials (Theorem 10.4 of docs/theory/truncated.md).
 
     Parameters
     ----------
     draft_logprobs, target_logprobs : mapping of int to float
-        The most likely tokens of each distribution with their natural log-probabilities; otherwise
-        as for `alpha_interval`.  −inf is allowed.
+        The most probable tokens of each distribution with their natural log-probabilities, which
+        may be −inf.  `alpha_interval` describes the other conditions.
     k : int
         Number of i.i.d. drafts, at least 1.
     vocabulary : int, optional
-        Size n of the vocabulary.  If it is not given the interval holds for every size.
+        Size n of the vocabulary.  Without it, the interval holds for every size.
     slack : float, optional
-        Most by which a log-probability may be off, in nats, from 0 to 1/2.  The default covers a
-        softmax in float32, and log-probabilities printed to five digits after the point.
+        Largest error of a log-probability in nats, from 0 to 1/2.  The default is enough for a
+        softmax in float32, and for log-probabilities printed with five decimal places.
 
     Returns
     -------
     Interval
-        As `alpha_interval` gives it.
+        The range of α_k, as `alpha_interval` returns it.
 
     Raises
     ------
@@ -179,9 +180,9 @@ def alpha_interval_from_logprobs(
 
 
 def _below(probs: TopList, slack: Number, error: Number) -> TopList:
-    """Measure below every distribution that fits the list: the lower half of "rounded lists".
+    """Return a measure that is at most every distribution which matches the list (Theorem 10.4).
 
-    The rest shrinks by more than the cap, so that no rounding later on can undo it.
+    The unlisted mass is reduced by more than the cap, so that later rounding cannot exceed it.
     """
     factor = (1 + error) / (1 - slack)
     rest = max(probs.rest * (1 - error) - slack, 0 * slack) * (1 - error)
@@ -189,9 +190,9 @@ def _below(probs: TopList, slack: Number, error: Number) -> TopList:
 
 
 def _above(probs: TopList, slack: Number, error: Number, n: int | None) -> TopList:
-    """Measure above every distribution that fits the list: the upper half of "rounded lists".
+    """Return a measure that is at least every distribution which matches the list (Theorem 10.4).
 
-    The rest grows by more than the cap, so that no rounding later on can undo it.
+    The unlisted mass is increased by more than the cap, so that later rounding cannot undo it.
     """
     masses = probs.masses * ((1 + error) / (1 - slack))
     rest = max(probs.rest * (1 - slack) + slack * (1 + error), 0 * slack) * (1 + error)
@@ -201,10 +202,10 @@ def _above(probs: TopList, slack: Number, error: Number, n: int | None) -> TopLi
 
 
 def as_lists(draft: Any, target: Any, n: int | None) -> list[TopList]:
-    """Check and sort the two lists; both of fractions, or both of floats.
+    """Check and sort the two lists; return both in fractions, or both in floats.
 
-    The rest is what the numbers lack to one, rounded once however little it is.  Floats may sum to
-    slightly more than one; it is negative then.
+    The unlisted mass is one minus the sum of the list, rounded once.  It is negative if floats sum
+    to slightly more than one.
     """
     lists = [_as_list(given, name, n) for given, name in zip((draft, target), NAMES, strict=True)]
     if all(is_exact(listed.masses) for listed in lists):
@@ -216,7 +217,7 @@ def as_lists(draft: Any, target: Any, n: int | None) -> list[TopList]:
 
 
 def check_log_probabilities(draft: Any, target: Any) -> None:
-    """Refuse lists that are no mappings to numbers of at most zero."""
+    """Raise unless both lists map tokens to numbers of at most zero."""
     for given, name in zip((draft, target), NAMES, strict=True):
         if not isinstance(given, Mapping):
             raise InvalidDistributionError(_not_a_list(given, name))
@@ -229,11 +230,12 @@ def check_log_probabilities(draft: Any, target: Any) -> None:
 
 
 def check_fit(lists: list[TopList], factor: Number, n: int | None) -> None:
-    """Refuse a list that no distribution fits, although each mass may change by the factor."""
+    """Raise if no distribution matches a list, even if each mass may change by this factor."""
     for listed, name in zip(lists, NAMES, strict=True):
         total = as_number(listed.masses.sum())
         if total > factor:
-            least = 1.06 * float(1 - 1 / total)  # printed with two digits it is still enough
+            # 6 % more, so that the value is still large enough when printed with two digits.
+            least = 1.06 * float(1 - 1 / total)
             raise InvalidDistributionError(
                 f"the {name} list sums to {float(total):.9g}, above one by more than the slack "
                 f"allows; if its numbers are rounded, give slack={least:.2g} or more"
@@ -242,15 +244,15 @@ def check_fit(lists: list[TopList], factor: Number, n: int | None) -> None:
         if capacity is not None and total * factor + capacity < 1:
             others = "the others" if n is None else f"the other {n - listed.masses.size:,} tokens"
             raise InvalidDistributionError(
-                f"the {name} list sums to {float(total):.9g}, and {others} cannot make up for what "
-                f"is missing: none is above the smallest listed probability, "
+                f"the {name} list sums to {float(total):.9g}, and {others} cannot complete the sum "
+                f"to one: each has at most the smallest listed probability, "
                 f"{float(listed.cap):.3g}; leave out listed tokens that are not among the most "
-                "likely"
+                "probable"
             )
 
 
 def capacity_of(masses: Probs, n: int | None) -> Number | None:
-    """Most that the unlisted tokens can have in all; None if there is no limit."""
+    """Return the largest total mass of the unlisted tokens, or None if there is no limit."""
     cap = as_number(masses.min())
     if not cap:
         return cap
@@ -258,24 +260,24 @@ def capacity_of(masses: Probs, n: int | None) -> Number | None:
 
 
 def as_size(vocabulary: Any) -> int | None:
-    """Check the size of a vocabulary, at least 1; None if it is not known."""
+    """Check the size of a vocabulary, at least 1; None stands for an unknown size."""
     return None if vocabulary is None else as_integer(vocabulary, "vocabulary", 1, LARGEST_SIZE)
 
 
 def as_slack(slack: Any) -> Fraction:
-    """Check a relative error in [0, 1/2], and turn it into a fraction."""
+    """Check a relative error in [0, 1/2], and convert it to a fraction."""
     return Fraction(as_parameter(slack, "slack", exact=True, least=0, most=0.5))
 
 
 def _as_list(given: Any, name: str, n: int | None) -> TopList:
-    """Tokens in ascending order with their probabilities, floats or fractions, and the rest."""
+    """Check a list; return its tokens in ascending order, probabilities and unlisted mass."""
     if not isinstance(given, Mapping) or not given:
         raise InvalidDistributionError(_not_a_list(given, name))
     for token, value in given.items():
         index = whole(token)
         if index is None or not 0 <= index < LARGEST_SIZE:
             raise InvalidDistributionError(
-                f"the {name} list has the token {shown(token)}; tokens are whole numbers from 0 on"
+                f"the {name} list has the token {shown(token)}; tokens are integers from 0"
             )
         if n is not None and token >= n:
             raise InvalidDistributionError(
@@ -294,7 +296,8 @@ def _as_list(given: Any, name: str, n: int | None) -> TopList:
         rest = 1 - sum(masses, Fraction(0))
     else:
         masses = np.array(values, dtype=np.float64)
-        rest = math.fsum([1.0, *(-masses)])  # 1 − sum would leave only its error of a full list
+        # For a list of all tokens, 1 − sum in floats would be nothing but rounding error.
+        rest = math.fsum([1.0, *(-masses)])
     return TopList(np.array([operator.index(token) for token in tokens]), masses, rest)
 
 

@@ -1,7 +1,7 @@
-"""α_k of torch tensors, on their device and with gradients: the closed form once more.
+"""The optimal acceptance α_k of torch tensors, on their device and with gradients.
 
-The derivative of a minimum is that of a cut that attains it.  With the minimum cut H of the
-distributions p = a/Σa and q = b/Σb, α_k = q(H) + 1 − p(H)^k has the gradient
+The derivative of a minimum is the derivative of a cut that attains it.  If H is a minimum cut of
+the distributions p = a/Σa and q = b/Σb, then α_k = q(H) + 1 − p(H)^k has the gradient
 
     ∂α/∂q = 1_H          ∂α/∂p = −k p(H)^(k−1) 1_H
 
@@ -10,18 +10,19 @@ and, through the division by the sum,
     ∂α/∂b = (q(Hᶜ) 1_H − q(H) 1_Hᶜ) / Σb
     ∂α/∂a = k p(H)^(k−1) (p(H) 1_Hᶜ − p(Hᶜ) 1_H) / Σa
 
-which is how it is computed: nothing is subtracted.  Where several cuts attain the minimum, α_k has
-a kink, and this is one of the gradients of its smooth pieces.  At a probability of zero it is the
-derivative to the right.  Gradients have the type of the distributions they belong to.  There are no
-second derivatives, and the transforms of `torch.func` are not supported (batches need no `vmap`).
-`torch.autograd.gradcheck` must step by less than the tolerance of the sums, with eps = 1e-7 for
-example.
+The code computes these formulas, which need no subtraction of nearly equal numbers.  If several
+cuts attain the minimum, α_k has a kink, and the result is the gradient of one of the smooth pieces.
+At a probability of zero it is the right derivative.  Gradients have the dtype of their
+distributions.  Second derivatives and the transforms of `torch.func` are not supported (batches
+need no `vmap`).  `torch.autograd.gradcheck` needs a step below the tolerance of the sums, such as
+eps = 1e-7.
 
-Long rows on the host are those of NumPy.  On other devices they are put into bins of the ratio by
-torch alone if the host may wait, which it does once for the number of tokens in bins in doubt;
-otherwise, and where rows are short, all tokens are sorted.  About a dozen tensors as large as the
-distributions are held in float64.  Values equal those of NumPy up to rounding, about 1e-15
-relative: the power is taken in one step by expm1 and log1p, so that k may stay on the device.
+NumPy computes long rows of CPU tensors.  On other devices torch puts long rows into bins of the
+ratio; then the host waits once for the number of tokens in bins that must be split.  If the host
+may not wait, or if rows are short, torch sorts all tokens.  The computation needs memory for about
+a dozen float64 tensors of the size of the distributions.  Values equal those of NumPy up to a
+relative error of about 1e-15: expm1 and log1p compute the power in one step, so that k may stay on
+the device.
 """
 
 from __future__ import annotations
@@ -50,14 +51,14 @@ from otm.optimum.many_rows import probs_axes
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 
 ON_HOST = True
-"""Whether NumPy finds the cuts of long rows on the host; otherwise as on other devices."""
+"""Whether NumPy computes the cuts of long rows of CPU tensors; if False, torch does."""
 
 
 def optimal_values(draft: Any, target: Any, k: Any, *, validate: bool = True) -> tuple[Any, Any]:
-    """`otm.optimum.many_rows.optimal_values` of tensors of floats on one device, differentiable.
+    """Compute `otm.optimum.many_rows.optimal_values` for tensors on one device, with gradients.
 
-    Without `validate` nothing waits for the device, if k is an int or on it; then rows that are no
-    distributions give meaningless numbers or NaN.
+    Without `validate`, the host does not wait for the device, provided that k is an int or on the
+    device.  Rows that are not distributions then give meaningless numbers or NaN.
     """
     torch = require("torch")
     _check_tensors(torch, draft, target)
@@ -65,7 +66,8 @@ def optimal_values(draft: Any, target: Any, k: Any, *, validate: bool = True) ->
     leading = broadcast_shape(draft, target)
     shape = broadcast_counts(leading, counts)
     if validate and (_is_for_host(draft) or not _are_probs(torch, draft, target)):
-        as_probs_rows(draft, target)  # says which row, unless the sum was at the very tolerance
+        # NumPy's check names the bad row.  It accepts sums that differ from the limit by rounding.
+        as_probs_rows(draft, target)
 
     axes, rows, columns = probs_axes(leading, shape)
     n = draft.shape[-1]
@@ -78,9 +80,9 @@ def optimal_values(draft: Any, target: Any, k: Any, *, validate: bool = True) ->
 
 @cache
 def _minimum_cuts() -> Any:
-    """Values and sizes of minimum cuts as a function of autograd: [R, n], [R, n], [R, K] → [R, K].
+    """Return an autograd function: two distributions [R, n] and k [R, K] → values and sizes [R, K].
 
-    Made on use, so that this module can be imported without torch.
+    The class is created on first use, so that this module can be imported without torch.
     """
     import torch
 
@@ -96,7 +98,7 @@ def _minimum_cuts() -> Any:
             else:
                 (p, a_sum), (q, b_sum) = _normalise(torch, a), _normalise(torch, b)
                 ratio = q / p
-                # a token of infinite ratio, from p = 0 or by overflow, costs more than it can save
+                # A token with an infinite ratio (p = 0 or overflow) never belongs to a minimum cut.
                 items = torch.where(p > 0, ratio, torch.inf), p, q
                 if validated and a.shape[-1] > FEW and len(a):
                     items = _in_bins(torch, *items, k)
@@ -119,8 +121,9 @@ def _minimum_cuts() -> Any:
                 )
             ratio, a_sum, b_sum, k, threshold, p_in, p_out, q_in, q_out = ctx.saved_tensors
             slope, grad = _slope(torch, p_in, p_out, k) * grad / a_sum, grad / b_sum
-            # the ratio of a token that neither distribution gives is NaN.  Draft mass on it would
-            # be lost, as if in the cut; target mass could not be drafted
+            # If p = q = 0 the ratio is NaN.  Draft mass there is lost, as inside the cut; target
+            # mass there cannot be drafted, as outside the cut.  The comparisons below are then
+            # false, which gives these derivatives.
             xp, of_a, of_b = np if ctx.on_host else torch, None, None
             if ctx.needs_input_grad[0]:
                 numbers = threshold, slope * p_in, -slope * p_out
@@ -134,13 +137,14 @@ def _minimum_cuts() -> Any:
 
 
 def _is_for_host(probs: Any) -> bool:
-    """Whether NumPy finds the cuts of these rows, in the same memory."""
+    """Return whether NumPy computes the cuts of these rows, without copying them."""
     return ON_HOST and probs.device.type == "cpu" and probs.shape[-1] > FEW
 
 
-@np.errstate(all="ignore")  # rows that are no distributions give anything, as on other devices
+# Without validation, rows that are not distributions give meaningless numbers on every device.
+@np.errstate(all="ignore")
 def _on_host(a: Any, b: Any, k: Any, with_masses: bool) -> tuple[Any, ...]:
-    """Ratios [R, n], sums [R, 1] of both, sizes [R, K], and what `_best_prefixes` returns."""
+    """Compute ratios [R, n], both sums [R, 1], sizes [R, K] and the output of `_best_prefixes`."""
     ratio, sums = np.empty(a.shape), np.empty((2, len(a), 1))
     sizes, found = np.empty_like(k), np.empty((6 if with_masses else 2, *k.shape))
     for row, counts in enumerate(k.tolist()):
@@ -167,7 +171,10 @@ def _on_host(a: Any, b: Any, k: Any, with_masses: bool) -> tuple[Any, ...]:
 
 
 def _by_side(xp: Any, is_there: Any, ratio: Any, *numbers: Any) -> Any:
-    """Sum over columns of one of two numbers for each token: [R, n], three of [R, K] → [R, n]."""
+    """Sum over columns K one of two numbers per token: ratio [R, n], numbers [R, K] → [R, n].
+
+    The numbers are a threshold, the value for ratios on its side (`is_there`), and the other value.
+    """
     ratio, *columns = map(xp.asarray, (ratio, *numbers))
     total = xp.zeros_like(ratio)
     for column in range(columns[0].shape[1]):
@@ -179,9 +186,9 @@ def _by_side(xp: Any, is_there: Any, ratio: Any, *numbers: Any) -> Any:
 def _best_prefixes(
     torch: Any, items: tuple[Any, Any, Any], k: Any, with_masses: bool
 ) -> tuple[Any, ...]:
-    """Least value of the cuts {r < threshold} of items, by a sort: [R, m] each, [R, K] → [R, K].
+    """Find the best cut {r < threshold} of items by a sort: items [R, m], k [R, K] → [R, K].
 
-    Values, thresholds and, where asked for, p(H), p(Hᶜ), q(H) and q(Hᶜ).
+    Return values, thresholds and, with `with_masses`, p(H), p(Hᶜ), q(H) and q(Hᶜ).
     """
     ratio, p, q = items
     ratio, order = ratio.sort(-1)
@@ -195,7 +202,7 @@ def _best_prefixes(
     threshold = ends.gather(-1, sizes)
     if not with_masses:
         return values, threshold
-    # where the cut ended among tokens of one ratio, none of them is below the threshold
+    # If the cut ended among tokens of one ratio, the set {r < threshold} excludes all of them.
     sizes = torch.searchsorted(ends, threshold)
     p_below, q_above = _running_sums(torch, p), _running_sums(torch, q.flip(-1)).flip(-1)
     masses = (x.gather(-1, sizes) for x in (p_below, p_above, q_below, q_above))
@@ -203,9 +210,10 @@ def _best_prefixes(
 
 
 def _in_bins(torch: Any, ratio: Any, p: Any, q: Any, k: Any) -> tuple[Any, Any, Any]:
-    """Bins of tokens and, in place of bins in doubt, their tokens: [R, n] → [R, m], three of each.
+    """Replace tokens by bins, except in bins that may contain the best cut: [R, n] → [R, m].
 
-    Equivalent to `otm.optimum.cut.cuts_in_bins`, for many rows at once; here the host waits.
+    Takes and returns ratios, draft and target masses.  Like `otm.optimum.cut.cuts_in_bins`, but for
+    many rows at once.  The host waits for the device once.
     """
     first, edges = even_bins()
     edges = torch.from_numpy(edges).to(p.device)
@@ -240,12 +248,12 @@ def _in_bins(torch: Any, ratio: Any, p: Any, q: Any, k: Any) -> tuple[Any, Any, 
 
 
 def _at_least_once(torch: Any, mass: Any, k: Any) -> Any:
-    """Probability 1 − (1 − mass)^k."""
+    """Compute the probability 1 − (1 − mass)^k."""
     return -torch.expm1(k * torch.log1p(-mass.clamp(max=1)))
 
 
 def _slope(torch: Any, inside: Any, outside: Any, k: Any) -> Any:
-    """Slope k P^(k−1) at P = inside = 1 − outside, from the smaller of the two."""
+    """Compute the slope k P^(k−1) at P = inside = 1 − outside, from the smaller of the two."""
     exponent = (k - 1).double()
     near_one = torch.special.xlog1py(exponent, -outside.clamp(max=0.5))
     power = torch.where(outside < 0.5, near_one, torch.special.xlogy(exponent, inside)).exp()
@@ -253,14 +261,14 @@ def _slope(torch: Any, inside: Any, outside: Any, k: Any) -> Any:
 
 
 def _normalise(torch: Any, probs: Any) -> tuple[Any, Any]:
-    """Distributions [R, n] divided by their sums [R, 1], unless these are one up to rounding."""
+    """Divide distributions [R, n] by their sums [R, 1], unless the sums are one up to rounding."""
     total = probs.sum(-1, keepdim=True)
     settled = (total - 1).abs() <= UNIT_SUM_TOLERANCE
     return probs / torch.where(settled, 1, total), total
 
 
 def _running_sums(torch: Any, terms: Any) -> Any:
-    """Like `otm._core.arithmetic.running_parts`, but not divided: [R, m] → [R, m + 1]."""
+    """Compute `otm._core.arithmetic.running_parts` without its division: [R, m] → [R, m + 1]."""
     rows, m = terms.shape
     block = min(m, SUM_BLOCK)
     padded = torch.nn.functional.pad(torch.stack(split_units(terms)), (0, -m % block))
@@ -271,7 +279,7 @@ def _running_sums(torch: Any, terms: Any) -> Any:
 
 
 def _check_tensors(torch: Any, draft: Any, target: Any) -> None:
-    """Refuse what is not a pair of tensors of distributions, without looking at the numbers."""
+    """Raise unless both are tensors with the shape and dtype of distributions; read no values."""
     for probs, name in ((draft, "draft"), (target, "target")):
         if not isinstance(probs, torch.Tensor):
             raise InvalidDistributionError(
@@ -286,31 +294,32 @@ def _check_tensors(torch: Any, draft: Any, target: Any) -> None:
         if probs.ndim == 0 or probs.shape[-1] == 0:
             raise InvalidDistributionError(
                 f"the {name} distributions have shape {tuple(probs.shape)}; the last axis must "
-                "hold one probability a token"
+                "hold one probability per token"
             )
     if draft.device != target.device:
         raise InvalidDistributionError(
             f"the draft distribution is on {draft.device} and the target distribution on "
-            f"{target.device}; move one"
+            f"{target.device}; move both to one device"
         )
 
 
 def _are_probs(torch: Any, draft: Any, target: Any) -> bool:
-    """Whether every row is a distribution: one answer, for which the host waits."""
+    """Return whether every row is a distribution; the host waits for the device."""
     valid = torch.ones((), dtype=torch.bool, device=draft.device)
     for probs in (draft, target):
         kind = str(probs.dtype).removeprefix("torch.")
         total = probs.detach().sum(-1, dtype=torch.float64)
         near_one = (total - 1).abs() <= sum_tolerance(kind, probs.shape[-1])
-        valid = valid & near_one.all() & (probs.detach() >= 0).all()  # NaN and ∞ are not near one
+        # Rows with NaN or ∞ fail the check of the sum.
+        valid = valid & near_one.all() & (probs.detach() >= 0).all()
     return bool(valid)
 
 
 def _counts(torch: Any, k: Any, device: Any, validate: bool) -> Any:
-    """Numbers of drafts as an int64 tensor on the device."""
+    """Return the numbers of drafts as an int64 tensor on the device."""
     if not isinstance(k, torch.Tensor):
         counts = as_draft_counts(k)
-        if counts.ndim == 0:  # without a transfer
+        if counts.ndim == 0:  # torch.full needs no transfer from the host.
             return torch.full((), int(counts), dtype=torch.int64, device=device)
         return torch.tensor(counts, dtype=torch.int64, device=device)
     if k.is_floating_point() or k.is_complex() or k.dtype == torch.bool:

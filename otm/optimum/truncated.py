@@ -1,10 +1,11 @@
 """The two extreme completions of truncated distributions: the nearest pair and the farthest pair.
 
-Of a distribution its largest probabilities are known, and of the rest only the sum and a cap, which
-no unlisted token exceeds.  α_k depends on two measures p and q only through the capped sums
-Σ min(q, λ p), λ ≥ 0, and grows with each of them.  Among all completions of two lists one pair has
-the largest of these sums for every λ at once, and another the smallest; they are built here.  So
-they attain the extremes of α_k for every k.  `docs/theory/truncated.md` has the proofs.
+A truncated distribution lists its largest probabilities.  Of the unlisted tokens only the total
+probability is known, and that each has at most the smallest listed probability (the cap).  α_k
+depends on two distributions p and q only through the capped sums Σ min(q, λ p), λ ≥ 0, and
+increases with each of them.  Among all completions of two lists, one pair has the largest capped
+sum for every λ, and another pair has the smallest.  This module builds both pairs.  They attain the
+extremes of α_k for every k.  `docs/theory/truncated.md` has the proofs.
 """
 
 from __future__ import annotations
@@ -23,22 +24,26 @@ Counts: TypeAlias = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class TopList:
-    """What is known of a distribution or measure: its largest masses, and the sum of all others."""
+    """The largest masses of a distribution or measure, and the sum of all other masses.
 
-    tokens: npt.NDArray[np.int64]  # [s], the listed tokens, ascending
-    masses: Probs  # [s], their masses
-    rest: Number  # sum of all other masses, none of which exceeds the smallest listed one
+    `tokens` [s] are the listed tokens in ascending order, and `masses` [s] their masses.  `rest`
+    is the sum of all unlisted masses; each is at most the smallest listed mass.
+    """
+
+    tokens: npt.NDArray[np.int64]
+    masses: Probs
+    rest: Number
 
     @property
     def cap(self) -> Number:
-        """Most that an unlisted token can have."""
+        """Largest mass that an unlisted token can have."""
         return as_number(self.masses.min())
 
 
 def measure_value(draft: Probs, target: Probs, k: int) -> Number:
-    """Minimum over H of target(H) + 1 − (1 − draft(H^c))^k, also for sums other than one.
+    """Compute the minimum over H of target(H) + 1 − (1 − draft(H^c))^k for any two measures.
 
-    For distributions this is α_k; like it, it never falls when a mass grows.
+    For distributions this is α_k.  It never decreases when a mass increases.
     """
     bins = RatioBins.of_measures(draft, target)
     one = 0 * as_number(draft[0]) + 1
@@ -47,20 +52,22 @@ def measure_value(draft: Probs, target: Probs, k: int) -> Number:
 
 
 def nearest_completion(draft: TopList, target: TopList) -> tuple[Probs, Probs]:
-    """Pair of completions with the largest Σ min(q, λ p) for every λ, and so the largest α_k.
+    """Build the completions with the largest Σ min(q, λ p) for every λ, and so the largest α_k.
 
-    Masses of both on the listed tokens and, last, on all others together.  The rests must fit under
-    the caps on some vocabulary; the pair is the same for all that have room.
+    Return the masses of both on the listed tokens and, as the last entry, on all others together.
+    The unlisted masses must fit under the caps in some vocabulary; the result is the same for every
+    vocabulary that is large enough.
     """
-    # Each distribution pours its rest over the tokens that only the other one lists, in proportion
-    # to the masses there but never above its cap; what is left goes to tokens that neither lists.
-    # Those all have the same ratio q/p and stand as one.  Where one distribution is zero, the
-    # other's poured mass is left out: it is in no Σ min(q, λ p).
+    # Each distribution spreads its unlisted mass over the tokens that only the other one lists, in
+    # proportion to the masses there, but at most its cap on each.  Any remaining mass goes to
+    # tokens that neither lists.  These all have the same ratio q/p, so one entry stands for them.
+    # Mass on a token where the other distribution is zero adds to no Σ min(q, λ p) and is left out.
     shared_draft, shared_target, draft_only, target_only = _split(draft, target)
     nothing = 0 * draft.rest
     draft_left = max(draft.rest - draft.cap * target_only.size, nothing)
     target_left = max(target.rest - target.cap * draft_only.size, nothing)
-    if target.cap * draft_left < draft.cap * target_left:  # then it is the target that is capped
+    # The code below is for a draft that reaches its cap; otherwise exchange the two.
+    if target.cap * draft_left < draft.cap * target_left:
         swapped_target, swapped_draft = nearest_completion(target, draft)
         return swapped_draft, swapped_target
     draft_caps = np.full(target_only.size, draft.cap)
@@ -77,18 +84,19 @@ def nearest_completion(draft: TopList, target: TopList) -> tuple[Probs, Probs]:
 def farthest_completion(
     draft: TopList, target: TopList, unlisted: int | None
 ) -> tuple[Probs, Probs]:
-    """Pair of completions with the smallest Σ min(q, λ p) for every λ, and so the smallest α_k.
+    """Build the completions with the smallest Σ min(q, λ p) for every λ, and so the smallest α_k.
 
-    Masses of both on the listed tokens, then on the `unlisted` others (as many as they need if
-    None), of which those with equal masses stand as one.  The rests must fit under the caps.
+    Return the masses of both on the listed tokens, then on the `unlisted` other tokens (as many as
+    needed if None).  One entry stands for all unlisted tokens with equal masses.  The unlisted
+    masses must fit under the caps.
     """
-    # Each distribution gives as many tokens as its rest allows the cap, first those that neither
-    # lists. There the draft fills from one end and the target from the other, to meet as late as
-    # they can. Then the draft goes on to the tokens that only the target lists, least target mass
-    # first, and the target likewise.
+    # Each distribution fills tokens up to its cap, starting with tokens that neither lists.  There
+    # the draft fills from one end and the target from the other, so that they overlap as little as
+    # possible.  Then the draft fills tokens that only the target lists, those with the least target
+    # mass first; the target does the same with tokens that only the draft lists.
     shared_draft, shared_target, draft_only, target_only = _split(draft, target)
     draft_only, target_only = np.sort(draft_only), np.sort(target_only)
-    if unlisted is None:  # they need not meet
+    if unlisted is None:  # With an unlimited vocabulary the two need not overlap.
         apart = [[draft.rest, 0 * draft.rest], [0 * target.rest, target.rest]]
         return (
             np.concatenate([shared_draft, draft_only, 0 * target_only, apart[0]]),
@@ -109,7 +117,7 @@ def farthest_completion(
 
 
 def _split(draft: TopList, target: TopList) -> tuple[Probs, Probs, Probs, Probs]:
-    """Masses of both on the tokens that both list, and of each on those that it lists alone."""
+    """Split the masses: draft and target on tokens that both list, then each on its own tokens."""
     in_target = np.isin(draft.tokens, target.tokens, assume_unique=True)
     in_draft = np.isin(target.tokens, draft.tokens, assume_unique=True)
     return (
@@ -121,28 +129,29 @@ def _split(draft: TopList, target: TopList) -> tuple[Probs, Probs, Probs, Probs]
 
 
 def _pour(total: Number, weights: Probs, caps: Probs) -> Probs:
-    """Masses min(cap, c · weight) with this sum, or all caps if they sum to less."""
+    """Return masses min(cap, c · weight) that sum to `total`, or the caps if their sum is less."""
     caps = np.where(weights > 0, caps, 0 * caps)
     with np.errstate(over="ignore", invalid="ignore"):
         level, _ = RatioBins.of_measures(weights, caps).cap_of_mass(total)
-        # over subnormal weights the level can overflow: to the caps, which errs upwards by no more
+        # For subnormal weights the level may overflow.  Then the caps are used, which is an upper
+        # bound.
         poured = caps if level is None else np.minimum(caps, level * weights)
     return np.where(weights > 0, poured, caps)
 
 
 def _full_tokens(probs: TopList, unlisted: int) -> int:
-    """How many of the unlisted tokens the rest fills up to the cap."""
-    if probs.cap * unlisted <= probs.rest:  # where the quotient could overflow
+    """Count the unlisted tokens that the unlisted mass fills up to the cap."""
+    if probs.cap * unlisted <= probs.rest:  # In this case the quotient could overflow.
         return unlisted if probs.cap else 0
     return int(probs.rest // probs.cap)
 
 
 def _filled(probs: TopList, start: Counts, width: Counts) -> Probs:
-    """Masses of blocks of tokens where the rest fills one token after the other.
+    """Return the masses of blocks of tokens that the unlisted mass fills one after the other.
 
-    Block i has width[i] tokens, with start[i] tokens before it.
+    Block i has width[i] tokens, and start[i] tokens precede it.
     """
-    kind = probs.masses.dtype  # whole numbers as floats, or as Python's own beside fractions
+    kind = probs.masses.dtype  # Counts become floats, or Python integers if masses are fractions.
     cap, rest = np.asarray(probs.cap), np.asarray(probs.rest)
     most = np.minimum(rest - cap * start.astype(kind), cap * width.astype(kind))
     return np.asarray(np.maximum(most, 0 * cap))

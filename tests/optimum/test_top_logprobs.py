@@ -423,7 +423,7 @@ NAN = float("nan")
         ({0: "a half"}, "the probability 'a half'"),
         ({0: 0.75, 1: 0.5}, "sums to 1.25"),
         ({0: 0.5, 1: 0.01}, "the other 7 tokens cannot make up"),
-        ({0: 0.5, 1: 0.0}, "cannot make up for what is missing"),
+        ({0: 0.5, 1: 0.0}, "cannot complete the sum to one"),
     ],
 )
 @pytest.mark.parametrize("name", ["draft", "target"])
@@ -472,7 +472,7 @@ def test_other_arguments_are_checked(
         ({0: NAN}, "at most 0"),
         ({0: None}, "at most 0"),
         ([-0.5], "non-empty mapping"),
-        ({0: -0.5, 1: -9999.0}, "cannot make up for what is missing"),  # a server's "not listed"
+        ({0: -0.5, 1: -9999.0}, "cannot complete the sum to one"),  # a server's "not listed"
     ],
 )
 def test_what_is_not_a_log_probability_is_refused(listed: Any, says: str) -> None:

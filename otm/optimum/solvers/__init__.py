@@ -1,6 +1,6 @@
-"""Solvers beside the closed form: linear programs, Sinkhorn's algorithm, the maximum flow.
+"""Other solvers than the closed form: linear programs, Sinkhorn's algorithm, a maximum flow.
 
-Not here: the closed form (`otm.optimum.cut`).
+The closed form is in `otm.optimum.cut`.
 """
 
 from typing import TYPE_CHECKING

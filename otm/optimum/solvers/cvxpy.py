@@ -1,7 +1,7 @@
-"""The linear program of OTM-k as it reads on paper, solved by an interior-point method.
+"""The linear program of OTM-k as the paper states it, solved by an interior-point method.
 
-A check on `otm.optimum.solvers.highs` that shares no solver with it: cvxpy states the problem, and
-Clarabel solves it.
+cvxpy states the problem and Clarabel solves it.  This is an independent check of
+`otm.optimum.solvers.highs`, with another solver.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from otm.optimum.solvers.linear_program import LinearProgram, LinearProgramSolut
 def solve_cvxpy(program: LinearProgram, time_limit: float = math.inf) -> LinearProgramSolution:
     """Solve the packing form with cvxpy and Clarabel.
 
-    Clarabel runs at its own tolerance of 1e-8: at 1e-9 it gives up on more than one in a hundred
+    Clarabel uses its default tolerance of 1e-8.  At 1e-9 it fails on more than one percent of
     small instances with skewed distributions.
 
     Parameters
     ----------
     program : LinearProgram
-        From `packing_form`.
+        The program, made by `packing_form`.
     time_limit : float, optional
-        Seconds after which to give up.
+        Time limit in seconds; no limit by default.
 
     Returns
     -------
     LinearProgramSolution
-        In the interior of the optimal face, so that the prices are in general no vertex.  The
-        value is within about 1e-6 of the optimum, the cut from the prices usually exact.
+        A solution in the interior of the optimal face, so its prices are usually not a vertex.  The
+        value is within about 1e-6 of the optimum.  The cut from the prices is usually exact.
 
     Raises
     ------
     SolverError
-        If Clarabel ends in any other way than at an optimum.
+        If Clarabel ends without an optimum.
     MissingDependencyError
         If cvxpy or Clarabel is not installed.
 
@@ -54,7 +54,7 @@ def solve_cvxpy(program: LinearProgram, time_limit: float = math.inf) -> LinearP
     from scipy.sparse import csr_array
 
     variables, sets = program.set_of.size, len(program.sets)
-    if not variables:  # cvxpy has no empty variables
+    if not variables:  # cvxpy does not support empty variables.
         return LinearProgramSolution.from_solver(program, np.zeros(0), np.zeros(sets), np.zeros(0))
     each = np.arange(variables)
     one = np.ones(variables)
@@ -69,7 +69,8 @@ def solve_cvxpy(program: LinearProgram, time_limit: float = math.inf) -> LinearP
     )
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of an inaccurate solution: it is an error below
+            # The status check below raises an error for inaccurate solutions.
+            warnings.simplefilter("ignore")
             problem.solve(solver=cvxpy.CLARABEL, time_limit=time_limit)
     except cvxpy.SolverError as error:
         raise SolverError(f"Clarabel failed: {error}") from error

@@ -11,28 +11,28 @@ from otm.errors import SolverError
 from otm.optimum.solvers.linear_program import LinearProgram, LinearProgramSolution
 
 TOLERANCE = 1e-10
-"""Feasibility tolerance, the least that HiGHS takes; its default of 1e-7 costs up to 1e-8 of α."""
+"""Smallest feasibility tolerance that HiGHS accepts; its default 1e-7 costs up to 1e-8 of α."""
 
 
 def solve_highs(program: LinearProgram, time_limit: float = math.inf) -> LinearProgramSolution:
-    """Solve the packing form with HiGHS (dual simplex), called directly.
+    """Solve the packing form with the dual simplex method of HiGHS.
 
     Parameters
     ----------
     program : LinearProgram
-        From `packing_form`.
+        The program, made by `packing_form`.
     time_limit : float, optional
-        Seconds after which to give up.
+        Time limit in seconds; no limit by default.
 
     Returns
     -------
     LinearProgramSolution
-        Value and prices are within about 1e-10 of the optimum.
+        A solution whose value and prices are within about 1e-10 of the optimum.
 
     Raises
     ------
     SolverError
-        If HiGHS ends in any other way than at an optimum.
+        If HiGHS ends without an optimum.
     MissingDependencyError
         If highspy is not installed.
 
@@ -48,7 +48,7 @@ def solve_highs(program: LinearProgram, time_limit: float = math.inf) -> LinearP
     import highspy
 
     variables, sets, tokens = program.set_of.size, len(program.sets), program.tokens.size
-    if not variables:  # HiGHS has a status of its own for an empty problem
+    if not variables:  # HiGHS reports a separate status for an empty problem.
         return LinearProgramSolution.from_solver(program, np.zeros(0), np.zeros(sets), np.zeros(0))
     rows = np.empty((variables, 2), dtype=np.int32)
     rows[:, 0] = program.set_of
@@ -75,7 +75,7 @@ def solve_highs(program: LinearProgram, time_limit: float = math.inf) -> LinearP
         np.arange(0, 2 * variables, 2, dtype=np.int32),
         rows.ravel(),
         np.ones(2 * variables),
-        np.zeros(variables, dtype=np.int32),  # all variables are continuous
+        np.zeros(variables, dtype=np.int32),  # All variables are continuous.
     )
     solver.run()
     status = solver.getModelStatus()
@@ -85,7 +85,8 @@ def solve_highs(program: LinearProgram, time_limit: float = math.inf) -> LinearP
             f'of {variables:,} variables; method="closed-form" needs no solver'
         )
     solution = solver.getSolution()
-    prices = -np.asarray(solution.row_dual)  # what a minimum loses a unit of capacity
+    # HiGHS minimises, so its duals have the opposite sign of the prices.
+    prices = -np.asarray(solution.row_dual)
     return LinearProgramSolution.from_solver(
         program, np.asarray(solution.col_value), prices[:sets], prices[sets:]
     )

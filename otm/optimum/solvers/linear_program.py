@@ -1,13 +1,14 @@
-"""SpecTr's linear program for OTM-k, grouped by draft multisets, and what its solution is worth.
+"""SpecTr's linear program for OTM-k over draft multisets, and its solutions.
 
 Equation (4) of [sun2023]_ has n^(k+1) variables π(x, y).  For i.i.d. drafts only the multiset S of
-the drafts matters, and a variable is needed only where a draft is accepted, y ∈ S::
+the drafts matters, and variables are needed only for accepted drafts, y ∈ S::
 
     maximise    Σ f(S, y)                             over f ≥ 0
     subject to  Σ_y f(S, y) ≤ P(S)   for every S      price u(S)
                 Σ_S f(S, y) ≤ q(y)   for every y      price w(y)
 
-The inequalities (a packing form) keep it feasible where rounded marginals do not sum to the same.
+The inequalities (a packing form) keep the program feasible even if rounded marginals have
+different sums.
 
 References
 ----------
@@ -40,13 +41,15 @@ from otm.optimum.multisets import (
 )
 from otm.problem import Problem
 
-# The growth of the peak resident set of a fresh process that builds a program and solves it with
-# highspy 1.15 on Linux, bounded from above: k from 1 to 1,000, up to 360,000 variables, uniform,
-# Dirichlet and softmax distributions.  The sum below was 1.1 to 1.6 times what was measured.
+# These constants bound the growth of the peak memory of a fresh process that builds a program and
+# solves it with highspy 1.15 on Linux.  They were measured for k from 1 to 1,000, up to 360,000
+# variables, and uniform, Dirichlet and softmax distributions.  The estimate was 1.1 to 1.6 times
+# the measured growth.
 BYTES_FIXED = 10_000_000
 BYTES_PER_VARIABLE = 1_000
 BYTES_PER_ROW = 500
-BYTES_PER_DRAFT = 24  # of every multiset, while they are listed
+BYTES_PER_DRAFT = 24
+"""Bytes for each draft of each multiset while the multisets are enumerated."""
 
 Indices = npt.NDArray[np.int64]
 
@@ -55,14 +58,14 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class LinearProgramSize:
-    """How large the packing form of a problem is.
+    """Size of the packing form of a problem.
 
     Attributes
     ----------
     variables, rows : int
-        Of the constraint matrix.
+        Numbers of columns and rows of the constraint matrix.
     bytes : int
-        Peak memory of building and solving it, estimated.
+        Estimated peak memory of building and solving the program.
 
     Examples
     --------
@@ -77,7 +80,7 @@ class LinearProgramSize:
 
 
 def size_of(problem: Problem) -> LinearProgramSize:
-    """Size of the packing form, computed without building it.
+    """Compute the size of the packing form without building it.
 
     Parameters
     ----------
@@ -87,7 +90,7 @@ def size_of(problem: Problem) -> LinearProgramSize:
     Returns
     -------
     LinearProgramSize
-        Variables, rows, and an estimate of the bytes, whatever they are.
+        Numbers of variables and rows, and an estimate of the memory in bytes.
 
     Examples
     --------
@@ -97,7 +100,7 @@ def size_of(problem: Problem) -> LinearProgramSize:
     draftable = problem.draft > 0
     live = int(np.count_nonzero(draftable & (problem.target > 0)))
     m = live + int(live < np.count_nonzero(draftable))
-    # a token y is in as many multisets as there are of k − 1 tokens, to which one y is added
+    # The multisets that contain a token y are those of k − 1 tokens with one y added.
     variables = live * math.comb(m + problem.k - 2, problem.k - 1)
     sets = multiset_count(m, problem.k)
     rows = sets + live
@@ -106,7 +109,7 @@ def size_of(problem: Problem) -> LinearProgramSize:
 
 
 def check_size(problem: Problem, memory_limit: int = MEMORY_LIMIT) -> None:
-    """Refuse a problem whose linear program would take more than so many bytes, by estimate."""
+    """Raise if the estimated memory of the linear program exceeds `memory_limit` bytes."""
     size = size_of(problem)
     if size.bytes <= memory_limit:
         return
@@ -114,7 +117,7 @@ def check_size(problem: Problem, memory_limit: int = MEMORY_LIMIT) -> None:
     raise ProblemTooLargeError(
         f"the linear program for n = {problem.n:,} tokens and k = {problem.k:,} drafts has "
         f"{scientific(size.variables)} variables over draft multisets (n^(k+1) = "
-        f"{scientific(form_of_equation_4)} as SpecTr's equation 4 has it) and would take about "
+        f"{scientific(form_of_equation_4)} in SpecTr's equation 4) and would take about "
         f"{scientific(size.bytes)} bytes, above the limit of {memory_limit:,} bytes "
         '(memory_limit); method="closed-form" solves the same problem exactly at any size'
     )
@@ -124,21 +127,21 @@ def check_size(problem: Problem, memory_limit: int = MEMORY_LIMIT) -> None:
 class LinearProgram(Brief):
     """The packing form of a problem, in float64.
 
-    Of the n tokens only the l that can be drafted and output have variables.  Tokens with p = 0
-    are in no multiset, and all those with p > 0 = q count as one token, number l.
+    Only the l tokens with p > 0 and q > 0 have variables.  Tokens with p = 0 are in no multiset.
+    All tokens with p > 0 and q = 0 are merged into one token with number l.
 
     Attributes
     ----------
     problem : Problem
-        What it belongs to.
+        The problem that the program solves.
     tokens : int array [l]
         The tokens that have variables.
     sets : int array [R, k]
         The multisets S, as ascending positions in `tokens`.
     set_capacity : array [R]
-        P(S).
+        Probability P(S) of each multiset.
     token_capacity : array [l]
-        q(y).
+        Target probability q(y) of each token in `tokens`.
     set_of, token_of : int array [variables]
         Row of `sets` and position in `tokens` of each variable, ordered by S.
 
@@ -160,19 +163,20 @@ class LinearProgram(Brief):
 
 @dataclass(frozen=True, eq=False)
 class LinearProgramSolution(Brief):
-    """A feasible flow and prices, as good as the solver that found them.
+    """A feasible flow and prices; how close they are to the optimum depends on the solver.
 
     Attributes
     ----------
     program : LinearProgram
-        What was solved.
+        The solved program.
     flow : array [variables]
-        At least zero and within the capacities: a transport plan, whatever the solver's precision.
+        The accepted mass of each variable.  It is nonnegative and within the capacities, whatever
+        the solver's precision, so it defines a transport plan.
     set_duals : array [R]
         Price u of each P(S), in [0, 1].
     token_duals : array [n]
-        Price w of each q(y), in [0, 1], such that u(S) + w(y) ≥ 1 for y ∈ S up to the solver's
-        precision; 1 where p > 0 = q and 0 where p = 0.
+        Price w of each q(y), in [0, 1].  It is 1 for tokens with p > 0 and q = 0, and 0 for tokens
+        with p = 0.  For y ∈ S, u(S) + w(y) ≥ 1 up to the solver's precision.
 
     Examples
     --------
@@ -191,16 +195,16 @@ class LinearProgramSolution(Brief):
     def from_solver(
         cls, program: LinearProgram, flow: Floats, set_prices: Floats, token_prices: Floats
     ) -> LinearProgramSolution:
-        """Clean what a solver returns: its numbers may violate bounds by its tolerances.
+        """Make a solver's result feasible: it may violate bounds by the solver's tolerances.
 
         Parameters
         ----------
         program : LinearProgram
-            What was solved.
+            The solved program.
         flow : array [variables]
             The solver's flow.
         set_prices, token_prices : array [R], array [l]
-            Its dual values, signed so that a scarce capacity has a positive price.
+            The solver's dual values, with the sign that makes prices of scarce capacities positive.
         """
         flow = np.maximum(flow, 0.0)
         for owner, capacity in (
@@ -216,22 +220,22 @@ class LinearProgramSolution(Brief):
 
     @property
     def value(self) -> float:
-        """Mass of the flow: an acceptance probability that is attained, so at most α_k."""
+        """Mass of the flow: an acceptance probability that the plan attains, at most α_k."""
         return float(self.flow.sum())
 
     def acceptance_table(self) -> Floats:
-        """Probability f(S, y) / P(S) of accepting y, for a `TablePlan` of the same problem.
+        """Compute the probability f(S, y) / P(S) of accepting y, for a `TablePlan`.
 
         Returns
         -------
         array [R', k]
-            A row for each multiset of all m tokens with p > 0, in the order of `multisets(m, k)`:
-            tokens with q = 0 are told apart again.
+            A row for each multiset of all m tokens with p > 0, in the order of `multisets(m, k)`.
+            Tokens with q = 0, which the program merges, are separate here.
 
         Raises
         ------
         ProblemTooLargeError
-            If there are too many of these multisets.
+            If the table of these multisets exceeds the default memory limit.
         """
         program, problem = self.program, self.program.problem
         capacity = program.set_capacity[program.set_of]
@@ -255,19 +259,19 @@ def packing_form(problem: Problem, memory_limit: int = MEMORY_LIMIT) -> LinearPr
     Parameters
     ----------
     problem : Problem
-        Fractions are rounded to float64.
+        The problem; fractions are rounded to float64.
     memory_limit : int, optional
-        Bytes that building and solving may take, 2 GiB if left out.
+        Memory limit in bytes for building and solving the program, 2 GiB by default.
 
     Returns
     -------
     LinearProgram
-        For `solve_highs` and `solve_cvxpy`.
+        The program, which `solve_highs` and `solve_cvxpy` solve.
 
     Raises
     ------
     ProblemTooLargeError
-        If the program would take more; nothing is allocated then.
+        If the program would exceed the memory limit; this is checked before memory is allocated.
 
     Examples
     --------
@@ -295,12 +299,14 @@ def packing_form(problem: Problem, memory_limit: int = MEMORY_LIMIT) -> LinearPr
 
 
 def cut_from_duals(problem: Problem, token_duals: Floats) -> Cut:
-    """Best cut H = {w ≥ t} over all thresholds t of the prices w of q, an array [n].
+    """Return the best cut H = {w ≥ t} over all thresholds t, for prices w [n] of the tokens.
 
-    Its value is at most that of the dual solution, which is the mean of the values over uniform
-    t: an optimal dual solution gives a minimum cut, and any prices give a valid bound on α_k.
+    Any prices give a valid upper bound on α_k.  The value of a dual solution is the mean of the cut
+    values over uniform t, so the best cut is at least as good: an optimal dual solution gives a
+    minimum cut.
     """
-    support = np.flatnonzero(problem.draft)  # a token with p = 0 would only add q to the cut
+    # A token with p = 0 would only add its target mass to the cut.
+    support = np.flatnonzero(problem.draft)
     order = support[np.argsort(-token_duals[support], kind="stable")]
     target_inside = running_sum(problem.target[order], from_zero=True)
     draft_outside = running_sum(problem.draft[order[::-1]], from_zero=True)[::-1]
@@ -312,5 +318,5 @@ def cut_from_duals(problem: Problem, token_duals: Floats) -> Cut:
 
 
 def _has_variable(sets: Multisets, live: int) -> npt.NDArray[np.bool_]:
-    """Where a set has a variable: the first column of each token that can be output."""
+    """Mark the entries of sets with a variable: the first occurrence of each token with q > 0."""
     return np.asarray(first_occurrences(sets) & (sets < live))

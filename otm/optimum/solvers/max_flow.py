@@ -1,8 +1,8 @@
-"""OTM as a maximum flow in integers: the slow answer that rounds nothing.
+"""OTM as a maximum flow in integers: slow, but without rounding.
 
-Source → set S of drafts (capacity P(S)) → token y ∈ S → sink (capacity q(y)).  It takes any joint
-distribution of the drafts.  For i.i.d. drafts it shares neither formula nor arithmetic with the
-closed form and the linear program, and serves to check them.
+The network is source → set S of drafts (capacity P(S)) → token y ∈ S → sink (capacity q(y)).  It
+works for any joint distribution of the drafts.  For i.i.d. drafts it is an independent check of the
+closed form and the linear program, with another formula and other arithmetic.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from otm.optimum.multisets import scientific
 from otm.problem import Problem
 
 LARGEST_FLOW = 50_000
-"""Most edges from sets (or tuples) to tokens, times the number of drafts: a second or two."""
+"""Limit of k times the number of edges from sets (or tuples) to tokens: a second or two."""
 
 
 def alpha_by_max_flow(problem: Problem) -> Fraction:
-    """Optimal acceptance probability α_k of the problem in exact arithmetic.
+    """Compute the optimal acceptance probability α_k of the problem in exact arithmetic.
 
     Parameters
     ----------
     problem : Problem
-        Floats are taken as the fractions p/Σp and q/Σq.
+        The problem.  Floats are converted to the fractions p/Σp and q/Σq.
 
     Returns
     -------
@@ -43,7 +43,7 @@ def alpha_by_max_flow(problem: Problem) -> Fraction:
     Raises
     ------
     ProblemTooLargeError
-        If k times the pairs of a draft set and a token in it are more than `LARGEST_FLOW`.
+        If k times the number of pairs of a draft set and a token in it exceeds `LARGEST_FLOW`.
     MissingDependencyError
         If networkx is not installed.
 
@@ -56,10 +56,11 @@ def alpha_by_max_flow(problem: Problem) -> Fraction:
 
 
 def minimum_cut_by_max_flow(drafts: DraftDistribution, target: Probs) -> Cut:
-    """Optimal acceptance probability for any joint distribution of the drafts, and a minimum cut.
+    """Compute the optimal acceptance probability for any joint distribution, and a minimum cut.
 
-    Floats are taken as fractions, normalised exactly: the value is a Fraction.  Refused above
-    `LARGEST_FLOW`, where distributions other than i.i.d. are counted by tuples of drafts.
+    Floats are converted to fractions and normalised exactly, so the value is a Fraction.  Problems
+    above `LARGEST_FLOW` raise an error.  Their size is the number of draft sets if drafts are
+    i.i.d., and the number of draft tuples otherwise.
     """
     graph, unit = _graph(drafts, target)
     flow, (reached, _) = require("networkx").minimum_cut(graph, "source", "sink")
@@ -70,10 +71,10 @@ def minimum_cut_by_max_flow(drafts: DraftDistribution, target: Probs) -> Cut:
 def acceptance_by_max_flow(
     drafts: DraftDistribution, target: Probs
 ) -> dict[frozenset[int], dict[int, Fraction]]:
-    """Optimal probabilities of accepting each token, for each set of drafts.
+    """Compute the probability with which an optimal rule accepts each token of each draft set.
 
-    By the sets of positions that can be drafted; probabilities of zero are left out.  Floats and
-    sizes are as for `minimum_cut_by_max_flow`.
+    Keys are the sets of positions that can be drafted.  Zero probabilities are left out.  Floats
+    and the size limit are treated as in `minimum_cut_by_max_flow`.
     """
     graph, _ = _graph(drafts, target)
     _, flow = require("networkx").maximum_flow(graph, "source", "sink")
@@ -86,7 +87,7 @@ def acceptance_by_max_flow(
 
 
 def _graph(drafts: DraftDistribution, target: Probs) -> tuple[Any, int]:
-    """Return the network in whole capacities, and the capacity that stands for probability 1."""
+    """Return the network with integer capacities, and the capacity that equals probability 1."""
     _check_size(drafts)
     target_weights, target_unit = as_integers(to_exact(target))
     sets, sets_unit = _probs_of_draft_sets(drafts.to_exact())
@@ -96,19 +97,19 @@ def _graph(drafts: DraftDistribution, target: Probs) -> tuple[Any, int]:
     for drafted, weight in sets.items():
         graph.add_edge("source", drafted, capacity=weight * target_unit)
         for token in drafted:
-            graph.add_edge(drafted, token)  # without a capacity: not bounded
+            graph.add_edge(drafted, token)  # Edges without a capacity are unbounded.
     for token, weight in enumerate(target_weights):
         graph.add_edge(token, "sink", capacity=weight * sets_unit)
     return graph, sets_unit * target_unit
 
 
 def fits_max_flow(drafts: DraftDistribution) -> bool:
-    """Whether a joint distribution is small enough for the exact maximum flow."""
+    """Return whether a joint distribution is small enough for the exact maximum flow."""
     return drafts.k * drafts.tuple_count <= LARGEST_FLOW
 
 
 def _probs_of_draft_sets(drafts: DraftDistribution) -> tuple[dict[frozenset[int], int], int]:
-    """Distribution of the set S = {X_1, …, X_k} in whole weights, and what they sum to."""
+    """Return the distribution of the set S = {X_1, …, X_k} in integer weights, and their sum."""
     if isinstance(drafts, IID):
         weights, unit = as_integers(drafts.probs)
         return _iid_draft_sets(weights, drafts.k), unit**drafts.k
@@ -120,7 +121,7 @@ def _probs_of_draft_sets(drafts: DraftDistribution) -> tuple[dict[frozenset[int]
 
 
 def _iid_draft_sets(draft: list[int], k: int) -> dict[frozenset[int], int]:
-    """Weights of the set of k i.i.d. drafts, one draft after the other."""
+    """Compute the weights of the sets of k i.i.d. drafts by adding one draft at a time."""
     distribution = {frozenset[int](): 1}
     for _ in range(k):
         extended: dict[frozenset[int], int] = defaultdict(int)

@@ -1,7 +1,7 @@
-"""OTM-k with entropic regularisation, which SpecTr names as the usual shortcut (its footnote 9).
+"""OTM-k with entropic regularisation, which SpecTr names as the usual approximation (footnote 9).
 
-For comparison only.  With the cost 1{y ∉ S} the regularised plan also uses pairs that the optimum
-does not, and so accepts less than α_k.
+It is here for comparison only.  With the cost 1{y ∉ S}, the regularised plan also gives mass to
+pairs that an optimal plan does not use, so it accepts less than α_k.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from otm.optimum.solvers.linear_program import LinearProgramSolution, packing_fo
 from otm.problem import Problem
 
 TOLERANCE = 1e-9
-"""Error of the target's marginal at which the iteration ends."""
+"""Error of the target marginal at which the iteration stops."""
 
 DENSE_MATRICES = 8
-"""Arrays of sets × tokens that POT and this module hold at a time, bounded from above."""
+"""Upper bound on the number of arrays [sets, tokens] in memory at one time, POT's included."""
 
 
 def solve_sinkhorn(
@@ -36,25 +36,25 @@ def solve_sinkhorn(
         The draft distribution, the target distribution and the number of drafts; fractions are
         rounded to float64.
     regularisation : float
-        Weight ε > 0 of the entropy.  The value is between α_k − ε H(q), with H(q) the entropy of
-        the target distribution, and α_k, up to the tolerance; in general much closer to α_k.
+        Weight ε > 0 of the entropy.  Up to the tolerance, the value is between α_k − ε H(q) and
+        α_k, where H(q) is the entropy of the target.  It is usually much closer to α_k.
     memory_limit : int, optional
-        Bytes that the solve may take, 2 GiB if left out.
+        Memory limit in bytes, 2 GiB by default.
     max_iterations : int, optional
-        Iterations after which to give up.
+        Largest number of iterations.
 
     Returns
     -------
     LinearProgramSolution
-        The accepted part of the entropic plan, for `TablePlan.from_linear_program`, and prices
-        from its potentials.
+        The accepted part of the entropic plan, which `TablePlan.from_linear_program` takes, and
+        prices computed from the potentials.
 
     Raises
     ------
     InvalidParameterError
         If the regularisation is not a positive number.
     ProblemTooLargeError
-        If the dense matrices would pass the memory limit; nothing is allocated then.
+        If the dense matrices would exceed the memory limit; this is checked before allocation.
     SolverError
         If the iteration does not converge.
     MissingDependencyError
@@ -75,13 +75,15 @@ def solve_sinkhorn(
     _check_dense_size(problem, memory_limit)
     program = packing_form(problem, memory_limit)
     sets, tokens = len(program.sets), program.tokens.size
-    elsewhere = max(1 - program.token_capacity.sum(), 0.0)  # target mass that is never drafted
+    # This is the target mass on tokens that are never drafted.
+    elsewhere = max(1 - program.token_capacity.sum(), 0.0)
     capacity = np.append(program.token_capacity, elsewhere)
     costs = np.ones((sets, tokens + 1))
     costs[program.set_of, program.token_of] = 0
     rows, columns = np.flatnonzero(program.set_capacity), np.flatnonzero(capacity)
 
-    with np.errstate(over="ignore"):  # of the potentials' exponentials, which POT also returns
+    # POT also returns exponentials of the potentials, which may overflow and are not used here.
+    with np.errstate(over="ignore"):
         plan, log = sinkhorn_log(
             program.set_capacity[rows],
             capacity[columns],
@@ -100,7 +102,8 @@ def solve_sinkhorn(
         )
     everywhere = np.zeros(costs.shape)
     everywhere[np.ix_(rows, columns)] = plan
-    # potentials f(S) + g(y) ≤ 1{y ∉ S} up to the regularisation; prices 1 − t − f and t − g
+    # Potentials satisfy f(S) + g(y) ≤ 1{y ∉ S} up to the regularisation.  Prices are 1 − t − f and
+    # t − g, where t is the largest g.
     potentials = np.full(tokens + 1, -np.inf)
     potentials[columns] = weight * log["log_v"]
     top = potentials.max()
@@ -122,6 +125,6 @@ def _check_dense_size(problem: Problem, memory_limit: int) -> None:
         raise ProblemTooLargeError(
             f"Sinkhorn's iteration for n = {problem.n:,} tokens and k = {problem.k:,} drafts needs "
             f"{scientific(size.rows - live)} rows of {live + 1:,} numbers, about "
-            f"{scientific(needed)} bytes and above the limit of {memory_limit:,} bytes; "
+            f"{scientific(needed)} bytes, above the limit of {memory_limit:,} bytes; "
             'method="closed-form" is exact and works at any size'
         )
