@@ -422,7 +422,7 @@ NAN = float("nan")
         ({0: 1.5}, "the probability 1.5"),
         ({0: "a half"}, "the probability 'a half'"),
         ({0: 0.75, 1: 0.5}, "sums to 1.25"),
-        ({0: 0.5, 1: 0.01}, "the other 7 tokens cannot make up"),
+        ({0: 0.5, 1: 0.01}, "the other 7 tokens cannot complete"),
         ({0: 0.5, 1: 0.0}, "cannot complete the sum to one"),
     ],
 )
