@@ -1,4 +1,5 @@
-"""What everything else stands on: arithmetic, checks, probabilities, text; nothing is public.
+"""Shared private modules: arithmetic, checks, probabilities, text, files.
 
-Not here: anything that a user imports; `otm.coupling` and `otm.kernels` export what authors need.
+Users import nothing from here.  `otm.coupling` and `otm.kernels` export what authors of rules and
+kernels need.
 """

@@ -1,4 +1,4 @@
-"""JSON of certificates of every kind: numbers, both ends, files and refusals."""
+"""JSON of certificates of every kind: numbers, both bounds, files and errors."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from otm.certificate import CertificateRefusedError, load
 from otm.errors import CertificateError
 
 Document = dict[str, Any]
-"""A certificate in JSON."""
+"""A certificate as a JSON object."""
 
 MOST_BITS = 1024
-"""Longest integers in decimal, of which Python limits the digits; longer ones are hexadecimal."""
+"""Longest integers written in decimal; longer ones are hexadecimal, since Python limits digits."""
 
 
 def integer(value: int) -> int | str:
-    """Write an integer in decimal or, where Python limits decimal digits, in hexadecimal."""
+    """Convert an integer for JSON: a number, or a hexadecimal string above `MOST_BITS` bits."""
     return value if value.bit_length() <= MOST_BITS else hex(value)
 
 
 def fraction(value: Fraction) -> str:
-    """Write a fraction as "a/b"."""
+    """Convert a fraction to the string "a/b"."""
     return f"{integer(value.numerator)}/{integer(value.denominator)}"
 
 
 def ends(lower: Fraction, upper: Fraction, method: str) -> Document:
-    """Fields that say what is proved, how it was found, and with which versions."""
+    """Return the fields with both bounds, the method that found them, and package versions."""
     return {
         "lower": fraction(lower),
         "upper": fraction(upper),
@@ -47,15 +47,15 @@ def ends(lower: Fraction, upper: Fraction, method: str) -> Document:
 
 
 def check(document: Document, checker: Callable[[Document], None]) -> None:
-    """Check a document by the checker of its kind; a refusal becomes a `CertificateError`."""
+    """Check a document with its checker; raise `CertificateError` if the checker rejects it."""
     try:
         checker(document)
     except CertificateRefusedError as error:
-        raise CertificateError(f"the certificate is refused: {error}") from error
+        raise CertificateError(f"the certificate is invalid: {error}") from error
 
 
 def read(path: str | PathLike[str], checker: Callable[[Document], None]) -> Document:
-    """Read and check a document."""
+    """Read a certificate from a file and check it."""
     try:
         document = load(Path(path).read_text(encoding="utf-8"))
     except (CertificateRefusedError, UnicodeDecodeError) as error:

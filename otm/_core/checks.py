@@ -22,25 +22,25 @@ from otm.errors import (
 )
 
 Counts: TypeAlias = npt.NDArray[np.int64]
-"""Numbers of drafts, one for each row of distributions."""
+"""Array with the number of drafts of each row of distributions."""
 
 Drafts: TypeAlias = npt.NDArray[np.int64]
-"""Draft tokens, the drafts of one selection along the last axis."""
+"""Array of draft tokens; its last axis holds the drafts of one selection."""
 
 Uniforms: TypeAlias = npt.NDArray[Any]
-"""Numbers in [0, 1): float64, or `fractions.Fraction` in an object array."""
+"""Array of numbers in [0, 1): float64, or `fractions.Fraction` in an object array."""
 
 LARGEST_DRAFT_COUNT = 2**63 - 1
-"""Most drafts that a problem may have."""
+"""Largest number of drafts of a problem."""
 
 FEW = 32
-"""Numbers that are checked faster one by one than as an array."""
+"""Largest number of values for which a Python loop is faster than array operations."""
 
 
 def as_draft_count(k: Any) -> int:
-    """Check that k is a number of drafts: an integer from 1 to `LARGEST_DRAFT_COUNT`.
+    """Check that k is an integer from 1 to `LARGEST_DRAFT_COUNT`, and return it.
 
-    Booleans and floats are refused even where they equal an integer.
+    Booleans raise an error, and so do floats, even if they equal an integer.
     """
     count = whole(k)
     if count is None:
@@ -51,19 +51,19 @@ def as_draft_count(k: Any) -> int:
         raise InvalidDraftCountError(f"k = {Decimal(count):.6g}; at least one draft is needed")
     if count > LARGEST_DRAFT_COUNT:
         raise InvalidDraftCountError(
-            f"k is above {LARGEST_DRAFT_COUNT}, a 64-bit integer; long before that α_k is "
-            "its limit, the target mass of the tokens that can be drafted"
+            f"k is above {LARGEST_DRAFT_COUNT}, the largest 64-bit integer; for far smaller k, "
+            "α_k already equals its limit, the target mass of the tokens that can be drafted"
         )
     return count
 
 
 def as_draft_counts(k: Any) -> Counts:
-    """Check that k is a number of drafts, or an array of such numbers; a refusal names the row."""
+    """Check that k is a number of drafts or an array of such numbers; an error names the row."""
     try:
-        # entries as they were given: NumPy makes 2**63 a float, and True beside 2 a number
+        # dtype=object keeps the entries: NumPy would turn 2**63 into a float and True into 1.
         fault = masked_fault(k)
         given = k if isinstance(k, np.ndarray) else np.asarray(k, dtype=object)
-    except Exception as error:  # whatever a foreign object raises when it is asked for its entries
+    except Exception as error:  # A foreign object may raise anything when its entries are read.
         raise InvalidDraftCountError(f"k is not a number or an array: {error}") from error
     if fault:
         raise InvalidDraftCountError(f"k is {fault}")
@@ -81,18 +81,18 @@ def as_draft_counts(k: Any) -> Counts:
 
 
 def broadcast_counts(shape: tuple[int, ...], counts: Any) -> tuple[int, ...]:
-    """Shape that rows of distributions of this leading shape and numbers of drafts broadcast to."""
+    """Broadcast the leading shape of distributions with the shape of k."""
     try:
         return np.broadcast_shapes(shape, tuple(counts.shape))
     except ValueError:
         raise InvalidDraftCountError(
             f"k of shape {tuple(counts.shape)} for distributions of leading shape {shape}; they "
-            "must broadcast: for every k at every row give a column, k[:, None]"
+            "must broadcast.  To combine every k with every row, give a column: k[:, None]"
         ) from None
 
 
 def place_of_row(row: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Place of one row as non-negative indices, one for each axis; refuses what is none."""
+    """Return the index of one row as nonnegative integers, one per axis; raise if out of range."""
     index = row if isinstance(row, tuple) else (row,)
     place = [i for i in map(whole, index) if i is not None]
     fits = len(place) == len(index) == len(shape)
@@ -103,14 +103,14 @@ def place_of_row(row: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def name_row(row: tuple[int, ...]) -> str:
-    """Row in words, for the beginning of a message; empty where there are no rows."""
+    """Return the words that name a row at the start of a message; empty if there are no rows."""
     if not row:
         return ""
     return f"row {row[0] if len(row) == 1 else tuple(row)}: "
 
 
 def as_drafts(drafts: npt.ArrayLike, k: int, n: int | None) -> Drafts:
-    """Return drafts [..., k] of tokens in [0, n), or of any ids without n, as an integer array."""
+    """Return drafts [..., k] as an integer array; with n, raise unless tokens are in [0, n)."""
     array = as_array(drafts, "the drafts", InvalidDraftsError)
     if array.ndim == 0 or array.shape[-1] != k:
         raise InvalidDraftsError(
@@ -123,7 +123,7 @@ def as_drafts(drafts: npt.ArrayLike, k: int, n: int | None) -> Drafts:
             f"drafts of type {array.dtype}; draft tokens must be integers {which}"
         )
     tokens = array.astype(np.int64, copy=False)
-    # negative ones are the largest as unsigned
+    # As unsigned integers, negative tokens are larger than all others.
     if n is not None and np.count_nonzero(wrong := tokens.view(np.uint64) >= n):
         raise InvalidDraftsError(
             f"draft token {array[wrong].flat[0]}; draft tokens must be integers in [0, {shown(n)})"
@@ -132,7 +132,7 @@ def as_drafts(drafts: npt.ArrayLike, k: int, n: int | None) -> Drafts:
 
 
 def check_generator(rng: Any) -> None:
-    """Refuse what is no generator, such as a seed."""
+    """Raise unless `rng` is a NumPy Generator."""
     if not isinstance(rng, np.random.Generator):
         raise InvalidParameterError(
             f"rng = {shown(rng)} of type {type(rng).__name__}; give a NumPy Generator, such as "
@@ -141,16 +141,16 @@ def check_generator(rng: Any) -> None:
 
 
 def leading_shape(uniforms: npt.ArrayLike, axes: int) -> tuple[int, ...]:
-    """Shape of uniforms without their last axes."""
+    """Return the shape of uniforms without their last axes."""
     return as_array(uniforms, "the uniforms", InvalidUniformsError).shape[:-axes]
 
 
 def check_uniforms(
     uniforms: npt.ArrayLike, shape: tuple[int, ...], exact: bool, need: str
 ) -> Uniforms:
-    """Return uniforms in [0, 1), of a given shape, as float64 or as fractions in exact mode.
+    """Check uniforms in [0, 1) of a required shape; return float64, or fractions in exact mode.
 
-    `need` says in a refusal why: "these drafts need uniforms of shape {shape}".
+    An error message ends with `need`, such as "these drafts need uniforms of shape {shape}".
     """
     array = as_array(uniforms, "the uniforms", InvalidUniformsError)
     if array.shape != shape:
@@ -161,14 +161,14 @@ def check_uniforms(
         else:
             valid = array.dtype.kind in "fiuO"
             valid = valid and np.count_nonzero((array >= 0) & (array < 1)) == array.size
-    except (TypeError, ArithmeticError):  # objects that are no numbers, NaN of decimals
+    except (TypeError, ArithmeticError):  # Objects that are not numbers, or a decimal NaN.
         valid = False
     if not valid:
         raise InvalidUniformsError("every uniform must be a number in [0, 1); NaN and 1 are not")
     if not exact:
         return rounded_down(array)
     fractions = np.empty(array.size, dtype=object)
-    # what compares as a number but is none of Python's stays: tests follow a choice by such objects
+    # Objects that only compare like numbers are kept: tests trace decisions with such objects.
     fractions[:] = [
         as_fraction(u) if isinstance(u, float | int | Decimal | np.floating) else u
         for u in array.ravel().tolist()
@@ -177,10 +177,10 @@ def check_uniforms(
 
 
 def rounded_down(numbers: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
-    """Return the largest float64 that is not above each number: fractions, long doubles, floats.
+    """Round numbers (fractions, long doubles, floats) down to float64.
 
-    A number below 1 stays below 1, and on the same side of every float.  So a uniform that is
-    compared with floats decides the same as without rounding.
+    A number below 1 stays below 1, and every comparison u < x with a float x keeps its result.  So
+    a rounded uniform makes the same decisions.
     """
     nearest = numbers.astype(np.float64, copy=False)
     if numbers.dtype != object and numbers.dtype.itemsize <= 8:
@@ -189,11 +189,13 @@ def rounded_down(numbers: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
 
 
 def as_numbers(values: Any, shape: tuple[int, ...], exact: bool, name: str, need: str) -> Probs:
-    """Return an array of a given shape, as float64 or as fractions in exact mode."""
+    """Check numbers of a required shape; return float64, or fractions in exact mode."""
     try:
         array = as_fractions(values) if exact else np.asarray(values).astype(np.float64)
     except (TypeError, ValueError, OverflowError) as error:
-        raise InvalidParameterError(f"{name} is no array of numbers ({error}); {need}") from error
+        raise InvalidParameterError(
+            f"{name} is not an array of numbers ({error}); {need}"
+        ) from error
     if array.shape != shape:
         raise InvalidParameterError(f"{name} of shape {array.shape}; {need}")
     if fault := masked_fault(values):
@@ -209,13 +211,13 @@ def as_array(
     *,
     widen: bool = True,
 ) -> npt.NDArray[Any]:
-    """Return array-like values, or a tensor on any device, as an array; else raise `error`.
+    """Convert array-like values, or a tensor on any device, to an array; otherwise raise `error`.
 
-    Tensors are widened as by `to_host`.
+    Tensors are converted by `to_host`.
     """
     try:
         array, fault = np.asarray(to_host(values, widen=widen)), masked_fault(values)
-    except Exception as reason:  # whatever a foreign object raises when asked for its entries
+    except Exception as reason:  # A foreign object may raise anything when its entries are read.
         raise error(f"{name} are not array-like ({reason}); {advice}") from reason
     if fault:
         raise error(f"{name} are {fault}")

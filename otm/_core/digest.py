@@ -1,4 +1,4 @@
-"""Digests of what numbers depend on: this package's code and data, and the packages below it."""
+"""Digests of everything that results depend on: code and data of OTM, and package versions."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 
 PACKAGES = ("numpy", "scipy", "highspy", "torch")
-"""Packages that numbers are computed with."""
+"""Packages whose versions may change computed numbers."""
 
 
 @cache
 def digest_of_code() -> str:
-    """Digest of this package and of `versions`: 64 hexadecimal digits."""
+    """Compute a digest of OTM's code and of `versions`: 64 hexadecimal digits."""
     whole = hashlib.sha256(data_files().encode())
     for name, code in sources(files("otm")):
         whole.update(name.encode() + hashlib.sha256(code).digest())
@@ -26,7 +26,7 @@ def digest_of_code() -> str:
 
 @cache
 def versions() -> dict[str, str]:
-    """Versions of Python and of `PACKAGES`, as far as they are installed."""
+    """Return the versions of Python and of the installed `PACKAGES`."""
     found = {"python": platform.python_version()}
     for package in PACKAGES:
         try:
@@ -38,7 +38,7 @@ def versions() -> dict[str, str]:
 
 @cache
 def data_files() -> str:
-    """Digest of the texts and weights of this package, as 64 hexadecimal digits."""
+    """Compute a digest of the texts and weights in OTM: 64 hexadecimal digits."""
     whole = hashlib.sha256()
     for folder in (files("otm.models") / "data", files("otm.models.gpt") / "weights"):
         for file in sorted(folder.iterdir(), key=lambda file: file.name):
@@ -48,7 +48,7 @@ def data_files() -> str:
 
 
 def sources(folder: Traversable, path: str = "") -> Iterator[tuple[str, bytes]]:
-    """Modules below a folder, always in the same order: their paths there, and what they hold."""
+    """Yield the path and content of each module below a folder, in a fixed order."""
     for file in sorted(folder.iterdir(), key=lambda file: file.name):
         if file.is_dir():
             yield from sources(file, f"{path}{file.name}/")

@@ -1,4 +1,4 @@
-"""The look of all pictures: one column of a paper wide, legible in print and without colour."""
+"""Style of all plots: one column of a paper wide, legible in print and without colour."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ COLUMN_WIDTH = 3.4
 """Inches."""
 
 PAGE_WIDTH = 7.0
-"""Inches; of the two columns of a page, for what does not fit into one."""
+"""Width of a plot over both columns of a page, in inches."""
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000")
 """Okabe and Ito's palette for all kinds of colour vision, without its lightest colours."""
 
 INVISIBLE = 1e-9
-"""Probabilities up to it are not drawn: they would be a line."""
+"""Largest probability that is not drawn, because its bar would look like a line."""
 
 BAR = 0.38
-"""Width of one of the two bars of a token, whose places are 1 apart."""
+"""Width of one of the two bars of a token; tokens are 1 apart."""
 
 LEGEND = 64
-"""Most characters of a legend in one line."""
+"""Largest number of characters of a legend in one line."""
 
 SCREEN_WIDTH = 5.2
-"""Inches; of a picture for the screen."""
+"""Width of a plot for the screen, in inches."""
 
 MARKERS = ("o", "s", "^", "D", "v")
-"""One for each colour, so that curves differ in print without colours too."""
+"""One marker per colour, so that curves also differ in black and white."""
 
 _SETTINGS: dict[str, Any] = {
     "font.family": "STIXGeneral",
@@ -64,15 +64,15 @@ _SETTINGS: dict[str, Any] = {
     "lines.linewidth": 1,
     "lines.markeredgewidth": 0.7,
     "savefig.dpi": 300,
-    "pdf.fonttype": 42,  # TrueType, embedded: Type 3 fonts are refused by many publishers
-    "svg.fonttype": "path",  # looks the same where the font is not installed
-    "svg.hashsalt": "otm",  # otherwise the names inside are drawn at random
+    "pdf.fonttype": 42,  # Embedded TrueType: many publishers reject Type 3 fonts.
+    "svg.fonttype": "path",  # Paths look the same if the font is not installed.
+    "svg.hashsalt": "otm",  # A fixed salt makes the names inside reproducible.
 }
 
 
 @contextmanager
 def journal_style() -> Iterator[None]:
-    """Draw or save in the style of the figures, whatever the user's own settings are."""
+    """Draw or save in the style of the figures, independent of the user's settings."""
     require("matplotlib")
     from matplotlib import style
 
@@ -81,7 +81,7 @@ def journal_style() -> Iterator[None]:
 
 
 def blank_figure(height: float, *, wide: bool = False) -> Figure:
-    """Start a figure that is one column, or two, wide and some inches high."""
+    """Create a figure, one or two columns wide, with a height in inches."""
     from matplotlib.figure import Figure
 
     return Figure(figsize=(PAGE_WIDTH if wide else COLUMN_WIDTH, height), layout="constrained")
@@ -89,7 +89,7 @@ def blank_figure(height: float, *, wide: bool = False) -> Figure:
 
 @contextmanager
 def drawing_on(ax: Axes | None, height: float, width: float = SCREEN_WIDTH) -> Iterator[Axes]:
-    """Draw for a user: on axes that were given, or on a new figure of pyplot, sizes in inches."""
+    """Yield the caller's axes, or those of a new pyplot figure with a size in inches."""
     require("matplotlib")
     if ax is not None:
         with journal_style():
@@ -97,7 +97,7 @@ def drawing_on(ax: Axes | None, height: float, width: float = SCREEN_WIDTH) -> I
         return
     from matplotlib import pyplot as plt
 
-    # outside of the style, in which pyplot would forget what a notebook has set
+    # The figure is made outside the style context, which would reset a notebook's settings.
     figure = plt.figure(figsize=(width, height), layout="constrained")
     with journal_style():
         yield figure.add_subplot()
@@ -106,7 +106,7 @@ def drawing_on(ax: Axes | None, height: float, width: float = SCREEN_WIDTH) -> I
 def split_bars(
     axes: Axes, names: Sequence[str], laws: Sequence[Floats], labels: Sequence[str]
 ) -> None:
-    """Draw two bars for each token: the draft's, and the target's as accepted part and residual."""
+    """Draw two bars per token: the draft, and the target split into accepted part and residual."""
     (draft, accepted, residual), (drawn, taken, left) = laws, labels
     places = np.arange(len(names))
     right, above = places + BAR / 2, residual > INVISIBLE
@@ -121,7 +121,7 @@ def split_bars(
 
 
 def legend_above(axes: Axes) -> None:
-    """Put the legend above the axes, where it covers nothing; in one line if it is short."""
+    """Put the legend above the axes, where it hides no data; a short legend takes one line."""
     handles, labels = axes.get_legend_handles_labels()
     short = sum(map(len, labels)) + 5 * len(labels) <= LEGEND
     axes.legend(

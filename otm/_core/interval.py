@@ -1,4 +1,4 @@
-"""A number known to lie between two bounds."""
+"""Intervals: numbers of which only bounds are known."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from otm.errors import InvalidParameterError
 
 @dataclass(frozen=True)
 class Interval:
-    """A number that is not known better than to lie in [lower, upper].
+    """A number of which only a lower and an upper bound are known.
 
-    An interval does not turn into a float: one number would hide how far apart the bounds are.
+    An interval does not convert to a float, since one number would hide the gap between the bounds.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ class Interval:
 
     @property
     def exact(self) -> bool:
-        """Whether the two bounds are equal, so that the number is known."""
+        """Whether both bounds are equal, so that the number is known exactly."""
         return self.lower == self.upper
 
     def __contains__(self, value: Number) -> bool:
@@ -71,7 +71,7 @@ class Interval:
         )
 
     def __format__(self, spec: str) -> str:
-        # fractions take the formats of floats from Python 3.12 on
+        # Fractions support the format specifiers of floats only since Python 3.12.
         ends = (float(end) if spec else end for end in (self.lower, self.upper))
         return "[" + ", ".join(format(end, spec) for end in ends) + "]"
 

@@ -1,7 +1,7 @@
-"""Packages whose public names are loaded on first use, so that `import otm` stays quick.
+"""Lazy imports: packages that load their public names on first use, so `import otm` is fast.
 
-Such a package imports its names under `if TYPE_CHECKING`, where readers and type checkers find
-them.  `lazy` runs each of these imports when its name is first used.
+Such a package imports its names under `if TYPE_CHECKING`, for readers and type checkers.  `lazy`
+runs each of these imports when its name is first used.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from otm._core.optional import PACKAGES, not_installed
 
 
 def imported(module: str) -> Any:
-    """Import a module; if a package is not installed, raise an error that names its extra."""
+    """Import a module; if a package is missing, raise an error that names its extra."""
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
@@ -28,12 +28,12 @@ def imported(module: str) -> Any:
 
 
 def lazy(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Make the `__getattr__` and the `__dir__` of a package."""
+    """Return `__getattr__` and `__dir__` for a package with lazy imports."""
     module = sys.modules[package]
 
     @cache
     def sources() -> dict[str, str]:
-        """Read the module of each name from the source of the package."""
+        """Read from the package's source which module defines each name."""
         source = "".join(linecache.getlines(str(module.__file__), vars(module)))
         guarded = (
             statement

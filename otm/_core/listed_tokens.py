@@ -1,17 +1,17 @@
-"""How servers write the tokens of their lists of log-probabilities, by OpenAI's interface."""
+"""Conventions for tokens in the lists of log-probabilities that OpenAI-compatible servers send."""
 
 from __future__ import annotations
 
 TOKEN_ID = "token_id:"
-"""How vLLM writes a token by its id, if it is asked to."""
+"""Prefix of a token id in vLLM's lists, if the request asks for ids."""
 
 UNCLEAR = "\ufffd"
-"""String by which servers write half a character: the same for different tokens."""
+"""Replacement character, which servers send for tokens that are only part of a character."""
 
 IMPOSSIBLE = -9_999.0
-"""What servers write for the logarithm of 0, and for tokens that are not among the most likely."""
+"""Log-probability that servers send for probability 0, and for tokens outside the top list."""
 
 
 def is_unclear(token: str) -> bool:
-    """Whether a string may stand for several tokens, as half a character does."""
+    """Return whether a string may stand for several tokens, such as parts of a character."""
     return not token or UNCLEAR in token

@@ -1,7 +1,7 @@
-"""Means over contexts, and how well they are known: the one kind of estimate of OTM.
+"""Means over contexts with confidence intervals.
 
-Contexts of one prompt are alike, so only prompts are taken to be independent.  Several ways of
-decoding are measured at the same contexts, so their differences are known better than the means.
+Contexts of one prompt are similar, so only prompts count as independent.  All decoding methods are
+measured at the same contexts, so their differences have narrower intervals than their means.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ DraftCount = int | tuple[int, ...]
 
 
 class Setup(NamedTuple):
-    """A way of decoding with drafts.
+    """A decoding method with drafts: rule, number of chains and draft length.
 
     Attributes
     ----------
@@ -37,7 +37,7 @@ class Setup(NamedTuple):
     k : int or tuple of int
         Number K of chains, or the numbers of children at the levels of a prefix tree.
     gamma : int
-        Most drafts γ of a path.
+        Largest number γ of drafts on a path.
 
     Examples
     --------
@@ -54,14 +54,14 @@ AnySetup = Setup | tuple[str, DraftCount, int]
 
 
 class Estimate(NamedTuple):
-    """A mean and the two ends of its confidence interval; printed without one that is infinite.
+    """A mean and its confidence interval; an infinite interval is not printed.
 
     Attributes
     ----------
     mean : float
         The mean.
     low, high : float
-        The ends of its interval; infinite if nothing is known of it.
+        The ends of the interval; infinite if it cannot be estimated.
 
     Examples
     --------
@@ -79,14 +79,14 @@ class Estimate(NamedTuple):
 
 
 class Prompts:
-    """How N positions belong to P prompts, and the estimates that follow from sums over prompts."""
+    """The prompt of each of N positions, and estimates from sums over the P prompts."""
 
     def __init__(self, of_position: npt.ArrayLike, level: float = 0.95) -> None:
         _, index, sizes = np.unique(of_position, return_inverse=True, return_counts=True)
-        self.level = level  # probability that an interval covers its mean, nearly
-        self.index = index  # [N]: the prompt of each position, counted from 0
-        self.sizes = sizes.astype(np.float64)  # [P]: number of positions of each
-        # positions of each prompt, in their order
+        self.level = level  # Confidence level of the intervals.
+        self.index = index  # [N]: prompt of each position, counted from 0.
+        self.sizes = sizes.astype(np.float64)  # [P]: number of positions of each prompt.
+        # Positions of each prompt, in their original order.
         self.places = np.split(np.argsort(index, kind="stable"), np.cumsum(sizes)[:-1])
 
     def sums(self, values: Floats) -> Floats:
@@ -94,14 +94,15 @@ class Prompts:
         return np.array([values[places].sum(axis=0) for places in self.places])
 
     def mean(self, sums: Floats) -> Estimate:
-        """Mean over all positions of the values with these sums [P], with its interval."""
+        """Compute the mean over all positions, with its interval, from sums [P] over prompts."""
         return ratio_of_totals(sums, self.sizes, level=self.level)
 
     def per(self, counts: Floats) -> Floats:
-        """Return sums whose mean is positions per count, linear in the counts: [P, ...] → same.
+        """Linearise the ratio positions per count: counts [P, ...] → sums [P, ...].
 
-        For ratios such as tokens per step, whose intervals and differences are then those of means
-        (linearisation; Cochran, "Sampling Techniques", 1977, section 6.4).
+        The mean of the result is the ratio, such as tokens per step.  Its interval, and the
+        interval of a difference of two ratios, are then those of means (Cochran, "Sampling
+        Techniques", 1977, section 6.4).
         """
         sizes = self.sizes.reshape(-1, *[1] * (counts.ndim - 1))
         ratio = sizes.sum() / counts.sum(axis=0)
@@ -111,18 +112,18 @@ class Prompts:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PairedMeans:
-    """Values of several ways of decoding at the same contexts; shown as a table of means.
+    """Values of several decoding methods at the same contexts; shown as a table of means.
 
     Parameters
     ----------
     quantity : str
-        What is measured.
+        Name of the measured quantity.
     values : mapping from Setup to array [R]
-        The value at each context.
+        The values of each decoding method, one per context.
     prompts : int array [R]
         The prompt of each context.
     level : float, optional
-        Probability that an interval covers its mean, nearly; above 0 and below 1.
+        Confidence level of the intervals, above 0 and below 1.
 
     Raises
     ------
@@ -159,38 +160,38 @@ class PairedMeans:
         return clustered_mean(self._of(setup), self.prompts, level=self.level)
 
     def difference(self, setup: AnySetup, other: AnySetup) -> Estimate:
-        """Mean of the first less that of the second, context by context.
+        """Compute the mean of the paired differences between two decoding methods.
 
         Parameters
         ----------
         setup, other : Setup, or tuple of its three entries
-            Two that were measured.
+            The two methods; the second is subtracted from the first.
 
         Returns
         -------
         Estimate
-            Of the difference, in the unit of what was measured.
+            Mean and interval of the difference, in the unit of the measured quantity.
 
         Raises
         ------
         UnknownMethodError
             If one of the two was not measured.
         InvalidParameterError
-            If there is not one prompt for each value.
+            If the numbers of values and prompts differ.
         """
         values = self._of(setup) - self._of(other)
         return clustered_mean(values, self.prompts, level=self.level)
 
     def __or__(self, other: PairedMeans) -> PairedMeans:
-        """Both in one table; the measurements must be of the same contexts."""
+        """Merge two sets of measurements of the same contexts into one table."""
         if not isinstance(other, PairedMeans):
             return NotImplemented
         if (self.quantity, self.level) != (other.quantity, other.level) or not np.array_equal(
             self.prompts, other.prompts
         ):
             raise InvalidParameterError(
-                "these were not measured alike; put together what has one quantity, level and "
-                "list of recordings"
+                "the two measurements differ in their quantity, level or contexts; merge only "
+                "measurements that have all three in common"
             )
         return PairedMeans(self.quantity, {**self.values, **other.values}, self.prompts, self.level)
 
@@ -210,7 +211,7 @@ class PairedMeans:
 
     @property
     def _title(self) -> str:
-        """What the table shows, and how well it is known."""
+        """Return the title: quantity, draft length, interval and numbers of contexts."""
         contexts, prompts = self.prompts.size, np.unique(self.prompts).size
         (gamma, *others) = {setup.gamma for setup in self.values}
         what = self.quantity if others or gamma == 1 else f"{self.quantity}, γ = {gamma}"
@@ -224,7 +225,7 @@ class PairedMeans:
 
     @property
     def _table(self) -> list[list[str]]:
-        """Heading and rows: rule × K, and beside them γ where there are several."""
+        """Return the heading and the rows of the table rule × K, with a column γ if it varies."""
         gammas = sorted({setup.gamma for setup in self.values})
         ks = list(dict.fromkeys(setup.k for setup in self.values))
         if len(gammas) == 1:
@@ -243,13 +244,13 @@ class PairedMeans:
         return str(self[setup]) if setup in self.values else ""
 
     def to_csv(self, path: AnyPath) -> None:
-        """Write the means and the ends of their intervals, a line for each setup.
+        """Write the means and the ends of their intervals as CSV, one line per decoding method.
 
         Parameters
         ----------
         path : str or Path
-            The file; its columns are rule, K, gamma, mean, low and high, the latter two empty
-            where no interval is known.
+            The file.  Its columns are rule, K, gamma, mean, low and high; low and high are empty
+            if the interval is infinite.
 
         Raises
         ------
@@ -263,17 +264,17 @@ class PairedMeans:
         write_csv(path, [["rule", "K", "gamma", *Estimate._fields], *rows])
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw the means over K, or over γ if there is one K alone, with intervals as bands.
+        """Plot the means against K, or against γ if there is only one K, with intervals as bands.
 
         Parameters
         ----------
         ax : Axes, optional
-            Axes of matplotlib to draw on; those of a new figure of pyplot if left out.
+            Matplotlib axes to draw on; by default those of a new pyplot figure.
 
         Returns
         -------
         Axes
-            What was drawn on; `ax.figure.savefig` writes it.
+            The axes; `ax.figure.savefig` writes the plot to a file.
 
         Raises
         ------
@@ -310,10 +311,10 @@ class PairedMeans:
 def clustered_mean(
     values: npt.ArrayLike, clusters: npt.ArrayLike, *, level: float = 0.95
 ) -> Estimate:
-    """Mean of all values with a confidence interval that takes clusters alone to be independent.
+    """Compute the mean of all values, with a confidence interval for dependent clusters.
 
-    The mean is a ratio of totals over clusters, of the values and of their numbers
-    (`ratio_of_totals`).
+    Values of different clusters are independent, values of one cluster need not be.  The mean is
+    the ratio of two totals over clusters: of the values, and of their counts (`ratio_of_totals`).
 
     Parameters
     ----------
@@ -322,17 +323,18 @@ def clustered_mean(
     clusters : int array-like [R]
         The cluster of each value, such as its prompt.
     level : float, optional
-        Probability that the interval covers the mean, nearly; above 0 and below 1.
+        Confidence level of the interval, above 0 and below 1; coverage is approximate.
 
     Returns
     -------
     Estimate
-        The mean and its interval, infinite if there is one cluster alone.
+        The mean and its interval, which is infinite if there is only one cluster.
 
     Raises
     ------
     InvalidParameterError
-        If there are no values, one cluster for each is not given, or the level is out of range.
+        If there are no values, the numbers of values and clusters differ, or the level is out of
+        range.
 
     Examples
     --------
@@ -345,7 +347,7 @@ def clustered_mean(
     if numbers.ndim != 1 or numbers.size == 0 or names.shape != numbers.shape:
         raise InvalidParameterError(
             f"values of shape {numbers.shape} in clusters of shape {names.shape}; give at least "
-            "one value, and the cluster of each"
+            "one value, and one cluster per value"
         )
     prompts = Prompts(names, level)
     return prompts.mean(np.bincount(prompts.index, weights=numbers).astype(np.float64))
@@ -354,10 +356,10 @@ def clustered_mean(
 def ratio_of_totals(
     numerators: npt.ArrayLike, denominators: npt.ArrayLike, *, level: float = 0.95
 ) -> Estimate:
-    """Ratio of two totals with a confidence interval; only the pairs [C], [C] are independent.
+    """Compute the ratio of two totals over C independent pairs, with a confidence interval.
 
-    The standard error is that of the linearised ratio (Cochran, "Sampling Techniques", 1977,
-    section 6.4), with Student's t; the interval of a single pair is infinite.
+    The interval uses Student's t and the standard error of the linearised ratio (Cochran,
+    "Sampling Techniques", 1977, section 6.4).  For a single pair it is infinite.
     """
     from scipy.special import stdtrit
 
@@ -367,7 +369,7 @@ def ratio_of_totals(
     if above.ndim != 1 or above.size == 0 or below.shape != above.shape or not below.sum() > 0:
         raise InvalidParameterError(
             f"numerators of shape {above.shape} and denominators of shape {below.shape}; give at "
-            "least one pair, and denominators with a total above 0"
+            "least one pair, and denominators with a positive total"
         )
     ratio, count = float(above.sum() / below.sum()), above.size
     if count == 1:

@@ -1,4 +1,4 @@
-"""Checks of what a caller passes: whole numbers, real numbers, names out of a list."""
+"""Checks of arguments: integers, real numbers, and names from a list."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from otm._core.display.text import shown
 from otm.errors import InvalidParameterError, UnknownMethodError
 
 LARGEST_VOCABULARY = 2**24
-"""Most tokens of a model that holds whole distributions, far above any tokenizer's."""
+"""Largest vocabulary of a model with full distributions, far above that of any tokenizer."""
 
 
 def whole(value: Any) -> int | None:
-    """Return an integer of any type as Python's own; None for all else, booleans among it."""
+    """Convert to `int`; return None for booleans and everything else that is not an integer."""
     try:
         return None if isinstance(value, bool | np.bool_) else operator.index(value)
     except TypeError:
@@ -28,16 +28,16 @@ def whole(value: Any) -> int | None:
 
 
 def is_real(value: Any) -> bool:
-    """Whether a value is a real number, floats and fractions of any type; booleans are none."""
+    """Return whether a value is a real number of any type; booleans are not."""
     return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
 
 def as_integer(
     value: Any, name: str, least: int, most: int | None = None, *, advice: str = ""
 ) -> int:
-    """Return an integer between two bounds, which may be reached; booleans are refused too.
+    """Return an integer within two inclusive bounds, or raise; booleans are not integers.
 
-    The advice ends the message, after a comma.
+    The error message ends with the advice, after a comma.
     """
     number = whole(value)
     if number is None or number < least or (most is not None and number > most):
@@ -50,39 +50,39 @@ def as_integer(
 
 
 def as_positive(value: Any, name: str) -> int:
-    """Return a number that counts something, an integer of at least 1."""
+    """Return an integer of at least 1, or raise."""
     return as_integer(value, name, 1)
 
 
 def as_vocabulary(value: Any) -> int:
-    """Return a number of tokens, for each of which memory may be taken."""
+    """Return a vocabulary size from 1 to `LARGEST_VOCABULARY`, or raise."""
     return as_integer(value, "vocabulary", 1, LARGEST_VOCABULARY)
 
 
 class Bounds(TypedDict, total=False):
-    """At most one bound from below, `least` (may be reached) or `above`, and one from above."""
+    """Lower bound, `least` (inclusive) or `above` (exclusive); upper bound, `most` or `below`."""
 
     least: float
     above: float
     most: float
     below: float
     advice: str
-    """Ends the message, after a comma."""
+    """Text that ends the error message, after a comma."""
 
 
 def as_real(value: Any, name: str, **bounds: Unpack[Bounds]) -> float:
-    """Return a finite real number within bounds as a float; booleans are refused."""
+    """Return a finite real number within bounds as a float, or raise; booleans raise too."""
     return float(as_parameter(value, name, exact=False, **bounds))
 
 
 def as_parameter(value: Any, name: str, *, exact: bool, **bounds: Unpack[Bounds]) -> Number:
-    """Return a number as `as_real` does, but as a fraction in exact mode."""
+    """Return a number within bounds like `as_real`, but as a fraction in exact mode."""
     number: Number = math.nan
     if is_real(value):
         try:
             rational = exact and isinstance(value, numbers.Rational)
             number = as_fraction(value) if rational else float(value)
-        except OverflowError:  # a rational number that no float can hold
+        except OverflowError:  # The rational number is too large for a float.
             number = math.inf
     if not (isinstance(number, Fraction) or math.isfinite(number)) or not _within(number, bounds):
         advice = f", {bounds['advice']}" if "advice" in bounds else ""
@@ -99,7 +99,8 @@ def _within(number: Number, bounds: Bounds) -> bool:
 
 
 def _in_words(bounds: Bounds) -> str:
-    if "most" in bounds or "below" in bounds:  # and then with a bound from below
+    # An upper bound always comes with a lower one.
+    if "most" in bounds or "below" in bounds:
         low = f"[{bounds['least']:g}" if "least" in bounds else f"({bounds['above']:g}"
         return f"a number in {low}, " + (
             f"{bounds['most']:g}]" if "most" in bounds else f"{bounds['below']:g})"
@@ -110,14 +111,14 @@ def _in_words(bounds: Bounds) -> str:
 
 
 def as_level(value: Any, name: str = "level") -> float:
-    """Return a probability that is neither 0 nor 1, such as the level of confidence intervals."""
+    """Return a probability strictly between 0 and 1, such as a confidence level, or raise."""
     return as_real(value, name, above=0, below=1)
 
 
 def check_name(what: str, name: object, names: Iterable[str], *, advice: str = "") -> str:
-    """Return a name that is one of a list: of a rule, a method, a backend.
+    """Return a name (of a rule, method or backend) if it is in a list of names, or raise.
 
-    The advice ends the message, after a semicolon.
+    The error message ends with the advice, after a semicolon.
     """
     known = list(names)
     if isinstance(name, str) and name in known:
@@ -128,7 +129,7 @@ def check_name(what: str, name: object, names: Iterable[str], *, advice: str = "
 def no_such_name(
     what: str, name: object, names: Iterable[str], *, advice: str = ""
 ) -> UnknownMethodError:
-    """Make the error about a name that is none of a list."""
+    """Build the "unknown name" error, which lists the known names."""
     given = shown(name) if isinstance(name, str) else f"of type {type(name).__name__}"
     end = f"; {advice}" if advice else ""
     return UnknownMethodError(f"there is no {what} {given}; there are {', '.join(names)}{end}")

@@ -1,8 +1,8 @@
-"""Optional packages: what each is for, which extra brings it, and how it is imported.
+"""Optional packages: their purpose, the extra that installs them, and how to import them.
 
-`import otm` loads none of them: whoever needs one asks `require` for it, inside the function that
-uses it.  Only a package that is absent counts as not installed: an error inside one that is there
-(a library that it lacks, a module that it misses) is raised as it is.
+`import otm` loads none of these packages.  A function that needs one imports it with `require`.
+An absent package counts as not installed.  If an installed package fails to import, for example
+because one of its own libraries is missing, this error is raised unchanged.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from otm.errors import MissingDependencyError
 
 
 class Package(NamedTuple):
-    """What the error about a missing package says."""
+    """Texts for the error about a missing package."""
 
     name: str
     purpose: str
     install: str
-    """What pip installs."""
+    """Argument of `pip install`."""
 
 
 def _of(extra: str) -> str:
@@ -44,23 +44,25 @@ PACKAGES = {
     "safetensors": Package("safetensors", "keep weights in files", _of("torch")),
     "torch": Package("torch", "compute on tensors", _of("torch")),
     "transformers": Package("transformers", "use models of Hugging Face", _of("huggingface")),
-    "triton": Package("Triton", "run the kernels", _of("torch")),  # with torch's builds for GPUs
+    # torch's builds for GPUs install Triton.
+    "triton": Package("Triton", "run the kernels", _of("torch")),
     "typer": Package("typer", "use the command line", _of("cli")),
     "vllm": Package("vLLM", "audit its sampler, or verify in it", "vllm"),
 }
-"""Every package that may be absent, by the name that Python imports it by."""
+"""All optional packages, by import name."""
 
 
 def require(module: str, attribute: str | None = None, advice: str = "") -> Any:
-    """Import a module of an optional package by its whole name, or take one of its attributes.
+    """Import a module of an optional package, or return one of the module's attributes.
 
-    The advice, what to do instead, ends the message.
+    If the package is missing, the error message ends with the advice.
     """
     try:
         imported = import_module(module)
     except ModuleNotFoundError as error:
         absent = error.name or ""
-        if not f"{module}.".startswith(f"{absent}."):  # something that the package itself imports
+        # Another missing package is a dependency of the optional one.
+        if not f"{module}.".startswith(f"{absent}."):
             raise
         loaded = sys.modules.get(module.partition(".")[0]) is not None
         raise not_installed(module, advice, part=absent if loaded else "") from error
@@ -73,7 +75,7 @@ def require(module: str, attribute: str | None = None, advice: str = "") -> Any:
 
 
 def optional(module: str) -> Any | None:
-    """Import a module of a package that can be done without; None if it is not installed."""
+    """Import a module of an optional package; return None if the package is not installed."""
     try:
         return require(module)
     except MissingDependencyError:
@@ -81,7 +83,7 @@ def optional(module: str) -> Any | None:
 
 
 def not_installed(module: str, advice: str = "", *, part: str = "") -> MissingDependencyError:
-    """Make the error about a package that is not installed, or has no such part."""
+    """Build the error about a package that is not installed, or lacks a module or attribute."""
     root = module.partition(".")[0]
     name, purpose, install = PACKAGES[root]
     lacking = f"{name} with {part}" if part else name
@@ -92,12 +94,12 @@ def not_installed(module: str, advice: str = "", *, part: str = "") -> MissingDe
 
 
 def is_installed(package: str) -> bool:
-    """Whether a package is there, without importing it."""
+    """Return whether a package is installed, without importing it."""
     return find_spec(package) is not None
 
 
 def check_installed(*packages: str, advice: str = "") -> None:
-    """Refuse to begin work that would lack a package in the end; nothing is imported."""
+    """Raise if a package is missing, before any work starts; import nothing."""
     for package in packages:
         if not is_installed(package):
             raise not_installed(package, advice)

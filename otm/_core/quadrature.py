@@ -1,11 +1,11 @@
-"""Weighted sums in place of integrals: of polynomials over [0, 1], and of mixtures of exponentials.
+"""Quadrature: weighted sums for integrals of polynomials and of mixtures of exponentials.
 
-Polynomials are integrated exactly, in floats and in fractions.  Mixtures of exponentials are
-integrated over t from 0 to ∞ by the trapezoid rule in log t: with t = e^s, a sum of spacing h
-integrates t^j e^(−a t) dt with a relative error of at most 2 Σ_{m≥1} |Γ(j + 1 + 2πi m/h)| / j!,
-whatever a is.  By Poisson's summation formula the sum differs from the integral by the Fourier
-transform of the integrand at the multiples of 2π/h, and a only shifts s.  So the same bound holds
-for every mixture with positive weights.
+Integrals of polynomials over [0, 1] are exact, in floats and in fractions.  Mixtures of
+exponentials are integrated over t from 0 to ∞ by the trapezoid rule in log t.  With t = e^s and
+spacing h, the rule integrates t^j e^(−a t) dt with a relative error of at most
+2 Σ_{m≥1} |Γ(j + 1 + 2πi m/h)| / j!, for every a.  The reason is Poisson's summation formula: sum
+and integral differ by the Fourier transform of the integrand at the multiples of 2π/h, and a only
+shifts s.  The bound therefore holds for every mixture with positive weights.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from otm._core.probs.sampling import chunks
 Floats = npt.NDArray[np.float64]
 
 LOG_ERROR = -40.0
-"""Logarithm of the error of the rule: 4e-18, well below rounding."""
+"""Logarithm of the relative error of the trapezoid rule: 4e-18, well below rounding."""
 
 CHUNK_ENTRIES = 2**20
-"""Entries that a matrix of nodes by tokens may have; 8 MiB each."""
+"""Largest number of entries of a matrix [nodes, tokens], 8 MiB."""
 
 
 @cache
 def quadrature(k: int, *, exact: bool) -> tuple[Probs, Probs]:
-    """Points and weights that integrate polynomials of degree below k over [0, 1] exactly.
+    """Return points and weights that integrate polynomials of degree below k over [0, 1] exactly.
 
-    Those of Gauss and Legendre; in fractions, the points i/k.
+    Floats use Gauss–Legendre quadrature, fractions the points i/k.
     """
     if not exact:
         x, w = np.polynomial.legendre.leggauss((k + 1) // 2)
@@ -44,10 +44,10 @@ def quadrature(k: int, *, exact: bool) -> tuple[Probs, Probs]:
 
 
 def _integrals(points: list[Fraction]) -> list[Fraction]:
-    """Integrals over [0, 1] of the polynomials that are one at one point and zero at the others."""
+    """Integrate over [0, 1] each polynomial that is one at one point and zero at the others."""
     integrals = []
     for point in points:
-        polynomial = [Fraction(1)]  # the constant first
+        polynomial = [Fraction(1)]  # Coefficients in ascending order of the power.
         for other in points:
             if other != point:
                 shifted, same = [Fraction(0), *polynomial], [*polynomial, Fraction(0)]
@@ -59,12 +59,12 @@ def _integrals(points: list[Fraction]) -> list[Fraction]:
 
 
 def log_trapezoid(low: float, high: float, powers: int = 0) -> tuple[Floats, Floats]:
-    """Nodes t and weights w such that Σ w f(t) is the integral of f from `low` to `high`.
+    """Return nodes t and weights w for which Σ w f(t) is the integral of f from 0 to ∞.
 
-    f is a mixture, with positive weights, of t^j e^(−a t) with 0 ≤ j ≤ `powers`, and both ends are
-    positive and so far out that what f has beyond them can be neglected.
+    f must be a mixture, with positive weights, of t^j e^(−a t) with 0 ≤ j ≤ `powers`.  The nodes
+    lie between `low` and `high`, both positive; the integral of f outside must be negligible.
     """
-    # about 6 nodes for each factor e from end to end; for many powers more, as their root
+    # There are about 6 nodes per factor e, and more for many powers, in proportion to their root.
     spacing = 2 * math.pi / _frequency(powers)
     start, end = math.log(low), math.log(high)
     nodes = np.exp(start + spacing * np.arange(math.ceil((end - start) / spacing) + 1))
@@ -72,15 +72,15 @@ def log_trapezoid(low: float, high: float, powers: int = 0) -> tuple[Floats, Flo
 
 
 def node_chunks(nodes: int, tokens: int) -> Iterator[slice]:
-    """Slices of the nodes for which a matrix of nodes by tokens stays small."""
+    """Yield slices of the nodes for which the matrix [nodes, tokens] stays small."""
     return chunks(nodes, tokens, CHUNK_ENTRIES)
 
 
 def _frequency(powers: int) -> float:
-    """Frequency y at which |Γ(j + 1 + iy)| / j!, for j = `powers`, is small enough.
+    """Return the frequency y at which |Γ(j + 1 + iy)| / j!, for j = `powers`, is small enough.
 
-    |Γ(1 + iy)|² = πy / sinh(πy), and the l-th factor t multiplies by |1 + iy/l|.  The quotient
-    increases with j and decreases with y.
+    The quotient increases with j and decreases with y.  It follows from
+    |Γ(1 + iy)|² = πy / sinh(πy), since the l-th factor t multiplies it by |1 + iy/l|.
     """
     factors = np.arange(1, powers + 1)
 

@@ -15,11 +15,11 @@ from otm._core.display.text import shown
 from otm.errors import InvalidParameterError, UnknownMethodError
 
 BACKENDS = ("numpy", "torch", "triton")
-"""Where kernels run; numpy is the definition."""
+"""Backends of kernels; numpy is the reference."""
 
 
 DRAFT_KINDS = ("IID", "WithoutReplacement", "Greedy", "Top")
-"""How the children of a node can be drawn in a loop: classes of `otm.drafts`."""
+"""Classes of `otm.drafts` by which a decoding loop can draw the children of a node."""
 
 
 @dataclass(frozen=True)
@@ -29,34 +29,34 @@ class Rule:
     Attributes
     ----------
     name : str
-        The name that every part of OTM knows it by.
+        Name of the rule throughout OTM.
     drafts : str
-        How its drafts are drawn: a class of `otm.drafts`.
+        How drafts are drawn: a class of `otm.drafts`.
     source : str
-        Paper, and the number of its theorem, algorithm or section; or the page that proves it.
+        Paper with the number of the theorem, algorithm or section; or the page with the proof.
     plan : str or callable
-        Class of its plan, as "module:Class", or a function of one's own; empty without a plan.
+        Class of the plan as "module:Class", or a user's function; empty if there is no plan.
     verifier : str
-        Its function for chains or trees, as "module:function", or an object with a method
-        `rounds`; empty if SpecTr's recursion over its plan is the only one.
+        Function that verifies chains or trees, as "module:function", or an object with a method
+        `rounds`; empty if SpecTr's recursion over the plan is the only verifier.
     loop : str
-        Function that decodes by it, as "module:function", if it draws drafts and output together;
-        empty for all others.
+        Decoding function as "module:function", for rules that draw drafts and output together;
+        empty for other rules.
     kernel : str
-        Package of its kernels, with a module for each backend; empty without a kernel.
+        Package of the kernels, with a module for each backend; empty if there is no kernel.
     k : int or None
-        The only number of drafts that the rule takes; None if it takes any.
+        Number of drafts, for a rule that works for one number only; otherwise None.
     max_k : int or None
-        Largest number of drafts of its plan, if there is a limit.
+        Largest number of drafts of the plan, or None if there is no limit.
     lossless : bool
         Whether the output has the distribution of the target.
     parameters : tuple of str
-        Parameters that it needs beside a problem.
+        Parameters that the plan needs in addition to a problem.
     backends : tuple of str
-        Modules of its kernel; none without a kernel.
+        Backends of the kernel; empty if there is no kernel.
     maximal_for_one : bool
-        Whether the rule is the maximal coupling for a single draft.  Chain verification then
-        decides, and no plan is built.
+        Whether the rule is the maximal coupling for a single draft.  The loop then uses chain
+        verification, and builds no plan.
 
     Examples
     --------
@@ -87,7 +87,7 @@ class Rule:
 
     @property
     def several(self) -> bool:
-        """Whether it takes any number of drafts for a token, and so several chains or a tree."""
+        """Whether the rule takes any number of drafts per token, so several chains or a tree."""
         return self.k is None
 
     def load_plan(self) -> Callable[..., Any]:
@@ -96,14 +96,14 @@ class Rule:
         Returns
         -------
         callable
-            From a problem, and `parameters` if there are any, to a plan.
+            Function from a problem, and the values of `parameters`, to a plan.
 
         Raises
         ------
         UnknownMethodError
-            If it cannot be imported.
+            If the path cannot be imported.
         InvalidParameterError
-            If it is not callable.
+            If the imported object is not callable.
         """
         if not isinstance(self.plan, str):
             return self.plan
@@ -122,17 +122,17 @@ class Rule:
         return plan
 
     def load_verifier(self) -> Any:
-        """Import the verifier, which the rule must have.
+        """Import the verifier of a rule that has one.
 
         Returns
         -------
         Verifier or RoundsVerifier
-            As `otm.decoding.stream` takes it.
+            The verifier, which `otm.decoding.stream` accepts.
         """
         return resolve_name(self.verifier)
 
     def load_kernel(self, backend: str) -> Any:
-        """Import the module of the kernel for a backend, which the rule must have.
+        """Import the kernel module of one backend, for a rule that has a kernel.
 
         Parameters
         ----------
@@ -142,6 +142,6 @@ class Rule:
         Returns
         -------
         module
-            With the function `verify`.
+            The module, which has a function `verify`.
         """
         return import_module(f"{self.kernel}.{backend}")

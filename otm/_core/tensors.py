@@ -1,4 +1,4 @@
-"""Tensors in, tensors out: what OTM needs of torch's tensors, without importing torch."""
+"""Helper functions for torch tensors that do not import torch."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ import numpy.typing as npt
 
 
 def is_tensor(values: Any) -> bool:
-    """Whether this is a torch tensor; whoever has one has loaded torch."""
+    """Return whether this is a torch tensor.  If torch is not loaded, it cannot be one."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(values, torch.Tensor)
 
 
 def to_host(values: Any, *, widen: bool = True) -> Any:
-    """Return a tensor from any device as a NumPy array, floats of all kinds as float64.
+    """Convert a tensor on any device to a NumPy array, with floats as float64.
 
-    Without `widen` those that NumPy has keep their type, and the others become float32.  Anything
-    else is returned as it is.
+    Without `widen`, float types that NumPy supports are kept, and others become float32.  Values
+    other than tensors are returned unchanged.
     """
     if not is_tensor(values):
         return values
@@ -37,22 +37,22 @@ def to_host(values: Any, *, widen: bool = True) -> Any:
 
 
 def is_masked(values: Any) -> bool:
-    """Whether this is a masked array of NumPy; if so, its module has been loaded."""
+    """Return whether this is a masked NumPy array.  If numpy.ma is not loaded, it cannot be one."""
     module = sys.modules.get("numpy.ma")
     return module is not None and isinstance(values, module.MaskedArray)
 
 
 def is_array(values: Any) -> bool:
-    """Whether this is a tensor or an array of NumPy, but not a masked array."""
+    """Return whether this is a tensor or an unmasked NumPy array."""
     return is_tensor(values) or (isinstance(values, np.ndarray) and not is_masked(values))
 
 
 def masked_fault(values: Any) -> str:
-    """Describe masked entries, also in lists of arrays; empty if there are none.
+    """Describe masked entries in arrays or lists of arrays; return "" if there are none.
 
-    NumPy would use the values that the mask hides.
+    They are errors, because NumPy would use the values under the mask.
     """
-    if "numpy.ma" not in sys.modules:  # nobody has made one
+    if "numpy.ma" not in sys.modules:  # Then no masked array exists.
         return ""
     if is_masked(values):
         count = int(np.count_nonzero(sys.modules["numpy.ma"].getmaskarray(values)))
@@ -68,9 +68,9 @@ def masked_fault(values: Any) -> str:
 
 
 def like(given: Any, array: npt.NDArray[np.int64]) -> Any:
-    """Return an array as a tensor of its own on the device of `given`, if that is a tensor.
+    """Copy an array to a tensor on the device of `given`, if `given` is a tensor.
 
-    Beside anything else the array is returned as it is.
+    Otherwise return the array unchanged.
     """
     if not is_tensor(given):
         return array
@@ -78,22 +78,23 @@ def like(given: Any, array: npt.NDArray[np.int64]) -> Any:
 
 
 def on_device(array: npt.NDArray[Any], device: Any) -> Any:
-    """Return a copy of an array on a device, without a wait for what the device is doing."""
+    """Copy an array to a device without waiting for the device's running work."""
     return sys.modules["torch"].from_numpy(array).to(device, non_blocking=True)
 
 
 def in_inference_mode() -> bool:
-    """Whether tensors that are made now can be changed in torch's inference mode alone."""
+    """Return whether torch's inference mode is on: new tensors are then inference tensors."""
     torch = sys.modules.get("torch")
     return torch is not None and bool(torch.is_inference_mode_enabled())
 
 
 @contextmanager
 def inference_mode(enabled: bool) -> Iterator[None]:
-    """Be in torch's inference mode or not, whatever the caller has entered or left since."""
+    """Switch torch's inference mode on or off inside the context, whatever the caller's mode."""
     if in_inference_mode() == enabled:
         yield
         return
     torch = sys.modules["torch"]
-    with torch.inference_mode(enabled), torch.no_grad():  # to leave it would record gradients
+    # Without no_grad, switching inference mode off would record gradients.
+    with torch.inference_mode(enabled), torch.no_grad():
         yield

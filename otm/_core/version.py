@@ -1,4 +1,4 @@
-"""The version of the installed package, which a plain checkout does not have."""
+"""The version of the installed package; a checkout that is not installed has none."""
 
 from __future__ import annotations
 

@@ -99,5 +99,5 @@ def test_four_ratios_are_one_estimator() -> None:
 @pytest.mark.parametrize("denominators", [[], [1.0], [1.0, -1.0], [0.0, 0.0], [np.nan, 1.0]])
 def test_ratios_of_nothing_are_refused(denominators: list[float]) -> None:
     """Bug: a NaN or an infinite ratio in a report."""
-    with pytest.raises(InvalidParameterError, match="total above 0"):
+    with pytest.raises(InvalidParameterError, match="a positive total"):
         ratio_of_totals([1.0, 2.0], denominators)

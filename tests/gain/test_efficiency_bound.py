@@ -173,7 +173,7 @@ def test_bad_input_is_refused() -> None:
         efficiency_bound(two, [0])
     with pytest.raises(InvalidParameterError, match="nothing to compute"):
         efficiency_bound(two, [])
-    with pytest.raises(InvalidParameterError, match="not measured alike"):
+    with pytest.raises(InvalidParameterError, match="differ in their quantity, level or contexts"):
         _ = efficiency_bound(two) | efficiency_bound(two, level=0.9)
 
 

@@ -1,4 +1,4 @@
-"""How values, progress and interrupts are shown to people.
+"""Output for people: short texts of values, progress lines, and the handling of Ctrl-C.
 
-Not here: reports and pages, which the packages that make them write.
+Reports and pages are in the packages that make them.
 """

@@ -1,4 +1,4 @@
-"""Ctrl-C reaches all processes of a terminal: only the first of them is to hear it."""
+"""Ctrl-C reaches all processes of a terminal, but only the parent process should handle it."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from contextlib import contextmanager
 
 @contextmanager
 def deaf_to_interrupts() -> Iterator[None]:
-    """Ignore Ctrl-C; processes that are started meanwhile go on doing so, as theirs is to end them.
+    """Ignore Ctrl-C inside the context; child processes started there ignore it permanently.
 
-    They would otherwise write tracebacks, each its own.
+    The parent process ends its children.  Otherwise each child would write its own traceback.
     """
     if threading.current_thread() is not threading.main_thread():
-        yield  # only there can it be set, and only there does Ctrl-C arrive
+        yield  # Only the main thread can set the handler, and only there does Ctrl-C arrive.
         return
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:

@@ -1,6 +1,6 @@
-"""How far a long computation is: one line on standard error, on a terminal and after two seconds.
+"""Progress of long computations: one line on standard error, if this is a terminal.
 
-Nothing is written in a pipe, and nothing for what is done before; the line goes when all is done.
+The line appears after two seconds and disappears when the work is done.
 """
 
 from __future__ import annotations
@@ -13,35 +13,35 @@ from contextlib import contextmanager
 from typing import TypeAlias, TypeVar
 
 AFTER = 2.0
-"""Seconds before the line is shown."""
+"""Seconds until the progress line appears."""
 
 BETWEEN = 0.1
-"""Seconds between two lines."""
+"""Seconds between two updates of the line."""
 
 Progress: TypeAlias = Callable[[str, int, int], None]
-"""Is told what is worked on, which one of these, and of how many: 0 if that is not known."""
+"""Callback with the kind of item, the number of the current item, and the total (0: unknown)."""
 
 Item = TypeVar("Item")
 
 
 class Watch:
-    """Tells a `Progress` what is worked on, and of what that is a part."""
+    """Reports the progress of nested tasks to a `Progress` callback."""
 
     def __init__(self, progress: Progress, phase: str) -> None:
         self.progress, self._phase = progress, phase
 
     def over(self, items: Iterable[Item], what: str, total: int = 0) -> Iterator[Item]:
-        """Hand out items one after the other, and tell which one it is."""
+        """Yield the items, and report the number of each one."""
         for number, item in enumerate(items, 1):
             self.tell(what, number, total)
             yield item
 
     def tell(self, what: str, number: int, total: int = 0) -> None:
-        """Tell which one is worked on."""
+        """Report the number of the current item."""
         self.progress(f"{self._phase}: {what}", number, total)
 
     def hide(self) -> None:
-        """Take the line away until something is told again, for other output on the terminal."""
+        """Remove the line until the next report, so that other output can be written."""
         if isinstance(self.progress, _Line):
             self.progress.hide()
 
@@ -50,11 +50,12 @@ SILENT = Watch(lambda what, number, total: None, "")
 
 
 class _Line:
-    """The line on the terminal; a timer shows it first, as the first item may take long."""
+    """The progress line on the terminal; a timer shows it, because the first item may take long."""
 
     def __init__(self) -> None:
         self._begin, self._shown_at, self._text = time.monotonic(), 0.0, ""
-        self._first, self._last = (self._begin, 1, 0), 1  # when, which one, of how many
+        # Time, number and total of the first report, and the number of the last one.
+        self._first, self._last = (self._begin, 1, 0), 1
         self._lock, self._ended = threading.Lock(), False
         self._timer = threading.Timer(AFTER, self._show)
         self._timer.daemon = True
@@ -70,7 +71,7 @@ class _Line:
             self._show()
 
     def _left(self, now: float) -> str:
-        """Time that the rest takes if it goes on as since the first that was told."""
+        """Estimate the remaining time from the speed since the first report."""
         begin, first, total = self._first
         if not total or self._last == first or now - begin < AFTER:
             return ""
@@ -99,7 +100,7 @@ class _Line:
 
 @contextmanager
 def watching(progress: Progress | None, phase: str) -> Iterator[Watch]:
-    """Watch by a function of the caller's, or else by a line on the terminal if there is one."""
+    """Report progress to the caller's callback, or otherwise to a line on the terminal, if any."""
     if progress is not None:
         yield Watch(progress, phase)
     elif sys.stderr is None or not sys.stderr.isatty():

@@ -1,6 +1,6 @@
-"""How objects show themselves: arguments in brief, results as facts, in notebooks as tables.
+"""Text representations of objects: short for arguments, facts for results, tables in notebooks.
 
-Nobody wants to read a thousand numbers where a notebook shows the value of a line.
+Notebooks then show a summary instead of thousands of numbers.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
 
 FEW = 6
-"""Most numbers of an array, and entries of a collection, that are written out."""
+"""Largest number of array or collection entries that are written out."""
 
 SHORT = 10**20
-"""Denominators below it are written."""
+"""Denominators below this limit are written out."""
 
 NAME = 7
-"""Least characters of the column of names."""
+"""Smallest width of the column of names, in characters."""
 
 ROWS = 30
-"""Most entries of a dictionary that a notebook shows."""
+"""Largest number of dictionary entries that a notebook shows."""
 
 LONGEST = 200
-"""Most characters of a part that writes itself in brief."""
+"""Largest number of characters of the text of a nested object."""
 
 
 def brief(value: Any) -> str:
-    """Write a value for the text of a larger one: long arrays and collections by their sizes."""
+    """Write a value as part of a larger text; long arrays and collections appear as their sizes."""
     if isinstance(value, np.ndarray):
         if value.size <= FEW:
             return shown(value.tolist())
@@ -50,7 +50,7 @@ def brief(value: Any) -> str:
 
 
 def number_text(value: Any) -> str:
-    """Write a number or an interval with 12 digits, and a fraction behind it as it is if short."""
+    """Write a number or interval with 12 digits; a short fraction follows in parentheses."""
     if not isinstance(value, Fraction):
         return f"{value:.12g}"
     short = 1 < value.denominator < SHORT
@@ -58,11 +58,12 @@ def number_text(value: Any) -> str:
 
 
 class Brief:
-    """A dataclass that is written as its class and its fields, long ones cut."""
+    """Base of dataclasses whose text has the class name and the fields, with long fields cut."""
 
     def __init_subclass__(cls, **arguments: Any) -> None:
         super().__init_subclass__(**arguments)
-        cls.__repr__ = cls.__repr__  # type: ignore[method-assign]  # a dataclass keeps its own
+        # A dataclass does not replace a `__repr__` that its class defines.
+        cls.__repr__ = cls.__repr__  # type: ignore[method-assign]
 
     def __repr__(self) -> str:
         fields = (field.name for field in dataclasses.fields(self) if field.repr)  # type: ignore[arg-type]
@@ -71,7 +72,7 @@ class Brief:
 
 
 class BriefDict(dict[_Key, _Value]):
-    """A dictionary that is written with its first entries alone; a notebook shows a table."""
+    """A dictionary whose text has only the first entries; a notebook shows a table."""
 
     def __repr__(self) -> str:
         first = {key: self[key] for key in itertools.islice(self, FEW)}
@@ -85,14 +86,14 @@ class BriefDict(dict[_Key, _Value]):
 
 
 class Facts(Brief):
-    """A result that is shown as a title and facts below it, in a notebook as a table."""
+    """Base of results whose text is a title with lines of facts; a notebook shows a table."""
 
     @property
     def _title(self) -> str:
         raise NotImplementedError
 
     def _lines(self) -> Sequence[tuple[str, str]]:
-        """Names and texts."""
+        """Return the names and texts of the facts."""
         raise NotImplementedError
 
     def __repr__(self) -> str:
@@ -107,7 +108,7 @@ class Facts(Brief):
 
 
 class Printed(Brief):
-    """A result whose text is laid out already; a notebook shows it as it is."""
+    """Base of results that format their own text, which a notebook shows unchanged."""
 
     def __repr__(self) -> str:
         return str(self)

@@ -1,6 +1,6 @@
-"""Text for people: any object as a few characters for a message, and tables as aligned text.
+"""Text for people: short texts of any object for messages, and aligned tables.
 
-A refusal must not fail while it is worded.
+Building an error message must never raise an error itself.
 """
 
 from __future__ import annotations
@@ -9,18 +9,18 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 LENGTH = 60
-"""Most characters that are shown."""
+"""Largest number of characters of a shown object."""
 
 
 def shown(value: Any) -> str:
-    """Write an object as `repr` does, cut to 60 characters, whatever the object is.
+    """Return the `repr` of any object, cut to 60 characters.
 
-    Python refuses to write integers of thousands of digits, and a class of the caller may have a
-    `repr` that fails; of such objects only the type is named, and of integers their size.
+    If `repr` fails, return the type.  Python does not write integers with thousands of digits;
+    for these, return the size.
     """
     try:
         text = repr(value)
-    except Exception:  # whatever a class of the caller raises
+    except Exception:  # The object's own `__repr__` may raise anything.
         if isinstance(value, int):
             sign = "a negative" if value < 0 else "an"
             text = f"<{sign} integer of {value.bit_length()} bits>"
@@ -32,7 +32,7 @@ def shown(value: Any) -> str:
 def html_table(
     rows: Iterable[Sequence[str]], caption: str = "", *, heading: Sequence[str] = ()
 ) -> str:
-    """Lay rows of cells out as a table of HTML, every cell escaped."""
+    """Format rows of cells as an HTML table; every cell is escaped."""
     from html import escape
 
     def line(cells: Sequence[str], tag: str) -> str:
@@ -45,7 +45,7 @@ def html_table(
 
 
 def text_table(columns: Sequence[str] | None, rows: Sequence[Sequence[str]]) -> str:
-    """Lay rows of cells out in columns, below their names and a line if there are any."""
+    """Format rows of cells in aligned columns, with a heading if column names are given."""
     above = [columns] if columns else []
     widths = [max(map(len, column)) for column in zip(*above, *rows, strict=True)]
     if columns:

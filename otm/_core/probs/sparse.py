@@ -1,8 +1,8 @@
-"""Distributions by their support, as top-k and nucleus sampling leave them.
+"""Sparse distributions: the tokens of positive probability, as after top-k or nucleus sampling.
 
-These give tens of tokens out of a vocabulary of a hundred thousand.  No formula of OTM depends on
-tokens that neither distribution can give, so that everything can be done on the union of the two
-supports. A `Problem` holds the ids of these tokens, and its plans take and return them.
+Such a distribution has tens of tokens out of a vocabulary of a hundred thousand.  Tokens that have
+probability zero in both distributions affect no formula of OTM, so computations use the union of
+the two supports.  A `Problem` stores the ids of these tokens; its plans take and return ids.
 """
 
 from __future__ import annotations
@@ -21,33 +21,33 @@ from otm._core.probs.sampling import InverseCdf, locate
 from otm.errors import InvalidDistributionError
 
 Tokens: TypeAlias = npt.NDArray[np.int64]
-"""Token ids, ascending."""
+"""Array of token ids, ascending."""
 
 
 @dataclass(frozen=True, eq=False, init=False)
 class SparseProbs(Frozen):
-    """A distribution given by the tokens that it can give.
+    """A distribution as a list of tokens with their probabilities.
 
     Parameters
     ----------
     tokens : int array-like [s]
-        Different token ids of at least 0, in any order; a tensor on any device too.
+        Distinct token ids from 0, in any order: a list, array or tensor.
     probabilities : array-like [s]
-        Their probabilities: lists, NumPy arrays, torch tensors on any device, or fractions.
+        Their probabilities: a list, a NumPy array or a torch tensor of floats, or fractions.
 
     Attributes
     ----------
     tokens : int array [m]
-        The support: tokens of positive probability, ascending; read-only.
+        The support: token ids with positive probability, ascending; read-only.
     probabilities : array [m]
         Their probabilities, normalised and read-only: float64 or fractions.
 
     Raises
     ------
     InvalidDistributionError
-        If the tokens are not different whole numbers of at least 0, their number is not that of
-        the probabilities, or the probabilities are no distribution: they must sum to one after
-        truncation.
+        If the tokens are not distinct integers from 0, if the numbers of tokens and probabilities
+        differ, or if the probabilities do not form a distribution: after truncation they must be
+        divided by their sum.
 
     Examples
     --------
@@ -65,7 +65,7 @@ class SparseProbs(Frozen):
         if ids.shape != probs.shape:
             raise InvalidDistributionError(
                 f"the sparse distribution has token ids of shape {ids.shape} and probabilities of "
-                f"shape {probs.shape}; give one probability for each token"
+                f"shape {probs.shape}; give one probability per token"
             )
         order = np.argsort(ids)
         order = order[probs[order] > 0]
@@ -74,22 +74,22 @@ class SparseProbs(Frozen):
 
     @classmethod
     def from_dense(cls, probs: Any) -> SparseProbs:
-        """Drop the tokens of probability zero from a distribution on the whole vocabulary.
+        """Convert a distribution on the whole vocabulary: drop all tokens of probability zero.
 
         Parameters
         ----------
         probs : array-like [n]
-            A distribution, given as for `otm.solve`.
+            A distribution, in any form that `otm.solve` accepts.
 
         Returns
         -------
         SparseProbs
-            The distribution by its support.
+            The same distribution, as tokens with probabilities.
 
         Raises
         ------
         InvalidDistributionError
-            If it is no distribution.
+            If `probs` is not a distribution.
 
         Examples
         --------
@@ -102,19 +102,19 @@ class SparseProbs(Frozen):
 
     @classmethod
     def from_support(cls, tokens: Tokens, probabilities: Probs) -> SparseProbs:
-        """Take a distribution as it is: equivalent to the constructor, but faster and unchecked.
+        """Wrap arrays without checking them: equivalent to the constructor, but faster.
 
         Parameters
         ----------
         tokens : int64 array [m]
-            Ascending.
+            Token ids, ascending.
         probabilities : array [m]
-            Positive and normalised; float64 or fractions.
+            Positive, normalised probabilities: float64 or fractions.
 
         Returns
         -------
         SparseProbs
-            Of these arrays, which are not copied.
+            The distribution; it holds these arrays, not copies.
 
         Examples
         --------
@@ -127,7 +127,7 @@ class SparseProbs(Frozen):
         return probs
 
     def of(self, token: int) -> Number:
-        """Probability of a token, 0 outside the support.
+        """Return the probability of a token; it is 0 outside the support.
 
         Parameters
         ----------
@@ -137,7 +137,7 @@ class SparseProbs(Frozen):
         Returns
         -------
         float or Fraction
-            Of the kind of the distribution.
+            The probability, a Fraction if the distribution is in fractions.
 
         Examples
         --------
@@ -151,29 +151,30 @@ class SparseProbs(Frozen):
         return probability if present else 0 * probability
 
     def draw(self, uniforms: npt.NDArray[Any]) -> Tokens:
-        """Draw tokens by inverse cumulative distribution, one for each uniform in [0, 1).
+        """Draw one token per uniform by the inverse cumulative distribution.
 
         Parameters
         ----------
         uniforms : array [...]
-            Independent uniforms in [0, 1), which are not checked here.
+            Independent uniforms in [0, 1); they are not checked.
 
         Returns
         -------
         int array [...]
-            A token for each.
+            One token id per uniform.
 
         Examples
         --------
         >>> SparseProbs([1, 3], [0.25, 0.75]).draw(np.array([0.2, 0.25])).tolist()
         [1, 3]
         """
-        if uniforms.size == 1:  # as drafts are drawn, where building all sums would take longer
+        # Drafts are drawn one by one, and building all cumulative sums would take longer.
+        if uniforms.size == 1:
             return np.full(uniforms.shape, locate(self.tokens, self.probabilities, uniforms.item()))
         return InverseCdf.from_weights(self.probabilities, self.tokens).locate(uniforms)
 
     def dense(self, n: int) -> Probs:
-        """Write the distribution out on a vocabulary.
+        """Convert to an array over the whole vocabulary.
 
         Parameters
         ----------
@@ -183,12 +184,12 @@ class SparseProbs(Frozen):
         Returns
         -------
         array [n]
-            Probabilities, of the kind of the distribution.
+            Probabilities of all n tokens: float64 or fractions.
 
         Raises
         ------
         InvalidParameterError
-            If n is no integer, or a token of the support is outside the vocabulary.
+            If n is not an integer, or a token of the support is outside the vocabulary.
 
         Examples
         --------
@@ -203,22 +204,22 @@ class SparseProbs(Frozen):
 
 
 def align(draft: SparseProbs, target: SparseProbs) -> tuple[Tokens, Probs, Probs]:
-    """Write a pair on the union of its supports: the tokens, ascending, draft and target [m].
+    """Return the union of two supports, ascending, and both distributions on it: [m] each.
 
-    A distribution is zero where a token is in the other support alone.
+    A distribution is zero on tokens that only the other support has.
     """
     for probs, name in ((draft, "draft"), (target, "target")):
         if not isinstance(probs, SparseProbs):
             raise InvalidDistributionError(
-                f"the {name} distribution has type {type(probs).__name__} beside a SparseProbs; "
-                "give both by their support (`SparseProbs.from_dense`), or both on the whole "
-                "vocabulary (`.dense(n)`)"
+                f"the {name} distribution has type {type(probs).__name__}, the other is a "
+                "SparseProbs; give both as SparseProbs (`SparseProbs.from_dense`), or both on the "
+                "whole vocabulary (`.dense(n)`)"
             )
     draft, target = of_one_kind(draft, target)
     if np.array_equal(draft.tokens, target.tokens):
         return draft.tokens, draft.probabilities, target.probabilities
     both = np.concatenate([draft.tokens, target.tokens])
-    both.sort(kind="stable")  # which merges two sorted runs
+    both.sort(kind="stable")  # A stable sort merges the two sorted runs.
     tokens = both[np.append(True, both[1:] != both[:-1])]
     aligned = []
     for probs in (draft, target):
@@ -229,31 +230,31 @@ def align(draft: SparseProbs, target: SparseProbs) -> tuple[Tokens, Probs, Probs
 
 
 def places_of(tokens: Tokens, ids: npt.NDArray[np.int64]) -> tuple[Tokens, npt.NDArray[np.bool_]]:
-    """Places of ids in ascending tokens, and whether they are there; of the shape of the ids."""
+    """Return the position of each id in ascending tokens, and whether it is present."""
     places = np.minimum(np.searchsorted(tokens, ids), tokens.size - 1)
     return places, tokens[places] == ids
 
 
 def as_token_ids(tokens: Any, n: int | None = None) -> Tokens:
-    """Return the ids of n tokens as a read-only array, if they are ascending and from 0 on."""
+    """Return n token ids as a read-only array; raise unless they ascend and start at 0 or above."""
     ids = tokens
     held = isinstance(ids, np.ndarray) and not ids.flags.writeable
-    if not (held and ids.dtype == np.int64 and ids.ndim == 1):  # those of a problem are fine
+    if not (held and ids.dtype == np.int64 and ids.ndim == 1):  # A problem's ids need no copy.
         ids = _as_tokens(tokens)
     if n is not None and ids.size != n:
         raise InvalidDistributionError(
-            f"{ids.size} token ids for {n} tokens; give one id for each probability"
+            f"{ids.size} token ids for {n} tokens; give one id per probability"
         )
     if not (ids.size and ids[0] >= 0 and (ids[1:] > ids[:-1]).all()):
         raise InvalidDistributionError(
-            "the token ids are not ascending whole numbers from 0 on; sort them, and the "
-            "probabilities with them"
+            "the token ids are not ascending integers from 0; sort them together with the "
+            "probabilities"
         )
     return read_only(ids)
 
 
 def of_one_kind(draft: SparseProbs, target: SparseProbs) -> tuple[SparseProbs, SparseProbs]:
-    """Write a distribution of one token in fractions beside fractions: its 1.0 is exact."""
+    """Convert a one-token distribution to fractions if the other is in fractions: 1.0 is exact."""
     if is_exact(draft.probabilities) == is_exact(target.probabilities):
         return draft, target
     first, second = (
@@ -266,18 +267,17 @@ def of_one_kind(draft: SparseProbs, target: SparseProbs) -> tuple[SparseProbs, S
 
 
 def _as_tokens(tokens: Any) -> npt.NDArray[np.int64]:
-    """Token ids as an integer array, in the order given."""
+    """Return token ids as an integer array, in the caller's order."""
     ids = as_array(tokens, "the token ids of the sparse distribution", InvalidDistributionError)
     if ids.dtype.kind not in "iu" or ids.ndim != 1:
         raise InvalidDistributionError(
             f"the sparse distribution has token ids of type {ids.dtype} and shape {ids.shape}; "
-            "give a flat sequence of whole numbers"
+            "give a flat sequence of integers"
         )
     ids = ids.astype(np.int64)
     if ids.size and ids.min() < 0:
         raise InvalidDistributionError(
-            f"the sparse distribution has token id {ids.min()}; token ids are whole numbers from "
-            "0 on"
+            f"the sparse distribution has token id {ids.min()}; token ids are integers from 0"
         )
     different, count = np.unique(ids, return_counts=True)
     if different.size < ids.size:

@@ -1,4 +1,4 @@
-"""Tokens grouped and ordered by their ratio of target to draft probability, exactly.
+"""Tokens grouped and sorted by their ratio of target to draft probability.
 
-Not here: what rules make of the order (`otm.optimum`, `otm.coupling`).
+`otm.optimum` and `otm.coupling` have the optimum and the rules that use this order.
 """

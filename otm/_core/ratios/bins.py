@@ -1,12 +1,11 @@
-"""Two distributions seen in bins of the likelihood ratio q/p, without a sort.
+"""Two distributions in bins of the likelihood ratio q/p, without a sort.
 
-Optimal cuts and plans depend on the tokens only through cumulative masses along the ratio, and
-mostly through those at the edges of a few thousand bins: two histograms.  The few bins in which
-the rest is decided are split further, where need be into tokens of one ratio.
+Optimal cuts and plans depend on the tokens only through cumulative masses along the ratio.  Usually
+the masses at the edges of a few thousand bins are enough: two histograms.  The few other bins are
+split further, if necessary into tokens of one ratio.
 
-The masses of bins are correct far beyond the digits of a float: each token's is split into a whole
-number of units of 2^−52, which add up without rounding, and a rest
-(docs/theory/closed-form.md).
+Masses of bins are more accurate than sums of floats.  Each probability is split into a multiple of
+2^−52 and a remainder; the multiples add without rounding (docs/theory/closed-form.md).
 """
 
 from __future__ import annotations
@@ -49,50 +48,50 @@ from otm._core.ratios.keys import (
 )
 
 FINER = 6
-"""Further bits that decide where a bin with many tokens is split."""
+"""Number of further bits of the ratio by which a bin with many tokens is split first."""
 
 FEW = 2**13
-"""Tokens up to which each ratio gets a bin of its own, which takes a sort."""
+"""Largest number of tokens that are sorted, so that each distinct ratio has its own bin."""
 
 
 def in_bins(draft: Probs, few: int = FEW) -> bool:
-    """Whether bins are worth their while: for many tokens, in floats."""
+    """Return whether bins of many ratios are faster than a sort: for many tokens, in floats."""
     return not is_exact(draft) and draft.size > few
 
 
 @dataclass(frozen=True, eq=False)
 class RatioBins(Frozen):
-    """The tokens that can be drafted, in m bins of ascending ratio; each has draft mass.
+    """The tokens with p > 0, in m bins of ascending ratio q/p.
 
-    A token is in the last bin whose `least` is at most its ratio.  All masses are shares of Σp or
-    Σq, correct to the last digit or two.
+    A token is in the last bin whose `least` is at most its ratio.  Masses are divided by Σp or Σq;
+    their relative error is one or two units in the last place.
     """
 
-    draft_probs: Probs  # [n], the distribution p
-    target_probs: Probs  # [n], the distribution q
-    least: Probs  # [m], least ratio of each bin, ascending
-    most: Probs  # [m], bound on its ratios: equal to `least` where all tokens have this ratio
-    parts: Probs  # [2, 2, m], whole units of draft mass and target mass, and the rests of both
-    excess: Probs  # [2, 1], Σp − 1 and Σq − 1
-    # whether masses were added up in whole units and rests, and not as floats
+    draft_probs: Probs  # [n]: the distribution p.
+    target_probs: Probs  # [n]: the distribution q.
+    least: Probs  # [m]: smallest ratio of each bin, ascending.
+    most: Probs  # [m]: upper bound on the ratios; equal to `least` if all tokens have one ratio.
+    parts: Probs  # [2, 2, m]: multiples of 2^−52 of draft and target mass, then their remainders.
+    excess: Probs  # [2, 1]: Σp − 1 and Σq − 1.
+    # Whether masses were added as multiples and remainders, or as plain floats.
     units: bool = field(default=True, kw_only=True)
-    keys: RatioKeys = field(default=NO_KEYS, kw_only=True)  # of many tokens
+    keys: RatioKeys = field(default=NO_KEYS, kw_only=True)  # Only for many tokens.
 
     @classmethod
     def of(
         cls, draft: Probs, target: Probs, few: int = FEW, bits: int = MANTISSA, units: bool = True
     ) -> RatioBins:
-        """Put all tokens into bins: fractions and few tokens into one for each ratio.
+        """Put all tokens into bins; fractions and few tokens get one bin per distinct ratio.
 
-        The last bits of a ratio do not decide its bin, `FINEST` at the least.  Without `units`
-        the mass of a bin of many tokens is a plain sum of floats, which takes half the time.
+        Otherwise the leading bits of a ratio, all but at least `FINEST`, choose its bin.  Without
+        `units`, the mass of a bin is a plain sum of floats, which takes half the time.
         """
         if not in_bins(draft, few):
             parts = split_parts(np.array((draft, target)))
             return cls._by_ratio(draft, target, parts, sum_excess(parts))
         least, most, parts, keys = bins_by_key(draft, target, (LEAST, MOST), bits, units)
         sums = np.add.reduce(parts, axis=-1, keepdims=True)
-        never_drafted = split_parts(target.take((keys < 0).nonzero()[0]))  # in no bin
+        never_drafted = split_parts(target.take((keys < 0).nonzero()[0]))  # They are in no bin.
         sums[:, 1] += np.add.reduce(never_drafted, axis=-1, keepdims=True)
         excess = sum_excess(sums)
         least, most = np.where(least > LEAST, least, 0), np.where(most > MOST, np.inf, most)
@@ -101,13 +100,13 @@ class RatioBins(Frozen):
 
     @classmethod
     def of_measures(cls, draft: Probs, target: Probs) -> RatioBins:
-        """One bin for each ratio; masses are no shares of the sums."""
+        """Make one bin per distinct ratio of two measures; masses are not divided by their sums."""
         parts = split_parts(np.array((draft, target)))
         return cls._by_ratio(draft, target, parts, zeros((2, 1), draft))
 
     @classmethod
     def _by_ratio(cls, draft: Probs, target: Probs, parts: Probs, excess: Probs) -> RatioBins:
-        """One bin for each ratio, from the masses and `split_parts` of them."""
+        """Make one bin per distinct ratio, from masses and their `split_parts`."""
         drafted = draft.nonzero()[0]
         p, q = draft, target
         if drafted.size < draft.size:
@@ -117,13 +116,13 @@ class RatioBins(Frozen):
 
     @cached_property
     def _masses(self) -> tuple[Probs, Probs]:
-        """Draft mass and target mass of each bin: arrays [m]."""
+        """Compute draft mass and target mass of each bin: arrays [m]."""
         draft, target = read_only(shares(self.parts, self.excess))
         return draft, target
 
     @cached_property
     def _masses_of_cuts(self) -> tuple[Probs, Probs]:
-        """Draft mass of all but the first j bins, and target mass of these: arrays [m + 1]."""
+        """Compute draft mass after the first j bins and target mass in them: arrays [m + 1]."""
         parts = self.parts.copy()
         parts[:, 0] = self.parts[:, 0, ::-1]
         last, first = read_only(running_parts(parts, self.excess))
@@ -146,7 +145,7 @@ class RatioBins(Frozen):
 
     @property
     def draft_above(self) -> Probs:
-        """Draft mass of all but the first j bins: array [m + 1]."""
+        """Draft mass of the bins after the first j: array [m + 1]."""
         return self._masses_of_cuts[0]
 
     @property
@@ -156,7 +155,7 @@ class RatioBins(Frozen):
 
     @cached_property
     def ratio(self) -> Probs:
-        """Mean ratio of each bin, as if it were one token: array [m], ascending."""
+        """Target mass over draft mass of each bin: array [m], ascending."""
         if self.most is self.least:
             return self.least
         with np.errstate(over="ignore"):
@@ -169,10 +168,10 @@ class RatioBins(Frozen):
         return read_only((self.most > self.least).nonzero()[0])
 
     def corners(self, places: npt.NDArray[np.int64]) -> tuple[Probs, Probs]:
-        """Draft mass above and target mass below a corner of each bin at these places: [w] each.
+        """Compute draft mass above and target mass below a corner of each bin in `places`.
 
-        No value of a cut inside of a bin is less than the least of those at its edges and at the
-        corner.
+        The value of a cut that ends inside a bin is at least the minimum of three values: those at
+        both edges of the bin and at its corner.
         """
         of_bins = self.draft, self.target, self.draft_above, self.target_below
         masses = (each[places] for each in of_bins)
@@ -181,10 +180,10 @@ class RatioBins(Frozen):
             return corners(np, n, self.least[places], self.most[places], masses)
 
     def place(self, ratio: Probs) -> npt.NDArray[np.int64]:
-        """Bins of tokens that can be drafted, from their ratios: [...] → [...]."""
+        """Return the bin of each ratio q/p: [...] → [...]."""
         if ratio.size <= FEW or is_exact(ratio):
             return np.asarray(self.least.searchsorted(ratio, side="right") - 1)
-        # many tokens by their keys; those of keys with several bins are searched for
+        # Keys find the bins of many tokens; keys that have several bins need a search.
         first, low, has_several = self._of_keys
         key = key_of(ratio, MANTISSA) - first
         place: npt.NDArray[np.int64] = low.take(key, mode="clip")
@@ -194,7 +193,7 @@ class RatioBins(Frozen):
 
     @cached_property
     def _of_keys(self) -> tuple[int, npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
-        """The first key; for each the first bin that holds a ratio of it, and whether more do."""
+        """Return the first key; for each key its first bin, and whether it has further bins."""
         first, edges = even_bins()
         low = np.searchsorted(self.least, edges[:-1], side="right") - 1
         high = np.searchsorted(self.least, edges[1:]) - 1
@@ -202,7 +201,7 @@ class RatioBins(Frozen):
         return first, read_only(low), read_only(low < high)
 
     def mass(self, probs: Probs, chosen: npt.NDArray[np.bool_]) -> Number:
-        """Mass of chosen tokens under one of the two distributions, as a share of its sum."""
+        """Compute the mass of chosen tokens in one of the two distributions, divided by its sum."""
         excess = self.excess.item(0 if probs is self.draft_probs else 1)
         whole = rest = 0 * probs.item(0)
         for start in range(0, probs.size, CACHED):
@@ -212,7 +211,7 @@ class RatioBins(Frozen):
         return as_number(shares((whole, rest), excess)[()])
 
     def tokens_below(self, size: int) -> npt.NDArray[np.int64]:
-        """Tokens of the first bins, ascending."""
+        """Return the tokens of the first `size` bins, ascending."""
         if size == self.least.size:
             return read_only(np.flatnonzero(self.draft_probs))
         edge, keys = self.least[size], self.keys.of_tokens
@@ -226,18 +225,18 @@ class RatioBins(Frozen):
         return read_only(np.flatnonzero(below))
 
     def capped_mass(self, cap: Number) -> Number:
-        """Capped mass Σ min(q, cap · p) over all tokens."""
+        """Compute the capped mass Σ min(q, cap · p) over all tokens."""
         bins, place = self.split_at(cap)
         return as_number(bins.target_below[place] + cap * bins.draft_above[place])
 
     def cap_of_mass(self, mass: Number) -> tuple[Number | None, RatioBins]:
-        """Smallest cap c with Σ min(q, c p) = mass; None if every c < max q/p falls short.
+        """Find the smallest cap c with Σ min(q, c p) = mass; None if no c < max q/p is enough.
 
-        Beside it the bins, split where the cap is inside of one.
+        Also return the bins, in which the bin around the cap is split.
         """
 
         def below(bins: RatioBins) -> int:
-            """Count the bins whose least ratio as a cap gives at most this mass."""
+            """Count the bins whose smallest ratio, as a cap, gives at most this mass."""
             capped = bins.target_below[:-1] + bins.least * bins.draft_above[:-1]
             return count_up_to(capped, mass)
 
@@ -245,29 +244,29 @@ class RatioBins(Frozen):
         if place == bins.least.size:
             return None, bins
         cap = (mass - bins.target_below[place]) / bins.draft_above[place]
-        # the difference can cancel where little mass is above: never leave the piece downwards
+        # The difference may cancel if little mass is above; the cap must not fall below the bin.
         return as_number(max(cap, bins.least[place - 1]) if place else cap), bins
 
     def floor_of_mass(self, mass: Number) -> tuple[Number, RatioBins]:
-        """Floor b ≤ 1 with Σ max(b p − q, 0) = mass; and the bins, split where b is inside one."""
+        """Find the floor b ≤ 1 with Σ max(b p − q, 0) = mass; return it and the split bins."""
         bins, _ = self.resolve(
             lambda bins: _count_raised(bins.least, bins.draft_below, bins.target_below, mass)
         )
         return floor_of(bins.least, bins.draft_below, bins.target_below, mass), bins
 
     def split_at(self, ratio: Number) -> tuple[RatioBins, int]:
-        """Split the bin that holds a ratio until its tokens have one ratio; count bins up to it."""
+        """Split the bin around a ratio until its tokens have one ratio; count the bins up to it."""
         return self.resolve(lambda bins: count_up_to(bins.least, ratio))
 
     def resolve(self, place: Callable[[RatioBins], int]) -> tuple[RatioBins, int]:
-        """Split the last of as many bins as `place` says until its tokens have one ratio."""
+        """Split the bin at the edge that `place` returns until its tokens have one ratio."""
         bins = self
         while (size := place(bins)) and bins.most[size - 1] > bins.least[size - 1]:
             bins = bins.split(np.array([size - 1]))
         return bins, size
 
     def split(self, places: npt.NDArray[np.int64]) -> RatioBins:
-        """Split the bins at these places into tokens of one ratio, many tokens in two steps."""
+        """Split the bins at `places` into bins of one ratio; many tokens take two steps."""
         chosen = np.zeros(self.least.size, dtype=bool)
         chosen[places] = True
         draft, target = self._tokens(chosen)
@@ -276,7 +275,7 @@ class RatioBins(Frozen):
         if draft.size > FEW and width.min() == width.max() >= 1 << FINEST:
             bits = int(width[0]).bit_length() - 1
             least, most, parts, _ = bins_by_key(draft, target, (low[0], high[-1]), bits - FINER)
-            # the width of the last bin is no power of two
+            # The width of the last bin is not a power of two.
             least, most = np.maximum(least, low[0]), np.fmin(most, high[-1])
         else:
             both = np.array((draft, target))
@@ -285,15 +284,15 @@ class RatioBins(Frozen):
         kept = (~chosen).nonzero()[0]
         rest = (each.take(kept, axis=-1) for each in (self.least, self.most, self.parts))
         least, most, parts = map(partial(np.append, axis=-1), rest, (least, most, parts))
-        order = least.argsort(kind="stable")  # two runs
+        order = least.argsort(kind="stable")  # The array consists of two sorted runs.
         least, most, parts = (read_only(x.take(order, axis=-1)) for x in (least, most, parts))
         excess = self.excess
-        if not self.units:  # the tokens of a bin can have another sum than it had
+        if not self.units:  # In floats the sum of a bin's tokens may differ from the bin's mass.
             excess = read_only(excess + (sum_excess(parts) - sum_excess(self.parts)))
         return replace(self, least=least, most=most, parts=parts, excess=excess)
 
     def _tokens(self, chosen: npt.NDArray[np.bool_]) -> tuple[Probs, Probs]:
-        """Probabilities of the tokens in some bins with several ratios: draft and target."""
+        """Return draft and target probabilities of the tokens in the chosen bins."""
         tokens, whole = self.keys.within(self.least[chosen], self.most[chosen])
         if not whole:
             place = np.searchsorted(self.least, self._ratio_of(tokens), side="right") - 1
@@ -301,23 +300,24 @@ class RatioBins(Frozen):
         return self.draft_probs[tokens], self.target_probs[tokens]
 
     def _ratio_of(self, tokens: npt.NDArray[np.int64]) -> Probs:
-        """Ratio of some tokens that can be drafted: [t] → [t]."""
+        """Compute the ratios q/p of tokens with p > 0: [t] → [t]."""
         return ratio_of(self.draft_probs[tokens], self.target_probs[tokens])
 
 
 def corners(xp: Any, n: int, low: Any, high: Any, masses: Iterable[Any]) -> tuple[Any, Any]:
-    """`RatioBins.corners` by NumPy or torch, of bins of n tokens with these ends: [...] each.
+    """Compute `RatioBins.corners` in NumPy or torch, for bins with ratios from `low` to `high`.
 
-    Masses are draft and target of the bin, draft above and target below its lower edge.
+    `masses` are draft and target mass of the bin, draft mass above and target mass below its lower
+    edge.
     """
     draft, target, above, below = masses
     finite, width, nothing = high < np.inf, high - low, 0 * draft
-    # where the bin's least ratio cannot hold any longer and its largest takes over, to be safe in
-    # both directions
+    # At the corner the smallest ratio of the bin gives way to the largest.  The point is moved by
+    # the rounding error in both directions, so that the bound is safe.
     turn = xp.where(finite, (high * draft - target) / width, draft)
     margin = (8 + n) * 2.0**-53
     unsure = xp.where(finite, margin * (high * draft + target) / width, nothing)
-    # minimum and maximum are faster than clip
+    # np.minimum and np.maximum are faster than np.clip.
     most, least = (
         xp.minimum(xp.maximum(x, nothing), draft) for x in (turn + unsure, turn - unsure)
     )
@@ -325,31 +325,32 @@ def corners(xp: Any, n: int, low: Any, high: Any, masses: Iterable[Any]) -> tupl
 
 
 def floor_of(ratio: Probs, draft_below: Probs, mass_below: Probs, missing: Number) -> Number:
-    """Floor b ≤ 1 that adds the missing mass: Σ max(b p − p r, 0) for an ascending ratio r [m].
+    """Find the floor b ≤ 1 with Σ max(b p − p r, 0) = missing, for ascending ratios r [m].
 
-    The masses [m + 1] are Σ p and Σ p r of the first j bins.
+    `draft_below` and `mass_below` [m + 1] are Σ p and Σ p r of the first j bins.
     """
     if missing <= 0:
         return 0 * missing
-    raised = _count_raised(ratio, draft_below, mass_below, missing)  # the first at least
+    # At least the first bin is raised.
+    raised = _count_raised(ratio, draft_below, mass_below, missing)
     return at_most_one((missing + mass_below[raised]) / draft_below[raised])
 
 
 def _count_raised(ratio: Probs, draft_below: Probs, mass_below: Probs, missing: Number) -> int:
-    """Count the bins whose ratio, as the floor, adds no more than is missing."""
+    """Count the bins whose ratio, as the floor, adds at most the missing mass."""
     return count_up_to(ratio * draft_below[:-1] - mass_below[:-1], missing)
 
 
 def count_up_to(ascending: Probs, most: Number) -> int:
-    """Count the entries up to a number."""
+    """Count the entries that are at most `most`."""
     return int(ascending.searchsorted(np.asarray(most), side="right"))
 
 
 def by_ratio(ratio: Probs, parts: Probs) -> tuple[Probs, Probs, Any]:
-    """Bins of tokens that can be drafted, one for each ratio: [n], or rows [R, n] one by one.
+    """Group tokens with p > 0 by their ratio, for one row [n] or several rows [R, n].
 
-    Takes ratios and parts of the masses [2, 2, ..., n].  Gives the ratios [m] and the parts
-    [2, 2, m] of the bins of all rows, and how many bins each row has.
+    `parts` [2, 2, ..., n] are the `split_parts` of both masses.  Return the ratios [m] and the
+    parts [2, 2, m] of the bins of all rows, and the number of bins of each row.
     """
     *rows, n = ratio.shape
     order, sizes = np.argsort(ratio, axis=-1), np.full(rows, n) if rows else n

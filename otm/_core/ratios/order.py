@@ -1,6 +1,6 @@
-"""Tokens in the order of the likelihood ratio q/p, where each is looked at by itself.
+"""Tokens sorted by the likelihood ratio q/p, for computations that need single tokens.
 
-Where only masses matter, `otm._core.ratios.bins` has them.
+Computations that need only masses use `otm._core.ratios.bins`.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from otm._core.ratios.keys import ratio_of
 
 @dataclass(frozen=True, eq=False)
 class RatioOrder(Frozen):
-    """The m tokens that can be drafted, ascending by q/p; ties are in no particular order."""
+    """The m tokens with p > 0, ascending by q/p; tokens with equal ratios are in any order."""
 
-    draft_probs: Probs  # [n], the distribution p, normalised
-    target_probs: Probs  # [n], the distribution q, normalised
+    draft_probs: Probs  # [n]: the distribution p, normalised.
+    target_probs: Probs  # [n]: the distribution q, normalised.
 
     @cached_property
     def tokens(self) -> npt.NDArray[np.int64]:
@@ -43,7 +43,7 @@ class RatioOrder(Frozen):
 
     @cached_property
     def ratio(self) -> Probs:
-        """Ratio q/p along the order, infinite where it overflows: array [m]."""
+        """Ratio q/p along the order; overflow gives ∞: array [m]."""
         return read_only(ratio_of(self.draft, self.target))
 
     @cached_property
@@ -53,21 +53,22 @@ class RatioOrder(Frozen):
 
     @cached_property
     def place(self) -> npt.NDArray[np.int64]:
-        """Place of each token along the order: array [n]; m where p = 0."""
+        """Position of each token in the order: array [n]; m for tokens with p = 0."""
         return read_only(places_along(self.tokens, self.draft_probs.size))
 
 
 def places_along(order: npt.NDArray[np.int64], n: int) -> npt.NDArray[np.int64]:
-    """Place of each of n tokens in an order of m different ones: [m] → [n]; m where it is not."""
+    """Return the position of each of n tokens in an order [m]: array [n]; m for missing tokens."""
     place = np.full(n, order.size)
     place[order] = np.arange(order.size)
     return place
 
 
 def scale_of_weights(draft: Probs) -> Number:
-    """Factor for the weights of drafts without replacement, so that no ratio to them overflows.
+    """Return a factor for the weights of drafts without replacement that prevents overflow.
 
-    Subnormal weights can be all that is left once the others are drawn; fractions keep theirs.
+    Once the other tokens are drawn, the remaining weights may all be subnormal, and ratios to them
+    could overflow.  For fractions the factor is 1.
     """
-    # a power of two rounds nothing
+    # Multiplying by a power of two does not round.
     return 1 if is_exact(draft) else 2.0**512

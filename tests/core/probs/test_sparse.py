@@ -107,10 +107,10 @@ def test_alignment_is_on_the_union_of_the_supports(pair: Any) -> None:
         assert probabilities.tolist() == law[tokens].tolist()
 
 
-def test_one_law_by_its_support_beside_one_that_is_not_is_refused() -> None:
-    """Bug: a support taken for a law, and a message about its shape."""
+def test_a_sparse_and_a_dense_distribution_raise() -> None:
+    """Bug: a support is taken for a dense distribution, and the message blames its shape."""
     sparse, dense = SparseProbs([0, 1], [0.75, 0.25]), [0.25, 0.75]
     for function in (otm.solve, otm.alpha):
         for pair in ((sparse, dense), (dense, sparse)):
-            with pytest.raises(InvalidDistributionError, match="beside a SparseProbs; give both"):
+            with pytest.raises(InvalidDistributionError, match="SparseProbs; give both as"):
                 function(*pair, 2)
