@@ -1,6 +1,6 @@
 """What the theory pages and the papers say, and no test of a module shows.
 
-`docs/theory/theorem-to-code.md` and `docs/paper-to-code.md` list all statements with their tests.
+`docs/tables/theorems.md` and `docs/tables/papers.md` list all statements with their tests.
 """
 
 from __future__ import annotations

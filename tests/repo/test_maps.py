@@ -1,4 +1,4 @@
-"""The pages from papers and from our theorems to code: complete, and true."""
+"""The tables from papers and theorems to code are complete, and every name in them exists."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def theory_pages(index: str) -> list[str]:
 
 
 THEORY = [read(f"docs/{page}.md") for page in theory_pages(read("docs/index.md"))]
-PAGES = {name: read(f"docs/{name}.md") for name in ("paper-to-code", "theory/theorem-to-code")}
+PAGES = {name: read(f"docs/tables/{name}.md") for name in ("papers", "theorems")}
 PAPERS, THEOREMS = (rows_of(page) for page in PAGES.values())
 
 
@@ -88,7 +88,7 @@ def test_nothing_that_a_paper_numbers_is_left_out(paper: str) -> None:
 def test_the_tables_are_those_of_the_papers_and_the_slips() -> None:
     """Bug: a table that is not read because its heading changed."""
     assert set(PAPERS) == {*NUMBERED, "Slips of the papers", "Methods of other papers"}
-    page = PAGES["paper-to-code"].splitlines()
+    page = PAGES["papers"].splitlines()
     rows = [line for line in page if "`otm." in line or "`figures." in line]
     assert sum(map(len, PAPERS.values())) == len(rows) > 100
 
@@ -117,7 +117,7 @@ def test_theorems_have_a_row_and_the_number_of_their_page_and_place() -> None:
         assert [name.split()[1] for name in names] == places
         stated |= names
     rows = [row for rows in THEOREMS.values() for row in rows]
-    lines = [x for x in PAGES["theory/theorem-to-code"].splitlines() if x.startswith("| **")]
+    lines = [x for x in PAGES["theorems"].splitlines() if x.startswith("| **")]
     assert {line.count(" | ") for line in lines} == {3}
     assert [row.item for row in rows] == list(stated)
     assert len(stated) > 80
