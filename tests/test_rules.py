@@ -119,7 +119,7 @@ def test_what_has_a_plan_is_compared() -> None:
         ("k-seq", "plan", "there is no rule 'k-seq'; there are optimal, k-Seq"),
         (None, "plan", "there is no rule of type NoneType"),
         ("SpecHub", "kernel", "'SpecHub' cannot be used here: it is for HubPairs drafts"),
-        ("k-Seq", "kernel", "comes as plan \\(otm.coupling\\).*here there are chain, block"),
+        ("k-Seq", "kernel", "has the form plan \\(otm.coupling\\); use one of chain, block"),
     ],
 )
 def test_other_names_are_refused_with_the_known_ones(name: Any, form: Form, says: str) -> None:

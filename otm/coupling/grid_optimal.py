@@ -56,7 +56,7 @@ class GridOptimal(ResidualPlan):
     Raises
     ------
     InvalidInputError
-        If it is given no problem, one with rows, or one about other drafts.
+        If `problem` is not a single `Problem`, or the rule does not support its drafts.
     InvalidParameterError
         If the number of bins is not an integer of at least 1.
 
@@ -92,7 +92,7 @@ class GridOptimal(ResidualPlan):
 
     @cached_property
     def accepted_mass(self) -> Probs:
-        """Mass of each token output as an accepted draft: array [n]."""
+        """Probability that each token is output as an accepted draft: array [n]."""
         return read_only(self.winner_distribution * self.accept_probability)
 
     @cached_property

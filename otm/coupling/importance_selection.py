@@ -79,7 +79,7 @@ class ImportanceSelection(ResidualPlan):
     Raises
     ------
     InvalidInputError
-        If it is given no problem, one with rows, or one about other drafts.
+        If `problem` is not a single `Problem`, or the rule does not support its drafts.
     InvalidParameterError
         If the weights have a wrong shape or are not finite numbers of at least zero.
     ProblemTooLargeError

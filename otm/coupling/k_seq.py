@@ -34,7 +34,7 @@ class KSeq(TokenwisePlan):
     Raises
     ------
     InvalidInputError
-        If it is given no problem, one with rows, or one about other drafts.
+        If `problem` is not a single `Problem`, or the rule does not support its drafts.
     InvalidParameterError
         If ρ is not a number, or below ρ*: there the output distribution is in general not the
         target, and where it is, the accepted mass is no larger than at ρ*.

@@ -26,7 +26,7 @@ class MaximalCoupling(KSeq):
     Raises
     ------
     InvalidInputError
-        If it is given no problem, one with rows, or one about other drafts.
+        If `problem` is not a single `Problem`, or the rule does not support its drafts.
     InvalidParameterError
         If the problem has more than one draft, or ρ is not 1.
 

@@ -104,7 +104,7 @@ class TransportPlan(Frozen, ABC):
     Raises
     ------
     InvalidInputError
-        If it is given no problem, one with rows, or one about other drafts.
+        If `problem` is not a single `Problem`, or the rule does not support its drafts.
     """
 
     problem: Problem
@@ -194,7 +194,7 @@ class TransportPlan(Frozen, ABC):
         Raises
         ------
         InvalidDraftsError
-            If the drafts have a wrong shape or type, or could not have been drawn.
+            If the drafts have a wrong shape or type, or have probability 0.
         """
         checked = self.drafts.positions(drafts)
         output = self._output_given(checked.reshape(-1, checked.shape[-1]))
@@ -242,7 +242,7 @@ class TransportPlan(Frozen, ABC):
         drafts : int array-like or tensor [..., k]
             Draft tokens, each set drawn from the joint distribution `drafts`.
         rng : Generator
-            Where the uniforms come from.
+            Generator that draws the uniforms.
 
         Returns
         -------
@@ -254,7 +254,7 @@ class TransportPlan(Frozen, ABC):
         InvalidDraftsError
             As for `select`.
         InvalidParameterError
-            If `rng` is no generator.
+            If `rng` is not a NumPy Generator.
         """
         check_generator(rng)
         shape = self.drafts.positions(drafts).shape[:-1]

@@ -51,7 +51,7 @@ class RecursiveRejectionWithoutReplacement(TransportPlan):
     Raises
     ------
     InvalidInputError
-        If it is given no problem, one with rows, or one about other drafts.
+        If `problem` is not a single `Problem`, or the rule does not support its drafts.
     ProblemTooLargeError
         On use of `acceptance` or `output_distribution`, if there are too many paths to sum over.
 
@@ -125,7 +125,7 @@ class RecursiveRejectionWithoutReplacement(TransportPlan):
         Raises
         ------
         InvalidDraftsError
-            If the drafts have a wrong shape or type, or could not have been drawn.
+            If the drafts have a wrong shape or type, or have probability 0.
         """
         checked = self.drafts.positions(drafts)
         rows = checked.reshape(-1, checked.shape[-1])

@@ -58,7 +58,7 @@ class ResidualPlan(TransportPlan):
     Raises
     ------
     InvalidInputError
-        If it is given no problem, one with rows, or one about other drafts.
+        If `problem` is not a single `Problem`, or the rule does not support its drafts.
     """
 
     @property
@@ -117,12 +117,12 @@ class ResidualPlan(TransportPlan):
         labels : iterable, optional
             A name for each token of `problem.tokens`; their ids if left out.
         ax : Axes, optional
-            Axes of matplotlib to draw on; those of a new figure of pyplot if left out.
+            Matplotlib axes to draw on.  If left out, a new pyplot figure is created.
 
         Returns
         -------
         Axes
-            What was drawn on; `ax.figure.savefig` writes it.  Of more than 24 tokens it has those
+            The axes with the plot; `ax.figure.savefig` saves it.  Of more than 24 tokens it has those
             that are likeliest in one of the two distributions.
 
         Raises
@@ -248,7 +248,7 @@ class TokenwisePlan(SequentialPlan):
 
     @cached_property
     def accepted_mass(self) -> Probs:
-        """Mass of each token output as an accepted draft: array [n]."""
+        """Probability that each token is output as an accepted draft: array [n]."""
         one_draft, missed = self.problem.draft * self.accept_probability, 1 - self._beta
         # (1 − (1 − β)^k) / β as the slope of t^k between 1 − β and 1: it is k at β = 0, not 0/0
         factor = power_slopes(np.array([missed, 1 + 0 * missed]), self.problem.k)[0]

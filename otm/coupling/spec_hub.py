@@ -44,7 +44,7 @@ class SpecHub(ResidualPlan):
     Raises
     ------
     InvalidInputError
-        If it is given no problem, one with rows, or one about other drafts.
+        If `problem` is not a single `Problem`, or the rule does not support its drafts.
     InvalidDraftCountError
         If k is not 2.
 

@@ -73,7 +73,7 @@ class TablePlan(ResidualPlan):
     Raises
     ------
     InvalidInputError
-        If it is given no problem, one with rows, or one about other drafts.
+        If `problem` is not a single `Problem`, or the rule does not support its drafts.
     InvalidParameterError
         If the table has a wrong shape, a negative entry or a row that sums to more than one.
     ProblemTooLargeError
@@ -226,7 +226,7 @@ class TablePlan(ResidualPlan):
 
     @cached_property
     def accepted_mass(self) -> Probs:
-        """Mass of each token output as an accepted draft: array [n]."""
+        """Probability that each token is output as an accepted draft: array [n]."""
         return read_only(self._mass(self._per_column))
 
     @property

@@ -21,13 +21,13 @@ class TargetOnly(NaiveTargetSampling):
     Parameters
     ----------
     problem : Problem
-        The draft distribution, the target distribution and the number of drafts; if fewer than k
-        tokens have p > 0, all of them are drafted, `plan.drafts.k` in number.
+        The draft distribution, the target distribution and the number of drafts.  If fewer than k
+        tokens have p > 0, all of them are drafted, and `plan.drafts.k` is their number.
 
     Raises
     ------
     InvalidInputError
-        If it is given no problem, one with rows, or one about other drafts.
+        If `problem` is not a single `Problem`, or the rule does not support its drafts.
 
     References
     ----------

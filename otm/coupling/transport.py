@@ -146,12 +146,12 @@ class Transport:
         Parameters
         ----------
         ax : Axes, optional
-            Axes of matplotlib to draw on; those of a new figure of pyplot if left out.
+            Matplotlib axes to draw on.  If left out, a new pyplot figure is created.
 
         Returns
         -------
         Axes
-            What was drawn on; `ax.figure.savefig` writes it.
+            The axes with the plot; `ax.figure.savefig` saves it.
 
         Raises
         ------

@@ -42,7 +42,7 @@ class Cactus(TransportPlan):
     Raises
     ------
     InvalidInputError
-        If it is given no problem, one with rows, or one about other drafts.
+        If `problem` is not a single `Problem`, or the rule does not support its drafts.
     InvalidParameterError
         If the problem has more than one draft, or δ is not a finite number of at least 0.
 

@@ -133,7 +133,7 @@ class LenientPlan(OptimalPlan):
     Raises
     ------
     InvalidInputError
-        If it is given no problem, one with rows, or one about other drafts.
+        If `problem` is not a single `Problem`, or the rule does not support its drafts.
     InvalidParameterError
         If l is not in (0, 1].
     UnknownMethodError
@@ -230,7 +230,7 @@ class ArgmaxLenientPlan(TokenwisePlan):
     Raises
     ------
     InvalidInputError
-        If it is given no problem, one with rows, or one about other drafts.
+        If `problem` is not a single `Problem`, or the rule does not support its drafts.
     InvalidParameterError
         If l is not in (0, 1].
 

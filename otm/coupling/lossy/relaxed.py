@@ -34,7 +34,7 @@ class RelaxedPlan(TransportPlan):
     Raises
     ------
     InvalidInputError
-        If it is given no problem, one with rows, or one about other drafts.
+        If `problem` is not a single `Problem`, or the rule does not support its drafts.
     """
 
     lossless = False
@@ -88,7 +88,7 @@ class EnsemblePlan(RelaxedPlan):
     Raises
     ------
     InvalidInputError
-        If it is given no problem, one with rows, or one about other drafts.
+        If `problem` is not a single `Problem`, or the rule does not support its drafts.
     InvalidParameterError
         If w is not in [0, 1].
 
@@ -146,7 +146,7 @@ class CascadePlan(RelaxedPlan):
     Raises
     ------
     InvalidInputError
-        If it is given no problem, one with rows, or one about other drafts.
+        If `problem` is not a single `Problem`, or the rule does not support its drafts.
     InvalidParameterError
         If a is not in [0, 1].
     UnknownMethodError

@@ -31,7 +31,7 @@ class SyntheticAcceptance(TokenwisePlan):
     Raises
     ------
     InvalidInputError
-        If it is given no problem, one with rows, or one about other drafts.
+        If `problem` is not a single `Problem`, or the rule does not support its drafts.
     InvalidParameterError
         If the rate is not in [0, 1].
 

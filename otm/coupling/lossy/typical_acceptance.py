@@ -51,7 +51,7 @@ class TypicalAcceptance(ResidualPlan):
     Raises
     ------
     InvalidInputError
-        If it is given no problem, one with rows, or one about other drafts.
+        If `problem` is not a single `Problem`, or the rule does not support its drafts.
     InvalidParameterError
         If ε or δ is not a finite number of at least 0.
     UnknownMethodError
@@ -102,7 +102,7 @@ class TypicalAcceptance(ResidualPlan):
 
     @cached_property
     def accepted_mass(self) -> Probs:
-        """Mass of each token output as an accepted draft: array [n]."""
+        """Probability that each token is output as an accepted draft: array [n]."""
         draft, target = self.problem.draft, self.problem.target
         levels, level = np.unique(target, return_inverse=True)
         masses = running_sum(scatter_sum(level, draft, levels.size), from_zero=True)

@@ -58,7 +58,7 @@ class OptimalPlan(ResidualPlan):
     Raises
     ------
     InvalidInputError
-        If it is given no problem, one with rows, or one about other drafts.
+        If `problem` is not a single `Problem`, or the rule does not support its drafts.
     InvalidDraftCountError
         If it is given floats and more than 2^30 drafts, for which moves would lose acceptance.
 
@@ -123,7 +123,7 @@ class OptimalPlan(ResidualPlan):
 
     @cached_property
     def accepted_mass(self) -> Probs:
-        """Mass of each token output as an accepted draft: array [n]."""
+        """Probability that each token is output as an accepted draft: array [n]."""
         return read_only(self.winner_distribution * self.accept_probability)
 
     def _accept(self, drafts: Drafts, uniforms: Uniforms) -> npt.NDArray[np.int64]:
