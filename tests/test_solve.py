@@ -570,7 +570,7 @@ def test_an_interval_is_a_solution_too() -> None:
     assert solution.alpha == otm.alpha(Independent(laws), target)
     assert solution.cut.value == solution.alpha.upper
     assert solution.method == "random-order"
-    assert "in a random order" in solution.why
+    assert "by a random order" in solution.why
     assert f"{solution.alpha:.12g}" in repr(solution)
     with pytest.raises(ProblemTooLargeError, match=r"than 50,000 / k = 16,666; `alpha` and `cut`"):
         _ = solution.plan

@@ -15,7 +15,7 @@ from otm._core.probs.distribution import mass_beyond
 from otm._core.probs.sampling import InverseCdf
 from otm._core.ratios.order import places_along
 from otm.drafts.base import DifferentTokens
-from otm.drafts.top import most_probable
+from otm.drafts.top import likeliest
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +53,7 @@ class Greedy(DifferentTokens):
     """
 
     uniforms_per_draw = 1
-    """1: one uniform draws the last draft."""
+    """One uniform, which draws the last draft."""
 
     @cached_property
     def sure(self) -> npt.NDArray[np.int64]:
@@ -61,7 +61,7 @@ class Greedy(DifferentTokens):
 
         The array has shape [k − 1].
         """
-        return read_only(most_probable(self.probs, self.k - 1))
+        return read_only(likeliest(self.probs, self.k - 1))
 
     @cached_property
     def last(self) -> Probs:

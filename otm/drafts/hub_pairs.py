@@ -60,7 +60,7 @@ class HubPairs(SingleDistribution):
         object.__setattr__(self, "k", self.as_sets.k)
 
     uniforms_per_draw = 1
-    """1: one uniform draws the pair."""
+    """One uniform, which draws the pair."""
 
     @cached_property
     def as_sets(self) -> Greedy:

@@ -171,7 +171,7 @@ class Joint(DraftDistribution):
         return is_exact(self.probabilities)
 
     uniforms_per_draw = 1
-    """1: one uniform draws the tuple."""
+    """One uniform, which draws the tuple."""
 
     @cached_property
     def draftable(self) -> npt.NDArray[np.bool_]:
