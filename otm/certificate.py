@@ -38,7 +38,7 @@ FIELDS = {
 }  # fmt: skip
 # Largest number of draft tuples in the table of a plan.
 LARGEST_PLAN = 4096
-# Largest size of p(H)^k; without it, a check of a large k could run for hours.
+# Largest number of bits of p(H)^k; without this limit, a large k could take hours to check.
 LARGEST_POWER_BITS = 1 << 25
 # Extra bits of the fixed-point test that precedes an exact comparison.
 GUARD_BITS = 192
@@ -48,7 +48,7 @@ WORK_PER_CHARACTER = 500
 """Limit on the work of a check, in products of two 30-bit digits, for each character of JSON.
 
 The limit is about one second for the first million characters and half a second for each further
-million.  Without it, long numbers in a short file could run for hours.
+million.  Without this limit, a short file with long numbers could take hours to check.
 """
 
 INTEGER = re.compile(r"-?(0x[0-9a-fA-F]+|[0-9]{1,4300})", re.ASCII)
@@ -75,7 +75,7 @@ class Work:
     def spend(self, amount: float) -> None:
         """Subtract a cost from the budget; raise if the budget is used up."""
         self.left -= amount
-        require(self.left >= 0, "its numbers are too long, or k too large, for a file of its size")
+        require(self.left >= 0, "the numbers are too long, or k is too large, for this file size")
 
     def keep(self, bits: int, times: int = 1) -> None:
         """Subtract the cost of storing numbers of `bits` bits: about 1 µs for 100 bytes."""

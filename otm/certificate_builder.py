@@ -49,8 +49,8 @@ LARGEST_WRITTEN_PLAN = 256
 def rounding_error(value: Any, problem: Problem) -> Any:
     """Bound the rounding error of an accepted mass or the value of a cut (Theorem 8.3).
 
-    Each mass from `RatioBins` has a few rounding errors and the error of its sum.  The power k adds
-    five roundings for each bit of k.
+    Each mass from `RatioBins` has a few rounding errors, and also the rounding error of its sum.
+    The power k adds five rounding errors for each bit of k.
     """
     n, k, unit = problem.n, problem.k, 2.0**-53
     of_rests = n * unit if in_bins(problem.draft) else sum_error(n)
@@ -78,7 +78,7 @@ def proves_accepted_mass(bins: RatioBins, problem: Problem, cap: float) -> bool:
     The level sets are the complements of prefixes H, and v(A) = Σv − q(H).  So the inequality
     holds if every prefix has the value q(H) + 1 − p(H)^k ≥ Σv.
     """
-    # For such a cap v ≤ p, so the inequality holds for every set.
+    # If cap ≤ 1, then v ≤ p, so the inequality holds for every set.
     if cap <= 1:
         return True
     total = float(bins.capped_mass(cap))

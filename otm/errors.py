@@ -69,7 +69,7 @@ class EndpointError(OTMError, RuntimeError):
 
 
 class ProblemTooLargeError(OTMError, MemoryError):
-    """The method would exceed its limit of memory or work, so it did not start."""
+    """The method would exceed its limit of memory or work."""
 
 
 class SolverError(OTMError, RuntimeError):

@@ -43,11 +43,11 @@ class Problem(Frozen):
     Parameters
     ----------
     draft : array-like [..., n], SparseProbs or DraftDistribution
-        The distribution p of each draft, or one distribution a row; or the joint distribution of
-        all drafts (`otm.drafts`).
+        The distribution p of each draft, or one distribution for each row; or the joint
+        distribution of all drafts (`otm.drafts`).
     target : array-like [..., n] or SparseProbs
-        The distribution q that the output must have, on the same tokens.  If one distribution is a
-        `SparseProbs`, both must be; the tokens of the problem are then the union of the supports.
+        The distribution q that the output must have, on the same tokens.  If `draft` is a
+        `SparseProbs`, `target` must be one too; the problem then has the union of the supports.
     k : int or int array-like [...]
         The number of drafts, at least 1.  Leave it out if `draft` is a `DraftDistribution`.  All
         leading axes broadcast.
@@ -76,9 +76,9 @@ class Problem(Frozen):
     A distribution on n tokens is divided by its sum if the sum is close enough to one.  The
     tolerance is the larger of two numbers: 0.01 and n 2^−25 in float16 and bfloat16, 1e-4 and
     n 2^−26 in float32, 1e-6 and n 2^−30 in other types and fractions.  A list or an array of
-    float64 or float32 gets the tolerance of the narrowest type that holds all its numbers, because
-    a float32 softmax keeps its rounded sum when it is converted to float64.  Types of 16 bits are
-    considered only for more than 64 numbers.
+    float64 or float32 gets the tolerance of the narrowest type that represents all its numbers.
+    The reason is that a float32 softmax keeps its inexact sum after a conversion to float64.  Types
+    of 16 bits are considered only for more than 64 numbers.
 
     References
     ----------
@@ -202,7 +202,7 @@ class Problem(Frozen):
         )
 
     def drafts_as(self, kind: type[_Drafts], *parameters: Any) -> _Drafts:
-        """Return the joint distribution of the drafts in the kind that a rule needs.
+        """Return the drafts as the kind of draft distribution that a rule needs.
 
         Parameters
         ----------
@@ -214,8 +214,8 @@ class Problem(Frozen):
         Returns
         -------
         DraftDistribution
-            The drafts of the problem if they are of this kind.  For an i.i.d. problem, drafts of
-            this kind from the same p.
+            The drafts of the problem if they are of this kind.  If the problem is i.i.d., the
+            result has drafts of this kind from the same p.
 
         Raises
         ------

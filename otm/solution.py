@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from otm.optimum.bounds import Bound
 
 PADDING = -1
-"""Entry of a draft array where a row has fewer drafts than the array has columns."""
+"""Padding of a draft array, in rows with fewer drafts than columns."""
 
 KEPT_TOKENS = 2**20
 """Largest number of tokens in the cached row solutions, about 0.2 GB of floats."""
@@ -140,7 +140,7 @@ class Solution(Facts, Frozen):
     def certificate(self) -> Certificate:
         """Proof of optimality, which `check()` verifies without a solver.
 
-        It has `lower`, `upper` and `gap`.  Its cut holds positions in `problem.tokens`.
+        It has `lower`, `upper`, `gap` and a `cut`, which has positions in `problem.tokens`.
 
         Raises
         ------
@@ -224,19 +224,19 @@ class Solution(Facts, Frozen):
         Parameters
         ----------
         drafts : int array-like or tensor [..., K]
-            As for `select`.
+            Same as for `select`.
         rng : Generator
             Generator that draws the uniforms.
 
         Returns
         -------
         Selection
-            As from `select`.
+            Same as for `select`.
 
         Raises
         ------
         InvalidDraftsError
-            As for `select`.
+            Same as for `select`.
         InvalidParameterError
             If `rng` is not a NumPy Generator.
         """
@@ -337,7 +337,7 @@ def _summary(problem: Problem, alpha: Any) -> list[tuple[str, str]]:
 
 
 def _plan_of_other_drafts(problem: Problem) -> TransportPlan:
-    """Return an optimal plan for drafts that are not i.i.d.; raise if they are too many."""
+    """Return an optimal plan for drafts that are not i.i.d.; raise if there are too many tuples."""
     from otm.coupling import GreedyRule, SpecHub, TablePlan, TargetOnly
     from otm.drafts import Greedy, HubPairs, Top, WithoutReplacement
     from otm.optimum.solvers.max_flow import LARGEST_FLOW, fits_max_flow

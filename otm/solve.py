@@ -24,7 +24,8 @@ from otm.optimum.multisets import MEMORY_LIMIT
 from otm.problem import Problem, has_rows
 from otm.solution import Solution
 
-_Probs = Sequence[Any]  # one distribution as a flat sequence of numbers
+# One distribution, as a flat sequence of numbers.
+_Probs = Sequence[Any]
 
 
 def solve(
@@ -35,9 +36,9 @@ def solve(
     This is the problem OTM-k (optimal transport with membership cost) of [sun2023]_.  Its value
     has a closed form (Theorem 3.1 of docs/theory/closed-form.md), which [hu2025]_ also found.
     Theorem 5.3 of docs/theory/optimal-plan.md constructs the plan, and docs/theory/certificates.md
-    proves the certificate.  Coq checks the value, and the plan for a known level t and matching
-    (docs/theory/machine-checked.md).  `otm.optimum.non_iid_drafts` covers drafts that are not
-    i.i.d.
+    proves the certificate.  The value is proved in Coq; the plan is proved in Coq for a known level
+    t and a known matching (docs/theory/machine-checked.md).  For drafts that are not i.i.d., see
+    `otm.optimum.non_iid_drafts`.
 
     Parameters
     ----------
@@ -263,8 +264,8 @@ def _by_linear_program(problem: Problem, memory_limit: int, name: str) -> Soluti
     plan = TablePlan.from_linear_program(found)
     cut = cut_from_duals(problem, found.token_duals)
     why = (
-        f"the caller chose SpecTr's linear program; it has {program.set_of.size:,} variables over "
-        "draft multisets, in float64."
+        "the caller chose this method; SpecTr's linear program has "
+        f"{program.set_of.size:,} variables over draft multisets, in float64."
     )
     return Solution(problem, plan.acceptance, name, why, cut, plan)
 

@@ -217,7 +217,7 @@ def test_laws_of_different_lengths_are_refused() -> None:
         for fragment in (
             "draft distribution has 2",
             "target distribution 3",
-            "give absent tokens probability 0",
+            "give missing tokens probability 0",
         ):
             assert fragment in str(caught.value)
 
@@ -414,7 +414,7 @@ ELSEWHERE: dict[str, tuple[Any, type[otm.OTMError], str]] = {
         lambda: Joint({(3, 9): 1.0}, tokens=[3, 8]), InvalidDraftsError, "draft token 9",
     ),
     "a size beside token ids": (
-        lambda: Joint({(3, 8): 1.0}, 2, tokens=[3, 8]), InvalidParameterError, "leave n out",
+        lambda: Joint({(3, 8): 1.0}, 2, tokens=[3, 8]), InvalidParameterError, "leave out n",
     ),
     "a ragged joint law": (
         lambda: Joint.from_array([[0.5, 0.5], [0.5]]), InvalidDistributionError, "not array-like",

@@ -572,7 +572,7 @@ def test_an_interval_is_a_solution_too() -> None:
     assert solution.method == "random-order"
     assert "by a random order" in solution.why
     assert f"{solution.alpha:.12g}" in repr(solution)
-    with pytest.raises(ProblemTooLargeError, match=r"than 50,000 / k = 16,666; `alpha` and `cut`"):
+    with pytest.raises(ProblemTooLargeError, match=r"than 50,000 / k = 16,666 tuples; `alpha`"):
         _ = solution.plan
 
 

@@ -155,7 +155,7 @@ class GridOptimal(ResidualPlan):
 
     @cached_property
     def _moves(self) -> tuple[Slots, Slots, Probs]:
-        """Bin, slot and rate of each move; the rate is for a `_move_weight` of one: arrays [M]."""
+        """Bin, slot and rate of each move; the rate is per unit of `_move_weight`: arrays [M]."""
         table = self._node[1]
         # `choose_slots` uses the same pairs of bins.
         lacking = np.diff(table.lack - table.excess, prepend=0 * table.lack[:1])

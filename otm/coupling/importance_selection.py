@@ -50,23 +50,24 @@ class ImportanceSelection(ResidualPlan):
 
     Draft m is selected with probability w(x_m) / Σ_j w(x_j), or uniformly if all weights are zero.
     Let p_I be the distribution of the selected token.  The token is accepted with probability
-    min(1, q/p_I), like a single draft from p_I; otherwise the output is drawn from the residual
-    ∝ max(q − p_I, 0) ([khisti2025]_: importance weighted sampling, then speculative sampling with
-    one draft).  Each token has a fixed weight, by default the weight w = q/p of importance
-    sampling.
+    min(1, q/p_I), like a single draft from p_I.  Otherwise the output is drawn from the residual
+    ∝ max(q − p_I, 0).  In [khisti2025]_ this is importance weighted sampling, followed by
+    speculative sampling with one draft.  Each token has a fixed weight, by default the weight
+    w = q/p of importance sampling.
 
     The paper proves that an optimal rule has this form if the selection probabilities may depend on
-    the whole set of drafts.  It computes them by a linear program, truncated to the most probable
-    tokens.  This class does neither: `OptimalPlan` is an optimal rule of this form at any size.
+    the whole set of drafts.  The paper computes these probabilities by a linear program, truncated
+    to the most probable tokens.  This class uses fixed weights; for an optimal rule of this form,
+    use `OptimalPlan`, at any size.
 
-    In exact mode, p_I is a sum over all multisets of drafts.  In floats, it is the integral ::
+    In exact mode, p_I is a sum over all multisets of drafts.  In floats, p_I is the integral ::
 
         p_I(y) = k p(y) w(y) ∫ e^(−w(y) t) φ(t)^(k−1) dt,   φ(t) = Σ p(x) e^(−w(x) t)
 
-    because 1/s = ∫ e^(−s t) dt.  The trapezoid rule in log t computes it with a relative error
-    below 2e-17 for every token (`log_trapezoid`).  With rounding, p_I and the output distribution
-    have a relative error of about 1e-14.  This takes bounded memory and O(n) time for each of a few
-    hundred nodes; weights over a larger range need more nodes.
+    which follows from 1/s = ∫ e^(−s t) dt.  The trapezoid rule in log t computes the integral with
+    a relative error below 2e-17 for every token (`log_trapezoid`).  With rounding, p_I and the
+    output distribution have a relative error of about 1e-14.  The computation takes bounded memory,
+    and O(n) time for each of a few hundred nodes; weights over a larger range need more nodes.
 
     Parameters
     ----------
@@ -184,7 +185,7 @@ class ImportanceSelection(ResidualPlan):
         return scatter_sum(sets.ravel(), (probability[:, None] * chosen).ravel(), self.problem.n)
 
     def _hit_by_sum(self) -> Number:
-        """Return the probability of a rejection with a residual token that is a draft."""
+        """Return the probability that the test rejects and the residual token is a draft."""
         sets, probability, chosen = self._sets
         rejected = (chosen * (1 - self.accept_probability[sets])).sum(axis=1)
         by_residual = self.residual.probs(self.problem.n)[sets] * first_occurrences(sets)
@@ -198,7 +199,7 @@ class ImportanceSelection(ResidualPlan):
         positive = self.weights[self.weights > 0]
         if not positive.size:
             return read_only(positive), positive
-        # The relative truncation errors of 1/s are s · low below and e^(−s · high) above.
+        # The limits of the integral cause relative errors of 1/s of s · low and e^(−s · high).
         low, high = 2.0**-60 / (self.problem.k * positive.max()), 40 / positive.min()
         nodes, weights = log_trapezoid(low, high)
         return read_only(nodes), read_only(weights)
@@ -232,7 +233,7 @@ class ImportanceSelection(ResidualPlan):
         return probs
 
     def _hit_by_quadrature(self) -> Number:
-        """Return the probability of a rejection with a residual token that is another draft.
+        """Return the probability that the test rejects and the residual token is another draft.
 
         For a residual token z, it is k ∫ ψ(t) (φ^(k−1) − (φ − p(z) e^(−w(z) t))^(k−1)) dt with
         ψ(t) = Σ p w (1 − a) e^(−w t).  Here a is the acceptance probability, and a(z) = 1.

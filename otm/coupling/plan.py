@@ -118,8 +118,8 @@ class TransportPlan(Frozen, ABC):
         """Raise unless the problem is a single `Problem` with drafts that the rule supports."""
         if not isinstance(self.problem, Problem):
             raise InvalidInputError(
-                f"{type(self).__name__} cannot use {shown(self.problem)}; give a Problem, such as "
-                "otm.Problem(draft, target, k)"
+                f"{type(self).__name__} needs a Problem such as otm.Problem(draft, target, k), not "
+                f"{shown(self.problem)}"
             )
         if self.problem.shape or not self.problem.iid:
             _ = self.drafts
@@ -249,12 +249,12 @@ class TransportPlan(Frozen, ABC):
         Returns
         -------
         Selection
-            As from `select`.
+            Same as for `select`.
 
         Raises
         ------
         InvalidDraftsError
-            As for `select`.
+            Same as for `select`.
         InvalidParameterError
             If `rng` is not a NumPy Generator.
         """

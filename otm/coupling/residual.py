@@ -1,7 +1,7 @@
 """Base classes of rules that accept a draft or draw the output from one residual distribution.
 
-Each rule implements which draft it accepts, and with what probability.  `ResidualPlan` derives the
-conditional distribution, the output distribution, the acceptance probability and the selection.
+Each rule implements the choice of the accepted draft and its probability.  `ResidualPlan` derives
+the conditional distribution, the output distribution, the acceptance and the selection.
 `SequentialPlan` is for rules that test the drafts in turn and accept the first that passes.
 """
 
@@ -86,8 +86,8 @@ class ResidualPlan(TransportPlan):
     def acceptance(self) -> Number:
         """Acceptance probability Pr(Y ∈ {X_1, …, X_k}).
 
-        For most rules, a token from the residual distribution is never a rejected draft.  Then
-        this equals `acceptance_by_test`.  All other rules override this property.
+        For most rules, a token from the residual distribution is never a rejected draft, so this
+        equals `acceptance_by_test`.  All other rules override this property.
         """
         return self.acceptance_by_test
 
@@ -180,7 +180,7 @@ class ResidualPlan(TransportPlan):
         return self._acceptance_with_hits(at_least_once(rejected / rejected.sum(), self.problem.k))
 
     def _complete(self, accepted: Probs) -> Probs:
-        """Add the residual distribution to the accepted mass [..., n], to a total mass of 1."""
+        """Add residual mass to the accepted mass [..., n], so that the total mass is 1."""
         rejected = 1 - accepted.sum(axis=-1, keepdims=True)
         return np.asarray(accepted + rejected * self.residual.probs(self.problem.n))
 
@@ -215,7 +215,7 @@ def acceptance_ratio(target: Probs, draft: Probs) -> Probs:
 
 @dataclass(frozen=True, eq=False)
 class SequentialPlan(ResidualPlan):
-    """A rule that tests the drafts in turn, each by its own uniform, and accepts the first pass."""
+    """A rule that tests the drafts in turn, by one uniform each, and accepts the first pass."""
 
     @property
     def uniforms_per_selection(self) -> int:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 ROWS, COLUMNS = 14, 7
-"""Largest number of rows and columns in a printed table; `mass` has all of them."""
+"""Largest number of rows and columns in a printed table; `Transport.mass` is complete."""
 
 DRAWN = 40
 """Largest number of rows and columns in a plot."""

@@ -117,8 +117,9 @@ class DraftDistribution(Frozen, ABC):
     def distribution_of_last(self, order: npt.NDArray[np.int64]) -> Probs:
         """Return the distribution of the draft that comes last in an order of the tokens.
 
-        A rule may pick that draft, so this mass can be accepted.  At each token it is the decrease
-        of `missed`; subclasses compute it directly if that difference would cancel.
+        A rule may pick that draft, so this mass can be accepted.  The mass of a token is the
+        decrease of `missed` at this token; subclasses compute it directly if the difference would
+        cancel.
 
         Parameters
         ----------
@@ -137,7 +138,7 @@ class DraftDistribution(Frozen, ABC):
     def distribution_of_one(self) -> Probs:
         """Return the distribution of one draft, picked independently of the target: array [n].
 
-        This is the mean over the last drafts in two opposite orders.  Subclasses may override it.
+        By default, this is the mean of the distributions of the last draft in two opposite orders.
         """
         order = np.arange(self.n)
         distribution: Probs = (
@@ -166,7 +167,7 @@ class DraftDistribution(Frozen, ABC):
         return np.True_
 
     def draw(self, uniforms: npt.ArrayLike) -> Drafts:
-        """Draw drafts, with the randomness as an argument.
+        """Draw drafts from uniforms.
 
         Parameters
         ----------
@@ -357,7 +358,7 @@ class SingleDistribution(FromProbs):
 
 @dataclass(frozen=True, eq=False)
 class DifferentTokens(SingleDistribution):
-    """k distinct drafts from one distribution; k is reduced to its number of tokens if larger."""
+    """k distinct drafts from one distribution; k is at most its number of tokens with p > 0."""
 
     k: int
 

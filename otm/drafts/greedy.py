@@ -57,9 +57,9 @@ class Greedy(DifferentTokens):
 
     @cached_property
     def sure(self) -> npt.NDArray[np.int64]:
-        """Positions of the k − 1 deterministic drafts, in descending order of p; lowest id first.
+        """Positions of the k − 1 deterministic drafts, by descending p: array [k − 1].
 
-        The array has shape [k − 1].
+        In a tie, the lowest id comes first.
         """
         return read_only(likeliest(self.probs, self.k - 1))
 

@@ -35,7 +35,7 @@ class HubPairs(SingleDistribution):
     Attributes
     ----------
     k : int
-        2; or 1 if the hub has probability 1, because it is then the only draft.
+        The number of drafts: 2, or 1 if the hub has probability 1 and is the only draft.
 
     Raises
     ------

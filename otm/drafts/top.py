@@ -51,14 +51,14 @@ class Top(DifferentTokens):
     """
 
     uniforms_per_draw = 0
-    """0, because the drafts are not random."""
+    """Zero uniforms, because the drafts are not random."""
 
     tuple_count = 1
-    """1, because the drafts are not random."""
+    """One tuple, because the drafts are not random."""
 
     @cached_property
     def sure(self) -> npt.NDArray[np.int64]:
-        """Positions of the drafts, in descending order of p; lowest id first: array [k]."""
+        """Positions of the drafts, by descending p (in a tie, lowest id first): array [k]."""
         return read_only(likeliest(self.probs, self.k))
 
     @cached_property
@@ -89,7 +89,7 @@ class Top(DifferentTokens):
 
 
 def likeliest(probs: Probs, count: int) -> npt.NDArray[np.int64]:
-    """Return the positions of the largest probabilities, in descending order; lowest id first."""
+    """Return the positions of the largest probabilities, descending; in a tie, lowest id first."""
     places = np.arange(probs.size)
     # A partition avoids a sort of the whole vocabulary.
     if not is_exact(probs) and 0 < count < probs.size:

@@ -27,7 +27,7 @@ from otm.drafts.joint import Joint
 from otm.errors import ProblemTooLargeError
 
 LARGEST_ENUMERATION = 50_000
-"""Largest number of additions of fractions for the distribution of the set of drafts: 1 second."""
+"""Largest number of additions of fractions for the sets of drafts: about one second of work."""
 
 Floats = npt.NDArray[np.float64]
 
@@ -146,7 +146,7 @@ class WithoutReplacement(DifferentTokens):
 
     @cached_property
     def _ascending(self) -> tuple[npt.NDArray[np.int64], Probs]:
-        """Tokens with p > 0 in ascending order of p, and their prefix sums of p."""
+        """Tokens with p > 0 in ascending order of p, and the prefix sums of p in this order."""
         support = np.flatnonzero(self.draftable)
         tokens = support[np.argsort(self.probs[support], kind="stable")]
         return read_only(tokens), read_only(running_sum(self.probs[tokens], from_zero=True))
@@ -197,7 +197,9 @@ class WithoutReplacement(DifferentTokens):
 
 
 def missed_by_first_rings(masses: Probs, outside: Probs, k: int) -> Floats:
-    """Return the probability that the first j tokens miss one of the first k to ring: [m + 1].
+    """Return the probability that the first j tokens lack one of the k tokens that ring first.
+
+    The result has shape [m + 1], for j = 0, …, m.
 
     `masses` [m] has the positive rates of the tokens in the order, and `outside` has the rates of
     all other tokens.  The rates sum to one, and there are at least k tokens in total.
@@ -282,7 +284,7 @@ def _fewer_than(k: int, masses: Floats, times: Floats) -> Floats:
 
 
 def _add_clock(counts: Floats, silent: Floats, rung: Floats) -> None:
-    """Multiply polynomials by silent + rung · y, in place."""
+    """Multiply the polynomials `counts` by silent + rung · y, in place."""
     moved = counts[:-1] * rung
     counts *= silent
     counts[1:] += moved

@@ -59,8 +59,8 @@ def capped_rules(
 ) -> tuple[dict[str, Accepted], Floats]:
     """Compute the optimum and the other capped rules, by name, and the lenient optimum [l, K].
 
-    If there are many tokens, each bin is treated as one token.  Bins for which this could change a
-    result are split, all at once.
+    If there are many tokens, each bin is treated as one token.  Bins that could change a result are
+    split, all in one step.
     """
     order = RatioBins.of(draft, target, bits=FINEST, units=False)
     rules: dict[str, Accepted] = {}
@@ -78,7 +78,7 @@ def capped_rules(
         doubtful = np.zeros(order.least.size, dtype=np.bool_)
         doubtful[_with_caps(order, [rule.cap for rule in rules.values()])] = True
         now_wide = order.wide.size
-        # A split can only lower the optimum, so it makes no further bin doubtful for the cuts.
+        # A lower optimum makes no other bin doubtful, so only new wide bins need this test.
         if wide is None or now_wide > wide:
             values = rules["optimal"].probability, *lenient
             doubtful[_with_cuts(order, ks, (1, *leniences), values)] = True
@@ -103,7 +103,7 @@ def _with_caps(bins: RatioBins, caps: Sequence[Floats]) -> npt.NDArray[np.int64]
 def _with_cuts(
     bins: RatioBins, ks: Sequence[int], leniences: Sequence[float], values: Sequence[Floats]
 ) -> npt.NDArray[np.int64]:
-    """Return the wide bins in which a cut may have a value below `values`, [K] per lenience."""
+    """Return the bins in which a cut may have a smaller value than `values`, [K] per lenience."""
     draft_above, target_below = bins.corners(bins.wide)
     below = [target_below / lenience for lenience in leniences]
     better = np.zeros(bins.wide.size, dtype=np.bool_)
@@ -156,13 +156,13 @@ def by_cut(
 
 def _caps_of_values(order: RatioBins, values: Floats, ks: Sequence[int]) -> Floats:
     """Compute the optimal cap for each α_k [K], as `optimal_cap` does."""
-    # If no draft mass is above, the product ∞ · 0 is NaN.
+    # An infinite ratio without draft mass above it gives ∞ · 0 = NaN.
     with np.errstate(invalid="ignore"):
         capped = order.target_below[:-1] + order.ratio * order.draft_above[:-1]
     below = np.searchsorted(capped, values, side="right")
     with np.errstate(divide="ignore", invalid="ignore"):
         cap = (values - order.target_below[below]) / order.draft_above[below]
-    # If little draft mass is above, the difference can cancel.
+    # If little draft mass is above the cap, the difference can cancel.
     cap = np.maximum(cap, np.append(0, order.ratio)[below])
     everything = order.target_below[-1] * (1 - FULL_SUPPORT_TOLERANCE)
     largest = np.asarray(ks, dtype=np.float64)

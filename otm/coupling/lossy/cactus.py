@@ -23,11 +23,12 @@ from otm.errors import InvalidParameterError
 class Cactus(TransportPlan):
     """Verify a draft x against the target with a raised probability of x; not lossless.
 
-    The raised target h for the draft x is, for y ≠ x, ::
+    For the draft x and all tokens y ≠ x, the raised target h is ::
 
         h(x) = min(q(x) + √(2 δ q(x) (1 − q(x))), 1),    h(y) = q(y) (1 − h(x)) / (1 − q(x))
 
-    Here h(x) is about the largest value within a Kullback–Leibler divergence δ of q.  The draft is
+    So h(x) is approximately the largest value within a divergence (Kullback–Leibler) of δ from q.
+    The draft is
     accepted with probability min(1, h(x)/p(x)); otherwise the output is drawn from the residual
     ∝ max(h − p, 0).  This is our reading of [hao2026]_.  Because h depends on the draft, the output
     distribution is not one of the distributions h, and its divergence from q can be larger than δ
@@ -49,7 +50,7 @@ class Cactus(TransportPlan):
 
     Notes
     -----
-    In exact mode, the square root is a float, converted to a fraction.
+    In exact mode, the square root is computed as a float and converted to a fraction.
 
     References
     ----------

@@ -97,7 +97,7 @@ class OptimalPlan(ResidualPlan):
 
     @cached_property
     def _target_win_ratio(self) -> TargetWinRatio:
-        """Target ratio of winning to drafting, for each bin."""
+        """Target value of Pr(the winner is the token) / p(token), for the tokens of each bin."""
         return target_win_ratio(self.problem)
 
     @property

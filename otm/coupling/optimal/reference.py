@@ -46,11 +46,13 @@ class ReferencePlan:
         mass = [sum((p[x] for x in ratio if self.slot_of[x] == j), ZERO) for j in slots]
         P, Q = sums_below(mass), sums_below(mass[j] * r[j] for j in slots)
 
-        # Theorems 3.1 and 4.2: Σ min(q, c p) is the least Q_j + c (1 − P_j), and α_k at c = c*.
+        # Theorems 3.1 and 4.2: Σ min(q, c p) is the minimum of Q_j + c (1 − P_j) over j, and it
+        # equals α_k at c = c*.
         self.alpha = min(below + 1 - edge**k for edge, below in zip(P, Q, strict=True))
         self.cap = max((self.alpha - Q[j]) / (1 - P[j]) for j in slots)
         capped = [min(ratio, self.cap) for ratio in r]
-        # Theorem 5.1: Σ p max(t, b) is the largest b P_j + Σ_{i>j} p t, and 1 at the floor b.
+        # Theorem 5.1: Σ p max(t, b) is the maximum of b P_j + Σ_{i>j} p t over j, and it equals 1
+        # at the floor b.
         T = sums_below(mass[j] * capped[j] for j in slots)
         self.floor = min((1 - T[-1] + T[j + 1]) / P[j + 1] for j in slots)
         t = [max(ratio, self.floor) for ratio in capped]

@@ -65,7 +65,7 @@ class SlotTable(Frozen):
 
     @property
     def bins(self) -> RatioBins:
-        """The bins of the tokens, m in all."""
+        """The m bins of the tokens."""
         return self.target.bins
 
     @property
