@@ -4,13 +4,13 @@ Run this file on a certificate that `Certificate.save` wrote; no package is need
 
     python -I -S otm/certificate.py FILE
 
-For k i.i.d. drafts with distribution p = draft/Σdraft and a target q = target/Σtarget, a set H of
-tokens and an accepted mass v prove bounds on the optimal acceptance probability α_k:
+The k drafts are i.i.d. with distribution p = draft/Σdraft, and the target is q = target/Σtarget.  A
+set H of tokens and an accepted mass v prove bounds on the optimal acceptance probability α_k:
 
 - ``upper``: α_k ≤ q(H) + 1 − p(H)^k, because an accepted token is in H, or a draft is outside H.
-- ``lower``: α_k ≥ Σv if v ≤ q and v(A) ≤ 1 − (1 − p(A))^k for all sets A of tokens; then some
-  selection rule accepts the mass v.  Here v = min(q, cap · p), and it is enough to check the sets A
-  that hold the tokens of largest v/p.
+- ``lower``: α_k ≥ Σv if v ≤ q and v(A) ≤ 1 − (1 − p(A))^k for all sets A of tokens.  Under these
+  conditions, some selection rule accepts the mass v.  Here v = min(q, cap · p), and it is enough to
+  check the sets A that hold the tokens of largest v/p.
 - ``plan``: on small instances, a rule as a table: the mass of every pair (drafts, output).
 
 The check recomputes every number from the inputs in integers, so rounding cannot hide a mistake.

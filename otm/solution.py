@@ -51,9 +51,9 @@ class Solution(Facts, Frozen):
 
     For a problem with rows, `solution[i]` with one index for each leading axis is the solution of
     one row, built on first use.  With one leading axis, the solution is also a sequence of rows.
-    The latest row solutions are cached with their plans: at most 2^20 / (n + 32) of them but at
-    least one, in about 0.2 GB, or ten times as much for fractions.  Other rows are built again on
-    each access.
+    The latest row solutions are cached with their plans, at most 2^20 / (n + 32) rows but at least
+    one.  The cache takes about 0.2 GB, or ten times as much for fractions.  Other rows are built
+    again on each access.
 
     Attributes
     ----------
@@ -175,8 +175,8 @@ class Solution(Facts, Frozen):
         Parameters
         ----------
         drafts : int array-like or tensor [..., K]
-            Draft tokens, as for `plan.select`.  For many rows, one set of drafts for each row, with
-            K = max k; a row with k < K drafts has −1 in its last K − k entries.
+            Draft tokens, as for `plan.select`.  For many rows, K = max k, with one set of drafts
+            for each row; a row with k < K drafts has −1 in its last K − k entries.
         uniforms : array-like or tensor [..., m]
             Independent uniforms in [0, 1), m = `plan.uniforms_per_selection`.  For many rows,
             m = K + 2; each row uses its first k + 2 uniforms.
@@ -190,8 +190,8 @@ class Solution(Facts, Frozen):
         Raises
         ------
         InvalidDraftsError
-            If the drafts have a wrong shape or type, or have probability 0, or the entries −1 are
-            not exactly the entries after the k drafts of a row.
+            If the drafts have a wrong shape or type, or have probability 0, or the entries after
+            the k drafts of a row are not −1.
         InvalidUniformsError
             If the uniforms have a wrong shape or do not lie in [0, 1).
 

@@ -153,8 +153,8 @@ def alpha(p: Any, q: Any, k: Any = None) -> Any:
         α_k for several rows or several k, equal bit for bit to single calls.
     tensor [...]
         α_k in float64, on the same device and differentiable, if both distributions are torch
-        tensors.  The gradient is that of a minimum cut H: dα/dq = 1_H and dα/dp =
-        −k p(H)^(k−1) 1_H, propagated through the division by Σp and Σq.
+        tensors.  The gradient is that of a minimum cut H, dα/dq = 1_H and
+        dα/dp = −k p(H)^(k−1) 1_H, propagated through the division by Σp and Σq.
     Interval
         Bounds on α_k, for a joint distribution that has no closed form and is too large for an
         exact maximum flow.

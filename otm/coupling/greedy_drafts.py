@@ -18,10 +18,11 @@ from otm.drafts.greedy import Greedy
 class GreedyRule(ResidualPlan):
     """Maximal coupling of the target with the one random draft of greedy drafts.
 
-    The drafts are the set A of the k − 1 most probable tokens of p, and one draft from p̃, which is
-    p restricted to the other tokens (`Greedy`).  The last draft is accepted with probability
-    min(1, q/p̃); otherwise the output is drawn from the residual ∝ max(q − p̃, 0).  Because p̃ = 0
-    on A, the residual contains all target mass of A, and a residual token in A is a draft:
+    The first k − 1 drafts are the set A of the most probable tokens of p.  The last draft is drawn
+    from p̃, which is p restricted to the other tokens (`Greedy`).  The last draft is accepted with
+    probability min(1, q/p̃); otherwise the output is drawn from the residual ∝ max(q − p̃, 0).
+    Because p̃ = 0 on A, the residual contains all target mass of A, and a residual token in A is a
+    draft:
 
         α = q(A) + Σ_{x ∉ A} min(q(x), p̃(x))
 

@@ -18,8 +18,8 @@ class NaiveTargetSampling(ResidualPlan):
     """Draw Y from the target distribution independently of the drafts: the product coupling.
 
     The acceptance Σ q (1 − (1 − p)^k) is the baseline without any coupling of drafts and output.
-    In a draft tree, the rule samples a token from the target at each node and follows the child
-    with this token, if there is one (naive sampling in [miao2024]_).
+    In a draft tree, the rule samples a token from the target at each node; if a child has this
+    token, the walk continues there (naive sampling in [miao2024]_).
 
     Parameters
     ----------

@@ -51,9 +51,9 @@ ROW_SUM_TOLERANCE = 1e-9
 class TablePlan(ResidualPlan):
     """A plan that accepts drafts with the probabilities of an explicit table.
 
-    For i.i.d. drafts, an optimal plan does not need the order of the drafts, so the table is over
-    multisets of drafts; it can store the solution of a linear program.  For other drafts, the table
-    is over all tuples of positive probability.
+    For i.i.d. drafts, the table is over multisets of drafts, because an optimal plan does not need
+    their order.  Such a table can store the solution of a linear program.  For other drafts, the
+    table is over all tuples of positive probability.
 
     The plan is lossless for every table: if the accepted mass v of a token exceeds its target
     probability, the entries of the token are scaled down.  If no draft is accepted, the output is
@@ -106,9 +106,9 @@ class TablePlan(ResidualPlan):
         problem : Problem
             The draft distribution, the target distribution and the number of drafts.
         rule : callable
-            Function from a tuple of k drafts, in ascending order if they are i.i.d., to a mapping
-            from tokens to the probability of accepting them; a token that is not in the mapping is
-            not accepted.
+            Function from a tuple of k drafts (ascending if they are i.i.d.) to a mapping from each
+            token to its acceptance probability.  Tokens that are not in the mapping have
+            probability 0.
 
         Returns
         -------

@@ -28,11 +28,10 @@ class Cactus(TransportPlan):
         h(x) = min(q(x) + √(2 δ q(x) (1 − q(x))), 1),    h(y) = q(y) (1 − h(x)) / (1 − q(x))
 
     So h(x) is approximately the largest value within a divergence (Kullback–Leibler) of δ from q.
-    The draft is
-    accepted with probability min(1, h(x)/p(x)); otherwise the output is drawn from the residual
-    ∝ max(h − p, 0).  This is our reading of [hao2026]_.  Because h depends on the draft, the output
-    distribution is not one of the distributions h, and its divergence from q can be larger than δ
-    (docs/theory/lenience.md).
+    The draft is accepted with probability min(1, h(x)/p(x)); otherwise the output is drawn from the
+    residual ∝ max(h − p, 0).  This is our reading of [hao2026]_.  Because h depends on the draft,
+    the output distribution is not one of the distributions h, and its divergence from q can be
+    larger than δ (docs/theory/lenience.md).
 
     Parameters
     ----------

@@ -34,9 +34,9 @@ class TypicalAcceptance(ResidualPlan):
         q(x) > min(ε, δ e^(−H(q))),   H(q) = −Σ q ln q
 
     Otherwise the output is the most probable token of the target (in a tie, the first), as in
-    Medusa, or is drawn from the target ([cai2024]_, section 2.3.1, here for one token).  The test
-    does not use the draft distribution.  `distance_to_target` computes the distance of the output
-    distribution from the target.
+    Medusa ([cai2024]_, section 2.3.1, here for one token).  With the option "target", the output is
+    drawn from the target instead.  The test does not use the draft distribution.
+    `distance_to_target` computes the distance of the output distribution from the target.
 
     Parameters
     ----------
