@@ -209,13 +209,13 @@ class Certificate(Facts, Frozen):
         lower, upper = Fraction(self.lower), Fraction(self.upper)
         document: dict[str, Any] = {
             "schema": certificate.SCHEMA,
-            "draft": _written(self.problem.draft),
-            "target": _written(self.problem.target),
+            "draft": _probs_as_json(self.problem.draft),
+            "target": _probs_as_json(self.problem.target),
             "k": self.problem.k,
             "draft_law": "iid",
             "cut": self.cut.tolist(),
             "cap": certificate_json.fraction(Fraction(self.cap)),
-            "plan": self._written_out_plan(),
+            "plan": self._plan_table(),
             **certificate_json.ends(lower, upper, self.method),
         }
         document["inputs_sha256"] = certificate.inputs_digest(document)
@@ -280,10 +280,11 @@ class Certificate(Facts, Frozen):
         try:
             draft, target = ([float.fromhex(x) for x in document[y]] for y in ("draft", "target"))
             problem = Problem(draft, target, k)
-            found = cls(problem, cut, float(cap), float(lower), float(upper), method)
+            in_floats = cls(problem, cut, float(cap), float(lower), float(upper), method)
             probs_kept = (problem.draft.tolist(), problem.target.tolist()) == (draft, target)
-            if probs_kept and (found.cap, found.lower, found.upper) == (cap, lower, upper):
-                return found
+            ends = (in_floats.cap, in_floats.lower, in_floats.upper)
+            if probs_kept and ends == (cap, lower, upper):
+                return in_floats
         except (TypeError, ValueError, OverflowError):
             # The document has integers, unnormalised weights, or bounds beyond the float range.
             pass
@@ -330,7 +331,7 @@ class Certificate(Facts, Frozen):
             and self.method in certificate.METHODS
         )
 
-    def _written_out_plan(self) -> dict[str, Any] | None:
+    def _plan_table(self) -> dict[str, Any] | None:
         """Return the table of an optimal plan over a common denominator; None if it is large."""
         if self.problem.k > 8 or self.problem.n**self.problem.k > LARGEST_WRITTEN_PLAN:
             return None
@@ -359,7 +360,7 @@ def _exact_probs(document: dict[str, Any], name: str) -> list[Fraction]:
     return [Fraction(weight, total) for weight in weights]
 
 
-def _written(probs: Probs) -> list[Any]:
+def _probs_as_json(probs: Probs) -> list[Any]:
     """Return the JSON form of a distribution: integer weights, or hexadecimal floats."""
     if is_exact(probs):
         return [certificate_json.integer(value) for value in as_integers(probs)[0]]

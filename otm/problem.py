@@ -123,7 +123,7 @@ class Problem(Frozen):
                     f"k is {shown(k)}, but the joint distribution already has {draft.k} drafts; "
                     "leave out k"
                 )
-            draft, target, joint = _beside_drafts(draft, target)
+            draft, target, joint = _align_with_drafts(draft, target)
             k, tokens = joint.k, joint.tokens
         elif isinstance(draft, SparseProbs) or isinstance(target, SparseProbs):
             tokens, draft, target = align(draft, target)
@@ -180,7 +180,7 @@ class Problem(Frozen):
         self._check_single("the joint distribution of the drafts")
         if self._joint is not None:
             return self._joint
-        return IID._of_checked(probs=self.draft, k=self.k, tokens=self._tokens)
+        return IID._from_checked(probs=self.draft, k=self.k, tokens=self._tokens)
 
     @cached_property
     def bins(self) -> RatioBins:
@@ -342,7 +342,7 @@ class Problem(Frozen):
 
 def has_rows(draft: Any, target: Any, k: Any) -> bool:
     """Whether k or an array of probabilities has leading axes; False for other types of input."""
-    if not (_axes(draft) > 1 or _axes(target) > 1 or _axes(k) > 0):
+    if not (_count_axes(draft) > 1 or _count_axes(target) > 1 or _count_axes(k) > 0):
         return False
     return not any(
         isinstance(distribution, DraftDistribution | SparseProbs)
@@ -350,7 +350,7 @@ def has_rows(draft: Any, target: Any, k: Any) -> bool:
     )
 
 
-def _axes(values: Any) -> int:
+def _count_axes(values: Any) -> int:
     """Count the axes from the type of the first entry: 0, 1, or 2 for two or more axes."""
     axes = getattr(values, "ndim", None)
     if axes is None and isinstance(values, Sequence) and not isinstance(values, str | bytes):
@@ -360,7 +360,7 @@ def _axes(values: Any) -> int:
     return int(axes or 0)
 
 
-def _beside_drafts(
+def _align_with_drafts(
     drafts: DraftDistribution, target: Any
 ) -> tuple[Probs, Probs, DraftDistribution]:
     """Return the distribution of one draft, the target and the drafts, all in one number type."""

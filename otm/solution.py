@@ -38,10 +38,10 @@ if TYPE_CHECKING:
 PADDING = -1
 """Padding of a draft array, in rows with fewer drafts than columns."""
 
-KEPT_TOKENS = 2**20
+CACHED_TOKENS = 2**20
 """Largest number of tokens in the cached row solutions, about 0.2 GB of floats."""
 
-TOKENS_BESIDE = 32
+OVERHEAD_TOKENS = 32
 """Fixed memory of a cached solution, counted as this number of tokens."""
 
 
@@ -96,7 +96,7 @@ class Solution(Facts, Frozen):
     why: str
     _cut: Cut | None = None
     _plan: TransportPlan | None = None
-    _kept: OrderedDict[tuple[int, ...], Solution] = field(default_factory=OrderedDict, init=False)
+    _cache: OrderedDict[tuple[int, ...], Solution] = field(default_factory=OrderedDict, init=False)
 
     @cached_property
     def cut(self) -> Cut:
@@ -259,16 +259,16 @@ class Solution(Facts, Frozen):
         place = place_of_row(row, self.problem.shape)
         if not self.problem.shape:
             return self
-        solution = self._kept.get(place)
+        solution = self._cache.get(place)
         if solution is None:
-            limit = KEPT_TOKENS // (self.problem.n + TOKENS_BESIDE)
-            if self._kept and len(self._kept) >= limit:
+            limit = CACHED_TOKENS // (self.problem.n + OVERHEAD_TOKENS)
+            if self._cache and len(self._cache) >= limit:
                 # Another thread may already have removed the oldest solution.
                 with suppress(KeyError):
-                    self._kept.popitem(last=False)
+                    self._cache.popitem(last=False)
             problem = self.problem[place]
             solution = Solution(problem, optimal_value(problem), self.method, self.why)
-            self._kept[place] = solution
+            self._cache[place] = solution
         return solution
 
     def __iter__(self) -> Iterator[Solution]:

@@ -178,7 +178,7 @@ def alpha(p: Any, q: Any, k: Any = None) -> Any:
     >>> round(alpha(WithoutReplacement([0.5, 0.25, 0.25], k=2), [0, 0, 1]), 12)
     0.583333333333
     """
-    if _wants_tensor(p, q):
+    if _are_float_tensors(p, q):
         from otm.optimum.torch import optimal_values as on_torch
 
         return on_torch(p, q, k)[0]
@@ -198,7 +198,7 @@ def alpha(p: Any, q: Any, k: Any = None) -> Any:
     return optimum_of(problem).value
 
 
-def _wants_tensor(p: Any, q: Any) -> bool:
+def _are_float_tensors(p: Any, q: Any) -> bool:
     """Whether both arguments are float tensors; raise if a gradient would be lost."""
     tensors = [probs for probs in (p, q) if is_tensor(probs)]
     if len(tensors) == 2 and all(probs.is_floating_point() for probs in tensors):
@@ -224,7 +224,7 @@ WHY = {
 """The reason for the choice of each method, in one sentence."""
 
 
-def _by_best(problem: Problem, memory_limit: int) -> Solution:
+def _solve_auto(problem: Problem, memory_limit: int) -> Solution:
     if problem.shape:
         values = optimal_values(problem.draft, problem.target, problem.k)
         return Solution(problem, read_only(values), "closed-form", WHY["rows"])
@@ -239,8 +239,8 @@ def _by_best(problem: Problem, memory_limit: int) -> Solution:
     return Solution(problem, optimum.value, method, why, optimum.cut)
 
 
-def _by_closed_form(problem: Problem, memory_limit: int) -> Solution:
-    solution = _by_best(problem, memory_limit)
+def _solve_closed_form(problem: Problem, memory_limit: int) -> Solution:
+    solution = _solve_auto(problem, memory_limit)
     if solution.method != "closed-form":
         raise InvalidParameterError(
             f"these drafts ({problem.drafts}) have no known closed form; leave out the method"
@@ -248,7 +248,7 @@ def _by_closed_form(problem: Problem, memory_limit: int) -> Solution:
     return solution
 
 
-def _by_linear_program(problem: Problem, memory_limit: int, name: str) -> Solution:
+def _solve_linear_program(problem: Problem, memory_limit: int, name: str) -> Solution:
     from otm.coupling.table import TablePlan
     from otm.optimum.solvers import solve_cvxpy, solve_highs
     from otm.optimum.solvers.linear_program import cut_from_duals, packing_form
@@ -260,9 +260,9 @@ def _by_linear_program(problem: Problem, memory_limit: int, name: str) -> Soluti
         )
     problem = problem.to_floats()
     program = packing_form(problem, memory_limit)
-    found = (solve_highs if name == "lp-highs" else solve_cvxpy)(program)
-    plan = TablePlan.from_linear_program(found)
-    cut = cut_from_duals(problem, found.token_duals)
+    solved = (solve_highs if name == "lp-highs" else solve_cvxpy)(program)
+    plan = TablePlan.from_linear_program(solved)
+    cut = cut_from_duals(problem, solved.token_duals)
     why = (
         "the caller chose this method; SpecTr's linear program has "
         f"{program.set_of.size:,} variables over draft multisets, in float64."
@@ -271,8 +271,8 @@ def _by_linear_program(problem: Problem, memory_limit: int, name: str) -> Soluti
 
 
 _METHODS: dict[str, Callable[[Problem, int], Solution]] = {
-    "auto": _by_best,
-    "closed-form": _by_closed_form,
-    "lp-highs": partial(_by_linear_program, name="lp-highs"),
-    "lp-cvxpy": partial(_by_linear_program, name="lp-cvxpy"),
+    "auto": _solve_auto,
+    "closed-form": _solve_closed_form,
+    "lp-highs": partial(_solve_linear_program, name="lp-highs"),
+    "lp-cvxpy": partial(_solve_linear_program, name="lp-cvxpy"),
 }

@@ -217,7 +217,7 @@ def test_laws_of_different_lengths_are_refused() -> None:
         for fragment in (
             "draft distribution has 2",
             "target distribution 3",
-            "give missing tokens probability 0",
+            "give absent tokens probability 0",
         ):
             assert fragment in str(caught.value)
 
@@ -434,7 +434,7 @@ ELSEWHERE: dict[str, tuple[Any, type[otm.OTMError], str]] = {
     ),
     "a token beyond 64 bits": (
         lambda: alpha_interval({2**63: 0.5}, {0: 0.5}, 1), InvalidDistributionError,
-        "whole numbers",
+        "give an integer",
     ),
     "a vocabulary beyond 64 bits": (
         lambda: alpha_interval({0: 0.5}, {0: 0.5}, 1, vocabulary=10**30),

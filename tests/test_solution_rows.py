@@ -104,11 +104,11 @@ def test_few_solutions_are_kept(
     monkeypatch: pytest.MonkeyPatch, tokens: int, kept: list[int] | None
 ) -> None:
     """Catches a select that holds the plans of all rows, gigabytes at full vocabulary."""
-    monkeypatch.setattr("otm.solution.KEPT_TOKENS", tokens)
+    monkeypatch.setattr("otm.solution.CACHED_TOKENS", tokens)
     rows = otm.solve([[0.75, 0.25]] * 4, [0.25, 0.75], 2)
     uniforms = uniforms_for(rows)
     token, _ = rows.select([[0, 1]] * 4, uniforms)
-    assert [place for (place,) in rows._kept] == (kept or [0, 1, 2, 3])
+    assert [place for (place,) in rows._cache] == (kept or [0, 1, 2, 3])
     assert rows[3] is rows[3]
     assert rows[0].alpha == rows.alpha[0]
     plan = otm.solve([0.75, 0.25], [0.25, 0.75], 2).plan
@@ -233,7 +233,7 @@ def test_uniforms_are_checked_before_any_plan_is_built(ragged: Solution) -> None
         ragged.select(DRAFTS, np.zeros((3, 4)))
     with pytest.raises(InvalidUniformsError, match=r"\[0, 1\)"):
         ragged.select(DRAFTS, np.ones((3, 5)))
-    assert not ragged._kept
+    assert not ragged._cache
 
 
 def test_tensors_in_tensors_out(ragged: Solution) -> None:

@@ -140,8 +140,8 @@ class GridOptimal(ResidualPlan):
         top = np.flatnonzero(rejected > rounding * everything).max(initial=-1)
         lowest = np.arange(rejected.size)
         np.minimum.at(lowest, *self._moves[:2])
-        left = target - self.winner_distribution > rounding * target
-        hits = np.flatnonzero(left & (draft > 0) & (lowest[self._node[0].bin] <= top))
+        is_residual = target - self.winner_distribution > rounding * target
+        hits = np.flatnonzero(is_residual & (draft > 0) & (lowest[self._node[0].bin] <= top))
         for chunk in chunks(hits.size, rejected.size, 1 << 20):
             tokens = hits[chunk]
             own = (self._slot_distributions(tokens).T * draft[tokens]).T

@@ -100,8 +100,8 @@ class RecursiveRejection(SequentialPlan):
         """Return the probability min(1, t_i/p) of accepting each token in round i, from 0."""
         cap, mass = self.rounds[i]
         draft = self.problem.draft[tokens]
-        left: Probs = np.maximum(self.problem.target[tokens] - cap * draft, 0 * draft)
-        return acceptance_ratio(left, mass * draft)
+        residual: Probs = np.maximum(self.problem.target[tokens] - cap * draft, 0 * draft)
+        return acceptance_ratio(residual, mass * draft)
 
     def _pass_probability(self, drafts: Drafts) -> Probs:
         # Rounds with probability 0 keep the value 0.

@@ -198,10 +198,10 @@ class RecursiveRejectionWithoutReplacement(TransportPlan):
 
 def _next_target(target: Probs, draft: Probs) -> Probs:
     """Return the residual ∝ max(t − p_i, 0) along the last axis, or t if it has no mass."""
-    left = np.maximum(target - draft, zeros(1, target))
-    total = left.sum(axis=-1, keepdims=True)
+    residual = np.maximum(target - draft, zeros(1, target))
+    total = residual.sum(axis=-1, keepdims=True)
     none = total == 0
-    return np.asarray(np.where(none, target, left / (total + none)))
+    return np.asarray(np.where(none, target, residual / (total + none)))
 
 
 def _first_round(target: Probs, draft: Probs) -> tuple[Probs, Probs, Probs]:

@@ -85,8 +85,8 @@ class SpecHub(ResidualPlan):
         """
         first, second = self._pair_probs
         by_first = acceptance_ratio(self.problem.target, first) * self._others
-        left = self.problem.target - first * by_first
-        by_second = acceptance_ratio(np.maximum(left, 0 * left), second) * self._others
+        remaining = self.problem.target - first * by_first
+        by_second = acceptance_ratio(np.maximum(remaining, 0 * remaining), second) * self._others
         return read_only(by_first), read_only(by_second)
 
     @cached_property

@@ -310,7 +310,7 @@ class FromProbs(DraftDistribution):
     tokens: Tokens | None = field(default=None, kw_only=True)
 
     @classmethod
-    def _of_checked(cls, **values: Any) -> Self:
+    def _from_checked(cls, **values: Any) -> Self:
         """Build from checked values; equivalent to the constructor but faster."""
         drafts = object.__new__(cls)
         drafts.__dict__.update(values)

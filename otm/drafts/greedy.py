@@ -66,9 +66,9 @@ class Greedy(DifferentTokens):
     @cached_property
     def last(self) -> Probs:
         """Distribution of the last draft, p restricted to the tokens outside `sure`: array [n]."""
-        rest = self.probs.copy()
-        rest[self.sure] = zeros(1, rest)[0]
-        return read_only(rest / rest.sum())
+        others = self.probs.copy()
+        others[self.sure] = zeros(1, others)[0]
+        return read_only(others / others.sum())
 
     @property
     def tuple_count(self) -> int:

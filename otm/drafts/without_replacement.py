@@ -34,10 +34,10 @@ Floats = npt.NDArray[np.float64]
 CHUNK = 2**20
 """Largest number of tokens times quadrature points in one chunk: about 50 MB."""
 
-UNIT = 2.0**500
+MASS_SCALE = 2.0**500
 """Scale of masses, and inverse scale of times, because 1 over a subnormal mass overflows."""
 
-DIGITS = 37.0
+LOG_PRECISION = 37.0
 """The truncation error of the quadrature is below e^−37 (1e-16), relative to the integral."""
 
 
@@ -108,7 +108,7 @@ class WithoutReplacement(DifferentTokens):
         drafted = self.draftable[order]
         outside = self.draftable.copy()
         outside[order] = False
-        missed = missed_by_first_rings(self.probs[order[drafted]], self.probs[outside], self.k)
+        missed = miss_probabilities(self.probs[order[drafted]], self.probs[outside], self.k)
         return np.asarray(missed[np.append(0, np.cumsum(drafted))])
 
     def __str__(self) -> str:
@@ -133,15 +133,15 @@ class WithoutReplacement(DifferentTokens):
         for i in range(self.k):
             taken = np.sort(places, axis=1)
             starts, ends = np.hstack([first, taken + 1]), np.hstack([taken, first + tokens.size])
-            left = np.cumsum(below[ends] - below[starts], axis=1)
-            point = uniforms[:, i] * left[:, -1]
+            remaining = np.cumsum(below[ends] - below[starts], axis=1)
+            point = uniforms[:, i] * remaining[:, -1]
             # u · total can round up to the total; then the last nonempty segment is used.
-            last = (left == left[:, -1:]).argmax(axis=1)
-            segment = np.minimum((left <= point[:, None]).sum(axis=1), last)
+            last = (remaining == remaining[:, -1:]).argmax(axis=1)
+            segment = np.minimum((remaining <= point[:, None]).sum(axis=1), last)
             start, end = starts[rows, segment], ends[rows, segment]
-            before = left[rows, segment] - (below[end] - below[start])
-            found = np.searchsorted(below, point - before + below[start], side="right") - 1
-            places = np.hstack([places, np.clip(found, start, end - 1)[:, None]])
+            before = remaining[rows, segment] - (below[end] - below[start])
+            position = np.searchsorted(below, point - before + below[start], side="right") - 1
+            places = np.hstack([places, np.clip(position, start, end - 1)[:, None]])
         return tokens[places]
 
     @cached_property
@@ -196,7 +196,7 @@ class WithoutReplacement(DifferentTokens):
             yield from self._extensions((*drafts, token), share, others)
 
 
-def missed_by_first_rings(masses: Probs, outside: Probs, k: int) -> Floats:
+def miss_probabilities(masses: Probs, outside: Probs, k: int) -> Floats:
     """Return the probability that the first j tokens lack one of the k tokens that ring first.
 
     The result has shape [m + 1], for j = 0, …, m.
@@ -213,7 +213,7 @@ def missed_by_first_rings(masses: Probs, outside: Probs, k: int) -> Floats:
     if m < k or above[live].size == 0:
         return missed
     largest = np.partition(np.concatenate([masses, outside]), -k)[-k:]
-    scaled, rates = masses * UNIT, above[live] * UNIT
+    scaled, rates = masses * MASS_SCALE, above[live] * MASS_SCALE
     for times, weights in _quadrature(k, largest.min(), max(1, CHUNK // m)):
         fewer = _fewer_than(k, scaled, times)[k - 1 : live.stop - 1]
         # An overflow to infinity means that a clock has rung almost surely.
@@ -232,23 +232,23 @@ def _quadrature(k: int, smallest: float, size: int) -> Iterator[tuple[Floats, Fl
     # At the end time T, the k tokens of largest mass have almost surely rung.  Each of them has at
     # least the mass `smallest`.  If all of them are in H, the integral beyond T is at most
     # s k e^(−T · smallest) / smallest, otherwise at most e^(−T · smallest).
-    end = math.log(DIGITS + math.log(k) - math.log(smallest)) - math.log(smallest)
+    end = math.log(LOG_PRECISION + math.log(k) - math.log(smallest)) - math.log(smallest)
     step = _step(k)
     points = np.arange(-3.7, end + step, step)
     for start in range(0, points.size, size):
         u = points[start : start + size]
         inverse = np.exp(-u)
-        yield np.exp(u - inverse - math.log(UNIT)), step * (1 + inverse)
+        yield np.exp(u - inverse - math.log(MASS_SCALE)), step * (1 + inverse)
 
 
 def _step(k: int) -> float:
-    """Return the largest step of the trapezoid rule with an error below e^−DIGITS.
+    """Return the largest step of the trapezoid rule with an error below e^−LOG_PRECISION.
 
     For complex t at the angle y, the integrand grows by a factor of up to cos(y)^−k.  So the error
     is at most about exp(−2π y / step) cos(y)^−k, for every y < π/2.
     """
     y = np.linspace(0.01, 1.5, 150)
-    return float((2 * math.pi * y / (DIGITS - k * np.log(np.cos(y)))).max())
+    return float((2 * math.pi * y / (LOG_PRECISION - k * np.log(np.cos(y)))).max())
 
 
 def _fewer_than(k: int, masses: Floats, times: Floats) -> Floats:

@@ -30,7 +30,7 @@ MAX_STEPS = 4
 MAX_ITERATIONS = 100
 """Limit on the iterations; bisection to the last digit of a number in [1, k] needs fewer."""
 
-RESOLVED = 2.0**-46
+FACTOR_TOLERANCE = 2.0**-46
 """Largest |f(ρ)| / V(ρ) for which ρ is accepted as ρ*.
 
 V(ρ) increases in ρ, and 1 − (1 − V/ρ)^k decreases.  So V(ρ*) differs from V(ρ) by at most |f(ρ)|.
@@ -76,12 +76,12 @@ def capped_rules(
             break
         # A cap of recursive rejection depends on the caps of all previous rounds.
         doubtful = np.zeros(order.least.size, dtype=np.bool_)
-        doubtful[_with_caps(order, [rule.cap for rule in rules.values()])] = True
+        doubtful[_bins_with_caps(order, [rule.cap for rule in rules.values()])] = True
         now_wide = order.wide.size
         # A lower optimum makes no other bin doubtful, so only new wide bins need this test.
         if wide is None or now_wide > wide:
             values = rules["optimal"].probability, *lenient
-            doubtful[_with_cuts(order, ks, (1, *leniences), values)] = True
+            doubtful[_bins_with_cuts(order, ks, (1, *leniences), values)] = True
         # `np.union1d` is slower, and imports masked arrays on first use.
         places = doubtful.nonzero()[0]
         if not places.size:
@@ -93,14 +93,14 @@ def capped_rules(
     return rules, lenient
 
 
-def _with_caps(bins: RatioBins, caps: Sequence[Floats]) -> npt.NDArray[np.int64]:
+def _bins_with_caps(bins: RatioBins, caps: Sequence[Floats]) -> npt.NDArray[np.int64]:
     """Return the bins with ratios q/p on both sides of a cap."""
     cap = np.concatenate(caps)
     place = np.searchsorted(bins.least, cap, side="right") - 1
     return np.asarray(place[(bins.least[place] < cap) & (cap < bins.most[place])])
 
 
-def _with_cuts(
+def _bins_with_cuts(
     bins: RatioBins, ks: Sequence[int], leniences: Sequence[float], values: Sequence[Floats]
 ) -> npt.NDArray[np.int64]:
     """Return the bins in which a cut may have a smaller value than `values`, [K] per lenience."""
@@ -179,8 +179,8 @@ def by_division_factor(
     """
     # For similar draft and target distributions, √k is close to ρ*.
     begin = np.sqrt(ks) if start is None else start
-    found = [_at_factor(order, k, rho) for k, rho in zip(ks, begin.tolist(), strict=True)]
-    mass, cap = np.transpose(found)
+    results = [_at_factor(order, k, rho) for k, rho in zip(ks, begin.tolist(), strict=True)]
+    mass, cap = np.transpose(results)
     return Accepted(np.minimum(mass, 1), cap)
 
 
@@ -200,7 +200,7 @@ def _at_factor(order: RatioBins, k: int, rho: float) -> tuple[float, float]:
         kept = k * math.log1p(-share) if share < 1 else -math.inf
         excess = -math.expm1(kept) - mass
         low, high = (low, rho) if excess <= 0 else (rho, high)
-        if abs(excess) <= RESOLVED * mass or high - low <= RESOLVED * rho:
+        if abs(excess) <= FACTOR_TOLERANCE * mass or high - low <= FACTOR_TOLERANCE * rho:
             break
         fall = k * math.exp(kept) / (1 - share) * (slope - share) / rho - slope if share < 1 else 0
         step = rho - excess / fall if fall else high

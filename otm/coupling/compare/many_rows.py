@@ -91,13 +91,13 @@ def _clusters(prompts: npt.ArrayLike | None, size: int) -> npt.NDArray[np.int64]
     """Return the prompt of each row; by default each row has its own prompt."""
     if prompts is None:
         return np.arange(size)
-    given = as_array(prompts, "the prompts", InvalidInputError)
-    if given.size != size or given.dtype.kind not in "iu":
+    array = as_array(prompts, "the prompts", InvalidInputError)
+    if array.size != size or array.dtype.kind not in "iu":
         raise InvalidInputError(
-            f"prompts of shape {given.shape} and type {given.dtype}; give the prompt of each of "
-            f"the {size} rows, as whole numbers"
+            f"prompts of shape {array.shape} and type {array.dtype}; give an integer for the "
+            f"prompt of each of the {size} rows"
         )
-    return given.reshape(-1).astype(np.int64)
+    return array.reshape(-1).astype(np.int64)
 
 
 def _by_cap(name: str, rule: PlanBuilder) -> bool:
