@@ -146,7 +146,7 @@ def check(document: dict[str, Any]) -> None:
     if document["plan"] is not None:
         accepted["plan's acceptance"] = _check_plan(draft, target, k, document["plan"], work=work)
     for name, mass in accepted.items():
-        require(at_most(lower, mass, work), f"the {name} is less than lower")
+        require(at_most(lower, mass, work), f"the {name} is below the lower bound")
 
 
 def open_document(document: Any, schema: str, fields: set[str]) -> Work:
@@ -154,7 +154,7 @@ def open_document(document: Any, schema: str, fields: set[str]) -> Work:
     require(isinstance(document, dict), "not a JSON object")
     # This raises for values that are not JSON, before any comparison with them.
     characters = len(as_json(document))
-    require(set(document) == fields, f"the fields are not those of {schema}")
+    require(set(document) == fields, f"the fields do not match the schema {schema}")
     require(document["schema"] == schema, f"the schema is not {schema}")
     require(document["sha256"] == digest(document), "the digest of the document is wrong")
     versions = document["versions"]
@@ -180,7 +180,7 @@ def check_ends(document: dict[str, Any], work: Work) -> tuple[Ratio, Ratio]:
         proved = gap[0] * (upper[1] * lower[1]) == gap[1] * difference > 0
     require(proved, "the gap is not upper − lower ≥ 0")
     around = (low.as_integer_ratio(), lower), (upper, high.as_integer_ratio())
-    require(all(at_most(*pair, work) for pair in around), "the interval is too narrow")
+    require(all(at_most(*pair, work) for pair in around), "the bounds are not in the interval")
     status = "bounded" if difference else "exact"
     require(document["status"] == status, f"the status should be '{status}'")
     return lower, upper
@@ -214,7 +214,7 @@ def check_cut(
         return
     power, missed = work.power(total, k), work.power(inside, k)
     work.multiply(power.bit_length(), left[1].bit_length(), times=2)
-    require((power - missed) * left[1] <= left[0] * power, "the cut does not prove upper")
+    require((power - missed) * left[1] <= left[0] * power, "the cut does not prove the upper bound")
 
 
 def accepted_mass(draft: list[int], target: list[int], k: int, cap: Ratio, *, work: Work) -> Ratio:
@@ -309,7 +309,7 @@ def _check_plan(draft: list[int], target: list[int], k: int, plan: Any, *, work:
         work.multiply(k * max(draft).bit_length(), power.bit_length())
         work.multiply(longest, power.bit_length(), times=2)
         probability = math.prod(draft[x] for x in drafts)
-        require(mass * power == probability * denominator, "the plan's drafts are not p^k")
+        require(mass * power == probability * denominator, "the plan's draft marginal is not p^k")
     work.multiply(longest, longest, times=2 * n)
     for mass, weight in zip(by_token, target, strict=True):
         require(mass * unit == weight * denominator, "the plan's output distribution is not q")

@@ -434,7 +434,7 @@ ELSEWHERE: dict[str, tuple[Any, type[otm.OTMError], str]] = {
     ),
     "a token beyond 64 bits": (
         lambda: alpha_interval({2**63: 0.5}, {0: 0.5}, 1), InvalidDistributionError,
-        "give an integer",
+        "whole numbers",
     ),
     "a vocabulary beyond 64 bits": (
         lambda: alpha_interval({0: 0.5}, {0: 0.5}, 1, vocabulary=10**30),

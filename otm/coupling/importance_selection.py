@@ -57,8 +57,8 @@ class ImportanceSelection(ResidualPlan):
 
     The paper proves that an optimal rule has this form if the selection probabilities may depend on
     the whole set of drafts.  The paper computes these probabilities by a linear program, truncated
-    to the most probable tokens.  This class uses fixed weights; for an optimal rule of this form,
-    use `OptimalPlan`, at any size.
+    to the most probable tokens.  This class uses fixed weights; `OptimalPlan` is an optimal rule of
+    this form at any size.
 
     In exact mode, p_I is a sum over all multisets of drafts.  In floats, p_I is the integral ::
 
@@ -199,7 +199,7 @@ class ImportanceSelection(ResidualPlan):
         positive = self.weights[self.weights > 0]
         if not positive.size:
             return read_only(positive), positive
-        # The limits of the integral cause relative errors of 1/s of s · low and e^(−s · high).
+        # The cut at `low` causes a relative error of s · low, and the cut at `high` e^(−s · high).
         low, high = 2.0**-60 / (self.problem.k * positive.max()), 40 / positive.min()
         nodes, weights = log_trapezoid(low, high)
         return read_only(nodes), read_only(weights)

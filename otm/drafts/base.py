@@ -340,7 +340,7 @@ class FromProbs(DraftDistribution):
 
 
 class SingleDistribution(FromProbs):
-    """Drafts that depend on one distribution p and can be any token with p > 0."""
+    """Drafts whose joint distribution is determined by one distribution p."""
 
     def _checked(self) -> Probs:
         if isinstance(self.probs, SparseProbs):

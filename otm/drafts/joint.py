@@ -206,7 +206,7 @@ class Joint(DraftDistribution):
         return scatter_sum(self.rows.ravel(), shares, self.n)
 
     def __str__(self) -> str:
-        return f"{self.k} of a joint distribution"
+        return f"{self.k} from a joint distribution"
 
     def _with(self, numbers: Callable[[Probs], Probs]) -> Self:
         joint = object.__new__(type(self))

@@ -78,7 +78,7 @@ def capped_rules(
         doubtful = np.zeros(order.least.size, dtype=np.bool_)
         doubtful[_bins_with_caps(order, [rule.cap for rule in rules.values()])] = True
         now_wide = order.wide.size
-        # A lower optimum makes no other bin doubtful, so only new wide bins need this test.
+        # A lower optimum cannot make other bins doubtful, so the test is only for new wide bins.
         if wide is None or now_wide > wide:
             values = rules["optimal"].probability, *lenient
             doubtful[_bins_with_cuts(order, ks, (1, *leniences), values)] = True

@@ -169,7 +169,7 @@ class _Residuals(Frozen):
         all residuals at once.
         """
         support, rejected = np.flatnonzero(self.target > 0), np.flatnonzero(mass > 0)
-        # An overflow to infinity is correct, because it is above every scale.
+        # A ratio that overflows to infinity is correctly above every scale.
         with np.errstate(over="ignore"):
             ratio = self.draft[support] / self.target[support]
         order = np.argsort(ratio, kind="stable")
