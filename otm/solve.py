@@ -131,7 +131,7 @@ def alpha(p: _Probs, q: _Probs, k: int) -> Number: ...
 @overload
 def alpha(p: Any, q: Any, k: Any) -> Any: ...
 def alpha(p: Any, q: Any, k: Any = None) -> Any:
-    """Return the optimal acceptance probability α_k(p, q) alone, equal to that of `solve`.
+    """Return only the optimal acceptance probability α_k(p, q), as `solve` computes it.
 
     I.i.d. drafts use Theorem 3.1 of docs/theory/closed-form.md, other drafts use
     `otm.optimum.non_iid_drafts`.
