@@ -60,7 +60,7 @@ class ImportanceSelection(ResidualPlan):
     to the most probable tokens.  This class uses fixed weights; `OptimalPlan` is an optimal rule of
     this form at any size.
 
-    In exact mode, p_I is a sum over all multisets of drafts.  In floats, p_I is the integral ::
+    For fractions, p_I is a sum over all multisets of drafts.  For floats, p_I is the integral ::
 
         p_I(y) = k p(y) w(y) ∫ e^(−w(y) t) φ(t)^(k−1) dt,   φ(t) = Σ p(x) e^(−w(x) t)
 
@@ -84,7 +84,7 @@ class ImportanceSelection(ResidualPlan):
     InvalidParameterError
         If the weights have a wrong shape or are not finite numbers of at least zero.
     ProblemTooLargeError
-        On first use, in exact mode, if the sum for p_I has too many multisets.  All results need
+        On first use, for fractions, if the sum for p_I has too many multisets.  All results need
         p_I.
 
     References
@@ -160,7 +160,7 @@ class ImportanceSelection(ResidualPlan):
         weights = self.weights[drafts]
         return np.asarray(weights + (weights == 0).all(axis=1, keepdims=True))
 
-    # In exact mode, results are sums over multisets.
+    # For fractions, results are sums over multisets.
 
     @cached_property
     def _sets(self) -> tuple[npt.NDArray[np.int64], Probs, Probs]:
@@ -191,7 +191,7 @@ class ImportanceSelection(ResidualPlan):
         by_residual = self.residual.probs(self.problem.n)[sets] * first_occurrences(sets)
         return as_number((probability * rejected * by_residual.sum(axis=1)).sum())
 
-    # In floats, results are integrals over t.
+    # For floats, results are integrals over t.
 
     @cached_property
     def _nodes(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:

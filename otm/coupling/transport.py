@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 ROWS, COLUMNS = 14, 7
 """Largest number of rows and columns in a printed table; `Transport.mass` is complete."""
 
-DRAWN = 40
+PLOT_LIMIT = 40
 """Largest number of rows and columns in a plot."""
 
 TOLERANCE = 1e-12
@@ -161,10 +161,10 @@ class Transport:
         MissingDependencyError
             If matplotlib is not installed.
         """
-        if max(self.mass.shape) > DRAWN:
+        if max(self.mass.shape) > PLOT_LIMIT:
             raise InvalidInputError(
                 f"{self.mass.shape[0]} sets of drafts and {self.mass.shape[1]} tokens; a plot has "
-                f"at most {DRAWN} of each: use `mass`"
+                f"at most {PLOT_LIMIT} of each: use `mass`"
             )
         from otm._core.drawing import drawing_on
 

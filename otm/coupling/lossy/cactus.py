@@ -49,7 +49,7 @@ class Cactus(TransportPlan):
 
     Notes
     -----
-    In exact mode, the square root is computed as a float and converted to a fraction.
+    For fractions, the square root is computed as a float and converted to a fraction.
 
     References
     ----------
@@ -181,7 +181,7 @@ class _Residuals(Frozen):
         total = scale * target[below] - draft[below]
         empty = total <= 0
         share = np.where(empty, 0 * total, mass[rejected] / np.where(empty, 1 + 0 * total, total))
-        # For each ratio, these are the sums of share · c and of share over all scales above it.
+        # For each ratio r, these are the sums of share · c and of share over all scales c > r.
         rank = np.argsort(scale, kind="stable")
         above = np.searchsorted(scale[rank], ratio, side="right")
         times, plain = (_suffix_sums(x[rank])[above] for x in (share * scale, share))

@@ -91,7 +91,7 @@ class TypicalAcceptance(ResidualPlan):
     def threshold(self) -> Number:
         """Target probability min(ε, δ e^(−H)) that a draft must exceed.
 
-        In exact mode, e^(−H) is computed as a float and converted to a fraction.
+        For fractions, e^(−H) is computed as a float and converted to a fraction.
         """
         target = self.problem.target.astype(np.float64)
         # A small fraction can be 0 as a float, so zeros are removed after the conversion.

@@ -50,7 +50,7 @@ class OptimalPlan(ResidualPlan):
     The distribution v' is recomputed from the stored table.  So the output distribution is q up to
     a few roundings, for every k (Theorem 5.7).  A table in floats can cost acceptance, about
     k · 2^−53 as measured, but the plan stays lossless.  In floats, `acceptance` is a lower bound on
-    Pr(Y ∈ drafts); in exact mode, both are equal to α_k.
+    Pr(Y ∈ drafts); for fractions, both are equal to α_k.
 
     Parameters
     ----------
