@@ -1,9 +1,9 @@
 """OTM: the mathematics and the practice of lossless speculative decoding.
 
-`solve` finds the optimal acceptance probability for k drafts, an optimal transport plan and a
-certificate; `alpha` the probability alone; `compare` the rules of the literature on a pair of
-distributions; `solve_block` the optimum for several drafts of several tokens.  Selection rules are
-in `otm.coupling`, other ways to draw drafts in `otm.drafts`.
+`solve` returns the optimal acceptance probability for k drafts, an optimal transport plan and a
+certificate.  `alpha` returns the probability alone.  `compare` compares published rules on a pair
+of distributions.  `solve_block` finds the optimum for several drafts of several tokens.
+`otm.coupling` has the selection rules, and `otm.drafts` has drafts that are not i.i.d.
 """
 
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""Command line: ``python -m otm`` is the command `otm`."""
+"""Run the command line: ``python -m otm`` is the same as the command `otm`."""
 
 import sys
 

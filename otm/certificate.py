@@ -1,19 +1,19 @@
-"""Check a certificate of optimality; the standard library alone, nothing of the solver.
+"""Check a certificate of optimality with the standard library alone, without the solver.
 
-Run it on a file that `Certificate.save` wrote, with no package installed::
+Run this file on a certificate that `Certificate.save` wrote; no package is needed::
 
     python -I -S otm/certificate.py FILE
 
-For k i.i.d. drafts with distribution p = draft/Σdraft and a target q = target/Σtarget, every set H
-of tokens and every accepted mass v enclose the optimal acceptance probability α_k:
+The k drafts are i.i.d. with distribution p = draft/Σdraft, and the target is q = target/Σtarget.  A
+set H of tokens and an accepted mass v prove bounds on the optimal acceptance probability α_k:
 
-- ``upper``: α_k ≤ q(H) + 1 − p(H)^k, because an accepted token lies in H, or some draft outside H.
-- ``lower``: α_k ≥ Σv if v ≤ q and v(A) ≤ 1 − (1 − p(A))^k for all A (such a v is the mass that
-  some selection rule accepts).  Here v = min(q, cap · p), and it is enough to look at the sets A of
-  the tokens of largest v/p.
-- ``plan``: on small instances, such a rule written out: the mass of every (drafts, output).
+- ``upper``: α_k ≤ q(H) + 1 − p(H)^k, because an accepted token is in H, or a draft is outside H.
+- ``lower``: α_k ≥ Σv if v ≤ q and v(A) ≤ 1 − (1 − p(A))^k for all sets A of tokens.  Under these
+  conditions, some selection rule accepts the mass v.  Here v = min(q, cap · p), and it is enough to
+  check the sets A that hold the tokens of largest v/p.
+- ``plan``: on small instances, a rule as a table: the mass of every pair (drafts, output).
 
-All of it is recomputed from the inputs in integers, so that no rounding can hide a mistake.
+The check recomputes every number from the inputs in integers, so rounding cannot hide a mistake.
 """
 
 from __future__ import annotations
@@ -36,55 +36,63 @@ FIELDS = {
     "schema", "sha256", "inputs_sha256", "draft", "target", "k", "draft_law", "cut", "cap",
     "plan", "lower", "upper", "gap", "interval", "status", "method", "versions",
 }  # fmt: skip
-LARGEST_PLAN = 4096  # draft tuples of a plan that is read
-LARGEST_POWER_BITS = 1 << 25  # of p(H)^k; a larger k is refused instead of running for hours
-GUARD_BITS = 192  # beyond leading zeros or ones, in a first look at an inequality
+# Largest number of draft tuples in the table of a plan.
+LARGEST_PLAN = 4096
+# Largest number of bits of p(H)^k; without this limit, a large k could take hours to check.
+LARGEST_POWER_BITS = 1 << 25
+# Extra bits of the fixed-point test that precedes an exact comparison.
+GUARD_BITS = 192
 
 BASE_WORK = 400_000_000
 WORK_PER_CHARACTER = 500
-"""Most work that a check may take, in products of two 30-bit digits, by the characters of JSON:
-about a second for the first million of them, and half a second for each more.  Long numbers in a
-short file are refused instead of running for hours."""
+"""Limit on the work of a check, in products of two 30-bit digits, for each character of JSON.
+
+The limit is about one second for the first million characters and half a second for each further
+million.  Without this limit, a short file with long numbers could take hours to check.
+"""
 
 INTEGER = re.compile(r"-?(0x[0-9a-fA-F]+|[0-9]{1,4300})", re.ASCII)
 FLOAT = re.compile(r"-?0x[01](?:\.[0-9a-f]{0,13})?p([+-]?[0-9]{1,4})", re.ASCII)
 
 __all__ = ["CertificateRefusedError", "check", "load"]
 
-Ratio = tuple[int, int]  # numerator, and denominator above 0; not reduced, which would take long
+# Numerator and positive denominator, not reduced, because reducing long numbers is slow.
+Ratio = tuple[int, int]
 
 
 class CertificateRefusedError(Exception):
-    """The certificate does not prove what it claims."""
+    """The certificate does not prove its claim."""
 
 
 class Work:
-    """The work that a check may still do; each step pays for itself before it runs."""
+    """Work budget of a check; each step subtracts its cost before it runs."""
 
     def __init__(self, characters: float) -> None:
         self.left = float(BASE_WORK + WORK_PER_CHARACTER * characters)
-        self._powers: dict[int, int] = {}  # of one k
+        # A check has one k, so the base alone identifies a power.
+        self._powers: dict[int, int] = {}
 
     def spend(self, amount: float) -> None:
-        """Take an amount off, or refuse."""
+        """Subtract a cost from the budget; raise if the budget is used up."""
         self.left -= amount
-        require(self.left >= 0, "its numbers are too long, or k too large, for a file of its size")
+        require(self.left >= 0, "the numbers are too long, or k is too large, for this file size")
 
     def keep(self, bits: int, times: int = 1) -> None:
-        """Pay for the memory of numbers of these bits: 100 bytes cost about a microsecond."""
+        """Subtract the cost of storing numbers of `bits` bits: about 1 µs for 100 bytes."""
         self.spend(times * (70 + 40 * (bits // 30)))
 
     def multiply(self, bits: int, others: int, times: int = 1) -> None:
-        """Pay for products of numbers of these bits, or for quotients that are short."""
-        short, long = sorted((bits // 30 + 1, others // 30 + 1))  # long ones by Karatsuba's method
+        """Subtract the cost of products, or of divisions with a short quotient."""
+        short, long = sorted((bits // 30 + 1, others // 30 + 1))
+        # Python multiplies numbers of 70 digits or more by Karatsuba's method.
         self.spend(times * (70 + long * (short if short < 70 else 6 * short**0.585)))
 
     def divide(self, bits: int, others: int, times: int = 1) -> None:
-        """Pay for quotients, or greatest common divisors, of numbers of these bits."""
+        """Subtract the cost of divisions or greatest common divisors."""
         self.spend(times * (100 + (bits // 30 + 1) * (others // 30 + 8)))
 
     def power(self, base: int, k: int) -> int:
-        """Raise to the k-th power, and remember it."""
+        """Return the k-th power of `base`, cached."""
         if base <= 1:
             return base
         if base not in self._powers:
@@ -97,7 +105,7 @@ class Work:
 
 
 def check(document: dict[str, Any]) -> None:
-    """Check a certificate; nothing is returned if it proves all that it claims.
+    """Check a certificate; raise unless it proves its claim.
 
     Parameters
     ----------
@@ -107,7 +115,7 @@ def check(document: dict[str, Any]) -> None:
     Raises
     ------
     CertificateRefusedError
-        If anything is missing, malformed or not proved.
+        If a field is missing or malformed, or a claim is not proved.
 
     Examples
     --------
@@ -121,12 +129,13 @@ def check(document: dict[str, Any]) -> None:
     work = open_document(document, SCHEMA, FIELDS)
     require(document["inputs_sha256"] == inputs_digest(document), "the inputs' digest is wrong")
     require(document["draft_law"] == "iid", "the draft distribution is not 'iid'")
-    require(document["method"] in METHODS, f"the method is none of {METHODS}")
+    require(document["method"] in METHODS, f"the method is not one of {METHODS}")
     k = document["k"]
     require(type(k) is int and k >= 1, "k is not an integer of at least one")
     draft, target = weights(document["draft"], "draft"), weights(document["target"], "target")
     require(len(draft) == len(target), "the distributions differ in length")
-    for probs in (draft, target):  # which are added up here and for the cut, and sorted
+    # The weights are summed twice and sorted.
+    for probs in (draft, target):
         work.multiply(max(probs).bit_length(), 1, times=4 * len(probs))
     require(k * sum(draft).bit_length() <= LARGEST_POWER_BITS, "k is too large to check exactly")
 
@@ -137,14 +146,15 @@ def check(document: dict[str, Any]) -> None:
     if document["plan"] is not None:
         accepted["plan's acceptance"] = _check_plan(draft, target, k, document["plan"], work=work)
     for name, mass in accepted.items():
-        require(at_most(lower, mass, work), f"the {name} is below lower")
+        require(at_most(lower, mass, work), f"the {name} is below the lower bound")
 
 
 def open_document(document: Any, schema: str, fields: set[str]) -> Work:
-    """Check the fields that all schemas share; return the work that the check may take."""
+    """Check the fields that all schemas share; return the work budget of the check."""
     require(isinstance(document, dict), "not a JSON object")
-    characters = len(as_json(document))  # raises for all that is not JSON, before comparisons
-    require(set(document) == fields, f"the fields are not those of {schema}")
+    # This raises for values that are not JSON, before any comparison with them.
+    characters = len(as_json(document))
+    require(set(document) == fields, f"the fields do not match the schema {schema}")
     require(document["schema"] == schema, f"the schema is not {schema}")
     require(document["sha256"] == digest(document), "the digest of the document is wrong")
     versions = document["versions"]
@@ -154,14 +164,15 @@ def open_document(document: Any, schema: str, fields: set[str]) -> Work:
 
 
 def check_ends(document: dict[str, Any], work: Work) -> tuple[Ratio, Ratio]:
-    """Return the ends `lower` ≤ `upper`, after checking gap, interval and status."""
+    """Check gap, interval and status; return the bounds `lower` ≤ `upper`."""
     lower, upper, gap = (ratio(document[name]) for name in ("lower", "upper", "gap"))
     longest = max(number.bit_length() for pair in (lower, upper, gap) for number in pair)
     low, high = (
         as_float(value, "interval") for value in as_list(document["interval"], "interval", 2)
     )
     difference = 0
-    if upper != lower:  # otherwise nothing need be multiplied, however long the numbers are
+    # Equal bounds need no multiplication, even if the numbers are long.
+    if upper != lower:
         work.multiply(longest, longest, times=7)
         difference = upper[0] * lower[1] - lower[0] * upper[1]
     proved = gap[0] == 0
@@ -169,13 +180,14 @@ def check_ends(document: dict[str, Any], work: Work) -> tuple[Ratio, Ratio]:
         proved = gap[0] * (upper[1] * lower[1]) == gap[1] * difference > 0
     require(proved, "the gap is not upper − lower ≥ 0")
     around = (low.as_integer_ratio(), lower), (upper, high.as_integer_ratio())
-    require(all(at_most(*pair, work) for pair in around), "the interval is too narrow")
+    require(all(at_most(*pair, work) for pair in around), "the bounds are not in the interval")
     status = "bounded" if difference else "exact"
     require(document["status"] == status, f"the status should be '{status}'")
     return lower, upper
 
 
 def at_most(one: Ratio, other: Ratio, work: Work) -> bool:
+    """Whether one ratio is at most the other."""
     longest = max(map(int.bit_length, one))
     work.multiply(longest, max(map(int.bit_length, other)), times=2)
     return one[0] * other[1] <= other[0] * one[1]
@@ -184,15 +196,16 @@ def at_most(one: Ratio, other: Ratio, work: Work) -> bool:
 def check_cut(
     draft: list[int], target: list[int], k: int, cut: Any, upper: Ratio, *, work: Work
 ) -> None:
-    """Refuse a cut with q(H) + 1 − p(H)^k, an upper bound on α_k, above `upper`."""
+    """Raise unless the bound q(H) + 1 − p(H)^k of the cut H is at most `upper`."""
     tokens = as_list(cut, "cut")
-    require(all(type(x) is int and 0 <= x < len(draft) for x in tokens), "the cut holds no tokens")
-    require(len(set(tokens)) == len(tokens), "the cut holds a token twice")
+    valid = all(type(x) is int and 0 <= x < len(draft) for x in tokens)
+    require(valid, "the cut has invalid tokens")
+    require(len(set(tokens)) == len(tokens), "the cut has a token twice")
     inside, total = sum(draft[x] for x in tokens), sum(draft)
     covered, unit = sum(target[x] for x in tokens), sum(target)
     if upper[0] >= upper[1]:
         return
-    # 1 − p(H)^k ≤ upper − q(H)
+    # The inequality to prove is 1 − p(H)^k ≤ upper − q(H), and `left` is its right side.
     left = (upper[0] * unit - covered * upper[1], upper[1] * unit)
     bits = GUARD_BITS + total.bit_length() - (total - inside).bit_length()
     work.multiply(bits + left[1].bit_length(), bits + total.bit_length(), times=2)
@@ -201,19 +214,21 @@ def check_cut(
         return
     power, missed = work.power(total, k), work.power(inside, k)
     work.multiply(power.bit_length(), left[1].bit_length(), times=2)
-    require((power - missed) * left[1] <= left[0] * power, "the cut does not prove upper")
+    require((power - missed) * left[1] <= left[0] * power, "the cut does not prove the upper bound")
 
 
 def accepted_mass(draft: list[int], target: list[int], k: int, cap: Ratio, *, work: Work) -> Ratio:
-    """Σ min(q, cap · p), a lower bound on α_k, after checking that some rule accepts this mass."""
+    """Check that some rule accepts the mass v = min(q, cap · p); return Σv ≤ α_k."""
     require(cap[0] >= 0, "the cap is negative")
     total, n = sum(draft), len(draft)
     target_unit, draft_unit = total * cap[1], sum(target) * cap[0]
-    unit = target_unit * sum(target)  # masses are integers over this
+    # All masses are integers divided by this unit.
+    unit = target_unit * sum(target)
     longest = max(unit.bit_length(), draft_unit.bit_length())
     work.multiply(max(*draft, *target).bit_length(), longest, times=6 * n)
 
-    def capped(i: int) -> int:  # not stored: all together may be long
+    # The masses are computed on demand, because storing them all could take much memory.
+    def capped(i: int) -> int:
         return min(target[i] * target_unit, draft[i] * draft_unit)
 
     each = max(draft).bit_length() * max(target).bit_length() / 450 + 200
@@ -222,23 +237,23 @@ def accepted_mass(draft: list[int], target: list[int], k: int, cap: Ratio, *, wo
         work.spend(each)
         return target[i] * draft[j] - target[j] * draft[i]
 
-    # Sets A of largest v/p: everything but the first tokens in the order of q/p, up to the cap.
-    # Subsets of the capped tokens follow: there v(A) is linear in p(A), and the bound is concave.
+    # The sets A of largest v/p are the complements of the prefixes in the order of q/p, up to the
+    # cap.  Sets of capped tokens need no check: v(A) is linear in p(A), and the bound is concave.
     below_cap = [i for i, p in enumerate(draft) if p and target[i] * target_unit < p * draft_unit]
-    # The order of rounded ratios is almost the exact one, which then takes few comparisons.
+    # Sorting by rounded ratios first leaves few exact comparisons for the second sort.
     below_cap.sort(key=lambda i: math.log2(target[i] or 0.1**99) - math.log2(draft[i]))
     below_cap.sort(key=cmp_to_key(by_ratio))
     accepted = sum(map(capped, range(n)))
     masses = accumulate((-capped(i) for i in below_cap), initial=accepted)
     drafted = accumulate((-draft[i] for i in below_cap), initial=total)
-    refusal = "the accepted mass exceeds what any rule can accept on a set of tokens"
+    message = "the accepted mass on a set of tokens exceeds the bound for every rule"
     for mass, above in zip(masses, drafted, strict=True):
-        check_hit((mass, unit), (above, total), k, refusal, work=work)
+        check_hit((mass, unit), (above, total), k, message, work=work)
     return accepted, unit
 
 
-def check_hit(accepted: Ratio, drafted: Ratio, k: int, refusal: str, *, work: Work) -> None:
-    """Raise unless accepted ≤ 1 − (1 − drafted)^k: first in fixed point, then exactly."""
+def check_hit(accepted: Ratio, drafted: Ratio, k: int, message: str, *, work: Work) -> None:
+    """Raise unless accepted ≤ 1 − (1 − drafted)^k: test in fixed point first, then exactly."""
     (mass, unit), (above, total) = accepted, drafted
     leading_zeros = total.bit_length() - above.bit_length()
     leading_ones = unit.bit_length() - abs(unit - mass).bit_length()
@@ -248,11 +263,11 @@ def check_hit(accepted: Ratio, drafted: Ratio, k: int, refusal: str, *, work: Wo
         return
     power, missed = work.power(total, k), work.power(total - above, k)
     work.multiply(power.bit_length(), max(mass.bit_length(), unit.bit_length()), times=2)
-    require(mass * power <= unit * (power - missed), refusal)
+    require(mass * power <= unit * (power - missed), message)
 
 
 def at_least_once(part: int, total: int, k: int, bits: int, *, up: bool, work: Work) -> int:
-    """1 − (1 − part/total)^k in fixed point, rounded down in every step, or up in every step."""
+    """Compute 1 − (1 − part/total)^k in fixed point; round every step down, or every step up."""
     work.divide(bits, total.bit_length())
     work.multiply(bits, bits, times=2 * k.bit_length())
     one, last = 1 << bits, (1 << bits) - 1 if up else 0
@@ -265,13 +280,15 @@ def at_least_once(part: int, total: int, k: int, bits: int, *, up: bool, work: W
 
 
 def _check_plan(draft: list[int], target: list[int], k: int, plan: Any, *, work: Work) -> Ratio:
-    """Return the acceptance of a plan written out, after checking that it is one from p^k to q."""
+    """Check that the table of a plan has the marginals p^k and q; return its acceptance."""
     require(isinstance(plan, dict), "the plan is not a JSON object")
-    require(set(plan) == {"denominator", "entries"}, "the plan has other fields")
+    fields = {"denominator", "entries"}
+    require(set(plan) == fields, "the fields of the plan are not denominator and entries")
     denominator, total, n = _integer(plan["denominator"], "plan"), sum(draft), len(draft)
     require(denominator > 0, "the plan's denominator is not positive")
-    small = k < LARGEST_PLAN.bit_length() and n**k <= LARGEST_PLAN  # no power is taken of a large k
-    require(small, "the plan is written out for too large an instance")
+    # The first condition avoids computing n^k for a large k.
+    small = k < LARGEST_PLAN.bit_length() and n**k <= LARGEST_PLAN
+    require(small, f"the plan has more than {LARGEST_PLAN} draft tuples")
     by_drafts = dict.fromkeys(product(range(n), repeat=k), 0)
     by_token, accepted = [0] * n, 0
     entries = as_list(plan["entries"], "plan")
@@ -282,7 +299,7 @@ def _check_plan(draft: list[int], target: list[int], k: int, plan: Any, *, work:
     for (places, token, _), mass in zip(entries, masses, strict=True):
         drafts = tuple(as_list(places, "plan entry's drafts", k))
         for x in (*drafts, token):
-            require(type(x) is int and 0 <= x < n, "the plan has drafts or outputs of no token")
+            require(type(x) is int and 0 <= x < n, "the plan has drafts or outputs out of range")
         require(mass >= 0, "the plan has a negative mass")
         by_drafts[drafts] += mass
         by_token[token] += mass
@@ -292,7 +309,7 @@ def _check_plan(draft: list[int], target: list[int], k: int, plan: Any, *, work:
         work.multiply(k * max(draft).bit_length(), power.bit_length())
         work.multiply(longest, power.bit_length(), times=2)
         probability = math.prod(draft[x] for x in drafts)
-        require(mass * power == probability * denominator, "the plan's drafts are not p^k")
+        require(mass * power == probability * denominator, "the plan's draft marginal is not p^k")
     work.multiply(longest, longest, times=2 * n)
     for mass, weight in zip(by_token, target, strict=True):
         require(mass * unit == weight * denominator, "the plan's output distribution is not q")
@@ -300,25 +317,26 @@ def _check_plan(draft: list[int], target: list[int], k: int, plan: Any, *, work:
 
 
 def digest(document: dict[str, Any]) -> str:
-    """SHA-256 of everything in a certificate but this digest itself."""
+    """Return the SHA-256 of all fields of a certificate except this digest."""
     fields = {field: value for field, value in document.items() if field != "sha256"}
     return sha256(as_json(fields).encode()).hexdigest()
 
 
 def inputs_digest(document: dict[str, Any]) -> str:
-    """Digest of what was asked: the two distributions, k and the kind of draft distribution."""
+    """Return the digest of the problem: both distributions, k and the kind of drafts."""
     return digest({field: document[field] for field in ("draft", "target", "k", "draft_law")})
 
 
 def as_json(value: Any) -> str:
+    """Return canonical JSON; raise for non-finite floats, deep nesting and other types."""
     try:
         return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    except (ValueError, TypeError, RecursionError) as error:  # 1e999, too deep, or not of JSON
-        raise CertificateRefusedError(f"no digest can be taken: {error}") from None
+    except (ValueError, TypeError, RecursionError) as error:
+        raise CertificateRefusedError(f"no digest can be computed: {error}") from None
 
 
 def ratio(text: Any) -> Ratio:
-    """Read a fraction "a/b" of decimal or hexadecimal (0x…) integers; the second is above 0."""
+    """Read a fraction "a/b" of decimal or hexadecimal (0x…) integers; make b positive."""
     with suppress(AttributeError, ValueError):
         numerator, denominator = map(_parsed, text.split("/"))
         if denominator:
@@ -327,61 +345,68 @@ def ratio(text: Any) -> Ratio:
 
 
 def weights(values: Any, name: str) -> list[int]:
-    """Read weights as integers over a common unit, from integers or hexadecimal floats (0x…p…)."""
+    """Read weights, integers or hexadecimal floats (0x…p…), as multiples of a common unit."""
     if any(isinstance(value, str) and "p" in value for value in as_list(values, name)):
         ratios = [as_float(value, name).as_integer_ratio() for value in values]
-        unit = max(denominator for _, denominator in ratios)  # all are powers of two
+        # All denominators are powers of two, so the largest is a common one.
+        unit = max(denominator for _, denominator in ratios)
         probs = [numerator * (unit // denominator) for numerator, denominator in ratios]
     else:
         probs = [_integer(value, name) for value in values]
-    require(bool(probs) and min(probs) >= 0 and any(probs), f"the {name} is no distribution")
+    require(bool(probs) and min(probs) >= 0 and any(probs), f"the {name} is not a distribution")
     return probs
 
 
 def _integer(value: Any, name: str) -> int:
-    """Read an integer, or a hexadecimal one ("0x…") where Python limits decimal digits."""
+    """Read an integer, or a hexadecimal string "0x…", which has no limit on its digits."""
     if type(value) is int:
         return value
     with suppress(ValueError):
         if isinstance(value, str) and value[:2] == "0x":
             return _parsed(value)
-    raise CertificateRefusedError(f"{name}: {_shown(value)} is no integer")
+    raise CertificateRefusedError(f"{name}: {_shown(value)} is not an integer")
 
 
 def _parsed(text: str) -> int:
-    if not INTEGER.fullmatch(text):  # int() also takes blanks, underscores and digits of any script
+    """Convert a string to an integer; unlike `int`, accept only ASCII digits and a sign."""
+    if not INTEGER.fullmatch(text):
         raise ValueError
     return int(text, 0)
 
 
 def _shown(value: Any) -> str:
-    """Text for an error message, on one line and short whatever the value is."""
+    """Return a short text of one line for an error message."""
     return f"{value!r:.60}" if isinstance(value, str) else type(value).__name__
 
 
 def as_float(value: Any, name: str) -> float:
+    """Read a finite hexadecimal float."""
     with suppress(TypeError, ValueError, OverflowError):
         number = float.fromhex(value)
         if number.hex() == value and math.isfinite(number):
             return number
-        parts = FLOAT.fullmatch(value)  # other spellings, whose digits no float has to round
+        # This accepts other spellings whose digits fit a float without rounding.
+        parts = FLOAT.fullmatch(value)
         if parts and int(parts[1]) >= -1022:
             return number
-    raise CertificateRefusedError(f"{name}: {_shown(value)} is no finite float")
+    raise CertificateRefusedError(f"{name}: {_shown(value)} is not a finite float in hexadecimal")
 
 
 def as_list(value: Any, name: str, length: int | None = None) -> list[Any]:
-    require(isinstance(value, list) and length in (None, len(value)), f"{name}: no such list")
+    """Return the value if it is a list of this length, otherwise raise."""
+    expected = "a list" if length is None else f"a list of length {length}"
+    require(isinstance(value, list) and length in (None, len(value)), f"{name} is not {expected}")
     return value  # type: ignore[no-any-return]
 
 
 def require(condition: bool, message: str) -> None:
+    """Raise with this message if the condition is false."""
     if not condition:
         raise CertificateRefusedError(message)
 
 
 def load(text: str) -> dict[str, Any]:
-    """Decode a certificate's JSON strictly: no duplicate keys, no NaN.
+    """Decode the JSON of a certificate; raise for duplicate keys and NaN.
 
     Parameters
     ----------
@@ -391,36 +416,36 @@ def load(text: str) -> dict[str, Any]:
     Returns
     -------
     dict
-        For `check`, which looks at what it holds.
+        The document; `check` checks its contents.
 
     Raises
     ------
     CertificateRefusedError
-        If it is not such JSON.
+        If the text is not JSON, or has duplicate keys, NaN or infinity.
 
     Examples
     --------
     >>> load('{"k": 2, "k": 3}')
     Traceback (most recent call last):
-    otm.certificate.CertificateRefusedError: a key stands twice
+    otm.certificate.CertificateRefusedError: a key occurs twice
     """
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        require(len(dict(pairs)) == len(pairs), "a key stands twice")
+        require(len(dict(pairs)) == len(pairs), "a key occurs twice")
         return dict(pairs)
 
-    def refuse(constant: str) -> None:
-        raise CertificateRefusedError(f"{constant} is not a number of JSON")
+    def reject(constant: str) -> None:
+        raise CertificateRefusedError(f"{constant} is not a JSON number")
 
     try:
-        document: dict[str, Any] = json.loads(text, object_pairs_hook=unique, parse_constant=refuse)
+        document: dict[str, Any] = json.loads(text, object_pairs_hook=unique, parse_constant=reject)
     except (ValueError, RecursionError) as error:
         raise CertificateRefusedError(f"not JSON: {error}") from None
     return document
 
 
 def main(arguments: list[str], check: Callable[[Any], None] = check, value: str = "alpha") -> int:
-    """Check the one file named on the command line; 0 if it proves its claims, otherwise 1 or 2."""
+    """Check the file named on the command line; return 0 if it proves its claim, else 1 or 2."""
     if len(arguments) != 1:
         print(f"usage: python -I -S {sys.argv[0]} FILE", file=sys.stderr)
         return 2
@@ -428,7 +453,7 @@ def main(arguments: list[str], check: Callable[[Any], None] = check, value: str 
         document = load(Path(arguments[0]).read_text(encoding="utf-8"))
         check(document)
     except (CertificateRefusedError, OSError, UnicodeDecodeError) as error:
-        print(f"refused: {error}", file=sys.stderr)
+        print(f"rejected: {error}", file=sys.stderr)
         return 1
     low, high = map(float.fromhex, document["interval"])
     print(f"proved ({document['status']}): {low!r} <= {value} <= {high!r}")

@@ -1,12 +1,12 @@
-"""Certificates in memory: made from a solution, checked at speed, written to and read from JSON.
+"""`Certificate`: build a certificate from a solution, check it in floats, save and load JSON.
 
-The mathematics of the check, and its slow but plain form, are in `otm.certificate`.
+`otm.certificate` explains the mathematics of the check and has its slow form in integers.
 
-The check at speed is in floats, with every rounding error bounded. What it accepts the integers of
-`otm.certificate` accept too; what it leaves open they decide. Bins by rounded ratios do no harm:
-rounding is monotone, so that only tokens of equal rounded ratio can stand in the wrong order, and
-lowering v to the least ratio among them, which the margins cover, makes the sets that are looked at
-exactly the level sets of v/p.
+The check here uses floats and bounds every rounding error.  If it accepts a certificate, the
+integer check accepts it too; if it is undecided, the integer check decides.  Bins by rounded ratios
+are safe.  Rounding is monotone, so only tokens of equal rounded ratio can be in the wrong order.
+Lowering v to the least ratio among these tokens makes the checked sets exactly the level sets of
+v/p, and the error margins cover the change of v.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ from otm.optimum.cut import Cut, best_prefix, corner_values, prefix_values
 from otm.problem import Problem
 
 LARGEST_WRITTEN_PLAN = 256
-"""Most draft tuples for which a certificate carries the plan itself, with at most 8 drafts each."""
+"""Largest number of draft tuples for which a certificate has the table of the plan, for k ≤ 8."""
 
 
 def rounding_error(value: Any, problem: Problem) -> Any:
-    """Bound on the error of a mass accepted or the value of a cut, from `RatioBins` (Theorem 8.3).
+    """Bound the rounding error of an accepted mass or the value of a cut (Theorem 8.3).
 
-    Masses are off by a few roundings and what is lost where rests are added up; and there are five
-    roundings for each bit of k.
+    Each mass from `RatioBins` has a few rounding errors, and also the rounding error of its sum.
+    The power k adds five rounding errors for each bit of k.
     """
     n, k, unit = problem.n, problem.k, 2.0**-53
     of_rests = n * unit if in_bins(problem.draft) else sum_error(n)
@@ -61,22 +61,24 @@ def rounding_error(value: Any, problem: Problem) -> Any:
 def rounded_bounds(
     bins: RatioBins, problem: Problem, cut: npt.NDArray[np.int64], cap: float
 ) -> tuple[float, float]:
-    """Mass accepted under the cap and value of the cut, each rounded outwards."""
+    """Return the accepted mass at the cap, rounded down, and the value of the cut, rounded up."""
     inside = np.zeros(problem.n, dtype=bool)
     inside[cut] = True
     above, below = bins.mass(problem.draft, ~inside), bins.mass(problem.target, inside)
     upper = below + at_least_once(above, problem.k)
-    upper += rounding_error(upper, problem) if upper > 0 else 0.0  # a sum of zeros is exact
+    # A sum of zeros has no rounding error.
+    upper += rounding_error(upper, problem) if upper > 0 else 0.0
     lower = float(bins.capped_mass(cap))
     return max(0.0, float(lower - rounding_error(lower, problem))), min(1.0, float(upper))
 
 
-def surely_accepted(bins: RatioBins, problem: Problem, cap: float) -> bool:
-    """Whether v = min(q, cap · p) surely satisfies v(A) ≤ 1 − (1 − p(A))^k on its level sets.
+def proves_accepted_mass(bins: RatioBins, problem: Problem, cap: float) -> bool:
+    """Whether floats prove v(A) ≤ 1 − (1 − p(A))^k on the level sets A of v = min(q, cap · p).
 
-    These are complements of prefixes H, and v(A) is Σv less q(H): no prefix may have a value below
-    Σv.  Up to a cap of one v is at most p.
+    The level sets are the complements of prefixes H, and v(A) = Σv − q(H).  So the inequality
+    holds if every prefix has the value q(H) + 1 − p(H)^k ≥ Σv.
     """
+    # If cap ≤ 1, then v ≤ p, so the inequality holds for every set.
     if cap <= 1:
         return True
     total = float(bins.capped_mass(cap))
@@ -97,10 +99,10 @@ def surely_accepted(bins: RatioBins, problem: Problem, cap: float) -> bool:
 class Certificate(Facts, Frozen):
     """Proof that the optimal acceptance probability α_k lies in [lower, upper], for i.i.d. drafts.
 
-    A cut H proves the upper end and an accepted mass v = min(q, cap · p) the lower one
-    (Theorems 8.1 and 8.2 of docs/theory/certificates.md).  In exact mode the gap is zero; in floats
-    the two ends are rounded outwards, and the statement is about the distributions p/Σp and q/Σq in
-    exact arithmetic.
+    A cut H proves the upper bound, and an accepted mass v = min(q, cap · p) proves the lower bound
+    (Theorems 8.1 and 8.2 of docs/theory/certificates.md).  For fractions the gap is zero.  For
+    floats the bounds are rounded outwards, and they hold in exact arithmetic for the distributions
+    p/Σp and q/Σq.
 
     Attributes
     ----------
@@ -109,18 +111,18 @@ class Certificate(Facts, Frozen):
     cut : int array [|H|]
         The tokens of H, as positions in `problem.tokens`.
     cap : float or Fraction
-        The cap of the accepted mass.
+        The cap of the accepted mass v.
     lower, upper : float or Fraction
-        What is proved: lower ≤ α_k ≤ upper.
+        The proved bounds: lower ≤ α_k ≤ upper.
     method : str
-        How the solution was found; no part of the proof.
+        The method that found the solution; it is not part of the proof.
 
     Examples
     --------
     >>> from otm import solve
     >>> draft, target = [Fraction(3, 4), Fraction(1, 4)], [Fraction(1, 4), Fraction(3, 4)]
     >>> certificate = solve(draft, target, k=2).certificate
-    >>> certificate.check()  # returns nothing: the proof holds
+    >>> certificate.check()  # raises an error unless the proof holds
     >>> certificate.lower, certificate.upper, certificate.cut.tolist()
     (Fraction(11, 16), Fraction(11, 16), [0])
     """
@@ -134,30 +136,30 @@ class Certificate(Facts, Frozen):
 
     @classmethod
     def build(cls, problem: Problem, alpha: Number, cut: Cut, method: str) -> Certificate:
-        """Make a certificate from a value that some rule attains and a cut.
+        """Build a certificate from an attainable acceptance probability and a cut.
 
         Parameters
         ----------
         problem : Problem
-            What was solved.
+            The solved problem.
         alpha : float or Fraction
-            An acceptance probability that can be attained.
+            An acceptance probability that some rule attains.
         cut : Cut
             The cut for the upper bound.
         method : str
-            The name of the method that found them.
+            The name of the method that found the solution.
 
         Returns
         -------
         Certificate
-            Not checked yet; `check` refuses one that its arguments do not prove.
+            A certificate that is not checked yet; `check` raises if the arguments do not prove it.
         """
         _, _, bins = best_prefix(problem)
         if problem.exact:
             cap, bins = bins.cap_of_mass(alpha)
             cap = Fraction(problem.k) if cap is None else cap
             return cls(problem, cut.tokens, cap, bins.capped_mass(cap), cut.value, method)
-        # accept a little less than α, so that no inequality is too tight for floats
+        # The certificate claims slightly less than α, so that floats can prove every inequality.
         cap, bins = bins.cap_of_mass(alpha - 4 * rounding_error(alpha, problem))
         cap = float(problem.k) if cap is None else max(float(cap), 0.0)
         lower, upper = rounded_bounds(bins, problem, cut.tokens, cap)
@@ -178,15 +180,15 @@ class Certificate(Facts, Frozen):
 
     @property
     def gap(self) -> Number:
-        """Width upper − lower of what is proved; 0 proves optimality."""
+        """The difference upper − lower; 0 proves that the solution is optimal."""
         return self.upper - self.lower
 
     def check(self) -> None:
-        """Check the proof; return nothing if it holds.
+        """Check the proof; raise if it does not hold.
 
-        Floats are checked in arrays with rounding error bounds (Theorem 8.3 of
-        docs/theory/certificates.md), equivalent to but faster than `otm.certificate.check`, which
-        has the last word where they leave a doubt and on fractions.
+        Floats are checked in arrays with bounds on the rounding errors (Theorem 8.3 of
+        docs/theory/certificates.md).  This is equivalent to `otm.certificate.check` but faster.  If
+        the floats cannot decide, or the numbers are fractions, `otm.certificate.check` decides.
 
         Raises
         ------
@@ -207,13 +209,13 @@ class Certificate(Facts, Frozen):
         lower, upper = Fraction(self.lower), Fraction(self.upper)
         document: dict[str, Any] = {
             "schema": certificate.SCHEMA,
-            "draft": _written(self.problem.draft),
-            "target": _written(self.problem.target),
+            "draft": _probs_as_json(self.problem.draft),
+            "target": _probs_as_json(self.problem.target),
             "k": self.problem.k,
             "draft_law": "iid",
             "cut": self.cut.tolist(),
             "cap": certificate_json.fraction(Fraction(self.cap)),
-            "plan": self._written_out_plan(),
+            "plan": self._plan_table(),
             **certificate_json.ends(lower, upper, self.method),
         }
         document["inputs_sha256"] = certificate.inputs_digest(document)
@@ -226,7 +228,7 @@ class Certificate(Facts, Frozen):
         Parameters
         ----------
         path : str or Path
-            File to write, over what is there.
+            File to write; an existing file is overwritten.
 
         Examples
         --------
@@ -238,10 +240,11 @@ class Certificate(Facts, Frozen):
         ...     print(round(Certificate.load(Path(folder) / "proof.json").lower, 12))
         0.6875
         """
+        # Each field is one line of the file.
         fields = [
             f"{json.dumps(name)}: {json.dumps(value, allow_nan=False)}"
             for name, value in self.to_document().items()
-        ]  # a line a field
+        ]
         Path(path).write_text("{" + ",\n ".join(fields) + "}\n", encoding="utf-8")
 
     @classmethod
@@ -251,24 +254,25 @@ class Certificate(Facts, Frozen):
         Parameters
         ----------
         path : str or Path
-            File that `save` wrote, or another program in the same schema.
+            File that `save` wrote, or a file of another program in the same schema.
 
         Returns
         -------
         Certificate
-            A checked one: in floats if these say the same, otherwise in fractions.
+            The checked certificate, in floats if they represent the file exactly, otherwise in
+            fractions.
 
         Raises
         ------
         CertificateError
-            If the file is no certificate or proves less than it claims.  A file that cannot be read
-            raises what `pathlib.Path.read_text` does.
+            If the file is not a certificate or does not prove its claim.  If the file cannot be
+            read, the error is that of `pathlib.Path.read_text`.
         """
         return cls._from_document(certificate_json.read(path, certificate.check))
 
     @classmethod
     def _from_document(cls, document: dict[str, Any]) -> Certificate:
-        """Take over a checked document: as floats if that changes nothing, otherwise exactly."""
+        """Build from a checked document: in floats if they are exact, otherwise in fractions."""
         k, method = document["k"], document["method"]
         cut = np.array(document["cut"], dtype=np.int64)
         ratios = (certificate.ratio(document[name]) for name in ("cap", "lower", "upper"))
@@ -276,26 +280,29 @@ class Certificate(Facts, Frozen):
         try:
             draft, target = ([float.fromhex(x) for x in document[y]] for y in ("draft", "target"))
             problem = Problem(draft, target, k)
-            found = cls(problem, cut, float(cap), float(lower), float(upper), method)
+            in_floats = cls(problem, cut, float(cap), float(lower), float(upper), method)
             probs_kept = (problem.draft.tolist(), problem.target.tolist()) == (draft, target)
-            if probs_kept and (found.cap, found.lower, found.upper) == (cap, lower, upper):
-                return found
+            ends = (in_floats.cap, in_floats.lower, in_floats.upper)
+            if probs_kept and ends == (cap, lower, upper):
+                return in_floats
         except (TypeError, ValueError, OverflowError):
-            pass  # integers, weights that do not sum to one, or ends that no float can hold
+            # The document has integers, unnormalised weights, or bounds beyond the float range.
+            pass
         problem = Problem(_exact_probs(document, "draft"), _exact_probs(document, "target"), k)
         return cls(problem, cut, cap, lower, upper, method)
 
     def _holds_in_floats(self) -> bool:
-        """Whether the claims surely follow, in floats with every rounding error bounded."""
+        """Whether floats with bounded rounding errors prove the claim."""
         problem, cap = self.problem, float(self.cap)
-        bins = RatioBins.of(problem.draft, problem.target)  # anew: nothing is taken over
-        if not (self._is_well_formed() and surely_accepted(bins, problem, cap)):
+        # The bins are computed again, because the check must not trust the solution.
+        bins = RatioBins.of(problem.draft, problem.target)
+        if not (self._is_well_formed() and proves_accepted_mass(bins, problem, cap)):
             return False
         lower, upper = rounded_bounds(bins, problem, self.cut, cap)
         return bool(self.lower <= lower and upper <= self.upper)
 
     def _check_types(self) -> None:
-        """Raise for fields of wrong types, which `dataclasses.replace` accepts."""
+        """Raise if a field has a wrong type, which `dataclasses.replace` does not check."""
         cut: Any = self.cut
         ends: tuple[Any, ...] = self.cap, self.lower, self.upper
         right = {
@@ -324,8 +331,8 @@ class Certificate(Facts, Frozen):
             and self.method in certificate.METHODS
         )
 
-    def _written_out_plan(self) -> dict[str, Any] | None:
-        """Write an optimal plan as integers over a common denominator, on small instances."""
+    def _plan_table(self) -> dict[str, Any] | None:
+        """Return the table of an optimal plan over a common denominator; None if it is large."""
         if self.problem.k > 8 or self.problem.n**self.problem.k > LARGEST_WRITTEN_PLAN:
             return None
         problem = self.problem.to_exact()
@@ -347,12 +354,14 @@ class Certificate(Facts, Frozen):
 
 
 def _exact_probs(document: dict[str, Any], name: str) -> list[Fraction]:
+    """Return the normalised weights of a document as fractions."""
     weights = certificate.weights(document[name], name)
     total = sum(weights)
     return [Fraction(weight, total) for weight in weights]
 
 
-def _written(probs: Probs) -> list[Any]:
+def _probs_as_json(probs: Probs) -> list[Any]:
+    """Return the JSON form of a distribution: integer weights, or hexadecimal floats."""
     if is_exact(probs):
         return [certificate_json.integer(value) for value in as_integers(probs)[0]]
     return [value.hex() for value in probs.tolist()]

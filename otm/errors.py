@@ -1,7 +1,7 @@
-"""The exceptions of OTM: every error the package raises on purpose derives from `OTMError`.
+"""Exceptions of OTM; they all derive from `OTMError`.
 
-Messages say what was given, what is allowed and what to do about it.  Errors about input also
-derive from `ValueError`, so that code which does not know OTM can still catch them.
+Each message names the bad value, the allowed values and a remedy.  Errors about input also derive
+from `ValueError`, so code that does not import OTM can catch them.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ __all__ = [
 
 
 class OTMError(Exception):
-    """Root of the exceptions that OTM raises on purpose."""
+    """Base class of all exceptions that OTM raises."""
 
 
 class InvalidInputError(OTMError, ValueError):
-    """An argument is not what the function can work with."""
+    """An argument is not valid for the function."""
 
 
 class InvalidDistributionError(InvalidInputError):
-    """A draft or target distribution is not valid, or the two do not fit together."""
+    """A draft or target distribution is not valid, or the two have different tokens."""
 
 
 class InvalidDraftCountError(InvalidInputError):
@@ -45,7 +45,7 @@ class InvalidDraftsError(InvalidInputError):
 
 
 class NoSuchRowError(InvalidInputError, IndexError):
-    """An index into the rows of a problem or a solution is none of theirs."""
+    """A row index is out of range for the problem or the solution."""
 
 
 class InvalidUniformsError(InvalidInputError):
@@ -57,28 +57,28 @@ class InvalidParameterError(InvalidInputError):
 
 
 class UnknownMethodError(InvalidInputError):
-    """A method or figure was asked for by a name that does not exist."""
+    """No method, rule or figure has the requested name."""
 
 
 class CertificateError(OTMError, ValueError):
-    """A certificate does not prove what it claims, or is not a certificate at all."""
+    """A certificate does not prove its claim, or the file is not a certificate."""
 
 
 class EndpointError(OTMError, RuntimeError):
-    """A server cannot be reached, refuses, or answers what its interface does not allow."""
+    """A server cannot be reached, rejects a request, or sends an invalid answer."""
 
 
 class ProblemTooLargeError(OTMError, MemoryError):
-    """The method would need more memory than it is allowed; nothing was allocated."""
+    """The method would exceed its limit of memory or work."""
 
 
 class SolverError(OTMError, RuntimeError):
-    """An outside solver ended with a status other than optimal."""
+    """An external solver ended with a status other than optimal."""
 
 
 class MissingDependencyError(OTMError, ImportError):
-    """An optional package is needed; the message names the extra that brings it."""
+    """An optional package is missing; the message names the extra that installs it."""
 
 
 class UnsupportedVersionError(OTMError, RuntimeError):
-    """Another library's code is not what OTM was written against."""
+    """The installed version of another library is not one that OTM supports."""

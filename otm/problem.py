@@ -1,4 +1,4 @@
-"""The problem that OTM solves, stated once."""
+"""`Problem`: the draft distribution, the target distribution and the number of drafts."""
 
 from __future__ import annotations
 
@@ -28,56 +28,57 @@ _Drafts = TypeVar("_Drafts", bound=DraftDistribution)
 
 @dataclass(frozen=True, eq=False, init=False, repr=False)
 class Problem(Frozen):
-    """Optimal transport with membership cost and k i.i.d. drafts (OTM-k), or any other drafts.
+    """Optimal transport with membership cost (OTM-k), for k i.i.d. drafts or any other drafts.
 
-    A draft model proposes tokens X_1, …, X_k, independent with distribution p.  A selection rule
-    looks at them and outputs one token Y, which must have the target distribution q.  The rule may
-    depend on p, q, the drafts and fresh randomness, that is, it is a transport plan π from p^k to
-    q::
+    A draft model proposes independent tokens X_1, …, X_k, each with distribution p.  A selection
+    rule reads the drafts and outputs one token Y, which must have the target distribution q.  The
+    rule may depend on p, q, the drafts and fresh randomness, so it is a transport plan π from p^k
+    to q::
 
         α_k(p, q) = max Pr(Y ∈ {X_1, …, X_k})   over all π with marginals p^k and q.
 
     Equivalently, π minimises the expected membership cost 1{Y ∉ {X_1, …, X_k}} ([sun2023]_,
-    equations 3 and 4).  In place of p^k the drafts may have any joint distribution.
+    equations 3 and 4).  The drafts may also have any other joint distribution than p^k.
 
     Parameters
     ----------
     draft : array-like [..., n], SparseProbs or DraftDistribution
-        The distribution p of each draft: an array, rows of them, or one by its support; or the
-        joint distribution of all drafts (`otm.drafts`).
+        The distribution p of each draft, or one distribution for each row; or the joint
+        distribution of all drafts (`otm.drafts`).
     target : array-like [..., n] or SparseProbs
-        The distribution q that the output must have, on the same tokens.  By its support if the
-        draft is; the problem then lives on the union of the supports.
+        The distribution q that the output must have, on the same tokens.  If `draft` is a
+        `SparseProbs`, `target` must be one too; the problem then has the union of the supports.
     k : int or int array-like [...]
-        The number of drafts, at least 1; to be left out beside a `DraftDistribution`.  All leading
-        axes broadcast.
+        The number of drafts, at least 1.  Leave it out if `draft` is a `DraftDistribution`.  All
+        leading axes broadcast.
 
     Attributes
     ----------
     draft, target : array [n]
         The distributions, normalised and read-only: float64, or `fractions.Fraction` in an object
-        array.  Of many rows [..., n], each of the shape that it was given in.  Of drafts that do
-        not come from one distribution `draft` is that of one of them, picked at random.
+        array.  For many rows, arrays [..., n] in the shapes of the arguments.  If the drafts have
+        different distributions, `draft` is the distribution of one draft picked at random.
     k : int
-        The number of drafts; of many rows an int array [...].
+        The number of drafts; for many rows, an int array [...].
     shape : tuple of int
-        Leading axes: those of the rows, () for a single problem.
+        Leading axes of the rows; () for a single problem.
 
     Raises
     ------
     InvalidDistributionError
-        If a distribution is not valid, which names its row, or they do not fit together.
+        If a distribution is not valid (the message names its row), or the two have different
+        tokens.
     InvalidDraftCountError
         If k is not an integer of at least 1, or does not broadcast with the distributions.
 
     Notes
     -----
-    A distribution on n tokens is divided by its sum if this is close enough to one.  The tolerance
-    is the larger of two numbers: 0.01 and n 2^−25 in float16 and bfloat16, 1e-4 and n 2^−26 in
-    float32, 1e-6 and n 2^−30 in other types and fractions.  A list or an array of float64 or
-    float32 has the tolerance of the narrowest type that holds all its numbers, since a softmax in
-    float32 keeps its sum in float64.  Types of 16 bits are considered only for more than 64
-    numbers.
+    A distribution on n tokens is divided by its sum if the sum is close enough to one.  The
+    tolerance is the larger of two numbers: 0.01 and n 2^−25 in float16 and bfloat16, 1e-4 and
+    n 2^−26 in float32, 1e-6 and n 2^−30 in other types and fractions.  A list or an array of
+    float64 or float32 gets the tolerance of the narrowest type that represents all its numbers.
+    The reason is that a float32 softmax keeps its inexact sum after a conversion to float64.  Types
+    of 16 bits are considered only for more than 64 numbers.
 
     References
     ----------
@@ -90,7 +91,7 @@ class Problem(Frozen):
     >>> problem.n, problem.k, problem.exact
     (2, 2, False)
 
-    By their supports, and rows of which each is a problem:
+    Sparse distributions, then rows where each row is a problem:
 
     >>> sparse = Problem(SparseProbs([7, 900], [0.5, 0.5]), SparseProbs([7, 30], [0.5, 0.5]), k=2)
     >>> sparse.tokens.tolist(), sparse.draft.tolist(), sparse.target.tolist()
@@ -119,10 +120,10 @@ class Problem(Frozen):
         if isinstance(draft, DraftDistribution):
             if k is not None:
                 raise InvalidDraftCountError(
-                    f"k = {shown(k)} beside a joint distribution of {draft.k} drafts, which says "
-                    "how many there are; leave k out"
+                    f"k is {shown(k)}, but the joint distribution already has {draft.k} drafts; "
+                    "leave out k"
                 )
-            draft, target, joint = _beside_drafts(draft, target)
+            draft, target, joint = _align_with_drafts(draft, target)
             k, tokens = joint.k, joint.tokens
         elif isinstance(draft, SparseProbs) or isinstance(target, SparseProbs):
             tokens, draft, target = align(draft, target)
@@ -140,86 +141,86 @@ class Problem(Frozen):
 
     @property
     def n(self) -> int:
-        """Number of tokens: the size of the vocabulary, or of the union of two supports."""
+        """Number of tokens: the vocabulary size, or the size of the union of two supports."""
         return int(self.draft.shape[-1])
 
     @property
     def exact(self) -> bool:
-        """Whether the distributions are fractions, so that every result is exact."""
+        """Whether the distributions are fractions; then every result is exact."""
         return is_exact(self.draft)
 
     @property
     def iid(self) -> bool:
-        """Whether the drafts are independent with one distribution, as OTM-k has them."""
+        """Whether the drafts are independent and identically distributed, as OTM-k assumes."""
         return self._joint is None or isinstance(self._joint, IID)
 
     @cached_property
     def tokens(self) -> Tokens:
-        """Token ids, ascending: array [n]; 0 to n − 1 unless supports or drafts came with ids."""
+        """Ascending token ids: array [n]; 0 to n − 1 unless the arguments had token ids."""
         return read_only(np.arange(self.n)) if self._tokens is None else self._tokens
 
     def ids(self, positions: npt.NDArray[np.int64]) -> Tokens:
-        """Token ids of positions in `tokens`.
+        """Return the token ids at positions in `tokens`.
 
         Parameters
         ----------
         positions : int array [...]
-            Numbers in [0, n), which are not checked.
+            Numbers in [0, n); they are not checked.
 
         Returns
         -------
         int array [...]
-            Their ids; the array itself where positions are ids.
+            The token ids; the argument itself if `tokens` is 0 to n − 1.
         """
         return positions if self._tokens is None else self._tokens[positions]
 
     @cached_property
     def drafts(self) -> DraftDistribution:
-        """The joint distribution of the drafts: p^k, unless another was given."""
+        """The joint distribution of the drafts: p^k, unless the problem was built from another."""
         self._check_single("the joint distribution of the drafts")
         if self._joint is not None:
             return self._joint
-        return IID._of_checked(probs=self.draft, k=self.k, tokens=self._tokens)
+        return IID._from_checked(probs=self.draft, k=self.k, tokens=self._tokens)
 
     @cached_property
     def bins(self) -> RatioBins:
-        """The tokens in bins of ascending q/p, with their masses: what needs no sort."""
+        """The tokens in bins of ascending q/p, with the masses of the bins; needs no sort."""
         self._check_single("the bins of q/p")
         return RatioBins.of(self.draft, self.target)
 
     @cached_property
     def by_ratio(self) -> RatioOrder:
-        """The tokens, as positions in `tokens`, in ascending order of q/p."""
+        """The positions in `tokens`, in ascending order of q/p."""
         self._check_single("the order by q/p")
         return RatioOrder(self.draft, self.target)
 
     @cached_property
     def _ratios(self) -> RatioBins:
-        """The tokens in bins of one q/p each, which may take a sort."""
+        """The tokens in bins with one ratio q/p each; this may need a sort."""
         return (
             RatioBins.of(self.draft, self.target, few=self.n) if self.bins.wide.size else self.bins
         )
 
     def drafts_as(self, kind: type[_Drafts], *parameters: Any) -> _Drafts:
-        """Return the drafts as a rule needs them to be drawn.
+        """Return the drafts as the kind of draft distribution that a rule needs.
 
         Parameters
         ----------
         kind : type
             A class of `otm.drafts`.
         *parameters
-            What it takes beside the distribution p.
+            Arguments of the class after the distribution p.
 
         Returns
         -------
         DraftDistribution
-            The drafts of the problem if they are of this kind.  Those of an i.i.d. problem are
-            drawn from the same p in the other way.
+            The drafts of the problem if they are of this kind.  If the problem is i.i.d., the
+            result has drafts of this kind from the same p.
 
         Raises
         ------
         InvalidInputError
-            If the problem has rows, or is about other drafts, for which this rule would not be
+            If the problem has rows, or drafts of another kind, for which the rule would not be
             lossless.
 
         Examples
@@ -233,9 +234,9 @@ class Problem(Frozen):
             return self.drafts  # type: ignore[return-value]
         if not self.iid:
             raise InvalidInputError(
-                f"the drafts of the problem are {self.drafts} ({type(self.drafts).__name__}), and "
-                f"this rule is for {kind.__name__} drafts; take a rule for the former, such as "
-                "otm.solve(drafts, target).plan"
+                f"the drafts of the problem are {self.drafts} ({type(self.drafts).__name__}), but "
+                f"this rule needs {kind.__name__} drafts; use a rule for the drafts of the "
+                "problem, such as otm.solve(drafts, target).plan"
             )
         self._check_single("a rule")
         return kind(self.draft, *parameters, tokens=self._tokens)  # type: ignore[call-arg]
@@ -251,7 +252,7 @@ class Problem(Frozen):
         Returns
         -------
         Problem
-            Of the same distributions and token ids.
+            A problem with the same distributions and token ids.
 
         Raises
         ------
@@ -260,9 +261,10 @@ class Problem(Frozen):
         InvalidInputError
             If the problem has rows, or drafts that are not i.i.d.
         """
-        self._check_single("another number of drafts")
+        self._check_single("a change of k")
         if not self.iid:
-            self.drafts_as(IID)  # says what is wrong
+            # This call raises the error, with a message for these drafts.
+            self.drafts_as(IID)
         return self._with(self.draft, self.target, k)
 
     def to_exact(self) -> Problem:
@@ -273,7 +275,7 @@ class Problem(Frozen):
         InvalidInputError
             If the problem has rows.
         """
-        self._check_single("a problem in fractions")
+        self._check_single("the conversion to fractions")
         return self if self.exact else self._converted(to_exact)
 
     def to_floats(self) -> Problem:
@@ -284,7 +286,7 @@ class Problem(Frozen):
         InvalidInputError
             If the problem has rows.
         """
-        self._check_single("a problem in floats")
+        self._check_single("the conversion to floats")
         return self._converted(to_floats) if self.exact else self
 
     def _converted(self, numbers: Callable[[Probs], Probs]) -> Problem:
@@ -304,7 +306,7 @@ class Problem(Frozen):
 
     def __len__(self) -> int:
         if not self.shape:
-            raise TypeError("this is a single problem, which has no leading axis and no length")
+            raise TypeError("a single problem has no rows, so it has no length")
         return self.shape[0]
 
     def __bool__(self) -> bool:
@@ -312,7 +314,7 @@ class Problem(Frozen):
 
     def __iter__(self) -> Iterator[Problem]:
         if len(self.shape) != 1:
-            raise TypeError(f"problems of shape {self.shape} are not a sequence; index them")
+            raise TypeError(f"problems of shape {self.shape} are not iterable; index them instead")
         return (self[i] for i in range(len(self)))
 
     def __repr__(self) -> str:
@@ -333,14 +335,14 @@ class Problem(Frozen):
     def _check_single(self, what: str) -> None:
         if self.shape:
             raise InvalidInputError(
-                f"{what} is about one problem, and this one has rows of shape {self.shape}; take "
-                "problem[i], with an index for each axis"
+                f"{what} needs a single problem, but this one has rows of shape {self.shape}; use "
+                "problem[i], with one index for each axis"
             )
 
 
 def has_rows(draft: Any, target: Any, k: Any) -> bool:
-    """Whether arrays of distributions, or k, have leading axes; of other inputs a problem says."""
-    if not (_axes(draft) > 1 or _axes(target) > 1 or _axes(k) > 0):
+    """Whether k or an array of probabilities has leading axes; False for other types of input."""
+    if not (_count_axes(draft) > 1 or _count_axes(target) > 1 or _count_axes(k) > 0):
         return False
     return not any(
         isinstance(distribution, DraftDistribution | SparseProbs)
@@ -348,8 +350,8 @@ def has_rows(draft: Any, target: Any, k: Any) -> bool:
     )
 
 
-def _axes(values: Any) -> int:
-    """Count the axes, as far as the first entry shows: 2 stands for more, and so 0 for none."""
+def _count_axes(values: Any) -> int:
+    """Count the axes from the type of the first entry: 0, 1, or 2 for two or more axes."""
     axes = getattr(values, "ndim", None)
     if axes is None and isinstance(values, Sequence) and not isinstance(values, str | bytes):
         first = values[0] if len(values) else None
@@ -358,17 +360,18 @@ def _axes(values: Any) -> int:
     return int(axes or 0)
 
 
-def _beside_drafts(
+def _align_with_drafts(
     drafts: DraftDistribution, target: Any
 ) -> tuple[Probs, Probs, DraftDistribution]:
-    """Distribution of one draft, the target, and the drafts, all in floats or all in fractions."""
+    """Return the distribution of one draft, the target and the drafts, all in one number type."""
     if isinstance(target, SparseProbs):
         tokens = np.arange(drafts.n) if drafts.tokens is None else drafts.tokens
         places, known = places_of(tokens, target.tokens)
         if not known.all():
             raise InvalidDistributionError(
-                f"the target has token {target.tokens[~known][0]}, which is not among the "
-                f"{drafts.n} tokens of the drafts; give these a probability for it, which may be 0"
+                f"the target has token {target.tokens[~known][0]}, which is not one of the "
+                f"{drafts.n} tokens of the drafts; add the token to the drafts, with probability 0 "
+                "if it cannot be drafted"
             )
         on_drafts = zeros(drafts.n, target.probabilities)
         on_drafts[places] = target.probabilities

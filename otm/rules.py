@@ -1,28 +1,28 @@
-"""The rules of verification: the one list of their names and properties.
+"""The list of all verification rules, with their names and properties.
 
-A rule turns drafts into output.  If it is lossless, the output has the target's distribution.  It
-may come in four forms, and has one name for all of them:
+A rule turns drafts into output.  If the rule is lossless, the output has the target distribution.
+A rule has one name and up to four forms:
 
-- a *plan* (`otm.coupling`): one token from k drafts, with exact distributions.  `otm.compare`,
-  reports, the audit and the tests of the protocol run over these; in a loop a rule for drafts in
-  `DRAFT_KINDS` verifies trees of drafts by SpecTr's recursion over its plans;
-- a *verifier* (`otm.decoding`): several tokens from a chain or a tree of drafts;
-- a *kernel* (`otm.kernels`): whole batches of chains on tensors, in a folder with one file per
-  backend.  The backends make the same decisions.  "grid k-Seq", "grid optimal" and "grid walk and
-  keep" run the kernel's definition on the host as well, and take the same uniforms in the same
-  order there.  The verifiers "chain" and "block" have the distribution of their kernels, but read
-  their uniforms in another order;
-- a *loop* of its own, where drafts and output are drawn together ("list coupling").
+- A *plan* (`otm.coupling`) selects one token from k drafts and has exact distributions.
+  `otm.compare`, reports, the audit and the protocol tests use plans.  In a decoding loop, a plan
+  for a kind of drafts in `DRAFT_KINDS` verifies draft trees by SpecTr's recursion.
+- A *verifier* (`otm.decoding`) selects several tokens from a chain or a tree of drafts.
+- A *kernel* (`otm.kernels`) verifies batches of chains on tensors; its folder has one file for each
+  backend.  All backends make the same decisions.  The verifiers "grid k-Seq", "grid optimal" and
+  "grid walk and keep" run the NumPy reference of their kernel on the host, with the same uniforms
+  in the same order.  The verifiers "chain" and "block" have the same distribution as their kernels,
+  but read the uniforms in another order.
+- A *loop* draws drafts and output together ("list coupling").
 
-A function that takes the name of a rule looks it up once, by `named`, and passes the `Rule` on.  A
-rule imports its plan, verifier or kernel on use, from the full path in this list.
+A function that takes the name of a rule calls `named` once and then uses the `Rule`.  A rule
+imports its plan, verifier or kernel on first use, from the full path in this list.
 
-A rule of your own needs no line here.  Wherever a plan is asked for by name you may give
-"module:name", such as "my_rules:MyPlan": a function from a problem to a plan, in a module that
-Python can import (the workers of a report import it too).
+Your own rule needs no entry here.  Every function that takes the name of a plan also takes
+"module:name", such as "my_rules:MyPlan".  This is a function from a problem to a plan, in a module
+that Python can import; the worker processes of a report also import this module.
 
-Adding a rule is a file and a line here.  Two rules that decide differently have two names:
-"grid k-Seq" takes its division factor from a grid, where "k-Seq" computes it.
+To add a rule to OTM, add a file and an entry here.  Two rules with different decisions have two
+names: "grid k-Seq" takes its division factor from a grid, but "k-Seq" computes it.
 """
 
 from __future__ import annotations
@@ -39,21 +39,21 @@ from otm.errors import UnknownMethodError
 __all__ = ["RULES", "Rule", "named", "names"]
 
 Form = Literal["plan", "verifier", "kernel"]
-"""What a rule may be asked for as."""
+"""The forms of a rule that `named` and `names` can look up."""
 
 
 def own_rule(plan: Callable[..., Any]) -> Rule:
-    """Return a rule for i.i.d. drafts, made of a function from a problem to a plan.
+    """Build a rule for i.i.d. drafts from a function that maps a problem to a plan.
 
     Parameters
     ----------
     plan : callable
-        A class of `otm.coupling`, a value of `otm.coupling.PLANS`, or a function of one's own.
+        A class of `otm.coupling`, a value of `otm.coupling.PLANS`, or your own function.
 
     Returns
     -------
     Rule
-        With the function as its plan.
+        A rule with the function as its plan.
 
     Examples
     --------
@@ -197,33 +197,33 @@ _LIST = (
 
 _BY_NAME = {rule.name: rule for rule in _LIST}
 RULES: Mapping[str, Rule] = MappingProxyType(_BY_NAME)
-"""Every rule by its name."""
+"""Mapping from the name of each rule to the rule."""
 
 
 def names(
     form: Form, *, several: bool | None = None, backend: str | None = None
 ) -> tuple[str, ...]:
-    """List the lossless rules that have a form and need no parameters.
+    """List the names of the lossless rules that have a form and need no parameters.
 
     Parameters
     ----------
     form : {"plan", "verifier", "kernel"}
-        The form.  "verifier" also lists rules with a plan for drafts in `DRAFT_KINDS`, which
-        SpecTr's recursion verifies.
+        The form.  "verifier" also lists rules that have only a plan for drafts in `DRAFT_KINDS`,
+        because SpecTr's recursion makes a verifier from such a plan.
     several : bool, optional
-        Only those for several drafts of a token (True) or for one chain (False).
+        If True, list only rules for several drafts of a token; if False, only rules for one chain.
     backend : {"numpy", "torch", "triton"}, optional
-        Only those with a kernel of this backend.
+        If set, list only rules with a kernel for this backend.
 
     Returns
     -------
     tuple of str
-        In the order of the list.
+        The names, in the order of the list.
 
     Raises
     ------
     UnknownMethodError
-        If there is no such form or backend.
+        If the form or the backend does not exist.
 
     Examples
     --------
@@ -232,13 +232,13 @@ def names(
     >>> names("verifier", several=False)
     ('chain', 'block', 'greedy block')
     """
-    check_name("form", form, _HOMES)
+    check_name("form", form, _PACKAGES)
     if backend is not None:
         check_name("backend", backend, BACKENDS)
     return tuple(
         rule.name
         for rule in RULES.values()
-        if _has(rule, form)
+        if _has_form(rule, form)
         and rule.lossless
         and several in (None, rule.several)
         and backend in (None, *rule.backends)
@@ -246,18 +246,17 @@ def names(
 
 
 def named(name: object, form: Form, *, several: bool | None = None) -> Rule:
-    """Return the rule of a name, if it has a form.
+    """Return the rule with this name; raise if it does not have the form.
 
     Parameters
     ----------
     name : str or Rule
-        A name of the list; or "module:name" of a function from a problem to a plan for i.i.d.
-        drafts, which is a rule of your own and is imported here.  A rule that was looked up before
-        is returned as it is.
+        A name in the list, or "module:name" for your own function from a problem to a plan for
+        i.i.d. drafts, which is then imported.  A `Rule` is returned unchanged.
     form : {"plan", "verifier", "kernel"}
         The form that the rule must have.
     several : bool, optional
-        As for `names`.
+        Same as for `names`.
 
     Returns
     -------
@@ -267,10 +266,10 @@ def named(name: object, form: Form, *, several: bool | None = None) -> Rule:
     Raises
     ------
     UnknownMethodError
-        If there is no such form or rule, the rule does not have this form, or a rule of your own
-        cannot be imported; the message lists the rules that have the form.
+        If the form or the rule does not exist, the rule does not have this form, or your own rule
+        cannot be imported.  The message lists the rules that have the form.
     InvalidParameterError
-        If a rule of your own is not callable.
+        If your own rule is not callable.
 
     Examples
     --------
@@ -279,12 +278,12 @@ def named(name: object, form: Form, *, several: bool | None = None) -> Rule:
     >>> named("otm.coupling:KSeq", "plan").plan
     'otm.coupling:KSeq'
     """
-    check_name("form", form, _HOMES)
+    check_name("form", form, _PACKAGES)
     rule = name if isinstance(name, Rule) else RULES.get(name) if isinstance(name, str) else None
     own = isinstance(name, str) and ":" in name
     if isinstance(name, str) and own:
         rule = Rule(name, "IID", name, plan=name)
-    usable = rule is not None and _has(rule, form) and rule.lossless
+    usable = rule is not None and _has_form(rule, form) and rule.lossless
     if rule is not None and usable and several in (None, rule.several):
         if own:
             rule.load_plan()
@@ -295,30 +294,32 @@ def named(name: object, form: Form, *, several: bool | None = None) -> Rule:
     if rule.parameters or not rule.lossless:
         needs = f" and needs {', '.join(rule.parameters)}" if rule.parameters else ""
         raise UnknownMethodError(
-            f"rule {shown(rule.name)} is not lossless{needs}; give a function of a problem, or one "
-            f"of {known}"
+            f"rule {shown(rule.name)} is not lossless{needs}; give a function from a problem to a "
+            f"plan, or one of {known}"
         )
-    if several is not None and _has(rule, form):
+    if several is not None and _has_form(rule, form):
         kinds = ("one chain of drafts", "several drafts of a token")
         raise UnknownMethodError(
-            f"rule {shown(rule.name)} is for {kinds[rule.several]}; here a rule for "
-            f"{kinds[several]} is needed: {', '.join(known)}"
+            f"rule {shown(rule.name)} is for {kinds[rule.several]}, but this call needs a rule for "
+            f"{kinds[several]}: {', '.join(known)}"
         )
-    where = ", ".join(f"{part} ({home})" for part, home in _HOMES.items() if _has(rule, part))
+    where = ", ".join(
+        f"{part} ({package})" for part, package in _PACKAGES.items() if _has_form(rule, part)
+    )
     raise UnknownMethodError(
-        f"rule {shown(rule.name)} cannot be used here: it is for {rule.drafts} drafts and comes as "
-        f"{where}; here there are {', '.join(known)}"
+        f"rule {shown(rule.name)} cannot be used here: it is for {rule.drafts} drafts and has the "
+        f"form {where}; use one of {', '.join(known)}"
     )
 
 
-_HOMES: dict[Form, str] = {
+_PACKAGES: dict[Form, str] = {
     "plan": "otm.coupling",
     "verifier": "otm.decoding",
     "kernel": "otm.kernels",
 }
 
 
-def _has(rule: Rule, form: Form) -> bool:
+def _has_form(rule: Rule, form: Form) -> bool:
     """Whether a rule has a form."""
     if form != "verifier":
         return bool(rule.plan if form == "plan" else rule.kernel)

@@ -1,4 +1,4 @@
-"""What `otm.solve` returns: an optimal acceptance probability that can prove itself."""
+"""`Solution`, the result of `otm.solve`: the optimal acceptance probability with its proof."""
 
 from __future__ import annotations
 
@@ -36,36 +36,37 @@ if TYPE_CHECKING:
     from otm.optimum.bounds import Bound
 
 PADDING = -1
-"""Stands in place of drafts that a row does not have."""
+"""Padding of a draft array, in rows with fewer drafts than columns."""
 
-KEPT_TOKENS = 2**20
-"""Most tokens in the solutions that are kept, about 0.2 GB of floats."""
+CACHED_TOKENS = 2**20
+"""Largest number of tokens in the cached row solutions, about 0.2 GB of floats."""
 
-TOKENS_BESIDE = 32
-"""A solution takes as much memory beside its tokens as this many tokens do."""
+OVERHEAD_TOKENS = 32
+"""Fixed memory of a cached solution, counted as this number of tokens."""
 
 
 @dataclass(frozen=True, eq=False)
 class Solution(Facts, Frozen):
-    """Solution of a problem, or of many: one a row.
+    """Solution of a problem, or of many problems, one for each row.
 
-    Of a problem with rows `solution[i]`, with an index for each of the leading axes, is the
-    solution of one row, built when it is asked for; along one leading axis the rows are also a
-    sequence.  The latest are kept with their plans, at most 2^20 / (n + 32) of them but at least
-    one, in about 0.2 GB, or ten times that in fractions; others are built again each time.
+    For a problem with rows, `solution[i]` with one index for each leading axis is the solution of
+    one row, built on first use.  With one leading axis, the solution is also a sequence of rows.
+    The latest row solutions are cached with their plans, at most 2^20 / (n + 32) rows but at least
+    one.  The cache takes about 0.2 GB, or ten times as much for fractions.  Other rows are built
+    again on each access.
 
     Attributes
     ----------
     problem : Problem
-        What was solved: the normalised distributions, k, and the token ids.
+        The problem: the normalised distributions, k, and the token ids.
     alpha : float, Fraction, Interval or array [...]
         Optimal acceptance probability α_k(p, q), one for each row.  An `Interval` for drafts that
         have no closed form and are too many for an exact maximum flow.
     method : str
-        "closed-form", "lp-highs" or "lp-cvxpy"; for drafts that are not i.i.d. also "max-flow", or
-        "random-order" for the bounds of an interval.
+        "closed-form", "lp-highs" or "lp-cvxpy".  For drafts that are not i.i.d. also "max-flow", or
+        "random-order" if `alpha` is an interval.
     why : str
-        One sentence on the choice of the method.
+        The reason for the choice of the method, in one sentence.
 
     Examples
     --------
@@ -76,7 +77,7 @@ class Solution(Facts, Frozen):
     >>> solution.plan.output_distribution().round(12).tolist()
     [0.25, 0.75]
 
-    Many rows, of which the second has one draft:
+    Two rows; the second has one draft:
 
     >>> rows = solve([[0.75, 0.25], [0.5, 0.5]], [0.25, 0.75], k=[2, 1])
     >>> rows
@@ -95,35 +96,36 @@ class Solution(Facts, Frozen):
     why: str
     _cut: Cut | None = None
     _plan: TransportPlan | None = None
-    _kept: OrderedDict[tuple[int, ...], Solution] = field(default_factory=OrderedDict, init=False)
+    _cache: OrderedDict[tuple[int, ...], Solution] = field(default_factory=OrderedDict, init=False)
 
     @cached_property
     def cut(self) -> Cut:
-        """A minimum cut in token ids, which bounds α from above (docs/theory/minimum-cut.md).
+        """A minimum cut as token ids; it bounds α from above (docs/theory/minimum-cut.md).
 
         Raises
         ------
         InvalidInputError
-            If there are many rows.
+            If the solution has rows.
         """
         cut = self._position_cut("cut")
         return Cut(cut.value, self.problem.ids(cut.tokens))
 
     @cached_property
     def plan(self) -> TransportPlan:
-        """An optimal transport plan, built when it is first asked for.
+        """An optimal transport plan, built on first use.
 
-        `OptimalPlan` for i.i.d. drafts, `TargetOnly`, `GreedyRule` and `SpecHub` for theirs, and
-        for others that are few enough a `TablePlan` from the maximum flow.
+        The plan is an `OptimalPlan` for i.i.d. drafts, `TargetOnly` for `Top` drafts, `GreedyRule`
+        for `Greedy` drafts and `SpecHub` for `HubPairs`.  Other drafts with few enough tuples get a
+        `TablePlan` from the maximum flow.
 
         Raises
         ------
         InvalidInputError
-            If there are many rows.
+            If the solution has rows.
         ProblemTooLargeError
-            If the tuples of drafts that are not i.i.d. are too many for a table.
+            If drafts that are not i.i.d. have too many tuples for a table.
         MissingDependencyError
-            If the maximum flow is needed and networkx is not installed.
+            If the plan needs the maximum flow and networkx is not installed.
         """
         self._check_single("plan")
         if self._plan is not None:
@@ -136,18 +138,19 @@ class Solution(Facts, Frozen):
 
     @cached_property
     def certificate(self) -> Certificate:
-        """Proof of optimality that trusts no solver: `check()`, `lower`, `upper`, `gap`.
+        """Proof of optimality, which `check()` verifies without a solver.
 
-        It speaks of positions in `problem.tokens`.
+        It has `lower`, `upper`, `gap` and a `cut`, which has positions in `problem.tokens`.
 
         Raises
         ------
         InvalidInputError
-            If there are many rows, or the drafts are not i.i.d.
+            If the solution has rows, or the drafts are not i.i.d.
         """
         cut = self._position_cut("certificate")
         self._check_iid("a certificate", "`cut` bounds α from above and `plan` attains it")
-        from otm.certificate_builder import Certificate  # on use, with the modules that write JSON
+        # Modules that write JSON are imported on use, to keep `import otm` fast.
+        from otm.certificate_builder import Certificate
 
         return Certificate.build(self.problem, self.alpha, cut, self.method)
 
@@ -158,7 +161,7 @@ class Solution(Facts, Frozen):
         Raises
         ------
         InvalidInputError
-            If there are many rows, or the drafts are not i.i.d.
+            If the solution has rows, or the drafts are not i.i.d.
         """
         self._check_single("bounds")
         self._check_iid("the bounds of the SpecTr paper", "`alpha` needs no bounds")
@@ -167,34 +170,35 @@ class Solution(Facts, Frozen):
         return spectr_bounds(self.problem)
 
     def select(self, drafts: Any, uniforms: Any) -> Selection:
-        """Choose an output token, by the optimal plan; for each row by its own.
+        """Choose an output token by the optimal plan; each row uses its own plan.
 
         Parameters
         ----------
         drafts : int array-like or tensor [..., K]
-            Draft tokens, as for `plan.select`.  For many rows one set of drafts a row, K = max k;
-            −1 in place of those that a row with a smaller k lacks.
+            Draft tokens, as for `plan.select`.  For many rows, K = max k, with one set of drafts
+            for each row; a row with k < K drafts has −1 in its last K − k entries.
         uniforms : array-like or tensor [..., m]
-            Independent uniforms in [0, 1), m = `plan.uniforms_per_selection`.  For many rows
-            m = K + 2, of which a row uses its first k + 2.
+            Independent uniforms in [0, 1), m = `plan.uniforms_per_selection`.  For many rows,
+            m = K + 2; each row uses its first k + 2 uniforms.
 
         Returns
         -------
         Selection
-            Tokens and indices of shape [...]; tensors on the drafts' device if these were a tensor.
+            Tokens and indices of shape [...]; tensors on the same device if the drafts are a
+            tensor.
 
         Raises
         ------
         InvalidDraftsError
-            If the drafts have a wrong shape or type, could not have been drawn, or are not −1
-            exactly where a row has none.
+            If the drafts have a wrong shape or type, or have probability 0, or the entries after
+            the k drafts of a row are not −1.
         InvalidUniformsError
             If the uniforms have a wrong shape or do not lie in [0, 1).
 
         Notes
         -----
-        A loop over the rows, not over tokens: each row has a plan of its own, in NumPy, built when
-        it is used and kept as long as the solutions are.
+        This is a Python loop over the rows.  Each row has its own plan in NumPy, built on first use
+        and cached with the solution of the row.
 
         Equivalent to `rows[i].plan.select(drafts[i, :k], uniforms[i, :k + 2])` for each row i.
         """
@@ -203,7 +207,7 @@ class Solution(Facts, Frozen):
             return self.plan.select(drafts, uniforms)
         tokens = _checked_drafts(self.problem, drafts)
         expected = (*shape, tokens.shape[-1] + 2)
-        need = f"these rows need uniforms of shape {expected}: two more than drafts"
+        need = f"these rows need shape {expected}, the number of drafts plus two on the last axis"
         numbers = check_uniforms(uniforms, expected, self.problem.exact, need)
         counts = np.asarray(self.problem.k)
         token, index = (np.empty(shape, dtype=np.int64) for _ in range(2))
@@ -215,26 +219,26 @@ class Solution(Facts, Frozen):
         return Selection(like(drafts, token), like(drafts, index))
 
     def sample(self, drafts: Any, rng: np.random.Generator) -> Selection:
-        """`select` with uniforms from a generator, for convenience.
+        """Call `select` with uniforms from a generator.
 
         Parameters
         ----------
         drafts : int array-like or tensor [..., K]
-            As for `select`.
+            Same as for `select`.
         rng : Generator
-            Where the uniforms come from.
+            Generator that draws the uniforms.
 
         Returns
         -------
         Selection
-            As from `select`.
+            Same as for `select`.
 
         Raises
         ------
         InvalidDraftsError
-            As for `select`.
+            Same as for `select`.
         InvalidParameterError
-            If `rng` is no generator.
+            If `rng` is not a NumPy Generator.
         """
         if not self.problem.shape:
             return self.plan.sample(drafts, rng)
@@ -244,7 +248,7 @@ class Solution(Facts, Frozen):
 
     def __len__(self) -> int:
         if not self.problem.shape:
-            raise TypeError("this is a single solution, which has no leading axis and no length")
+            raise TypeError("a single solution has no rows, so it has no length")
         return self.problem.shape[0]
 
     def __bool__(self) -> bool:
@@ -255,21 +259,22 @@ class Solution(Facts, Frozen):
         place = place_of_row(row, self.problem.shape)
         if not self.problem.shape:
             return self
-        solution = self._kept.get(place)
+        solution = self._cache.get(place)
         if solution is None:
-            limit = KEPT_TOKENS // (self.problem.n + TOKENS_BESIDE)
-            if self._kept and len(self._kept) >= limit:
-                with suppress(KeyError):  # other threads may have been faster
-                    self._kept.popitem(last=False)  # the oldest
+            limit = CACHED_TOKENS // (self.problem.n + OVERHEAD_TOKENS)
+            if self._cache and len(self._cache) >= limit:
+                # Another thread may already have removed the oldest solution.
+                with suppress(KeyError):
+                    self._cache.popitem(last=False)
             problem = self.problem[place]
             solution = Solution(problem, optimal_value(problem), self.method, self.why)
-            self._kept[place] = solution
+            self._cache[place] = solution
         return solution
 
     def __iter__(self) -> Iterator[Solution]:
         if len(self.problem.shape) != 1:
             raise TypeError(
-                f"solutions of shape {self.problem.shape} are not a sequence; index them"
+                f"solutions of shape {self.problem.shape} are not iterable; index them instead"
             )
         return (self[i] for i in range(len(self)))
 
@@ -280,14 +285,14 @@ class Solution(Facts, Frozen):
     def _check_single(self, name: str) -> None:
         if self.problem.shape:
             raise InvalidInputError(
-                f"`{name}` is that of one row, and this solution has rows of shape "
-                f"{self.problem.shape}; take solution[i].{name}, with an index for each axis"
+                f"only a single row has `{name}`, and this solution has rows of shape "
+                f"{self.problem.shape}; use solution[i].{name}, with one index for each axis"
             )
 
     def _check_iid(self, what: str, instead: str) -> None:
         if not self.problem.iid:
             raise InvalidInputError(
-                f"only i.i.d. drafts have {what}, and these are {self.problem.drafts}; {instead}"
+                f"only i.i.d. drafts have {what}, but these are {self.problem.drafts}; {instead}"
             )
 
     def _lines(self) -> list[tuple[str, str]]:
@@ -319,7 +324,7 @@ class Solution(Facts, Frozen):
 
 
 def _summary(problem: Problem, alpha: Any) -> list[tuple[str, str]]:
-    """Lines about the solutions of many rows."""
+    """Build the printed lines that summarise the solutions of many rows."""
     lines = [("rows", f"{problem.shape}, n = {problem.n:,} tokens")]
     counts, values = np.asarray(problem.k), alpha.astype(np.float64)
     if counts.size:
@@ -332,7 +337,7 @@ def _summary(problem: Problem, alpha: Any) -> list[tuple[str, str]]:
 
 
 def _plan_of_other_drafts(problem: Problem) -> TransportPlan:
-    """Optimal plan for drafts that are not i.i.d., if there is one."""
+    """Return an optimal plan for drafts that are not i.i.d.; raise if there are too many tuples."""
     from otm.coupling import GreedyRule, SpecHub, TablePlan, TargetOnly
     from otm.drafts import Greedy, HubPairs, Top, WithoutReplacement
     from otm.optimum.solvers.max_flow import LARGEST_FLOW, fits_max_flow
@@ -348,31 +353,32 @@ def _plan_of_other_drafts(problem: Problem) -> TransportPlan:
         return TablePlan.from_max_flow(problem)
     instead = (
         "RecursiveRejectionWithoutReplacement(solution.problem) is a lossless rule for these "
-        "drafts at any size, though not the best"
+        "drafts at any size, but it is not optimal"
         if isinstance(drafts, WithoutReplacement)
-        else "`alpha` and `cut` hold at any size, and i.i.d. drafts have an optimal plan at any"
+        else "`alpha` and `cut` work at any size, and i.i.d. drafts have an optimal plan at any "
+        "size"
     )
     raise ProblemTooLargeError(
-        f"an optimal plan for these drafts ({drafts}) is a table of all tuples, and there are more "
-        f"of them than {LARGEST_FLOW:,} / k = {LARGEST_FLOW // drafts.k:,}; {instead}"
+        f"an optimal plan for these drafts ({drafts}) is a table of all tuples, and they have more "
+        f"than {LARGEST_FLOW:,} / k = {LARGEST_FLOW // drafts.k:,} tuples; {instead}"
     )
 
 
 def _checked_drafts(problem: Problem, drafts: Any) -> Drafts:
-    """Return drafts [..., K] of many rows, with every draft and padding as due."""
-    advice = "give an array, with −1 in place of those that a row lacks"
+    """Return the drafts [..., K] of many rows; raise if a draft or its padding is not valid."""
+    advice = "give an array, with −1 after the k drafts of each row"
     array = as_array(drafts, "the drafts", InvalidDraftsError, advice)
     counts, n = np.asarray(problem.k), problem.n
     width = int(counts.max()) if counts.size else (0, *array.shape)[-1]
     if array.shape != (*problem.shape, width):
         raise InvalidDraftsError(
-            f"drafts of shape {array.shape}; these rows need {(*problem.shape, width)}, the last "
-            "axis with the drafts of one row, as many as the largest k"
+            f"drafts of shape {array.shape}; these rows need {(*problem.shape, width)}, where the "
+            "last axis has the drafts of one row and its length is the largest k"
         )
     tokens = as_drafts(array, width, None)
     drafted = np.arange(width) < counts[..., None]
 
-    def refuse(wrong: Any, why: str) -> None:
+    def reject(wrong: Any, why: str) -> None:
         if wrong.any():
             *row, place = (int(i) for i in np.argwhere(wrong)[0])
             raise InvalidDraftsError(
@@ -380,11 +386,12 @@ def _checked_drafts(problem: Problem, drafts: Any) -> Drafts:
                 f"k = {counts[tuple(row)]}; {why}"
             )
 
-    refuse(~drafted & (tokens != PADDING), "beyond the k drafts −1 must stand")
+    reject(~drafted & (tokens != PADDING), "entries after the k drafts must be −1")
     places, known = places_of(problem.tokens, tokens)
-    if problem.tokens[-1] == n - 1:  # the whole vocabulary
-        refuse(drafted & ~known, f"the k drafts must lie in [0, {n})")
+    # The tokens are the whole vocabulary, so the message can name its range.
+    if problem.tokens[-1] == n - 1:
+        reject(drafted & ~known, f"the k drafts must lie in [0, {n})")
     draft = np.broadcast_to(problem.draft, (*problem.shape, n))
     drawable = known & (np.take_along_axis(draft, places, -1) > 0)
-    refuse(drafted & ~drawable, f"it {NEVER_DRAWN}")
+    reject(drafted & ~drawable, f"it {NEVER_DRAWN}")
     return tokens

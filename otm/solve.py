@@ -1,4 +1,4 @@
-"""`otm.solve` and `otm.alpha`: choose a method, use it, and say why."""
+"""`otm.solve` and `otm.alpha`: choose a solution method, run it and record the reason."""
 
 from __future__ import annotations
 
@@ -24,43 +24,45 @@ from otm.optimum.multisets import MEMORY_LIMIT
 from otm.problem import Problem, has_rows
 from otm.solution import Solution
 
-_Probs = Sequence[Any]  # one distribution as a flat sequence of numbers
+# One distribution, as a flat sequence of numbers.
+_Probs = Sequence[Any]
 
 
 def solve(
     p: Any, q: Any, k: Any = None, *, method: str = "auto", memory_limit: int = MEMORY_LIMIT
 ) -> Solution:
-    """Solve OTM-k: the best way to turn k drafts from p into one token from q.
+    """Find the optimal rule that turns k drafts from p into one token with distribution q.
 
-    The problem is that of [sun2023]_.  Its value in closed form (Theorem 3.1 of
-    docs/theory/closed-form.md) was also found by [hu2025]_; the plan is that of Theorem 5.3 of
-    docs/theory/optimal-plan.md, the proof that of docs/theory/certificates.md.  Coq proves the
-    value, and the plan given its level t and its matching (docs/theory/machine-checked.md).  For
-    drafts that are not i.i.d. see `otm.optimum.non_iid_drafts`.
+    This is the problem OTM-k (optimal transport with membership cost) of [sun2023]_.  Its value
+    has a closed form (Theorem 3.1 of docs/theory/closed-form.md), which [hu2025]_ also found.
+    Theorem 5.3 of docs/theory/optimal-plan.md constructs the plan, and docs/theory/certificates.md
+    proves the certificate.  The value is proved in Coq; the plan is proved in Coq for a known level
+    t and a known matching (docs/theory/machine-checked.md).  For drafts that are not i.i.d., see
+    `otm.optimum.non_iid_drafts`.
 
     Parameters
     ----------
     p : array-like [..., n], SparseProbs or DraftDistribution
-        Draft distribution: lists, NumPy arrays, torch tensors on any device, or fractions; by its
-        support; or the joint distribution of all drafts (`otm.drafts`).
+        Draft distribution: a list, a NumPy array or a torch tensor on any device, with floats or
+        fractions; a `SparseProbs`; or the joint distribution of all drafts (`otm.drafts`).
     q : array-like [..., n] or SparseProbs
         Target distribution, on the same tokens.
     k : int or int array-like [...]
-        Number of i.i.d. drafts, at least 1.  All leading axes broadcast.  To be left out for a
-        joint distribution, which has its own number of drafts.
+        Number of i.i.d. drafts, at least 1.  All leading axes broadcast.  Leave it out for a joint
+        distribution, which has its own number of drafts.
     method : str, optional
-        "auto" or "closed-form"; "lp-highs" and "lp-cvxpy" solve SpecTr's linear program instead,
-        in float64, as an independent check on small instances.
+        "auto" or "closed-form"; or "lp-highs" or "lp-cvxpy", which solve SpecTr's linear program in
+        float64, as an independent check on small instances.
     memory_limit : int, optional
-        Most bytes that a linear program may take, 2 GiB if left out.
+        Largest number of bytes for a linear program, 2 GiB by default.
 
     Returns
     -------
     Solution
-        With `alpha`, `plan`, `certificate`, `bounds`, `cut`, `method` and `why`.  Fractions are
-        solved exactly and give fractions; floats give float64.  Of rows [..., n], or several k,
-        `alpha` is an array and `solution[i]` the solution of a row.  Of distributions by their
-        support, plan and cut speak of their token ids.
+        Has `alpha`, `plan`, `certificate`, `bounds`, `cut`, `method` and `why`.  For fractions the
+        result is exact, in fractions; for floats it is in float64.  For rows [..., n] or several k,
+        `alpha` is an array and `solution[i]` is the solution of row i.  For `SparseProbs`, the plan
+        and the cut use their token ids.
 
     Raises
     ------
@@ -69,15 +71,15 @@ def solve(
     UnknownMethodError
         If the method does not exist.
     InvalidParameterError
-        If a method is asked for that does not take several rows or these drafts, or the memory
-        limit is not a number of at least 0.
+        If the method does not support several rows or these drafts, or the memory limit is not a
+        number of at least 0.
     ProblemTooLargeError
-        If a linear program would exceed the memory limit, and nothing is allocated then; or if
-        drafts without replacement are given in fractions and are too many for exact arithmetic.
+        If a linear program would exceed the memory limit (it is then not started), or if drafts
+        without replacement have too many sets for exact arithmetic in fractions.
     SolverError
-        If a linear program's solver does not end at an optimum.
+        If the solver of a linear program does not reach an optimum.
     MissingDependencyError
-        If a linear program's solver, or networkx for a maximum flow, is not installed.
+        If the solver of a linear program, or networkx for a maximum flow, is not installed.
 
     References
     ----------
@@ -90,16 +92,16 @@ def solve(
     >>> solution = solve([0.75, 0.25], [0.25, 0.75], k=2)
     >>> round(solution.alpha, 12)
     0.6875
-    >>> solution.certificate.check()  # returns nothing: the proof holds
+    >>> solution.certificate.check()  # raises an error unless the proof holds
     >>> token, index = solution.plan.select([0, 1], [0.5, 0.5, 0.1, 0.9])
 
-    Fractions in, fractions out:
+    For fractions the result is a fraction:
 
     >>> from fractions import Fraction
     >>> solve([Fraction(3, 4), Fraction(1, 4)], [Fraction(1, 4), Fraction(3, 4)], k=2).alpha
     Fraction(11, 16)
 
-    One draft distribution beside two targets, distributions by their support, and drafts without
+    Two targets for one draft distribution, then sparse distributions, then drafts without
     replacement:
 
     >>> solve([0.75, 0.25], [[0.25, 0.75], [0.5, 0.5]], k=2).alpha
@@ -115,7 +117,7 @@ def solve(
     solve_by = _METHODS[check_name("method", method, _METHODS)]
     if not (isinstance(memory_limit, Real) and memory_limit >= 0):
         raise InvalidParameterError(
-            f"memory_limit = {shown(memory_limit)}; give a number of bytes, at least 0"
+            f"memory_limit is {shown(memory_limit)}; give a number of bytes, at least 0"
         )
     return solve_by(Problem(p, q, k), memory_limit)
 
@@ -129,40 +131,40 @@ def alpha(p: _Probs, q: _Probs, k: int) -> Number: ...
 @overload
 def alpha(p: Any, q: Any, k: Any) -> Any: ...
 def alpha(p: Any, q: Any, k: Any = None) -> Any:
-    """Optimal acceptance probability α_k(p, q), as `solve` finds it, without all else.
+    """Return only the optimal acceptance probability α_k(p, q), as `solve` computes it.
 
-    For i.i.d. drafts by Theorem 3.1 of docs/theory/closed-form.md, for others by
+    I.i.d. drafts use Theorem 3.1 of docs/theory/closed-form.md, other drafts use
     `otm.optimum.non_iid_drafts`.
 
     Parameters
     ----------
     p, q : array-like [..., n]
-        Draft and target distribution, as for `solve`; two by their support (`SparseProbs`); or for
-        p the joint distribution of all drafts (`otm.drafts`).
+        Draft and target distribution, as for `solve`: arrays, or both as `SparseProbs`.  p may also
+        be the joint distribution of all drafts (`otm.drafts`).
     k : int or int array-like [...]
         Number of i.i.d. drafts.  All leading axes broadcast; the distributions are sorted only once
-        for several k.  To be left out for a joint distribution.
+        for several k.  Leave it out for a joint distribution.
 
     Returns
     -------
     float or Fraction
-        α_k, of a single pair of distributions and a single k.
+        α_k, for a single pair of distributions and a single k.
     array [...]
-        Of several, equal bit for bit to single calls.
+        α_k for several rows or several k, equal bit for bit to single calls.
     tensor [...]
-        If both distributions are torch tensors: float64, on their device, and differentiable.  The
-        gradient is that of a minimum cut H, dα/dq = 1_H and dα/dp = −k p(H)^(k−1) 1_H, taken
-        through the division by Σp and Σq.
+        α_k in float64, on the same device and differentiable, if both distributions are torch
+        tensors.  The gradient is that of a minimum cut H, dα/dq = 1_H and
+        dα/dp = −k p(H)^(k−1) 1_H, propagated through the division by Σp and Σq.
     Interval
-        For joint distributions that have no closed form and are too large for an exact maximum
-        flow.
+        Bounds on α_k, for a joint distribution that has no closed form and is too large for an
+        exact maximum flow.
 
     Raises
     ------
     InvalidDistributionError, InvalidDraftCountError
         If the distributions or k are not valid.
     ProblemTooLargeError
-        If drafts without replacement are given in fractions and are too many for exact arithmetic.
+        If drafts without replacement have too many sets for exact arithmetic in fractions.
     MissingDependencyError
         If a joint distribution needs a maximum flow and networkx is not installed.
 
@@ -176,11 +178,11 @@ def alpha(p: Any, q: Any, k: Any = None) -> Any:
     >>> round(alpha(WithoutReplacement([0.5, 0.25, 0.25], k=2), [0, 0, 1]), 12)
     0.583333333333
     """
-    if _wants_tensor(p, q):
+    if _are_float_tensors(p, q):
         from otm.optimum.torch import optimal_values as on_torch
 
         return on_torch(p, q, k)[0]
-    # equal to those of a problem, which would hold normalised distributions
+    # These paths give the same numbers as a Problem, without storing normalised distributions.
     if has_rows(p, q, k):
         return alpha_rows(p, q, k)
     if not any(isinstance(probs, SparseProbs | DraftDistribution) for probs in (p, q)):
@@ -196,36 +198,38 @@ def alpha(p: Any, q: Any, k: Any = None) -> Any:
     return optimum_of(problem).value
 
 
-def _wants_tensor(p: Any, q: Any) -> bool:
-    """Whether both arguments are tensors of floats; a gradient is not dropped without a word."""
+def _are_float_tensors(p: Any, q: Any) -> bool:
+    """Whether both arguments are float tensors; raise if a gradient would be lost."""
     tensors = [probs for probs in (p, q) if is_tensor(probs)]
     if len(tensors) == 2 and all(probs.is_floating_point() for probs in tensors):
         return True
     if any(probs.requires_grad for probs in tensors):
         raise InvalidDistributionError(
-            "one distribution is a tensor that requires a gradient and the other no tensor of "
-            "floats; give both as tensors, or detach the one"
+            "one distribution is a tensor that requires a gradient, and the other is not a float "
+            "tensor; give both as float tensors, or detach the first"
         )
     return False
 
 
 WHY = {
-    "closed-form": "for i.i.d. drafts α is a minimum over n + 1 prefixes in q/p: no solver, "
-    "O(n log n).",
-    "rows": "one problem a row; the closed form needs no solver, O(n log n) each.",
-    "other drafts": "for these drafts α is a minimum over the prefixes of one order: no solver.",
-    "max-flow": "no closed form is known for these drafts; an exact maximum flow from their sets.",
-    "random-order": "no closed form is known for these drafts, and they are too many for a maximum "
-    "flow: bounds by picking drafts in a random order.",
+    "closed-form": "for i.i.d. drafts α is a minimum over n + 1 prefixes in the order of q/p, "
+    "found in O(n log n) time.",
+    "rows": "each row is one problem, and the closed form solves it in O(n log n) time.",
+    "other drafts": "for these drafts α is a minimum over the prefixes of one order of the tokens.",
+    "max-flow": "these drafts have no known closed form; an exact maximum flow over their sets "
+    "gives α.",
+    "random-order": "these drafts have no known closed form and too many sets for a maximum flow; "
+    "rules that pick a draft by a random order give bounds.",
 }
-"""One sentence on the choice of each method."""
+"""The reason for the choice of each method, in one sentence."""
 
 
-def _by_best(problem: Problem, memory_limit: int) -> Solution:
+def _solve_auto(problem: Problem, memory_limit: int) -> Solution:
     if problem.shape:
         values = optimal_values(problem.draft, problem.target, problem.k)
         return Solution(problem, read_only(values), "closed-form", WHY["rows"])
-    if problem.iid:  # cut and plan share what the value takes
+    # The cut and the plan reuse the bins that the value needs.
+    if problem.iid:
         return Solution(problem, optimal_value(problem), "closed-form", WHY["closed-form"])
     from otm.optimum.non_iid_drafts import optimum_of
 
@@ -235,16 +239,16 @@ def _by_best(problem: Problem, memory_limit: int) -> Solution:
     return Solution(problem, optimum.value, method, why, optimum.cut)
 
 
-def _by_closed_form(problem: Problem, memory_limit: int) -> Solution:
-    solution = _by_best(problem, memory_limit)
+def _solve_closed_form(problem: Problem, memory_limit: int) -> Solution:
+    solution = _solve_auto(problem, memory_limit)
     if solution.method != "closed-form":
         raise InvalidParameterError(
-            f"no closed form is known for these drafts ({problem.drafts}); leave the method out"
+            f"these drafts ({problem.drafts}) have no known closed form; leave out the method"
         )
     return solution
 
 
-def _by_linear_program(problem: Problem, memory_limit: int, name: str) -> Solution:
+def _solve_linear_program(problem: Problem, memory_limit: int, name: str) -> Solution:
     from otm.coupling.table import TablePlan
     from otm.optimum.solvers import solve_cvxpy, solve_highs
     from otm.optimum.solvers.linear_program import cut_from_duals, packing_form
@@ -252,23 +256,23 @@ def _by_linear_program(problem: Problem, memory_limit: int, name: str) -> Soluti
     if problem.shape or not problem.iid:
         what = "one pair of distributions and one k" if problem.shape else "i.i.d. drafts"
         raise InvalidParameterError(
-            f'method "{name}" takes {what}; leave the method out, or use "closed-form"'
+            f'method "{name}" supports only {what}; leave out the method, or use "closed-form"'
         )
     problem = problem.to_floats()
     program = packing_form(problem, memory_limit)
-    found = (solve_highs if name == "lp-highs" else solve_cvxpy)(program)
-    plan = TablePlan.from_linear_program(found)
-    cut = cut_from_duals(problem, found.token_duals)
+    solved = (solve_highs if name == "lp-highs" else solve_cvxpy)(program)
+    plan = TablePlan.from_linear_program(solved)
+    cut = cut_from_duals(problem, solved.token_duals)
     why = (
-        f"asked for; SpecTr's linear program in float64, {program.set_of.size:,} variables over "
-        "draft multisets."
+        "the caller chose this method; SpecTr's linear program has "
+        f"{program.set_of.size:,} variables over draft multisets, in float64."
     )
     return Solution(problem, plan.acceptance, name, why, cut, plan)
 
 
 _METHODS: dict[str, Callable[[Problem, int], Solution]] = {
-    "auto": _by_best,
-    "closed-form": _by_closed_form,
-    "lp-highs": partial(_by_linear_program, name="lp-highs"),
-    "lp-cvxpy": partial(_by_linear_program, name="lp-cvxpy"),
+    "auto": _solve_auto,
+    "closed-form": _solve_closed_form,
+    "lp-highs": partial(_solve_linear_program, name="lp-highs"),
+    "lp-cvxpy": partial(_solve_linear_program, name="lp-cvxpy"),
 }

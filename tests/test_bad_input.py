@@ -370,14 +370,14 @@ ELSEWHERE: dict[str, tuple[Any, type[otm.OTMError], str]] = {
         lambda: otm.compare([1.0], SPARSE, 2), InvalidDistributionError, "beside a",
     ),
     "k beside a joint law": (
-        lambda: otm.alpha(IID([1.0], 2), [1.0], 2), InvalidDraftCountError, "leave k out",
+        lambda: otm.alpha(IID([1.0], 2), [1.0], 2), InvalidDraftCountError, "leave out k",
     ),
     "k beside a joint law to solve": (
-        lambda: otm.solve(IID([1.0], 2), [1.0], 2), InvalidDraftCountError, "leave k out",
+        lambda: otm.solve(IID([1.0], 2), [1.0], 2), InvalidDraftCountError, "leave out k",
     ),
     "a linear program of other drafts": (
         lambda: otm.solve(OTHER, [0.5, 0.5], method="lp-highs"), InvalidParameterError,
-        "takes i.i.d. drafts",
+        "supports only i.i.d. drafts",
     ),
     "a certificate of other drafts": (
         lambda: otm.solve(OTHER, [0.5, 0.5]).certificate, InvalidInputError, "only i.i.d. drafts",
@@ -387,7 +387,7 @@ ELSEWHERE: dict[str, tuple[Any, type[otm.OTMError], str]] = {
     ),
     "a rule for other drafts": (
         lambda: KSeq(otm.Problem(OTHER, [0.5, 0.5])), InvalidInputError,
-        r"2 without replacement \(WithoutReplacement\), and this rule is for IID drafts",
+        r"2 without replacement \(WithoutReplacement\), but this rule needs IID drafts",
     ),
     "other drafts to compare": (
         lambda: otm.compare(OTHER, [0.5, 0.5], None), InvalidInputError, "its own way",
@@ -402,7 +402,7 @@ ELSEWHERE: dict[str, tuple[Any, type[otm.OTMError], str]] = {
         lambda: otm.Problem(OTHER, [0.5, 0.5]).with_k(3), InvalidInputError, "IID drafts",
     ),
     "a target by its support, beyond the drafts": (
-        lambda: otm.alpha(OTHER, SPARSE), InvalidDistributionError, "token 2, which is not among",
+        lambda: otm.alpha(OTHER, SPARSE), InvalidDistributionError, "token 2, which is not one of",
     ),
     "token ids out of order": (
         lambda: IID([0.5, 0.5], 2, tokens=[7, 3]), InvalidDistributionError, "ascending",
@@ -414,7 +414,7 @@ ELSEWHERE: dict[str, tuple[Any, type[otm.OTMError], str]] = {
         lambda: Joint({(3, 9): 1.0}, tokens=[3, 8]), InvalidDraftsError, "draft token 9",
     ),
     "a size beside token ids": (
-        lambda: Joint({(3, 8): 1.0}, 2, tokens=[3, 8]), InvalidParameterError, "leave n out",
+        lambda: Joint({(3, 8): 1.0}, 2, tokens=[3, 8]), InvalidParameterError, "leave out n",
     ),
     "a ragged joint law": (
         lambda: Joint.from_array([[0.5, 0.5], [0.5]]), InvalidDistributionError, "not array-like",

@@ -139,7 +139,7 @@ def test_a_plan_decides_alike_in_many_threads(name: str) -> None:
 
 def test_many_threads_may_ask_for_the_solutions_of_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bug: two threads that drop the same oldest solution, or one that takes another's row."""
-    monkeypatch.setattr("otm.solution.KEPT_TOKENS", 0)  # one is kept at a time
+    monkeypatch.setattr("otm.solution.CACHED_TOKENS", 0)  # one is kept at a time
     rows = otm.solve(np.random.default_rng(1).dirichlet(np.ones(4), 100), Q, 2)
 
     def work(number: int) -> list[float]:

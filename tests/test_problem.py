@@ -118,7 +118,7 @@ def test_each_row_is_a_problem(exact: bool) -> None:
 @pytest.mark.parametrize("name", ["drafts", "by_ratio", "to_exact", "to_floats"])
 def test_what_is_about_one_problem_is_asked_of_a_row(name: str) -> None:
     problem = Problem([HALVES, HALVES], HALVES, 2)
-    with pytest.raises(InvalidInputError, match=r"take problem\[i\]"):
+    with pytest.raises(InvalidInputError, match=r"use problem\[i\]"):
         getattr(problem, name)()
 
 
@@ -170,7 +170,7 @@ def test_drafts_of_one_problem_are_drawn_as_a_rule_needs_them() -> None:
     greedy = problem.drafts_as(Greedy, problem.k)
     assert [tokens for tokens, _ in greedy.tuples()] == [(7, 900)]
     assert Problem(greedy, [1, 0]).drafts_as(Greedy, 2) is greedy
-    with pytest.raises(InvalidInputError, match=r"\(Greedy\), and this rule is for"):
+    with pytest.raises(InvalidInputError, match=r"\(Greedy\), but this rule needs"):
         Problem(greedy, [1, 0]).drafts_as(HubPairs)
 
 

@@ -119,7 +119,7 @@ def test_what_has_a_plan_is_compared() -> None:
         ("k-seq", "plan", "there is no rule 'k-seq'; there are optimal, k-Seq"),
         (None, "plan", "there is no rule of type NoneType"),
         ("SpecHub", "kernel", "'SpecHub' cannot be used here: it is for HubPairs drafts"),
-        ("k-Seq", "kernel", "comes as plan \\(otm.coupling\\).*here there are chain, block"),
+        ("k-Seq", "kernel", "has the form plan \\(otm.coupling\\).*; use one of chain, block"),
     ],
 )
 def test_other_names_are_refused_with_the_known_ones(name: Any, form: Form, says: str) -> None:
@@ -129,9 +129,9 @@ def test_other_names_are_refused_with_the_known_ones(name: Any, form: Form, says
 
 def test_a_rule_for_another_number_of_drafts_says_so() -> None:
     """Bug: two lists of rules for i.i.d. drafts, and no word of why one is not the other."""
-    with pytest.raises(UnknownMethodError, match="'block' is for one chain of drafts; here a rule"):
+    with pytest.raises(UnknownMethodError, match="'block' is for one chain of drafts, but this"):
         named("block", "verifier", several=True)
-    with pytest.raises(UnknownMethodError, match=r"for several .* needed: chain, block"):
+    with pytest.raises(UnknownMethodError, match=r"for several .* one chain .*: chain, block"):
         named("optimal", "verifier", several=False)
 
 

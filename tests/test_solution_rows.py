@@ -104,11 +104,11 @@ def test_few_solutions_are_kept(
     monkeypatch: pytest.MonkeyPatch, tokens: int, kept: list[int] | None
 ) -> None:
     """Catches a select that holds the plans of all rows, gigabytes at full vocabulary."""
-    monkeypatch.setattr("otm.solution.KEPT_TOKENS", tokens)
+    monkeypatch.setattr("otm.solution.CACHED_TOKENS", tokens)
     rows = otm.solve([[0.75, 0.25]] * 4, [0.25, 0.75], 2)
     uniforms = uniforms_for(rows)
     token, _ = rows.select([[0, 1]] * 4, uniforms)
-    assert [place for (place,) in rows._kept] == (kept or [0, 1, 2, 3])
+    assert [place for (place,) in rows._cache] == (kept or [0, 1, 2, 3])
     assert rows[3] is rows[3]
     assert rows[0].alpha == rows.alpha[0]
     plan = otm.solve([0.75, 0.25], [0.25, 0.75], 2).plan
@@ -119,14 +119,14 @@ def test_axes_broadcast() -> None:
     rows = otm.solve(np.array(P)[:, None], Q, [1, 2])
     assert rows.problem.shape == np.shape(rows.problem.k) == (3, 2)
     assert rows[2, 1].alpha == rows.alpha[2, 1] == otm.alpha(P[2], Q, 2)
-    with pytest.raises(TypeError, match="not a sequence"):
+    with pytest.raises(TypeError, match="not iterable"):
         iter(rows)
     single = otm.solve(P[0], Q, 2)
     assert single.problem.shape == ()
     assert single[()] is single
     assert single[()].alpha == single.alpha == otm.alpha(P[0], Q, 2)
     assert single.select([0, 1], [0.5] * 4).token.shape == ()
-    with pytest.raises(TypeError, match="no leading axis"):
+    with pytest.raises(TypeError, match="has no rows"):
         len(single)
 
 
@@ -180,7 +180,7 @@ def test_sampling_is_selecting_with_uniforms_of_the_generator(ragged: Solution) 
     token, index = ragged.sample(DRAFTS, np.random.default_rng(4))
     expected = ragged.select(DRAFTS, uniforms_for(ragged, 4))
     assert (token.tolist(), index.tolist()) == (expected.token.tolist(), expected.index.tolist())
-    with pytest.raises(InvalidDraftsError, match="beyond the k drafts"):
+    with pytest.raises(InvalidDraftsError, match="after the k drafts"):
         ragged.sample([[0, 1, 2]] * 3, np.random.default_rng(4))
 
 
@@ -196,11 +196,11 @@ def test_rows_with_two_axes_select() -> None:
 @pytest.mark.parametrize(
     ("row", "drafts", "message"),
     [
-        (1, [2, 0, -1], r"row 1: draft 1 is 0, where k = 1; beyond the k drafts −1 must stand"),
+        (1, [2, 0, -1], r"row 1: draft 1 is 0, where k = 1; entries after the k drafts must be −1"),
         (2, [0, -1, -1], r"row 2: draft 1 is -1, where k = 2; the k drafts must lie in \[0, 3\)"),
         (0, [0, 1, 3], "row 0: draft 2 is 3, where k = 3; the k drafts must lie"),
         (2, [0, 1, -1], "row 2: draft 1 is 1, where k = 2; it has probability 0"),
-        (1, [2, -2, -1], "row 1: draft 1 is -2, where k = 1; beyond"),
+        (1, [2, -2, -1], "row 1: draft 1 is -2, where k = 1; entries after"),
     ],
 )
 def test_drafts_that_a_row_cannot_have_are_refused(
@@ -218,7 +218,7 @@ def test_drafts_that_a_row_cannot_have_are_refused(
         (np.array(DRAFTS)[:2], r"shape \(2, 3\)"),
         (np.array([DRAFTS]), r"shape \(1, 3, 3\)"),
         (np.array(DRAFTS, dtype=float), "type float64"),
-        ([[0, 1, 2], [2], [2, 0]], "not array-like.*−1 in place"),
+        ([[0, 1, 2], [2], [2, 0]], "not array-like.*−1 after"),
     ],
 )
 def test_drafts_of_a_wrong_shape_or_type_are_refused(
@@ -229,11 +229,11 @@ def test_drafts_of_a_wrong_shape_or_type_are_refused(
 
 
 def test_uniforms_are_checked_before_any_plan_is_built(ragged: Solution) -> None:
-    with pytest.raises(InvalidUniformsError, match=r"need uniforms of shape \(3, 5\)"):
+    with pytest.raises(InvalidUniformsError, match=r"need shape \(3, 5\)"):
         ragged.select(DRAFTS, np.zeros((3, 4)))
     with pytest.raises(InvalidUniformsError, match=r"\[0, 1\)"):
         ragged.select(DRAFTS, np.ones((3, 5)))
-    assert not ragged._kept
+    assert not ragged._cache
 
 
 def test_tensors_in_tensors_out(ragged: Solution) -> None:
@@ -295,7 +295,7 @@ def test_a_seed_is_no_generator(ragged: Solution) -> None:
 
 @pytest.mark.parametrize("name", ["plan", "cut", "certificate", "bounds"])
 def test_what_one_row_has_is_asked_of_that_row(ragged: Solution, name: str) -> None:
-    with pytest.raises(InvalidInputError, match=rf"take solution\[i\]\.{name}"):
+    with pytest.raises(InvalidInputError, match=rf"use solution\[i\]\.{name}"):
         getattr(ragged, name)
     assert getattr(ragged[0], name) is not None
 

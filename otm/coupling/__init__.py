@@ -1,10 +1,10 @@
-"""Lossless selection rules as transport plans: one rule a file (the optimal plan a folder).
+"""Lossless selection rules as transport plans; each rule is one file, the optimal plan a folder.
 
-`plan` is the protocol of all rules, `build` finds the plan of a rule, `table` and `transport` write
-plans out.
+`plan` is the base class of all rules, and `build` builds the plan of a rule by its name.  `table`
+and `transport` represent plans as tables.
 
-Not here: lossy rules (`lossy`), comparisons of rules (`compare`), and list coupling
-(`otm.coupled`), where a seed that is shared with the drafts decides.
+The subpackage `lossy` has lossy rules, and `compare` compares rules.  `otm.coupled` has list
+coupling, where drafts and output share a random seed.
 """
 
 from typing import TYPE_CHECKING

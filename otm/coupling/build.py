@@ -1,4 +1,4 @@
-"""From rules, by name or as functions, to their plans for a problem."""
+"""Build the plan of a rule for a problem; the rule is a name or a function."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from otm.rules import RULES, Rule, named, names
 _T = TypeVar("_T")
 
 PlanBuilder = Callable[[Problem], TransportPlan]
-"""From a problem to a plan: a class of `otm.coupling`, or one's own function."""
+"""Function from a problem to a plan: a class of `otm.coupling`, or your own function."""
 
 
 @dataclass(frozen=True)
 class PlanOfRule:
-    """A rule as a function from a problem to its plan, which is imported on use."""
+    """A rule as a function from a problem to a plan; it imports the plan's class on first use."""
 
     rule: Rule
 
@@ -29,36 +29,36 @@ class PlanOfRule:
         return self.rule.name
 
     def __call__(self, problem: Problem) -> TransportPlan:
-        """Build the plan, with the number of drafts of the rule if it has one."""
+        """Build the plan; the fixed number of drafts of the rule, if any, replaces k."""
         rule = self.rule
         plan: TransportPlan = rule.load_plan()(problem.with_k(rule.k) if rule.k else problem)
         if rule.max_k is not None and problem.k > rule.max_k:
             raise ProblemTooLargeError(
-                f"the rule {rule.name} takes at most {rule.max_k} drafts, not k = {problem.k}"
+                f"the rule {rule.name} supports at most {rule.max_k} drafts, not k = {problem.k}"
             )
         return plan
 
 
 PLANS: dict[str, PlanBuilder] = {name: PlanOfRule(RULES[name]) for name in names("plan")}
-"""The lossless rules of `otm.rules` that have a plan, as functions from a problem to it."""
+"""The lossless rules of `otm.rules` that have a plan, as functions from a problem to a plan."""
 
 
 def build_plan(rule: PlanBuilder, problem: Problem, name: object = None) -> TransportPlan:
-    """Build the plan of a rule, which may be one's own; raise if it returns no TransportPlan."""
+    """Build the plan of a rule; raise unless the result is a `TransportPlan`."""
     plan: object = rule(problem)
     if not isinstance(plan, TransportPlan):
         raise InvalidParameterError(
             f"the rule {shown(name or rule)} returned {shown(plan)}; it must return a "
-            "TransportPlan, as KSeq does for a problem"
+            "TransportPlan for a problem, as KSeq does"
         )
     return plan
 
 
 def named_rules(rules: Any, known: Mapping[str, _T]) -> dict[str, _T | PlanBuilder]:
-    """Look rules up, given as a name, several names, or a mapping from names to rules.
+    """Look up rules by a name, by several names, or by a mapping from names to rules.
 
-    Names are those of `known`, or "module:name" of one's own.  The order stays as given.  Raise for
-    other names, and for values that are not rules.
+    A name is a key of `known` or the "module:name" of the user's own rule.  Keep the order.  Raise
+    for other names, and for values that are not rules.
     """
     if isinstance(rules, Mapping):
         for name, rule in rules.items():
@@ -73,11 +73,14 @@ def named_rules(rules: Any, known: Mapping[str, _T]) -> dict[str, _T | PlanBuild
     for name in list(rules) if several else [rules]:
         listed = isinstance(name, str) and (":" in name or name in RULES)
         if listed and name not in known:
-            # raises for a rule of the list, and says what it is for
+            # For a rule of the list, this raises an error that says which drafts the rule needs.
             chosen[name] = PlanOfRule(named(name, "plan"))
             continue
         check_name(
-            "rule", name, known, advice='give others as "module:name", or by a mapping to functions'
+            "rule",
+            name,
+            known,
+            advice='for your own rule, give "module:name" or a mapping to a function',
         )
         chosen[name] = known[name]
     return chosen

@@ -16,28 +16,29 @@ from otm.drafts.greedy import Greedy
 
 @dataclass(frozen=True, eq=False)
 class GreedyRule(ResidualPlan):
-    """Couple the one random draft of greedy drafting with the target as well as can be.
+    """Maximal coupling of the target with the one random draft of greedy drafts.
 
-    The drafts are the k − 1 most likely tokens A of p for sure, and a last one of distribution p̃,
-    p restricted to the other tokens (`Greedy`).  The last draft is accepted with probability
-    min(1, q/p̃); otherwise the output is drawn from the residual ∝ max(q − p̃, 0).  As p̃ = 0 on A,
-    the residual holds all target mass of A, and what it draws there is among the drafts:
+    The first k − 1 drafts are the set A of the most probable tokens of p.  The last draft is drawn
+    from p̃, which is p restricted to the other tokens (`Greedy`).  The last draft is accepted with
+    probability min(1, q/p̃); otherwise the output is drawn from the residual ∝ max(q − p̃, 0).
+    Because p̃ = 0 on A, the residual contains all target mass of A, and a residual token in A is a
+    draft:
 
         α = q(A) + Σ_{x ∉ A} min(q(x), p̃(x))
 
-    This is the optimum for these drafts ([hu2025]_), and may be above or below α_k, the optimum
-    for k i.i.d. drafts.
+    This is the optimum for these drafts ([hu2025]_).  It can be larger or smaller than α_k, the
+    optimum for k i.i.d. drafts.
 
     Parameters
     ----------
     problem : Problem
-        The draft distribution, the target distribution and the number of drafts; if fewer than k
-        tokens have p > 0, all of them are drafted, `plan.drafts.k` in number.
+        The draft distribution, the target distribution and the number of drafts.  If fewer than k
+        tokens have p > 0, all of them are drafted, and `plan.drafts.k` is their number.
 
     Raises
     ------
     InvalidInputError
-        If it is given no problem, one with rows, or one about other drafts.
+        If `problem` is not a single `Problem`, or the rule does not support its drafts.
 
     References
     ----------
@@ -55,11 +56,11 @@ class GreedyRule(ResidualPlan):
 
     @cached_property
     def drafts(self) -> Greedy:
-        """The most likely tokens, and one random draft from the rest."""
+        """The k − 1 most probable tokens and one random draft from the other tokens."""
         return self.problem.drafts_as(Greedy, self.problem.k)
 
     uniforms_per_selection = 2
-    """One coin for the last draft, one uniform for the residual: 2."""
+    """Two uniforms: one to test the last draft, one to draw from the residual."""
 
     @cached_property
     def accept_probability(self) -> Probs:
@@ -68,12 +69,12 @@ class GreedyRule(ResidualPlan):
 
     @cached_property
     def accepted_mass(self) -> Probs:
-        """Mass min(q, p̃) of each token output as the accepted last draft: array [n]."""
+        """Probability min(q, p̃) that each token is output as the accepted last draft: array [n]."""
         return read_only(self.drafts.last * self.accept_probability)
 
     @property
     def acceptance(self) -> Number:
-        """Acceptance probability Pr(Y ∈ {X_1, …, X_k}), residual draws from A included."""
+        """Acceptance probability Pr(Y ∈ {X_1, …, X_k}), including tokens of A from the residual."""
         sure = self.residual.probs(self.problem.n)[self.drafts.sure].sum()
         return at_most_one(self.acceptance_by_test + (1 - self.acceptance_by_test) * sure)
 

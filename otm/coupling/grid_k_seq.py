@@ -1,4 +1,4 @@
-"""k-Seq with its division factor from a grid, as the kernels take it (docs/theory/k-seq.md)."""
+"""k-Seq with division factors from a fixed grid, as in the kernels (docs/theory/k-seq.md)."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from otm.kernels.k_seq.numpy import Split, find_split
 
 @dataclass(frozen=True, eq=False)
 class GridKSeq(TokenwisePlan):
-    """Accept the first draft that passes a mixture of k-Seq's tests at two factors of a grid.
+    """Accept the first draft that passes a mixture of two k-Seq tests, at two factors of a grid.
 
-    What `otm.kernels` does under the name "grid k-Seq": one pass over the vocabulary finds the two
-    factors that enclose ρ*, and a draft is tested by the best mixture of them that is valid.  It is
-    lossless as k-Seq is ([sun2023]_, Algorithm 2) and accepts at most a little less.
+    This is the rule "grid k-Seq" of `otm.kernels`.  One pass over the vocabulary finds the two grid
+    factors around ρ*, and the test is the best valid mixture of the tests at these factors.  The
+    rule is lossless like k-Seq ([sun2023]_, Algorithm 2) and accepts at most slightly less often.
 
     Parameters
     ----------
@@ -26,7 +26,7 @@ class GridKSeq(TokenwisePlan):
     Raises
     ------
     InvalidInputError
-        If it is given no problem, one with rows, or one about other drafts.
+        If `problem` is not a single `Problem`, or the rule does not support its drafts.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""The optimum of bins of the ratio q/p, as kernels have it (docs/theory/grid.md)."""
+"""A nearly optimal plan on a fixed grid of ratios q/p, as in the kernels (docs/theory/grid.md)."""
 
 from __future__ import annotations
 
@@ -39,24 +39,25 @@ from otm.kernels.optimal.numpy import (
 
 @dataclass(frozen=True, eq=False)
 class GridOptimal(ResidualPlan):
-    """Slots and swaps of bins of the ratio q/p in place of single tokens.
+    """The optimal plan with slots and swaps for bins of a grid of ratios q/p.
 
-    What `otm.kernels` does under the name "grid optimal": each token is in one bin of a fixed grid
-    of ratios, and a draft takes the slot of its bin or, with a probability that its own ratio
-    decides, that of a partner; the highest slot wins and is accepted with probability min(1, q/v').
-    Lossless whatever the grid (Theorem 11.2 of docs/theory/grid.md); it costs a little acceptance.
+    This is the rule "grid optimal" of `otm.kernels`.  Each token is in one bin of a fixed grid of
+    ratios.  A draft takes the slot of its bin or, with a probability that depends on its ratio, the
+    slot of a partner bin.  The draft in the highest slot wins and is accepted with probability
+    min(1, q/v'), where v' is the distribution of the winner.  The rule is lossless for every grid
+    (Theorem 11.2 of docs/theory/grid.md); the grid costs a little acceptance.
 
     Parameters
     ----------
     problem : Problem
         The draft distribution, the target distribution and the number of drafts.
     steps : int, optional
-        Bins for each octave of the ratio above 1/2, those of the kernels if left out.
+        Number of bins for each octave of ratios above 1/2; by default the number of the kernels.
 
     Raises
     ------
     InvalidInputError
-        If it is given no problem, one with rows, or one about other drafts.
+        If `problem` is not a single `Problem`, or the rule does not support its drafts.
     InvalidParameterError
         If the number of bins is not an integer of at least 1.
 
@@ -76,23 +77,23 @@ class GridOptimal(ResidualPlan):
 
     @property
     def uniforms_per_selection(self) -> int:
-        """One uniform a draft for its slot, a coin, one for the residual."""
+        """One uniform for the slot of each draft, one for the test, one for the residual: k + 2."""
         return self.problem.k + 2
 
     @cached_property
     def winner_distribution(self) -> Probs:
-        """Distribution v' of the draft that wins: array [n]."""
+        """Distribution v' of the winning draft: array [n]."""
         places, table = self._node
         return read_only(winner_probs(self.problem.draft, places, table))
 
     @cached_property
     def accept_probability(self) -> Probs:
-        """Probability min(1, q/v') of accepting each token when it wins: array [n]."""
+        """Probability min(1, q/v') of accepting each token if it wins: array [n]."""
         return read_only(acceptance_ratio(self.problem.target, self.winner_distribution))
 
     @cached_property
     def accepted_mass(self) -> Probs:
-        """Mass of each token output as an accepted draft: array [n]."""
+        """Probability that each token is output as an accepted draft: array [n]."""
         return read_only(self.winner_distribution * self.accept_probability)
 
     @cached_property
@@ -114,16 +115,18 @@ class GridOptimal(ResidualPlan):
         return np.where(uniforms[:, k] < self.accept_probability[token], best, -1)
 
     def _acceptance_per_draft(self, drafts: Drafts) -> Probs:
-        winning = [winning_probabilities([self._slot_law(x) for x in row]) for row in drafts]
-        law: Probs = np.reshape(winning, drafts.shape) * self.accept_probability[drafts]
-        return law
+        winning = [
+            winning_probabilities([self._slot_distribution(x) for x in row]) for row in drafts
+        ]
+        accepted: Probs = np.reshape(winning, drafts.shape) * self.accept_probability[drafts]
+        return accepted
 
     @property
     def acceptance(self) -> Number:
         """Acceptance probability Pr(Y ∈ {X_1, …, X_k}).
 
-        Above `acceptance_by_test` where the residual can hit a draft in a lower slot than that of
-        the draft that is rejected.
+        It is larger than `acceptance_by_test` if the token from the residual can equal a draft in a
+        lower slot than the rejected winner.
         """
         by_test, k = self.acceptance_by_test, self.problem.k
         target, draft = self.problem.target, self.problem.draft
@@ -131,19 +134,19 @@ class GridOptimal(ResidualPlan):
         rejected = self._by_slot(draft * (1 - self.accept_probability))
         everything = self._by_slot(draft)
         by_residual = 0 * by_test
-        # only drafts that can be in a slot below one of those that are rejected; what rounding
-        # alone rejects, or leaves to the residual, is at most this part of it
+        # Only drafts that can be in a slot below a rejected winner count.  Rejected or residual
+        # mass below this relative size is a rounding error.
         rounding = 0 if is_exact(draft) else 2.0**-48
         top = np.flatnonzero(rejected > rounding * everything).max(initial=-1)
         lowest = np.arange(rejected.size)
         np.minimum.at(lowest, *self._moves[:2])
-        left = target - self.winner_distribution > rounding * target
-        hits = np.flatnonzero(left & (draft > 0) & (lowest[self._node[0].bin] <= top))
+        is_residual = target - self.winner_distribution > rounding * target
+        hits = np.flatnonzero(is_residual & (draft > 0) & (lowest[self._node[0].bin] <= top))
         for chunk in chunks(hits.size, rejected.size, 1 << 20):
             tokens = hits[chunk]
-            own = (self._slot_laws(tokens).T * draft[tokens]).T
+            own = (self._slot_distributions(tokens).T * draft[tokens]).T
             others = np.maximum(everything - own, 0)
-            # a token is no draft while another one wins, and is rejected
+            # This is the probability that the winner is rejected and no draft is the token.
             missed = (rejected * power_slopes(running_sum(others, from_zero=True).T, k).T).sum(
                 axis=1
             )
@@ -152,9 +155,9 @@ class GridOptimal(ResidualPlan):
 
     @cached_property
     def _moves(self) -> tuple[Slots, Slots, Probs]:
-        """Bin and slot of each move of drafts, and its rate for a `_change` of one: [M] each."""
+        """Bin, slot and rate of each move; the rate is per unit of `_move_weight`: arrays [M]."""
         table = self._node[1]
-        # These are the pairs of bins that `choose_slots` finds.
+        # `choose_slots` uses the same pairs of bins.
         lacking = np.diff(table.lack - table.excess, prepend=0 * table.lack[:1])
         moves = match_amounts(lacking, table.slopes).moves
         own, slot, mass = (each[moves.mass > 0] for each in moves)
@@ -162,33 +165,33 @@ class GridOptimal(ResidualPlan):
         return read_only(own), read_only(slot), read_only(rate)
 
     @cached_property
-    def _change(self) -> Probs:
-        """What a draft of each token gains or loses by its moves, in ratios of winning: [n]."""
+    def _move_weight(self) -> Probs:
+        """Factor of the move rates for each token: the change of its win ratio, array [n]."""
         places, table = self._node
         ratio = table.win[places.bin] + places.share * table.rise[places.bin]
         return read_only(abs(ratio - table.slopes[places.bin]))
 
     def _by_slot(self, weights: Probs) -> Probs:
-        """Add up weights of drafts by the slots that they take: [n] → [G]."""
+        """Return the sum of draft weights in each slot, after moves: `[n] → [G]`."""
         (bins, _), table = self._node
         (own, slot, rate), size = self._moves, table.win.size
-        stay, moving = (scatter_sum(bins, x, size) for x in (weights, weights * self._change))
+        stay, moving = (scatter_sum(bins, x, size) for x in (weights, weights * self._move_weight))
         moved = moving[own] * rate
         return np.asarray(stay - scatter_sum(own, moved, size) + scatter_sum(slot, moved, size))
 
-    def _slot_laws(self, tokens: Slots) -> Probs:
-        """Probability of each slot for drafts of tokens: [Y] → [Y, G]."""
+    def _slot_distributions(self, tokens: Slots) -> Probs:
+        """Return the distribution of the slot of a draft, for each token: `[Y] → [Y, G]`."""
         bins, (own, slot, rate) = self._node[0].bin[tokens], self._moves
-        laws = zeros((tokens.size, self._node[1].win.size), self.problem.draft)
-        laws[np.arange(tokens.size), bins] += 1
+        probs = zeros((tokens.size, self._node[1].win.size), self.problem.draft)
+        probs[np.arange(tokens.size), bins] += 1
         row, move = np.nonzero(bins[:, None] == own)
-        moved = self._change[tokens[row]] * rate[move]
-        np.add.at(laws, (row, slot[move]), moved)
-        np.subtract.at(laws, (row, bins[row]), moved)
-        return laws
+        moved = self._move_weight[tokens[row]] * rate[move]
+        np.add.at(probs, (row, slot[move]), moved)
+        np.subtract.at(probs, (row, bins[row]), moved)
+        return probs
 
-    def _slot_law(self, token: int) -> tuple[Slots, Probs]:
-        """Slots that drafts of a token can take, ascending, with their probabilities."""
-        (law,) = self._slot_laws(np.array([token]))
-        slots = np.flatnonzero(law)
-        return slots, law[slots]
+    def _slot_distribution(self, token: int) -> tuple[Slots, Probs]:
+        """Return the possible slots of a draft in ascending order, and their probabilities."""
+        (probs,) = self._slot_distributions(np.array([token]))
+        slots = np.flatnonzero(probs)
+        return slots, probs[slots]

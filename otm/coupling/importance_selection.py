@@ -1,4 +1,4 @@
-"""Importance selection, then one-draft rejection (Khisti et al., ICLR 2025)."""
+"""Importance selection of one draft, then rejection sampling (Khisti et al., ICLR 2025)."""
 
 from __future__ import annotations
 
@@ -33,58 +33,59 @@ from otm.optimum.multisets import (
 from otm.problem import Problem
 
 LARGEST_ENUMERATION = 20_000
-"""Most entries that the table of multisets may have over which an exact plan is summed."""
+"""Largest number of entries in the table of multisets for sums in fractions."""
 
 LARGEST_RATIO = 2.0**500
-"""Float ratios q/p above this weigh as much as this: such tokens are never drafted in practice."""
+"""Largest default weight in floats; tokens with a larger q/p are never drafted in practice."""
 
 SMALLEST_FLOAT = 2.0**-1074
 
 SMALLEST_WEIGHT = 2.0**-1000
-"""Float weights below this, relative to the largest, are taken as zero."""
+"""Float weights below this value, relative to the largest, count as zero."""
 
 
 @dataclass(frozen=True, eq=False)
 class ImportanceSelection(ResidualPlan):
-    """Choose one draft by importance weights, then accept or reject it alone.
+    """Select one draft by importance weights, then accept or reject this draft.
 
-    Draft m is chosen with probability w(x_m) / Σ_j w(x_j), all alike if every weight is zero.  Let
-    p_I be the distribution of the chosen token.  It is accepted with probability min(1, q/p_I), as
-    one draft from p_I would be; otherwise the output is drawn from the residual ∝ max(q − p_I, 0)
-    ([khisti2025]_: importance weighted sampling, then speculative sampling with one draft).  The
-    weights are fixed, one a token, and those of importance sampling, w = q/p, if left out.
+    Draft m is selected with probability w(x_m) / Σ_j w(x_j), or uniformly if all weights are zero.
+    Let p_I be the distribution of the selected token.  The token is accepted with probability
+    min(1, q/p_I), like a single draft from p_I.  Otherwise the output is drawn from the residual
+    ∝ max(q − p_I, 0).  In [khisti2025]_ this is importance weighted sampling, followed by
+    speculative sampling with one draft.  Each token has a fixed weight, by default the weight
+    w = q/p of importance sampling.
 
-    The paper proves that an optimal rule has this form if the probability of choosing each draft
-    may depend on the whole set, and finds that by a linear program, which it truncates to the most
-    likely tokens.  Neither the program nor the truncation is done here: `OptimalPlan`, which
-    chooses by slots and accepts with min(1, q/v'), is an optimal rule of this form at any size.
+    The paper proves that an optimal rule has this form if the selection probabilities may depend on
+    the whole set of drafts.  The paper computes these probabilities by a linear program, truncated
+    to the most probable tokens.  This class uses fixed weights; `OptimalPlan` is an optimal rule of
+    this form at any size.
 
-    In exact mode p_I is summed over all multisets of drafts.  In floats it is the integral ::
+    For fractions, p_I is a sum over all multisets of drafts.  For floats, p_I is the integral ::
 
         p_I(y) = k p(y) w(y) ∫ e^(−w(y) t) φ(t)^(k−1) dt,   φ(t) = Σ p(x) e^(−w(x) t)
 
-    since 1/s = ∫ e^(−s t) dt, by the trapezoid rule in log t, whose relative error is below 2e-17
-    for every token (`log_trapezoid`).  With rounding, p_I and so the output distribution have a
-    relative error of about 1e-14.  This takes O(n) time for each of a few hundred nodes, more the
-    further the weights lie apart, and bounded memory.
+    which follows from 1/s = ∫ e^(−s t) dt.  The trapezoid rule in log t computes the integral with
+    a relative error below 2e-17 for every token (`log_trapezoid`).  With rounding, p_I and the
+    output distribution have a relative error of about 1e-14.  The computation takes bounded memory,
+    and O(n) time for each of a few hundred nodes; weights over a larger range need more nodes.
 
     Parameters
     ----------
     problem : Problem
         The draft distribution, the target distribution and the number of drafts.
     weights : array-like [n], optional
-        Weights of at least zero.  Only their ratios matter; they are held relative to the
-        largest of the tokens that can be drafted.
+        Weights of at least zero.  Only their ratios matter; they are stored relative to the largest
+        weight of a token with p > 0.
 
     Raises
     ------
     InvalidInputError
-        If it is given no problem, one with rows, or one about other drafts.
+        If `problem` is not a single `Problem`, or the rule does not support its drafts.
     InvalidParameterError
         If the weights have a wrong shape or are not finite numbers of at least zero.
     ProblemTooLargeError
-        On use, in exact mode, if there are too many multisets to sum over for p_I, from which
-        acceptance, distributions and selections follow.
+        On first use, for fractions, if the sum for p_I has too many multisets.  All results need
+        p_I.
 
     References
     ----------
@@ -109,34 +110,36 @@ class ImportanceSelection(ResidualPlan):
         object.__setattr__(self, "weights", read_only(_checked(self.problem, self.weights)))
 
     uniforms_per_selection = 3
-    """One uniform for the choice of a draft, one coin, one for the residual: 3."""
+    """Three uniforms: one to select a draft, one to test it, one for the residual."""
 
     @cached_property
     def selected_distribution(self) -> Probs:
-        """Distribution p_I of the chosen draft: array [n]."""
+        """Distribution p_I of the selected draft: array [n]."""
         if self.problem.k == 1:
             return self.problem.draft
-        return read_only(self._chosen_by_sum() if self.problem.exact else self._chosen_by_nodes())
+        exact = self.problem.exact
+        return read_only(self._selected_by_sum() if exact else self._selected_by_quadrature())
 
     @cached_property
     def accept_probability(self) -> Probs:
-        """Probability min(1, q/p_I) of accepting each token when it is chosen: array [n]."""
+        """Probability min(1, q/p_I) of accepting each token if it is selected: array [n]."""
         return read_only(acceptance_ratio(self.problem.target, self.selected_distribution))
 
     @cached_property
     def accepted_mass(self) -> Probs:
-        """Mass min(q, p_I) of each token output as an accepted draft: array [n]."""
+        """Probability min(q, p_I) that each token is output as an accepted draft: array [n]."""
         return read_only(self.selected_distribution * self.accept_probability)
 
     @cached_property
     def acceptance(self) -> Number:
         """Acceptance probability Pr(Y ∈ {X_1, …, X_k}).
 
-        Above `acceptance_by_test` where the residual can hit a draft that was not chosen.
+        It is larger than `acceptance_by_test` if the token from the residual can equal a draft that
+        was not selected.
         """
         if self.problem.k == 1:
             return self.acceptance_by_test
-        hit = self._hit_by_sum() if self.problem.exact else self._hit_by_nodes()
+        hit = self._hit_by_sum() if self.problem.exact else self._hit_by_quadrature()
         return at_most_one(self.acceptance_by_test + hit)
 
     def _accept(self, drafts: Drafts, uniforms: Uniforms) -> npt.NDArray[np.int64]:
@@ -153,22 +156,22 @@ class ImportanceSelection(ResidualPlan):
         )
 
     def _shares(self, drafts: Drafts) -> Probs:
-        """Weights of the drafts, all one where all are zero: [B, k] → [B, k]."""
+        """Return the weights of the drafts, or ones if all are zero: `[B, k] → [B, k]`."""
         weights = self.weights[drafts]
         return np.asarray(weights + (weights == 0).all(axis=1, keepdims=True))
 
-    # Exact: sums over multisets
+    # For fractions, results are sums over multisets.
 
     @cached_property
     def _sets(self) -> tuple[npt.NDArray[np.int64], Probs, Probs]:
-        """Multisets of drafts, their probabilities, and those of choosing each column."""
+        """Multisets of drafts, their probabilities, and the selection probability of each draft."""
         support, k = np.flatnonzero(self.problem.draft), self.problem.k
         entries = k * multiset_count(support.size, k)
         if entries > LARGEST_ENUMERATION:
             raise ProblemTooLargeError(
-                f"k = {k} drafts of {support.size:,} tokens have multisets of "
-                f"{scientific(entries)} entries in all, above the limit of "
-                f"{LARGEST_ENUMERATION:,} for a sum in fractions; in floats any size works"
+                f"the multisets of k = {k} drafts of {support.size:,} tokens have "
+                f"{scientific(entries)} entries; the limit for fractions is "
+                f"{LARGEST_ENUMERATION:,}: use floats, which work at any size"
             )
         sets = support[multisets(support.size, k)]
         shares = self._shares(sets)
@@ -176,31 +179,33 @@ class ImportanceSelection(ResidualPlan):
         probability = multiset_probabilities(self.problem.draft, sets)
         return read_only(sets), read_only(probability), read_only(chosen)
 
-    def _chosen_by_sum(self) -> Probs:
+    def _selected_by_sum(self) -> Probs:
+        """Compute p_I as a sum over multisets."""
         sets, probability, chosen = self._sets
         return scatter_sum(sets.ravel(), (probability[:, None] * chosen).ravel(), self.problem.n)
 
     def _hit_by_sum(self) -> Number:
+        """Return the probability that the test rejects and the residual token is a draft."""
         sets, probability, chosen = self._sets
         rejected = (chosen * (1 - self.accept_probability[sets])).sum(axis=1)
         by_residual = self.residual.probs(self.problem.n)[sets] * first_occurrences(sets)
         return as_number((probability * rejected * by_residual.sum(axis=1)).sum())
 
-    # Floats: integrals over t
+    # For floats, results are integrals over t.
 
     @cached_property
     def _nodes(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        """Nodes and weights that integrate e^(−s t) for every sum s of k weights."""
+        """Nodes and spacings of the quadrature of e^(−s t), for every sum s of k weights."""
         positive = self.weights[self.weights > 0]
         if not positive.size:
             return read_only(positive), positive
-        # what is left out of 1/s is a share s · low at one end and e^(−s · high) at the other
+        # The cut at `low` causes a relative error of s · low, and the cut at `high` e^(−s · high).
         low, high = 2.0**-60 / (self.problem.k * positive.max()), 40 / positive.min()
         nodes, weights = log_trapezoid(low, high)
         return read_only(nodes), read_only(weights)
 
     def _log_transform(self, exponents: Probs, decay: Probs) -> Probs:
-        """Logarithm of φ at some nodes, from −w t and e^(−w t); nothing cancels near φ = 1."""
+        """Return ln φ at nodes t, from −w t and e^(−w t), without cancellation near φ = 1."""
         draft = self.problem.draft
         logarithm: Probs = np.log(np.maximum(decay @ draft, SMALLEST_FLOAT))
         near_one = logarithm > -0.5
@@ -208,28 +213,30 @@ class ImportanceSelection(ResidualPlan):
         return logarithm
 
     def _tables(self) -> Iterator[tuple[Probs, Probs, Probs, Probs]]:
-        """Spacings of some nodes t, then −w t, e^(−w t) and ln φ at them: [T], [T, n], …, [T]."""
+        """Yield for chunks of nodes t: spacings [T], −w t and e^(−w t) [T, n], and ln φ [T]."""
         nodes, spacings = self._nodes
         for chunk in node_chunks(nodes.size, self.problem.n):
             exponents = np.multiply.outer(-nodes[chunk], self.weights)
             decay = np.exp(exponents)
             yield spacings[chunk], exponents, decay, self._log_transform(exponents, decay)
 
-    def _chosen_by_nodes(self) -> Probs:
+    def _selected_by_quadrature(self) -> Probs:
+        """Compute p_I as an integral."""
         draft, weights, k = self.problem.draft, self.weights, self.problem.k
         integral = np.zeros(self.problem.n)
         for spacings, _, decay, logarithm in self._tables():
             integral += (spacings * np.exp((k - 1) * logarithm)) @ decay
         probs: Probs = k * draft * (weights * integral)
-        zero = weights == 0  # chosen only if every draft has weight zero
+        # A draft of weight zero is selected only if all drafts have weight zero.
+        zero = weights == 0
         probs[zero] = draft[zero] * draft[zero].sum() ** (k - 1)
         return probs
 
-    def _hit_by_nodes(self) -> Number:
-        """Probability that the chosen draft is rejected and the residual hits another.
+    def _hit_by_quadrature(self) -> Number:
+        """Return the probability that the test rejects and the residual token is another draft.
 
-        For a token z of the residual it is k ∫ ψ(t) (φ^(k−1) − (φ − p(z) e^(−w(z) t))^(k−1)) dt
-        with ψ(t) = Σ p w (1 − a) e^(−w t), a the probability of acceptance, which is 1 at z.
+        For a residual token z, it is k ∫ ψ(t) (φ^(k−1) − (φ − p(z) e^(−w(z) t))^(k−1)) dt with
+        ψ(t) = Σ p w (1 − a) e^(−w t).  Here a is the acceptance probability, and a(z) = 1.
         """
         draft, weights, k = self.problem.draft, self.weights, self.problem.k
         by_residual = self.residual.probs(self.problem.n)
@@ -245,38 +252,39 @@ class ImportanceSelection(ResidualPlan):
         )
         for spacings, exponents, decay, logarithm in self._tables():
             chosen = spacings * (decay @ (weights * rejected)) * np.exp((k - 1) * logarithm)
-            # p e^(−w t) / φ, at most one: the quotient of two numbers that may both underflow
+            # p e^(−w t) / φ is at most 1, but numerator and denominator may both underflow.
             share = np.exp(np.minimum(log_draft + exponents - logarithm[:, None], 0))
             total += k * float(chosen @ (at_least_once(share, k - 1) @ by_residual))
         return total
 
 
 def _checked(problem: Problem, weights: Any) -> Probs:
-    """Bring weights, q/p if none are given, to the numbers of the problem; the largest is one."""
+    """Return the weights (default q/p), scaled to a maximum of 1, in the problem's number type."""
     draftable = problem.draft > 0
     if weights is None:
         with np.errstate(over="ignore"):
             relative = problem.target / (problem.draft + ~draftable)
-        given = np.where(draftable, relative, 0 * problem.draft)
+        weights = np.where(draftable, relative, 0 * problem.draft)
         if not problem.exact:
-            given = np.minimum(given, LARGEST_RATIO)
+            weights = np.minimum(weights, LARGEST_RATIO)
     else:
-        given = _as_weights(problem, weights)
-        given = np.where(draftable, given, 0 * problem.draft)
-    scaled: Probs = given / (given.max() or 1)
+        weights = _as_weights(problem, weights)
+        weights = np.where(draftable, weights, 0 * problem.draft)
+    scaled: Probs = weights / (weights.max() or 1)
     if not problem.exact:
         scaled[scaled < SMALLEST_WEIGHT] = 0
     return scaled
 
 
 def _as_weights(problem: Problem, weights: Any) -> Probs:
-    """Check weights that were given: finite numbers of at least zero, one a token."""
-    need = f"give one a token, of shape ({problem.n},)"
-    given = as_numbers(weights, (problem.n,), problem.exact, "a list of weights", need)
-    wrong = ~((given >= 0) & (given < np.inf))
+    """Return the weights as numbers; raise unless each token has a finite weight ≥ 0."""
+    need = f"give one weight for each token, in shape ({problem.n},)"
+    numbers = as_numbers(weights, (problem.n,), problem.exact, "a list of weights", need)
+    wrong = ~((numbers >= 0) & (numbers < np.inf))
     if wrong.any():
         index = int(np.flatnonzero(wrong)[0])
         raise InvalidParameterError(
-            f"the weight of token {index} is {given[index]}; weights must be finite and at least 0"
+            f"the weight of token {index} is {numbers[index]}; weights must be finite and at least "
+            "0"
         )
-    return given
+    return numbers

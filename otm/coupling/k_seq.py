@@ -1,4 +1,4 @@
-"""k-sequential selection (SpecTr Algorithm 2, Theorem 1, Lemma 4)."""
+"""k-Seq: sequential selection from k drafts (SpecTr, Algorithm 2, Theorem 1 and Lemma 4)."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from otm.errors import InvalidParameterError
 from otm.optimum.division_factor import excess, optimal_division_factor
 
 VALIDITY_TOLERANCE = 1e-12
-"""How far ρβ(ρ) may stay below p_acc in floats before a given ρ is refused."""
+"""Largest p_acc − ρβ(ρ) in floats for which a ρ from the user is valid."""
 
 
 @dataclass(frozen=True, eq=False)
 class KSeq(TokenwisePlan):
-    """k-Seq: accept the first draft x with u < q(x)/(ρ p(x)), one fresh uniform a draft.
+    """k-Seq: accept the first draft x with u < q(x)/(ρ p(x)), with a fresh uniform u per draft.
 
-    Valid for every division factor ρ ≥ ρ*; ρ* gives the largest acceptance probability by the
-    rule's test, at least (1 − (1 − 1/k)^k) α_k ([sun2023]_, Algorithm 2 and Theorem 1; proved again
-    in docs/theory/k-seq.md).
+    The rule is lossless for every division factor ρ ≥ ρ*.  At ρ*, its test accepts with the largest
+    probability, which is at least (1 − (1 − 1/k)^k) α_k ([sun2023]_, Algorithm 2 and Theorem 1;
+    also proved in docs/theory/k-seq.md).
 
     Parameters
     ----------
     problem : Problem
         The draft distribution, the target distribution and the number of drafts.
     rho : float or Fraction, optional
-        The division factor; ρ* rounded up (`optimal_division_factor`) if left out.
+        The division factor; by default ρ* rounded up (`optimal_division_factor`).
 
     Raises
     ------
     InvalidInputError
-        If it is given no problem, one with rows, or one about other drafts.
+        If `problem` is not a single `Problem`, or the rule does not support its drafts.
     InvalidParameterError
-        If ρ is not a number, or below ρ*: there the output distribution is in general not the
-        target, and where it is, the accepted mass is no larger than at ρ*.
+        If ρ is not a number, or is less than ρ*.  Below ρ* the rule is in general not lossless, and
+        if it is, it does not accept more than at ρ*.
 
     References
     ----------
@@ -58,15 +58,15 @@ class KSeq(TokenwisePlan):
         if self.rho is None:
             object.__setattr__(self, "rho", optimal_division_factor(self.problem))
             return
-        given = as_parameter(self.rho, "rho", exact=self.problem.exact)
+        rho = as_parameter(self.rho, "rho", exact=self.problem.exact)
         tolerance = 0 if self.problem.exact else VALIDITY_TOLERANCE
-        if not (given >= 1 and excess(self.problem, given) <= tolerance):
+        if not (rho >= 1 and excess(self.problem, rho) <= tolerance):
             raise InvalidParameterError(
                 f"ρ = {self.rho} is not a valid division factor for these distributions and "
                 f"k = {self.problem.k}; it must be at least "
                 f"ρ* = {rounded(optimal_division_factor(self.problem), math.inf)!r}"
             )
-        object.__setattr__(self, "rho", given)
+        object.__setattr__(self, "rho", rho)
 
     @cached_property
     def accept_probability(self) -> Probs:

@@ -1,4 +1,4 @@
-"""Maximal coupling of one draft with the target (SpecTr Algorithm 1; Leviathan Algorithm 1)."""
+"""Maximal coupling of one draft with the target (Algorithm 1 of SpecTr and of Leviathan et al.)."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from otm.errors import InvalidParameterError
 class MaximalCoupling(KSeq):
     """Token-level maximal coupling: accept the draft x with probability min(1, q(x)/p(x)).
 
-    The optimal rule for one draft, with acceptance Σ min(p, q) = 1 − TV(p, q) ([sun2023]_,
-    Algorithm 1; [leviathan2023]_, section 2.3).  It is k-Seq at k = 1 and ρ = 1.
+    This is the optimal rule for one draft, with acceptance Σ min(p, q) = 1 − TV(p, q) ([sun2023]_,
+    Algorithm 1; [leviathan2023]_, section 2.3).  It equals k-Seq with k = 1 and ρ = 1.
 
     Parameters
     ----------
     problem : Problem
-        With k = 1.
+        A problem with k = 1.
     rho : int, optional
-        1, which it is if left out.
+        The division factor; only 1 is allowed, which is the default.
 
     Raises
     ------
     InvalidInputError
-        If it is given no problem, one with rows, or one about other drafts.
+        If `problem` is not a single `Problem`, or the rule does not support its drafts.
     InvalidParameterError
         If the problem has more than one draft, or ρ is not 1.
 
@@ -43,7 +43,7 @@ class MaximalCoupling(KSeq):
     >>> plan.acceptance
     0.75
     >>> token, index = plan.select([1], [0.6, 0.0])
-    >>> int(token), int(index)   # q(1)/p(1) = 0.5: rejected, the residual is token 0
+    >>> int(token), int(index)   # rejected, as 0.6 ≥ q(1)/p(1) = 0.5; the residual is token 0
     (0, -1)
     """
 
@@ -51,9 +51,9 @@ class MaximalCoupling(KSeq):
         self._check_problem()
         if self.problem.k != 1:
             raise InvalidParameterError(
-                f"the maximal coupling takes one draft, the problem has k = {self.problem.k}; "
-                "use KSeq, RecursiveRejection or OptimalPlan for several"
+                f"the maximal coupling supports one draft, but the problem has k = "
+                f"{self.problem.k}; use KSeq, RecursiveRejection or OptimalPlan instead"
             )
         if self.rho not in (None, 1):
-            raise InvalidParameterError(f"the maximal coupling has ρ = 1, not {self.rho}")
+            raise InvalidParameterError(f"ρ = {self.rho}; the maximal coupling supports only ρ = 1")
         object.__setattr__(self, "rho", as_number(0 * self.problem.draft[0] + 1))

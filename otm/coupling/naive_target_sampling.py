@@ -1,4 +1,4 @@
-"""Naive target sampling: draw the output from the target and see whether it was drafted."""
+"""Naive target sampling: draw the output from the target, independently of the drafts."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from otm.coupling.residual import ResidualPlan
 
 @dataclass(frozen=True, eq=False)
 class NaiveTargetSampling(ResidualPlan):
-    """Draw Y from the target distribution without looking at the drafts: the product coupling.
+    """Draw Y from the target distribution independently of the drafts: the product coupling.
 
-    Its acceptance Σ q (1 − (1 − p)^k) is what the drafts are worth when nothing is done to couple
-    them with the output.  In a tree of drafts this is the walk that samples a child from the
-    target and goes on if the child is there (naive sampling in [miao2024]_).
+    The acceptance Σ q (1 − (1 − p)^k) is the baseline without any coupling of drafts and output.
+    In a draft tree, the rule samples a token from the target at each node; if a child has this
+    token, the walk continues there (naive sampling in [miao2024]_).
 
     Parameters
     ----------
@@ -29,7 +29,7 @@ class NaiveTargetSampling(ResidualPlan):
     Raises
     ------
     InvalidInputError
-        If it is given no problem, one with rows, or one about other drafts.
+        If `problem` is not a single `Problem`, or the rule does not support its drafts.
 
     References
     ----------
@@ -47,11 +47,11 @@ class NaiveTargetSampling(ResidualPlan):
     """
 
     uniforms_per_selection = 1
-    """One uniform, for the draw from the target."""
+    """One uniform, which draws the token from the target."""
 
     @cached_property
     def accepted_mass(self) -> Probs:
-        """Zero for each token, since no draft is tested: the residual is the target, array [n]."""
+        """Zeros, because no draft is tested; so the residual is the target: array [n]."""
         return read_only(0 * self.problem.draft)
 
     @property

@@ -13,15 +13,14 @@ from otm.coupling.k_seq import KSeq
 
 @dataclass(frozen=True, eq=False)
 class NonIterativeRejection(KSeq):
-    """Accept a draft x with probability q(x)/(M p(x)), M = max q/p; otherwise draw from q itself.
+    """Accept a draft x with probability q(x)/(M p(x)), M = max q/p; if none passes, draw from q.
 
-    Classical rejection sampling, stopped after the drafts ([leviathan2023]_, appendix A.2, for one
-    draft).  For k drafts they are tested in turn, so that the test accepts with probability
-    1 − (1 − 1/M)^k.  What it accepts has distribution q, and so does the draw from the target after
-    it.
+    This is classical rejection sampling, stopped after k drafts ([leviathan2023]_, appendix A.2,
+    for k = 1).  The drafts are tested in turn, so the test accepts one with probability
+    1 − (1 − 1/M)^k.  An accepted draft has distribution q, and so does a token from the target.
 
-    It is k-Seq at ρ = M: the accepted mass is a multiple of q there, and the residual of k-Seq is q
-    itself.  As ρ* ≤ M, its test accepts no more often than that of k-Seq at ρ*.
+    The rule is k-Seq at ρ = M, where the accepted mass is a multiple of q and the residual is q.
+    Because ρ* ≤ M, its test accepts at most as often as k-Seq at ρ*.
 
     Parameters
     ----------
@@ -31,13 +30,13 @@ class NonIterativeRejection(KSeq):
     Attributes
     ----------
     rho : float or Fraction
-        M; infinite if some token of the target cannot be drafted (or in floats, if q/p overflows),
-        and then the test never accepts.
+        M.  It is infinite if a token with q > 0 has p = 0, or in floats if q/p overflows; then the
+        test never accepts.
 
     Raises
     ------
     InvalidInputError
-        If it is given no problem, one with rows, or one about other drafts.
+        If `problem` is not a single `Problem`, or the rule does not support its drafts.
 
     References
     ----------
@@ -51,7 +50,7 @@ class NonIterativeRejection(KSeq):
     >>> plan.rho, round(plan.acceptance_by_test, 12)
     (1.5, 0.666666666667)
 
-    The draw from the target can be the draft that was rejected:
+    The token from the target can equal the rejected draft:
 
     >>> round(plan.acceptance, 12)
     0.75

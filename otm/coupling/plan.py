@@ -1,8 +1,8 @@
-"""The protocol of transport plans: what every selection rule offers.
+"""`TransportPlan`, the base class of all selection rules.
 
-A rule looks at k drafts and outputs one token.  Each rule states the distribution of the output
-given the drafts and how it is drawn from uniforms, and says how its drafts are to be drawn; the
-rest follows here.  Randomness is always an argument.
+A rule reads k drafts and outputs one token.  Each rule implements the conditional distribution of
+the output, the selection from uniforms, and the joint distribution of its drafts.  The base class
+derives all other methods.  Randomness is always an argument.
 """
 
 from __future__ import annotations
@@ -29,32 +29,32 @@ from otm.optimum.multisets import scientific
 from otm.problem import Problem
 
 MOST_DRAFTS = 1024
-"""Most drafts of a plan that is written out."""
+"""Largest number of drafts for which `transport` builds a table."""
 
 LARGEST_TABLE = 2**22
-"""Most probabilities of a plan that is written out, drafts in every order."""
+"""Largest number of entries in the table of `transport`, with drafts in every order."""
 
 CHUNK_ENTRIES = 2**24
-"""Most entries of the table of drafts by tokens that a selection works on at once: 128 MiB."""
+"""Largest number of entries (drafts × tokens) in one chunk of a selection: 128 MiB."""
 
 NEED = (
-    "these drafts need uniforms of shape {shape}, the last axis with plan.uniforms_per_selection "
-    "of them"
+    "these drafts need uniforms of shape {shape}, with plan.uniforms_per_selection entries on the "
+    "last axis"
 )
 
 
 @dataclass(frozen=True, eq=False)
 class Selection(Brief):
-    """Outcome of a selection, elementwise over the leading axes; unpacks as (token, index).
+    """Result of a selection, elementwise over the leading axes; unpacks as (token, index).
 
-    Both are tensors, on the device of the drafts, if the drafts were a tensor.
+    If the drafts are a tensor, both attributes are tensors on the same device.
 
     Attributes
     ----------
     token : int64 array [...]
         The output token Y.
     index : int64 array [...]
-        Position in [0, k) of the first draft equal to Y; −1 only if no draft is.
+        Position in [0, k) of the first draft equal to Y; −1 if no draft equals Y.
 
     Examples
     --------
@@ -73,8 +73,9 @@ class Selection(Brief):
 
 
 def _first_equal(rows: Drafts, tokens: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Position of the first entry of each row that equals its token, −1 for none: [B, k], [B]."""
-    if tokens.size == 1:  # faster in a list
+    """Return the first position of each token in its row, or −1: `[B, k], [B] → [B]`."""
+    # For one row, a list is faster than an array.
+    if tokens.size == 1:
         entries, token = rows[0].tolist(), tokens.item()
         return np.array([entries.index(token) if token in entries else -1], dtype=np.int64)
     equal = rows == tokens[:, None]
@@ -85,16 +86,17 @@ def _first_equal(rows: Drafts, tokens: npt.NDArray[np.int64]) -> npt.NDArray[np.
 
 @dataclass(frozen=True, eq=False)
 class TransportPlan(Frozen, ABC):
-    """A selection rule as a transport plan from the distribution of its drafts to its output's.
+    """A selection rule as a transport plan from the draft distribution to the output distribution.
 
-    Drafts and tokens are ids, those of `problem.tokens`; arrays [n] have an entry for each of them.
+    Drafts and output tokens are token ids from `problem.tokens`; arrays [n] have one entry for each
+    of these tokens.
 
-    Subclasses give `uniforms_per_selection`, `acceptance`, `output_distribution` and
-    `_output_given`, in positions 0 to n − 1, `_select` if a rule draws more quickly, and `drafts`
-    if these are not i.i.d.; where the distributions are fractions, all of it is exact.  Rules that
-    accept a draft or else draw from one residual distribution are each a `ResidualPlan`.  Arrays
-    that a rule keeps are `read_only`.  docs/theory/problem.md says what lossless means;
-    docs/add-a-rule.md builds a rule.
+    A subclass implements `uniforms_per_selection`, `acceptance`, `output_distribution` and
+    `_output_given`.  It overrides `_select` if it has a faster selection, and `drafts` if its
+    drafts are not i.i.d.  Methods with an underscore use positions 0 to n − 1.  For fractions, all
+    results must be exact.  Rules that either accept a draft or draw from one residual distribution
+    derive from `ResidualPlan`.  Arrays that a rule stores are `read_only`.  docs/theory/problem.md
+    defines lossless; docs/add-a-rule.md shows how to write a rule.
 
     Parameters
     ----------
@@ -104,7 +106,7 @@ class TransportPlan(Frozen, ABC):
     Raises
     ------
     InvalidInputError
-        If it is given no problem, one with rows, or one about other drafts.
+        If `problem` is not a single `Problem`, or the rule does not support its drafts.
     """
 
     problem: Problem
@@ -113,11 +115,11 @@ class TransportPlan(Frozen, ABC):
         self._check_problem()
 
     def _check_problem(self) -> None:
-        """Refuse what the rule is not for: rows of problems, and drafts drawn in another way."""
+        """Raise unless the problem is a single `Problem` with drafts that the rule supports."""
         if not isinstance(self.problem, Problem):
             raise InvalidInputError(
-                f"{type(self).__name__} was given {shown(self.problem)}; a rule takes a Problem, "
-                "such as otm.Problem(draft, target, k)"
+                f"{type(self).__name__} needs a Problem such as otm.Problem(draft, target, k), not "
+                f"{shown(self.problem)}"
             )
         if self.problem.shape or not self.problem.iid:
             _ = self.drafts
@@ -126,7 +128,7 @@ class TransportPlan(Frozen, ABC):
     def lossless(self) -> bool:
         """Whether the output has the target distribution; if not, see `distance_to_target`.
 
-        What the rule claims of itself: the tests hold it to that.
+        Each rule declares this itself, and tests verify it.
         """
         return True
 
@@ -134,14 +136,14 @@ class TransportPlan(Frozen, ABC):
     def drafts(self) -> DraftDistribution:
         """The joint distribution from which the drafts of this rule must be drawn.
 
-        i.i.d. from the draft distribution of the problem, but for rules that say otherwise.
+        By default, the drafts are i.i.d. with the draft distribution of the problem.
         """
         return self.problem.drafts_as(IID, self.problem.k)
 
     @property
     @abstractmethod
     def uniforms_per_selection(self) -> int:
-        """Number m of independent uniforms in [0, 1) that one selection takes."""
+        """Number m of independent uniforms in [0, 1) for one selection."""
 
     @property
     @abstractmethod
@@ -150,28 +152,28 @@ class TransportPlan(Frozen, ABC):
 
     @property
     def acceptance_bounds(self) -> Interval:
-        """Bounds on `acceptance`, of gap 0 unless the exact number would take too long."""
+        """Bounds on `acceptance`; they are equal unless the exact value would take too long."""
         return Interval(self.acceptance, self.acceptance)
 
     @abstractmethod
     def output_distribution(self) -> Probs:
-        """Distribution of the output Y, integrated from what the plan really does.
+        """Return the distribution of the output Y, computed from the decisions of the plan.
 
         Returns
         -------
         array [n]
-            Over `problem.tokens`; equal to the target distribution for a lossless rule: exactly for
-            fractions, up to rounding of cumulative sums for floats.
+            Distribution over `problem.tokens`.  For a lossless rule it equals the target
+            distribution: exactly for fractions, up to rounding of cumulative sums for floats.
         """
 
     @abstractmethod
     def _output_given(self, drafts: Drafts) -> Probs:
-        """Distribution of the output given each set of drafts, as positions: [B, k] → [B, n]."""
+        """Return the output distribution for each set of draft positions: `[B, k] → [B, n]`."""
 
     def _select(self, drafts: Drafts, uniforms: Uniforms) -> npt.NDArray[np.int64]:
-        """Position of the output for each set of drafts: [B, k], [B, m] → [B].
+        """Return the position of the output for each set of drafts: `[B, k], [B, m] → [B]`.
 
-        Unless a rule says otherwise, the first uniform draws it from `_output_given`.
+        By default, the first uniform draws the position from `_output_given`.
         """
         token = np.empty(len(drafts), dtype=np.int64)
         for chunk in chunks(len(drafts), self.problem.n, CHUNK_ENTRIES):
@@ -179,7 +181,7 @@ class TransportPlan(Frozen, ABC):
         return token
 
     def conditional(self, drafts: npt.ArrayLike) -> Probs:
-        """Distribution of the output Y given the drafts.
+        """Return the distribution of the output Y given the drafts.
 
         Parameters
         ----------
@@ -194,7 +196,7 @@ class TransportPlan(Frozen, ABC):
         Raises
         ------
         InvalidDraftsError
-            If the drafts have a wrong shape or type, or could not have been drawn.
+            If the drafts have a wrong shape or type, or have probability 0.
         """
         checked = self.drafts.positions(drafts)
         output = self._output_given(checked.reshape(-1, checked.shape[-1]))
@@ -213,14 +215,14 @@ class TransportPlan(Frozen, ABC):
         Returns
         -------
         Selection
-            Tokens and indices of shape [...]; int64 tensors on the drafts' device if these are a
+            Tokens and indices of shape [...]; int64 tensors on the same device if the drafts are a
             tensor.
 
         Raises
         ------
         InvalidDraftsError
-            If the drafts have a wrong shape or type, lie outside the vocabulary, or could not
-            have been drawn.
+            If the drafts have a wrong shape or type, lie outside the vocabulary, or have
+            probability 0.
         InvalidUniformsError
             If the uniforms have a wrong shape or do not lie in [0, 1).
         """
@@ -235,54 +237,54 @@ class TransportPlan(Frozen, ABC):
         return Selection(like(drafts, token), like(drafts, index))
 
     def sample(self, drafts: npt.ArrayLike, rng: np.random.Generator) -> Selection:
-        """`select` with uniforms from a generator, for convenience.
+        """Call `select` with uniforms from a generator.
 
         Parameters
         ----------
         drafts : int array-like or tensor [..., k]
             Draft tokens, each set drawn from the joint distribution `drafts`.
         rng : Generator
-            Where the uniforms come from.
+            Generator that draws the uniforms.
 
         Returns
         -------
         Selection
-            As from `select`.
+            Same as for `select`.
 
         Raises
         ------
         InvalidDraftsError
-            As for `select`.
+            Same as for `select`.
         InvalidParameterError
-            If `rng` is no generator.
+            If `rng` is not a NumPy Generator.
         """
         check_generator(rng)
         shape = self.drafts.positions(drafts).shape[:-1]
         return self.select(drafts, rng.random((*shape, self.uniforms_per_selection)))
 
     def transport(self, labels: Iterable[object] | None = None) -> Transport:
-        """Write the plan out: the joint law of drafts and output, for small problems.
+        """Return the joint distribution of drafts and output as a table, for small problems.
 
         Parameters
         ----------
         labels : iterable, optional
-            A name for each token of `problem.tokens`; their ids if left out.
+            A name for each token of `problem.tokens`; the token ids by default.
 
         Returns
         -------
         Transport
-            A row for each set of drafts that can be drawn, a column for each token.  Both marginals
-            have been checked; that of a lossless rule's output against the target.
+            A table with a row for each set of drafts and a column for each token.  Both marginals
+            are checked.  For a lossless rule, the marginal of the output must be the target.
 
         Raises
         ------
         InvalidInputError
-            If there is not one label for each token.
+            If the number of labels is not the number of tokens.
         ProblemTooLargeError
             If the table, with drafts in every order, would have more than 2^22 entries, or there
             are more than 1,024 drafts.
         CertificateError
-            If a marginal is not what it must be, so that the plan is none.
+            If a marginal is wrong, so the rule is not a valid plan.
 
         Examples
         --------
@@ -294,13 +296,13 @@ class TransportPlan(Frozen, ABC):
         drafts, n = self.drafts, self.problem.n
         if drafts.k > MOST_DRAFTS:
             raise ProblemTooLargeError(
-                f"k = {drafts.k:,} drafts; a plan is written out for at most {MOST_DRAFTS:,}"
+                f"k = {drafts.k:,} drafts; the table of a plan takes at most {MOST_DRAFTS:,}"
             )
         if (entries := drafts.tuple_count * n) > LARGEST_TABLE:
             raise ProblemTooLargeError(
-                f"{scientific(drafts.tuple_count)} tuples of drafts with {n:,} tokens each are "
-                f"{scientific(entries)} numbers; a plan is written out up to {LARGEST_TABLE:,}: "
-                "take fewer tokens or drafts, or `conditional` of the drafts that matter"
+                f"{scientific(drafts.tuple_count)} tuples of drafts × {n:,} tokens are "
+                f"{scientific(entries)} numbers; the table of a plan has at most "
+                f"{LARGEST_TABLE:,}: use fewer tokens or drafts, or call `conditional`"
             )
         sets, rows, masses, tuples = by_set(drafts.tuples())
         given = self.conditional(tuples) * np.array(masses)[:, None]

@@ -1,4 +1,4 @@
-"""Recursive (multi-round) rejection of i.i.d. drafts (SpecInfer; SpecTr appendix B.3)."""
+"""Recursive (multi-round) rejection of i.i.d. drafts (SpecInfer; SpecTr, appendix B.3)."""
 
 from __future__ import annotations
 
@@ -14,20 +14,21 @@ from otm.coupling.residual import SequentialPlan, acceptance_ratio
 from otm.errors import ProblemTooLargeError
 
 MOST_ROUNDS = 10_000
-"""Most rounds that are worked out, each in O(n)."""
+"""Largest number of rounds that are computed; each round takes O(n) time."""
 
 
 @dataclass(frozen=True, eq=False)
 class RecursiveRejection(SequentialPlan):
-    """Accept draft i with probability min(1, t_i/p); on rejection go on with the residual.
+    """Accept draft i with probability min(1, t_i/p); if it is rejected, test the next draft.
 
-    The target of the first round is t_1 = q, of the next t_{i+1} ∝ max(t_i − p, 0); after the last
-    round the output is drawn from t_{k+1} ([miao2024]_; compared in [sun2023]_, appendix B.3 and
-    Figure 6).  All rounds are residuals of one family: with c_1 = 0, Z_1 = 1 and
+    Round i tests draft i against its own target t_i.  The first target is t_1 = q, and the next
+    target is the residual t_{i+1} ∝ max(t_i − p, 0).  If all drafts are rejected, the output is
+    drawn from t_{k+1} ([miao2024]_; compared in [sun2023]_, appendix B.3 and Figure 6).  All
+    targets have the form t_i = max(q − c_i p, 0) / Z_i, with c_1 = 0, Z_1 = 1 and
 
         c_{i+1} = c_i + Z_i,   Z_{i+1} = Σ max(q − c_{i+1} p, 0)
 
-    t_i = max(q − c_i p, 0) / Z_i, so that the rule needs k scalars and no table.
+    So the rule needs k pairs of scalars and no table.
 
     Parameters
     ----------
@@ -37,9 +38,9 @@ class RecursiveRejection(SequentialPlan):
     Raises
     ------
     InvalidInputError
-        If it is given no problem, one with rows, or one about other drafts.
+        If `problem` is not a single `Problem`, or the rule does not support its drafts.
     ProblemTooLargeError
-        On use, if more than `MOST_ROUNDS` rounds can be reached.
+        On first use, if more than `MOST_ROUNDS` rounds have positive probability.
 
     References
     ----------
@@ -56,20 +57,23 @@ class RecursiveRejection(SequentialPlan):
 
     @cached_property
     def rounds(self) -> tuple[tuple[Number, Number], ...]:
-        """The pairs (c_i, Z_i) of the rounds that can be reached, at most k."""
+        """The pairs (c_i, Z_i) of all rounds with positive probability, at most k."""
         nothing: Number = as_number(0 * self.problem.target[0])
         cap, mass = nothing, nothing + 1
         rounds: list[tuple[Number, Number]] = []
         for _ in range(self.problem.k):
-            if mass <= 0:  # t_i = p in the round before: it accepts every draft
+            # The target of the previous round was p, so that round accepts every draft.
+            if mass <= 0:
                 break
             if len(rounds) == MOST_ROUNDS:
                 raise ProblemTooLargeError(
-                    f"after {MOST_ROUNDS:,} of k = {self.problem.k:,} rounds recursive rejection "
-                    "still rejects drafts; k-Seq takes any k and accepts at least as much"
+                    f"recursive rejection still rejects drafts after {MOST_ROUNDS:,} of "
+                    f"k = {self.problem.k:,} rounds; use k-Seq, which supports any k and accepts "
+                    "at least as often"
                 )
             rounds.append((cap, mass))
-            if cap + mass == cap:  # in floats: the later rounds accept nothing that can be seen
+            # In floats, the later rounds would accept less than the rounding error.
+            if cap + mass == cap:
                 break
             cap = cap + mass
             left = self.problem.target - cap * self.problem.draft
@@ -78,9 +82,9 @@ class RecursiveRejection(SequentialPlan):
 
     @cached_property
     def accepted_mass(self) -> Probs:
-        """Mass of each token output as an accepted draft, summed over the rounds: array [n].
+        """Probability that each token is output as an accepted draft: array [n].
 
-        Equal to min(q, c_{k+1} p), up to rounding.
+        It is a sum over the rounds, and equals min(q, c_{k+1} p) up to rounding.
         """
         draft = self.problem.draft
         tokens = np.arange(self.problem.n)
@@ -93,14 +97,15 @@ class RecursiveRejection(SequentialPlan):
         return read_only(accepted)
 
     def _accept_probability(self, i: int, tokens: npt.NDArray[np.int64]) -> Probs:
-        """Probability min(1, t_i/p) of accepting drafts of these tokens in round i, from 0."""
+        """Return the probability min(1, t_i/p) of accepting each token in round i, from 0."""
         cap, mass = self.rounds[i]
         draft = self.problem.draft[tokens]
-        left: Probs = np.maximum(self.problem.target[tokens] - cap * draft, 0 * draft)
-        return acceptance_ratio(left, mass * draft)
+        residual: Probs = np.maximum(self.problem.target[tokens] - cap * draft, 0 * draft)
+        return acceptance_ratio(residual, mass * draft)
 
     def _pass_probability(self, drafts: Drafts) -> Probs:
-        table = np.zeros_like(self.problem.draft, shape=drafts.shape)  # rounds never reached: 0
+        # Rounds with probability 0 keep the value 0.
+        table = np.zeros_like(self.problem.draft, shape=drafts.shape)
         for i in range(len(self.rounds)):
             table[:, i] = self._accept_probability(i, drafts[:, i])
         return table

@@ -21,27 +21,29 @@ from otm.drafts.without_replacement import WithoutReplacement
 from otm.errors import ProblemTooLargeError
 
 LARGEST_ENUMERATION = 2_000_000
-"""Most paths of rejected drafts times tokens that are summed over."""
+"""Largest number of terms of an exact sum: paths of rejected drafts × tokens."""
 
 CHUNK_ENTRIES = 2**21
-"""Entries of the tables of drafts by tokens that are worked on at once."""
+"""Largest number of entries (drafts × tokens) in one chunk."""
 
 
 @dataclass(frozen=True, eq=False)
 class RecursiveRejectionWithoutReplacement(TransportPlan):
-    """Recursive rejection where no draft is drawn twice, so that no second try is wasted.
+    """Recursive rejection of distinct drafts, so no token is tested twice.
 
     With t_1 = q and p_1 = p, draft i has distribution p_i and is accepted with probability min(1,
-    t_i/p_i). On rejection t_{i+1} ∝ max(t_i − p_i, 0), and p_{i+1} ∝ p_i without the rejected
-    token; after the last rejection the output is drawn from t_{k+1} ([chen2024]_, [jeon2024]_).  If
-    fewer than k tokens have p > 0, all of them are drafted, `plan.drafts.k` in number, and then the
-    output is drawn from the residual; Sequoia goes on with uniform drafts from the other tokens.
+    t_i/p_i).  After a rejection, t_{i+1} ∝ max(t_i − p_i, 0), and p_{i+1} ∝ p_i without the
+    rejected token.  If all drafts are rejected, the output is drawn from t_{k+1} ([chen2024]_,
+    [jeon2024]_).  If fewer than k tokens have p > 0, all of them are drafted, and `plan.drafts.k`
+    is their number.  In that case Sequoia would continue with uniform drafts from the other tokens,
+    but this rule draws from the residual.
 
     Unlike with i.i.d. drafts, p_i and t_i depend on which drafts were rejected.  Given the drafts,
-    all distributions are exact and cost O(n k).  Their means over the drafts, `acceptance` and
-    `output_distribution`, are sums over the paths of rejected drafts: over k − 2 drafts for the
-    acceptance, which so takes any vocabulary for k ≤ 2, and over k − 1 for the distribution. Where
-    there are too many paths, average `acceptance_given` over drafts that are drawn.
+    all distributions are exact and take O(n k) time.  `acceptance` and `output_distribution` are
+    means over the drafts, computed as sums over all paths of rejected drafts.  The paths for
+    `acceptance` have k − 2 drafts, so it works for any vocabulary if k ≤ 2.  The paths for
+    `output_distribution` have k − 1 drafts.  If there are too many paths, average
+    `acceptance_given` over sampled drafts.
 
     Parameters
     ----------
@@ -51,9 +53,9 @@ class RecursiveRejectionWithoutReplacement(TransportPlan):
     Raises
     ------
     InvalidInputError
-        If it is given no problem, one with rows, or one about other drafts.
+        If `problem` is not a single `Problem`, or the rule does not support its drafts.
     ProblemTooLargeError
-        On use of `acceptance` or `output_distribution`, if there are too many paths to sum over.
+        On use of `acceptance` or `output_distribution`, if the sum has too many paths.
 
     References
     ----------
@@ -75,17 +77,17 @@ class RecursiveRejectionWithoutReplacement(TransportPlan):
 
     @cached_property
     def drafts(self) -> WithoutReplacement:
-        """Different drafts, each from p restricted to what was not drawn before."""
+        """The distinct drafts, each drawn from p restricted to the tokens not drawn before."""
         return self.problem.drafts_as(WithoutReplacement, self.problem.k)
 
     @property
     def uniforms_per_selection(self) -> int:
-        """One coin a draft and one uniform for the residual: `plan.drafts.k` + 1."""
+        """One uniform to test each draft and one for the residual: `plan.drafts.k` + 1."""
         return self.drafts.k + 1
 
     @cached_property
     def acceptance(self) -> Number:
-        """Acceptance probability Pr(Y ∈ {X_1, …, X_k}), summed over the paths of rejections.
+        """Acceptance probability Pr(Y ∈ {X_1, …, X_k}), as a sum over paths of rejected drafts.
 
         Raises
         ------
@@ -97,10 +99,10 @@ class RecursiveRejectionWithoutReplacement(TransportPlan):
 
     @property
     def acceptance_bounds(self) -> Interval:
-        """Bounds on the acceptance; where there are too many paths, those of the first two drafts.
+        """Bounds on `acceptance`; they are equal unless there are too many paths.
 
-        The acceptance is at least the probability that one of these is accepted, and at most the
-        target mass of the tokens that can be drafted.
+        If there are too many paths, the lower bound is the probability that one of the first two
+        drafts is accepted.  The upper bound is then the target mass of the tokens with p > 0.
         """
         try:
             return super().acceptance_bounds
@@ -110,7 +112,7 @@ class RecursiveRejectionWithoutReplacement(TransportPlan):
             return Interval(lower, max(lower, reachable))
 
     def acceptance_given(self, drafts: npt.ArrayLike) -> Probs:
-        """Probability that one of the given drafts is accepted.
+        """Return the probability that one of these drafts is accepted.
 
         Parameters
         ----------
@@ -120,12 +122,12 @@ class RecursiveRejectionWithoutReplacement(TransportPlan):
         Returns
         -------
         array [...]
-            Its mean over drafts from `plan.drafts` is the acceptance probability.
+            The probabilities.  Their mean over drafts from `plan.drafts` is `acceptance`.
 
         Raises
         ------
         InvalidDraftsError
-            If the drafts have a wrong shape or type, or could not have been drawn.
+            If the drafts have a wrong shape or type, or have probability 0.
         """
         checked = self.drafts.positions(drafts)
         rows = checked.reshape(-1, checked.shape[-1])
@@ -136,7 +138,7 @@ class RecursiveRejectionWithoutReplacement(TransportPlan):
         return accepted.reshape(checked.shape[:-1])[()]
 
     def output_distribution(self) -> Probs:
-        """Distribution of the output Y, summed over the paths of rejections.
+        """Return the distribution of the output Y, as a sum over paths of rejected drafts.
 
         Raises
         ------
@@ -147,18 +149,19 @@ class RecursiveRejectionWithoutReplacement(TransportPlan):
         return _output(self.problem.target, self.problem.draft, self.drafts.k)
 
     def _check_paths(self, length: int, what: str) -> None:
+        """Raise if a sum over all paths of `length` rejected drafts has too many terms."""
         m = int(np.count_nonzero(self.drafts.draftable))
         digits = (math.lgamma(m + 1) - math.lgamma(m - length + 1)) / math.log(10)
         if digits + math.log10(self.problem.n) > math.log10(LARGEST_ENUMERATION):
             raise ProblemTooLargeError(
                 f"the {what} for k = {self.drafts.k} drafts of {m:,} tokens is a sum over about "
-                f"10^{digits:.1f} paths of {length} rejected drafts, each of n = "
-                f"{self.problem.n:,} terms and above the limit of {LARGEST_ENUMERATION:,} in all; "
-                "average acceptance_given, or conditional, over drafts that are drawn"
+                f"10^{digits:.1f} paths of {length} rejected drafts, with n = {self.problem.n:,} "
+                f"terms each; the limit is {LARGEST_ENUMERATION:,} terms: average "
+                "acceptance_given, or conditional, over sampled drafts"
             )
 
     def _rounds(self, drafts: Drafts) -> tuple[Probs, Probs]:
-        """Probability that each draft is accepted once reached, [B, k]; and t_{k+1}, [B, n]."""
+        """Return the pass probability of each draft, [B, k], and the last target, [B, n]."""
         rows = np.arange(len(drafts))
         target = np.tile(self.problem.target, (rows.size, 1))
         draft = np.tile(self.problem.draft, (rows.size, 1))
@@ -194,33 +197,33 @@ class RecursiveRejectionWithoutReplacement(TransportPlan):
 
 
 def _next_target(target: Probs, draft: Probs) -> Probs:
-    """Residual ∝ max(t − p_i, 0) along the last axis; t itself where nothing is left."""
-    left = np.maximum(target - draft, zeros(1, target))
-    total = left.sum(axis=-1, keepdims=True)
+    """Return the residual ∝ max(t − p_i, 0) along the last axis, or t if it has no mass."""
+    residual = np.maximum(target - draft, zeros(1, target))
+    total = residual.sum(axis=-1, keepdims=True)
     none = total == 0
-    return np.asarray(np.where(none, target, left / (total + none)))
+    return np.asarray(np.where(none, target, residual / (total + none)))
 
 
 def _first_round(target: Probs, draft: Probs) -> tuple[Probs, Probs, Probs]:
-    """Mass accepted and mass rejected of each first draft, and the target of the second."""
+    """Return the accepted and the rejected mass of the first draft, and the next target."""
     probs = draft / draft.sum()
     taken = np.minimum(target, probs)
     return taken, probs - taken, _next_target(target, probs)
 
 
 def _without(draft: Probs, token: np.int64) -> Probs:
-    """Weights of the next draft, once a token is rejected.
+    """Return the weights of the next draft after a token is rejected.
 
-    They are not normalised: a subnormal weight would lose digits by it at every round, and can be
-    all that is left in the end.
+    The weights are not normalised: a subnormal weight would lose digits in every round, and it can
+    be the only positive weight in the end.
     """
-    rest: Probs = draft.copy()
-    rest[token] = zeros(1, draft)[0]
-    return rest
+    remaining: Probs = draft.copy()
+    remaining[token] = zeros(1, draft)[0]
+    return remaining
 
 
 def _output(target: Probs, draft: Probs, k: int) -> Probs:
-    """Distribution of the output of the last k rounds, for drafts with these weights."""
+    """Return the output distribution of the last k tests, for drafts with these weights."""
     taken, rejected, following = _first_round(target, draft)
     if k == 1:
         return np.asarray(taken + rejected.sum() * following)
@@ -230,7 +233,7 @@ def _output(target: Probs, draft: Probs, k: int) -> Probs:
 
 
 def _accepted(target: Probs, draft: Probs, k: int) -> Number:
-    """Probability that one of the last k rounds accepts, for drafts with these weights."""
+    """Return the probability that one of the last k tests accepts, for these draft weights."""
     taken, rejected, following = _first_round(target, draft)
     accepted = as_number(taken.sum())
     tokens = np.flatnonzero(rejected)
@@ -245,10 +248,10 @@ def _accepted(target: Probs, draft: Probs, k: int) -> Number:
 
 
 def _last(target: Probs, draft: Probs, rejected: npt.NDArray[np.int64]) -> Probs:
-    """Probability that the last draft is accepted, for each token rejected before it.
+    """Return the probability that the last draft is accepted, after each rejected token x.
 
-    Without the rejected token x, of which no target is left, it is Σ min(t, w / (Σw − w(x))) with
-    the weights w of the drafts, which depends on x through a cap alone.
+    With draft weights w, it is Σ min(t, w / (Σw − w(x))), because the rejected token has t(x) = 0.
+    It depends on x only through the cap 1 / (Σw − w(x)).
     """
     scale = scale_of_weights(draft)
     bins = RatioBins.of_measures(draft * scale, target)

@@ -1,9 +1,8 @@
-"""Rules that accept one of the drafts, or else draw the output from one residual distribution.
+"""Base classes of rules that accept a draft or draw the output from one residual distribution.
 
-Each such rule states two things, which draft it accepts and with what probabilities it does so;
-the conditional distribution, the output distribution, the acceptance probability and the selection
-follow here.  Rules that test the drafts one after another and accept the first that passes are
-`SequentialPlan`s.
+Each rule implements the choice of the accepted draft and its probability.  `ResidualPlan` derives
+the conditional distribution, the output distribution, the acceptance and the selection.
+`SequentialPlan` is for rules that test the drafts in turn and accept the first that passes.
 """
 
 from __future__ import annotations
@@ -36,19 +35,20 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 MOST_BARS = 24
-"""Most tokens of a picture."""
+"""Largest number of tokens in a plot."""
 
 
 @dataclass(frozen=True, eq=False)
 class ResidualPlan(TransportPlan):
-    """A rule that accepts a draft, or else draws from its residual distribution.
+    """A rule that accepts a draft or draws the output from its residual distribution.
 
-    Lossless if the accepted mass is nowhere above the target (Theorem 1.1 of
-    docs/theory/problem.md).
+    The rule is lossless if the accepted mass of every token is at most its target probability
+    (Theorem 1.1 of docs/theory/problem.md).
 
-    Subclasses give `uniforms_per_selection`, `accepted_mass`, `_accept` and
-    `_acceptance_per_draft`.  Where a token of the residual can be one of the drafts, they also give
-    `acceptance`, by `_acceptance_with_hits`; a lossy rule may give other `_residual_weights`.
+    A subclass implements `uniforms_per_selection`, `accepted_mass`, `_accept` and
+    `_acceptance_per_draft`.  If a token from the residual can be one of the drafts, it also
+    overrides `acceptance` by `_acceptance_with_hits`.  A lossy rule may override
+    `_residual_weights`.
 
     Parameters
     ----------
@@ -58,77 +58,77 @@ class ResidualPlan(TransportPlan):
     Raises
     ------
     InvalidInputError
-        If it is given no problem, one with rows, or one about other drafts.
+        If `problem` is not a single `Problem`, or the rule does not support its drafts.
     """
 
     @property
     @abstractmethod
     def accepted_mass(self) -> Probs:
-        """Probability, for each token, that it is output as an accepted draft: array [n].
+        """Probability that each token is output as an accepted draft: array [n].
 
-        Integrated from what the rule really does with its stored tables.
+        It is computed from the stored tables that the selection uses.
         """
 
     @abstractmethod
     def _accept(self, drafts: Drafts, uniforms: Uniforms) -> npt.NDArray[np.int64]:
-        """Position of the accepted draft, −1 for none: [B, k], [B, m − 1] → [B]."""
+        """Return the position of the accepted draft, or −1: `[B, k], [B, m − 1] → [B]`."""
 
     @abstractmethod
     def _acceptance_per_draft(self, drafts: Drafts) -> Probs:
-        """Probability that each position is the accepted one: [B, k] → [B, k]."""
+        """Return the probability that each draft is the accepted one: `[B, k] → [B, k]`."""
 
     @property
     def acceptance_by_test(self) -> Number:
-        """Probability that the rule's own test accepts a draft."""
+        """Probability that the test of the rule accepts a draft."""
         return at_most_one(self.accepted_mass.sum())
 
     @property
     def acceptance(self) -> Number:
         """Acceptance probability Pr(Y ∈ {X_1, …, X_k}).
 
-        For most rules a token from the residual distribution is never one of the rejected drafts,
-        so that this equals `acceptance_by_test`; a rule for which it can be overrides this.
+        For most rules, a token from the residual distribution is never a rejected draft, so this
+        equals `acceptance_by_test`.  All other rules override this property.
         """
         return self.acceptance_by_test
 
     @cached_property
     def residual(self) -> InverseCdf:
-        """The distribution of the output where no draft is accepted, as a table to draw with."""
+        """The distribution of the output if no draft is accepted, as an inverse CDF."""
         return InverseCdf.from_weights(self._residual_weights)
 
     @property
     def _residual_weights(self) -> Probs:
-        """Weight of each token where no draft is accepted, of any sum: array [n]."""
+        """Weight of each token if no draft is accepted, not normalised: array [n]."""
         return residual_weights(self.problem.target, self.accepted_mass)
 
     def output_distribution(self) -> Probs:
-        """Distribution of the output Y: accepted mass, and the residual for what is rejected."""
+        """Return the distribution of the output Y: accepted mass plus residual mass."""
         return self._complete(self.accepted_mass)
 
     def plot(self, labels: Iterable[object] | None = None, ax: Axes | None = None) -> Axes:
-        """Draw what is accepted and what the residual is: two bars for each token.
+        """Plot the accepted mass and the residual mass, with two bars for each token.
 
-        The left one is what a draft is drawn from.  The right one is the target: its lower part is
-        output as an accepted draft, its upper part is drawn from the residual.  With one draft the
-        accepted part is the overlap of both bars.
+        The left bar is the draft probability.  The right bar is the target probability: its lower
+        part is the accepted mass, and its upper part is the residual mass.  With one draft, the
+        accepted mass is the overlap of the two bars.
 
         Parameters
         ----------
         labels : iterable, optional
-            A name for each token of `problem.tokens`; their ids if left out.
+            A name for each token of `problem.tokens`; the token ids by default.
         ax : Axes, optional
-            Axes of matplotlib to draw on; those of a new figure of pyplot if left out.
+            Matplotlib axes to draw on.  If left out, a new pyplot figure is created.
 
         Returns
         -------
         Axes
-            What was drawn on; `ax.figure.savefig` writes it.  Of more than 24 tokens it has those
-            that are likeliest in one of the two distributions.
+            The axes with the plot; `ax.figure.savefig` saves it.  If there are more than 24 tokens,
+            it shows the 24 with the largest draft or target probability.
 
         Raises
         ------
         InvalidInputError
-            If there is not one label for each token.
+            If the number of labels is not the number of tokens.
         MissingDependencyError
             If matplotlib is not installed.
         """
@@ -157,9 +157,10 @@ class ResidualPlan(TransportPlan):
 
     def _select(self, drafts: Drafts, uniforms: Uniforms) -> npt.NDArray[np.int64]:
         position = self._accept(drafts, uniforms[:, :-1])
-        if position.size == 1 and position.item() >= 0:  # what follows, but faster
+        # This shortcut gives the same result as the general code below, but faster.
+        if position.size == 1 and position.item() >= 0:
             return drafts.take(position)
-        # where none is accepted some draft, replaced below
+        # In rows without an accepted draft, this is any draft; the residual replaces it below.
         token = drafts.take(position + np.arange(0, drafts.size, drafts.shape[1]))
         rejected = (position < 0).nonzero()[0]
         if rejected.size:
@@ -167,36 +168,35 @@ class ResidualPlan(TransportPlan):
         return token
 
     def _acceptance_with_hits(self, hit: Probs) -> Number:
-        """Compute `acceptance`; each token of the residual is a draft with its probability: [n]."""
+        """Compute `acceptance` from the probability `hit` [n] that a residual token is a draft."""
         by_test = self.acceptance_by_test
         by_residual = (self.residual.probs(self.problem.n) * hit).sum()
         return at_most_one(by_test + (1 - by_test) * by_residual)
 
     def _acceptance_with_rejected(self, rejected: Probs) -> Number:
-        """Compute `acceptance` where rejected drafts are i.i.d. with these masses: [n]."""
+        """Compute `acceptance` if rejected drafts are i.i.d. in proportion to `rejected` [n]."""
         if not rejected.any():
             return self.acceptance_by_test
         return self._acceptance_with_hits(at_least_once(rejected / rejected.sum(), self.problem.k))
 
     def _complete(self, accepted: Probs) -> Probs:
-        """Add the residual distribution to sub-distributions [..., n] of accepted tokens."""
+        """Add residual mass to the accepted mass [..., n], so that the total mass is 1."""
         rejected = 1 - accepted.sum(axis=-1, keepdims=True)
         return np.asarray(accepted + rejected * self.residual.probs(self.problem.n))
 
 
 def acceptance_ratio(target: Probs, draft: Probs) -> Probs:
-    """Probability min(1, target / draft) of accepting each token; for 0/0 it is 0.
+    """Return the probability min(1, target / draft) of accepting each token; 0/0 gives 0.
 
     Parameters
     ----------
     target, draft : array [...]
-        Masses of at least zero; a draft is accepted so that `target` becomes the accepted mass,
-        as far as `draft` allows.
+        Masses of at least zero.  The accepted mass is then min(target, draft).
 
     Returns
     -------
     array [...]
-        Of the same kind.
+        The probabilities, in the number type of the masses.
 
     Examples
     --------
@@ -206,7 +206,7 @@ def acceptance_ratio(target: Probs, draft: Probs) -> Probs:
     none = draft <= 0
     ratio: Probs = np.minimum(target, draft)
     if np.count_nonzero(none):
-        # perhaps only underflowed: what has target probability 0 stays rejected
+        # A draft mass of 0 may have underflowed, so its token is accepted unless the target is 0.
         ratio = ratio + (none & (target > 0))
         draft = draft + none
     ratio /= draft
@@ -215,16 +215,16 @@ def acceptance_ratio(target: Probs, draft: Probs) -> Probs:
 
 @dataclass(frozen=True, eq=False)
 class SequentialPlan(ResidualPlan):
-    """A rule that accepts the first draft whose own coin is below its acceptance probability."""
+    """A rule that tests the drafts in turn, by one uniform each, and accepts the first pass."""
 
     @property
     def uniforms_per_selection(self) -> int:
-        """One coin a draft and one uniform for the residual: k + 1."""
+        """One uniform to test each draft and one for the residual: k + 1."""
         return self.problem.k + 1
 
     @abstractmethod
     def _pass_probability(self, drafts: Drafts) -> Probs:
-        """Probability that each draft passes its test when it is reached: [B, k] → [B, k]."""
+        """Return the probability that each draft passes its test: `[B, k] → [B, k]`."""
 
     def _accept(self, drafts: Drafts, uniforms: Uniforms) -> npt.NDArray[np.int64]:
         passed = uniforms < self._pass_probability(drafts)
@@ -239,7 +239,7 @@ class SequentialPlan(ResidualPlan):
 
 @dataclass(frozen=True, eq=False)
 class TokenwisePlan(SequentialPlan):
-    """A rule that tests a draft by its token alone; subclasses give `accept_probability`."""
+    """A rule whose test depends on the token alone; a subclass implements `accept_probability`."""
 
     @property
     @abstractmethod
@@ -248,24 +248,24 @@ class TokenwisePlan(SequentialPlan):
 
     @cached_property
     def accepted_mass(self) -> Probs:
-        """Mass of each token output as an accepted draft: array [n]."""
+        """Probability that each token is output as an accepted draft: array [n]."""
         one_draft, missed = self.problem.draft * self.accept_probability, 1 - self._beta
-        # (1 − (1 − β)^k) / β as the slope of t^k between 1 − β and 1: it is k at β = 0, not 0/0
+        # (1 − (1 − β)^k) / β is the slope of t^k between 1 − β and 1, which is k at β = 0.
         factor = power_slopes(np.array([missed, 1 + 0 * missed]), self.problem.k)[0]
         return read_only(one_draft * factor)
 
     @property
     def acceptance_by_test(self) -> Number:
-        """Probability 1 − (1 − β)^k that the rule's test accepts a draft."""
+        """Probability 1 − (1 − β)^k that the test accepts a draft."""
         return at_least_once(self._beta, self.problem.k)
 
     @property
     def acceptance(self) -> Number:
         """Acceptance probability Pr(Y ∈ {X_1, …, X_k}).
 
-        In general above `acceptance_by_test`: the residual can hit a draft that was tested and
-        rejected.  Given that all are rejected, the drafts are i.i.d. with the distribution of those
-        that do not pass.
+        It can be larger than `acceptance_by_test`, because the token from the residual can equal a
+        rejected draft.  If all drafts are rejected, they are i.i.d. with the distribution of
+        rejected tokens.
         """
         return self._acceptance_with_rejected(self.problem.draft * (1 - self.accept_probability))
 
@@ -279,7 +279,7 @@ class TokenwisePlan(SequentialPlan):
 
 
 def only_likeliest(target: Probs) -> Probs:
-    """Weights of the likeliest token alone, the first of them where there are ties: array [n]."""
+    """Return weights [n] that are 1 for the first most probable token and 0 elsewhere."""
     weights = zeros(target.size, target)
     weights[target.argmax()] += 1
     return weights

@@ -1,4 +1,4 @@
-"""SpecHub: two drafts, one of which is always the most likely token (Sun et al., EMNLP 2024)."""
+"""SpecHub: two drafts, where one is always the most probable token (Sun et al., EMNLP 2024)."""
 
 from __future__ import annotations
 
@@ -17,34 +17,34 @@ from otm.errors import InvalidDraftCountError
 
 @dataclass(frozen=True, eq=False)
 class SpecHub(ResidualPlan):
-    """SpecHub's transport for its pairs of drafts, of which one is the hub a, the top token of p.
+    """SpecHub's plan for pairs of drafts, where one draft is the hub a, the top token of p.
 
-    For i ≠ a the drafts are (i, a) with probability p(i), (a, i) with p(a) p(i) / (1 − p(a))
-    (`HubPairs`).  As published ([sun2024spechub]_), the plan gives each token i what it can from
-    its first pair, then from its second, and all that is left to the hub:
+    For i ≠ a, the drafts are (i, a) with probability p(i), and (a, i) with probability
+    p(a) p(i) / (1 − p(a)) (`HubPairs`).  As published ([sun2024spechub]_), the plan accepts each
+    token i first from the pair (i, a), then from the pair (a, i), and then accepts the hub:
 
-    - drafts (i, a): accept i with probability min(1, q(i)/p(i));
-    - drafts (a, i): accept i, with mass min(p(a) p(i) / (1 − p(a)), max(q(i) − p(i), 0)) in all;
-    - otherwise draw from the residual ∝ q less the accepted mass, which holds all of q(a).
+    - For drafts (i, a), accept i with probability min(1, q(i)/p(i)).
+    - For drafts (a, i), accept i with total mass min(p(a) p(i) / (1 − p(a)), max(q(i) − p(i), 0)).
+    - Otherwise draw from the residual, the target minus the accepted mass; it contains all of q(a).
 
-    Token i is accepted with mass min(q(i), p(i) / (1 − p(a))) in all, so that
+    The total accepted mass of token i is min(q(i), p(i) / (1 − p(a))), so
 
         α = q(a) + Σ_{i ≠ a} min(q(i), p(i) / (1 − p(a)))
 
-    the optimum for these pairs, and that of `GreedyRule` with k = 2: the sets of drafts have the
-    same distribution.  The published plan accepts the hub by a test of its own before it draws from
-    what is left over; to draw both from one residual gives Y the same distribution given the
-    drafts.
+    This is the optimum for these pairs.  It equals the optimum of `GreedyRule` with k = 2, because
+    the sets of drafts have the same distribution.  The published plan first tests the hub, then
+    draws from the residual of that test.  Drawing both from one residual gives the same
+    distribution of Y given the drafts.
 
     Parameters
     ----------
     problem : Problem
-        With k = 2.  If the hub has all the mass of p, it is the only draft.
+        A problem with k = 2.  If p(a) = 1, the hub is the only draft.
 
     Raises
     ------
     InvalidInputError
-        If it is given no problem, one with rows, or one about other drafts.
+        If `problem` is not a single `Problem`, or the rule does not support its drafts.
     InvalidDraftCountError
         If k is not 2.
 
@@ -65,61 +65,63 @@ class SpecHub(ResidualPlan):
         self._check_problem()
         if self.problem.k != 2 and self.problem.iid:
             raise InvalidDraftCountError(
-                f"SpecHub pairs two drafts, the problem has k = {self.problem.k}; use GreedyRule, "
-                "which has the same acceptance at k = 2, for other numbers"
+                f"SpecHub needs k = 2 drafts, but the problem has k = {self.problem.k}; use "
+                "GreedyRule, which has the same acceptance at k = 2 and supports any k"
             )
 
     @cached_property
     def drafts(self) -> HubPairs:
-        """Pairs of the hub and another token, in either order."""
+        """The pairs of the hub and another token, in both orders."""
         return self.problem.drafts_as(HubPairs)
 
     uniforms_per_selection = 2
-    """One coin for the draft that is not the hub, one uniform for the residual: 2."""
+    """Two uniforms: one to test the draft that is not the hub, one to draw from the residual."""
 
     @cached_property
     def _accept_by_position(self) -> tuple[Probs, Probs]:
         """Probability of accepting each token as the first and as the second draft: arrays [n].
 
-        Both are 0 at the hub, which only the residual gives.
+        Both are 0 for the hub, because it is only drawn from the residual.
         """
         first, second = self._pair_probs
         by_first = acceptance_ratio(self.problem.target, first) * self._others
-        left = self.problem.target - first * by_first
-        by_second = acceptance_ratio(np.maximum(left, 0 * left), second) * self._others
+        remaining = self.problem.target - first * by_first
+        by_second = acceptance_ratio(np.maximum(remaining, 0 * remaining), second) * self._others
         return read_only(by_first), read_only(by_second)
 
     @cached_property
     def accepted_mass(self) -> Probs:
-        """Mass of each token output as an accepted draft other than the hub: array [n]."""
+        """Probability that each token other than the hub is output as an accepted draft: [n]."""
         (first, second), (by_first, by_second) = self._pair_probs, self._accept_by_position
         return read_only(first * by_first + second * by_second)
 
     @property
     def acceptance(self) -> Number:
-        """Acceptance probability Pr(Y ∈ {X_1, X_2}), residual draws of the hub included."""
+        """Acceptance probability Pr(Y ∈ {X_1, X_2}), including the hub from the residual."""
         hub = self.residual.probs(self.problem.n)[~self._others].sum()
         return at_most_one(self.acceptance_by_test + (1 - self.acceptance_by_test) * hub)
 
     @cached_property
     def _others(self) -> npt.NDArray[np.bool_]:
-        """Whether each token is not the hub: array [n]."""
+        """False for the hub, True for all other tokens: array [n]."""
         others = np.ones(self.problem.n, dtype=np.bool_)
         others[self.drafts.probs.argmax()] = False
         return read_only(others)
 
     @cached_property
     def _pair_probs(self) -> tuple[Probs, Probs]:
-        """Masses of the drafts (i, a) and of the drafts (a, i) for each token i: arrays [n]."""
+        """Probabilities of the pairs (i, a) and of the pairs (a, i), for each i: arrays [n]."""
         draft = self.drafts.probs
         first = draft * self._others
         second = draft[~self._others] * (first / (first.sum() or 1))
         return read_only(first), read_only(second)
 
     def _accept(self, drafts: Drafts, uniforms: Uniforms) -> npt.NDArray[np.int64]:
-        passed = uniforms < self._acceptance_per_draft(drafts)  # not for the hub: one at most
+        # The hub never passes, so at most one draft of a pair does.
+        passed = uniforms < self._acceptance_per_draft(drafts)
         return np.where(passed.any(axis=1), passed.argmax(axis=1), -1)
 
     def _acceptance_per_draft(self, drafts: Drafts) -> Probs:
-        columns = zip(self._accept_by_position, drafts.T, strict=False)  # the hub may be alone
+        # There is only one column if the hub is the only draft.
+        columns = zip(self._accept_by_position, drafts.T, strict=False)
         return np.asarray(np.column_stack([accept[tokens] for accept, tokens in columns]))

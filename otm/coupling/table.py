@@ -1,4 +1,4 @@
-"""A transport plan written out as a table over draft multisets, or tuples of drafts."""
+"""`TablePlan`: a transport plan as a table over multisets or tuples of drafts."""
 
 from __future__ import annotations
 
@@ -41,43 +41,44 @@ if TYPE_CHECKING:
     from otm.optimum.solvers.linear_program import LinearProgramSolution
 
 AcceptanceRule = Callable[[tuple[int, ...]], Mapping[int, Any]]
-"""From drafts, i.i.d. ones in ascending order, to probabilities of accepting the tokens."""
+"""Function from drafts (ascending if i.i.d.) to the probability of accepting each token."""
 
 ROW_SUM_TOLERANCE = 1e-9
-"""How far the probabilities of a row of floats may sum above one; the excess is cut off."""
+"""Largest allowed excess of the sum of a row of floats above one; the excess is removed."""
 
 
 @dataclass(frozen=True, eq=False)
 class TablePlan(ResidualPlan):
-    """The plan that accepts drafts with the probabilities of an explicit table.
+    """A plan that accepts drafts with the probabilities of an explicit table.
 
-    For i.i.d. drafts an optimal plan need not look at their order, so that a table over the
-    multisets of drafts holds any plan worth having, such as the solution of a linear program.  For
-    other drafts it is a table over the tuples that can be drawn.
+    For i.i.d. drafts, the table is over multisets of drafts, because an optimal plan does not need
+    their order.  Such a table can store the solution of a linear program.  For other drafts, the
+    table is over all tuples of positive probability.
 
-    Lossless whatever the table: the accepted mass of each token is recomputed from table and draft
-    distribution, and where it exceeds the target the entries of the token are scaled down to it.
-    The output of a rejected row is drawn from the residual ∝ q − v, and so may well be one of the
-    drafts if the table is not optimal; `acceptance` counts that, `acceptance_by_test` does not.
+    The plan is lossless for every table: if the accepted mass v of a token exceeds its target
+    probability, the entries of the token are scaled down.  If no draft is accepted, the output is
+    drawn from the residual ∝ q − v.  If the table is not optimal, this output can be a draft;
+    `acceptance` counts such outputs, but `acceptance_by_test` does not.
 
     Parameters
     ----------
     problem : Problem
         The draft distribution, the target distribution and the number of drafts.
     accept : array-like [R, k]
-        Given the drafts in row r of `multisets(m, k)` over the m draftable tokens
-        `np.flatnonzero(problem.draft)`, the probability that the draft in column i is accepted.
-        For drafts that are not i.i.d. row r is the r-th of `problem.drafts.tuples()`.  A token that
-        occurs several times in a row is written at its first column.
+        Entry (r, i) is the probability of accepting draft i in row r.  For i.i.d. drafts, the
+        drafts are row r of `multisets(m, k)` over the m draftable tokens
+        `np.flatnonzero(problem.draft)`; for other drafts, they are the r-th tuple of
+        `problem.drafts.tuples()`.  If a token occurs several times in a row, its probability is at
+        its first column.
 
     Raises
     ------
     InvalidInputError
-        If it is given no problem, one with rows, or one about other drafts.
+        If `problem` is not a single `Problem`, or the rule does not support its drafts.
     InvalidParameterError
-        If the table has a wrong shape, a negative entry or a row that sums to more than one.
+        If the table has a wrong shape, a negative entry or a row with a sum above one.
     ProblemTooLargeError
-        On use, if there are too many multisets or tuples to list.
+        On first use, if there are too many multisets or tuples to list.
 
     Examples
     --------
@@ -98,21 +99,21 @@ class TablePlan(ResidualPlan):
 
     @classmethod
     def from_rule(cls, problem: Problem, rule: AcceptanceRule) -> Self:
-        """Write out a rule that is given as a function of the drafts.
+        """Build the table from a function of the drafts.
 
         Parameters
         ----------
         problem : Problem
             The draft distribution, the target distribution and the number of drafts.
         rule : callable
-            From a tuple of k drafts, in ascending order if they are i.i.d., to a mapping from
-            tokens among them to the probability of accepting them; a token that is left out is not
-            accepted.
+            Function from a tuple of k drafts (ascending if they are i.i.d.) to a mapping from each
+            token to its acceptance probability.  Tokens that are not in the mapping have
+            probability 0.
 
         Returns
         -------
         TablePlan
-            Lossless whatever the rule.
+            The plan, lossless for every function.
 
         Raises
         ------
@@ -136,25 +137,26 @@ class TablePlan(ResidualPlan):
             for token, probability in rule(drafts).items():
                 if token not in drafts:
                     raise InvalidParameterError(
-                        f"the rule accepts token {shown(token)} when the drafts are {drafts}; only "
-                        "a draft can be accepted, other tokens are left to the residual"
+                        f"the rule accepts token {shown(token)} for the drafts {drafts}; a rule "
+                        "can accept only drafts, and other tokens come from the residual"
                     )
                 accept[row, drafts.index(token)] = probability
         return cls(problem, accept)
 
     @classmethod
     def from_linear_program(cls, solution: LinearProgramSolution) -> Self:
-        """Plan that the flow of a solved linear program describes, in the numbers of its problem.
+        """Build the plan from the flow of a solved linear program.
 
         Parameters
         ----------
         solution : LinearProgramSolution
-            From `solve_highs` or `solve_cvxpy`.
+            Result of `solve_highs` or `solve_cvxpy`.
 
         Returns
         -------
         TablePlan
-            Optimal up to the tolerance of the solver, and lossless whatever that is.
+            A lossless plan in the number type of the problem, optimal up to the tolerance of the
+            solver.
 
         Raises
         ------
@@ -172,25 +174,27 @@ class TablePlan(ResidualPlan):
         """
         problem = solution.program.problem
         accept: Probs = solution.acceptance_table()
-        if problem.exact:  # rounded quotients may sum to a little more than one
+        # Rounded quotients can sum to slightly more than one.
+        if problem.exact:
             accept = as_fractions(accept)
             accept = accept / np.maximum(accept.sum(axis=1, keepdims=True), np.asarray(Fraction(1)))
         return cls(problem, accept)
 
     @classmethod
     def from_max_flow(cls, problem: Problem) -> Self:
-        """Optimal plan for any drafts, from an exact maximum flow; for small problems.
+        """Build an optimal plan for any drafts from an exact maximum flow, for small problems.
 
         Parameters
         ----------
         problem : Problem
-            With drafts of any joint distribution, of which `otm.optimum.solvers.max_flow` can list
-            all tuples.
+            A problem with any joint distribution of drafts, if `otm.optimum.solvers.max_flow` can
+            list all tuples.
 
         Returns
         -------
         TablePlan
-            In fractions its acceptance is the optimum, in floats up to rounding.
+            The plan.  Its acceptance is the optimum: exactly for fractions, up to rounding for
+            floats.
 
         Raises
         ------
@@ -208,30 +212,31 @@ class TablePlan(ResidualPlan):
         >>> plan.acceptance, plan.output_distribution().tolist()
         (Fraction(1, 2), [Fraction(1, 2), Fraction(1, 2), Fraction(0, 1)])
         """
+        # The shares are fractions; an array of floats rounds them.
         shares = acceptance_by_max_flow(problem.drafts, problem.target)
         sets = _rows(problem)
         accept = zeros(sets.shape, problem.draft)
         for row, drafts in enumerate(sets.tolist()):
             for token, share in shares[frozenset(drafts)].items():
-                accept[row, drafts.index(token)] = share  # a float array rounds it
+                accept[row, drafts.index(token)] = share
         return cls(problem, accept)
 
     @property
     def drafts(self) -> DraftDistribution:
-        """Those of the problem, whatever their joint distribution."""
+        """The drafts of the problem, with any joint distribution."""
         return self.problem.drafts
 
     uniforms_per_selection = 2
-    """One uniform for the accepted draft, one for the residual."""
+    """Two uniforms: one for the accepted draft, one for the residual."""
 
     @cached_property
     def accepted_mass(self) -> Probs:
-        """Mass of each token output as an accepted draft: array [n]."""
+        """Probability that each token is output as an accepted draft: array [n]."""
         return read_only(self._mass(self._per_column))
 
     @property
     def acceptance(self) -> Number:
-        """Acceptance probability Pr(Y ∈ {X_1, …, X_k}), residual draws that hit included."""
+        """Acceptance probability Pr(Y ∈ {X_1, …, X_k}), including drafts from the residual."""
         sets = np.sort(self._sets, axis=1)
         hit = (self.residual.probs(self.problem.n)[sets] * first_occurrences(sets)).sum(axis=1)
         rejected = 1 - self._cumulative[:, -1]
@@ -244,7 +249,7 @@ class TablePlan(ResidualPlan):
 
     @cached_property
     def _sets(self) -> Multisets:
-        """Positions of each row: array [R, k]."""
+        """Positions of the drafts in each row: array [R, k]."""
         return read_only(_rows(self.problem))
 
     @cached_property
@@ -256,14 +261,14 @@ class TablePlan(ResidualPlan):
 
     @cached_property
     def _row_of_tuple(self) -> dict[tuple[int, ...], int]:
-        """Row of each tuple of drafts that are not i.i.d."""
+        """Mapping from each tuple of drafts that are not i.i.d. to its row."""
         return {drafts: row for row, drafts in enumerate(map(tuple, self._sets.tolist()))}
 
     @cached_property
     def _cumulative(self) -> Probs:
-        """Cumulative probability of accepting a column, scaled to the target: array [R, k].
+        """Cumulative acceptance probability over the columns, after scaling: array [R, k].
 
-        This is the table that is stored and used; all distributions are computed from it.
+        Selections and all distributions use this table.
         """
         scale = acceptance_ratio(self.problem.target, self._mass(self.accept))
         cumulative = np.cumsum(self.accept * scale[self._sets], axis=1)
@@ -272,17 +277,17 @@ class TablePlan(ResidualPlan):
 
     @cached_property
     def _per_column(self) -> Probs:
-        """Probability of accepting each column, as `_accept` does it: array [R, k]."""
+        """Probability that `_accept` accepts each column: array [R, k]."""
         before = 0 * self._cumulative[:, :1]
         return read_only(np.diff(self._cumulative, axis=1, prepend=before))
 
     def _mass(self, accept: Probs) -> Probs:
-        """Mass of each token that a table accepts: array [n]."""
+        """Return the accepted mass of each token for a table: array [n]."""
         mass = (self._set_probs[:, None] * accept).ravel()
         return scatter_sum(self._sets.ravel(), mass, self.problem.n)
 
     def _rows_of(self, drafts: Drafts) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Row of each set of drafts: [B], and where its columns came from: [B, k]."""
+        """Return the row of each set of drafts [B], and the draft index of each column [B, k]."""
         if not self.problem.iid:
             rows = [self._row_of_tuple[tuple(row)] for row in drafts.tolist()]
             order = np.tile(np.arange(self.problem.k), (len(drafts), 1))
@@ -307,7 +312,7 @@ class TablePlan(ResidualPlan):
 
 
 def _rows(problem: Problem) -> Multisets:
-    """Positions of the drafts of each row: multisets, or tuples in the order of `tuples`."""
+    """List the draft positions of each row: multisets if i.i.d., otherwise tuples."""
     if problem.iid:
         support = np.flatnonzero(problem.draft)
         return support[multisets(support.size, problem.k)]
@@ -315,13 +320,13 @@ def _rows(problem: Problem) -> Multisets:
 
 
 def _checked(problem: Problem, accept: Any) -> Probs:
-    """Check a table and bring it to the numbers of the problem, read-only."""
+    """Return a checked, read-only table in the number type of the problem."""
     m = int(np.count_nonzero(problem.draft))
     rows = multiset_count(m, problem.k) if problem.iid else problem.drafts.tuple_count
     shape = (rows, problem.k)
     need = (
-        f"k = {problem.k} drafts of {m} tokens with p > 0 need one of shape {shape}, a row for "
-        f"each {'multiset' if problem.iid else 'tuple'}"
+        f"k = {problem.k} drafts of {m} tokens with p > 0 need shape {shape}, with a row for each "
+        f"{'multiset' if problem.iid else 'tuple'}"
     )
     table = as_numbers(accept, shape, problem.exact, "a table of probabilities", need)
     tolerance = 0 if problem.exact else ROW_SUM_TOLERANCE

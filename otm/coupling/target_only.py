@@ -1,4 +1,4 @@
-"""Target-only sampling: the optimal rule for drafts that are certain."""
+"""Target-only sampling: the optimal rule for deterministic drafts."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from otm.drafts.top import Top
 
 @dataclass(frozen=True, eq=False)
 class TargetOnly(NaiveTargetSampling):
-    """Draw Y from the target distribution, and see whether it is among the k likeliest drafts.
+    """Draw Y from the target distribution; accept if it is one of the k deterministic drafts.
 
-    The drafts are the k most likely tokens A of p for sure (`Top`).  Then no rule accepts more than
-    q(A), which this one attains (Theorem 18.1 of docs/theory/trees.md).  It needs no probabilities
-    of the drafts.  Engines verify their trees so ([zheng2024]_).
+    The drafts are the set A of the k most probable tokens of p (`Top`).  The acceptance is q(A),
+    and no rule for these drafts accepts more (Theorem 18.1 of docs/theory/trees.md).  The rule does
+    not need draft probabilities.  Inference engines verify draft trees in this way ([zheng2024]_).
 
     Parameters
     ----------
     problem : Problem
-        The draft distribution, the target distribution and the number of drafts; if fewer than k
-        tokens have p > 0, all of them are drafted, `plan.drafts.k` in number.
+        The draft distribution, the target distribution and the number of drafts.  If fewer than k
+        tokens have p > 0, all of them are drafted, and `plan.drafts.k` is their number.
 
     Raises
     ------
     InvalidInputError
-        If it is given no problem, one with rows, or one about other drafts.
+        If `problem` is not a single `Problem`, or the rule does not support its drafts.
 
     References
     ----------
@@ -46,7 +46,7 @@ class TargetOnly(NaiveTargetSampling):
 
     @cached_property
     def drafts(self) -> Top:
-        """The k most likely tokens."""
+        """The k most probable tokens."""
         return self.problem.drafts_as(Top, self.problem.k)
 
     @property

@@ -1,4 +1,4 @@
-"""A transport plan written out: the joint law of what is drafted and what is output."""
+"""`Transport`: the joint distribution of drafts and output, as a table."""
 
 from __future__ import annotations
 
@@ -18,35 +18,35 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 ROWS, COLUMNS = 14, 7
-"""Most sets of drafts and tokens that a table shows; `mass` has all of them."""
+"""Largest number of rows and columns in a printed table; `Transport.mass` is complete."""
 
-DRAWN = 40
-"""Most rows and tokens of a picture."""
+PLOT_LIMIT = 40
+"""Largest number of rows and columns in a plot."""
 
 TOLERANCE = 1e-12
-"""How far a marginal of floats may be from the law that it must be."""
+"""Largest allowed error of a marginal in floats."""
 
 OTHERS = "others"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Transport:
-    r"""The joint law of drafts and output token; shown as a table with both marginals.
+    r"""The joint distribution of drafts and output token; printed as a table with both marginals.
 
-    The entry of a set of drafts and a token is the probability that these are drafted and the rule
-    outputs that token; what stands in brackets was accepted, since the token is in the set.
+    Each entry is the probability that the drafts are those of the row and the output is the token
+    of the column.  An entry in brackets is accepted mass, because the token is one of the drafts.
 
     Attributes
     ----------
     sets : tuple of tuple of int
-        The draft tokens of each row, in ascending order: drafts that differ in their order alone
-        are one row.
+        The draft tokens of each row, in ascending order; tuples of drafts that differ only in
+        their order share one row.
     tokens : int array [n]
         The output token of each column.
     mass : array [S, n]
         Joint probabilities.
     labels : tuple of str
-        The name of each token in tables and pictures.
+        The name of each token in tables and plots.
 
     Examples
     --------
@@ -73,7 +73,7 @@ class Transport:
 
     @property
     def members(self) -> npt.NDArray[np.bool_]:
-        """Whether each token is in each set of drafts: array [S, n]."""
+        """Whether each set of drafts has each token: array [S, n]."""
         return np.array([np.isin(self.tokens, drafts) for drafts in self.sets])
 
     @property
@@ -82,23 +82,23 @@ class Transport:
         return as_number((self.mass * self.members).sum())
 
     def check(self) -> None:
-        """Check both marginals: the law of the drafts, and that of the output.
+        """Check both marginals: the distributions of the drafts and of the output.
 
         Raises
         ------
         CertificateError
-            If a row does not sum to the probability of its drafts, or a column not to that of its
-            token in the output distribution of the rule: exactly for fractions, otherwise up to
-            10^−12.
+            If a row does not sum to the probability of its drafts, or a column does not sum to the
+            output probability of its token: exactly for fractions, up to 10^−12 for floats.
         """
-        for axis, law, what in ((1, self._drafted, "set of drafts"), (0, self._output, "token")):
+        marginals = ((1, self._drafted, "set of drafts"), (0, self._output, "token"))
+        for axis, probs, what in marginals:
             sums = self.mass.sum(axis=axis)
             tolerance = 0 if isinstance(sums[0], Fraction) else TOLERANCE
-            if (off := np.abs(sums - law)).max() > tolerance:
+            if (off := np.abs(sums - probs)).max() > tolerance:
                 place = int(off.argmax())
                 raise CertificateError(
-                    f"the probabilities of {what} {place} sum to {sums[place]}, and its law says "
-                    f"{law[place]}; this is no transport plan between the two laws"
+                    f"the entries of {what} {place} sum to {sums[place]} instead of its "
+                    f"probability {probs[place]}, so this is not a transport plan"
                 )
 
     def __repr__(self) -> str:
@@ -111,7 +111,7 @@ class Transport:
 
     @property
     def _table(self) -> list[list[str]]:
-        """Heading, a row for each set of drafts, and the marginals; cut where it is long."""
+        """Cells of the printed table: heading, rows and marginals, truncated if it is large."""
         columns, rows = min(len(self.tokens), COLUMNS), min(len(self.sets), ROWS)
         members, drafted = self.members, self.mass.sum(axis=1)
         cut = len(self.tokens) > columns
@@ -124,34 +124,35 @@ class Transport:
                     self.mass[row, :columns], members[row, :columns], strict=True
                 )
             ]
-            rest = [_text(self.mass[row, columns:].sum())] * cut
-            table.append([self._name(row), *cells, *rest, _text(drafted[row])])
+            others = [_text(self.mass[row, columns:].sum())] * cut
+            table.append([self._name(row), *cells, *others, _text(drafted[row])])
         if len(self.sets) > rows:
             table.append([f"{len(self.sets) - rows:,} {OTHERS}", *self._sums(rows, columns, cut)])
         return [*table, ["output", *self._sums(0, columns, cut)]]
 
     def _sums(self, first: int, columns: int, cut: bool) -> list[str]:
-        """Cells of a row that adds up those from the first on."""
+        """Return the cells of a row with the sums of all rows from `first` on."""
         sums = self.mass[first:].sum(axis=0)
-        rest = [sums[columns:].sum()] * cut
-        return [_text(mass) for mass in (*sums[:columns], *rest, sums.sum())]
+        others = [sums[columns:].sum()] * cut
+        return [_text(mass) for mass in (*sums[:columns], *others, sums.sum())]
 
     def _name(self, row: int) -> str:
+        """Return the labels of the drafts of a row."""
         names = dict(zip(self.tokens.tolist(), self.labels, strict=True))
         return ", ".join(names[token] for token in self.sets[row])
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw the joint law as a heat map; frames are round what is accepted.
+        """Draw the joint distribution as a heat map, with frames around accepted entries.
 
         Parameters
         ----------
         ax : Axes, optional
-            Axes of matplotlib to draw on; those of a new figure of pyplot if left out.
+            Matplotlib axes to draw on.  If left out, a new pyplot figure is created.
 
         Returns
         -------
         Axes
-            What was drawn on; `ax.figure.savefig` writes it.
+            The axes with the plot; `ax.figure.savefig` saves it.
 
         Raises
         ------
@@ -160,10 +161,10 @@ class Transport:
         MissingDependencyError
             If matplotlib is not installed.
         """
-        if max(self.mass.shape) > DRAWN:
+        if max(self.mass.shape) > PLOT_LIMIT:
             raise InvalidInputError(
-                f"{self.mass.shape[0]} sets of drafts and {self.mass.shape[1]} tokens; a picture "
-                f"has at most {DRAWN} of each, `mass` has all"
+                f"{self.mass.shape[0]} sets of drafts and {self.mass.shape[1]} tokens; a plot has "
+                f"at most {PLOT_LIMIT} of each: use `mass`"
             )
         from otm._core.drawing import drawing_on
 
@@ -179,6 +180,7 @@ class Transport:
 
 
 def _frame(axes: Axes, members: npt.NDArray[np.bool_]) -> None:
+    """Draw a frame around each accepted entry."""
     from matplotlib.patches import Rectangle
 
     from otm._core.drawing import COLOURS
@@ -189,22 +191,22 @@ def _frame(axes: Axes, members: npt.NDArray[np.bool_]) -> None:
 
 
 def _text(mass: Any) -> str:
-    """Write a probability, a fraction as it is if that is short."""
+    """Format a probability: four decimals, or a fraction if its text is short."""
     if isinstance(mass, Fraction) and len(str(mass)) <= 9:
         return str(mass)
     return f"{float(mass):.4f}"
 
 
 def token_labels(labels: Any, tokens: npt.NDArray[np.int64]) -> tuple[str, ...]:
-    """Names of tokens: those given, one for each of the n tokens, or else their ids."""
+    """Return a label for each token: the argument, or the token ids if it is None."""
     if labels is None:
         return tuple(map(str, tokens.tolist()))
     several = isinstance(labels, Iterable) and not isinstance(labels, str)
     names = tuple(map(str, labels)) if several else ()
     if len(names) != tokens.size:
-        given = f"{len(names)} labels" if several else f"labels = {shown(labels)}"
+        count = f"{len(names)} labels" if several else f"labels = {shown(labels)}"
         raise InvalidInputError(
-            f"{given} for {tokens.size} tokens; give one for each, in the order of problem.tokens"
+            f"{count} for {tokens.size} tokens; give one for each, in the order of problem.tokens"
         )
     return names
 
@@ -212,7 +214,10 @@ def token_labels(labels: Any, tokens: npt.NDArray[np.int64]) -> tuple[str, ...]:
 def by_set(
     tuples: Iterable[tuple[tuple[int, ...], Number]],
 ) -> tuple[list[tuple[int, ...]], list[int], list[Number], list[tuple[int, ...]]]:
-    """Sort tuples of drafts into sets: the sets, of each tuple the set, its mass, and itself."""
+    """Group tuples of drafts by their sorted tokens.
+
+    Return the sets, then for each tuple the index of its set, its mass, and the tuple itself.
+    """
     places: dict[tuple[int, ...], int] = {}
     rows, masses, drafts = [], [], []
     for each, mass in tuples:

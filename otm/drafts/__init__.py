@@ -1,6 +1,6 @@
-"""Joint distributions of the drafts: independent ones, as OTM-k has them, and others.
+"""Joint distributions of drafts: i.i.d. drafts, as OTM-k assumes, and other kinds.
 
-Not here: what draws them in a loop (`otm.decoding.drafters`).
+`otm.decoding.drafters` draws drafts in a decoding loop.
 """
 
 from typing import TYPE_CHECKING

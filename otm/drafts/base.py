@@ -1,4 +1,4 @@
-"""What every joint distribution of drafts offers."""
+"""`DraftDistribution`, the base class of all joint distributions of drafts."""
 
 from __future__ import annotations
 
@@ -30,30 +30,30 @@ from otm._core.tensors import like
 from otm.errors import InvalidDistributionError, InvalidDraftsError
 
 NEVER_DRAWN = (
-    "has probability 0 under the draft distribution, so it cannot have been drawn from it; pass "
-    "the distribution that the drafts were really sampled from"
+    "has probability 0 under the draft distribution, so it cannot be a draft; give the "
+    "distribution from which the drafts were sampled"
 )
-"""What is wrong with a draft token that no draw gives."""
+"""End of the error message for a draft token with probability 0."""
 
 
 class DraftDistribution(Frozen, ABC):
     """Joint distribution of the drafts X_1, …, X_k of one selection, on n tokens.
 
-    The optimum depends on it through Pr(S ⊆ H) alone, S = {X_1, …, X_k}::
+    The optimal acceptance probability depends only on Pr(S ⊆ H), where S = {X_1, …, X_k}::
 
         α(P, q) = min over H of  q(H) + 1 − Pr(S ⊆ H)
 
-    (Theorem 2.1 of docs/theory/minimum-cut.md).  Probabilities given in fractions are exact.
+    (Theorem 2.1 of docs/theory/minimum-cut.md).  Probabilities in fractions are exact.
 
-    `draw`, `sample`, `check` and `tuples` speak of token ids; all else, as positions 0 to n − 1 in
-    `tokens`, is about entries of arrays [n].
+    `draw`, `sample`, `check` and `tuples` use token ids.  All other methods use positions 0 to
+    n − 1 in `tokens`, which are also the indices of arrays [n].
 
     Attributes
     ----------
     k : int
         Number of drafts of one selection.
     tokens : int array [n] or None
-        Token ids of the n tokens, ascending; None where these are 0 to n − 1.
+        Token ids of the n tokens, ascending; None if they are 0 to n − 1.
     """
 
     k: int
@@ -67,29 +67,32 @@ class DraftDistribution(Frozen, ABC):
     @property
     @abstractmethod
     def exact(self) -> bool:
-        """Whether the probabilities are given in fractions."""
+        """Whether the probabilities are fractions."""
 
     @property
     def uniforms_per_draw(self) -> int:
-        """Number of independent uniforms in [0, 1) that one draw takes: k in general."""
+        """Number of independent uniforms in [0, 1) for one draw: k by default."""
         return self.k
 
     @cached_property
     @abstractmethod
     def draftable(self) -> npt.NDArray[np.bool_]:
-        """Whether each token can be among the drafts: array [n]."""
+        """Whether each token can be a draft: array [n]."""
 
     @property
     @abstractmethod
     def tuple_count(self) -> int:
-        """Number of tuples that `tuples` gives, found without listing them."""
+        """Number of tuples that `tuples` yields, computed without a list of them."""
 
     @abstractmethod
     def position_tuples(self) -> Iterator[tuple[tuple[int, ...], Number]]:
-        """`tuples` in positions instead of token ids."""
+        """Yield the same pairs as `tuples`, with positions instead of token ids."""
 
     def tuples(self) -> Iterator[tuple[tuple[int, ...], Number]]:
-        """All tuples of drafts that can be drawn, in every order, with their probabilities."""
+        """Yield each tuple of drafts with positive probability, and its probability.
+
+        Tuples with the same drafts in different orders are separate.
+        """
         if self.tokens is None:
             return self.position_tuples()
         names = self.tokens.tolist()
@@ -97,42 +100,45 @@ class DraftDistribution(Frozen, ABC):
 
     @abstractmethod
     def missed(self, order: npt.NDArray[np.int64]) -> Probs:
-        """Probability that the first tokens of an order do not hold all drafts.
+        """Return the probability that the first j tokens of an order miss at least one draft.
 
         Parameters
         ----------
         order : int array [m]
-            Different tokens.
+            Distinct tokens.
 
         Returns
         -------
         array [m + 1]
-            1 − Pr(S ⊆ {the first j of them}) for j = 0, …, m, without cancellation.
+            1 − Pr(S ⊆ H_j) for j = 0, …, m, where H_j has the first j tokens of the order;
+            computed without cancellation.
         """
 
     def distribution_of_last(self, order: npt.NDArray[np.int64]) -> Probs:
-        """Distribution of the draft that stands last in an order of the tokens.
+        """Return the distribution of the draft that comes last in an order of the tokens.
 
-        A rule may pick that draft, so this is a mass that can be accepted.  It is what `missed`
-        falls by at each token; distributions for which that difference cancels compute it directly.
+        A rule may pick that draft, so this mass can be accepted.  The mass of a token is the
+        decrease of `missed` at this token; subclasses compute it directly if the difference would
+        cancel.
 
         Parameters
         ----------
         order : int array [m]
-            Different tokens.
+            Distinct tokens.
 
         Returns
         -------
         array [m]
-            For each of them, the probability that it is a draft and all others stand before it.
+            For each token, the probability that it is a draft and all other drafts come before it
+            in the order.
         """
         missed = self.missed(order)
         return np.asarray(np.maximum(missed[:-1] - missed[1:], zeros(1, missed)))
 
     def distribution_of_one(self) -> Probs:
-        """Distribution of one draft, picked without looking at the target: array [n].
+        """Return the distribution of one draft, picked independently of the target: array [n].
 
-        The mean of the last drafts in two opposite orders; distributions that know better say so.
+        By default, this is the mean of the distributions of the last draft in two opposite orders.
         """
         order = np.arange(self.n)
         distribution: Probs = (
@@ -150,18 +156,18 @@ class DraftDistribution(Frozen, ABC):
 
     @abstractmethod
     def _with(self, numbers: Callable[[Probs], Probs]) -> Self:
-        """Return the same distribution with its probabilities in other numbers."""
+        """Return the same distribution with its probabilities in another number type."""
 
     @abstractmethod
     def _draw(self, uniforms: Uniforms) -> Drafts:
-        """Positions of drafts from checked uniforms: [B, m] → [B, k]."""
+        """Return the positions of drafts from checked uniforms: [B, m] → [B, k]."""
 
-    def _together(self, drafts: Drafts) -> npt.NDArray[np.bool_] | np.bool_:
-        """Whether draftable positions can be drawn as a tuple: [..., k] → [...], or one bool."""
+    def _is_possible(self, drafts: Drafts) -> npt.NDArray[np.bool_] | np.bool_:
+        """Whether each tuple of draftable positions has positive probability: [..., k] → [...]."""
         return np.True_
 
     def draw(self, uniforms: npt.ArrayLike) -> Drafts:
-        """Draw drafts, with the randomness as an argument.
+        """Draw drafts from uniforms.
 
         Parameters
         ----------
@@ -171,7 +177,7 @@ class DraftDistribution(Frozen, ABC):
         Returns
         -------
         int array [..., k]
-            Token ids of the drafts; a tensor on the device of the uniforms if these are one.
+            Token ids of the drafts; a tensor on the same device if the uniforms are a tensor.
 
         Raises
         ------
@@ -186,14 +192,14 @@ class DraftDistribution(Frozen, ABC):
         return drafts
 
     def sample(self, rng: np.random.Generator, size: int | tuple[int, ...] = ()) -> Drafts:
-        """`draw` with uniforms from a generator, for convenience.
+        """Call `draw` with uniforms from a generator.
 
         Parameters
         ----------
         rng : Generator
-            Where the uniforms come from.
+            Generator that draws the uniforms.
         size : int or tuple of int, optional
-            How many draws; a single one if left out.
+            Shape of the draws; one draw by default.
 
         Returns
         -------
@@ -203,7 +209,8 @@ class DraftDistribution(Frozen, ABC):
         Raises
         ------
         InvalidParameterError
-            If `rng` is no generator, or a size no integer of at least 0.
+            If `rng` is not a NumPy Generator, or `size` has an entry that is not an integer of at
+            least 0.
 
         Examples
         --------
@@ -218,7 +225,7 @@ class DraftDistribution(Frozen, ABC):
         return self.draw(rng.random((*leading, self.uniforms_per_draw)))
 
     def check(self, drafts: npt.ArrayLike) -> Drafts:
-        """Return drafts as an integer array, if they can have been drawn.
+        """Return drafts as an integer array; raise if they have probability zero.
 
         Parameters
         ----------
@@ -233,13 +240,13 @@ class DraftDistribution(Frozen, ABC):
         Raises
         ------
         InvalidDraftsError
-            If they have a wrong shape or type, lie outside the vocabulary, or have probability zero
-            under this distribution.
+            If the drafts have a wrong shape or type, lie outside the vocabulary, or have
+            probability zero under this distribution.
         """
         return self.ids(self.positions(drafts))
 
     def positions(self, drafts: npt.ArrayLike) -> Drafts:
-        """Positions of drafts in `tokens`, if they can have been drawn.
+        """Return the positions of drafts in `tokens`; raise if the drafts have probability zero.
 
         Parameters
         ----------
@@ -254,7 +261,7 @@ class DraftDistribution(Frozen, ABC):
         Raises
         ------
         InvalidDraftsError
-            As `check` does.
+            Same as for `check`.
 
         Examples
         --------
@@ -267,44 +274,44 @@ class DraftDistribution(Frozen, ABC):
         else:
             named = as_drafts(drafts, self.k, None)
             places, known = places_of(self.tokens, named)
-            _refuse_undrawable(named, known)
-        _refuse_undrawable(named, self.draftable.take(places))
-        together = self._together(places)
-        if np.count_nonzero(together) < together.size:
+            _check_drawable(named, known)
+        _check_drawable(named, self.draftable.take(places))
+        possible = self._is_possible(places)
+        if np.count_nonzero(possible) < possible.size:
             raise InvalidDraftsError(
-                f"drafts {named[~together].reshape(-1, self.k)[0].tolist()} have probability 0 "
-                f"under the draft distribution ({type(self).__name__}), so they cannot have been "
-                "drawn from it; pass them in the order in which they were drawn"
+                f"drafts {named[~possible].reshape(-1, self.k)[0].tolist()} have probability 0 "
+                f"under the draft distribution ({type(self).__name__}); give the drafts in the "
+                "order in which they were drawn"
             )
         return places
 
     def ids(self, positions: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Token ids of positions in `tokens`.
+        """Return the token ids at positions in `tokens`.
 
         Parameters
         ----------
         positions : int array [...]
-            Numbers in [0, n), which are not checked.
+            Numbers in [0, n); they are not checked.
 
         Returns
         -------
         int array [...]
-            Their ids; the array itself where positions are ids.
+            The token ids; the argument itself if the ids are 0 to n − 1.
         """
         return positions if self.tokens is None else self.tokens[positions]
 
 
 @dataclass(frozen=True, eq=False)
 class FromProbs(DraftDistribution):
-    """Drafts drawn from the distributions of an array [..., n], held normalised and read-only."""
+    """Drafts from the distributions in an array [..., n], stored normalised and read-only."""
 
     probs: Probs
-    # [n], token ids of the entries of p, ascending; 0 to n − 1 if left out
+    # The ascending token ids of the entries of p, [n]; None if they are 0 to n − 1.
     tokens: Tokens | None = field(default=None, kw_only=True)
 
     @classmethod
-    def _of_checked(cls, **values: Any) -> Self:
-        """Equivalent to the constructor, but faster: takes values that were checked as they are."""
+    def _from_checked(cls, **values: Any) -> Self:
+        """Build from checked values; equivalent to the constructor but faster."""
         drafts = object.__new__(cls)
         drafts.__dict__.update(values)
         return drafts
@@ -316,7 +323,7 @@ class FromProbs(DraftDistribution):
 
     @abstractmethod
     def _checked(self) -> Probs:
-        """Check and normalise the probabilities that the constructor was given."""
+        """Return the probabilities of the constructor, checked and normalised."""
 
     @property
     def n(self) -> int:
@@ -325,7 +332,7 @@ class FromProbs(DraftDistribution):
 
     @property
     def exact(self) -> bool:
-        """Whether the probabilities are given in fractions."""
+        """Whether the probabilities are fractions."""
         return is_exact(self.probs)
 
     def _with(self, numbers: Callable[[Probs], Probs]) -> Self:
@@ -333,13 +340,13 @@ class FromProbs(DraftDistribution):
 
 
 class SingleDistribution(FromProbs):
-    """Drafts drawn from one distribution p in some way, each token with p > 0 among them."""
+    """Drafts whose joint distribution is determined by one distribution p."""
 
     def _checked(self) -> Probs:
         if isinstance(self.probs, SparseProbs):
             raise InvalidDistributionError(
-                f"{type(self).__name__} was given a SparseProbs; give its probabilities, and its "
-                "token ids by keyword: probs.probabilities, …, tokens=probs.tokens"
+                f"{type(self).__name__} does not take a SparseProbs; give probs.probabilities, …, "
+                "tokens=probs.tokens instead"
             )
         return as_probs(self.probs, "draft")
 
@@ -351,7 +358,7 @@ class SingleDistribution(FromProbs):
 
 @dataclass(frozen=True, eq=False)
 class DifferentTokens(SingleDistribution):
-    """k different drafts of one distribution; as many as it has tokens, if these are fewer."""
+    """k distinct drafts from one distribution; k is at most its number of tokens with p > 0."""
 
     k: int
 
@@ -362,13 +369,14 @@ class DifferentTokens(SingleDistribution):
 
 
 def independent_tuples(probs: Sequence[Probs]) -> Iterator[tuple[tuple[int, ...], Number]]:
-    """All tuples of positions of independent drafts, with their probabilities."""
+    """Yield each tuple of positions of independent drafts, and its probability."""
     supports = [np.flatnonzero(distribution).tolist() for distribution in probs]
     one = 1 + 0 * probs[0].item(0)
     for drafts in itertools.product(*supports):
         yield drafts, math.prod(map(Probs.item, probs, drafts), start=one)
 
 
-def _refuse_undrawable(drafts: Drafts, drawable: npt.NDArray[np.bool_]) -> None:
+def _check_drawable(drafts: Drafts, drawable: npt.NDArray[np.bool_]) -> None:
+    """Raise if a draft is marked as not drawable."""
     if np.count_nonzero(drawable) < drawable.size:
         raise InvalidDraftsError(f"draft token {drafts[~drawable].flat[0]} {NEVER_DRAWN}")

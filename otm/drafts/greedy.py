@@ -1,4 +1,4 @@
-"""Greedy drafts: the most likely tokens for sure, and one random draft from the rest."""
+"""Greedy drafts: the k − 1 most probable tokens and one random draft from the other tokens."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from otm.drafts.top import likeliest
 
 @dataclass(frozen=True, eq=False)
 class Greedy(DifferentTokens):
-    """The k − 1 most likely tokens of p surely, then a draft from p restricted to the rest.
+    """The k − 1 most probable tokens of p, then one draft from p restricted to the other tokens.
 
-    The greedy drafts of [hu2025]_.
+    These are the greedy drafts of [hu2025]_.
 
     Parameters
     ----------
     probs : array-like [n]
-        The distribution p; held normalised and read-only.
+        The distribution p; stored normalised and read-only.
     k : int
-        The number of drafts, at least 1.  If fewer tokens have p > 0, all of them are drafted and
-        the attribute `k` is their number.
+        Number of drafts, at least 1.  If only m < k tokens have p > 0, all m are drafted and the
+        attribute `k` is m.
     tokens : int array [n], optional
-        Token ids of the entries of p, ascending; 0 to n − 1 if left out.
+        Token ids of the entries of p, ascending; 0 to n − 1 by default.
 
     Raises
     ------
@@ -53,19 +53,22 @@ class Greedy(DifferentTokens):
     """
 
     uniforms_per_draw = 1
-    """One uniform, for the last draft."""
+    """One uniform, which draws the last draft."""
 
     @cached_property
     def sure(self) -> npt.NDArray[np.int64]:
-        """Positions of the sure drafts, likeliest first, of equal ones the lowest: [k − 1]."""
+        """Positions of the k − 1 deterministic drafts, by descending p: array [k − 1].
+
+        In a tie, the lowest id comes first.
+        """
         return read_only(likeliest(self.probs, self.k - 1))
 
     @cached_property
     def last(self) -> Probs:
-        """Distribution of the last draft: p restricted to tokens that are not sure, array [n]."""
-        rest = self.probs.copy()
-        rest[self.sure] = zeros(1, rest)[0]
-        return read_only(rest / rest.sum())
+        """Distribution of the last draft, p restricted to the tokens outside `sure`: array [n]."""
+        others = self.probs.copy()
+        others[self.sure] = zeros(1, others)[0]
+        return read_only(others / others.sum())
 
     @property
     def tuple_count(self) -> int:
@@ -73,15 +76,16 @@ class Greedy(DifferentTokens):
         return int(np.count_nonzero(self.last))
 
     def position_tuples(self) -> Iterator[tuple[tuple[int, ...], Number]]:
-        """All tuples of drafts that can be drawn, with their probabilities."""
+        """Yield each tuple of drafts with positive probability, and its probability."""
         sure = tuple(self.sure.tolist())
         for token in np.flatnonzero(self.last).tolist():
             yield (*sure, token), self.last.item(token)
 
     def missed(self, order: npt.NDArray[np.int64]) -> Probs:
-        """Probability that the first tokens H of an order do not hold all drafts.
+        """Return the probability that a prefix H of an order misses a draft.
 
-        1 until H holds all sure tokens, then the probability that the last draft is not in H.
+        It is 1 if H lacks a deterministic draft, otherwise the probability that H lacks the last
+        draft.
         """
         missed = mass_beyond(self.last, order)
         place = places_along(order, self.n)
@@ -91,7 +95,7 @@ class Greedy(DifferentTokens):
     def __str__(self) -> str:
         return f"top {self.k - 1} and 1 more"
 
-    def _together(self, drafts: Drafts) -> npt.NDArray[np.bool_]:
+    def _is_possible(self, drafts: Drafts) -> npt.NDArray[np.bool_]:
         in_order = (drafts[..., :-1] == self.sure).all(axis=-1)
         return np.asarray(in_order & (self.last[drafts[..., -1]] > 0))
 

@@ -1,4 +1,4 @@
-"""SpecHub's pairs of drafts: one of the two is always the most likely token, the hub."""
+"""SpecHub's pairs of drafts: one draft of each pair is the hub, the most probable token."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from otm.drafts.greedy import Greedy
 
 @dataclass(frozen=True, eq=False)
 class HubPairs(SingleDistribution):
-    """Two drafts, of which one is the hub a, the most likely token (of equal ones the lowest).
+    """Two drafts; one is the hub a, the most probable token (in a tie, the lowest id).
 
-    For every other token i the drafts are (i, a) with probability p(i), and (a, i) with
+    For every other token i, the drafts are (i, a) with probability p(i), and (a, i) with
     probability p(a) p(i) / (1 − p(a)) ([sun2024spechub]_).  So the first draft has distribution p,
-    and as a set the drafts are those of `Greedy` with k = 2 (Theorem 9.5 of
+    and the set of drafts has the same distribution as for `Greedy` with k = 2 (Theorem 9.5 of
     docs/theory/other-drafts.md).
 
     Parameters
     ----------
     probs : array-like [n]
-        The distribution p; held normalised and read-only.
+        The distribution p; stored normalised and read-only.
     tokens : int array [n], optional
-        Token ids of the entries of p, ascending; 0 to n − 1 if left out.
+        Token ids of the entries of p, ascending; 0 to n − 1 by default.
 
     Attributes
     ----------
     k : int
-        2, or 1 if the hub has all mass and is the only draft.
+        The number of drafts: 2, or 1 if the hub has probability 1 and is the only draft.
 
     Raises
     ------
@@ -60,31 +60,31 @@ class HubPairs(SingleDistribution):
         object.__setattr__(self, "k", self.as_sets.k)
 
     uniforms_per_draw = 1
-    """One uniform, for the pair."""
+    """One uniform, which draws the pair."""
 
     @cached_property
     def as_sets(self) -> Greedy:
-        """The greedy drafts that give the same sets of drafts with the same probabilities."""
+        """The `Greedy` drafts with the same distribution of the set of drafts."""
         return Greedy(self.probs, 2, tokens=self.tokens)
 
     @property
     def tuple_count(self) -> int:
-        """Two pairs for each token of positive probability but the hub; 1 if there is none."""
+        """Number of pairs: two for each token with p > 0 except the hub; 1 for the hub alone."""
         return len(self._pairs)
 
     def position_tuples(self) -> Iterator[tuple[tuple[int, ...], Number]]:
-        """All pairs of drafts that can be drawn, with their probabilities."""
+        """Yield each pair of drafts with positive probability, and its probability."""
         probabilities = map(self._weights.item, range(self.tuple_count))
         return zip(map(tuple, self._pairs.tolist()), probabilities, strict=True)
 
     def missed(self, order: npt.NDArray[np.int64]) -> Probs:
-        """Probability that the first tokens of an order do not hold both drafts."""
+        """Return the probability that a prefix of an order misses a draft."""
         return self.as_sets.missed(order)
 
     def __str__(self) -> str:
         return f"{self.k} with the hub"
 
-    def _together(self, drafts: Drafts) -> npt.NDArray[np.bool_]:
+    def _is_possible(self, drafts: Drafts) -> npt.NDArray[np.bool_]:
         hubs = np.count_nonzero(drafts == self._hub, axis=-1)
         return np.asarray(hubs == 1, dtype=np.bool_)
 
@@ -97,7 +97,7 @@ class HubPairs(SingleDistribution):
 
     @cached_property
     def _pairs(self) -> Drafts:
-        """All tuples: array [2 m, 2] for m tokens beside the hub, [1, 1] if there are none."""
+        """All pairs of drafts: array [2 m, 2] for m tokens other than the hub; [1, 1] if m = 0."""
         others = np.flatnonzero(self.draftable)
         others = others[others != self._hub]
         if others.size == 0:
@@ -108,7 +108,7 @@ class HubPairs(SingleDistribution):
 
     @cached_property
     def _weights(self) -> Probs:
-        """Probabilities of the `_pairs`."""
+        """Probability of each entry of `_pairs`."""
         others = self.probs[self._pairs[: len(self._pairs) // 2, 0]]
         if others.size == 0:
             return read_only(self.probs[[self._hub]])

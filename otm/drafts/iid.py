@@ -1,4 +1,4 @@
-"""Independent drafts from one distribution: what OTM-k assumes."""
+"""Independent drafts from one distribution, as OTM-k assumes."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class IID(SingleDistribution):
     Parameters
     ----------
     probs : array-like [n]
-        The distribution p of each draft; held normalised and read-only.
+        The distribution p of each draft; stored normalised and read-only.
     k : int
         The number of drafts, at least 1.
     tokens : int array [n], optional
-        Token ids of the entries of p, ascending; 0 to n − 1 if left out.
+        Token ids of the entries of p, ascending; 0 to n − 1 by default.
 
     Raises
     ------
@@ -50,17 +50,18 @@ class IID(SingleDistribution):
 
     @property
     def tuple_count(self) -> int:
-        """Number m^k of tuples of the m tokens with p > 0."""
-        tokens = int(np.count_nonzero(self.draftable))  # powers of NumPy's integers overflow
+        """Number m^k of draft tuples, for m tokens with p > 0."""
+        # Python integers do not overflow, but powers of NumPy integers do.
+        tokens = int(np.count_nonzero(self.draftable))
         count: int = tokens**self.k
         return count
 
     def position_tuples(self) -> Iterator[tuple[tuple[int, ...], Number]]:
-        """All tuples of drafts that can be drawn, in every order, with their probabilities."""
+        """Yield each tuple of drafts with positive probability, and its probability."""
         return independent_tuples([self.probs] * self.k)
 
     def missed(self, order: npt.NDArray[np.int64]) -> Probs:
-        """Probability 1 − p(H)^k that the first tokens H of an order do not hold all drafts."""
+        """Return the probability 1 − p(H)^k that a prefix H of an order misses a draft."""
         return at_least_once(mass_beyond(self.probs, order), self.k)
 
     def __str__(self) -> str:

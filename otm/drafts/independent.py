@@ -1,4 +1,4 @@
-"""Independent drafts of different distributions, as from several draft models."""
+"""Independent drafts with different distributions, for example from several draft models."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from otm.errors import InvalidDistributionError
 
 @dataclass(frozen=True, eq=False)
 class Independent(FromProbs):
-    """k independent drafts, the i-th with a distribution p_i of its own.
+    """k independent drafts, where draft i has its own distribution p_i.
 
     Parameters
     ----------
     probs : array-like [k, n]
-        The distributions, one a draft; held normalised and read-only.  If one of them holds floats,
-        all are taken as floats.
+        The distribution of each draft; stored normalised and read-only.  If one distribution has
+        floats, all are converted to floats.
     tokens : int array [n], optional
-        Token ids of the entries, ascending; 0 to n − 1 if left out.
+        Token ids of the entries, ascending; 0 to n − 1 by default.
 
     Attributes
     ----------
@@ -39,7 +39,7 @@ class Independent(FromProbs):
     Raises
     ------
     InvalidDistributionError
-        If there is no distribution, one is not valid or the lengths differ.
+        If there are no distributions, one is not valid, or their lengths differ.
 
     Examples
     --------
@@ -65,45 +65,46 @@ class Independent(FromProbs):
 
     @property
     def tuple_count(self) -> int:
-        """Product of the numbers of tokens that each draft can be."""
+        """Number of draft tuples: the product of the support sizes of all p_i."""
         return math.prod(int(np.count_nonzero(probs)) for probs in self.probs)
 
     def position_tuples(self) -> Iterator[tuple[tuple[int, ...], Number]]:
-        """All tuples of drafts that can be drawn, with their probabilities."""
+        """Yield each tuple of drafts with positive probability, and its probability."""
         return independent_tuples(list(self.probs))
 
     def missed(self, order: npt.NDArray[np.int64]) -> Probs:
-        """Probability 1 − Π p_i(H) that the first tokens H of an order do not hold all drafts."""
+        """Return the probability 1 − Π p_i(H) that a prefix H of an order misses a draft."""
         missed = zeros(order.size + 1, self.probs)
         for probs in self.probs:
             missed = missed + (1 - missed) * mass_beyond(probs, order)
         return missed
 
     def distribution_of_last(self, order: npt.NDArray[np.int64]) -> Probs:
-        """Distribution of the draft that stands last in an order, as a sum of products of masses.
+        """Return the distribution of the draft that comes last in an order.
 
-        Draft i is the one if those before it in the tuple stand before it in the order, and those
-        after it in the tuple do not stand behind it in the order.
+        Draft i is the last one if all earlier drafts come strictly before it in the order, and no
+        later draft comes after it.  So the distribution is a sum of products of masses.
         """
         masses = self.probs[:, order]
         below = running_sum(masses, from_zero=True)
-        not_behind = np.ones_like(below[:, 1:])  # the product over the drafts after i
+        # Entry i is the probability that no draft after i comes later in the order.
+        none_later = np.ones_like(below[:, 1:])
         for i in range(self.k - 1, 0, -1):
-            not_behind[i - 1] = not_behind[i] * below[i, 1:]
+            none_later[i - 1] = none_later[i] * below[i, 1:]
         last, before = zeros(order.size, masses), 1 + zeros(order.size, masses)
         for i in range(self.k):
-            last = last + before * masses[i] * not_behind[i]
+            last = last + before * masses[i] * none_later[i]
             before = before * below[i, :-1]
         return last
 
     def distribution_of_one(self) -> Probs:
-        """Distribution Σ p_i / k of one of the drafts, picked with equal probabilities."""
+        """Return the distribution Σ p_i / k of a draft picked uniformly at random."""
         return np.asarray(self.probs.sum(axis=0) / self.k)
 
     def __str__(self) -> str:
         return f"{self.k} independent, of different distributions"
 
-    def _together(self, drafts: Drafts) -> npt.NDArray[np.bool_]:
+    def _is_possible(self, drafts: Drafts) -> npt.NDArray[np.bool_]:
         possible = self.probs[range(self.k), drafts] > 0
         return np.asarray(possible.all(axis=-1), dtype=np.bool_)
 
@@ -116,27 +117,29 @@ class Independent(FromProbs):
         return [InverseCdf.from_weights(probs) for probs in self.probs]
 
 
-def _as_rows(given: Any) -> Probs:
-    """Check and normalise distributions of equal length, all in floats or all in fractions."""
+def _as_rows(probs: Any) -> Probs:
+    """Return the distributions as normalised rows, all in floats or all in fractions."""
     try:
-        rows = list(given)
+        rows = list(probs)
     except TypeError as error:
         raise InvalidDistributionError(
             f"the draft distributions are not a sequence of distributions ({error})"
         ) from None
     if not rows:
         raise InvalidDistributionError(
-            "there is no draft distribution; give one distribution a draft, as an array [k, n]"
+            "there are no draft distributions; give an array [k, n], one distribution for each "
+            "draft"
         )
     checked = [as_probs(row, "draft") for row in rows]
     sizes = sorted({probs.size for probs in checked})
     if len(sizes) > 1:
         raise InvalidDistributionError(
-            f"the draft distributions have {' and '.join(map(str, sizes))} tokens; all must be "
-            "distributions on the same vocabulary: give absent tokens probability 0"
+            f"the draft distributions have {' and '.join(map(str, sizes))} tokens; all must have "
+            "the same vocabulary: give missing tokens probability 0"
         )
     exact = [probs for probs in checked if is_exact(probs)]
-    if exact:  # whole numbers beside fractions stay exact
+    # If one row has fractions, rows of integers stay exact as well.
+    if exact:
         checked = [as_probs_pair(row, exact[0])[0] for row in rows]
     if all(map(is_exact, checked)):
         return np.array(checked)

@@ -1,4 +1,4 @@
-"""Any joint distribution of the drafts, given as a table."""
+"""Any joint distribution of the drafts, as a table of tuples and probabilities."""
 
 from __future__ import annotations
 
@@ -34,31 +34,31 @@ class Joint(DraftDistribution):
     Parameters
     ----------
     table : mapping, or iterable of pairs
-        From each tuple of k token ids to its probability; absent tuples have probability 0.  What
-        `tuples` gives is such a table.
+        Pairs of a tuple of k token ids and its probability; other tuples have probability 0.  The
+        method `tuples` of any draft distribution yields such pairs.
     n : int, optional
-        Number of tokens, whose ids are 0 to n − 1; to be left out beside `tokens`.
+        Number of tokens, with ids 0 to n − 1; leave it out if you give `tokens`.
     tokens : int array [n], optional
         The token ids, ascending.
 
     Attributes
     ----------
     rows : int array [R, k]
-        The tuples of positive probability, in positions.
+        The tuples of positive probability, as positions in `tokens`.
     probabilities : array [R]
-        Their probabilities, normalised.
+        The normalised probabilities of the rows.
 
     Raises
     ------
     InvalidDraftsError
-        If the tuples are not all of one length, a token is no integer in [0, n) or not among the
-        token ids, or a tuple stands there twice.
+        If the tuples differ in length, a token is not an integer in [0, n) or not one of the token
+        ids, or a tuple occurs twice.
     InvalidDistributionError
-        If the probabilities are no distribution, or the token ids not ascending.
+        If the probabilities are not a distribution, or the token ids are not ascending.
     InvalidParameterError
-        If n is not an integer, or given beside token ids.
+        If n is not an integer, or you give both n and `tokens`.
     InvalidInputError
-        If the table holds no pairs.
+        If the table has an entry that is not a pair.
 
     Examples
     --------
@@ -87,8 +87,8 @@ class Joint(DraftDistribution):
             weights = [weight for _, weight in pairs]
         except (TypeError, ValueError) as error:
             raise InvalidInputError(
-                f"the table does not hold pairs of a tuple of drafts and a probability ({error}); "
-                "give a mapping such as {(0, 1): 0.5, (1, 1): 0.5}"
+                f"the table is not a list of pairs (tuple of drafts, probability) ({error}); give "
+                "a mapping such as {(0, 1): 0.5, (1, 1): 0.5}"
             ) from None
         probs = as_probs(weights, "joint draft")
         if tokens is None:
@@ -96,44 +96,46 @@ class Joint(DraftDistribution):
             drafts = as_drafts(tuples, len(tuples[0]), size)
         else:
             if n is not None:
-                raise InvalidParameterError(f"n = {shown(n)} beside token ids; leave n out")
+                raise InvalidParameterError(f"both n = {shown(n)} and token ids; leave out n")
             tokens = as_token_ids(tokens)
             size = tokens.size
             drafts, known = places_of(tokens, as_drafts(tuples, len(tuples[0]), None))
             if not known.all():
                 place = tuple(np.argwhere(~known)[0])
                 raise InvalidDraftsError(
-                    f"the table has draft token {tuples[place[0]][place[1]]}, which is not among "
-                    "the token ids; give the ids of all tokens"
+                    f"the table has draft token {tuples[place[0]][place[1]]}, which is not in the "
+                    "token ids; give the ids of all tokens"
                 )
         if drafts.shape[1] == 0:
-            raise InvalidDraftsError("the draft tuples are empty; at least one draft is needed")
+            raise InvalidDraftsError("the draft tuples are empty; give at least one draft")
         distinct, counts = np.unique(drafts, axis=0, return_counts=True)
         if len(distinct) < len(drafts):
             raise InvalidDraftsError(
-                f"the drafts {distinct[counts.argmax()].tolist()} stand in the table "
-                f"{counts.max()} times; give each tuple once, with its whole probability"
+                f"the drafts {distinct[counts.argmax()].tolist()} occur in the table "
+                f"{counts.max()} times; give each tuple once, with its total probability"
             )
         possible = np.flatnonzero(probs > 0)
-        self._hold(drafts[possible], probs[possible], size, tokens)
+        self._set_fields(drafts[possible], probs[possible], size, tokens)
 
-    def _hold(self, rows: Drafts, probabilities: Probs, n: int, tokens: Tokens | None) -> None:
-        held = {"rows": read_only(rows), "probabilities": read_only(probabilities)}
-        self.__dict__.update(held, _n=n, tokens=tokens)
+    def _set_fields(
+        self, rows: Drafts, probabilities: Probs, n: int, tokens: Tokens | None
+    ) -> None:
+        arrays = {"rows": read_only(rows), "probabilities": read_only(probabilities)}
+        self.__dict__.update(arrays, _n=n, tokens=tokens)
 
     @classmethod
     def from_array(cls, array: npt.ArrayLike) -> Self:
-        """Build from an array of the probabilities of all tuples.
+        """Build the distribution from an array of the probabilities of all tuples.
 
         Parameters
         ----------
         array : array-like or tensor [n, …, n]
-            Probabilities, with an axis for each of the k drafts: entry (x_1, …, x_k) is P(x).
+            Probabilities, with one axis for each of the k drafts: entry (x_1, …, x_k) is P(x).
 
         Returns
         -------
         Joint
-            Its rows in the order of the array.
+            The distribution, with rows in the order of the array.
 
         Raises
         ------
@@ -145,13 +147,13 @@ class Joint(DraftDistribution):
         >>> list(Joint.from_array([[0.0, 0.5], [0.5, 0.0]]).tuples())
         [((0, 1), 0.5), ((1, 0), 0.5)]
         """
-        given = as_array(array, "the joint draft probabilities", InvalidDistributionError)
-        if given.ndim == 0 or len(set(given.shape)) > 1 or given.size == 0:
+        probs = as_array(array, "the joint draft probabilities", InvalidDistributionError)
+        if probs.ndim == 0 or len(set(probs.shape)) > 1 or probs.size == 0:
             raise InvalidDistributionError(
-                f"the joint draft distribution has shape {given.shape}; give an array with one "
+                f"the joint draft distribution has shape {probs.shape}; give an array with one "
                 "axis of n tokens for each draft"
             )
-        return cls(zip(np.argwhere(given), given[given != 0], strict=True), len(given))
+        return cls(zip(np.argwhere(probs), probs[probs != 0], strict=True), len(probs))
 
     @property
     def k(self) -> int:  # type: ignore[override]
@@ -165,11 +167,11 @@ class Joint(DraftDistribution):
 
     @property
     def exact(self) -> bool:
-        """Whether the probabilities are given in fractions."""
+        """Whether the probabilities are fractions."""
         return is_exact(self.probabilities)
 
     uniforms_per_draw = 1
-    """One uniform, for the tuple."""
+    """One uniform, which draws the tuple."""
 
     @cached_property
     def draftable(self) -> npt.NDArray[np.bool_]:
@@ -184,47 +186,51 @@ class Joint(DraftDistribution):
         return len(self.rows)
 
     def position_tuples(self) -> Iterator[tuple[tuple[int, ...], Number]]:
-        """All tuples of drafts that can be drawn, with their probabilities."""
+        """Yield each tuple of drafts with positive probability, and its probability."""
         return zip(map(tuple, self.rows.tolist()), self.probabilities.tolist(), strict=True)
 
     def missed(self, order: npt.NDArray[np.int64]) -> Probs:
-        """Probability that the first tokens of an order do not hold all drafts."""
+        """Return the probability that a prefix of an order misses a draft, for each prefix."""
         missed: Probs = running_sum(self._by_last(order)[::-1])[::-1]
-        np.minimum(missed, 1 + zeros(1, missed), out=missed)  # a sum can round to more
+        # Rounding can make a sum larger than 1.
+        np.minimum(missed, 1 + zeros(1, missed), out=missed)
         return missed
 
     def distribution_of_last(self, order: npt.NDArray[np.int64]) -> Probs:
-        """Distribution of the draft that stands last in an order, summed over the rows."""
+        """Return the distribution of the draft that comes last in an order, as a sum over rows."""
         return self._by_last(order)[:-1]
 
     def distribution_of_one(self) -> Probs:
-        """Distribution of one of the drafts, picked with equal probabilities."""
+        """Return the distribution of a draft picked uniformly at random."""
         shares = np.repeat(self.probabilities / self.k, self.k)
         return scatter_sum(self.rows.ravel(), shares, self.n)
 
     def __str__(self) -> str:
-        return f"{self.k} of a joint distribution"
+        return f"{self.k} from a joint distribution"
 
     def _with(self, numbers: Callable[[Probs], Probs]) -> Self:
         joint = object.__new__(type(self))
-        joint._hold(self.rows, numbers(self.probabilities), self.n, self.tokens)
+        joint._set_fields(self.rows, numbers(self.probabilities), self.n, self.tokens)
         return joint
 
-    def _together(self, drafts: Drafts) -> npt.NDArray[np.bool_]:
+    def _is_possible(self, drafts: Drafts) -> npt.NDArray[np.bool_]:
         flat = drafts.reshape(-1, self.k).tolist()
-        possible = [tuple(row) in self._possible for row in flat]
+        possible = [tuple(row) in self._row_set for row in flat]
         return np.array(possible, dtype=np.bool_).reshape(drafts.shape[:-1])
 
     def _draw(self, uniforms: Uniforms) -> Drafts:
         return self.rows[self._cdf.locate(uniforms[:, 0])]
 
     def _by_last(self, order: npt.NDArray[np.int64]) -> Probs:
-        """Distribution of the last draft's place; one place more for tuples beyond the order."""
+        """Return the probability that the last draft has each place in an order: [m] → [m + 1].
+
+        The last entry is the probability that a draft is not in the order.
+        """
         place = places_along(order, self.n)
         return scatter_sum(place[self.rows].max(axis=1), self.probabilities, order.size + 1)
 
     @cached_property
-    def _possible(self) -> frozenset[tuple[int, ...]]:
+    def _row_set(self) -> frozenset[tuple[int, ...]]:
         return frozenset(map(tuple, self.rows.tolist()))
 
     @cached_property

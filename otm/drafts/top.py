@@ -1,4 +1,4 @@
-"""Top drafts: the most likely tokens, all of them for sure."""
+"""Top drafts: the k most probable tokens, without randomness."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from otm.drafts.base import DifferentTokens
 
 @dataclass(frozen=True, eq=False)
 class Top(DifferentTokens):
-    """The k most likely tokens of p, without any randomness.
+    """The k most probable tokens of p, without randomness.
 
-    So draft the trees of EAGLE ([li2024]_) and Medusa ([cai2024]_).
+    The draft trees of EAGLE ([li2024]_) and Medusa ([cai2024]_) choose their drafts in this way.
 
     Parameters
     ----------
     probs : array-like [n]
-        The distribution p; held normalised and read-only.
+        The distribution p; stored normalised and read-only.
     k : int
-        The number of drafts, at least 1.  If fewer tokens have p > 0, all of them are drafted and
-        the attribute `k` is their number.
+        Number of drafts, at least 1.  If only m < k tokens have p > 0, all m are drafted and the
+        attribute `k` is m.
     tokens : int array [n], optional
-        Token ids of the entries of p, ascending; 0 to n − 1 if left out.
+        Token ids of the entries of p, ascending; 0 to n − 1 by default.
 
     Raises
     ------
@@ -46,34 +46,34 @@ class Top(DifferentTokens):
     Examples
     --------
     >>> drafts = Top([0.125, 0.5, 0.25, 0.125], k=3)
-    >>> list(drafts.tuples())  # of equally likely tokens the lowest
+    >>> list(drafts.tuples())  # tokens 0 and 3 have equal p, so the lower id is a draft
     [((1, 2, 0), 1.0)]
     """
 
     uniforms_per_draw = 0
-    """None: nothing is random."""
+    """Zero uniforms, because the drafts are not random."""
 
     tuple_count = 1
-    """One tuple of drafts."""
+    """One tuple, because the drafts are not random."""
 
     @cached_property
     def sure(self) -> npt.NDArray[np.int64]:
-        """Positions of the drafts, likeliest first, of equal ones the lowest: [k]."""
+        """Positions of the drafts, by descending p (in a tie, lowest id first): array [k]."""
         return read_only(likeliest(self.probs, self.k))
 
     @cached_property
     def draftable(self) -> npt.NDArray[np.bool_]:
-        """Whether each token is drafted: array [n]."""
+        """Whether each token is a draft: array [n]."""
         drafted = np.zeros(self.n, dtype=np.bool_)
         drafted[self.sure] = True
         return read_only(drafted)
 
     def position_tuples(self) -> Iterator[tuple[tuple[int, ...], Number]]:
-        """Give the one tuple of drafts, with probability 1."""
+        """Yield the only tuple of drafts, with probability 1."""
         yield tuple(self.sure.tolist()), 1 + zeros(1, self.probs).item(0)
 
     def missed(self, order: npt.NDArray[np.int64]) -> Probs:
-        """Whether the first tokens of an order do not hold all drafts: 1 until they do, then 0."""
+        """Return 1 for each prefix of an order that misses a draft, and 0 for the others."""
         missed = zeros(order.size + 1, self.probs)
         missed[: places_along(order, self.n)[self.sure].max() + 1] = 1 + missed.item(0)
         return missed
@@ -81,7 +81,7 @@ class Top(DifferentTokens):
     def __str__(self) -> str:
         return f"top {self.k}"
 
-    def _together(self, drafts: Drafts) -> npt.NDArray[np.bool_]:
+    def _is_possible(self, drafts: Drafts) -> npt.NDArray[np.bool_]:
         return np.asarray((drafts == self.sure).all(axis=-1))
 
     def _draw(self, uniforms: Uniforms) -> Drafts:
@@ -89,9 +89,10 @@ class Top(DifferentTokens):
 
 
 def likeliest(probs: Probs, count: int) -> npt.NDArray[np.int64]:
-    """Places of the largest probabilities, the largest first, of equal ones the lowest."""
+    """Return the positions of the largest probabilities, descending; in a tie, lowest id first."""
     places = np.arange(probs.size)
-    if not is_exact(probs) and 0 < count < probs.size:  # without a sort of the whole vocabulary
+    # A partition avoids a sort of the whole vocabulary.
+    if not is_exact(probs) and 0 < count < probs.size:
         least = np.partition(probs, probs.size - count)[probs.size - count]
         places = np.flatnonzero(probs >= least)
     order: npt.NDArray[np.int64] = places[np.argsort(-probs[places], kind="stable")]

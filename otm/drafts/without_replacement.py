@@ -1,13 +1,12 @@
-"""Drafts without replacement: successive sampling, as tree methods draw siblings.
+"""Drafts without replacement: successive sampling, as tree methods draw the children of a node.
 
-In floats it is a race of exponential clocks, for all prefixes of an order at once.  The clock of
-token x rings after an exponential time of rate p(x), and the k drafts are the first k tokens to
-ring.  A set H, with s the mass outside it, misses a draft if a clock outside H rings before k
-clocks of H have rung::
+In floats, `missed` uses exponential clocks, for all prefixes H of an order at once.  The clock of
+token x rings at an exponential time of rate p(x), and the drafts are the k tokens that ring first.
+H misses a draft if a clock outside H rings before k clocks of H.  With s the mass outside H::
 
     Pr(S ⊄ H) = ∫ s e^(−s t) Pr(fewer than k clocks of H have rung by t) dt
 
-Every term is positive, so no digits cancel.
+Every term is positive, so the sum has no cancellation.
 """
 
 from __future__ import annotations
@@ -28,33 +27,33 @@ from otm.drafts.joint import Joint
 from otm.errors import ProblemTooLargeError
 
 LARGEST_ENUMERATION = 50_000
-"""Most additions of fractions for the distribution of the set of drafts: about a second of work."""
+"""Largest number of additions of fractions for the sets of drafts: about one second of work."""
 
 Floats = npt.NDArray[np.float64]
 
 CHUNK = 2**20
-"""Tokens times points of the quadrature that are worked on at once: about 50 MB."""
+"""Largest number of tokens times quadrature points in one chunk: about 50 MB."""
 
-UNIT = 2.0**500
-"""Masses are multiplied and times divided by this: 1 over a subnormal mass is no float."""
+MASS_SCALE = 2.0**500
+"""Scale of masses, and inverse scale of times, because 1 over a subnormal mass overflows."""
 
-DIGITS = 37.0
-"""What is left out is below e^−37 (1e-16) of the whole."""
+LOG_PRECISION = 37.0
+"""The truncation error of the quadrature is below e^−37 (1e-16), relative to the integral."""
 
 
 @dataclass(frozen=True, eq=False)
 class WithoutReplacement(DifferentTokens):
-    """k different drafts: each from p, restricted to the tokens not drawn before.
+    """k distinct drafts, each drawn from p restricted to the tokens not drawn before.
 
     Parameters
     ----------
     probs : array-like [n]
-        The distribution p of the first draft; held normalised and read-only.
+        The distribution p of the first draft; stored normalised and read-only.
     k : int
-        The number of drafts, at least 1.  If fewer tokens have p > 0, all of them are drafted and
-        the attribute `k` is their number.
+        Number of drafts, at least 1.  If only m < k tokens have p > 0, all m are drafted and the
+        attribute `k` is m.
     tokens : int array [n], optional
-        Token ids of the entries of p, ascending; 0 to n − 1 if left out.
+        Token ids of the entries of p, ascending; 0 to n − 1 by default.
 
     Raises
     ------
@@ -63,9 +62,9 @@ class WithoutReplacement(DifferentTokens):
 
     Notes
     -----
-    Let each token x have a clock that rings after an exponential time of rate p(x).  The drafts are
-    the tokens whose clocks ring first, in that order.  Tree methods draw siblings so ([chen2024]_,
-    [jeon2024]_).
+    Equivalently, each token x has a clock that rings at an exponential time of rate p(x), and the
+    drafts are the k tokens that ring first, in that order.  Tree methods draw the children of a
+    node in this way ([chen2024]_, [jeon2024]_).
 
     References
     ----------
@@ -85,19 +84,19 @@ class WithoutReplacement(DifferentTokens):
 
     @property
     def tuple_count(self) -> int:
-        """Number of ordered choices of k of the m tokens with p > 0: m! / (m − k)!."""
+        """Number m! / (m − k)! of draft tuples, for m tokens with p > 0."""
         return math.perm(int(np.count_nonzero(self.draftable)), self.k)
 
     def position_tuples(self) -> Iterator[tuple[tuple[int, ...], Number]]:
-        """All tuples of drafts that can be drawn, in every order, with their probabilities."""
+        """Yield each tuple of drafts with positive probability, and its probability."""
         one = 1 + 0 * self.probs.item(0)
         return self._extensions((), one, np.flatnonzero(self.draftable).tolist())
 
     def missed(self, order: npt.NDArray[np.int64]) -> Probs:
-        """Probability that the first tokens of an order do not hold all drafts, for each prefix.
+        """Return the probability that a prefix of an order misses a draft, for each prefix.
 
-        Floats cost O(n k) for each of some hundred points of a quadrature (0.3 s at n = 32,000 and
-        k = 8); their relative error is below 1e-12.
+        For floats, this is a quadrature with a few hundred points, each of cost O(n k): 0.3 s at
+        n = 32,000 and k = 8.  The relative error is below 1e-12.
 
         Raises
         ------
@@ -109,22 +108,23 @@ class WithoutReplacement(DifferentTokens):
         drafted = self.draftable[order]
         outside = self.draftable.copy()
         outside[order] = False
-        missed = missed_by_first_rings(self.probs[order[drafted]], self.probs[outside], self.k)
+        missed = miss_probabilities(self.probs[order[drafted]], self.probs[outside], self.k)
         return np.asarray(missed[np.append(0, np.cumsum(drafted))])
 
     def __str__(self) -> str:
         return f"{self.k} without replacement"
 
-    def _together(self, drafts: Drafts) -> npt.NDArray[np.bool_]:
+    def _is_possible(self, drafts: Drafts) -> npt.NDArray[np.bool_]:
         ordered = np.sort(drafts, axis=-1)
         different = (ordered[..., 1:] > ordered[..., :-1]).all(axis=-1)
         return np.asarray(different, dtype=np.bool_)
 
     def _draw(self, uniforms: Uniforms) -> Drafts:
-        """Draw by inverse CDF on what is left, which the tokens drawn cut into at most k segments.
+        """Draw each token by inverse CDF on the remaining tokens: [B, k] → [B, k].
 
-        The tokens stand in ascending order of p.  So a token has at least 1/m of all mass before
-        it, and masses of segments, differences of prefix sums, keep their digits whatever is drawn.
+        Tokens are in ascending order of p, and the tokens already drawn split them into at most k
+        segments.  The mass of a segment is a difference of prefix sums; in ascending order it does
+        not lose digits.
         """
         tokens, below = self._ascending
         rows = np.arange(len(uniforms))
@@ -133,29 +133,29 @@ class WithoutReplacement(DifferentTokens):
         for i in range(self.k):
             taken = np.sort(places, axis=1)
             starts, ends = np.hstack([first, taken + 1]), np.hstack([taken, first + tokens.size])
-            left = np.cumsum(below[ends] - below[starts], axis=1)
-            point = uniforms[:, i] * left[:, -1]
-            # u · total can round up to the total itself: then the last segment that is not empty
-            last = (left == left[:, -1:]).argmax(axis=1)
-            segment = np.minimum((left <= point[:, None]).sum(axis=1), last)
+            remaining = np.cumsum(below[ends] - below[starts], axis=1)
+            point = uniforms[:, i] * remaining[:, -1]
+            # u · total can round up to the total; then the last nonempty segment is used.
+            last = (remaining == remaining[:, -1:]).argmax(axis=1)
+            segment = np.minimum((remaining <= point[:, None]).sum(axis=1), last)
             start, end = starts[rows, segment], ends[rows, segment]
-            before = left[rows, segment] - (below[end] - below[start])
-            found = np.searchsorted(below, point - before + below[start], side="right") - 1
-            places = np.hstack([places, np.clip(found, start, end - 1)[:, None]])
+            before = remaining[rows, segment] - (below[end] - below[start])
+            position = np.searchsorted(below, point - before + below[start], side="right") - 1
+            places = np.hstack([places, np.clip(position, start, end - 1)[:, None]])
         return tokens[places]
 
     @cached_property
     def _ascending(self) -> tuple[npt.NDArray[np.int64], Probs]:
-        """Tokens with p > 0 in ascending order of p, and the masses of the first j of them."""
+        """Tokens with p > 0 in ascending order of p, and the prefix sums of p in this order."""
         support = np.flatnonzero(self.draftable)
         tokens = support[np.argsort(self.probs[support], kind="stable")]
         return read_only(tokens), read_only(running_sum(self.probs[tokens], from_zero=True))
 
     @cached_property
     def _sets(self) -> Joint:
-        """Distribution of the set of drafts, as ascending tuples; in fractions.
+        """Distribution of the set of drafts, as ascending tuples, in fractions.
 
-        The first i + 1 drafts are a set when one of its tokens comes after the others.
+        The probability of a set of i + 1 drafts is a sum over the token that is drawn last.
         """
         tokens = np.flatnonzero(self.draftable).tolist()
         self._check_size(len(tokens))
@@ -179,81 +179,89 @@ class WithoutReplacement(DifferentTokens):
                 raise ProblemTooLargeError(
                     f"{m:,} tokens with p > 0 and k = {self.k:,} drafts without replacement have "
                     f"too many sets of drafts for fractions (more than {LARGEST_ENUMERATION:,} "
-                    "additions); give p in floats, which take any size"
+                    "additions); give p in floats, which work at any size"
                 )
 
     def _extensions(
-        self, drafts: tuple[int, ...], probability: Number, rest: Sequence[int]
+        self, drafts: tuple[int, ...], probability: Number, remaining: Sequence[int]
     ) -> Iterator[tuple[tuple[int, ...], Number]]:
+        """Yield each completion of a prefix of drafts, with its probability."""
         if len(drafts) == self.k:
             yield drafts, probability
             return
-        left = total(self.probs.item(token) for token in rest)
-        for token in rest:
-            others = [other for other in rest if other != token]
-            share = probability * (self.probs.item(token) / left)
+        mass = total(self.probs.item(token) for token in remaining)
+        for token in remaining:
+            others = [other for other in remaining if other != token]
+            share = probability * (self.probs.item(token) / mass)
             yield from self._extensions((*drafts, token), share, others)
 
 
-def missed_by_first_rings(masses: Probs, outside: Probs, k: int) -> Floats:
-    """Probability that the first j tokens do not hold the first k to ring: array [m + 1].
+def miss_probabilities(masses: Probs, outside: Probs, k: int) -> Floats:
+    """Return the probability that the first j tokens lack one of the k tokens that ring first.
 
-    `masses` [m] are the positive rates of the tokens, in order, and `outside` those of all other
-    tokens; together they sum to one and are k or more.
+    The result has shape [m + 1], for j = 0, …, m.
+
+    `masses` [m] has the positive rates of the tokens in the order, and `outside` has the rates of
+    all other tokens.  The rates sum to one, and there are at least k tokens in total.
     """
     m = masses.size
     above = running_sum(np.append(masses, outside.sum())[::-1])[::-1]
     missed = np.zeros(m + 1)
-    missed[:k] = above[:k] > 0  # fewer than k tokens never hold k drafts
+    # A prefix of fewer than k tokens always misses a draft.
+    missed[:k] = above[:k] > 0
     live = slice(k, m + 1 if outside.size else m)
     if m < k or above[live].size == 0:
         return missed
     largest = np.partition(np.concatenate([masses, outside]), -k)[-k:]
-    scaled, rates = masses * UNIT, above[live] * UNIT
+    scaled, rates = masses * MASS_SCALE, above[live] * MASS_SCALE
     for times, weights in _quadrature(k, largest.min(), max(1, CHUNK // m)):
         fewer = _fewer_than(k, scaled, times)[k - 1 : live.stop - 1]
-        with np.errstate(over="ignore"):  # to infinity: a clock that surely has rung
+        # An overflow to infinity means that a clock has rung almost surely.
+        with np.errstate(over="ignore"):
             fewer *= np.exp(-rates[:, None] * times)
         missed[live] += (fewer @ (times * weights)) * rates
     return np.minimum(missed, 1.0)
 
 
 def _quadrature(k: int, smallest: float, size: int) -> Iterator[tuple[Floats, Floats]]:
-    """Points t and weights w with ∫ f(t) dt ≈ Σ w t f(t), some at a time.
+    """Yield chunks of points t and weights w, with ∫ f(t) dt ≈ Σ w t f(t).
 
-    The trapezoid rule in u, where t = exp(u − exp(−u)).  Near t = 0 the integrand is s, and the
-    answer at least s, so the points start where t dt/du is negligible.
+    This is the trapezoid rule in u, where t = exp(u − exp(−u)).  Near t = 0 the integrand is s, and
+    the integral is at least s, so the points start where dt/du is negligible.
     """
-    # the end: a time T by which the k heaviest tokens, of mass `smallest` or more each, have rung.
-    # If they all are in H, the rest is at most s k e^(−T · smallest) / smallest, otherwise
-    # e^(−T · smallest)
-    end = math.log(DIGITS + math.log(k) - math.log(smallest)) - math.log(smallest)
+    # At the end time T, the k tokens of largest mass have almost surely rung.  Each of them has at
+    # least the mass `smallest`.  If all of them are in H, the integral beyond T is at most
+    # s k e^(−T · smallest) / smallest, otherwise at most e^(−T · smallest).
+    end = math.log(LOG_PRECISION + math.log(k) - math.log(smallest)) - math.log(smallest)
     step = _step(k)
     points = np.arange(-3.7, end + step, step)
     for start in range(0, points.size, size):
         u = points[start : start + size]
         inverse = np.exp(-u)
-        yield np.exp(u - inverse - math.log(UNIT)), step * (1 + inverse)
+        yield np.exp(u - inverse - math.log(MASS_SCALE)), step * (1 + inverse)
 
 
 def _step(k: int) -> float:
-    """Step of the trapezoid rule: at angle y of t the integrand grows by up to cos(y)^−k.
+    """Return the largest step of the trapezoid rule with an error below e^−LOG_PRECISION.
 
-    The error falls as exp(−2π y / step) times that growth, for every y up to π/2.
+    For complex t at the angle y, the integrand grows by a factor of up to cos(y)^−k.  So the error
+    is at most about exp(−2π y / step) cos(y)^−k, for every y < π/2.
     """
     y = np.linspace(0.01, 1.5, 150)
-    return float((2 * math.pi * y / (DIGITS - k * np.log(np.cos(y)))).max())
+    return float((2 * math.pi * y / (LOG_PRECISION - k * np.log(np.cos(y)))).max())
 
 
 def _fewer_than(k: int, masses: Floats, times: Floats) -> Floats:
-    """Probability that fewer than k of the first j = 1, …, m clocks have rung: array [m, times].
+    """Return the probability that fewer than k of the first j clocks have rung: [m, times].
 
-    The numbers of rings are products of the polynomials e^(−p t) + (1 − e^(−p t)) y, cut off at
-    y^k.  Prefix products in two passes over blocks of about √m tokens, all blocks side by side.
+    The number of rung clocks has the generating polynomial Π (e^(−p t) + (1 − e^(−p t)) y),
+    truncated at y^k.  Two passes over blocks of about √m tokens compute all prefix products; all
+    blocks are processed in parallel.
     """
     width = math.isqrt(masses.size - 1) + 1
     blocks = -(-masses.size // width)
-    padded = np.zeros(blocks * width)  # a clock of rate 0 never rings
+    # The padding has rate 0, so its clocks never ring.
+    padded = np.zeros(blocks * width)
     padded[: masses.size] = masses
     with np.errstate(over="ignore"):
         rates = padded.reshape(blocks, width).T[:, :, None] * times
@@ -276,6 +284,7 @@ def _fewer_than(k: int, masses: Floats, times: Floats) -> Floats:
 
 
 def _add_clock(counts: Floats, silent: Floats, rung: Floats) -> None:
+    """Multiply the polynomials `counts` by silent + rung · y, in place."""
     moved = counts[:-1] * rung
     counts *= silent
     counts[1:] += moved

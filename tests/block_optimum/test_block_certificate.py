@@ -249,7 +249,7 @@ def test_the_checker_stands_alone(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout[:15]) == (0, "proved (exact):"), done.stderr
     path.write_text(path.read_text().replace('"k": 2', '"k": 3'))
     done = run(path)
-    assert (done.returncode, done.stderr[:8]) == (1, "refused:")
+    assert (done.returncode, done.stderr[:9]) == (1, "rejected:")
     with pytest.raises(CertificateError, match="digest"):
         BlockCertificate.load(path)
     path.write_text("[1]")

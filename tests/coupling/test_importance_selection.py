@@ -192,7 +192,7 @@ def test_what_are_no_weights_is_refused(exact: bool, weights: Any, message: str)
 
 def test_too_many_multisets_are_refused_in_fractions_only() -> None:
     uniform = Problem([F(1, 200)] * 200, [F(1, 200)] * 200, 4)
-    with pytest.raises(ProblemTooLargeError, match="in floats any size works"):
+    with pytest.raises(ProblemTooLargeError, match="use floats, which work at any size"):
         _ = ImportanceSelection(uniform).acceptance
     floats = Problem([1 / 200] * 200, [1 / 200] * 200, 4)
     assert ImportanceSelection(floats).acceptance == pytest.approx(1, abs=1e-12)

@@ -89,5 +89,5 @@ def test_its_own_factor_may_be_given(factor: Any) -> None:
 
 @pytest.mark.parametrize("factor", [0, 0.5])
 def test_a_factor_below_one_is_refused(factor: float) -> None:
-    with pytest.raises(InvalidParameterError, match="has ρ = 1"):
+    with pytest.raises(InvalidParameterError, match="supports only ρ = 1"):
         MaximalCoupling(Problem([0.5, 0.5], [0.75, 0.25], 1), rho=factor)

@@ -35,7 +35,7 @@ def first(plan: TransportPlan) -> tuple[int, ...]:
 @pytest.mark.parametrize("rule", [KSeq, MaximalCoupling, OptimalPlan, SpecHub])
 def test_what_is_no_problem_is_refused(rule: type[TransportPlan], given: Any) -> None:
     """Catches a look at what is true in place of what is a problem."""
-    with pytest.raises(InvalidInputError, match="a rule takes a Problem"):
+    with pytest.raises(InvalidInputError, match="needs a Problem"):
         rule(given)
 
 

@@ -91,7 +91,7 @@ def test_rounds_that_change_nothing_are_left_out() -> None:
 
 
 def test_too_many_rounds_are_refused() -> None:
-    with pytest.raises(ProblemTooLargeError, match="k-Seq takes any k"):
+    with pytest.raises(ProblemTooLargeError, match="k-Seq, which supports any k"):
         _ = RecursiveRejection(Problem([1 - 1e-7, 1e-7], [0.5, 0.5], k=10**6)).acceptance
 
 

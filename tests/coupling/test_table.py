@@ -235,7 +235,7 @@ def test_what_is_not_a_table_is_refused(table: Any, message: str, exact: bool) -
 
 
 def test_only_drafts_can_be_accepted() -> None:
-    with pytest.raises(InvalidParameterError, match=r"accepts token 1 .* drafts are \(0, 0\)"):
+    with pytest.raises(InvalidParameterError, match=r"accepts token 1 for the drafts \(0, 0\)"):
         TablePlan.from_rule(instance("Bernoulli"), lambda drafts: {1: F(1)})
 
 

@@ -31,7 +31,7 @@ def test_a_finer_quadrature_changes_nothing(k: int, monkeypatch: pytest.MonkeyPa
     missed = drafts.missed(order)
     step = clocks._step(k)
     monkeypatch.setattr(clocks, "_step", lambda _: step / 2)
-    monkeypatch.setattr(clocks, "DIGITS", 60.0)
+    monkeypatch.setattr(clocks, "LOG_PRECISION", 60.0)
     np.testing.assert_allclose(drafts.missed(order), missed, rtol=1e-13, atol=0)
 
 

@@ -483,6 +483,6 @@ def test_draft_mass_where_neither_law_has_any_is_lost() -> None:
 def test_a_gradient_is_not_dropped_without_a_word() -> None:
     draft = torch.tensor([0.5, 0.5], requires_grad=True)
     for other in ([0.5, 0.5], torch.tensor([1, 0])):
-        with pytest.raises(InvalidDistributionError, match="give both as tensors"):
+        with pytest.raises(InvalidDistributionError, match="give both as float tensors"):
             alpha(draft, other, 2)
     assert alpha(torch.tensor([1, 0]), torch.tensor([1, 0]), 2) == 1.0

@@ -1,4 +1,4 @@
-"""All rules on one pair of distributions (`otm.compare`), or on many pairs and for many k at once.
+"""Compare rules on one pair of distributions (`otm.compare`), or on many pairs and for many k.
 
-Not here: the rules, one in each file of `otm.coupling`.
+The rules are in `otm.coupling`, each in one file.
 """

@@ -1,8 +1,8 @@
-"""The rules that accept min(q, c p): the acceptance of all of them for many k, from one histogram.
+"""Acceptance of the rules that accept min(q, c p), for many k, from one histogram of q/p.
 
-The optimum, k-Seq and recursive rejection differ in their caps c alone ("One family" in
-`docs/theory/cap.md`).  So running sums over one order of the tokens by q/p, or over bins of them,
-give the acceptance probabilities of all three, for any number of k.
+The optimum, k-Seq and recursive rejection differ only in the cap c ("One family" in
+`docs/theory/cap.md`).  So prefix sums over the tokens in the order of q/p, or over bins of tokens,
+give the acceptance probabilities of all three rules for any number of k.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ from otm.optimum.cut import FULL_SUPPORT_TOLERANCE
 Floats = npt.NDArray[np.float64]
 
 CAPPED_RULES = ("optimal", "k-Seq", "recursive rejection")
-"""The rules that accept min(q, c p), by their names in `otm.rules.RULES`."""
+"""Names of the rules that accept min(q, c p), as in `otm.rules.RULES`."""
 
 MAX_STEPS = 4
-"""Multiplications that are cheaper than the power itself."""
+"""Largest step in k for which multiplications are faster than a new power."""
 
 MAX_ITERATIONS = 100
-"""More than bisection needs for the last digit of a number in [1, k]."""
+"""Limit on the iterations; bisection to the last digit of a number in [1, k] needs fewer."""
 
-RESOLVED = 2.0**-46
-"""How much f(ρ) may be of V(ρ) where ρ is taken for ρ*.
+FACTOR_TOLERANCE = 2.0**-46
+"""Largest |f(ρ)| / V(ρ) for which ρ is accepted as ρ*.
 
-As V ascends in ρ and 1 − (1 − V/ρ)^k descends, V(ρ*) is then no farther from V(ρ) than that.
+V(ρ) increases in ρ, and 1 − (1 − V/ρ)^k decreases.  So V(ρ*) differs from V(ρ) by at most |f(ρ)|.
 """
 
 
 class Accepted(NamedTuple):
-    """Acceptance probabilities [K], one for each number of drafts, and the caps [K].
+    """Acceptance probabilities and caps for each number of drafts: arrays [K].
 
-    Of the optimum also the draft's masses above the cuts.
+    For the optimum, `above` has the draft masses above the cuts, [K].
     """
 
     probability: Floats
@@ -59,7 +59,8 @@ def capped_rules(
 ) -> tuple[dict[str, Accepted], Floats]:
     """Compute the optimum and the other capped rules, by name, and the lenient optimum [l, K].
 
-    Of many tokens a bin stands for one; all bins in which that could matter are split together.
+    If there are many tokens, each bin is treated as one token.  Bins that could change a result are
+    split, all in one step.
     """
     order = RatioBins.of(draft, target, bits=FINEST, units=False)
     rules: dict[str, Accepted] = {}
@@ -73,14 +74,16 @@ def capped_rules(
             rules["recursive rejection"] = by_rounds(order, range(1, ks[-1] + 1))
         if not order.wide.size:
             break
-        # a cap depends on those of all rounds before
+        # A cap of recursive rejection depends on the caps of all previous rounds.
         doubtful = np.zeros(order.least.size, dtype=np.bool_)
-        doubtful[_with_caps(order, [rule.cap for rule in rules.values()])] = True
+        doubtful[_bins_with_caps(order, [rule.cap for rule in rules.values()])] = True
         now_wide = order.wide.size
-        if wide is None or now_wide > wide:  # as the optimum descends, others come to no doubt
+        # A lower optimum cannot make other bins doubtful, so the test is only for new wide bins.
+        if wide is None or now_wide > wide:
             values = rules["optimal"].probability, *lenient
-            doubtful[_with_cuts(order, ks, (1, *leniences), values)] = True
-        places = doubtful.nonzero()[0]  # `np.union1d` is slow, and first loads masked arrays
+            doubtful[_bins_with_cuts(order, ks, (1, *leniences), values)] = True
+        # `np.union1d` is slower, and imports masked arrays on first use.
+        places = doubtful.nonzero()[0]
         if not places.size:
             break
         order, wide = order.split(places), now_wide - places.size
@@ -90,17 +93,17 @@ def capped_rules(
     return rules, lenient
 
 
-def _with_caps(bins: RatioBins, caps: Sequence[Floats]) -> npt.NDArray[np.int64]:
-    """Bins whose tokens have ratios on both sides of a cap."""
+def _bins_with_caps(bins: RatioBins, caps: Sequence[Floats]) -> npt.NDArray[np.int64]:
+    """Return the bins with ratios q/p on both sides of a cap."""
     cap = np.concatenate(caps)
     place = np.searchsorted(bins.least, cap, side="right") - 1
     return np.asarray(place[(bins.least[place] < cap) & (cap < bins.most[place])])
 
 
-def _with_cuts(
+def _bins_with_cuts(
     bins: RatioBins, ks: Sequence[int], leniences: Sequence[float], values: Sequence[Floats]
 ) -> npt.NDArray[np.int64]:
-    """Bins inside of which a cut may have less than some value, [K] a lenience."""
+    """Return the bins in which a cut may have a smaller value than `values`, [K] per lenience."""
     draft_above, target_below = bins.corners(bins.wide)
     below = [target_below / lenience for lenience in leniences]
     better = np.zeros(bins.wide.size, dtype=np.bool_)
@@ -111,15 +114,16 @@ def _with_cuts(
 
 
 def _at_least_once(hit: Floats, ks: Sequence[int]) -> Iterator[Floats]:
-    """Give `at_least_once` of probabilities for each k, from that of the next smaller k if close.
+    """Yield `at_least_once(hit, k)` for each k, updated from the previous k if it is close.
 
-    The same array may come again, with other numbers.
+    The yielded array may be reused for the next k.
     """
     some, miss, before = hit.copy(), 1 - hit, 1
     for k in ks:
         if k - before > MAX_STEPS:
             some = at_least_once(hit, k)
-        else:  # one draft more: 1 − (1 − T)^k grows to T + (1 − T) times itself
+        else:
+            # One more draft changes x = 1 − (1 − T)^k to T + (1 − T) x.
             for _ in range(k - before):
                 some *= miss
                 some += hit
@@ -130,10 +134,10 @@ def _at_least_once(hit: Floats, ks: Sequence[int]) -> Iterator[Floats]:
 def by_cut(
     order: RatioBins, ks: Sequence[int], leniences: Sequence[float] = (), *, with_cap: bool = True
 ) -> tuple[Accepted, Floats]:
-    """α_k of each k, with its cap, and α_k(l) of each lenience l: [K] and [l, K].
+    """Compute α_k with its cap for each k [K], and α_k(l) for each lenience l [l, K].
 
-    Equivalent to, but faster than `optimal_value` and `lenient_value`, up to rounding: powers come
-    from those for the next smaller k if close.  Without `with_cap` these are NaN.
+    This is equivalent to `optimal_value` and `lenient_value` up to rounding, but faster, because
+    powers are updated from the previous k.  If `with_cap` is false, the caps are NaN.
     """
     below = [order.target_below / lenience for lenience in leniences]
     values, lenient = np.empty(len(ks)), np.empty((len(below), len(ks)))
@@ -152,12 +156,13 @@ def by_cut(
 
 def _caps_of_values(order: RatioBins, values: Floats, ks: Sequence[int]) -> Floats:
     """Compute the optimal cap for each α_k [K], as `optimal_cap` does."""
-    with np.errstate(invalid="ignore"):  # ∞ · 0 where no mass is above
+    # An infinite ratio without draft mass above it gives ∞ · 0 = NaN.
+    with np.errstate(invalid="ignore"):
         capped = order.target_below[:-1] + order.ratio * order.draft_above[:-1]
     below = np.searchsorted(capped, values, side="right")
     with np.errstate(divide="ignore", invalid="ignore"):
         cap = (values - order.target_below[below]) / order.draft_above[below]
-    # the difference can cancel where little mass is above
+    # If little draft mass is above the cap, the difference can cancel.
     cap = np.maximum(cap, np.append(0, order.ratio)[below])
     everything = order.target_below[-1] * (1 - FULL_SUPPORT_TOLERANCE)
     largest = np.asarray(ks, dtype=np.float64)
@@ -170,19 +175,20 @@ def by_division_factor(
 ) -> Accepted:
     """Compute the acceptance of k-Seq at its division factors ρ*, which are its caps: [K].
 
-    From factors close by it takes fewer steps.
+    The search starts at the factors `start`, and needs fewer steps if they are close to ρ*.
     """
-    begin = np.sqrt(ks) if start is None else start  # not far off for models that are alike
-    found = [_at_factor(order, k, rho) for k, rho in zip(ks, begin.tolist(), strict=True)]
-    mass, cap = np.transpose(found)
+    # For similar draft and target distributions, √k is close to ρ*.
+    begin = np.sqrt(ks) if start is None else start
+    results = [_at_factor(order, k, rho) for k, rho in zip(ks, begin.tolist(), strict=True)]
+    mass, cap = np.transpose(results)
     return Accepted(np.minimum(mass, 1), cap)
 
 
 def _at_factor(order: RatioBins, k: int, rho: float) -> tuple[float, float]:
-    """Capped mass V(ρ*) of k-Seq, and ρ*, found from a factor in [1, k]."""
-    # ρ* is the root of f(ρ) = 1 − (1 − V/ρ)^k − V, V(ρ) = Σ min(q, ρ p) the capped mass, as in
-    # otm.optimum.division_factor; here by Newton's steps within a bracket, in Python's floats,
-    # which for few k are faster than arrays
+    """Return the capped mass V(ρ*) of k-Seq and ρ*, from a start in [1, k]."""
+    # ρ* is the root of f(ρ) = 1 − (1 − V/ρ)^k − V, where V(ρ) = Σ min(q, ρ p) is the capped mass
+    # (otm.optimum.division_factor).  Newton steps within a bracket find it.  For few k, Python
+    # floats are faster than arrays.
     ratio, draft_above, target_below = order.ratio, order.draft_above, order.target_below
     low, high = 1.0, float(k)
     for _ in range(MAX_ITERATIONS):
@@ -190,10 +196,11 @@ def _at_factor(order: RatioBins, k: int, rho: float) -> tuple[float, float]:
         slope = draft_above.item(place)
         mass = target_below.item(place) + rho * slope
         share = min(mass / rho, 1.0)
-        kept = k * math.log1p(-share) if share < 1 else -math.inf  # ln of what no draft takes
+        # This is the logarithm of (1 − V/ρ)^k, the probability that no draft passes.
+        kept = k * math.log1p(-share) if share < 1 else -math.inf
         excess = -math.expm1(kept) - mass
         low, high = (low, rho) if excess <= 0 else (rho, high)
-        if abs(excess) <= RESOLVED * mass or high - low <= RESOLVED * rho:
+        if abs(excess) <= FACTOR_TOLERANCE * mass or high - low <= FACTOR_TOLERANCE * rho:
             break
         fall = k * math.exp(kept) / (1 - share) * (slope - share) / rho - slope if share < 1 else 0
         step = rho - excess / fall if fall else high
@@ -202,7 +209,7 @@ def _at_factor(order: RatioBins, k: int, rho: float) -> tuple[float, float]:
 
 
 def by_rounds(order: RatioBins, ks: Sequence[int]) -> Accepted:
-    """Compute the acceptance of recursive rejection: [K]; its cap grows by 1 − V in each round."""
+    """Compute the acceptance of recursive rejection, whose cap grows by 1 − V per round: [K]."""
     ratio, draft_above, target_below = order.ratio, order.draft_above, order.target_below
     mass, cap = 0.0, 0.0
     rounds = []

@@ -1,4 +1,4 @@
-"""`otm.compare`: the rules of the literature on one's own pair of distributions."""
+"""`otm.compare`: compare published rules on a pair of distributions."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class ComparedRule(Brief):
-    """A rule of a comparison, as `compare` returns it.
+    """A rule in a comparison, with its results.
 
     Attributes
     ----------
     name : str
-        As in the table.
+        The name of the rule in the table.
     plan : TransportPlan
-        The rule itself.
+        The plan of the rule.
     acceptance : float, Fraction or Interval
-        Its exact acceptance probability; an interval where that would take too long.
+        The exact acceptance probability, or an interval if the exact value would take too long.
     optimum : float, Fraction or Interval
-        The largest acceptance probability of any lossless rule for drafts drawn as this one wants.
+        The largest acceptance probability of any lossless rule with the same kind of drafts.
     distance : Distance or None
-        How far the output distribution is from the target; None if the rule is lossless.
+        The distance of the output distribution from the target; None if the rule is lossless.
 
     Examples
     --------
@@ -73,7 +73,7 @@ class Comparison:
     problem : Problem
         The distributions and k.
     rules : tuple of ComparedRule
-        Lossless rules by descending acceptance, then the others.
+        Lossless rules by descending acceptance, then lossy rules.
 
     Examples
     --------
@@ -114,13 +114,13 @@ class Comparison:
         return html_table(rows, heading=heading)
 
     def to_csv(self, path: AnyPath) -> None:
-        """Write a line for each rule.
+        """Write a CSV file with one line for each rule.
 
         Parameters
         ----------
         path : str or Path
-            The file; its columns are rule, k (of its drafts), acceptance and optimum, which may be
-            intervals, and total_variation from the target.
+            The file.  Its columns are rule, k (the number of drafts), acceptance, optimum, and
+            total_variation from the target.  Acceptance and optimum may be intervals.
 
         Raises
         ------
@@ -135,17 +135,17 @@ class Comparison:
         write_csv(path, [["rule", "k", "acceptance", "optimum", "total_variation"], *rows])
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw the acceptance of each rule as a bar, and the optimum for its drafts as a mark.
+        """Plot the acceptance of each rule as a bar, and the optimum for its drafts as a mark.
 
         Parameters
         ----------
         ax : Axes, optional
-            Axes of matplotlib to draw on; those of a new figure of pyplot if left out.
+            Matplotlib axes to draw on.  If left out, a new pyplot figure is created.
 
         Returns
         -------
         Axes
-            What was drawn on; `ax.figure.savefig` writes it.
+            The axes with the plot; `ax.figure.savefig` saves it.
 
         Raises
         ------
@@ -280,7 +280,7 @@ def compare(
 def compare_pair(
     problem: Problem, rules: Iterable[str] | Mapping[str, PlanBuilder] | None = None
 ) -> Comparison:
-    """Compare rules on one problem, whose drafts are i.i.d."""
+    """Compare rules on one problem with i.i.d. drafts."""
     chosen = PLANS if rules is None else named_rules(rules, PLANS)
     if rules is None:  # all that take so many drafts
         chosen = {
@@ -296,12 +296,13 @@ def compare_pair(
 
 
 def _rank(rule: ComparedRule) -> tuple[bool, float]:
-    """Lossless rules first, then by what is certain of the acceptance."""
-    # rounded, so that rules which are equal stay in the order of the table
+    """Return the sort key: lossless rules first, then by descending lower bound on acceptance."""
+    # Rounding keeps rules with equal acceptance in the order of the list.
     return rule.distance is not None, -round(float(_bounds(rule.acceptance).lower), 12)
 
 
 def _compared(name: str, rule: PlanBuilder, problem: Problem) -> ComparedRule:
+    """Compute the results of a rule; use floats if a sum in fractions would take too long."""
     plan = build_plan(rule, problem, name)
     try:
         optimum = optimum_of(Problem(plan.drafts, plan.problem.target)).value
@@ -312,7 +313,8 @@ def _compared(name: str, rule: PlanBuilder, problem: Problem) -> ComparedRule:
         return _compared(name, rule, problem.to_floats())
     if bounds.exact:
         acceptance: Number | Interval = bounds.upper
-    else:  # the optimum is known up to rounding
+    else:
+        # In floats, rounding can put the lower bound above the optimum.
         acceptance = Interval(min(bounds.lower, best.upper), best.upper)
     distance = None if plan.lossless else distance_to_target(plan)
     return ComparedRule(name, plan, acceptance, optimum, distance)

@@ -1,4 +1,4 @@
-"""Selection rules on many pairs of distributions and for several k: mean acceptance, rule × k."""
+"""Compare selection rules by their mean acceptance on many pairs of distributions, for each k."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from otm.rules import RULES
 QUANTITY = "acceptance probability"
 
 MOST_ROUNDS = 1024
-"""Largest k for which recursive rejection is computed for each number of drafts below it too."""
+"""Largest k for which one pass computes recursive rejection for all numbers of drafts up to k."""
 
 
 def compare_rows(
@@ -32,7 +32,7 @@ def compare_rows(
     level: float = 0.95,
     progress: Progress | None = None,
 ) -> PairedMeans:
-    """Compute the acceptance of every rule at every row of a problem, for each of several k."""
+    """Compute the acceptance of each rule at each row of a problem, for each k."""
     clusters = _clusters(prompts, math.prod(problem.shape))
     rows = (problem[place] for place in np.ndindex(problem.shape))
     return compare_pairs(rows, ks, rules, prompts=clusters, level=level, progress=progress)
@@ -88,24 +88,25 @@ def compare_pairs(
 
 
 def _clusters(prompts: npt.ArrayLike | None, size: int) -> npt.NDArray[np.int64]:
-    """Prompt of each row; each row is one of its own if nothing is said."""
+    """Return the prompt of each row; by default each row has its own prompt."""
     if prompts is None:
         return np.arange(size)
-    given = as_array(prompts, "the prompts", InvalidInputError)
-    if given.size != size or given.dtype.kind not in "iu":
+    array = as_array(prompts, "the prompts", InvalidInputError)
+    if array.size != size or array.dtype.kind not in "iu":
         raise InvalidInputError(
-            f"prompts of shape {given.shape} and type {given.dtype}; give the prompt of each of "
-            f"the {size} rows, as whole numbers"
+            f"prompts of shape {array.shape} and type {array.dtype}; give an integer for the "
+            f"prompt of each of the {size} rows"
         )
-    return given.reshape(-1).astype(np.int64)
+    return array.reshape(-1).astype(np.int64)
 
 
 def _by_cap(name: str, rule: PlanBuilder) -> bool:
+    """Whether `capped_rules` computes this rule."""
     return name in CAPPED_RULES and rule is PLANS[name]
 
 
 def _takes(name: str, rule: PlanBuilder, k: int) -> bool:
-    """Whether a rule of the list is one for so many drafts; one's own says so itself."""
+    """Whether a rule supports k drafts; True for the user's own rules, which check k themselves."""
     if rule is not PLANS.get(name):
         return True
     listed = RULES[name]
@@ -113,5 +114,6 @@ def _takes(name: str, rule: PlanBuilder, k: int) -> bool:
 
 
 def _limit(name: str) -> str:
+    """Return the supported numbers of drafts in words."""
     listed = RULES[name]
     return f"{listed.k} drafts" if listed.k else f"at most {listed.max_k} drafts"

@@ -1,6 +1,6 @@
-"""Rules that are not lossless, for comparison: what they accept, and how far they stray.
+"""Lossy rules, for comparison: their acceptance and their distance from the target distribution.
 
-Not here: lossless rules, one in each file of `otm.coupling`.
+The lossless rules are in `otm.coupling`, each in one file.
 """
 
 from otm.coupling.lossy.cactus import Cactus

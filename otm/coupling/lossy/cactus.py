@@ -1,4 +1,4 @@
-"""Cactus: a target distribution that is bent towards the very draft that is judged; lossy."""
+"""Cactus, a lossy rule that raises the target probability of the draft before the test."""
 
 from __future__ import annotations
 
@@ -21,34 +21,35 @@ from otm.errors import InvalidParameterError
 
 @dataclass(frozen=True, eq=False)
 class Cactus(TransportPlan):
-    """Judge a draft x by the target whose probability of x is raised; not lossless.
+    """Verify a draft x against the target with a raised probability of x; not lossless.
 
-    The bent target h has ::
+    For the draft x and all tokens y ≠ x, the raised target h is ::
 
         h(x) = min(q(x) + √(2 δ q(x) (1 − q(x))), 1),    h(y) = q(y) (1 − h(x)) / (1 − q(x))
 
-    for y ≠ x: about the largest h(x) within a Kullback–Leibler divergence δ of q.  The draft is
-    accepted with probability min(1, h(x)/p(x)), otherwise the output comes from ∝ max(h − p, 0)
-    ([hao2026]_, as we read it).  Each draft has an h of its own, so that the output has none of
-    these distributions, and its divergence from q may be above δ (docs/theory/lenience.md).
+    So h(x) is approximately the largest value within a divergence (Kullback–Leibler) of δ from q.
+    The draft is accepted with probability min(1, h(x)/p(x)); otherwise the output is drawn from the
+    residual ∝ max(h − p, 0).  This is our reading of [hao2026]_.  Because h depends on the draft,
+    the output distribution is not one of the distributions h, and its divergence from q can be
+    larger than δ (docs/theory/lenience.md).
 
     Parameters
     ----------
     problem : Problem
-        The draft distribution, the target distribution, and one draft.
+        A problem with k = 1.
     delta : float or Fraction
-        δ, at least 0; at 0 the rule is lossless.
+        The divergence δ, at least 0; at δ = 0 the rule is lossless.
 
     Raises
     ------
     InvalidInputError
-        If it is given no problem, one with rows, or one about other drafts.
+        If `problem` is not a single `Problem`, or the rule does not support its drafts.
     InvalidParameterError
         If the problem has more than one draft, or δ is not a finite number of at least 0.
 
     Notes
     -----
-    In exact mode the square root is the fraction that its float is.
+    For fractions, the square root is computed as a float and converted to a fraction.
 
     References
     ----------
@@ -71,23 +72,23 @@ class Cactus(TransportPlan):
         self._check_problem()
         if self.problem.k != 1:
             raise InvalidParameterError(
-                f"Cactus judges one draft, the problem has k = {self.problem.k}; give a problem "
-                "with k = 1"
+                f"Cactus supports one draft, but the problem has k = {self.problem.k}; give a "
+                "problem with k = 1"
             )
         delta = as_parameter(self.delta, "delta", least=0, exact=self.problem.exact)
         object.__setattr__(self, "delta", delta)
 
     uniforms_per_selection = 2
-    """One for the coin, one for the residual."""
+    """Two uniforms: one to test the draft, one to draw from the residual."""
 
     @property
     def lossless(self) -> bool:
-        """Only for δ = 0."""
+        """Whether δ = 0; for larger δ the rule is lossy."""
         return bool(self.delta == 0)
 
     @cached_property
     def raised_target(self) -> Probs:
-        """Target probability h(x) that each token is judged by when it is drafted: array [n]."""
+        """Raised target probability h(x) of each token x if it is the draft: array [n]."""
         target = self.problem.target
         spread = 2 * self.delta * target * (1 - target)
         if self.problem.exact:
@@ -98,24 +99,26 @@ class Cactus(TransportPlan):
 
     @cached_property
     def accept_probability(self) -> Probs:
-        """Probability min(1, h(x)/p(x)) of accepting each token when it is drafted: array [n]."""
+        """Probability min(1, h(x)/p(x)) of accepting each token if it is the draft: array [n]."""
         return read_only(acceptance_ratio(self.raised_target, self.problem.draft))
 
     @property
     def acceptance(self) -> Number:
-        """Acceptance probability Σ p min(1, h/p): no draft is drawn again."""
+        """Acceptance probability Σ p min(1, h/p); a residual token never equals the draft."""
         return as_number((self.problem.draft * self.accept_probability).sum())
 
     @cached_property
     def _residuals(self) -> _Residuals:
         draft, target = self.problem.draft, self.problem.target
-        left = 1 - target
-        sure = left <= 0  # the token that the target surely gives: it is never rejected
-        scale = np.where(sure, 0 * left, (1 - self.raised_target) / np.where(sure, 1 + left, left))
+        others = 1 - target
+        # A token with target probability 1 is never rejected, so its scale does not matter.
+        certain = others <= 0
+        divisor = np.where(certain, 1 + others, others)
+        scale = np.where(certain, 0 * others, (1 - self.raised_target) / divisor)
         return _Residuals(draft, target, read_only(np.asarray(scale)))
 
     def output_distribution(self) -> Probs:
-        """Distribution of the output Y: accepted mass, and the residuals of what is rejected."""
+        """Return the distribution of the output Y: accepted mass plus the mass of all residuals."""
         draft, accept = self.problem.draft, self.accept_probability
         return np.asarray(draft * accept + self._residuals.mixed(draft * (1 - accept)))
 
@@ -137,53 +140,57 @@ class Cactus(TransportPlan):
 
 @dataclass(frozen=True, eq=False)
 class _Residuals(Frozen):
-    """The distributions ∝ max(c q − p, 0), with a scale c for each token that is rejected.
+    """The residuals ∝ max(c q − p, 0), with a scale c for each rejected token.
 
-    A rejected token itself has h < p and none of the mass.
+    A rejected token has h < p, so its probability in its own residual is 0.
     """
 
     draft: Probs
     target: Probs
-    scale: Probs  # c of each token, [n]
+    # The scale c for each token, [n].
+    scale: Probs
 
     def given(self, tokens: npt.NDArray[np.int64]) -> Probs:
-        """Return the residuals of some tokens: [B] → [B, n].
+        """Return the residual after each rejected token: `[B] → [B, n]`.
 
-        Where nothing is left, which is where no draft is rejected, it is the target.
+        If a residual has no mass, the token is never rejected; return the target for it.
         """
-        left = self.scale[tokens][:, None] * self.target - self.draft
-        weights: Probs = np.maximum(left, zeros(1, self.target))
+        difference = self.scale[tokens][:, None] * self.target - self.draft
+        weights: Probs = np.maximum(difference, zeros(1, self.target))
         weights[np.arange(tokens.size), tokens] = 0 * self.target[:1]
         empty = ~(weights > 0).any(axis=1)
         weights[empty] = self.target
         return np.asarray(weights / weights.sum(axis=1, keepdims=True))
 
     def mixed(self, mass: Probs) -> Probs:
-        """Σ_x mass(x) · residual of x, over all tokens at once: [n].
+        """Return the mixture Σ_x mass(x) · (residual of x) over all tokens x: array [n].
 
-        Token y is in the residuals of all x with c(x) > p(y)/q(y): sums over a sorted order.
+        Token y is in the residual of x if c(x) > p(y)/q(y), so prefix sums in the order of p/q give
+        all residuals at once.
         """
-        seen, asked = np.flatnonzero(self.target > 0), np.flatnonzero(mass > 0)
-        with np.errstate(over="ignore"):  # above every scale, as infinity is
-            ratio = self.draft[seen] / self.target[seen]
+        support, rejected = np.flatnonzero(self.target > 0), np.flatnonzero(mass > 0)
+        # A ratio that overflows to infinity is correctly above every scale.
+        with np.errstate(over="ignore"):
+            ratio = self.draft[support] / self.target[support]
         order = np.argsort(ratio, kind="stable")
-        seen, ratio = seen[order], ratio[order]
-        scale = self.scale[asked]
-        below = np.searchsorted(ratio, scale)  # tokens with p/q < c
-        target, draft = (running_sum(x[seen], from_zero=True) for x in (self.target, self.draft))
+        support, ratio = support[order], ratio[order]
+        scale = self.scale[rejected]
+        # This is the number of tokens with p/q < c.
+        below = np.searchsorted(ratio, scale)
+        target, draft = (running_sum(x[support], from_zero=True) for x in (self.target, self.draft))
         total = scale * target[below] - draft[below]
-        none = total <= 0
-        share = np.where(none, 0 * total, mass[asked] / np.where(none, 1 + 0 * total, total))
-        # of the scales above each ratio: sums of share · c and of share
+        empty = total <= 0
+        share = np.where(empty, 0 * total, mass[rejected] / np.where(empty, 1 + 0 * total, total))
+        # For each ratio r, these are the sums of share · c and of share over all scales c > r.
         rank = np.argsort(scale, kind="stable")
         above = np.searchsorted(scale[rank], ratio, side="right")
-        times, plain = (_from(x[rank])[above] for x in (share * scale, share))
+        times, plain = (_suffix_sums(x[rank])[above] for x in (share * scale, share))
         mixed = zeros(self.target.size, self.target)
-        mixed[seen] = self.target[seen] * times - self.draft[seen] * plain
-        lost: Number = mass[asked][none].sum() if none.any() else 0 * mass[0]
+        mixed[support] = self.target[support] * times - self.draft[support] * plain
+        lost: Number = mass[rejected][empty].sum() if empty.any() else 0 * mass[0]
         return np.asarray(np.maximum(mixed, zeros(1, mixed)) + lost * self.target)
 
 
-def _from(values: Probs) -> Probs:
-    """Add up from each place to the end: [m] → [m + 1]."""
+def _suffix_sums(values: Probs) -> Probs:
+    """Return the sums from each index to the end: `[m] → [m + 1]`."""
     return np.asarray(running_sum(values[::-1], from_zero=True)[::-1])

@@ -1,6 +1,6 @@
-"""Lenient rules: more acceptance, and an output distribution that is no longer the target's.
+"""Lenient rules, which accept more often but do not keep the target distribution.
 
-Leviathan et al., appendix A.5, for one draft and for k.
+They generalise Leviathan et al., appendix A.5, from one draft to k drafts.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ from otm.optimum.lenience import check_lenience, closest_in_bins, lenient_cap
 
 @dataclass(frozen=True)
 class Distance:
-    """How far the output distribution of a plan is from a distribution.
+    """Distance of the output distribution Y of a plan from a distribution q.
 
     Attributes
     ----------
     total_variation : float or Fraction
         Σ abs(Y − q) / 2.
     divergence : float
-        Kullback–Leibler divergence Σ Y ln(Y/q) in nats, infinite where Y > 0 = q.
+        Kullback–Leibler divergence Σ Y ln(Y/q) in nats; infinite if Y > 0 = q for a token.
     largest_ratio : float or Fraction
-        Largest Y/q, infinite where Y > 0 = q or, in floats, where it is beyond all floats.
+        Largest Y/q; infinite if Y > 0 = q for a token, or if it overflows in floats.
 
     Examples
     --------
@@ -60,9 +60,9 @@ class Distance:
 
 
 def distance_to_target(plan: TransportPlan) -> Distance:
-    """Distance of a plan's output distribution from the target, integrated from what it does.
+    """Return the distance of a plan's output distribution from the target distribution.
 
-    Theorem 7.3 of docs/theory/lenience.md bounds what acceptance costs in total variation.
+    Theorem 7.3 of docs/theory/lenience.md bounds the total variation that extra acceptance costs.
 
     Parameters
     ----------
@@ -72,12 +72,12 @@ def distance_to_target(plan: TransportPlan) -> Distance:
     Returns
     -------
     Distance
-        `total_variation` in [0, 1], `divergence` in nats, and `largest_ratio`.
+        The distance, with `total_variation`, `divergence` and `largest_ratio`.
 
     Raises
     ------
     ProblemTooLargeError
-        If the plan's `output_distribution` is too large a sum.
+        If the sum for `output_distribution` of the plan has too many terms.
 
     Examples
     --------
@@ -87,38 +87,41 @@ def distance_to_target(plan: TransportPlan) -> Distance:
     Distance(total_variation=0.25, divergence=0.14384103622589042, largest_ratio=2.0)
     """
     probs, target = plan.output_distribution(), plan.problem.target
-    seen = probs > 0
-    if (target[seen] == 0).any():
+    support = probs > 0
+    if (target[support] == 0).any():
         return Distance(total_variation(probs, target), math.inf, math.inf)
-    with np.errstate(over="ignore"):  # beside a target probability near the least float
-        ratio = probs[seen] / target[seen]
-    divergence = float((probs[seen].astype(np.float64) * _logarithms(ratio, probs, target)).sum())
+    # The ratio overflows if a target probability is close to the smallest float.
+    with np.errstate(over="ignore"):
+        ratio = probs[support] / target[support]
+    logarithms = _logarithms(ratio, probs, target)
+    divergence = float((probs[support].astype(np.float64) * logarithms).sum())
     return Distance(total_variation(probs, target), divergence, as_number(ratio.max()))
 
 
 def _logarithms(ratio: Probs, probs: Probs, target: Probs) -> Probs:
-    """Logarithms of the ratios where the first distribution is positive, also beyond all floats."""
+    """Return ln(probs/target) for tokens with probs > 0, also for ratios that overflow."""
     if is_exact(ratio):
-        near = [Fraction(1, 2) < r < 2 for r in ratio]  # there a difference would cancel
+        # For ratios near 1, a difference of logarithms would cancel.
+        near = [Fraction(1, 2) < r < 2 for r in ratio]
         return np.array([
             math.log(r) if close else math.log(r.numerator) - math.log(r.denominator)
             for r, close in zip(ratio, near, strict=True)
         ])  # fmt: skip
-    seen = probs > 0
+    support = probs > 0
     logarithms: Probs = np.log(ratio)
-    return np.where(np.isinf(ratio), np.log(probs[seen]) - np.log(target[seen]), logarithms)
+    return np.where(np.isinf(ratio), np.log(probs[support]) - np.log(target[support]), logarithms)
 
 
 @dataclass(frozen=True, eq=False)
 class LenientPlan(OptimalPlan):
-    """The rule of largest acceptance among those with Pr(Y = y) ≤ q(y)/l for every token.
+    """The rule with the largest acceptance such that Pr(Y = y) ≤ q(y)/l for every token y.
 
-    Not lossless for l < 1.  Built from slots and swaps like the optimal plan, with another accepted
-    mass v.  Two residuals:
+    The rule is not lossless for l < 1.  It uses slots and swaps like the optimal plan, but another
+    accepted mass v.  There are two versions:
 
-    - "closest": v = min(q/l, max(min(q, c* p), B p)) and a residual ∝ max(q − v, 0), best in
-      acceptance and in total variation at once (Theorem 7.4 of docs/theory/lenience.md);
-    - "paper": v = min(q/l, c_l p) and a residual ∝ max(q − l c_l p, 0), which for k = 1 is the
+    - "closest" has v = min(q/l, max(min(q, c* p), B p)) and the residual ∝ max(q − v, 0).  It is
+      optimal in both acceptance and total variation (Theorem 7.4 of docs/theory/lenience.md).
+    - "paper" has v = min(q/l, c_l p) and the residual ∝ max(q − l c_l p, 0).  For k = 1 it is the
       rule of [leviathan2023]_, appendix A.5: accept with probability min(1, q/(l p)).
 
     Parameters
@@ -126,18 +129,18 @@ class LenientPlan(OptimalPlan):
     problem : Problem
         The draft distribution, the target distribution and the number of drafts.
     lenience : float or Fraction
-        l in (0, 1]; at 1 both are the optimal lossless plan.
+        The lenience l in (0, 1]; at l = 1 both versions are the optimal lossless plan.
     residual_of : {"closest", "paper"}, optional
-        Which of the two.
+        The version.
 
     Raises
     ------
     InvalidInputError
-        If it is given no problem, one with rows, or one about other drafts.
+        If `problem` is not a single `Problem`, or the rule does not support its drafts.
     InvalidParameterError
         If l is not in (0, 1].
     UnknownMethodError
-        If the residual has another name.
+        If `residual_of` is not "closest" or "paper".
 
     References
     ----------
@@ -166,12 +169,12 @@ class LenientPlan(OptimalPlan):
 
     @property
     def lossless(self) -> bool:
-        """Only for l = 1."""
+        """Whether l = 1; for smaller l the rule is lossy."""
         return bool(self.lenience == 1)
 
     @cached_property
     def accepted_ratio(self) -> Probs:
-        """Ratio v/p of the mass to be accepted, for each ratio q/p, ascending: array [m]."""
+        """Ratio v/p of accepted mass to draft mass, for each q/p in ascending order: array [m]."""
         if self.residual_of == "closest":
             return read_only(closest_in_bins(self.problem, self.lenience))
         with np.errstate(over="ignore"):
@@ -180,12 +183,12 @@ class LenientPlan(OptimalPlan):
 
     @cached_property
     def _cap(self) -> Number:
-        """Cap c_l of the paper's rule."""
+        """Cap c_l of the version "paper"."""
         return lenient_cap(self.problem, self.lenience)
 
     @cached_property
     def _target_win_ratio(self) -> TargetWinRatio:
-        """Law of the winner that covers v, with a bin for each ratio q/p."""
+        """Target win ratio of a winner distribution that is at least v, with a bin for each q/p."""
         bins, k = self.problem._ratios, self.problem.k
         mass = running_sum(self.accepted_ratio * bins.draft, from_zero=True)
         floor = floor_of(self.accepted_ratio, bins.draft_below, mass, 1 - mass[-1])
@@ -196,7 +199,7 @@ class LenientPlan(OptimalPlan):
 
     @cached_property
     def target_mass(self) -> Probs:
-        """Mass v of each token that is accepted as far as it wins: array [n]."""
+        """Upper bound v on the accepted mass of each token: array [n]."""
         mass, drafted = zeros(self.problem.n, self.problem.draft), self.problem.draft.nonzero()[0]
         draft, target = self.problem.draft[drafted], self.problem.target[drafted]
         place = self.problem._ratios.place(ratio_of(draft, target))
@@ -213,24 +216,24 @@ class LenientPlan(OptimalPlan):
 
 @dataclass(frozen=True, eq=False)
 class ArgmaxLenientPlan(TokenwisePlan):
-    """Lenience for greedy decoding: accept the first draft x with q(x) ≥ l · max q.
+    """Lenient rule for greedy decoding: accept the first draft x with q(x) ≥ l · max q.
 
-    Where no draft passes the output is the likeliest token, so that at l = 1 (and no ties) the
-    output is that of greedy decoding.  [leviathan2023]_, appendix A.5, prints the inequality the
-    other way round, which would accept the unlikely tokens.
+    If no draft passes, the output is the most probable token.  So at l = 1, without ties, the
+    output is that of greedy decoding.  [leviathan2023]_, appendix A.5, prints the opposite
+    inequality, which would accept improbable tokens.
 
     Parameters
     ----------
     problem : Problem
-        The draft distribution, the target distribution before taking its argmax, and the number of
+        The draft distribution, the target distribution (before the argmax) and the number of
         drafts.
     lenience : float or Fraction
-        l in (0, 1].
+        The lenience l in (0, 1].
 
     Raises
     ------
     InvalidInputError
-        If it is given no problem, one with rows, or one about other drafts.
+        If `problem` is not a single `Problem`, or the rule does not support its drafts.
     InvalidParameterError
         If l is not in (0, 1].
 
@@ -254,11 +257,11 @@ class ArgmaxLenientPlan(TokenwisePlan):
         object.__setattr__(self, "lenience", check_lenience(self.problem, self.lenience))
 
     lossless = False
-    """Not for the target distribution as it is given, before taking its argmax."""
+    """False, because the output does not have the target distribution of the problem."""
 
     @cached_property
     def accept_probability(self) -> Probs:
-        """1 for the tokens that are accepted when they are drafted, otherwise 0: array [n]."""
+        """1 for each token that is accepted if it is a draft, 0 for all other tokens: array [n]."""
         accepted = self.problem.target >= self.lenience * self.problem.target.max()
         ones: Probs = zeros(self.problem.n, self.problem.draft)
         ones[accepted] += 1

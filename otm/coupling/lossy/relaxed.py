@@ -1,7 +1,7 @@
-"""Lossy rules that verify exactly, but against another target: ensembles and cascades.
+"""Lossy rules that verify exactly against another target q': ensembles and cascades.
 
-The output has the relaxed target distribution q', exactly.  Theorem 7.5 of docs/theory/lenience.md
-says what that loses against the best rule of the same total variation from q.
+The output has exactly the relaxed target distribution q'.  Theorem 7.5 of docs/theory/lenience.md
+compares these rules with the best rule of the same total variation from q.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ from otm.problem import Problem
 
 @dataclass(frozen=True, eq=False)
 class RelaxedPlan(TransportPlan):
-    """The optimal rule for a relaxed target q' in place of q; subclasses give `relaxed_target`.
+    """The optimal rule for a relaxed target q' instead of q.
+
+    A subclass implements `relaxed_target`.
 
     Parameters
     ----------
@@ -34,16 +36,16 @@ class RelaxedPlan(TransportPlan):
     Raises
     ------
     InvalidInputError
-        If it is given no problem, one with rows, or one about other drafts.
+        If `problem` is not a single `Problem`, or the rule does not support its drafts.
     """
 
     lossless = False
-    """False: the output has the relaxed target distribution, unless that is the target's."""
+    """False, because the output has the relaxed target distribution."""
 
     @property
     @abstractmethod
     def relaxed_target(self) -> Probs:
-        """The distribution q' that the output has: array [n]."""
+        """The distribution q' of the output: array [n]."""
 
     @cached_property
     def _plan(self) -> OptimalPlan:
@@ -51,7 +53,7 @@ class RelaxedPlan(TransportPlan):
 
     @property
     def uniforms_per_selection(self) -> int:
-        """As many as the optimal plan takes: k + 2."""
+        """Number of uniforms of the optimal plan: k + 2."""
         return self._plan.uniforms_per_selection
 
     @property
@@ -60,7 +62,7 @@ class RelaxedPlan(TransportPlan):
         return self._plan.acceptance
 
     def output_distribution(self) -> Probs:
-        """Distribution of the output Y, integrated from what the plan really does."""
+        """Return the distribution of the output Y, computed from the decisions of the plan."""
         return self._plan.output_distribution()
 
     def _output_given(self, drafts: Drafts) -> Probs:
@@ -74,21 +76,21 @@ class RelaxedPlan(TransportPlan):
 class EnsemblePlan(RelaxedPlan):
     """Verify against the mixture q' = w q + (1 − w) p of target and draft distribution.
 
-    `assistant_ensemble_weight` of Hugging Face's transformers, after [wang2026]_; there for one
-    draft.  For one draft no rule of the same total variation (1 − w) TV(p, q) accepts more; for
-    several some do.
+    This is the option `assistant_ensemble_weight` of Hugging Face transformers, after [wang2026]_;
+    transformers supports one draft.  For one draft, no rule with the same total variation
+    (1 − w) TV(p, q) accepts more.  For several drafts, some rules accept more.
 
     Parameters
     ----------
     problem : Problem
         The draft distribution, the target distribution and the number of drafts.
     weight : float or Fraction
-        w in [0, 1], the weight of the target; at 1 the rule is lossless.
+        The weight w of the target, in [0, 1]; at w = 1 the rule is lossless.
 
     Raises
     ------
     InvalidInputError
-        If it is given no problem, one with rows, or one about other drafts.
+        If `problem` is not a single `Problem`, or the rule does not support its drafts.
     InvalidParameterError
         If w is not in [0, 1].
 
@@ -121,36 +123,36 @@ class EnsemblePlan(RelaxedPlan):
 
 @dataclass(frozen=True, eq=False)
 class CascadePlan(RelaxedPlan):
-    """Keep the draft model where the target finds its token likely enough, else ask the target.
+    """Keep a draft token if it is probable enough; otherwise draw a token from the target.
 
-    The token-specific rules of speculative cascades ([narasimhan2025]_, section 4.4, as we read
-    them).  A draft x is deferred if it is too unlikely,
+    These are the token-specific rules of speculative cascades, as we read [narasimhan2025]_,
+    section 4.4.  A token x is deferred to the target if
 
     - "V1": p(x) < max q − a;
     - "V2": q(x) < max q − a;
-    - "V3": q(x) < (1 − a) max q;
+    - "V3": q(x) < (1 − a) max q.
 
-    and q' has the draft distribution on tokens that are not deferred, and the target distribution
-    with the mass p of those that are.  (Cascades that defer a whole position, by max p or by the
-    distance of p and q, output p there: an ensemble of weight 0 or 1.)
+    Each token that is not deferred keeps its draft probability in q'.  The draft mass of the
+    deferred tokens is distributed according to q.  Other cascades defer a whole position, by max p
+    or by the distance of p and q; each position is then an ensemble of weight 0 or 1.
 
     Parameters
     ----------
     problem : Problem
         The draft distribution, the target distribution and the number of drafts.
     slack : float or Fraction
-        a in [0, 1].
+        The slack a in [0, 1].
     version : {"V1", "V2", "V3"}, optional
-        Which test.
+        The test.
 
     Raises
     ------
     InvalidInputError
-        If it is given no problem, one with rows, or one about other drafts.
+        If `problem` is not a single `Problem`, or the rule does not support its drafts.
     InvalidParameterError
         If a is not in [0, 1].
     UnknownMethodError
-        If there is no such version.
+        If `version` is not "V1", "V2" or "V3".
 
     References
     ----------
@@ -176,10 +178,10 @@ class CascadePlan(RelaxedPlan):
 
     @cached_property
     def relaxed_target(self) -> Probs:
-        """What is kept of the draft distribution, and the target's for the rest: array [n]."""
+        """The draft mass of kept tokens, plus the deferred mass times the target: array [n]."""
         draft, target = self.problem.draft, self.problem.target
-        seen = draft if self.version == "V1" else target
+        tested = draft if self.version == "V1" else target
         largest = target.max()
         least = (1 - self.slack) * largest if self.version == "V3" else largest - self.slack
-        kept = np.where(seen >= least, draft, 0 * draft)
+        kept = np.where(tested >= least, draft, 0 * draft)
         return read_only(np.asarray(kept + (1 - kept.sum()) * target))

@@ -1,4 +1,4 @@
-"""Synthetic acceptance: drafts accepted by a coin, as engines do to measure their speed."""
+"""Synthetic acceptance: accept drafts at random, as engines do to measure their speed."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from otm.coupling.residual import TokenwisePlan
 
 @dataclass(frozen=True, eq=False)
 class SyntheticAcceptance(TokenwisePlan):
-    """Accept each draft with one probability, whatever it is; not lossless.
+    """Accept each draft with a fixed probability, whatever its token; not lossless.
 
-    Where all are rejected, the output comes from the usual residual ∝ max(q − p, 0).  vLLM's
-    `rejection_sample_method="synthetic"`, for one draft, made to measure its speed at a wanted
-    acceptance: texts and measured qualities mean nothing there.
+    If all drafts are rejected, the output is drawn from the usual residual ∝ max(q − p, 0).  For
+    one draft, this is the option `rejection_sample_method="synthetic"` of vLLM, which measures its
+    speed at a chosen acceptance.  The generated text has no meaning.
 
     Parameters
     ----------
     problem : Problem
         The draft distribution, the target distribution and the number of drafts.
     rate : float or Fraction
-        The probability, in [0, 1].
+        The acceptance probability of each draft, in [0, 1].
 
     Raises
     ------
     InvalidInputError
-        If it is given no problem, one with rows, or one about other drafts.
+        If `problem` is not a single `Problem`, or the rule does not support its drafts.
     InvalidParameterError
         If the rate is not in [0, 1].
 
@@ -39,7 +39,7 @@ class SyntheticAcceptance(TokenwisePlan):
     --------
     >>> from otm import Problem
     >>> plan = SyntheticAcceptance(Problem([0.75, 0.25], [0.25, 0.75], k=1), 0.5)
-    >>> plan.acceptance_by_test, plan.output_distribution()   # and a rejected 1 may be drawn again
+    >>> plan.acceptance_by_test, plan.output_distribution()  # token 1 can be drawn again
     (0.5, array([0.375, 0.625]))
     """
 
@@ -51,11 +51,11 @@ class SyntheticAcceptance(TokenwisePlan):
         object.__setattr__(self, "rate", rate)
 
     lossless = False
-    """False: the test looks neither at the draft nor at the target distribution."""
+    """False, because the test ignores the draft and the target distribution."""
 
     @cached_property
     def accept_probability(self) -> Probs:
-        """The rate, for each token: array [n]."""
+        """The rate as the acceptance probability of each token: array [n]."""
         return read_only(np.asarray(0 * self.problem.draft + self.rate))
 
     @property

@@ -1,4 +1,4 @@
-"""Typical acceptance (Medusa): a rule that is not lossless, for comparison."""
+"""Typical acceptance (Medusa), a lossy rule."""
 
 from __future__ import annotations
 
@@ -27,35 +27,35 @@ from otm.coupling.residual import ResidualPlan, only_likeliest
 
 @dataclass(frozen=True, eq=False)
 class TypicalAcceptance(ResidualPlan):
-    """Accept a draft that the target finds likely enough for its entropy; not lossless.
+    """Accept a draft if its target probability exceeds a threshold; not lossless.
 
-    The draft of largest target probability (the first of equal ones) is accepted if ::
+    The draft x of largest target probability (in a tie, the first) is accepted if ::
 
         q(x) > min(ε, δ e^(−H(q))),   H(q) = −Σ q ln q
 
-    and otherwise the output is the most likely token of the target (the first of equal ones), as
-    Medusa goes on, or is drawn from the target ([cai2024]_, section 2.3.1, here for one token).
-    The draft distribution does not enter; the output distribution is not the target's, and
-    `distance_to_target` says how far it is.
+    Otherwise the output is the most probable token of the target (in a tie, the first), as in
+    Medusa ([cai2024]_, section 2.3.1, here for one token).  With the option "target", the output is
+    drawn from the target instead.  The test does not use the draft distribution.
+    `distance_to_target` computes the distance of the output distribution from the target.
 
     Parameters
     ----------
     problem : Problem
         The draft distribution, the target distribution and the number of drafts.
     epsilon, delta : float or Fraction, optional
-        ε, a probability, and δ, its factor of e^(−H), H in nats; finite and at least 0; 0.09 and
-        0.3 in Medusa.
+        The threshold ε and the factor δ of e^(−H), with H in nats; finite and at least 0.  The
+        defaults 0.09 and 0.3 are those of Medusa.
     otherwise : {"argmax", "target"}, optional
-        Where the output comes from if no draft is accepted.
+        The output if no draft is accepted: the most probable token, or a token from the target.
 
     Raises
     ------
     InvalidInputError
-        If it is given no problem, one with rows, or one about other drafts.
+        If `problem` is not a single `Problem`, or the rule does not support its drafts.
     InvalidParameterError
         If ε or δ is not a finite number of at least 0.
     UnknownMethodError
-        If `otherwise` is another word.
+        If `otherwise` is not "argmax" or "target".
 
     References
     ----------
@@ -82,19 +82,20 @@ class TypicalAcceptance(ResidualPlan):
         check_name("fallback", self.otherwise, ("argmax", "target"))
 
     lossless = False
-    """False: likely drafts are accepted more often than the target distribution has them."""
+    """False, because probable tokens are output more often than under the target distribution."""
 
     uniforms_per_selection = 1
-    """One uniform, for the draw from the target; the test takes none."""
+    """One uniform, which draws from the target; the test is deterministic."""
 
     @cached_property
     def threshold(self) -> Number:
         """Target probability min(ε, δ e^(−H)) that a draft must exceed.
 
-        In exact mode e^(−H) is the fraction that its float is.
+        For fractions, e^(−H) is computed as a float and converted to a fraction.
         """
         target = self.problem.target.astype(np.float64)
-        target = target[target > 0]  # as floats, where a small fraction is 0
+        # A small fraction can be 0 as a float, so zeros are removed after the conversion.
+        target = target[target > 0]
         perplexity: Number = math.exp(float((target * np.log(target)).sum()))
         if self.problem.exact:
             perplexity = Fraction(perplexity)
@@ -102,19 +103,19 @@ class TypicalAcceptance(ResidualPlan):
 
     @cached_property
     def accepted_mass(self) -> Probs:
-        """Mass of each token output as an accepted draft: array [n]."""
+        """Probability that each token is output as an accepted draft: array [n]."""
         draft, target = self.problem.draft, self.problem.target
         levels, level = np.unique(target, return_inverse=True)
         masses = running_sum(scatter_sum(level, draft, levels.size), from_zero=True)
-        # the first of k drafts on the highest level reached
+        # The winner is the first draft on the highest level of target probability.
         best = draft * power_slopes(masses, self.problem.k)[level]
         return read_only(np.where(self._likely, best, zeros(1, draft)))
 
     @property
     def acceptance(self) -> Number:
-        """Acceptance probability Pr(Y ∈ {X_1, …, X_k}), outputs that hit a draft included."""
-        refused = np.where(self._likely, zeros(1, self.problem.draft), self.problem.draft)
-        return self._acceptance_with_rejected(refused)
+        """Acceptance probability Pr(Y ∈ {X_1, …, X_k}), including other outputs that are drafts."""
+        rejected = np.where(self._likely, zeros(1, self.problem.draft), self.problem.draft)
+        return self._acceptance_with_rejected(rejected)
 
     @property
     def _residual_weights(self) -> Probs:

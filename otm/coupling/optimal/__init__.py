@@ -1,9 +1,10 @@
-"""Optimal plans for i.i.d. drafts by slots and swaps (docs/theory/optimal-plan.md).
+"""Optimal plans for i.i.d. drafts, by slots and swaps (docs/theory/optimal-plan.md).
 
-`plan` has the rule, `swaps` what bins exchange, `slots` the table that is stored, `reference` the
-same plan by definition; `agreeing` is the rule of walk and keep, for a random number of drafts.
+`plan` has the rule, `swaps` the mass that bins exchange, and `slots` the stored table.
+`reference` has a plain version of the same plan.  `agreeing` has the rule of walk and keep, for a
+random number of drafts.
 
-Not here: its value and its cap (`otm.optimum`), and bins in kernels (`otm.kernels.optimal`).
+`otm.optimum` has the optimal value and the cap; `otm.kernels.optimal` has the bins of the kernels.
 """
 
 from otm.coupling.optimal.plan import OptimalPlan as OptimalPlan

@@ -1,4 +1,4 @@
-"""The winner among a random number of drafts, and how many drafts equal it."""
+"""The winner among a random number of drafts, and the number of drafts that equal the winner."""
 
 from __future__ import annotations
 
@@ -30,33 +30,34 @@ from otm.coupling.optimal.swaps import Slots, Swaps, match_swaps
 from otm.kernels.optimal.numpy import slopes_between
 
 POINTS = 2**12
-"""Points of quadratures that are worked on at a time."""
+"""Largest number of quadrature points in one chunk."""
 
 SHARED = 42
-"""Bits of a ratio that do not decide the slot, where there are many tokens."""
+"""Number of low bits of a ratio that the slot ignores if there are many tokens."""
 
 
 class AgreeingDrafts:
-    """The rule by which one of M i.i.d. drafts wins, where M is m with probability `numbers[m]`.
+    """Rule that selects a winner among M i.i.d. drafts, where Pr(M = m) = `numbers[m]`.
 
-    The winner has the hull law: among all distributions v of a winner, it maximises Σ min(s q,
-    v) for every s at once (Theorem 14.3 of docs/theory/walk-and-keep.md).  Each token has a
-    slot, in the order of q/p; tokens swap mass between their slots, and the highest draft wins,
-    the first of those that share a slot (Theorem 14.4).  Of more than 8,192 tokens those with
-    nearly one ratio share a slot, which costs up to 2^−11 of what could be accepted.
+    The winner has the hull distribution: it maximises Σ min(s q, v) for every s at once, among all
+    possible distributions v of a winner (Theorem 14.3 of docs/theory/walk-and-keep.md).  Each token
+    has a slot, in the order of q/p.  Tokens swap mass between their slots.  The draft in the
+    highest slot wins; if several drafts share this slot, the first of them wins (Theorem 14.4).  If
+    there are more than 8,192 tokens, tokens with nearly equal ratios share a slot, which costs up
+    to a fraction 2^−11 of the acceptance.
 
     Attributes
     ----------
     tokens : int array [n]
-        The tokens that can be drafted, ascending; methods take their places here.
+        The tokens with p > 0, ascending; methods use positions in this array.
     winner_probs : array [n]
-        Probability v of each to win, computed from the swaps as they are stored; it sums to the
-        probability that there is a draft.
+        Probability v of each token to win, computed from the stored swaps; the sum is the
+        probability of at least one draft.
     """
 
-    # `OptimalPlan` is not the case of a fixed M: its winner has another distribution (cap and floor
-    # in place of the hull), and its bins in exact units and moves on a grid, which Theorems 5.7 and
-    # 5.8 rest on, take longer to build than a node of a walk allows.
+    # `OptimalPlan` is not this rule with a fixed M.  Its winner has another distribution, with a
+    # cap and a floor instead of the hull.  Its bins in exact units and its moves on a grid, which
+    # Theorems 5.7 and 5.8 need, are too slow to build at every node of a walk.
     def __init__(self, draft: SparseProbs, target: SparseProbs, numbers: Probs) -> None:
         draft, self._target = of_one_kind(draft, target)
         self.tokens, self._draft = draft.tokens, draft.probabilities
@@ -77,18 +78,19 @@ class AgreeingDrafts:
             self.winner_probs *= self._draft / self._mass[self._slot]
 
     def _swap(self, target: Probs) -> tuple[Swaps, Probs]:
-        """Find the swaps between slots, and how often their tokens win with them."""
+        """Return the swaps between slots, and the win probability of each slot's tokens."""
         mass, slope = self._mass, self._slope
         wins = slope * mass
         first = hull_segments(wins, target)
         sums = np.add.reduceat(np.array((wins, target)), first, axis=1)
         lengths = np.diff(np.append(first, wins.size))
-        several = lengths > 1  # The tokens of other segments win as often as in their own slots.
+        # A segment of one slot needs no swap.
+        several = lengths > 1
         share = sums[0] / np.where(several, sums[1], 1)
         hull = np.where(np.repeat(several, lengths), np.repeat(share, lengths) * target, wins)
         swaps = match_swaps(hull - wins, slope)
         low, high, moved = swaps.low, swaps.high, swaps.mass
-        # Rounding can let a token swap more mass than it has.
+        # With rounding, the swaps of a token can exceed its mass.
         total = scatter_sum(low, moved, wins.size) + scatter_sum(high, moved, wins.size)
         if (total > mass).any():
             fit = np.minimum(1, mass / np.where(total > mass, total, mass))
@@ -98,27 +100,27 @@ class AgreeingDrafts:
         return Swaps(low, high, moved), np.maximum(wins, 0 * wins)
 
     def accepted_share(self, place: int, weight: Number) -> Number:
-        """Share min(1, s q/v) of a winner that can be accepted."""
+        """Return the acceptance probability min(1, s q/v) of a winner, for s = `weight`."""
         mass, wins = weight * self._of_target.item(place), self.winner_probs.item(place)
-        # The probability of winning can underflow to 0.
+        # The win probability can underflow to 0.
         return mass / wins if mass < wins else 1 + 0 * weight if mass > 0 else 0 * weight
 
     def residual_mass(self, weight: Number) -> tuple[Tokens, Probs]:
-        """Tokens of the target, and s q − min(s q, v) of each: [m] each."""
+        """Return the tokens of the target, and their residual mass s q − min(s q, v): [m] each."""
         mass = weight * self._target.probabilities
         common = self._common[self._shared]
         mass[common] = np.maximum(mass[common] - self.winner_probs[self._shared], 0 * mass[common])
         return self._target.tokens, mass
 
     def slot_law(self, place: int) -> tuple[Slots, Probs]:
-        """Slots that drafts of a token take, with their probabilities: partners', then its own."""
+        """Return the possible slots of a drafted token (its own last), and their probabilities."""
         slot = self._slot.item(place)
         partners, moved = self._swaps.moves_of(slot)
         steps = moved / self._mass.item(slot)
         return np.append(partners, slot), np.append(steps, 1 - steps.sum())
 
     def winner(self, places: Sequence[int], uniforms: Probs) -> int:
-        """Position of the draft that wins, from a uniform for each."""
+        """Return the index of the winning draft, from one uniform for each draft."""
         slots, laws = [], {place: self.slot_law(place) for place in set(places)}
         for place, uniform in zip(places, uniforms, strict=True):
             partners, law = laws[place]
@@ -127,14 +129,14 @@ class AgreeingDrafts:
         return slots.index(max(slots))
 
     def winning(self, places: Sequence[int]) -> Probs:
-        """Probability that each draft wins: [m] → [m]."""
+        """Return the probability that each draft wins: `[m] → [m]`."""
         return winning_probabilities([self._ascending(place) for place in places])
 
     def agreeing(self, place: int) -> Probs:
-        """Probability, given that a token wins, that c of the drafts are this token: [k + 1].
+        """Return the distribution of the number c of drafts equal to a token, if it wins: [k + 1].
 
-        Let Z and R be the masses that the token and all others have up to a point along the slots.
-        That the token wins, with c drafts, has probability ∫ Σ_m Pr(m) C(m, c) R^(m − c) d(Z^c).
+        Let Z and R be the masses of the token and of all other tokens up to a point along the
+        slots.  The token wins with c drafts with probability ∫ Σ_m Pr(m) C(m, c) R^(m − c) d(Z^c).
         """
         k = self.numbers.size - 1
         if k == 1:
@@ -146,10 +148,11 @@ class AgreeingDrafts:
         points, weights = quadrature(k, exact=is_exact(own))
         moments = 0
         for some in chunks(own.size, points.size, POINTS):
-            # Both masses grow evenly within a slot: points [s, 1] × [points of a slot].
+            # Both masses are linear within a slot; the arrays are [slots, points].
             z = before[some, None] + own[some, None] * points
             r = others[some, None] + wide[some, None] * points
-            r = np.maximum(r, 0 * r)  # Only rounding makes r negative.
+            # Only a rounding error makes r negative.
+            r = np.maximum(r, 0 * r)
             share = (own[some, None] * weights).ravel()
             moments = moments + (_powers(z.ravel(), k) * share) @ _powers(r.ravel(), k).T
         joint = np.append(0 * own[:1], (self._choices * moments).sum(axis=1))
@@ -157,14 +160,14 @@ class AgreeingDrafts:
         return joint / total if total > 0 else self.numbers
 
     def _ascending(self, place: int) -> tuple[Slots, Probs]:
-        """`slot_law` with ascending slots."""
+        """Return `slot_law` with the slots in ascending order."""
         slots, law = self.slot_law(place)
         order = slots.argsort()
         return slots[order], law[order]
 
     @cached_property
     def _choices(self) -> Probs:
-        """Entries c C(m, c) Pr(m) with m = c + j, for c from 1 and j from 0: [k, k]."""
+        """Products c C(m, c) Pr(m) for m = c + j, for rows c ≥ 1 and columns j ≥ 0: [k, k]."""
         k = self.numbers.size - 1
         numbers = zeros(2 * k, self.numbers)
         numbers[:k] = self.numbers[1:]
@@ -173,10 +176,10 @@ class AgreeingDrafts:
 
 
 def hull_segments(wins: Probs, target: Probs) -> npt.NDArray[np.int64]:
-    """First token of each segment of the upper concave hull of the points (Σ target, Σ wins).
+    """Return the first token of each segment of the upper concave hull of (Σ target, Σ wins).
 
-    The sums are over the first tokens in the order of target/draft, [m] each.  Tokens without
-    target mass come first and are segments by themselves.
+    The sums are prefix sums in the order of target/draft.  Tokens without target mass come first,
+    and each of them is a separate segment.
     """
     empty = int(np.count_nonzero(target <= 0))
     rise, run = wins[empty:], target[empty:]
@@ -194,7 +197,7 @@ def hull_segments(wins: Probs, target: Probs) -> npt.NDArray[np.int64]:
 
 
 def _pooled(rise: Probs, run: Probs) -> list[int]:
-    """Pool neighbours until slopes descend, as isotonic regression does: the first of each pool."""
+    """Pool neighbours until the slopes descend, as in isotonic regression; return their starts."""
     pools: list[tuple[int, object, object]] = []
     for i in range(run.size):
         first, up, across = i, rise[i], run[i]
@@ -206,9 +209,10 @@ def _pooled(rise: Probs, run: Probs) -> list[int]:
 
 
 def slots_by_ratio(ratio: Probs) -> tuple[npt.NDArray[np.int64], int]:
-    """Slot of each token, in the order of q/p, and how many slots there are: [n] → [n].
+    """Return the slot of each token, in the order of q/p, and the number of slots: `[n] → [n]`.
 
-    Each token has its own; of many tokens, those share one whose ratios agree in ten bits.
+    Each token has its own slot.  If there are many tokens, tokens share a slot if their ratios
+    agree in ten bits of the mantissa.
     """
     if not in_bins(ratio):
         return places_along(np.argsort(ratio, kind="stable"), ratio.size), ratio.size
@@ -219,7 +223,7 @@ def slots_by_ratio(ratio: Probs) -> tuple[npt.NDArray[np.int64], int]:
 
 
 def _powers(base: Probs, k: int) -> Probs:
-    """Powers 0 to k − 1: [x] → [k, x]."""
+    """Return the powers 0 to k − 1 of each number: `[x] → [k, x]`."""
     powers = np.empty((k, base.size), dtype=base.dtype)
     powers[0] = 0 * base + 1
     for i in range(1, k):
@@ -229,6 +233,6 @@ def _powers(base: Probs, k: int) -> Probs:
 
 @cache
 def _binomials(k: int, *, exact: bool) -> Probs:
-    """Numbers c C(c + j, c), for c from 1 to k and j from 0 to k − c; 0 beyond: [k, k]."""
+    """Return c C(c + j, c) for rows c ≥ 1 and columns j ≥ 0, but 0 if c + j > k: [k, k]."""
     table = [[c * comb(c + j, c) if c + j <= k else 0 for j in range(k)] for c in range(1, k + 1)]
     return read_only(as_fractions(table) if exact else np.array(table, dtype=np.float64))

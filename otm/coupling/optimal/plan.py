@@ -1,8 +1,9 @@
 """An exactly optimal rule for k i.i.d. drafts, at any vocabulary size: slots and swaps.
 
-That an optimal rule of this kind exists follows from Strassen's theorem: choosing the highest of k
-independent uniform priorities U gives Y the distribution p(y) E[k U^(k−1) | y], so a martingale
-coupling of the target ratio t under p with k U^(k−1) is enough.  Slots and swaps are one.
+Strassen's theorem proves that an optimal rule of this kind exists.  If each draft has a uniform
+priority U and the highest priority wins, the winner has the distribution p(y) E[k U^(k−1) | y].  So
+a martingale coupling of the target win ratio t (under p) with k U^(k−1) is enough.  Slots and swaps
+are such a coupling.
 """
 
 from __future__ import annotations
@@ -23,32 +24,33 @@ from otm.coupling.residual import ResidualPlan, acceptance_ratio
 from otm.errors import InvalidDraftCountError
 
 LARGEST_COUNT = 2**30
-"""Most drafts in floats: up to here plans have been measured to lose less than 1e-7 of acceptance.
+"""Largest k in floats; up to this k, the measured loss of acceptance is below 1e-7.
 
-What is proved grows with the number of bins as well (Theorem 5.8 of docs/theory/optimal-plan.md).
+The proved bound on the loss also grows with the number of bins (Theorem 5.8 of
+docs/theory/optimal-plan.md).
 """
 
 FEW = 16
-"""Drafts of one set up to which Python's floats are faster than arrays."""
+"""Largest number of drafts for which Python floats are faster than arrays."""
 
 
 @dataclass(frozen=True, eq=False)
 class OptimalPlan(ResidualPlan):
     """The optimal transport plan of OTM-k, with acceptance probability α_k.
 
-    Our own construction: Theorems 5.1 to 5.3 of docs/theory/optimal-plan.md prove it optimal,
-    Theorem 5.4 lossless whatever its table.
+    This construction is new.  Theorems 5.1 to 5.3 of docs/theory/optimal-plan.md prove that it is
+    optimal; Theorem 5.4 proves that it is lossless for every table.
 
-    Tokens are put into bins of the ratio q/p, one for each ratio if they are few or in fractions.
-    A draft takes the slot of its bin or, with a probability from a table, that of a partner.  The
-    draft in the highest slot wins (the first of them, if several share it) and is accepted with
-    probability min(1, q/v'), where v' is the distribution of the winner; otherwise the output is
-    drawn from the residual ∝ max(q − v', 0).
+    Tokens are grouped in bins by the ratio q/p, with one bin for each ratio if the tokens are few
+    or the numbers are fractions.  A draft takes the slot of its bin or, with a probability from a
+    table, the slot of a partner bin.  The draft in the highest slot wins (the first one, if several
+    drafts share the slot).  The winner is accepted with probability min(1, q/v'), where v' is the
+    distribution of the winner; otherwise the output is drawn from the residual ∝ max(q − v', 0).
 
-    The distribution v' is recomputed from the stored table, so that the output distribution is q up
-    to a few roundings whatever k is (Theorem 5.7): a table in floats can cost acceptance, about
-    k · 2^−53 as measured, but never correctness.  `acceptance` is then a lower bound on
-    Pr(Y ∈ drafts) and, in exact mode, equal to it and to α_k.
+    The distribution v' is recomputed from the stored table.  So the output distribution is q up to
+    a few roundings, for every k (Theorem 5.7).  A table in floats can cost acceptance, about
+    k · 2^−53 as measured, but the plan stays lossless.  In floats, `acceptance` is a lower bound on
+    Pr(Y ∈ drafts); for fractions, both are equal to α_k.
 
     Parameters
     ----------
@@ -58,9 +60,9 @@ class OptimalPlan(ResidualPlan):
     Raises
     ------
     InvalidInputError
-        If it is given no problem, one with rows, or one about other drafts.
+        If `problem` is not a single `Problem`, or the rule does not support its drafts.
     InvalidDraftCountError
-        If it is given floats and more than 2^30 drafts, for which moves would lose acceptance.
+        If the problem has floats and more than 2^30 drafts, because moves would lose acceptance.
 
     Examples
     --------
@@ -78,52 +80,52 @@ class OptimalPlan(ResidualPlan):
         super().__post_init__()
         if self.problem.k > LARGEST_COUNT and not self.problem.exact:
             raise InvalidDraftCountError(
-                f"k = {self.problem.k:,}; in floats the optimal plan takes at most "
-                f"{LARGEST_COUNT:,} drafts, since its moves of probability 2^−53 would cost "
-                "acceptance with more; otm.alpha takes any number"
+                f"k = {self.problem.k:,}; in floats the optimal plan supports at most "
+                f"{LARGEST_COUNT:,} drafts, because rounding to 2^−53 would cost acceptance; "
+                "otm.alpha supports any k"
             )
 
     @property
     def uniforms_per_selection(self) -> int:
-        """One uniform a draft for its slot, one coin, one for the residual: k + 2."""
+        """One uniform for the slot of each draft, one for the test, one for the residual: k + 2."""
         return self.problem.k + 2
 
     @cached_property
     def slots(self) -> SlotTable:
-        """Which slots the drafts of each bin take."""
+        """The table of slots that the drafts of each bin take."""
         return SlotTable.build(self._target_win_ratio, self.problem.k)
 
     @cached_property
     def _target_win_ratio(self) -> TargetWinRatio:
-        """How often each bin should win."""
+        """Target value of Pr(the winner is the token) / p(token), for the tokens of each bin."""
         return target_win_ratio(self.problem)
 
     @property
     def target_mass(self) -> Probs:
-        """Mass of each token that is accepted as far as it wins: array [n]."""
+        """Upper bound on the accepted mass of each token: array [n]; here the target."""
         return self.problem.target
 
     @cached_property
     def winner_distribution(self) -> Probs:
-        """Distribution v' of the draft that wins, computed from the stored table: array [n]."""
+        """Distribution v' of the winning draft, computed from the stored table: array [n]."""
         probs = zeros(self.problem.n, self.problem.draft)
         for tokens, draft, target in blocks(self.problem.draft, self.problem.target):
             probs[tokens] = draft * self._win_ratio(*self.slots.place(ratio_of(draft, target)))
         return read_only(probs)
 
     def _win_ratio(self, bins: Slots, rates: Probs) -> Probs:
-        """Probability that a token wins, over that of one draft to be this token."""
+        """Return Pr(the winner is the token) / p(token), from the bins and rates of tokens."""
         slope, added = self.slots.win_ratio
         return np.asarray(slope.take(bins) + added.take(bins) * rates)
 
     @cached_property
     def accept_probability(self) -> Probs:
-        """Probability min(1, q/v') of accepting each token when it wins: array [n]."""
+        """Probability min(1, q/v') of accepting each token if it wins: array [n]."""
         return read_only(acceptance_ratio(self.target_mass, self.winner_distribution))
 
     @cached_property
     def accepted_mass(self) -> Probs:
-        """Mass of each token output as an accepted draft: array [n]."""
+        """Probability that each token is output as an accepted draft: array [n]."""
         return read_only(self.winner_distribution * self.accept_probability)
 
     def _accept(self, drafts: Drafts, uniforms: Uniforms) -> npt.NDArray[np.int64]:
@@ -139,7 +141,7 @@ class OptimalPlan(ResidualPlan):
         return winner
 
     def _accept_few(self, drafts: Drafts, uniforms: list[float]) -> int:
-        """Equivalent to `_accept` of one set, but faster for few drafts in floats: [k], [k + 1]."""
+        """Equivalent to `_accept` for one set of few drafts in floats, but faster."""
         draft = self.problem.draft.take(drafts).tolist()
         target = self.problem.target.take(drafts).tolist()
         table = self.slots
@@ -153,17 +155,17 @@ class OptimalPlan(ResidualPlan):
         return winner if uniforms[-1] < accept else -1
 
     def slot_law(self, token: int) -> tuple[Slots, Probs]:
-        """Slots that drafts of a token can take, ascending, with their probabilities.
+        """Return the possible slots of a drafted token, ascending, and their probabilities.
 
         Parameters
         ----------
         token : int
-            Its position in `problem.tokens`; it must be one that can be drafted.
+            Position of the token in `problem.tokens`; its draft probability must be positive.
 
         Returns
         -------
         tuple of (int array [s], array [s])
-            Places in `slots.bins`, and probabilities that sum to one.
+            Indices in `slots.bins`, and probabilities that sum to one.
         """
         ratio = ratio_of(self.problem.draft[[token]], self.problem.target[[token]])
         (place,), (rate,) = self.slots.place(ratio)

@@ -1,7 +1,7 @@
-"""The optimal plan by definition, token by token in fractions: to be read, and for tests.
+"""A plain reference of the optimal plan, token by token in fractions, for reading and for tests.
 
-Each step is one of docs/theory/optimal-plan.md and has its letters: p and q are the draft and the
-target distribution, k is the number of drafts.  `OptimalPlan` is equivalent, but fast.
+Steps and variable names follow docs/theory/optimal-plan.md: p and q are the draft and the target
+distribution, and k is the number of drafts.  `OptimalPlan` is equivalent but fast.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ ZERO = Fraction(0)
 
 
 class ReferencePlan:
-    """The optimal plan for k drafts from p and the target q.
+    """The optimal plan for k i.i.d. drafts from p and the target q, in fractions.
 
     Attributes
     ----------
     alpha, cap, floor : Fraction
         The optimal acceptance probability α_k, the cap c* and the floor b.
     slot_of : dict of int to int
-        The slot of each token that can be drafted, one for each ratio q/p.
+        The slot of each token with p > 0; there is one slot for each ratio q/p.
     moves : list of dict of int to Fraction
-        For each slot, the partners of its drafts with the probabilities of moving there.
+        For each slot, the probability that its drafts move to each partner slot.
     winner_probs : list of Fraction
-        Distribution p t of the draft that wins.
+        Distribution p t of the winning draft.
 
     Examples
     --------
@@ -46,18 +46,20 @@ class ReferencePlan:
         mass = [sum((p[x] for x in ratio if self.slot_of[x] == j), ZERO) for j in slots]
         P, Q = sums_below(mass), sums_below(mass[j] * r[j] for j in slots)
 
-        # Theorems 3.1 and 4.2: Σ min(q, c p) is the least Q_j + c (1 − P_j), and α_k at c = c*.
+        # Theorems 3.1 and 4.2: Σ min(q, c p) is the minimum of Q_j + c (1 − P_j) over j, and it
+        # equals α_k at c = c*.
         self.alpha = min(below + 1 - edge**k for edge, below in zip(P, Q, strict=True))
         self.cap = max((self.alpha - Q[j]) / (1 - P[j]) for j in slots)
         capped = [min(ratio, self.cap) for ratio in r]
-        # Theorem 5.1: Σ p max(t, b) is the largest b P_j + Σ_{i>j} p t, and 1 at the floor b.
+        # Theorem 5.1: Σ p max(t, b) is the maximum of b P_j + Σ_{i>j} p t over j, and it equals 1
+        # at the floor b.
         T = sums_below(mass[j] * capped[j] for j in slots)
         self.floor = min((1 - T[-1] + T[j + 1]) / P[j + 1] for j in slots)
         t = [max(ratio, self.floor) for ratio in capped]
         wins = {x: p[x] * t[slot] for x, slot in self.slot_of.items()}
         self.winner_probs = [wins.get(x, ZERO) for x in range(len(p))]
 
-        # Theorem 5.2: match what bins lack with what later ones have too much of, in order.
+        # Theorem 5.2: match the lacking mass of bins with the excess mass of later bins, in order.
         W = [(P[j + 1] ** k - P[j] ** k) / mass[j] for j in slots]
         lacking = [mass[j] * (t[j] - W[j]) for j in slots]
         self.moves: list[dict[int, Fraction]] = [{} for _ in slots]
@@ -69,10 +71,11 @@ class ReferencePlan:
                     self.moves[j][i], self.moves[i][j] = swap / mass[j], swap / mass[i]
 
     def select(self, drafts: Sequence[int], uniforms: Probs) -> int:
-        """Output token; uniforms for the slots of the drafts, the coin and the residual."""
+        """Return the output; uniforms are for the slots, the test and the residual, in order."""
         *of_drafts, coin, of_residual = uniforms
         taken = [self._slot(x, u) for x, u in zip(drafts, of_drafts, strict=True)]
-        winner = drafts[taken.index(max(taken))]  # The first draft in the highest slot wins.
+        # The first draft in the highest slot wins.
+        winner = drafts[taken.index(max(taken))]
         if coin * self.winner_probs[winner] < self.q[winner]:
             return winner
         residual = [max(y - v, ZERO) for y, v in zip(self.q, self.winner_probs, strict=True)]
@@ -80,11 +83,12 @@ class ReferencePlan:
         return next(x for x, end in enumerate(accumulate(residual)) if point < end)
 
     def _slot(self, token: int, uniform: Fraction) -> int:
+        """Return the slot that a draft takes: a partner slot, or the slot of its ratio."""
         own = self.slot_of[token]
         ends = zip(self.moves[own], accumulate(self.moves[own].values()), strict=True)
         return next((partner for partner, end in ends if uniform < end), own)
 
 
 def sums_below(terms: Iterable[Fraction]) -> list[Fraction]:
-    """Add up the first j terms, for each j from 0."""
+    """Return the sum of the first j terms, for each j from 0."""
     return list(accumulate(terms, initial=ZERO))

@@ -1,6 +1,6 @@
-"""The table of moves between slots as it is stored, and the winner's distribution by this table.
+"""The stored table of moves between slots, and the distribution of the winner that it gives.
 
-All tokens of a bin move to the same partners; how often each moves depends on its own ratio q/p.
+All tokens of a bin move to the same partner slots.  How often a token moves depends on its q/p.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from otm._core.ratios.bins import RatioBins
 from otm.coupling.optimal.swaps import Slots, Swaps, TargetWinRatio, match_swaps
 
 KEY_BITS = 63
-"""Bits of a key: the bin above, a cumulative probability below."""
+"""Number of bits of a key; the high bits are the bin, the low bits a cumulative probability."""
 
 MASS_SCALE = 2.0**62
-"""Masses are summed over the moves of a bin as integers of this scale."""
+"""Scale for rounding the masses of moves to integers before their sums."""
 
 
 class SwapRates(NamedTuple):
-    """Rates λ of tokens, from their ratios q/p: (q/p − slope) · factor between least and most.
+    """Parameters [m] of the rates λ = (q/p − slope) · factor, clipped to [least, most].
 
-    A token moves λ times as often as the drafts of its bin do on average (Theorem 5.2).
+    A token moves λ times as often as an average draft of its bin (Theorem 5.2).
     """
 
-    slope: Probs  # [m] each
+    slope: Probs
     factor: Probs
     least: Probs
     most: Probs
@@ -47,10 +47,10 @@ class SwapRates(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class SlotTable(Frozen):
-    """Slots that the drafts of each bin take: its own or, by a swap, a partner's.
+    """Table of the slots that the drafts of each bin take: the slot of the bin or of a partner.
 
-    Floats are rounded to a grid that divides the grid of the uniforms, and every distribution is
-    computed from the rounded table: it is that of what `slots_of` does, not of what was intended.
+    In floats, probabilities are rounded to a grid that uniforms resolve exactly.  Every
+    distribution is computed from the rounded table, so it is the exact distribution of `slots_of`.
     """
 
     target: TargetWinRatio
@@ -59,13 +59,13 @@ class SlotTable(Frozen):
 
     @classmethod
     def build(cls, target: TargetWinRatio, k: int) -> SlotTable:
-        """Swap between bins what they need to win as often as they should."""
+        """Build the table with the swaps that give each bin its target win ratio."""
         lacking = (target.mean - target.slope) * target.bins.draft
         return cls(target, k, match_swaps(lacking, target.slope))
 
     @property
     def bins(self) -> RatioBins:
-        """The bins of the tokens, m in all."""
+        """The m bins of the tokens."""
         return self.target.bins
 
     @property
@@ -75,20 +75,23 @@ class SlotTable(Frozen):
 
     @cached_property
     def ends(self) -> Probs:
-        """Cumulative probability of an owner's moves, < 1: on the grid, or fractions; [2s]."""
+        """Cumulative probability of the moves of each owner, below 1: array [2s].
+
+        Floats are stored as integers in units of the grid.
+        """
         owner, _, mass = self.swaps.moves
         first = self._first
         if is_exact(mass):
             runs = np.split(mass, first[1:])
             sums = np.concatenate([np.cumsum(run) for run in runs]) if mass.size else mass
             return read_only(sums / self.draft[owner])
-        # Integers are added, so that rounding does not build up along the rows: 2^−63 a move.
+        # Sums of integers are exact, so the only error is the rounding of each move, 2^−63.
         scaled = np.rint(mass * MASS_SCALE).astype(np.int64)
         sums = scaled.cumsum()
         before = np.zeros(self.draft.size, dtype=np.int64)
         before[owner[first]] = sums[first] - scaled[first]
         ends = (sums - before[owner]) / (self.draft[owner] * MASS_SCALE)
-        # The end stays below one, so that a key never spills into the next row.
+        # A cumulative probability below one keeps the key below the keys of the next bin.
         units = np.minimum(np.rint(ends * 2.0**self._grid_bits), 2.0**self._grid_bits - 1)
         return read_only(units.astype(np.int64))
 
@@ -100,7 +103,7 @@ class SlotTable(Frozen):
 
     @cached_property
     def steps(self) -> Probs:
-        """Probability of each move of an owner's draft: array [2s]."""
+        """Probability that a draft of the owner makes each move: array [2s]."""
         steps = self.ends.copy()
         steps[1:] -= self.ends[:-1]
         steps[self._first] = self.ends[self._first]
@@ -108,35 +111,35 @@ class SlotTable(Frozen):
 
     @cached_property
     def moved(self) -> Probs:
-        """Probability that a draft of each bin moves, on average over the bin: array [m]."""
+        """Average probability that a draft of each bin moves: array [m]."""
         return read_only(scatter_sum(self.swaps.moves.owner, self.steps, self.draft.size))
 
     @cached_property
     def keys(self) -> Probs:
-        """Sorted keys (owner, cumulative probability up to this move): array [2s]."""
-        # One search in one array for all bins finds a slot, however many swaps its bin has.
+        """Sorted keys (owner, cumulative probability) of all moves: array [2s]."""
+        # One binary search over the keys of all bins finds a slot.
         return read_only(self._key(self.swaps.moves.owner, self.ends))
 
     @cached_property
     def _last(self) -> Probs:
-        """The last of the `ends` of each bin, 0 if it does not swap: array [m]."""
+        """The largest of the `ends` of each bin, 0 if the bin has no moves: array [m]."""
         last = np.zeros(self.draft.size, dtype=self.ends.dtype)
         last[self.swaps.moves.owner] = self.ends
         return read_only(last)
 
     @cached_property
     def _grid_bits(self) -> int:
-        """Bits of a key below the bin."""
+        """Number of low bits of a key, for the cumulative probability."""
         return min(53, KEY_BITS - self.draft.size.bit_length())
 
     def _key(self, bins: Slots, ends: npt.NDArray[Any]) -> Probs:
-        """Numbers that sort by bin first and by a cumulative probability within its moves."""
+        """Return keys that sort by bin, then by cumulative probability."""
         key: Probs = bins.astype(object) if is_exact(self.draft) else bins << self._grid_bits
         return np.asarray(key + ends)
 
     @cached_property
     def _rates(self) -> SwapRates | None:
-        """Rates of the tokens of each bin; None if all are one, as where t is one for each bin."""
+        """Parameters of the rates; None if all rates are one, because t is constant in each bin."""
         target = self.target
         if not np.count_nonzero(target.follows):
             return None
@@ -148,16 +151,17 @@ class SlotTable(Frozen):
         return SwapRates(target.slope, *map(read_only, (factor, least, most)))
 
     def place(self, ratio: Probs) -> tuple[Slots, Probs]:
-        """Bins of tokens and their rates, from their ratios q/p: [...] → [...], [...]."""
+        """Return the bins and rates of tokens, from their ratios q/p: `[...] → [...], [...]`."""
         bins = self.bins.place(ratio)
         if self._rates is None:
             return bins, np.ones(ratio.shape, ratio.dtype)
         slope, factor, least, most = (each.take(bins) for each in self._rates)
         rates = (ratio - slope) * factor
-        return bins, np.minimum(np.maximum(rates, least), most)  # Only rounding is cut off.
+        # Without rounding errors, the rates would lie in this range.
+        return bins, np.minimum(np.maximum(rates, least), most)
 
     def place_few(self, ratio: list[float]) -> tuple[Slots, list[float]]:
-        """Equivalent to `place`, but faster for few drafts."""
+        """Equivalent to `place`, but faster for a few drafts."""
         bins = self.target.bins.place(np.array(ratio))
         if self._rates is None:
             return bins, [1.0] * len(ratio)
@@ -169,7 +173,7 @@ class SlotTable(Frozen):
         return bins, rates
 
     def slots_of(self, bins: Slots, rates: Probs, uniforms: npt.NDArray[Any]) -> Slots:
-        """Slot that each draft takes, by one uniform a draft; all arrays have the same shape."""
+        """Return the slot of each draft, from one uniform each; all arrays have the same shape."""
         if not is_exact(self.draft):
             stretched = np.minimum(uniforms / rates, 1 - 2.0**-53)
             uniforms = (stretched * 2.0**self._grid_bits).astype(np.int64)
@@ -182,7 +186,7 @@ class SlotTable(Frozen):
         return slots
 
     def slots_of_few(self, bins: Slots, rates: list[float], uniforms: list[float]) -> list[int]:
-        """Equivalent to `slots_of`, but faster for few drafts in floats, with spare uniforms."""
+        """Equivalent to `slots_of` but faster for a few drafts in floats; ignore extra uniforms."""
         slots: list[int] = bins.tolist()
         bits, scale = self._grid_bits, 2.0**self._grid_bits
         for i, last in enumerate(self._last.take(bins).tolist()):
@@ -193,7 +197,7 @@ class SlotTable(Frozen):
         return slots
 
     def slot_law(self, place: int, rate: Any = 1) -> tuple[Slots, Probs]:
-        """Slots that drafts of a bin can take, ascending, with their probabilities."""
+        """Return the possible slots of a draft of a bin, ascending, and their probabilities."""
         owner, partner, _ = self.swaps.moves
         start, stop = owner.searchsorted((place, place + 1))
         moves = self.steps[start:stop] * rate
@@ -204,18 +208,19 @@ class SlotTable(Frozen):
 
     @cached_property
     def win_ratio(self) -> tuple[Probs, Probs]:
-        """Probability that a token wins, over that of one draft to be this token: two [m].
+        """Terms of the win ratio Pr(token wins) / p(token) for each bin: two arrays [m].
 
-        The first is what the own slot of a token gives, the second what moves add on average over
-        a bin, scaled so that the winner's distribution fits Σq = 1.  Drafts in one slot are
-        exchangeable, so it does not matter which of them wins.
+        The first term is the ratio in the slot of the bin.  The second term is the average change
+        by moves.  Both are scaled so that the winner distribution is consistent with Σq = 1.
+        Drafts in one slot are exchangeable, so it does not matter which of them wins.
         """
         bins, (owner, partner, _) = self.bins, self.swaps.moves
         below, above, mass = bins.draft_below, bins.draft_above, bins.draft
-        if not is_exact(mass):  # Fractions swap equal masses, so slots keep theirs.
+        # In fractions, swaps are exact, so every slot keeps its mass.
+        if not is_exact(mass):
             moved = self.steps * mass[owner]
             surplus = scatter_sum(partner, moved, mass.size) - scatter_sum(owner, moved, mass.size)
-            # Sums from both ends keep the digits of small masses there.
+            # Sums from both ends keep the digits of small masses at the ends.
             more = running_sum(np.array((surplus, surplus[::-1])), from_zero=True)
             below, above = below + more[0], above + more[1, ::-1]
             mass = mass + surplus
@@ -227,11 +232,10 @@ class SlotTable(Frozen):
 
 
 def winning_probabilities(laws: Sequence[tuple[Slots, Probs]]) -> Probs:
-    """Probability that each draft wins, by the highest slot: k laws → [k].
+    """Return the probability that each of k drafts wins, because its slot is the highest: [k].
 
-    Of drafts in one slot the first wins.
-
-    A law is the slots that a draft can take, ascending, and their probabilities.
+    Each entry of `laws` has the possible slots of a draft, ascending, and their probabilities.  If
+    several drafts share the highest slot, the first of them wins.
     """
     zero = 0 * laws[0][1][:1]
     cumulative = [np.concatenate([zero, np.cumsum(law)]) for _, law in laws]
@@ -239,7 +243,8 @@ def winning_probabilities(laws: Sequence[tuple[Slots, Probs]]) -> Probs:
     for i, (slots, law) in enumerate(laws):
         beaten = law
         for j, (others, _) in enumerate(laws):
-            if j != i:  # Earlier drafts must sit strictly lower, later ones not higher.
+            # Earlier drafts must be in a lower slot, later drafts in a lower or equal slot.
+            if j != i:
                 side: Literal["left", "right"] = "left" if j < i else "right"
                 beaten = beaten * cumulative[j][np.searchsorted(others, slots, side=side)]
         wins[i] = beaten.sum()

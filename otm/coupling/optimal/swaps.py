@@ -1,10 +1,10 @@
-"""How often each bin of tokens should win, and the swaps of mass by which it does.
+"""Target win ratio of each bin of tokens, and the swaps of mass that achieve it.
 
-Order bins of tokens by q/p and let slot j be the interval (P_{j−1}, P_j] of their cumulative draft
-mass.  If every draft took the slot of its own bin and the draft in the highest slot won, each token
-of bin j would win W_j = (P_j^k − P_{j−1}^k) / p_j times as often as one draft is that token.  Bins
-that win too rarely swap mass with higher slots of bins that win too often (Theorem 5.2 of
-docs/theory/optimal-plan.md).
+Order the bins of tokens by q/p; slot j is the interval (P_{j−1}, P_j] of cumulative draft mass.
+The win ratio of a token is Pr(the winner is the token) / p(token).  Suppose that every draft takes
+the slot of its bin and the highest slot wins.  Then tokens of bin j have the win ratio
+W_j = (P_j^k − P_{j−1}^k) / p_j.  Bins with W_j below the target ratio swap mass with the higher
+slots of bins with W_j above it (Theorem 5.2 of docs/theory/optimal-plan.md).
 """
 
 from __future__ import annotations
@@ -29,24 +29,27 @@ from otm.optimum.cut import best_prefix, cap_in_bins
 from otm.problem import Problem
 
 Slots = npt.NDArray[np.int64]
-"""Indices of slots, and so of the bins that they belong to."""
+"""Array of slot indices; slot j belongs to bin j."""
 
 
 class TargetWinRatio(NamedTuple):
-    """Probability that a token should win, over that of one draft to be it: t, for each bin.
+    """Target win ratio t = Pr(the winner is the token) / p(token), for each of m bins.
 
-    Bins are pure: either all tokens of a bin should win at least as often as in its slot, or all
-    at most as often.
+    With W the win ratio in the slot of the bin, bins are pure: either t ≥ W for all tokens of a
+    bin, or t ≤ W for all tokens.
     """
 
     bins: RatioBins
-    slope: Probs  # [m], W: the value of t if every draft kept the slot of its bin
-    mean: Probs  # [m], mean of t over the drafts in the bin
-    follows: npt.NDArray[np.bool_]  # [m], whether t is q/p of each token; otherwise it is the mean
+    # The win ratio W of the bin if no draft moves, [m].
+    slope: Probs
+    # The mean of t over the drafts in the bin, [m].
+    mean: Probs
+    # Whether t = q/p for each token of the bin, [m]; otherwise t is the mean for all its tokens.
+    follows: npt.NDArray[np.bool_]
 
 
 def target_win_ratio(problem: Problem) -> TargetWinRatio:
-    """Ratio t = max(min(q/p, c*), b); splits bins that hold c* or b, or are not pure."""
+    """Compute t = max(min(q/p, c*), b); split bins that contain c* or b, or are not pure."""
     k = problem.k
     value, _, bins = best_prefix(problem)
     cap, bins = cap_in_bins(bins, value, k)
@@ -68,28 +71,34 @@ def target_win_ratio(problem: Problem) -> TargetWinRatio:
 
 
 class Moves(NamedTuple):
-    """Moves of drafts to the slots of other bins, those of lower bins before those of higher."""
+    """Moves of drafts to the slots of other bins, in ascending order of the owner: arrays [2 s]."""
 
-    owner: Slots  # [2 s], ascending: the bin of the drafts
-    partner: Slots  # [2 s], the bin whose slot they take
-    mass: Probs  # [2 s]
+    # The bin of the drafts that move.
+    owner: Slots
+    # The bin whose slot they take.
+    partner: Slots
+    # The draft mass that moves.
+    mass: Probs
 
 
 @dataclass(frozen=True, eq=False)
 class Swaps(Frozen):
-    """Equal masses that pairs of bins exchange between their slots.
+    """Equal masses that pairs of bins exchange between their slots: arrays [s], s < m.
 
-    Each bin is either the lower bin in all of its swaps or the higher one in all.  Both columns
-    ascend.
+    A bin is the lower bin in all of its swaps, or the higher bin in all of them.  `low` and `high`
+    are in ascending order.
     """
 
-    low: Slots  # [s], the lower bin of each swap, s < m
-    high: Slots  # [s], the other; low < high where the mass is positive
-    mass: Probs  # [s], mass of each of the two bins that moves to the other's slot
+    # The lower bin of each swap.
+    low: Slots
+    # The higher bin of each swap; low < high if the mass is positive.
+    high: Slots
+    # The mass that each of the two bins moves to the slot of the other.
+    mass: Probs
 
     @cached_property
     def moves(self) -> Moves:
-        """Both moves of each swap."""
+        """The two moves of each swap."""
         owner = np.concatenate([self.low, self.high])
         order = owner.argsort(kind="stable")
         partner = np.concatenate([self.high, self.low])
@@ -97,7 +106,7 @@ class Swaps(Frozen):
         return Moves(*map(read_only, (owner[order], partner[order], mass)))
 
     def moves_of(self, place: int) -> tuple[Slots, Probs]:
-        """Partners of one bin, and the masses that it moves to their slots."""
+        """Return the partners of a bin, and the mass that it moves to the slot of each partner."""
         owners, partners = self.low, self.high
         start, stop = owners.searchsorted((place, place + 1))
         if start == stop:
@@ -107,26 +116,27 @@ class Swaps(Frozen):
 
 
 def match_swaps(lacking: Probs, slope: Probs) -> Swaps:
-    """Match the winning mass that bins lack, [m], with what others have too much of (negative).
+    """Match bins with lacking win probability (positive) to bins with an excess (negative).
 
-    By cumulative amount, in order (north-west corner rule).
+    Bins are matched in order, by cumulative amount (north-west corner rule).
     """
     if is_exact(lacking):
         return match_amounts(lacking, slope)
-    # Sums and differences of whole numbers of a unit are exact.
+    # Sums and differences of integers are exact.
     unit = 2.0**-62
     return match_amounts(np.rint(lacking / unit).astype(np.int64), slope, unit)
 
 
 def match_amounts(lacking: Probs, slope: Probs, unit: float = 1) -> Swaps:
-    """`match_swaps` of amounts in fractions, or in whole numbers of a unit."""
+    """Implement `match_swaps` for amounts in fractions or as integer multiples of a unit."""
     poor, rich = (lacking > 0).nonzero()[0], (lacking < 0).nonzero()[0]
     if not (poor.size and rich.size):
         return Swaps(read_only(poor[:0]), read_only(rich[:0]), read_only(slope[:0]))
     ends = np.concatenate([lacking[poor].cumsum(), (-lacking[rich]).cumsum()])
     merged = ends.argsort(kind="stable")
     last_poor, last_rich = (merged == poor.size - 1).argmax(), (merged == ends.size - 1).argmax()
-    merged = merged[: min(last_poor, last_rich) + 1]  # Then one side is used up.
+    # After this many pairs, one side has no mass left.
+    merged = merged[: min(last_poor, last_rich) + 1]
     is_poor = merged < poor.size
     poor_before: Slots = is_poor.cumsum()
     poor_before -= is_poor
@@ -135,7 +145,8 @@ def match_amounts(lacking: Probs, slope: Probs, unit: float = 1) -> Swaps:
     amount = ends[merged]
     amount[1:] -= amount[:-1]
     gain = slope[high] - slope[low]
-    useful = (low < high) & (gain > 0)  # Only rounding makes a pair useless.
-    # A swap of δ / (W_high − W_low) moves exactly δ of winning probability.
+    # Only a rounding error can make a pair useless.
+    useful = (low < high) & (gain > 0)
+    # A swap of the mass δ / (W_high − W_low) moves the win probability δ.
     mass = np.divide(amount * unit, gain, out=zeros(gain.size, gain), where=useful)
     return Swaps(read_only(low), read_only(high), read_only(mass))

@@ -287,7 +287,7 @@ def test_drafts_move_as_often_as_the_law_says() -> None:
     for x in range(draft.size):
         drafted = Places(*(np.full(uniforms.size, values[x]) for values in places))
         taken = np.bincount(choose_slots(table, drafted, uniforms), minlength=table.win.size)
-        slots, probs = plan._slot_law(x)
+        slots, probs = plan._slot_distribution(x)
         assert abs(taken[slots] / uniforms.size - probs).max() < 1e-4
         assert taken[slots].sum() == uniforms.size
         moved += slots.size > 1
