@@ -52,10 +52,11 @@ coverage: $(VENV)/.installed-test ## run the tests and list the lines that no te
 	$(BIN)/coverage report
 
 .PHONY: check
-check: $(VENV)/.installed-check ## check style and types: ruff, mypy
+check: $(VENV)/.installed-check ## check style, types and phrases: ruff, mypy, docs/phrases.py
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+	$(BIN)/python docs/phrases.py
 
 .PHONY: format
 format: $(VENV)/.installed-check ## format the code
