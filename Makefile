@@ -52,11 +52,14 @@ coverage: $(VENV)/.installed-test ## run the tests and list the lines that no te
 	$(BIN)/coverage report
 
 .PHONY: check
-check: $(VENV)/.installed-check ## check style, types and phrases: ruff, mypy, docs/phrases.py
+check: $(VENV)/.installed-check ## check style, types, phrases and the files for code hosts
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/python docs/phrases.py
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-issue-forms .github/ISSUE_TEMPLATE/[!c]*.yml
+	$(BIN)/check-jsonschema --builtin-schema vendor.citation-file-format CITATION.cff
 
 .PHONY: format
 format: $(VENV)/.installed-check ## format the code
