@@ -24,7 +24,7 @@ figures: $(VENV)/.installed-figures ## draw the figures into build/ and compare 
 test: $(VENV)/.installed-test ## run the tests (options for pytest: ARGS="-k k_seq")
 	$(BIN)/python -m pytest -n auto --dist worksteal $(ARGS)
 
-# What a change most often breaks: names, layers, messages, and one exact law of each part.
+# What a change most often breaks: names, layers, messages, and one exact distribution of each part.
 QUICK = tests/repo/test_import.py tests/repo/test_public_api.py tests/repo/test_docstrings.py \
 	tests/test_errors.py tests/test_rules.py tests/test_problem.py tests/test_bad_input.py \
 	tests/core/probs/test_sampling.py tests/core/test_sums.py tests/core/test_numbers.py \
