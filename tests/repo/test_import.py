@@ -19,7 +19,7 @@ HEAVY = {
     *"transformers safetensors joblib jinja2 typer rich pytest".split(),
 }
 
-# From below to above; docs/architecture.md has the same list.  A package imports from itself and from
+# From below to above, as in docs/architecture.md.  A package imports from itself and from
 # the layers below it, not from its neighbours.
 LAYERS = [
     {"certificate", "errors"},
