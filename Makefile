@@ -56,6 +56,8 @@ check: $(VENV)/.installed-check ## check style, types, phrases and the files for
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+	$(BIN)/python docs/snippets.py
+	$(BIN)/python -m pytest -q tests/repo/test_snippets.py
 	$(BIN)/python docs/phrases.py
 	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
 	$(BIN)/check-jsonschema --builtin-schema vendor.github-issue-forms .github/ISSUE_TEMPLATE/[!c]*.yml
