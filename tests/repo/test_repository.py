@@ -273,6 +273,6 @@ def test_owners_and_templates_name_what_is_there() -> None:
     assert len(places) > 8
     assert [name for name in places if not (ROOT / name).exists()] == []
     for path in (ROOT / ".github").rglob("*.*"):
-        named = re.findall(r"\b(?:docs/)?[\w-]+\.(?:md|txt|bib)\b", path.read_text("utf-8"))
+        named = re.findall(r"[\w/-]+\.(?:md|txt|bib)\b", path.read_text("utf-8"))
         assert [name for name in named if not (ROOT / name).exists()] == [], path
     assert "CODEOWNERS" in read("CONTRIBUTING.md")
