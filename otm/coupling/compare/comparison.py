@@ -245,8 +245,7 @@ def compare(
         If a rule is asked for by a name that does not exist, or one that is given is no rule; if
         `max_seconds` is not a number above 0.
     ProblemTooLargeError
-        If all rules are too large for the distributions or the time, so that none is left to
-        compare.
+        If all rules are too large for the distributions, or too slow for `max_seconds`.
     MissingDependencyError
         If the optimum for a rule of one's own needs a maximum flow and networkx is not installed.
 
