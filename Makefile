@@ -24,7 +24,7 @@ figures: $(VENV)/.installed-figures ## draw the figures into build/ and compare 
 test: $(VENV)/.installed-test ## run the tests (options for pytest: ARGS="-k k_seq")
 	$(BIN)/python -m pytest -n auto --dist worksteal $(ARGS)
 
-# What a change most often breaks: names, layers, messages, and one exact law of each part.
+# What a change most often breaks: names, layers, messages, and one exact distribution of each part.
 QUICK = tests/repo/test_import.py tests/repo/test_public_api.py tests/repo/test_docstrings.py \
 	tests/test_errors.py tests/test_rules.py tests/test_problem.py tests/test_bad_input.py \
 	tests/core/probs/test_sampling.py tests/core/test_sums.py tests/core/test_numbers.py \
@@ -52,10 +52,16 @@ coverage: $(VENV)/.installed-test ## run the tests and list the lines that no te
 	$(BIN)/coverage report
 
 .PHONY: check
-check: $(VENV)/.installed-check ## check style and types: ruff, mypy
+check: $(VENV)/.installed-check ## check style, types, phrases and the files for code hosts
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+	$(BIN)/python docs/snippets.py
+	$(BIN)/python -m pytest -q tests/repo/test_snippets.py
+	$(BIN)/python docs/phrases.py
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-issue-forms .github/ISSUE_TEMPLATE/[!c]*.yml
+	$(BIN)/check-jsonschema --builtin-schema vendor.citation-file-format CITATION.cff
 
 .PHONY: format
 format: $(VENV)/.installed-check ## format the code

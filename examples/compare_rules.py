@@ -76,7 +76,7 @@ for name, rule, style in (
     ("recursive rejection", RecursiveRejection, "^:"),
 ):
     problems = [Problem(draft, target, k) for k in counts]
-    axes.plot(counts, [rule(problem).acceptance for problem in problems], style, label=name)
+    axes.plot(counts, [float(rule(problem).acceptance) for problem in problems], style, label=name)
 axes.set_xscale("log", base=2)
 axes.set_xticks(counts, [str(k) for k in counts])
 axes.set_xlabel("number of drafts $k$")

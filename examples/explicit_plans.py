@@ -64,7 +64,7 @@ def show(problem: Problem, rule: AcceptanceRule, formula: Fraction) -> Fraction:
         f" = formula: {plan.acceptance == formula}, = optimum: {plan.acceptance == alpha},"
         f" output = q: {(plan.output_distribution() == problem.target).all()}"
     )
-    return plan.acceptance
+    return Fraction(plan.acceptance)
 
 
 # %%
@@ -89,7 +89,7 @@ figure, axes = plt.subplots(figsize=(6.4, 3.6), layout="constrained")
 for k, optimum, marker in zip(counts, optima.T, "os^D", strict=True):
     (line,) = axes.plot(grid, optimum, label=f"$k$ = {k}")
     points = {float(q): float(alpha) for (drafts, q), alpha in accepted.items() if drafts == k}
-    axes.plot(points.keys(), points.values(), marker, color=line.get_color())
+    axes.plot(list(points), list(points.values()), marker, color=line.get_color())
 axes.axvline(float(p), color="#888888", linewidth=0.8, linestyle=":")
 axes.annotate("q = p", (float(p), 0.3), xytext=(4, 0), textcoords="offset points", color="#666666")
 axes.set_xlabel("$q$, for $p$ = 1/4")

@@ -59,12 +59,14 @@ latency = measure_latency(
 positions = from_models(folder / "small", folder / "target", folder / "texts.txt")
 settings = Settings(ks=(1, 4), sampling=sampling)
 summary = report(positions, folder / "report", settings, gammas=(2, 4), latency=latency)
-print(summary.recommendation)
+recommendation = summary.recommendation
+assert recommendation is not None  # a report has one if a latency is given
+print(recommendation)
 
 # %%
 # What pays is to the right of the line, with its whole interval.
 
-ways = summary.recommendation.candidates[::-1]
+ways = recommendation.candidates[::-1]
 names = [f"{way.setup.rule}, K = {way.setup.k}, γ = {way.setup.gamma}" for way in ways]
 speeds = [way.speedup for way in ways]
 reach = [[each.mean - each.low for each in speeds], [each.high - each.mean for each in speeds]]
@@ -107,8 +109,8 @@ print(f"the same greedy text: {torch.equal(alone, assisted)}")
 # %%
 # **The decision.**
 
-best = summary.recommendation.best
-pays = "pay" if summary.recommendation.beats_autoregressive else "are not certain to pay"
+best = recommendation.best
+pays = "pay" if recommendation.beats_autoregressive else "are not certain to pay"
 print(
     f"On this machine drafts {pays}: {best.setup.rule}, K = {best.setup.k}, γ = {best.setup.gamma}"
 )

@@ -82,9 +82,9 @@ sample = spectr(
 )
 contexts = contexts_from(sample)
 recordings = record(target, ModelDrafter(draft, 4), contexts, depth=4, seed=0)
-setups = {"ks": [1, 2, 4], "gammas": [4]}
-steps = block_efficiency(recordings, ["k-Seq", "optimal", "walk and keep"], **setups)
-steps = steps | efficiency_bound(recordings, **setups)
+ks, gammas = [1, 2, 4], [4]
+steps = block_efficiency(recordings, ["k-Seq", "optimal", "walk and keep"], ks, gammas)
+steps = steps | efficiency_bound(recordings, ks, gammas)
 print(steps)
 
 # %%

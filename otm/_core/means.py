@@ -7,7 +7,7 @@ measured at the same contexts, so their differences have narrower intervals than
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -124,6 +124,8 @@ class PairedMeans:
         The prompt of each context.
     level : float, optional
         Confidence level of the intervals, above 0 and below 1.
+    left_out : mapping from Setup to str, optional
+        Setups that were too large to compute, with the reason.
 
     Raises
     ------
@@ -149,6 +151,7 @@ class PairedMeans:
     values: Mapping[Setup, Floats]
     prompts: npt.NDArray[np.int64]
     level: float = 0.95
+    left_out: Mapping[Setup, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "level", as_level(self.level))
@@ -193,9 +196,13 @@ class PairedMeans:
                 "the two measurements differ in their quantity, level or contexts; merge only "
                 "measurements that have all three in common"
             )
-        return PairedMeans(self.quantity, {**self.values, **other.values}, self.prompts, self.level)
+        values = {**self.values, **other.values}
+        left_out = {**self.left_out, **other.left_out}
+        return PairedMeans(self.quantity, values, self.prompts, self.level, left_out)
 
     def _of(self, setup: AnySetup) -> Floats:
+        if setup in self.left_out:
+            raise UnknownMethodError(f"{tuple(setup)} was left out: {self.left_out[Setup(*setup)]}")
         if setup not in self.values:
             known = ", ".join(str(tuple(measured)) for measured in self.values)
             raise UnknownMethodError(f"{tuple(setup)} was not measured; there are {known}")
@@ -203,11 +210,22 @@ class PairedMeans:
 
     def __repr__(self) -> str:
         columns, *rows = self._table
-        return f"{self._title}\n{text_table(columns, rows)}"
+        return "\n".join([self._title, text_table(columns, rows), *self._left_out_lines])
 
     def _repr_html_(self) -> str:
         heading, *rows = self._table
-        return html_table(rows, self._title, heading=heading)
+        return html_table(rows, self._title, heading=heading, notes=self._left_out_lines)
+
+    @property
+    def _left_out_lines(self) -> list[str]:
+        """Build one line for each rule and reason, with the numbers of drafts that it concerns."""
+        ks: dict[tuple[str, str], list[str]] = {}
+        for setup, reason in self.left_out.items():
+            ks.setdefault((setup.rule, reason), []).append(str(setup.k))
+        return [
+            f"left out: {rule}, K = {', '.join(numbers)}: {reason}"
+            for (rule, reason), numbers in ks.items()
+        ]
 
     @property
     def _title(self) -> str:

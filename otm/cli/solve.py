@@ -96,6 +96,8 @@ def solve(
         print()
         heading, *rules = comparison._table
         print_table(heading, rules)
+        for line in comparison._left_out_lines:
+            print(line)
 
 
 def _document(solution: Solution, comparison: Comparison | None) -> dict[str, Any]:
@@ -123,6 +125,7 @@ def _document(solution: Solution, comparison: Comparison | None) -> dict[str, An
             }
             for rule in comparison
         ]
+        document["left_out"] = dict(comparison.left_out)
     return document
 
 

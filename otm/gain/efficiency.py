@@ -188,7 +188,8 @@ def first_step_acceptance(
     InvalidDraftCountError
         If a number of drafts is not an integer of at least 1.
     ProblemTooLargeError
-        If a rule has no exact acceptance for so many drafts.
+        If no rule has an exact acceptance for so many drafts.  If only some rules have none, the
+        table leaves them out, and `left_out` has the reason.
 
     Examples
     --------

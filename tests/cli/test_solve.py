@@ -37,6 +37,7 @@ def test_json_has_the_numbers_of_the_library(capsys: pytest.CaptureFixture[str])
         solution.certificate.upper,
     ]
     assert (found["n"], found["k"], found["exact"]) == (4, 2, False)
+    assert found["left_out"] == {}
     rules = found["rules"]
     assert isinstance(rules, list)
     assert {rule["rule"]: rule["acceptance"] for rule in rules} == {

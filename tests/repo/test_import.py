@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import graphlib
+import re
 import subprocess
 import sys
 from functools import cache
@@ -11,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.repo.pages import ROOT, python_files
+from tests.repo.pages import ROOT, python_files, read
 
 HEAVY = {
     *"scipy highspy cvxpy clarabel torch triton matplotlib networkx hypothesis pandas ot".split(),
     *"transformers safetensors joblib jinja2 typer rich pytest".split(),
 }
 
-# From below to above; CONTRIBUTING.md has the same list.  A package imports from itself and from
+# From below to above, as in docs/architecture.md.  A package imports from itself and from
 # the layers below it, not from its neighbours.
 LAYERS = [
     {"certificate", "errors"},
@@ -96,7 +97,7 @@ def allowed(of: str) -> set[str]:
         if of in layer:
             return {of} if of in ALONE else {of} | below
         below |= layer
-    raise AssertionError(f"otm/{of} is in no layer: add it to LAYERS and to CONTRIBUTING.md")
+    raise AssertionError(f"otm/{of} is in no layer: add it to LAYERS and to docs/architecture.md")
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -127,6 +128,13 @@ def test_no_module_imports_itself_in_a_circle() -> None:
     """Catches circles within a package too; they work until somebody imports from the other end."""
     graph = {module: imports(module) & set(ALL) - {module} for module in ALL}
     graphlib.TopologicalSorter(graph).prepare()  # raises CycleError
+
+
+def test_the_page_has_the_same_layers() -> None:
+    """Bug: a layer that the page puts elsewhere, and a contributor who imports upwards."""
+    section = read("docs/architecture.md").split("## Layers")[1].split("\n## ")[0]
+    rows = re.findall(r"(?m)^\| ((?:`\w+`(?:, )?)+) \|", section)
+    assert [set(re.findall(r"\w+", row)) for row in rows] == LAYERS[::-1]
 
 
 def run(code: str) -> str:

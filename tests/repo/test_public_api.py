@@ -164,7 +164,7 @@ OF_RULES = {
 SIGNATURES = {
     "solve": "p, q, k, *, method, memory_limit",
     "alpha": "p, q, k",
-    "compare": "p, q, k, *, rules, prompts, level, progress",
+    "compare": "p, q, k, *, rules, prompts, level, max_seconds, progress",
     "solve_block": "draft, target, k, length, *, context, top, tolerance, rounds, node_limit",
     "Problem": "draft, target, k",
 }

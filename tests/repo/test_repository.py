@@ -218,3 +218,61 @@ def test_ci_finds_the_pythons_of_a_machine(
     command, settings = [tmp_path / "bash", ROOT / ".ci" / "pythons"], {"PATH": str(tmp_path)}
     run = subprocess.run(command, env=settings, check=True, capture_output=True, text=True)
     assert (run.stdout.splitlines(), run.stderr) == (found, "")
+
+
+def test_ci_can_name_its_pythons(tmp_path: Path) -> None:
+    """Bug: a job of the workflow tests another Python of its machine too, or none and is green."""
+    if not (ROOT / ".ci").exists() or shutil.which("bash") is None:
+        pytest.skip("no bash, or no checkout: the sdist has no .ci")
+    for tool in ("bash", "sort", "env", "dirname", "tr"):
+        (tmp_path / tool).symlink_to(str(shutil.which(tool)))
+    for minor in (11, 12, 14):
+        file = tmp_path / f"python3.{minor}"
+        file.write_text(f"#!/usr/bin/env bash\necho {minor} here\n", encoding="utf-8")
+        file.chmod(0o755)
+    settings = {"PATH": str(tmp_path)}
+
+    def run(script: str, *versions: str) -> subprocess.CompletedProcess[str]:
+        command = [tmp_path / "bash", ROOT / ".ci" / script, *versions]
+        return subprocess.run(command, env=settings, check=False, capture_output=True, text=True)
+
+    assert run("pythons", "3.12").stdout == "12 here\n"
+    assert run("pythons", "3.11", "3.14").stdout == "11 here\n14 here\n"
+    assert run("pythons", "3.1").stdout == ""
+    missing = run("run", "3.13")
+    assert missing.returncode == 1
+    assert missing.stderr == "Python 3.13 is not here: 11 here;12 here;14 here;\n"
+
+
+def test_the_workflow_runs_every_python_that_the_metadata_name() -> None:
+    """Bug: a new Python in the metadata that no job runs; a job without a limit or with rights."""
+    if not (ROOT / ".github").exists():
+        pytest.skip("no checkout")
+    text = read(".github/workflows/test.yml")
+    workflow = pytest.importorskip("yaml").safe_load(text)
+    prefix = "Programming Language :: Python :: "
+    named = [x.removeprefix(prefix) for x in PROJECT["classifiers"] if x.startswith(prefix + "3.")]
+    assert workflow["jobs"]["all"]["strategy"]["matrix"]["python"] == named
+    assert workflow["permissions"] == {"contents": "read"}
+    for job in workflow["jobs"].values():
+        assert 0 < job["timeout-minutes"] <= 120
+        assert "permissions" not in job
+        actions = [step["uses"] for step in job["steps"] if "uses" in step]
+        assert all(re.fullmatch(r"actions/[\w-]+@v\d+", action) for action in actions)
+    assert ".ci/run ${{ matrix.python }}" in text
+    files = re.findall(r"tests/[\w/]+(?:\.\w+)?", text)
+    assert len(files) > 5
+    assert [name for name in files if not (ROOT / name).exists()] == []
+
+
+def test_owners_and_templates_name_what_is_there() -> None:
+    """Bug: an area that was moved has no owner, and no reviewer sees it."""
+    if not (ROOT / ".github").exists():
+        pytest.skip("no checkout")
+    places = re.findall(r"(?m)^#? ?/(\S+)", read(".github/CODEOWNERS"))
+    assert len(places) > 8
+    assert [name for name in places if not (ROOT / name).exists()] == []
+    for path in (ROOT / ".github").rglob("*.*"):
+        named = re.findall(r"[\w/-]+\.(?:md|txt|bib)\b", path.read_text("utf-8"))
+        assert [name for name in named if not (ROOT / name).exists()] == [], path
+    assert "CODEOWNERS" in read("CONTRIBUTING.md")

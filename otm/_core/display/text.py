@@ -30,9 +30,13 @@ def shown(value: Any) -> str:
 
 
 def html_table(
-    rows: Iterable[Sequence[str]], caption: str = "", *, heading: Sequence[str] = ()
+    rows: Iterable[Sequence[str]],
+    caption: str = "",
+    *,
+    heading: Sequence[str] = (),
+    notes: Iterable[str] = (),
 ) -> str:
-    """Format rows of cells as an HTML table; every cell is escaped."""
+    """Format rows of cells as an HTML table with notes below it; escape all text."""
     from html import escape
 
     def line(cells: Sequence[str], tag: str) -> str:
@@ -41,7 +45,8 @@ def html_table(
 
     above = f"<caption>{caption}</caption>" if caption else ""
     head = line(heading, "th") if heading else ""
-    return f"<table>{above}{head}{''.join(line(row, 'td') for row in rows)}</table>"
+    below = "".join(f"<p>{escape(note)}</p>" for note in notes)
+    return f"<table>{above}{head}{''.join(line(row, 'td') for row in rows)}</table>{below}"
 
 
 def text_table(columns: Sequence[str] | None, rows: Sequence[Sequence[str]]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from otm._core.arithmetic import Number
 from otm._core.checks import as_draft_count
-from otm._core.display.progress import Progress
+from otm._core.display.progress import Progress, watching
 from otm._core.display.reprs import Brief
 from otm._core.display.text import html_table, text_table
 from otm._core.files.paths import AnyPath, write_csv
@@ -21,10 +21,11 @@ from otm._core.means import PairedMeans
 from otm._core.numbers import check_name
 from otm.coupling.build import PLANS, PlanBuilder, build_plan, named_rules
 from otm.coupling.compare.capped import CAPPED_RULES
+from otm.coupling.compare.left_out import left_out_lines, none_left
 from otm.coupling.compare.many_rows import compare_rows
 from otm.coupling.lossy.lenient import Distance, distance_to_target
 from otm.coupling.plan import TransportPlan
-from otm.errors import InvalidInputError, ProblemTooLargeError
+from otm.errors import InvalidInputError, ProblemTooLargeError, UnknownMethodError
 from otm.optimum.non_iid_drafts import optimum_of
 from otm.problem import Problem
 from otm.rules import RULES
@@ -74,6 +75,8 @@ class Comparison:
         The distributions and k.
     rules : tuple of ComparedRule
         Lossless rules by descending acceptance, then lossy rules.
+    left_out : mapping from str to str
+        Rules that are too large for these distributions, by name, with the reason.
 
     Examples
     --------
@@ -86,11 +89,14 @@ class Comparison:
 
     problem: Problem
     rules: tuple[ComparedRule, ...]
+    left_out: Mapping[str, str] = field(default_factory=dict)
 
     def __iter__(self) -> Iterator[ComparedRule]:
         return iter(self.rules)
 
     def __getitem__(self, name: str) -> ComparedRule:
+        if name in self.left_out:
+            raise UnknownMethodError(f"rule {name!r} was left out: {self.left_out[name]}")
         rules = {rule.name: rule for rule in self.rules}
         return rules[check_name("rule", name, rules)]
 
@@ -107,11 +113,16 @@ class Comparison:
     def __repr__(self) -> str:
         problem, (heading, *rows) = self.problem, self._table
         first = f"One token out of {problem.n:,}, from at most {problem.k} drafts"
-        return f"{first}\n{text_table(heading, rows)}"
+        return "\n".join([first, text_table(heading, rows), *self._left_out_lines])
 
     def _repr_html_(self) -> str:
         heading, *rows = self._table
-        return html_table(rows, heading=heading)
+        return html_table(rows, heading=heading, notes=self._left_out_lines)
+
+    @property
+    def _left_out_lines(self) -> list[str]:
+        """Build one line for each rule that is left out."""
+        return left_out_lines(self.left_out)
 
     def to_csv(self, path: AnyPath) -> None:
         """Write a CSV file with one line for each rule.
@@ -177,6 +188,7 @@ def compare(
     rules: Iterable[str] | Mapping[str, PlanBuilder] | None = None,
     prompts: npt.ArrayLike | None = None,
     level: float = 0.95,
+    max_seconds: float | None = None,
     progress: Progress | None = None,
 ) -> Comparison | PairedMeans:
     """Compare selection rules by their exact acceptance probabilities.
@@ -202,9 +214,14 @@ def compare(
         if left out, rows are taken to be independent.
     level : float, optional
         Probability that an interval covers its mean, nearly; above 0 and below 1.
+    max_seconds : float, optional
+        Longest time in seconds that one rule may take for all rows and all k, estimated from the
+        first two rows.  A slower rule is left out.  No limit by default; only for rows, or several
+        k.
     progress : callable, optional
-        Called with what is worked on, the number of the row and of all rows; otherwise a terminal
-        shows a line after two seconds.
+        Called with a text, the number of the row (or of the rule) and the number of rows (0 if
+        unknown).  After the first row the text names the slowest rules and their time for a row.
+        Without this argument a terminal shows a line after two seconds, and a pipe shows nothing.
 
     Returns
     -------
@@ -212,7 +229,9 @@ def compare(
         Of one pair and one k a `Comparison`: each of its entries has the plan, its acceptance, the
         optimum for its drafts and, if it is not lossless, the distance of its output distribution
         from the target.  Of rows, or of several k, means over the rows with intervals
-        (`otm.gain.PairedMeans`).  Both are shown as a table, and have `plot` and `to_csv`.
+        (`otm.gain.PairedMeans`).  Both are shown as a table, and have `plot` and `to_csv`.  A rule
+        that needs too much memory or time is left out: `left_out` has the reason, and the table
+        ends with a line for it.
 
     Raises
     ------
@@ -220,12 +239,13 @@ def compare(
         If the distributions or k are not valid.
     InvalidInputError
         If the drafts are given by their joint distribution, there are no rows, numbers of drafts or
-        rules, or prompts are not those of the rows.
+        rules, or prompts are not those of the rows.  If `prompts` or `max_seconds` is given with
+        one pair and one k.
     UnknownMethodError, InvalidParameterError
-        If a rule is asked for by a name that does not exist, or one that is given is no rule.
+        If a rule is asked for by a name that does not exist, or one that is given is no rule; if
+        `max_seconds` is not a number above 0.
     ProblemTooLargeError
-        If a rule has no answer for so many drafts even in floats: recursive rejection that reaches
-        more than 10,000 rounds.
+        If all rules are too large for the distributions, or too slow for `max_seconds`.
     MissingDependencyError
         If the optimum for a rule of one's own needs a maximum flow and networkx is not installed.
 
@@ -269,18 +289,33 @@ def compare(
     if problem.shape or several:
         ks = [as_draft_count(count) for count in (k if several else [k])]
         chosen = named_rules(CAPPED_RULES if rules is None else rules, PLANS)
-        return compare_rows(problem, ks, chosen, prompts=prompts, level=level, progress=progress)
+        return compare_rows(
+            problem,
+            ks,
+            chosen,
+            prompts=prompts,
+            level=level,
+            max_seconds=max_seconds,
+            progress=progress,
+        )
+    if max_seconds is not None:
+        raise InvalidInputError(
+            "max_seconds is estimated from the first rows; leave it out for one pair and one k"
+        )
     if prompts is not None:
         raise InvalidInputError(
             "prompts beside one pair and one k, which has no mean; leave them out"
         )
-    return compare_pair(problem, rules)
+    return compare_pair(problem, rules, progress=progress)
 
 
 def compare_pair(
-    problem: Problem, rules: Iterable[str] | Mapping[str, PlanBuilder] | None = None
+    problem: Problem,
+    rules: Iterable[str] | Mapping[str, PlanBuilder] | None = None,
+    *,
+    progress: Progress | None = None,
 ) -> Comparison:
-    """Compare rules on one problem with i.i.d. drafts."""
+    """Compare rules on one problem, whose drafts are i.i.d.; leave out rules that are too large."""
     chosen = PLANS if rules is None else named_rules(rules, PLANS)
     if rules is None:  # all that take so many drafts
         chosen = {
@@ -288,11 +323,21 @@ def compare_pair(
             for name, rule in chosen.items()
             if problem.k <= (RULES[name].max_k or problem.k)
         }
-    compared = [_compared(name, rule, problem) for name, rule in chosen.items()]
+    compared, left_out = [], {}
+    with watching(progress, "compare") as watch:
+        for number, (name, rule) in enumerate(chosen.items(), 1):
+            # Rules differ too much for an estimate from the first ones: no total.
+            watch.tell(f"{name}, rule", number)
+            try:
+                compared.append(_compared(name, rule, problem))
+            except MemoryError as error:  # ProblemTooLargeError is one
+                left_out[name] = str(error)
+    if left_out and not compared:
+        raise none_left(left_out)
     if rules is None:  # and those that take more, such as SpecHub its two
         compared = [rule for rule in compared if rule.plan.drafts.k <= problem.k]
     compared.sort(key=_rank)
-    return Comparison(problem, tuple(compared))
+    return Comparison(problem, tuple(compared), left_out)
 
 
 def _rank(rule: ComparedRule) -> tuple[bool, float]:

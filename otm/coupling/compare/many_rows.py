@@ -13,6 +13,7 @@ from otm._core.display.progress import Progress, watching
 from otm._core.means import PairedMeans, Setup
 from otm.coupling.build import PLANS, PlanBuilder, build_plan
 from otm.coupling.compare.capped import CAPPED_RULES, capped_rules
+from otm.coupling.compare.left_out import RuleTimes, none_left
 from otm.errors import InvalidInputError, InvalidParameterError
 from otm.problem import Problem
 from otm.rules import RULES
@@ -30,12 +31,15 @@ def compare_rows(
     *,
     prompts: npt.ArrayLike | None = None,
     level: float = 0.95,
+    max_seconds: float | None = None,
     progress: Progress | None = None,
 ) -> PairedMeans:
     """Compute the acceptance of each rule at each row of a problem, for each k."""
     clusters = _clusters(prompts, math.prod(problem.shape))
     rows = (problem[place] for place in np.ndindex(problem.shape))
-    return compare_pairs(rows, ks, rules, prompts=clusters, level=level, progress=progress)
+    return compare_pairs(
+        rows, ks, rules, prompts=clusters, level=level, max_seconds=max_seconds, progress=progress
+    )
 
 
 def compare_pairs(
@@ -45,12 +49,13 @@ def compare_pairs(
     *,
     prompts: npt.NDArray[np.int64],
     level: float = 0.95,
+    max_seconds: float | None = None,
     progress: Progress | None = None,
 ) -> PairedMeans:
     """Compute the acceptance of every rule on pairs of distributions, one for each prompt given.
 
     The pairs' own k are not looked at, and None stands for 0.  A rule is left out at a k that it
-    does not take.
+    does not take, and where it needs too much memory or time; `left_out` has the reason.
     """
     counts, size = sorted(set(ks)), prompts.size
     if not (counts and rules and size):
@@ -65,13 +70,16 @@ def compare_pairs(
             "leave the rule out"
         )
     values = {Setup(name, k, 1): np.zeros(size) for name, fitting in there.items() for k in fitting}
-    means = PairedMeans(QUANTITY, values, prompts, level)  # which checks the level
+    left_out: dict[Setup, str] = {}
+    means = PairedMeans(QUANTITY, values, prompts, level, left_out)  # which checks the level
+    times = RuleTimes(size, max_seconds)
     capped = [name for name, rule in rules.items() if _by_cap(name, rule)]
     if counts[-1] > MOST_ROUNDS:
         capped = []
     others = [name for name in rules if name not in capped]
     with watching(progress, "compare") as watch:
-        for r, pair in enumerate(watch.over(pairs, "row", size)):
+        for r, pair in enumerate(pairs):
+            watch.tell(f"{times.slowest()}row", r + 1, size)
             if pair is None:
                 continue
             row = pair.to_floats()
@@ -81,10 +89,43 @@ def compare_pairs(
                 for k, accepted in zip(counts, found[name].probability.tolist(), strict=True):
                     values[Setup(name, k, 1)][r] = accepted
             for name in others:
-                for k in there[name]:
-                    plan = build_plan(rules[name], row.with_k(k), name)
-                    values[Setup(name, k, 1)][r] = plan.acceptance
+                if r == 0:  # from the second row on the text names the slowest rules
+                    watch.tell(f"{name}, row", 1, size)
+                problems = {k: row.with_k(k) for k in there[name]}
+                _compute_by_plan(
+                    name, rules[name], problems, r, values=values, left_out=left_out, times=times
+                )
+            if not values:
+                raise none_left({f"{x.rule}, K = {x.k}": why for x, why in left_out.items()})
     return means
+
+
+def _compute_by_plan(
+    name: str,
+    rule: PlanBuilder,
+    problems: Mapping[int, Problem],
+    r: int,
+    *,
+    values: dict[Setup, npt.NDArray[np.float64]],
+    left_out: dict[Setup, str],
+    times: RuleTimes,
+) -> None:
+    """Compute the acceptance of a rule at row r for each k, or leave the rule out."""
+    setups = {Setup(name, k, 1): problem for k, problem in problems.items()}
+    setups = {setup: problem for setup, problem in setups.items() if setup in values}
+    if not setups:
+        return
+    with times.measuring(name):
+        for setup, problem in setups.items():
+            try:
+                values[setup][r] = build_plan(rule, problem, name).acceptance
+            except MemoryError as error:  # ProblemTooLargeError is one
+                del values[setup]
+                left_out[setup] = str(error)
+    if reason := times.too_slow(name):
+        for setup in setups:
+            if values.pop(setup, None) is not None:
+                left_out[setup] = reason
 
 
 def _clusters(prompts: npt.ArrayLike | None, size: int) -> npt.NDArray[np.int64]:
