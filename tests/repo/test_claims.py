@@ -156,7 +156,7 @@ def test_the_rules_are_counted() -> None:
     pattern = r"(\w+) lossless rules return one token, .*? \((\w+) more verify \[chains and trees\]"
     assert stated(pattern) == (plan.capitalize(), verifier)
     pattern = r"(\w+) are lossless: the (\w+) \*plans\*.*? and (\w+) that are only verifiers"
-    counts = stated(pattern, "docs/how-to-choose.md")
+    counts = stated(pattern, "docs/comparison.md")
     assert counts == (WORDS[len(lossless)], plan, verifier)
 
 
