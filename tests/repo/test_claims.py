@@ -176,8 +176,8 @@ def test_how_to_choose_gives_the_numbers_of_its_own_tables() -> None:
     build = {name: cost["build ms"] for name, cost in found["cost"].items()}
     assert f"{build['optimal']:.3g} ms against {build['k-Seq']:.3g} ms to prepare" in one_token
     assert (
-        f"take {build['greedy']:.1f} ms to build at 32,000 tokens, where those for one draft take "
-        f"{build['maximal coupling']:.1f} ([What they cost]"
+        f"At 32,000 tokens its tables take {build['greedy']:.1f} ms to build, and the tables for "
+        f"one draft take {build['maximal coupling']:.1f} ([What they cost]"
     ) in one_line(page)
 
 
