@@ -43,7 +43,16 @@ __all__ = ["PAGES", "TABLES", "filled"]
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = tuple(
     ROOT / "docs" / f"{name}.md"
-    for name in ("benchmarks", "how-to-choose", "theory/state", "tables/watermarks")
+    for name in (
+        "comparison",
+        "tables/core",
+        "tables/decoding",
+        "tables/trees-and-drafters",
+        "tables/cpu",
+        "tables/kernels",
+        "theory/state",
+        "tables/watermarks",
+    )
 )
 PLACE = re.compile(r"(<!-- table ([\w-]+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
 

@@ -75,7 +75,7 @@ def verify_probs(
         kind, else torch is used (`self_checks`).  A named backend is not checked or replaced.
     validate : bool, optional
         Whether to check all arguments first, which reads every row, of probabilities twice, and
-        waits for the device (docs/benchmarks.md has the time).  Without it shapes and types are
+        waits for the device (docs/tables/cpu.md has the time).  Without it shapes and types are
         not checked either, and NaN and rows that do not sum to one give some token of the
         vocabulary.
     workspace : Workspace, optional

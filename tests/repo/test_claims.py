@@ -158,7 +158,7 @@ def test_the_rules_are_counted() -> None:
     lossy = WORDS[len(RULES) - len(lossless)].capitalize()
     assert stated(pattern, "README.md") == (plan.capitalize(), verifier.capitalize(), lossy)
     pattern = r"(\w+) are lossless: the (\w+) \*plans\*.*? and (\w+) that are only verifiers"
-    counts = stated(pattern, "docs/how-to-choose.md")
+    counts = stated(pattern, "docs/comparison.md")
     assert counts == (WORDS[len(lossless)], plan, verifier)
 
 
@@ -178,8 +178,8 @@ def test_how_to_choose_gives_the_numbers_of_its_own_tables() -> None:
     build = {name: cost["build ms"] for name, cost in found["cost"].items()}
     assert f"{build['optimal']:.3g} ms against {build['k-Seq']:.3g} ms to prepare" in one_token
     assert (
-        f"take {build['greedy']:.1f} ms to build at 32,000 tokens, where those for one draft take "
-        f"{build['maximal coupling']:.1f} ([What they cost]"
+        f"At 32,000 tokens its tables take {build['greedy']:.1f} ms to build, and the tables for "
+        f"one draft take {build['maximal coupling']:.1f} ([What they cost]"
     ) in one_line(page)
 
 
