@@ -130,7 +130,7 @@ def cut_in_bins(bins: RatioBins, k: int) -> tuple[Number, int, RatioBins]:
     Returns
     -------
     tuple of (float or Fraction, int, RatioBins)
-        α_k, the number of bins in a minimum cut, and all bins, of which the cut has the first.
+        α_k, the number of bins in a minimum cut, and all bins.  The cut has the first bins.
     """
     (value,), (size,), bins = cuts_in_bins(bins, [k])
     return value, size, bins

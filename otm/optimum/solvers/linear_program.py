@@ -170,8 +170,8 @@ class LinearProgramSolution(Brief):
     program : LinearProgram
         The solved program.
     flow : array [variables]
-        The accepted mass of each variable.  It is nonnegative and within the capacities, whatever
-        the solver's precision, so it defines a transport plan.
+        The accepted mass of each variable.  It is nonnegative and within the capacities for any
+        precision of the solver, so it defines a transport plan.
     set_duals : array [R]
         Price u of each P(S), in [0, 1].
     token_duals : array [n]

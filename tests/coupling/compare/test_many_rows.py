@@ -103,7 +103,7 @@ def test_what_is_refused(rows: tuple[Rows, Rows]) -> None:
         otm.compare(*rows, [2, 0])
     with pytest.raises(InvalidInputError, match="prompt of each of the 4 rows"):
         otm.compare(*rows, [2], prompts=[0, 1])
-    with pytest.raises(InvalidInputError, match="prompts beside one pair"):
+    with pytest.raises(InvalidInputError, match="prompts are for rows"):
         otm.compare([0.5, 0.5], [0.5, 0.5], 2, prompts=[0])
     with pytest.raises(TypeError):
         _ = means_of(*rows, [2]) | 3  # type: ignore[operator]
