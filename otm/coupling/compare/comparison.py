@@ -281,7 +281,7 @@ def compare(
     problem = Problem(p, q, 1 if several else k)
     if not problem.iid:
         raise InvalidInputError(
-            f"compare was given the joint distribution {problem.drafts}; each rule draws its drafts "
+            f"compare was given drafts {problem.drafts}; each rule draws its drafts "
             "in its own way: give draft distributions"
         )
     if problem.shape or several:
