@@ -42,7 +42,7 @@ def rejection_sample(  # noqa: PLR0917 - as in vLLM
 
     `draft_probs` [N, V] is None if drafts are deterministic, as for n-grams.
     """
-    # These arguments belong to vLLM's Gumbel races, which this verifier does not use.
+    # This verifier has no synthetic acceptance and no Gumbel races.
     del synthetic_conditional_rates, use_fp64_gumbel
     if synthetic_mode:
         raise InvalidParameterError(

@@ -1,4 +1,4 @@
-"""Replacements for vLLM's model runner V2 (GPUs): `vllm.v1.worker.gpu.spec_decode.rejection_sampler`.
+"""Replacements in vLLM's model runner V2: `vllm.v1.worker.gpu.spec_decode.rejection_sampler`.
 
 The code follows the source of vLLM and is tested on tensors in its format; it has not run in an
 engine.  Target logits [N + B, V] include temperature, top-k and top-p, with an extra row after the
