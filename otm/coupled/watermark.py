@@ -118,7 +118,8 @@ class WatermarkVerifier(Brief):
         if drafter is not None and not samples_one_chain(drafter):
             raise InvalidInputError(
                 f"watermarking by {self.method} draws drafts with the key from the distributions "
-                "of a draft model; give a model, or a ModelDrafter of one sampled chain"
+                "of a draft model for one chain; give a model, or a ModelDrafter of one sampled "
+                "chain"
             )
         return RejectionRounds(task, keys, keyed=self.method == "keyed rejection")
 

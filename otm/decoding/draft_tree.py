@@ -85,8 +85,8 @@ class DraftNode(Brief):
             )
         if not isinstance(self.draft_probs, SparseProbs):
             raise InvalidDraftsError(
-                f"the drafts after {self.path} have a {type(self.draft_probs).__name__} as their "
-                "distribution; without a SparseProbs only target-only sampling and coupled "
+                f"the drafts after {self.path} have a {type(self.draft_probs).__name__} as "
+                "`draft_probs`; without a SparseProbs only target-only sampling and coupled "
                 'decoding are lossless: use `rule="target-only"` or `decode_coupled`, or set '
                 "`draft_probs` of the node to a SparseProbs"
             )

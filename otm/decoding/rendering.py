@@ -115,8 +115,8 @@ def render_trace(
     for step in steps:
         if step.sequence >= len(so_far):
             raise InvalidInputError(
-                f"a step belongs to prompt {step.sequence}, but there are only {len(so_far)} "
-                "prompts; pass the prompts of the generation"
+                f"a step belongs to prompt {step.sequence}, but the number of prompts is "
+                f"{len(so_far)}; pass all prompts of the generation"
             )
         before = so_far[step.sequence]
         so_far[step.sequence] = before + step.output

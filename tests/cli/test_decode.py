@@ -67,7 +67,7 @@ def test_more_tokens_than_a_model_takes_are_refused_before_the_heading(
     assert decode(*SMALL, "--max-tokens", "600") == 2
     out, err = capsys.readouterr()
     assert not out
-    assert "which takes 512 tokens" in err
+    assert "whose limit is 512 tokens" in err
 
 
 def test_every_rule_that_the_help_lists_is_taken(capsys: pytest.CaptureFixture[str]) -> None:

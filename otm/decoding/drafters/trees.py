@@ -50,6 +50,7 @@ class _Candidate(NamedTuple):
     @property
     def rank(self) -> tuple[Number, int]:
         """Sort key: descending probability, then ascending path length."""
+        return -self.probability, len(self.node.path)
 
 
 class BestFirst:
