@@ -487,7 +487,7 @@ def test_what_is_no_model_is_refused() -> None:
         spectr(GOOD, ModelDrafter(GOOD), [[0]], k=2)
     with pytest.raises(InvalidParameterError, match="no effect on a drafter"):
         speculative(GOOD, ModelDrafter(GOOD), [[0]], draft_sampling=SamplingParameters())
-    with pytest.raises(InvalidParameterError, match="a name, one of optimal, k-Seq"):
+    with pytest.raises(InvalidParameterError, match="one of the names optimal, k-Seq"):
         spectr(GOOD, GOOD, [[0]], rule=None)  # type: ignore[arg-type]
 
 

@@ -159,7 +159,7 @@ def test_what_does_not_fit_is_refused() -> None:
     assert record(short, ModelDrafter(DRAFT), [[(0, 1)]], 2)
     with pytest.raises(InvalidInputError, match="target model, whose limit is 4 tokens"):
         record(short, ModelDrafter(DRAFT), [[(0, 1)]], 3)
-    with pytest.raises(InvalidInputError, match="depth be at most 2"):
+    with pytest.raises(InvalidInputError, match="depth to at most 2"):
         record(TARGET, ModelDrafter(short), [[(0, 1)]], 3)
     with pytest.raises(InvalidInputError, match="vocabulary"):
         record(TARGET, ModelDrafter(TableModel({(): [0.5, 0.5]})), [[(0, 1)]], 3)
