@@ -76,8 +76,9 @@ def decode_coupled(
 
     Notes
     -----
-    Rounding of the models can change a text.  Scores of one token at a time differ in their last
-    digits from scores of several tokens, and so may the order of two nearly equal clock times.
+    Rounding of the models can change a text.  Scores that are computed one token at
+    a time differ in their last digits from scores of several tokens.  This can swap two nearly
+    equal clock times.
     Clocks are floats, even for models with fractions.  If the models return tensors on a GPU,
     chains and prompt lookup run there, without draft probabilities; the clocks are bitwise the
     same.
@@ -145,8 +146,8 @@ def decode_watermarked(
     method : {"coupled", "rejection", "keyed rejection"}, optional
         "coupled" is `decode_coupled` with one list ([aaronson2022]_, [daliri2024]_).  The other two
         use chain verification, with one list of clocks for drafts and another for recovered tokens
-        ([hu2024]_).  The uniforms that accept drafts come from the seed for "rejection", and from
-        the key for "keyed rejection" ([he2026]_).  Without drafts, all methods are equal.
+        ([hu2024]_).  The uniforms that decide acceptance come from the seed for "rejection", and
+        from the key for "keyed rejection" ([he2026]_).  Without drafts, all methods are equal.
     gamma : int or GammaPolicy, optional
         Number of drafts γ of a step.
     draft_sampling : SamplingParameters, optional

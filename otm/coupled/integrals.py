@@ -9,8 +9,8 @@ of the others.  With r = q/p, the time S_i^m/p_i therefore equals r_i t + Exp(p_
 p_i that starts at r_i t.
 
 Sort the tokens with p > 0 by ascending r, and let P_l be the draft mass of the first l tokens.
-Between r_l t and r_{l+1} t the first l clocks run.  No clock has rung before r_l t with probability
-e^(−D_l t), where ::
+Between r_l t and r_{l+1} t the first l clocks run.  With probability e^(−D_l t), no clock has rung
+before r_l t, where ::
 
     D_1 = 0,   D_{l+1} = D_l + P_l (r_{l+1} − r_l),   D_{m+1} = ∞
 
@@ -125,7 +125,7 @@ class FloatClocks(Frozen):
         The last column is W for tokens with p = 0; callers multiply it by their target
         probabilities.
         """
-        # W without the contribution of Y as the draft of m*.
+        # This array is W without the terms in which Y is the draft of list m*.
         of_list = np.zeros((len(places), self.order.tokens.size + 1))
         of_draft = np.zeros(places.shape)
         for _, weights, silent, rung in self._tables():
@@ -204,7 +204,7 @@ def _product_of_others(factors: Floats) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class ExactClocks(Frozen):
-    """The integrals in fractions, as expanded sums of exponentials; raises for too many terms."""
+    """The integrals in fractions, as sums of exponentials; too many terms raise an error."""
 
     # The m tokens with p > 0, in ascending order of q/p, in fractions.
     order: RatioOrder
@@ -264,7 +264,7 @@ class ExactClocks(Frozen):
         return output
 
     def _probs_given(self, places: tuple[int, ...]) -> Probs:
-        # W without the contribution of Y as the draft of m*.
+        # This array is W without the terms in which Y is the draft of list m*.
         of_list = zeros(self.rates.size + 1, self.order.draft)
         probs = zeros(self.rates.size + 1, self.order.draft)
         for place, count in Counter(places).items():

@@ -3,8 +3,8 @@
 Coupled decoding is the Gumbel watermark of [aaronson2022]_: each token has the smallest clock time,
 so the clocks of a text are small.  Speculative decoding by rejection can carry a watermark too
 ([hu2024]_).  Its drafts come from one list of clocks, and its recovered tokens from another.  The
-uniforms that accept drafts are random, or come from the key ([he2026]_).  A detector that knows the
-key reads the clocks of a text without any model (`watermark_detection`).
+uniforms that decide acceptance are random, or come from the key ([he2026]_).  A detector that knows
+the key reads the clocks of a text without any model (`watermark_detection`).
 docs/theory/watermarks.md derives the distributions.
 
 References
@@ -55,7 +55,8 @@ class WatermarkVerifier(Brief):
     ----------
     key : int or sequence of int
         One key for all sequences, or one key per sequence, from 0 to 2^64 − 1.  Sequences with the
-        same key read the same clocks.  Each has the target's distribution, but they are dependent.
+        same key read the same clocks.  Each sequence has the target's
+        distribution, but the sequences are dependent.
     method : {"coupled", "rejection", "keyed rejection"}, optional
         As for `decode_watermarked`.
 
@@ -127,8 +128,8 @@ class WatermarkVerifier(Brief):
 class RejectionRounds(CoupledRounds):
     """Chain verification (`verify_chain`) whose drafts come from a list of clocks.
 
-    Clocks may belong to positions, because a decision about a draft depends on no later draft.  If
-    drafts after a rejection are drawn again, their clocks have not decided anything yet.
+    Clocks can be indexed by position, because the decision about a draft depends on no later draft.
+    After a rejection, later positions are drafted again, and their clocks have decided nothing yet.
     """
 
     # Later steps read the clocks after a rejected draft again.

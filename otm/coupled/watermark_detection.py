@@ -88,7 +88,6 @@ def detect_watermark(
     threshold : float, optional
         For keyed rejection: acceptance uniforms below it select the list of drafts; 0.9 by default.
         With 1, the test always reads the list of drafts.
-        coins are not looked at.
 
     Returns
     -------
@@ -166,7 +165,7 @@ class WatermarkLaw(NamedTuple):
         Probability that a draft is accepted.
     strength : float
         Mutual information of key and token in nats, E KL(distribution given the key ‖ target).
-        This strength of [he2026]_ is what a detector can use that also knows the models.
+        It is the strength of [he2026]_: the information for a detector that knows the models, too.
     score : float
         Mean score of the token in `detect_watermark`, which knows only the key.
     clocks : int

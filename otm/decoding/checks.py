@@ -161,7 +161,7 @@ def check_task(
 def check_length(target: Any, drafter: Any, length: int, more: int, name: str) -> None:
     """Raise if a context and `more` new tokens exceed the context length of a model.
 
-    The message calls the number of new tokens `name`.
+    `name` is the parameter that sets `more`; the message asks for a smaller value.
     """
     for part, model in {"target": target, "draft": drafter}.items():
         most = getattr(model, "context_length", None)  # None without a drafter

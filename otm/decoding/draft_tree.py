@@ -124,7 +124,7 @@ class DraftNode(Brief):
             waiting.extend(reversed(node.children))
 
     def leaf_paths(self) -> list[Path]:
-        """Return the different paths that no other path of the tree extends."""
+        """Return the distinct paths that no other path in the tree extends."""
         paths = dict.fromkeys(node.path for node in self.nodes())
         continued = {path[:-1] for path in paths if path}
         return [path for path in paths if path not in continued]
@@ -166,7 +166,10 @@ class DraftNode(Brief):
 
 
 def one_chain(node: DraftNode, why: str) -> list[DraftNode]:
-    """Return the nodes of a chain from `node` down; raise an error that ends in `why` for trees."""
+    """Return the nodes from `node` down; raise unless they are a chain.
+
+    `why` is the end of the error message.
+    """
     nodes = [node]
     while children := nodes[-1].children:
         if len(children) > 1:

@@ -234,7 +234,7 @@ def as_drafter(
     k: Branching | None = None,
     draft_kind: str = "IID",
 ) -> Drafter:
-    """Return a drafter: `draft` itself, or a drafter of `chains` chains (or `k`) from a model."""
+    """Return `draft` if it is a drafter; for a model, a drafter of k (or `chains`) chains."""
     if isinstance(draft, LanguageModel):
         chosen = options.get("sampling") if sampling is None else sampling
         chosen = ranked_by(chosen) if draft_kind == "Top" else chosen

@@ -27,15 +27,15 @@ NEUTRAL: Mapping[str, Any] = {
     "forced_eos_token_id": None, "forced_decoder_ids": None, "guidance_scale": 1.0,
     "min_length": 0, "min_new_tokens": 0, "exponential_decay_length_penalty": None,
     "watermarking_config": None, "token_healing": False,
-    # With this setting, drafts are accepted for another distribution than that of the target.
+    # This setting mixes the assistant into the output distribution.
     "assistant_ensemble_weight": None,
 }  # fmt: skip
-"""Settings that also change the distribution, with the value that leaves it unchanged."""
+"""Other settings that change the distribution, each with the value that does not change it."""
 
 WITHOUT_EFFECT = {
     # Settings that decide where a text ends.
     *("max_length", "max_new_tokens", "max_time", "stop_strings"),
-    # Settings of search methods, which are rejected by `NEUTRAL`.
+    # Settings of search methods, which `NEUTRAL` excludes.
     *("early_stopping", "length_penalty", "low_memory"),
     *("renormalize_logits", "remove_invalid_values", "num_return_sequences", "use_cache"),
     *("cache_config", "max_cache_len", "prefill_chunk_size", "compile_config", "disable_compile"),

@@ -25,7 +25,7 @@ from otm.models.base import LanguageModel
 
 Prompts = Sequence[Sequence[int]]
 LONGEST_HISTORY = 256
-"""Number of last steps of a sequence that a policy for γ receives at most."""
+"""Maximum number of last steps of a sequence that a policy for γ receives."""
 
 
 class DecodingOptions(TypedDict, total=False):

@@ -34,10 +34,11 @@ class _Kind(NamedTuple):
     colour: str
 
 
-CONTEXT = _Kind("", "|", "2")  # faint
-ACCEPTED = _Kind("", "", "32")  # green
-REJECTED = _Kind("[", "]", "31")  # red
-TARGETS = _Kind("+", "+", "1;34")  # blue; bold, since it is dark on black
+# The colours are faint, green, red and bold blue; normal blue is too dark on black.
+CONTEXT = _Kind("", "|", "2")
+ACCEPTED = _Kind("", "", "32")
+REJECTED = _Kind("[", "]", "31")
+TARGETS = _Kind("+", "+", "1;34")
 
 LABEL = 5
 """Width of the step number at the start of a line, in characters."""

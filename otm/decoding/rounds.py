@@ -34,7 +34,7 @@ class Batch(NamedTuple):
     contexts: Sequence[Context]
     # Maximum number of drafts in a path of each sequence.
     depths: Sequence[int]
-    # Index in the previous batch of the sequence that each one continues; None in the first step.
+    # For each sequence, the index in the previous batch that it continues; None in the first step.
     parents: Sequence[int] | None
     uniforms: Sequence[Randomness]
 
@@ -158,7 +158,7 @@ def verify_batch(
     outputs = [verifier(*parts) for parts in zip(trees, target_probs, uniforms, strict=True)]
     if not all(outputs):
         raise InvalidDraftsError(
-            "the verifier returned no token; it must return the accepted drafts and one token more"
+            "the verifier returned no token; it must return the accepted drafts and one more token"
         )
     return outputs
 

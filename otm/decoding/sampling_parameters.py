@@ -132,7 +132,8 @@ class SamplingParameters:
         with the device of a tensor.
         """
         xp, scores = _as_float64(logits)
-        highest = xp.amax(scores, -1, keepdims=True)  # NaN if the row has one
+        # The maximum is NaN if the row has a NaN.
+        highest = xp.amax(scores, -1, keepdims=True)
         _check_rows(highest)
         return self._weighed(xp, scores, highest)
 
@@ -191,7 +192,8 @@ class SamplingParameters:
         scores = as_array(logits, "the logits", InvalidDistributionError, widen=False)
         if scores.ndim != 1:
             raise InvalidDistributionError(
-                f"logits of shape {scores.shape}; one row takes [V], `sparse_probs_rows` [M, V]"
+                f"logits of shape {scores.shape}; pass one row [V], or use `sparse_probs_rows` for "
+                "several rows [M, V]"
             )
         return self.sparse_probs_rows(scores[None])[0]
 
@@ -216,7 +218,7 @@ class SamplingParameters:
         scores = as_array(logits, "the logits", InvalidDistributionError, widen=False)
         if scores.ndim != 2:
             raise InvalidDistributionError(
-                f"logits of shape {scores.shape}; several rows of logits are an array [M, V]"
+                f"logits of shape {scores.shape}; pass the rows of logits as an array [M, V]"
             )
         k = 1 if self.temperature == 0 else self.top_k
         if scores.dtype.kind == "f" and k is not None and k < scores.shape[-1]:

@@ -1,4 +1,4 @@
-"""Tokens of smallest clock time, on a backend that suits the arrays.
+"""Selection of the token with the smallest clock time, on any backend.
 
 `otm.coupled.clocks.numpy` is the reference, which the loop on the host uses.  Other backends make
 bitwise the same decisions for batches of rows.

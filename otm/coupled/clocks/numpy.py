@@ -130,8 +130,8 @@ def clock_bits(key: int, position: int, lists: range, size: int) -> npt.NDArray[
 def _first_to_ring(bits: npt.NDArray[np.uint64], tokens: Any, probs: Any) -> int:
     """Return the token of smallest time −ln(1 − u)/p, with u = (bits + 1/2) 2^−64.
 
-    Ties go to the first token.  Since −ln(1 − u) ≥ u, tokens whose u/p exceeds the time of the
-    token with the smallest u/p cannot win.  So only a few logarithms are computed.
+    Ties go to the first token.  Let T be the time of the token with the smallest u/p.  Since
+    −ln(1 − u) ≥ u, a token with u/p > T has a larger time.  So only a few logarithms are computed.
     """
     rates = np.asarray(probs, dtype=np.float64)
     if tokens.size < bits.size:
@@ -178,5 +178,5 @@ def times(xp: Any, uniforms: Any) -> Any:
 
 
 def drawn_key(uniforms: Randomness) -> int:
-    """Draw the key of a sequence from its first uniform, so that it is independent of drafters."""
+    """Draw the key of a sequence from its first uniform, before any drafter draws."""
     return int(uniforms(1)[0] * 2**53)

@@ -1,4 +1,4 @@
-"""Tokens of smallest clock time in batches, bitwise equal to `otm.coupled.clocks.numpy`.
+"""Selection of the tokens with the smallest clock times, bitwise as in the NumPy reference.
 
 Torch has little support for unsigned 64-bit numbers, so int64 stores their bits.  Sums and the low
 halves of products are the same for both types.  The high half of a product is assembled from 32-bit

@@ -1,4 +1,4 @@
-"""Tokens of smallest clock time, as Triton kernels: the same results as `otm.coupled.clocks.torch`.
+"""Triton kernels that select the tokens with the smallest clock times, as the torch backend does.
 
 Two launches read the rows once.  The first finds the token of smallest time in each block of a row,
 and the second finds the block.

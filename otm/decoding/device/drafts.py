@@ -71,7 +71,7 @@ class DeviceDrafts(ABC):
 
     @abstractmethod
     def learn(self, contexts: Sequence[Context], chains: Sequence[Sequence[Path]]) -> None:
-        """Store the chains [B][K] after their contexts, when the host knows their tokens."""
+        """Record the chains [B][K] after their contexts, once the host knows their tokens."""
 
     @property
     @abstractmethod
@@ -152,7 +152,7 @@ class ModelDrafts(DeviceDrafts):
         return draw_level
 
     def learn(self, contexts: Sequence[Context], chains: Sequence[Sequence[Path]]) -> None:
-        """Store the tokens that the rows have read: all drafts of a chain except the last."""
+        """Record which tokens the rows have read: all drafts of a chain except the last."""
         if max(len(path) for paths in chains for path in paths) > 0:
             self._rows.learn(
                 [
@@ -231,7 +231,7 @@ def as_drafts(
     *,
     several: bool,
 ) -> DeviceDrafts | None:
-    """Return the drafter's chains as tensors, drawn on the device by a model or on the host."""
+    """Return a source of draft chains as tensors: a model on its device, or a host drafter."""
     if drafter is None:
         return None
     if draws_chains(drafter):

@@ -88,7 +88,7 @@ class DeviceSession:
         self._keep(rows, [self._texts[r] for r in rows], [self._owners[r] for r in rows])
 
     def learn(self, texts: Sequence[Context]) -> None:
-        """Store the tokens that the rows have read, when the host knows them."""
+        """Record which tokens the rows have read, once the host knows these tokens."""
         self._texts = list(texts)
 
     def read_contexts(self, contexts: Sequence[Context]) -> Any:
@@ -149,7 +149,7 @@ class DeviceSession:
         return probs, good & valid_sums
 
     def probs_along(self, scores: Any, drafts: Any, lengths: Lengths) -> tuple[Any, Any]:
-        """Return `probs` of scores [B, K, γ + 1, V] after each prefix of drafts [B, K, γ].
+        """Apply `probs` to scores [B, K, γ + 1, V] after each prefix of the drafts [B, K, γ].
 
         `lengths` [B, K] are the lengths of the chains.  The distributions are valid until the next
         call.

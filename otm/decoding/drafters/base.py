@@ -60,7 +60,8 @@ class Drafter(ABC):
         depths : sequence of B int
             Maximum number of drafts in a path, at least 0.
         parents : sequence of B int, or None
-            Index in the previous call of the sequence that each one continues; None to begin anew.
+            For each sequence, the index of the sequence in the previous call that it continues;
+            None to begin anew.
         uniforms : sequence of B Randomness
             Source of uniforms of each sequence; drafters use no other randomness.
 
@@ -68,8 +69,8 @@ class Drafter(ABC):
         -------
         list of DraftNode
             One tree per sequence.  Distribution and number of the children of a node must depend
-            only on the context, the depth and the path of the node.  They must not depend on draws
-            at siblings or descendants.
+            only on the context, the depth and the path of the node.  Draws at siblings or
+            descendants must not influence them.
         """
 
     @property
@@ -85,7 +86,7 @@ class Drafter(ABC):
         parents: Sequence[int] | None,
         uniforms: Sequence[Randomness],
     ) -> list[DraftNode]:
-        """Draft with a custom function that draws children; the default method ignores it.
+        """Draft with a custom function that draws children; by default, `draw` is ignored.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""Drafts from heads: distributions of several coming tokens, all computed from the context.
+"""Drafts from heads: distributions of the next tokens, all computed from the context.
 
 References
 ----------
@@ -171,7 +171,7 @@ def _check_heads(rows: Any, count: int) -> None:
     if not isinstance(rows, Sequence) or not all(isinstance(row, Sequence) for row in rows):
         raise InvalidDraftsError(
             f"the heads returned {shown(rows)}; they must return a list for each context, with one "
-            "SparseProbs for each coming token"
+            "SparseProbs for each next token"
         )
     if len(rows) != count:
         raise InvalidDraftsError(
@@ -187,7 +187,7 @@ def _check_heads(rows: Any, count: int) -> None:
 
 
 def skip_gram_heads(tokens: npt.ArrayLike, order: int, vocabulary: int, gamma: int) -> Heads:
-    """Return heads from skip-gram counts: the i-th token after n − 1 tokens, whatever is between.
+    """Return heads from skip-gram counts: head i predicts the i-th token after n − 1 tokens.
 
     Parameters
     ----------

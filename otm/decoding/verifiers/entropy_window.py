@@ -14,7 +14,7 @@ from otm.decoding.verifiers.chain import residual_of
 
 
 def entropy_window_verifier(window: int, threshold: float, top: int = 3) -> Verifier:
-    """Return a lossy verifier that keeps a rejected draft if the window of drafts after it passes.
+    """Return a lossy verifier that keeps a rejected draft before a window of accepted drafts.
 
     Each draft has its own uniform, as in chain verification.  A rejected draft is kept under three
     conditions.  The target gives it positive probability; the entropy of the target's most probable

@@ -1,8 +1,8 @@
 """Greedy block verification: accept as many drafts of a block as possible, and correct later.
 
 Block verification is optimal among verifiers whose steps are independent.  A verifier with a state
-may accept more of a block.  In return, the tokens after the block have another distribution than
-the target's, so that the whole text has the target's distribution (docs/theory/state.md).
+may accept more of a block.  In return, the tokens after the block come from a
+changed distribution, so that the whole text has the target's distribution (docs/theory/state.md).
 
 References
 ----------
@@ -110,7 +110,10 @@ class GreedyBlockRounds(HostRounds):
             self._pending = [self._pending[parent] for parent in batch.parents]
 
     def draft(self, batch: Batch) -> list[DraftNode]:
-        """Draft chains, and one extra token, removed again, where its distribution is needed."""
+        """Draft chains; some get an extra token at first, because its distribution is needed.
+
+        The extra token is removed again.
+        """
         longer = [
             depth + any(each.horizon > depth for each in pending)
             for depth, pending in zip(batch.depths, self._pending, strict=True)
@@ -176,7 +179,7 @@ def _step(
 
 
 def _ratios(drafts: Path, p: Rows, q: Rows, first: Number) -> list[Number]:
-    """Return `first`, times target over draft probability of the first i drafts, for each i."""
+    """Return `first` times the probability ratio target/draft of the first i drafts, for each i."""
     ratios = [first]
     for token, draft, target in zip(drafts, p, q, strict=False):
         ratios.append(ratios[-1] * target.item(token) / draft.item(token))
@@ -202,8 +205,8 @@ def verify_hierarchical(root: DraftNode, target_probs: TargetProbs, uniforms: Ra
     This is block verification with one change: the whole block is accepted with probability
     min(1, T/D), where T and D are the probabilities of its path under target and draft model.  The
     block is accepted too often if a prefix of the path is more probable under the target than under
-    the draft model (Theorem 19.2 of docs/theory/state.md).  The mode is the one that the authors of
-    [zhou2026]_ recommend, for one draft.
+    the draft model (Theorem 19.2 of docs/theory/state.md).  The implementation follows
+    [zhou2026]_ in its recommended mode, for one draft.
 
     Parameters
     ----------

@@ -23,7 +23,7 @@ from otm.kernels.optimal import numpy as optimal
 from otm.kernels.walk_and_keep import numpy as walk_and_keep
 
 MOST_PATHS = 2**8
-"""Maximum number of paths of walk and keep; counting agreeing drafts takes quadratic time in it."""
+"""Maximum number K of paths of walk and keep; counting agreeing drafts takes O(K²) time."""
 
 
 def verify_on_grid(
@@ -47,7 +47,7 @@ def verify_on_grid(
 
     @cache
     def rows_after(path: Path) -> tuple[Probs, Probs]:
-        """Return the rows of target and draft model after a path; at a leaf, the target's twice."""
+        """Return the rows of target and draft model after a path; at a leaf, the target row twice."""
         p = q = target_probs(path)
         if nodes[path][0].children:
             p, q = of_one_kind(shared_draft_probs(nodes[path]), q)

@@ -25,7 +25,6 @@ def spectr_verifier(rule: PlanBuilder) -> Verifier:
     At each level, the k drafts are the children of all nodes whose path is the output so far.  If
     the rule selects a draft, verification continues at all nodes with this token.  Otherwise the
     selected token ends the output.
-    selected token ends the output.
 
     Parameters
     ----------

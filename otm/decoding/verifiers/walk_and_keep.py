@@ -23,7 +23,7 @@ from otm.decoding.verifiers.base import TargetProbs
 from otm.errors import ProblemTooLargeError
 
 MOST_DRAFTS = 2**8
-"""Maximum number of drafts of a node; counting agreeing drafts takes quadratic time in it."""
+"""Maximum number K of drafts of a node; counting agreeing drafts takes O(K²) time."""
 
 
 class Walk:
@@ -62,7 +62,7 @@ class Walk:
         return self.to(token)
 
     def winning(self) -> dict[int, Number]:
-        """Return the probability, for each drafted token, that it wins given the drafts."""
+        """Return each drafted token's probability of winning, given the drafts."""
         of_drafts = self._winner.winning(self._places).tolist()
         probabilities: dict[int, Number] = {}
         for child, probability in zip(self.drafts, of_drafts, strict=True):
@@ -119,7 +119,7 @@ class Walk:
 
 
 def verify_walk_and_keep(root: DraftNode, target_probs: TargetProbs, uniforms: Randomness) -> Path:
-    """Verify whole paths of several drafts: walk to the end of a path, then keep a node upwards.
+    """Verify whole paths of several drafts: walk to the end of a path, then choose a node upwards.
 
     At each node y, one of the drafts wins, by a rule for a random number of agreeing drafts
     (`otm.coupling.optimal.agreeing`).  The walk goes to the winner.  It passes y with a known

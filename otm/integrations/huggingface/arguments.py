@@ -31,7 +31,7 @@ OWN_DRAFTS = {
     "use_mtp": "drafts with more heads of the model",
     "speculation_type": "drafts with a special kind of model",
 }
-"""Parameters that make transformers draft by itself, and how it then drafts."""
+"""Parameters that make transformers draft by itself, with a description of its drafts."""
 
 
 def check_own_drafts(setting: Callable[[str], Any]) -> None:
@@ -123,7 +123,7 @@ def as_sources(
 def split_processors(
     config: Any, processors: Sequence[Any]
 ) -> tuple[list[Any], SamplingParameters]:
-    """Split the processors into those before the trailing warpers, and sampling parameters."""
+    """Return the processors before the trailing warpers, and the warpers as sampling parameters."""
     remaining, parameters, count = list(WARPERS), dict[str, Any](), len(processors)
     for processor in reversed(processors):
         kind = kind_of(processor)

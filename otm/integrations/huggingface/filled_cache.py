@@ -53,7 +53,7 @@ def as_past(model: Any, input_ids: Any, mask: Any, cache: Any) -> Past | None:
         or len(layers[0].keys) != len(input_ids)
     ):
         return None
-    # Order the tokens of each row before its padding.
+    # Move the tokens of each row before its padding.
     order = (mask[:, :held] == 0).sort(dim=1, stable=True).indices
     order = order[:, None, : int(lengths.max()), None]
     pairs = [(layer.keys, layer.values) for layer in layers]

@@ -47,7 +47,7 @@ class AssistedDecoding:
     """A decoding loop for `generate` of transformers, passed as its argument `custom_generate`.
 
     With `do_sample=True`, the output has the same distribution as that of `generate` without an
-    assistant.  With `do_sample=False`, it has the same tokens, up to ties that rounding decides.
+    assistant.  With `do_sample=False`, the tokens are the same, up to ties that rounding decides.
     `torch.manual_seed` sets the seed.
 
     Parameters
@@ -73,7 +73,7 @@ class AssistedDecoding:
         Draft budget of a step: draft the most probable paths as one tree instead of k chains, like
         EAGLE-2 and OPT-Tree (`BestFirstDrafter`).  Needs the rule "target-only".
     vocabulary : int, optional
-        Number of tokens, if the two models pad it to different sizes.
+        Number of tokens, if the two models pad the vocabulary to different sizes.
     process_drafts : bool, optional
         Whether logits processors also apply to the assistant; otherwise fewer drafts are accepted.
         Temperature, top-k, top-p and min-p always apply.
@@ -89,8 +89,8 @@ class AssistedDecoding:
     backend : {"auto", "torch", "triton"}, optional
         Kernels that verify on a GPU, as for `otm.kernels.verify_probs`.
     report : str or Path, optional
-        A report of `otm report` about these models (`report.json`, or its folder).  A call with
-        other sampling parameters than the report warns that its acceptance and its tokens per step
+        A report of `otm report` about these models (`report.json`, or its folder).  If a call
+        has other sampling parameters, a warning says that its acceptance and its tokens per step
         differ from the report.
 
     Raises
@@ -136,7 +136,8 @@ class AssistedDecoding:
       them.
 
     `generate` does not pass on a tokenizer or another `assistant_model`; `patch_generate` does.
-    Both ways, a streamer receives the prompt, each token, and the end, also after an error.
+    With both functions, a streamer receives the prompt, each token and the end, even after an
+    error.
 
     A custom processor must have no state; OTM cannot check this, and a state would make the output
     wrong.  A custom processor receives B rows at a time, as in `generate`, so it runs more often

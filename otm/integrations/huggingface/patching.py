@@ -27,8 +27,8 @@ def patch_generate(
     model : PreTrainedModel
         The target model.
     assistant : PreTrainedModel, optional
-        The draft model of calls without `assistant_model`.  By default, these calls run unchanged.
-        Calls in which transformers would draft itself (`prompt_lookup_num_tokens`,
+        The draft model of calls without `assistant_model`.  If `assistant` is None,
+        these calls run unchanged, but calls in which transformers would draft itself (`prompt_lookup_num_tokens`,
         `assistant_early_exit`, `use_mtp`) raise an error.
     **options
         Parameters of `AssistedDecoding`.
@@ -45,7 +45,7 @@ def patch_generate(
 
     Notes
     -----
-    Patches may be nested, and the innermost patch decodes.  They may exit in any order.
+    Patches may be nested, and the innermost patch decodes.  Patches may exit in any order.
 
     Examples
     --------

@@ -22,7 +22,7 @@ class Reported:
 
     @classmethod
     def read(cls, path: AnyPath) -> Reported:
-        """Read them from `report.json`, or from the folder of a report."""
+        """Read the sampling parameters from `report.json`, or from the folder of a report."""
         place = as_path(path, "of a report, or its folder")
         file = place / FILE if place.is_dir() else place
         document = read_json(file)
@@ -36,7 +36,7 @@ class Reported:
         return cls(file_label(file), sampling)
 
     def compare(self, sampling: SamplingParameters, processors: int) -> None:
-        """Warn if a call has other sampling parameters than the report, or logits processors."""
+        """Warn if a call has different sampling parameters, or logits processors."""
         differs = []
         if sampling != self.sampling:
             differs.append(f"samples with {sampling}, but the report assumed {self.sampling}")
