@@ -233,12 +233,12 @@ def _search(
     eos_token_id: int | Collection[int] | None,
 ) -> Beams:
     """Run a beam search, with a speculative beam unless `draft` is None."""
-    begun = time.perf_counter()
+    start = time.perf_counter()
     partner = None if draft is None else draft.model
-    given, limit = check_task(target.model, partner, prompts, max_tokens, LanguageModel)
+    checked_prompts, limit = check_task(target.model, partner, prompts, max_tokens, LanguageModel)
     ends = as_end(eos_token_id, target.model.vocabulary)
     w, u = as_positive(width, "width"), as_positive(draft_width, "draft_width")
-    most = as_gamma(gamma)
+    max_gamma = as_gamma(gamma)
     if u < w:
         raise InvalidParameterError(
             f"draft_width = {u} is below width = {shown(w)}; a narrower draft beam never contains "
@@ -249,13 +249,13 @@ def _search(
         """Return the hypotheses of a beam that the next step extends."""
         return {h.tokens for h in beam if len(h.tokens) < limit and not h.finished(ends)}
 
-    beams: list[Beam] = [(EMPTY,)] * len(given)
+    beams: list[Beam] = [(EMPTY,)] * len(checked_prompts)
     steps = calls = 0
-    block = Block(given, [growing(beam) for beam in beams])
+    block = Block(checked_prompts, [growing(beam) for beam in beams])
     while block.contexts:
         drafted = {b: growing(beams[b]) for b in block.lengths}
         if draft is not None:
-            depths = {b: min(most, limit - 1 - length) for b, length in block.lengths.items()}
+            depths = {b: min(max_gamma, limit - 1 - length) for b, length in block.lengths.items()}
             ahead = list(beams)
             for depth in range(max(depths.values())):
                 level = {b: growing(ahead[b]) for b in depths if depth < depths[b]}
@@ -266,14 +266,16 @@ def _search(
         probs = block.read(target, drafted, first=True, whole=True)
         for b, known in drafted.items():
             calls += 1
-            left = known
+            to_extend = known
             # Continue while the distributions after all unfinished hypotheses are known.
-            while left and left <= known:
+            while to_extend and to_extend <= known:
                 beams[b] = best_continuations(beams[b], partial(probs, b), w, ends)
                 steps += 1
-                left = growing(beams[b])
-        block = Block(given, [growing(beam) for beam in beams], block)
+                to_extend = growing(beams[b])
+        block = Block(checked_prompts, [growing(beam) for beam in beams], block)
 
     in_draft = 0.0 if draft is None else draft.seconds
-    other = time.perf_counter() - begun - in_draft - target.seconds
-    return Beams(given, tuple(beams), steps, calls, Seconds(in_draft, target.seconds, other))
+    other = time.perf_counter() - start - in_draft - target.seconds
+    return Beams(
+        checked_prompts, tuple(beams), steps, calls, Seconds(in_draft, target.seconds, other)
+    )

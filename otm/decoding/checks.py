@@ -55,9 +55,9 @@ def as_prompts(prompts: Any, vocabulary: int) -> tuple[Context, ...]:
 
 def as_end(end: Any, vocabulary: int) -> frozenset[int]:
     """Return the set of tokens that end a sequence."""
-    given = () if end is None else end if isinstance(end, Collection) else (end,)
-    tokens = [token for token in map(whole, given) if token is not None]
-    if len(tokens) < len(given) or not all(0 <= token < vocabulary for token in tokens):
+    candidates = () if end is None else end if isinstance(end, Collection) else (end,)
+    tokens = [token for token in map(whole, candidates) if token is not None]
+    if len(tokens) < len(candidates) or not all(0 <= token < vocabulary for token in tokens):
         raise InvalidParameterError(
             f"eos_token_id = {shown(end)}; it must be a token of the target model, 0 to "
             f"{vocabulary - 1}, a collection of such tokens, or None"

@@ -219,10 +219,10 @@ def decode(
 ) -> Generation:
     """Decode all sequences to their ends with a drafter and a verifier."""
     check_models(target, drafter)
-    given = as_prompts(prompts, target.vocabulary)
+    checked_prompts = as_prompts(prompts, target.vocabulary)
     gamma = 0 if drafter is None else gamma
-    steps = stream(target, given, drafter, verifier, gamma=gamma, **options)
-    return Generation(given, tuple(steps))
+    steps = stream(target, checked_prompts, drafter, verifier, gamma=gamma, **options)
+    return Generation(checked_prompts, tuple(steps))
 
 
 def as_drafter(

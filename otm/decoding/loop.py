@@ -135,21 +135,21 @@ def stream(
     """
     check_options(options, DecodingOptions.__annotations__)
     backend = as_device_backend(options.get("backend", "auto"))
-    given, limit = check_task(target, drafter, prompts, options.get("max_tokens", 64))
+    checked_prompts, limit = check_task(target, drafter, prompts, options.get("max_tokens", 64))
     end = as_end(options.get("eos_token_id"), target.vocabulary)
-    sources = as_sources(options.get("seed"), options.get("uniforms"), len(given))
+    sources = as_sources(options.get("seed"), options.get("uniforms"), len(checked_prompts))
     task = RoundsTask(
         target,
         drafter,
         options.get("sampling"),
         options.get("logits_processor"),
-        len(given),
+        len(checked_prompts),
         backend,
     )
     make_rounds = maker_of_rounds(verifier)
     rounds = make_rounds(task)
     loop = _Loop(rounds, as_policy(gamma), limit, end, options.get("stop"))
-    return loop.steps(given, sources)
+    return loop.steps(checked_prompts, sources)
 
 
 @dataclass(frozen=True)
@@ -171,17 +171,17 @@ class _Loop:
         # PyTorch forbids changes to a cache outside the inference mode that created it.
         inference = in_inference_mode()
         for call in itertools.count():
-            begun = self.clock()
+            start = self.clock()
             contexts = [prompts[b] + new[b] for b in running]
             gammas = [as_gamma(self.policy(history[b])) for b in running]
-            left = [self.limit - len(new[b]) - 1 for b in running]
-            depths = list(map(min, gammas, left))
+            remaining = [self.limit - len(new[b]) - 1 for b in running]
+            depths = list(map(min, gammas, remaining))
             batch = Batch(contexts, depths, parents, [sources[b] for b in running])
             with inference_mode(inference):
                 outcomes = self.rounds.step(batch)
-            total, draft, target = (self.clock() - begun).tolist()
+            total, draft, target = (self.clock() - start).tolist()
             seconds = Seconds(draft, target, total - draft - target)
-            going = []
+            unfinished = []
             for i, b in enumerate(running):
                 drafts, verified = outcomes[i]
                 output, finish_reason = self.cut(new[b], verified)
@@ -201,10 +201,10 @@ class _Loop:
                     step if self.rounds.draws_afresh else _without_unreached_drafts(step)
                 )
                 if finish_reason is None:
-                    going.append(i)
+                    unfinished.append(i)
                 yield step
-            parents = going
-            running = [running[i] for i in going]
+            parents = unfinished
+            running = [running[i] for i in unfinished]
             if not running:
                 return
 

@@ -92,8 +92,8 @@ class Reader:
         self._prompts = prompts = [self._prompts[p] for p in parents]
         session = self._session
         rows, sources, kept, starts = self._place(contexts, paths, parents, whole=whole)
-        held = [len(row.context) + len(row.path) for row in self._rows]
-        if kept != held or sources != list(range(len(held))):
+        lengths = [len(row.context) + len(row.path) for row in self._rows]
+        if kept != lengths or sources != list(range(len(lengths))):
             self._timed(session.keep, np.array(sources, np.int64), np.array(kept, np.int64))
         # Read a single unread token together with the paths below, not in a separate call.
         if any(b - a > 1 for a, b in zip(kept, starts, strict=True)):
@@ -139,10 +139,10 @@ class Reader:
 
     def _timed(self, ask: Callable[..., Any], *arguments: Any) -> Any:
         """Call a method of the session, and add its time to `seconds`."""
-        begun = time.perf_counter()
-        answer = ask(*arguments)
-        self.seconds += time.perf_counter() - begun
-        return answer
+        begin_time = time.perf_counter()
+        result = ask(*arguments)
+        self.seconds += time.perf_counter() - begin_time
+        return result
 
     def _begin(self, contexts: Sequence[Context]) -> Session:
         """Open a session and read each context once, whatever the number of its paths."""
@@ -227,10 +227,10 @@ class Reader:
                 for values in (rows, [before[r] for r in rows])
             )
             numbers = np.array([prompts[r] for r in rows])
-            given = scores[index]
-            processed = self._timed(processor, ids, given, numbers)
+            row_scores = scores[index]
+            processed = self._timed(processor, ids, row_scores, numbers)
             processed = self._timed(partial(to_host, widen=False), processed)
-            check_processed(processed, tuple(given.shape))
+            check_processed(processed, tuple(row_scores.shape))
             found |= zip(rows, self.sampling.sparse_probs_rows(processed), strict=True)
         return [found[r] for r in range(len(before))]
 

@@ -109,7 +109,7 @@ def render_trace(
        3 acbbbbbb|b+b+
     """
 
-    def written(parts: Iterable[tuple[Path, _Kind]], colour: bool = colour) -> str:
+    def rendered(parts: Iterable[tuple[Path, _Kind]], colour: bool = colour) -> str:
         return "".join(_marked(_printable(decode(part)), kind, colour) for part, kind in parts)
 
     so_far = [tuple(prompt) for prompt in prompts]
@@ -123,13 +123,13 @@ def render_trace(
         so_far[step.sequence] = before + step.output
         name = f"{step.sequence}:{step.call}" if len(so_far) > 1 else f"{step.call}"
         parts = _output_parts(step)
-        space = width - LABEL - 1 - len(written(parts, colour=False))
+        space = width - LABEL - 1 - len(rendered(parts, colour=False))
         context = _ending(_printable(decode(before)), max(space, LEAST_CONTEXT))
-        yield f"{name:>{LABEL - 1}} " + _marked(context, CONTEXT, colour) + written(parts)
+        yield f"{name:>{LABEL - 1}} " + _marked(context, CONTEXT, colour) + rendered(parts)
         if len(step.drafts) > 1:
             indent = " " * (LABEL + len(_marked(context, CONTEXT, colour=False)))
             for path in step.drafts:
-                yield indent + written(_draft_parts(path, step))
+                yield indent + rendered(_draft_parts(path, step))
 
 
 def _output_parts(step: Step) -> list[tuple[Path, _Kind]]:

@@ -102,8 +102,8 @@ class SamplingParameters:
     def __str__(self) -> str:
         names = {"temperature": "T", "top_k": "top-k", "top_p": "top-p", "min_p": "min-p"}
         values = {short: getattr(self, name) for name, short in names.items()}
-        given = (f"{name} {value:g}" for name, value in values.items() if value is not None)
-        return ", ".join(given)
+        parts = (f"{name} {value:g}" for name, value in values.items() if value is not None)
+        return ", ".join(parts)
 
     def __call__(self, logits: Any) -> Any:
         """Return the next-token distributions of logits.
@@ -336,9 +336,9 @@ def _check_rows(highest: Any) -> None:
     if np.isfinite(largest).all():
         return
     row = tuple(int(i) for i in np.argwhere(~np.isfinite(largest))[0])
-    found = {-np.inf: "only −∞", np.inf: "+∞"}.get(float(largest[row]), "NaN")
+    fault = {-np.inf: "only −∞", np.inf: "+∞"}.get(float(largest[row]), "NaN")
     raise InvalidDistributionError(
-        f"{name_row(row)}the logits have {found}; at least one logit must be finite, and all "
+        f"{name_row(row)}the logits have {fault}; at least one logit must be finite, and all "
         "others must be finite or −∞"
     )
 

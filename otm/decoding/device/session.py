@@ -176,10 +176,10 @@ class DeviceSession:
             place = [on_device(x, scores.device) for x in (sequences[rows], chains)]
             before = known[on_device(rows, scores.device)]
             ids = torch.cat([before, drafts[tuple(place)]], 1)
-            given = scores[tuple(place)]
+            row_scores = scores[tuple(place)]
             prompts = np.array(self._prompts)[sequences[rows]]
-            processed = self._timed(processor, ids, given, prompts)
-            check_processed(processed, tuple(given.shape))
+            processed = self._timed(processor, ids, row_scores, prompts)
+            check_processed(processed, tuple(row_scores.shape))
             result[tuple(place)] = torch.as_tensor(processed, dtype=wide, device=result.device)
         return result
 
@@ -213,7 +213,7 @@ class DeviceSession:
         self._texts, self._owners = list(texts), list(owners)
 
     def _timed(self, ask: Callable[..., Any], *arguments: Any) -> Any:
-        begun = time.perf_counter()
+        start = time.perf_counter()
         answer = ask(*arguments)
-        self.seconds += time.perf_counter() - begun
+        self.seconds += time.perf_counter() - start
         return answer

@@ -92,26 +92,32 @@ class DynamicTreeDrafter(ReadingDrafter):
         uniforms: Sequence[Randomness],
     ) -> list[DraftNode]:
         """Draft a tree for every sequence, level by level; each draft uses one uniform."""
-        left = [self.nodes] * len(contexts)
+        budgets = [self.nodes] * len(contexts)
         # Path probability of each node, by the identity of the node.
-        reached: dict[int, Number] = {}
+        path_probabilities: dict[int, Number] = {}
 
         def expand(b: int, nodes: list[DraftNode], probs: ProbsAfter) -> list[DraftNode]:
             growing = []
             for node in nodes:
                 draft_probs = probs(b, node.path)
-                above = reached.get(id(node), 1 + 0 * draft_probs.probabilities.item(0))
+                path_probability = path_probabilities.get(
+                    id(node), 1 + 0 * draft_probs.probabilities.item(0)
+                )
                 node.draft_probs, node.draft_kind = draft_probs, "WithoutReplacement"
-                rest = draft_probs.probabilities.copy()
-                while left[b] and above * (unseen := rest.sum()) >= self.threshold:
-                    token = locate(draft_probs.tokens, rest, uniforms[b](1)[0])
+                remaining_probs = draft_probs.probabilities.copy()
+                while (
+                    budgets[b]
+                    and path_probability * (remaining_mass := remaining_probs.sum())
+                    >= self.threshold
+                ):
+                    token = locate(draft_probs.tokens, remaining_probs, uniforms[b](1)[0])
                     i = int(np.searchsorted(draft_probs.tokens, token))
                     child = DraftNode((*node.path, token))
                     node.children.append(child)
-                    left[b] -= 1
-                    reached[id(child)] = above * rest.item(i)
-                    rest[i] = 0 * unseen
-                    if reached[id(child)] >= self.threshold:
+                    budgets[b] -= 1
+                    path_probabilities[id(child)] = path_probability * remaining_probs.item(i)
+                    remaining_probs[i] = 0 * remaining_mass
+                    if path_probabilities[id(child)] >= self.threshold:
                         growing.append(child)
             return growing
 

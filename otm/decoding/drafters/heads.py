@@ -133,12 +133,12 @@ class NonAutoregressiveDrafter(Drafter):
         drafting = [b for b, depth in enumerate(depths) if depth]
         if not drafting:
             return [DraftNode() for _ in contexts]
-        begun = time.perf_counter()
-        given = self._heads([contexts[b] for b in drafting], max(depths))
-        self.seconds += time.perf_counter() - begun
-        _check_heads(given, len(drafting))
+        start = time.perf_counter()
+        head_probs = self._heads([contexts[b] for b in drafting], max(depths))
+        self.seconds += time.perf_counter() - start
+        _check_heads(head_probs, len(drafting))
         rows: list[list[SparseProbs]] = [[] for _ in contexts]
-        for b, row in zip(drafting, given, strict=True):
+        for b, row in zip(drafting, head_probs, strict=True):
             rows[b] = [self._adjusted(probs) for probs in row[: depths[b]]]
 
         def draw(b: int, nodes: list[DraftNode], probs: ProbsAfter) -> list[DraftNode]:
@@ -162,8 +162,8 @@ class NonAutoregressiveDrafter(Drafter):
         if self.sampling == SamplingParameters():
             return probs
         logs = np.log(np.asarray(probs.probabilities, dtype=np.float64))
-        kept = self.sampling.sparse_probs(logs)
-        return SparseProbs.from_support(probs.tokens[kept.tokens], kept.probabilities)
+        adjusted = self.sampling.sparse_probs(logs)
+        return SparseProbs.from_support(probs.tokens[adjusted.tokens], adjusted.probabilities)
 
 
 def _check_heads(rows: Any, count: int) -> None:

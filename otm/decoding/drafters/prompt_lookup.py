@@ -79,14 +79,14 @@ class PromptLookup(Drafter):
         uniforms: Sequence[Randomness],
     ) -> list[DraftNode]:
         """Draft one chain for every sequence of a batch; without a match, a tree without drafts."""
-        begun = time.perf_counter()
+        start = time.perf_counter()
         roots = []
         for context, depth in zip(contexts, depths, strict=True):
             roots.append(node := DraftNode())
             for token in self._copy(context, depth):
                 point_mass = SparseProbs.from_support(np.array([token]), np.ones(1))
                 node = extend(node, point_mass, token)
-        self.seconds += time.perf_counter() - begun
+        self.seconds += time.perf_counter() - start
         return roots
 
     @property

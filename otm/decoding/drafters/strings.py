@@ -143,9 +143,9 @@ class StringDrafter(Drafter):
             )
         tokens, text = list[int](), ""
         for token in drafts:
-            own = self._spelling.texts[token] if token < len(self._spelling.texts) else ""
-            if own and UNREADABLE not in own:
-                text += own
+            token_text = self._spelling.texts[token] if token < len(self._spelling.texts) else ""
+            if token_text and UNREADABLE not in token_text:
+                text += token_text
                 continue
             tokens += self._target.encode(text)
             text = ""

@@ -14,6 +14,7 @@ References
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from heapq import nsmallest
 from typing import Any, NamedTuple, TypeAlias
@@ -67,23 +68,27 @@ class BestFirst:
         candidates = list(self._best[b])
         for node in nodes:
             draft_probs = probs(b, node.path)
-            above = self._reached[b].get(id(node), 1 + 0 * draft_probs.probabilities.item(0))
+            path_probability = self._reached[b].get(
+                id(node), 1 + 0 * draft_probs.probabilities.item(0)
+            )
             for i in likeliest(draft_probs.probabilities, self._nodes).tolist():
                 child = DraftNode((*node.path, draft_probs.tokens.item(i)))
                 candidates.append(
-                    _Candidate(above * draft_probs.probabilities.item(i), node, child)
+                    _Candidate(path_probability * draft_probs.probabilities.item(i), node, child)
                 )
-        self._best[b] = nsmallest(self._nodes, candidates, key=lambda one: one.rank)
+        self._best[b] = nsmallest(self._nodes, candidates, key=lambda candidate: candidate.rank)
         depth = len(nodes[0].path) + 1 if nodes else -1
-        new = [one for one in self._best[b] if len(one.node.path) == depth][: self._width]
-        self._reached[b] = {id(one.node): one.probability for one in new}
-        return [one.node for one in new]
+        new = [candidate for candidate in self._best[b] if len(candidate.node.path) == depth][
+            : self._width
+        ]
+        self._reached[b] = {id(candidate.node): candidate.probability for candidate in new}
+        return [candidate.node for candidate in new]
 
     def finish(self) -> None:
         """Attach the best nodes to their parents."""
-        for one in (one for chosen in self._best for one in chosen):
-            one.parent.children.append(one.node)
-            one.parent.draft_kind = "Top"
+        for candidate in itertools.chain.from_iterable(self._best):
+            candidate.parent.children.append(candidate.node)
+            candidate.parent.draft_kind = "Top"
 
 
 class BestFirstDrafter(ReadingDrafter):

@@ -47,7 +47,7 @@ def verify_on_grid(
 
     @cache
     def rows_after(path: Path) -> tuple[Probs, Probs]:
-        """Return the rows of target and draft model after a path; at a leaf, the target row twice."""
+        """Return the target and draft rows after a path; at a leaf, return the target row twice."""
         p = q = target_probs(path)
         if nodes[path][0].children:
             p, q = of_one_kind(shared_draft_probs(nodes[path]), q)

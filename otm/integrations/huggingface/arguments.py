@@ -69,17 +69,19 @@ def check_config(config: Any) -> None:
         )
 
 
-def as_mask(model: Any, input_ids: Any, given: dict[str, Any], config: Any) -> Any:
+def as_mask(model: Any, input_ids: Any, model_kwargs: dict[str, Any], config: Any) -> Any:
     """Return a mask of the input tokens [B, L], with zeros for padding on either side."""
     known = UNUSED | {"attention_mask", "past_key_values"}
     known |= {"encoder_outputs"} if model.config.is_encoder_decoder else {"position_ids"}
-    unknown = sorted(name for name in given if name not in known and given[name] is not None)
+    unknown = sorted(
+        name for name in model_kwargs if name not in known and model_kwargs[name] is not None
+    )
     if unknown:
         raise InvalidParameterError(
             f"the arguments {', '.join(unknown)} are not possible with drafts, because OTM passes "
             "only tokens to models; remove them"
         )
-    mask, positions = given.get("attention_mask"), given.get("position_ids")
+    mask, positions = model_kwargs.get("attention_mask"), model_kwargs.get("position_ids")
     # Number of tokens of a mask without zeros, which transformers removes.
     length = getattr(config, "_mask_length", None)
     if mask is None or model.config.is_encoder_decoder:
@@ -99,7 +101,7 @@ def as_mask(model: Any, input_ids: Any, given: dict[str, Any], config: Any) -> A
 
 
 def as_sources(
-    model: Any, assistant: Any, input_ids: Any, inputs_tensor: Any, given: dict[str, Any]
+    model: Any, assistant: Any, input_ids: Any, inputs_tensor: Any, model_kwargs: dict[str, Any]
 ) -> tuple[Any, Any]:
     """Return the encoder inputs of target and assistant; None for models without an encoder."""
     if not model.config.is_encoder_decoder:
@@ -109,9 +111,9 @@ def as_sources(
                 "assistant without an encoder"
             )
         return None, None
-    mask = given.get("attention_mask")
+    mask = model_kwargs.get("attention_mask")
     mask_input = {} if mask is None else {"attention_mask": mask}
-    for_target = {"encoder_outputs": given["encoder_outputs"]} | mask_input
+    for_target = {"encoder_outputs": model_kwargs["encoder_outputs"]} | mask_input
     if not assistant.config.is_encoder_decoder:
         return for_target, None
     # With num_return_sequences, `generate` repeats the rows of the decoder only.

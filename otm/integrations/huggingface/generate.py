@@ -232,9 +232,9 @@ class AssistedDecoding:
         InvalidInputError, InvalidParameterError
             If the call has an unsupported argument.
         """
-        given = arguments_of_generate()
-        with streaming(self.streamer, given.get("streamer"), input_ids) as put:
-            check_unused(given, self.assistant)
+        call_arguments = arguments_of_generate()
+        with streaming(self.streamer, call_arguments.get("streamer"), input_ids) as put:
+            check_unused(call_arguments, self.assistant)
             return self._decode(model, input_ids, put, inputs_tensor=inputs_tensor, **prepared)
 
     def _decode(
@@ -303,14 +303,14 @@ class AssistedDecoding:
             # `torch.manual_seed` determines this seed.
             seed=int(torch.randint(2**63 - 1, ())) if generation_config.do_sample else 0,
         )
-        made = []
+        done = []
         for step in steps:
-            made.append(step)
+            done.append(step)
             turns.popleft()
             if step.finish_reason is None:
                 turns.append(step.sequence)
             put(step.output)
-        self.generation = Generation(tuple(map(tuple, prompts)), tuple(made))
+        self.generation = Generation(tuple(map(tuple, prompts)), tuple(done))
         return as_output(
             target,
             input_ids,

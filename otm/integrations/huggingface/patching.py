@@ -28,8 +28,8 @@ def patch_generate(
         The target model.
     assistant : PreTrainedModel, optional
         The draft model of calls without `assistant_model`.  If `assistant` is None,
-        these calls run unchanged, but calls in which transformers would draft itself (`prompt_lookup_num_tokens`,
-        `assistant_early_exit`, `use_mtp`) raise an error.
+        these calls run unchanged.  Calls in which transformers would draft itself
+        (`prompt_lookup_num_tokens`, `assistant_early_exit`, `use_mtp`) then raise an error.
     **options
         Parameters of `AssistedDecoding`.
 
@@ -67,7 +67,7 @@ def patch_generate(
 
 @contextmanager
 def _patched(model: Any, assistant: Any, options: dict[str, Any]) -> Iterator[Any]:
-    own = vars(model).get("generate")
+    own_generate = vars(model).get("generate")
     original = model.generate
     left = False
 
@@ -99,7 +99,7 @@ def _patched(model: Any, assistant: Any, options: dict[str, Any]) -> Iterator[An
         yield model
     finally:
         left = True
-        generate.restored = own  # type: ignore[attr-defined]
+        generate.restored = own_generate  # type: ignore[attr-defined]
         # Remove all exited patches from the top, down to the first active patch.
         while "restored" in getattr(top := vars(model).get("generate"), "__dict__", ()):
             del model.generate

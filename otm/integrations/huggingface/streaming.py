@@ -29,14 +29,14 @@ def arguments_of_generate() -> dict[str, Any]:
     return {name: frame.f_locals.get(name) for name in names}
 
 
-def check_unused(given: dict[str, Any], assistant: Any) -> None:
+def check_unused(call_arguments: dict[str, Any], assistant: Any) -> None:
     """Raise for arguments of `generate` that would be ignored silently."""
-    if given.get("assistant_model") not in (None, assistant):
+    if call_arguments.get("assistant_model") not in (None, assistant):
         raise InvalidParameterError(
             "assistant_model differs from the assistant of AssistedDecoding, which drafts; remove "
             "it, or use patch_generate, which accepts assistant_model"
         )
-    if given.get("synced_gpus"):
+    if call_arguments.get("synced_gpus"):
         raise InvalidParameterError(
             "synced_gpus=True is not possible with drafts, because the processes would differ in "
             "their numbers of steps; remove it"
