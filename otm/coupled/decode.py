@@ -49,8 +49,8 @@ def decode_coupled(
         For a draft model: number K of chains, or the numbers of children (k_1, …, k_L) at the
         levels of a prefix tree.  Chain m reads list m; in a tree, child m of a node reads list m.
     lists : int, optional
-        Number of lists; by default the largest number of drafts of a token in `k`.  Another number
-        gives other texts.
+        Number of lists; by default the largest number of drafts of a token in `k`.  The texts
+        depend on this number.
     gamma : int or GammaPolicy, optional
         Length of the chains, or depth of the tree.
     draft_sampling : SamplingParameters, optional
@@ -69,7 +69,7 @@ def decode_coupled(
         If a number in k or `lists` is not an integer of at least 1, or the tree has more than 2^16
         paths.
     InvalidInputError, InvalidParameterError
-        As for `stream`.  Also if there are fewer lists than drafts of a token, or if `k` or
+        As for `stream`.  Raised also if there are fewer lists than drafts of a token, or if `k` or
         `draft_sampling` is combined with a drafter.
     InvalidDistributionError, InvalidDraftsError, InvalidUniformsError
         While decoding, as for `stream`.
@@ -137,7 +137,7 @@ def decode_watermarked(
         The model to sample from.
     draft : LanguageModel, Drafter or None
         A cheaper model with the same vocabulary, or a ModelDrafter of one sampled chain; "coupled"
-        accepts any drafter.  None decodes without drafts.
+        accepts any drafter.  If None, decode without drafts.
     prompts : sequence of sequences of int
         Tokens to continue, at least one per prompt; a single prompt is passed as [prompt].
     key : int or sequence of int
@@ -165,8 +165,8 @@ def decode_watermarked(
     UnknownMethodError
         If there is no such method.
     InvalidInputError, InvalidParameterError
-        As for `stream`.  Also if a key is outside its range, the number of keys differs from the
-        number of prompts, or `draft_sampling` is combined with a drafter.
+        As for `stream`.  Raised also if a key is outside its range, the number of keys differs from
+        the number of prompts, or `draft_sampling` is combined with a drafter.
     InvalidDistributionError, InvalidDraftsError, InvalidUniformsError
         While decoding, as for `stream`.
 

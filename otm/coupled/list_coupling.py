@@ -126,8 +126,8 @@ class ListCoupling(TransportPlan):
     def lower_bound(self) -> Number:
         """Lower bound Σ_j k / (Σ_i max(q_i/q_j, p_i/p_j) + (k − 1)/q_j) on the acceptance.
 
-        It is the list matching lemma of [rowan2025]_: the probability that the list with the
-        smallest time of Y has drafted Y.  For k = 1 the bound equals the acceptance.
+        By the list matching lemma of [rowan2025]_, the bound is the probability that the list with
+        the smallest time of Y has drafted Y.  For k = 1 the bound equals the acceptance.
 
         Raises
         ------

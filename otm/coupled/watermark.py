@@ -2,7 +2,7 @@
 
 Coupled decoding is the Gumbel watermark of [aaronson2022]_: each token has the smallest clock time,
 so the clocks of a text are small.  Speculative decoding by rejection can carry a watermark too
-([hu2024]_).  Its drafts come from one list of clocks, and its recovered tokens from another.  The
+([hu2024]_).  Drafts then come from one list of clocks, and recovered tokens from another.  The
 uniforms that decide acceptance are random, or come from the key ([he2026]_).  A detector that knows
 the key reads the clocks of a text without any model (`watermark_detection`).
 docs/theory/watermarks.md derives the distributions.

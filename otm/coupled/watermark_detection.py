@@ -165,7 +165,7 @@ class WatermarkLaw(NamedTuple):
         Probability that a draft is accepted.
     strength : float
         Mutual information of key and token in nats, E KL(distribution given the key ‖ target).
-        It is the strength of [he2026]_: the information for a detector that knows the models, too.
+        The strength of [he2026]_ is the information for a detector that also knows the models.
     score : float
         Mean score of the token in `detect_watermark`, which knows only the key.
     clocks : int

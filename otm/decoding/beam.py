@@ -1,12 +1,12 @@
 """Beam search, and the same beam search with fewer calls of the target model.
 
-A hypothesis is a sequence of new tokens.  Its score is its probability after the prompt: the
-product of the probabilities of its tokens under the sampling parameters, without a length penalty.
-The search begins with the empty hypothesis.  Each step keeps the finished hypotheses of the beam,
-and extends the other hypotheses by every token of positive probability.  The w hypotheses of
-largest score are the next beam ([meister2020]_, Algorithm 1).  Ties go to the lexicographically
-smaller sequence of tokens.  An end token finishes a hypothesis.  The search ends when all
-hypotheses of the beam are finished, or at the maximum length.
+A hypothesis is a sequence of new tokens.  The score of a hypothesis is its probability after the
+prompt: the product of the probabilities of its tokens under the sampling parameters, without a
+length penalty.  The search begins with the empty hypothesis.  Each step keeps the finished
+hypotheses of the beam, and extends the other hypotheses by every token of positive probability.
+The w hypotheses of largest score are the next beam ([meister2020]_, Algorithm 1).  Ties go to the
+lexicographically smaller sequence of tokens.  An end token finishes a hypothesis.  The search ends
+when all hypotheses of the beam are finished, or at the maximum length.
 
 With fractions, scores are products and are compared exactly.  With floats, scores are sums of
 logarithms, added from the first token to the last, so all search functions round alike.
@@ -54,8 +54,8 @@ class Beams(Brief):
         The last beam of each prompt in descending order of score: w hypotheses, or fewer if fewer
         exist.
     steps : int
-        Number of search steps, summed over prompts.  It equals the number of target calls of plain
-        beam search.
+        Number of search steps, summed over prompts.  Plain beam search needs this
+        number of target calls.
     target_calls : int
         Number of calls of the target model, summed over prompts.
     seconds : Seconds
@@ -126,9 +126,9 @@ def beam_search(
     Notes
     -----
     Without an end token, Hugging Face's `generate(num_beams=w, length_penalty=0)` finds the same
-    beams.  With an end token, it moves finished hypotheses out of the beam, continues with w
-    unfinished ones, and stops by its own rule (`early_stopping`).  It finishes a hypothesis only if
-    the end token is among the w best continuations of a step.
+    beams.  With an end token, `generate` moves finished hypotheses out of the beam, continues with
+    w unfinished hypotheses, and stops by its own rule (`early_stopping`).  `generate` finishes a
+    hypothesis only if the end token is among the w best continuations of a step.
 
     References
     ----------
@@ -164,9 +164,9 @@ def speculative_beam_search(
 
     The draft model continues the beam by γ steps of beam search of width u, starting from the
     target's scores.  One call of the target then gives its distributions after every hypothesis of
-    these beams.  The target's own search continues with these distributions.  It makes another step
-    while the draft beams contain all unfinished hypotheses of its beam, at most γ + 1 steps in
-    total.  So every call makes at least one step.
+    these beams.  The target's own search continues with these distributions.  The target makes
+    another step while the draft beams contain all unfinished hypotheses of its beam, at most γ + 1
+    steps in total.  So every call makes at least one step.
 
     Parameters
     ----------

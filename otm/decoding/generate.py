@@ -145,8 +145,8 @@ def spectr(
         Tokens to continue, at least one per prompt; a single prompt is passed as [prompt].
     k : int or tuple of int, optional
         Number K of chains, or the numbers of children (k_1, …, k_L) at the levels of a prefix tree
-        ([sun2023]_, Algorithm 4), which then has at most L levels.  The default is 8 chains.  Not
-        allowed with a drafter, which has its own number.
+        ([sun2023]_, Algorithm 4), which then has at most L levels.  The default is 8 chains.  A
+        drafter has its own number and excludes this parameter.
     gamma : int or GammaPolicy, optional
         Length of the chains, or depth of the tree.
     rule : str or callable, optional
@@ -183,8 +183,8 @@ def spectr(
     InvalidDraftCountError, ProblemTooLargeError
         If a number in k is not an integer of at least 1, or the tree has more than 2^16 paths.
     InvalidInputError, InvalidParameterError
-        As for `stream`.  Also if the rule returns no plan or needs drafts that are not independent,
-        or if `k` or `draft_sampling` is combined with a drafter.
+        As for `stream`.  Raised also if the rule returns no plan or needs drafts that are not
+        independent, or if `k` or `draft_sampling` is combined with a drafter.
     InvalidDistributionError, InvalidDraftsError, InvalidUniformsError
         While decoding, as for `stream`.
 

@@ -102,7 +102,9 @@ def read_generation_config(path: AnyPath) -> SamplingParameters:
     file = place / FILE if place.is_dir() else place
     settings = read_json(file)
     if not isinstance(settings, dict):
-        raise InvalidInputError(f"{file_label(file)} holds {shown(settings)}; it must be an object")
+        raise InvalidInputError(
+            f"{file_label(file)} contains {shown(settings)}; it must be a JSON object"
+        )
     _check_names(settings, file_label(file))
     others = [
         f"{name} = {shown(settings[name])}"

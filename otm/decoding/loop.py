@@ -36,11 +36,11 @@ class DecodingOptions(TypedDict, total=False):
     sampling : SamplingParameters
         How to sample from the target model; by default from its unchanged distribution.
     logits_processor : LogitsProcessor
-        Function that adjusts scores before `sampling` applies.  It takes token ids [M, L], scores
-        [M, V] of the next tokens, and the prompt index [M] of each row, and returns the adjusted
-        scores.  Ids and scores are tensors on the model's device if the model has one.  The
-        function may change the scores in place.  Each row of its result must depend on that row
-        only.
+        Function that adjusts scores before `sampling` applies.  Its arguments are token ids [M, L],
+        scores [M, V] of the next tokens, and the prompt index [M] of each row.  The function
+        returns the adjusted scores.  Ids and scores are tensors on the model's device if the model
+        has one.  The function may change the scores in place.  Each row of its result must depend
+        on that row only.
     max_tokens : int
         Maximum number of new tokens of a sequence, at least 1; 64 by default.
     eos_token_id : int or collection of int

@@ -1,11 +1,11 @@
 """Number of drafts γ of a step: a constant, or a policy that adapts γ to the acceptance so far.
 
-A policy receives the last steps of its sequence, at most `LONGEST_HISTORY` of them.  It may use
-every field of a step, including times and rejected drafts.  Each step draws its drafts and uniforms
-independently of earlier steps, so the output has the target's distribution for every γ.  A policy
-that saw the drafts of the step itself would break this guarantee.  In coupled and watermarked
-decoding, later steps read the random numbers of unreached drafts again.  In these modes, the
-loop hides unreached drafts from policies.
+A policy receives the last steps of its sequence, at most `LONGEST_HISTORY` of them.  A policy may
+use every field of a step, including times and rejected drafts.  Each step draws its drafts and
+uniforms independently of earlier steps, so the output has the target's distribution for every γ.  A
+policy that saw the drafts of the step itself would break this guarantee.  In coupled and
+watermarked decoding, later steps read the random numbers of unreached drafts again.  In these
+modes, the loop hides unreached drafts from policies.
 
 If all drafts have the same acceptance probability α, no policy gains more than
 `otm.gain.oracle_speedup`: 1/(1 − α) where drafts cost nothing ([leviathan2023]_, section 3.5).

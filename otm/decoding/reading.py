@@ -30,11 +30,11 @@ ProbsAfter = Callable[[int, Path], SparseProbs]
 LogitsProcessor = Callable[[Any, Any, Any], Any]
 """A function that adjusts scores before sampling.
 
-It receives token ids [M, L] (int64): all tokens of M rows of equal length.  It also receives the
-scores [M, V] of the next tokens, which it may change in place, and the prompt index [M] of each row
-as an int64 array.  It returns scores [M, V].  If the model returns tensors, ids and scores are
-tensors on one device.  Each row of the result must depend on that row only, not on other rows or
-earlier calls.
+The first argument is token ids [M, L] (int64): all tokens of M rows of equal length.  The second
+argument is the scores [M, V] of the next tokens, which the function may change in place.  The third
+argument is the prompt index [M] of each row as an int64 array.  The result is scores [M, V].  If
+the model returns tensors, ids and scores are tensors on one device.  Each row of the result must
+depend on that row only, not on other rows or earlier calls.
 """
 
 

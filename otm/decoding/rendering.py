@@ -74,8 +74,8 @@ def render_trace(
     prompts : sequence of sequences of int
         The prompts of these steps.
     decode : callable
-        Function from token ids to text.  It receives the drafts without their context, so a
-        character of several tokens appears as a replacement character where it is cut.
+        Function from token ids to text.  The function receives the drafts without their context.
+        So a character of several tokens appears as a replacement character where it is cut.
     width : int, optional
         Maximum number of characters of a line; the text so far is shortened to fit.
     colour : bool, optional

@@ -1,8 +1,8 @@
 """One step of a batch: draft, score the drafts with the target, verify them.
 
-A verifier is one of two things.  It may be a function of the drafts of one sequence: `TreeRounds`
-calls it on the host, in floats or fractions, with any drafter.  Or it is an object whose method
-`rounds` returns its own implementation of the steps.
+There are two kinds of verifiers.  `TreeRounds` calls functions of the drafts of one sequence, on
+the host, in floats or fractions, with any drafter.  Other verifiers are objects whose method
+`rounds` returns their own implementation of the steps.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ AnyVerifier: TypeAlias = Verifier | RoundsVerifier
 def maker_of_rounds(verifier: AnyVerifier | None) -> Callable[[RoundsTask], Rounds]:
     """Return the verifier's own `rounds` method, or a factory of host steps that call the verifier.
 
-    None stands for chain verification.
+    If `verifier` is None, use chain verification.
     """
     own: Callable[[RoundsTask], Rounds] | None = getattr(verifier, "rounds", None)
     if isinstance(verifier, type) or not (verifier is None or own or callable(verifier)):

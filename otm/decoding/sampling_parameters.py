@@ -34,7 +34,7 @@ GROUP = 32
 class SamplingParameters:
     """Sampling parameters: a function from logits to probabilities ([leviathan2023]_, section 2.2).
 
-    They act in this order; each acts on the distribution that the previous ones leave:
+    The parameters act in this order, each on the distribution that the previous one leaves:
 
     1. `temperature` T: softmax(logits / T); T = 0 puts all mass on the largest logit.
     2. `top_k`: keep the k tokens with the largest logits, exactly k.
@@ -106,7 +106,7 @@ class SamplingParameters:
         return ", ".join(parts)
 
     def __call__(self, logits: Any) -> Any:
-        """Return the next-token distributions of logits.
+        """Convert logits to next-token distributions.
 
         Parameters
         ----------
@@ -373,7 +373,8 @@ def kth_largest(scores: Any, k: int) -> Any:
 def _near_largest(scores: Any, k: int) -> tuple[Tokens, Any]:
     """Return a small set of tokens that contains the k largest scores, and the largest score.
 
-    The threshold is the k-th largest of the maxima of many groups; at least k scores reach it.
+    Scores are split into groups.  The threshold is the k-th largest group maximum, so at least k
+    scores reach the threshold.
     """
     groups = scores.size // GROUP
     if k > groups:

@@ -167,8 +167,8 @@ class Generation(Facts):
     def block_efficiency(self) -> float:
         """Mean number of new tokens per step of a sequence, that is, per call of the target model.
 
-        It lies between 1 and γ + 1 ([sun2023]_, section 7), unless an end of a sequence cuts steps
-        short.  NaN if there are no steps.
+        The mean lies between 1 and γ + 1 ([sun2023]_, section 7), unless the end of a sequence cuts
+        steps short.  NaN if there are no steps.
 
         References
         ----------

@@ -4,9 +4,9 @@ If a model gives a token probability p, the token's time is S/p.  The token with
 is a sample from the model's distribution, and two models that read the same clocks often draw the
 same token ([daliri2024]_; k lists: [rowan2025]_).
 
-Clocks are computed, not stored, by Philox 4x64-10 ([salmon2011]_, as in NumPy).  Its key is the key
-of the sequence, and its counter is (token, list, position).  A clock uses 64 bits, so the
-probability p of a token has a relative error of about 2^−64/p.
+Clocks are computed, not stored, by Philox 4x64-10 ([salmon2011]_, as in NumPy).  The key of the
+sequence is the Philox key, and (token, list, position) is the Philox counter.  A clock uses 64
+bits, so the probability p of a token has a relative error of about 2^−64/p.
 
 References
 ----------
@@ -158,8 +158,8 @@ def _uniforms(bits: npt.NDArray[np.uint64]) -> Any:
 def times(xp: Any, uniforms: Any) -> Any:
     """Return −ln(1 − u) of a float64 array or tensor, with the same bits on every device.
 
-    Logarithms of different libraries differ in their last bit.  Here every product, quotient and
-    sum is rounded separately, and the relative error is at most 2^−52.
+    Logarithms of different libraries differ in their last bit.  This function rounds every
+    product, quotient and sum separately; its relative error is at most 2^−52.
     """
     rest = 1.0 - uniforms
     # Exactly 1 − u = rest + lost.

@@ -91,9 +91,10 @@ class Drafter(ABC):
         Parameters
         ----------
         draw : callable
-            Function that adds children to a node.  Its arguments are the index of the sequence, the
-            index of the chain that continues below the node (None at a root and in a prefix tree),
-            the node, the distribution of its children, and their number.
+            Function that adds children to a node.  The first two arguments are the index of the
+            sequence, and the index of the chain that continues below the node (None at a root and
+            in a prefix tree).  The other arguments are the node, the distribution of its children,
+            and their number.
         contexts, depths, parents, uniforms
             As for `draft`.
 
@@ -138,7 +139,7 @@ def children_at(branching: Branching, level: int) -> int:
 Expand: TypeAlias = "Callable[[int, list[DraftNode], ProbsAfter], list[DraftNode]]"
 """Function that adds children to nodes of sequence b, and returns the children that grow next.
 
-It receives b, the nodes, and a function to the distributions after them.
+The arguments are b, the nodes, and a function that returns the distributions after them.
 """
 
 

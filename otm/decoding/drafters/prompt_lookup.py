@@ -30,7 +30,7 @@ class PromptLookup(Drafter):
     This is the "approximation model that simply copies tokens from the context in case we find a
     matching prefix" ([leviathan2023]_, section 3.6), known as prompt lookup.  The drafter uses the
     longest match of at most `max_ngram` tokens; among several longest matches, the latest.  Without
-    a match, it drafts no tokens.
+    a match, the drafter drafts no tokens.
 
     A copy that reaches the end of the context continues with its own tokens.  So a repetitive text
     is drafted to any length, up to 1024 tokens at once.

@@ -1,10 +1,10 @@
 """Types of verifiers: functions that choose the accepted drafts and the token after them.
 
 A verifier takes the root of a draft tree, the target's distribution after each node, and uniforms.
-It returns the accepted drafts and one more token.  If the target continues the output, the text has
-the target's distribution ([sun2023]_, Theorem 2; the printed theorem conditions on the number of
-tokens, and this version is false).  Texts that are cut at an end token or a
-length limit also have the target's distribution.
+The output is the accepted drafts and one more token.  If the target continues the output, the text
+has the target's distribution ([sun2023]_, Theorem 2; the printed theorem conditions on the number
+of tokens, and this version is false).  Texts that are cut at an end token or a length limit also
+have the target's distribution.
 
 References
 ----------

@@ -179,7 +179,7 @@ def _step(
 
 
 def _ratios(drafts: Path, p: Rows, q: Rows, first: Number) -> list[Number]:
-    """Return `first` times the probability ratio target/draft of the first i drafts, for each i."""
+    """Return the probability ratio target/draft of each prefix of the drafts, times `first`."""
     ratios = [first]
     for token, draft, target in zip(drafts, p, q, strict=False):
         ratios.append(ratios[-1] * target.item(token) / draft.item(token))

@@ -35,8 +35,8 @@ def spectr_verifier(rule: PlanBuilder) -> Verifier:
     Returns
     -------
     Verifier
-        Function from the root, the target's distributions and uniforms to the output.  It is
-        lossless if the rule is (Theorem 12.4 of docs/theory/verification.md).
+        Function from the root, the target's distributions and uniforms to the output.  The
+        verifier is lossless if the rule is lossless (Theorem 12.4 of docs/theory/verification.md).
 
     Raises
     ------

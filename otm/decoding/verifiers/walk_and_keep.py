@@ -103,7 +103,7 @@ class Walk:
     def keep_probability(self) -> Number:
         """Probability of keeping the node if no deeper node was kept.
 
-        It is (S(y) − Σ S(yz)) / (W(y) − Σ S(yz)), in a form without cancellation; 0 for 0/0.
+        The value is (S(y) − Σ S(yz)) / (W(y) − Σ S(yz)), in a form without cancellation; 0 for 0/0.
         """
         residual: Number = self._residual[1].sum()
         return residual / (residual + (1 - self.share)) if residual > 0 else 0 * self.share
@@ -122,8 +122,8 @@ def verify_walk_and_keep(root: DraftNode, target_probs: TargetProbs, uniforms: R
     """Verify whole paths of several drafts: walk to the end of a path, then choose a node upwards.
 
     At each node y, one of the drafts wins, by a rule for a random number of agreeing drafts
-    (`otm.coupling.optimal.agreeing`).  The walk goes to the winner.  It passes y with a known
-    probability W(y).  Let t be the target's distribution after y, S = 1 at the root, and
+    (`otm.coupling.optimal.agreeing`).  The walk goes to the winner, and passes y with a
+    known probability W(y).  Let t be the target's distribution after y, S = 1 at the root, and
     S(yz) = min(S(y) t(z), W(yz)).  If no node below y was kept, y is kept with probability
     (S(y) − Σ S(yz)) / (W(y) − Σ S(yz)); the root is always kept.  The token after the kept node is
     drawn ∝ S(y) t(z) − S(yz).

@@ -64,8 +64,9 @@ class AssistedDecoding:
 
         - On a GPU, "grid k-Seq", "grid optimal", "grid walk and keep" and "list coupling" verify
           on the device.
-        - With k > 1, all other rules, including the default, verify on the host.  So do all rules
-          for a prefix tree.  Each step then copies all scores to the host, without a warning.
+        - With k > 1, all other rules, including the default, verify on the host.  For a prefix
+          tree, all rules verify on the host.  Each step then copies all scores to the host, without
+          a warning.
         - "list coupling" decodes as `otm.coupled.decode_coupled`, with one list per draft of a
           token.  The text of a seed is then the same for every assistant and every γ, up to
           rounding of the scores.

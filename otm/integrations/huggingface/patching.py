@@ -157,6 +157,6 @@ def _with_stop_strings(kwargs: dict[str, Any], setting: Callable[[str], Any]) ->
 
     criterion = StopStringCriteria(stop_strings=strings, tokenizer=tokenizer)
     criteria = kwargs.get("stopping_criteria") or []
-    # None takes precedence over strings of a configuration.
+    # A value of None takes precedence over stop strings in a configuration.
     more = {"stop_strings": None, "stopping_criteria": StoppingCriteriaList([*criteria, criterion])}
     return kwargs | more
