@@ -8,7 +8,7 @@ from typing import Unpack
 from otm._core.checks import as_draft_count
 from otm.coupled.rounds import CoupledVerifier
 from otm.coupled.watermark import WatermarkVerifier
-from otm.decoding.drafters.base import Branching, Drafter, as_branching, drafts_of_token
+from otm.decoding.drafters.base import Branching, Drafter, as_branching, max_children
 from otm.decoding.generate import as_drafter, decode
 from otm.decoding.loop import DecodingOptions, Prompts
 from otm.decoding.policies import GammaPolicy
@@ -101,7 +101,7 @@ def decode_coupled(
     >>> [len(text.steps) for text in texts]
     [8, 2, 3]
     """
-    drafts = drafts_of_token(as_branching(k))
+    drafts = max_children(as_branching(k))
     count = drafts if lists is None else as_draft_count(lists)
     if count < drafts:
         raise InvalidParameterError(

@@ -15,7 +15,7 @@ import numpy as np
 from otm._core.optional import require
 from otm._core.tensors import on_device
 from otm.coupled.clocks.first_rings import first_rings
-from otm.coupled.clocks.numpy import drawn_key
+from otm.coupled.clocks.numpy import draw_key
 from otm.decoding.device.drafts import Drafted, DrawLevel, ModelDrafts, as_drafts
 from otm.decoding.device.rounds import DeviceRounds
 from otm.decoding.draft_tree import Randomness
@@ -38,7 +38,7 @@ class DeviceClocks:
     def follow(self, batch: Batch) -> None:
         """Store keys and context lengths of the sequences of a step."""
         if batch.parents is None:
-            self._keys = list(map(drawn_key, batch.uniforms))
+            self._keys = list(map(draw_key, batch.uniforms))
         else:
             self._keys = [self._keys[parent] for parent in batch.parents]
         self._lengths = list(map(len, batch.contexts))

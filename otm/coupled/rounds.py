@@ -15,7 +15,7 @@ from functools import partial
 
 from otm._core.checks import as_draft_count
 from otm._core.probs.sparse import SparseProbs
-from otm.coupled.clocks.numpy import SharedClocks, drawn_key
+from otm.coupled.clocks.numpy import SharedClocks, draw_key
 from otm.decoding.draft_tree import DraftNode, Randomness
 from otm.decoding.reading import Path, ProbsAfter
 from otm.decoding.rounds import Batch, HostRounds, Rounds, RoundsTask
@@ -90,7 +90,7 @@ class CoupledRounds(HostRounds):
     def follow(self, batch: Batch) -> None:
         """Copy the clocks of each parent; in the first step, create the clocks from the keys."""
         if batch.parents is None:
-            keys = map(drawn_key, batch.uniforms) if self._keys is None else self._keys
+            keys = map(draw_key, batch.uniforms) if self._keys is None else self._keys
             self._clocks = [SharedClocks(key, self._lists) for key in keys]
         else:
             self._clocks = [self._clocks[parent] for parent in batch.parents]

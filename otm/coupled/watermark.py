@@ -27,7 +27,7 @@ import numpy as np
 from otm._core.display.reprs import Brief
 from otm._core.numbers import as_integer, as_positive, check_name
 from otm._core.probs.sparse import SparseProbs, of_one_kind
-from otm.coupled.clocks.numpy import SharedClocks, drawn_key
+from otm.coupled.clocks.numpy import SharedClocks, draw_key
 from otm.coupled.rounds import CoupledRounds
 from otm.decoding.checks import as_sources
 from otm.decoding.draft_tree import DraftNode, Randomness
@@ -35,7 +35,7 @@ from otm.decoding.drafters.model import samples_one_chain
 from otm.decoding.reading import Path
 from otm.decoding.rounds import RoundsTask
 from otm.decoding.verifiers.base import TargetProbs
-from otm.decoding.verifiers.chain import residual_on
+from otm.decoding.verifiers.chain import aligned_residual
 from otm.errors import InvalidInputError, InvalidParameterError
 
 METHODS = ("coupled", "rejection", "keyed rejection")
@@ -133,7 +133,7 @@ class RejectionRounds(CoupledRounds):
     """
 
     # Later steps read the clocks after a rejected draft again.
-    draws_afresh = False
+    steps_are_independent = False
     keeps_draft_probs = True
     bonus = DRAFTS
     """List of the bonus token; drafts use it too, so a detector finds most tokens in one list."""
@@ -157,7 +157,7 @@ class RejectionRounds(CoupledRounds):
             coin = clocks.uniform(position, COINS, 0) if self._keyed else uniforms(1)[0]
             token = node.children[0].token
             if not coin * draft.of(token) < target.of(token):
-                tokens, weights = residual_on(draft, target)
+                tokens, weights = aligned_residual(draft, target)
                 residual = SparseProbs.from_support(tokens[weights > 0], weights[weights > 0])
                 return (*node.path, clocks.draft(position, RECOVERED, residual))
             node = node.children[0]
@@ -197,7 +197,7 @@ def watermark_keys(seed: int, count: int) -> tuple[int, ...]:
     True
     """
     known = as_integer(seed, "seed", 0)
-    return tuple(map(drawn_key, as_sources(known, None, as_positive(count, "count"))))
+    return tuple(map(draw_key, as_sources(known, None, as_positive(count, "count"))))
 
 
 def as_key(key: Any) -> int:

@@ -11,7 +11,7 @@ from otm.decoding.drafters.model import ModelDrafter
 from otm.decoding.loop import DecodingOptions, Prompts, stream
 from otm.decoding.policies import GammaPolicy
 from otm.decoding.rounds import AnyVerifier
-from otm.decoding.sampling_parameters import SamplingParameters, ranked_by
+from otm.decoding.sampling_parameters import SamplingParameters, ranking_parameters
 from otm.decoding.trace import Generation
 from otm.decoding.verifiers.by_rule import RuleVerifier, chain_rule, tree_rule
 from otm.errors import InvalidParameterError
@@ -237,7 +237,7 @@ def as_drafter(
     """Return `draft` if it is a drafter; for a model, a drafter of k (or `chains`) chains."""
     if isinstance(draft, LanguageModel):
         chosen = options.get("sampling") if sampling is None else sampling
-        chosen = ranked_by(chosen) if draft_kind == "Top" else chosen
+        chosen = ranking_parameters(chosen) if draft_kind == "Top" else chosen
         processor = options.get("logits_processor")
         return ModelDrafter(draft, chains if k is None else k, chosen, processor, draft_kind)
     check_draft(draft, LanguageModel, Drafter)

@@ -18,7 +18,7 @@ from otm.decoding.draft_tree import Randomness
 from otm.decoding.drafters.base import Drafter
 from otm.decoding.policies import GammaPolicy, as_gamma, as_policy
 from otm.decoding.reading import Context, LogitsProcessor, Path
-from otm.decoding.rounds import AnyVerifier, Batch, Rounds, RoundsTask, maker_of_rounds
+from otm.decoding.rounds import AnyVerifier, Batch, Rounds, RoundsTask, rounds_factory
 from otm.decoding.sampling_parameters import SamplingParameters
 from otm.decoding.trace import FinishReason, Seconds, Step
 from otm.models.base import LanguageModel
@@ -146,7 +146,7 @@ def stream(
         len(checked_prompts),
         backend,
     )
-    make_rounds = maker_of_rounds(verifier)
+    make_rounds = rounds_factory(verifier)
     rounds = make_rounds(task)
     loop = _Loop(rounds, as_policy(gamma), limit, end, options.get("stop"))
     return loop.steps(checked_prompts, sources)
@@ -198,7 +198,7 @@ class _Loop:
                 )
                 new[b] += output
                 history[b].append(
-                    step if self.rounds.draws_afresh else _without_unreached_drafts(step)
+                    step if self.rounds.steps_are_independent else _without_unreached_drafts(step)
                 )
                 if finish_reason is None:
                     unfinished.append(i)

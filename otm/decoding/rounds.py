@@ -18,7 +18,7 @@ from otm.decoding.checks import as_paths
 from otm.decoding.draft_tree import DraftNode, Randomness
 from otm.decoding.drafters.base import Drafter
 from otm.decoding.reading import Context, LogitsProcessor, Path, ProbsAfter, Reader
-from otm.decoding.sampling_parameters import SamplingParameters, as_sampling, leaves_all
+from otm.decoding.sampling_parameters import SamplingParameters, as_sampling, keeps_all_tokens
 from otm.decoding.verifiers.base import TargetProbs, Verifier
 from otm.decoding.verifiers.chain import verify_chain
 from otm.errors import InvalidDraftsError, InvalidParameterError
@@ -67,7 +67,9 @@ class RoundsTask:
             return True
         # For smaller vocabularies, the overhead of a torch call exceeds its work.  If truncation
         # keeps few tokens, the host computes with these tokens only.
-        return self.target.vocabulary >= LEAST_VOCABULARY and leaves_all(as_sampling(self.sampling))
+        return self.target.vocabulary >= LEAST_VOCABULARY and keeps_all_tokens(
+            as_sampling(self.sampling)
+        )
 
 
 class _Timed(Protocol):
@@ -83,11 +85,11 @@ class Rounds(ABC):
 
     Attributes
     ----------
-    draws_afresh : bool
+    steps_are_independent : bool
         Whether the randomness of later steps is independent of the drafts that were not reached.
     """
 
-    draws_afresh = True
+    steps_are_independent = True
 
     def __init__(self, drafter: _Timed | None, target: _Timed) -> None:
         self._timed = drafter, target
@@ -175,7 +177,7 @@ AnyVerifier: TypeAlias = Verifier | RoundsVerifier
 """A function of one sequence's drafts, or a verifier with its own implementation of a step."""
 
 
-def maker_of_rounds(verifier: AnyVerifier | None) -> Callable[[RoundsTask], Rounds]:
+def rounds_factory(verifier: AnyVerifier | None) -> Callable[[RoundsTask], Rounds]:
     """Return the verifier's own `rounds` method, or a factory of host steps that call the verifier.
 
     If `verifier` is None, use chain verification.

@@ -236,7 +236,7 @@ def as_sampling(sampling: object) -> SamplingParameters:
     return sampling or SamplingParameters()
 
 
-def ranked_by(sampling: SamplingParameters | None) -> SamplingParameters | None:
+def ranking_parameters(sampling: SamplingParameters | None) -> SamplingParameters | None:
     """Return the parameters for ranking draft tokens, where drafts are the most probable tokens.
 
     Temperature 0 would keep only one token per node, so it is replaced by the default.
@@ -246,7 +246,7 @@ def ranked_by(sampling: SamplingParameters | None) -> SamplingParameters | None:
     return sampling
 
 
-def leaves_all(sampling: SamplingParameters) -> bool:
+def keeps_all_tokens(sampling: SamplingParameters) -> bool:
     """Return whether the parameters keep every token."""
     return sampling.temperature > 0 and sampling == SamplingParameters(sampling.temperature)
 
@@ -271,7 +271,7 @@ def probs_on_device(sampling: SamplingParameters, logits: Any, out: Any = None) 
     import torch
 
     scores = logits.detach().to(dtype_on_device(sampling, logits))
-    if not leaves_all(sampling):
+    if not keeps_all_tokens(sampling):
         highest = scores.amax(-1, keepdim=True)
         probs = sampling._weighed(torch, scores, highest)
         return (probs if out is None else out.copy_(probs)), highest[..., 0].abs() < math.inf

@@ -177,6 +177,6 @@ def times(xp: Any, uniforms: Any) -> Any:
     return ((half - (s * (half + series) + small)) - f) - power * LN2_HIGH
 
 
-def drawn_key(uniforms: Randomness) -> int:
+def draw_key(uniforms: Randomness) -> int:
     """Draw the key of a sequence from its first uniform, before any drafter draws."""
     return int(uniforms(1)[0] * 2**53)

@@ -124,7 +124,7 @@ def as_branching(branching: Any) -> Branching:
     return counts if isinstance(branching, tuple) else counts[0]
 
 
-def drafts_of_token(branching: Branching) -> int:
+def max_children(branching: Branching) -> int:
     """Return the largest number of children of a node."""
     return max(branching) if isinstance(branching, tuple) else branching
 

@@ -8,7 +8,7 @@ from typing import Any
 from otm._core.display.text import shown
 from otm.coupling.build import PlanBuilder, PlanOfRule
 from otm.decoding.drafters.model import draws_chains
-from otm.decoding.rounds import AnyVerifier, Rounds, RoundsTask, maker_of_rounds
+from otm.decoding.rounds import AnyVerifier, Rounds, RoundsTask, rounds_factory
 from otm.decoding.verifiers.recursion import spectr_verifier
 from otm.errors import InvalidParameterError
 from otm.rules import RULES, Rule, named, names, own_rule
@@ -24,7 +24,7 @@ class RuleVerifier:
         """Return an object that runs the steps of one batch, on the device or on the host."""
         kernel = kernel_rule(self.rule, task)
         if kernel is None:
-            return maker_of_rounds(host_verifier(self.rule))(task)
+            return rounds_factory(host_verifier(self.rule))(task)
         from otm.decoding.device.rounds import KernelRounds
 
         return KernelRounds(task, kernel)

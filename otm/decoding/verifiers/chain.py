@@ -85,10 +85,10 @@ def accept_or_recover(
 
 def residual_of(draft: SparseProbs, target: SparseProbs, uniform: Number) -> int:
     """Draw the recovered token from the residual distribution ∝ max(q − p, 0)."""
-    return locate(*residual_on(draft, target), uniform)
+    return locate(*aligned_residual(draft, target), uniform)
 
 
-def residual_on(draft: SparseProbs, target: SparseProbs) -> tuple[Tokens, Probs]:
+def aligned_residual(draft: SparseProbs, target: SparseProbs) -> tuple[Tokens, Probs]:
     """Return the tokens of both supports, and their residual weights max(q − p, 0)."""
     tokens, draft_probs, target_probs = align(draft, target)
     return tokens, residual_weights(target_probs, np.minimum(draft_probs, target_probs))

@@ -16,13 +16,13 @@ from otm.coupled.rounds import RULE as LIST_COUPLING
 from otm.coupled.rounds import CoupledVerifier
 from otm.coupling.build import PlanBuilder
 from otm.decoding.checks import as_device_backend
-from otm.decoding.drafters.base import Branching, Drafter, as_branching, drafts_of_token
+from otm.decoding.drafters.base import Branching, Drafter, as_branching, max_children
 from otm.decoding.drafters.model import ModelDrafter
 from otm.decoding.drafters.trees import BestFirstDrafter, as_nodes
 from otm.decoding.loop import stream
 from otm.decoding.policies import GammaPolicy, as_policy
 from otm.decoding.rounds import RoundsVerifier
-from otm.decoding.sampling_parameters import ranked_by
+from otm.decoding.sampling_parameters import ranking_parameters
 from otm.decoding.trace import Generation
 from otm.decoding.verifiers.by_rule import RuleVerifier, chain_rule, tree_rule
 from otm.errors import InvalidParameterError
@@ -178,7 +178,7 @@ class AssistedDecoding:
         self.verifier: RoundsVerifier
         self.draft_kind = "IID"
         if rule == LIST_COUPLING:
-            self.verifier = CoupledVerifier(drafts_of_token(self.k))
+            self.verifier = CoupledVerifier(max_children(self.k))
         else:
             one_chain = names("verifier", several=False) if self.k == 1 else ()
             listed = chain_rule(rule) if rule in one_chain else tree_rule(rule)
@@ -283,7 +283,7 @@ class AssistedDecoding:
         if self.other is not None:
             drafting = self.other.drafter(draft, target.vocabulary, sampling)
         if isinstance(drafting, LanguageModel):
-            how = ranked_by(sampling) if self.draft_kind == "Top" else sampling
+            how = ranking_parameters(sampling) if self.draft_kind == "Top" else sampling
             drafting = (
                 ModelDrafter(drafting, self.k, how, draft_processor, self.draft_kind)
                 if self.nodes is None
