@@ -62,8 +62,8 @@ class AcceleratedDrafter(Drafter):
     >>> model = TableModel({(): [1, 0, 0], (0,): [0, 1, 0], (1,): [0, 0, 1]})
     >>> drafter = AcceleratedDrafter(model, PromptLookup())
     >>> [root] = drafter.draft([(0, 1, 2, 0)], [5], [0], [np.random.random])
-    >>> root.leaf_paths(), drafter.model_calls  # the second call, after the context was read
     >>> root.leaf_paths(), drafter.model_calls  # one call for the context, one for the drafts
+    ([(1, 2, 0, 1, 2)], 2)
     """
 
     def __init__(

@@ -27,6 +27,6 @@ Verifier = Callable[[DraftNode, TargetProbs, Randomness], Path]
 """Function from a draft tree, the target's distributions and uniforms to the output."""
 
 
-def drawn_from(probs: SparseProbs, uniforms: Randomness) -> int:
+def draw_token(probs: SparseProbs, uniforms: Randomness) -> int:
     """Draw a token, such as the bonus token after all drafts are accepted."""
     return locate(probs.tokens, probs.probabilities, uniforms(1)[0])

@@ -10,7 +10,7 @@ from otm._core.probs.sampling import locate
 from otm._core.probs.sparse import SparseProbs, Tokens, align, of_one_kind
 from otm.decoding.draft_tree import DraftNode, Randomness
 from otm.decoding.reading import Path
-from otm.decoding.verifiers.base import TargetProbs, drawn_from
+from otm.decoding.verifiers.base import TargetProbs, draw_token
 from otm.errors import InvalidDraftsError
 
 
@@ -69,7 +69,7 @@ def verify_chain(root: DraftNode, target_probs: TargetProbs, uniforms: Randomnes
         if output != child.token:
             return (*node.path, output)
         node = child
-    return (*node.path, drawn_from(target_probs(node.path), uniforms))
+    return (*node.path, draw_token(target_probs(node.path), uniforms))
 
 
 def accept_or_recover(
@@ -80,10 +80,10 @@ def accept_or_recover(
     for_draft, for_residual = uniforms(2)
     if for_draft * draft.of(token) < target.of(token):
         return token
-    return residual_of(draft, target, for_residual)
+    return draw_recovered(draft, target, for_residual)
 
 
-def residual_of(draft: SparseProbs, target: SparseProbs, uniform: Number) -> int:
+def draw_recovered(draft: SparseProbs, target: SparseProbs, uniform: Number) -> int:
     """Draw the recovered token from the residual distribution ∝ max(q − p, 0)."""
     return locate(*aligned_residual(draft, target), uniform)
 

@@ -9,8 +9,8 @@ from otm._core.numbers import as_real
 from otm._core.probs.sparse import SparseProbs
 from otm.decoding.draft_tree import DraftNode, Randomness, one_chain
 from otm.decoding.reading import Path
-from otm.decoding.verifiers.base import TargetProbs, Verifier, drawn_from
-from otm.decoding.verifiers.chain import residual_of
+from otm.decoding.verifiers.base import TargetProbs, Verifier, draw_token
+from otm.decoding.verifiers.chain import draw_recovered
 
 
 def entropy_window_verifier(window: int, threshold: float, top: int = 3) -> Verifier:
@@ -81,9 +81,9 @@ def entropy_window_verifier(window: int, threshold: float, top: int = 3) -> Veri
                 and top_entropy(target, top) >= least
             )
             if not accepted[i] and not kept:
-                return (*nodes[i].path, residual_of(draft, target, uniforms(1)[0]))
+                return (*nodes[i].path, draw_recovered(draft, target, uniforms(1)[0]))
         end = nodes[-1].path
-        return (*end, drawn_from(target_probs(end), uniforms))
+        return (*end, draw_token(target_probs(end), uniforms))
 
     return verify
 

@@ -27,7 +27,7 @@ from otm.decoding.draft_tree import DraftNode, Randomness, one_chain
 from otm.decoding.drafters.model import samples_one_chain
 from otm.decoding.reading import Path, ProbsAfter
 from otm.decoding.rounds import Batch, HostRounds, RoundsTask
-from otm.decoding.verifiers.base import TargetProbs, drawn_from
+from otm.decoding.verifiers.base import TargetProbs, draw_token
 from otm.errors import InvalidInputError
 
 
@@ -251,7 +251,7 @@ def verify_hierarchical(root: DraftNode, target_probs: TargetProbs, uniforms: Ra
         grown = target.of(child.token) / draft.of(child.token)
         weight, ratio = min(weight * grown, 1 + 0 * grown), ratio * grown
     if uniforms(1)[0] < ratio:
-        return (*nodes[-1].path, drawn_from(target_probs(nodes[-1].path), uniforms))
+        return (*nodes[-1].path, draw_token(target_probs(nodes[-1].path), uniforms))
     while True:
         path, tokens, excess, left = residuals.pop()
         if not residuals or uniforms(1)[0] * (excess.sum() + 1 - left) < excess.sum():

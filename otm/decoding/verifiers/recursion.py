@@ -12,7 +12,7 @@ from otm.coupling.build import PlanBuilder, build_plan
 from otm.coupling.plan import TransportPlan
 from otm.decoding.draft_tree import DraftNode, Randomness, shared_draft_probs
 from otm.decoding.reading import Path
-from otm.decoding.verifiers.base import TargetProbs, Verifier, drawn_from
+from otm.decoding.verifiers.base import TargetProbs, Verifier, draw_token
 from otm.decoding.verifiers.chain import accept_or_recover
 from otm.errors import InvalidParameterError
 from otm.problem import Problem
@@ -85,7 +85,7 @@ def spectr_verifier(rule: PlanBuilder) -> Verifier:
             nodes = [child for child in drafts if child.token == token]
             if not nodes:
                 return path
-        return (*path, drawn_from(target_probs(path), uniforms))
+        return (*path, draw_token(target_probs(path), uniforms))
 
     return verify
 

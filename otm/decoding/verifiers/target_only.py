@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from otm.decoding.draft_tree import DraftNode, Randomness
 from otm.decoding.reading import Path
-from otm.decoding.verifiers.base import TargetProbs, drawn_from
+from otm.decoding.verifiers.base import TargetProbs, draw_token
 
 
 def verify_target_only(root: DraftNode, target_probs: TargetProbs, uniforms: Randomness) -> Path:
@@ -48,7 +48,7 @@ def verify_target_only(root: DraftNode, target_probs: TargetProbs, uniforms: Ran
     nodes = [root]
     path = root.path
     while True:
-        path = (*path, drawn_from(target_probs(path), uniforms))
+        path = (*path, draw_token(target_probs(path), uniforms))
         nodes = [child for node in nodes for child in node.children if child.path == path]
         if not nodes:
             return path
