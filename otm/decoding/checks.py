@@ -176,7 +176,7 @@ def check_length(target: Any, drafter: Any, length: int, more: int, name: str) -
 def as_paths(trees: Any, depths: Sequence[int], vocabulary: int) -> list[list[Path]]:
     """Return the paths of each draft tree; raise if they exceed their depth or the vocabulary.
 
-    The verifier checks that `draft_probs` can produce them.
+    The verifier checks that `draft_probs` can produce the drafts.
     """
     if not isinstance(trees, Sequence) or len(trees) != len(depths):
         raise InvalidDraftsError(

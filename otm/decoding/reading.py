@@ -49,9 +49,9 @@ class _Row(NamedTuple):
 class Reader:
     """Computes a model's distributions after contexts and paths; the model reads only new tokens.
 
-    Each sequence names the earlier sequence that it continues.  The reader keeps the row of that
-    sequence with the longest common prefix, and cuts the row to this prefix.  Apart from rounding,
-    the cache does not change the distributions.
+    Each sequence names the earlier sequence that it continues.  Among the rows of the earlier
+    sequence, the reader keeps the row with the longest common prefix, cut to this prefix.  Apart
+    from rounding, the cache does not change the distributions.
     """
 
     def __init__(
