@@ -67,7 +67,7 @@ def test_more_tokens_than_a_model_takes_are_refused_before_the_heading(
     assert decode(*SMALL, "--max-tokens", "600") == 2
     out, err = capsys.readouterr()
     assert not out
-    assert "which takes 512 tokens" in err
+    assert "whose limit is 512 tokens" in err
 
 
 def test_every_rule_that_the_help_lists_is_taken(capsys: pytest.CaptureFixture[str]) -> None:
@@ -193,7 +193,7 @@ def test_json_says_nothing_else_without_torch(
         (["--target", "some/model"], "'some/model' is a model of Hugging Face and 'ngram-2' is"),
         (["--draft", ""], "there is no model ''"),
         (["--gamma", "-1", "--json"], "γ = -1"),
-        (["--k", "1", "--k", "100000000"], "at most 65,536"),
+        (["--k", "1", "--k", "100000000"], "the limit is 65,536"),
         (["--rule", "k-Seq", "--rule", "ünï"], "there is no rule 'ünï'"),
         (["--temperature", "nan"], "temperature = nan"),
         (["--seed", "-1", "--json"], "seed = -1"),

@@ -473,7 +473,7 @@ def test_a_policy_does_not_see_drafts_whose_clocks_are_read_again(
     right = sequence_distribution(pair[0], PROMPT, 3)
     assert law_of_texts(pair, method, looking_ahead, 3, None) == right
     if method != "coupled":
-        monkeypatch.setattr(RejectionRounds, "draws_afresh", True)
+        monkeypatch.setattr(RejectionRounds, "steps_are_independent", True)
         assert law_of_texts(pair, method, looking_ahead, 3, None) != right
 
 

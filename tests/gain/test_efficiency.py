@@ -403,7 +403,7 @@ def test_what_was_not_recorded_is_refused() -> None:
         block_efficiency([])
     with pytest.raises(InvalidParameterError, match="give a function"):
         block_efficiency(recordings, {"mine": None})  # None says: what the name says
-    with pytest.raises(InvalidParameterError, match="those of this tree are 2 IID drafts"):
+    with pytest.raises(InvalidParameterError, match="this tree has 2 IID drafts"):
         block_efficiency(recordings, {"without": RecursiveRejectionWithoutReplacement})
     for means in (block_efficiency, first_step_acceptance):
         with pytest.raises(InvalidParameterError, match="returned None"):

@@ -157,9 +157,9 @@ def test_what_does_not_fit_is_refused() -> None:
     """Before the models run, which would fail in their own words, or not at all."""
     short = Short({(): [0.5, 0.25, 0.25]})
     assert record(short, ModelDrafter(DRAFT), [[(0, 1)]], 2)
-    with pytest.raises(InvalidInputError, match="target model, which takes 4 tokens"):
+    with pytest.raises(InvalidInputError, match="target model, whose limit is 4 tokens"):
         record(short, ModelDrafter(DRAFT), [[(0, 1)]], 3)
-    with pytest.raises(InvalidInputError, match="depth be at most 2"):
+    with pytest.raises(InvalidInputError, match="depth to at most 2"):
         record(TARGET, ModelDrafter(short), [[(0, 1)]], 3)
     with pytest.raises(InvalidInputError, match="vocabulary"):
         record(TARGET, ModelDrafter(TableModel({(): [0.5, 0.5]})), [[(0, 1)]], 3)
@@ -190,12 +190,12 @@ LAW = SparseProbs([0, 1], [0.5, 0.5])
 @pytest.mark.parametrize(
     ("tree", "message"),
     [
-        (DraftNode((), None, [DraftNode((1,))]), "NoneType as the distribution"),
+        (DraftNode((), None, [DraftNode((1,))]), "NoneType as `draft_probs`"),
         (
             DraftNode((), LAW, [DraftNode((1,), None, [DraftNode((1, 0))])]),
-            "NoneType as the distribution",
+            "NoneType as `draft_probs`",
         ),
-        (DraftNode((), LAW, [DraftNode((2,))]), "can give"),
+        (DraftNode((), LAW, [DraftNode((2,))]), "positive probability"),
         (DraftNode((), LAW, [DraftNode((3,))]), "tokens 0 to 2"),
         (DraftNode((1,)), "root"),
         (None, "root"),

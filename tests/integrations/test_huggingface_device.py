@@ -33,7 +33,7 @@ PROCESSED = {
 def _on_device(monkeypatch: pytest.MonkeyPatch) -> None:
     """Verify on the device what is left to the host where the device is the host."""
     monkeypatch.setattr("otm.decoding.rounds.LEAST_VOCABULARY", 2)
-    monkeypatch.setattr("otm.decoding.rounds.leaves_all", lambda sampling: True)
+    monkeypatch.setattr("otm.decoding.rounds.keeps_all_tokens", lambda sampling: True)
 
 
 def generate(decoding: AssistedDecoding, **options: Any) -> Any:

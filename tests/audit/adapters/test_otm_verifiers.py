@@ -196,7 +196,7 @@ def test_unknown_names_are_refused_at_once(call: Any) -> None:
 @pytest.mark.parametrize("rule", [RecursiveRejectionWithoutReplacement, PLANS["SpecHub"]])
 def test_rules_for_drafts_of_other_laws_are_refused_at_once(rule: PlanBuilder) -> None:
     """Catches "not lossless" as the verdict on a rule that was given the wrong drafts."""
-    with pytest.raises(InvalidParameterError, match="those of this tree are 2 IID drafts"):
+    with pytest.raises(InvalidParameterError, match="this tree has 2 IID drafts"):
         spectr_step(rule)
 
 
