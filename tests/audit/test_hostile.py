@@ -225,7 +225,7 @@ def test_the_report_says_what_was_not_tried(monkeypatch: pytest.MonkeyPatch) -> 
     assert report.largest_instance == (4, 3, 1)
     assert "none of more than 4 tokens, γ = 3, k = 1" in str(report)
     assert "in fewer than 0.017 of the runs may have been missed" in str(report)
-    assert "up to 1e-06 is taken for rounding" in str(report)
+    assert "up to 1e-06 counts as rounding" in str(report)
 
 
 def test_tokens_of_small_probability_are_tried() -> None:

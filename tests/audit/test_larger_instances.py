@@ -191,7 +191,7 @@ def test_n_grams_are_found_by_a_prompt_that_repeats() -> None:
     assert report.verdict == "not lossless"
     example = report.counterexample
     assert example is not None
-    assert "prompt 2 0 1 2 0 1 2, 4 tokens asked for" in str(report)
+    assert "prompt 2 0 1 2 0 1 2, max_tokens 4" in str(report)
     assert [diagnosis.name for diagnosis in report.diagnoses] == ["second sample after a mismatch"]
 
 
@@ -262,7 +262,7 @@ def test_larger_instances_are_sampled_where_breakpoints_leave_them_out(
     assert (report.verdict, report.method) == ("lossless on everything tried", "breakpoints")
     assert report.skipped > 0
     assert report.sampled is not None
-    assert f"sampled besides: {report.sampled.instances} larger pairs" in str(report)
+    assert f"sampled in addition: {report.sampled.instances} larger pairs" in str(report)
 
 
 def test_coins_that_depend_on_each_other_from_the_third_on_are_seen() -> None:
@@ -340,7 +340,7 @@ def test_what_has_an_effect_comes_first() -> None:
     assert example.probability > Fraction(1, 20)
     assert besides is not None
     assert besides.probability == 0
-    assert "besides, isolated uniforms or rounding give what the target never gives" in str(report)
+    assert "isolated uniforms or rounding give outputs that are impossible under the target" in str(report)
 
 
 def test_isolated_outcomes_alone_are_the_counterexample() -> None:

@@ -151,7 +151,7 @@ def test_a_loop(method: str) -> None:
         )
 
     report = lossless(overshoots, kind="loop", method=method, instances=FEW[:1], examples=0)
-    assert "3 were asked for: cut off the others" in str(report)
+    assert "max_tokens was 3: cut off the additional tokens" in str(report)
 
 
 def test_too_many_uniforms_are_refused() -> None:
