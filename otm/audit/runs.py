@@ -192,7 +192,8 @@ def _wrong_end(adapter: Adapter, tokens: Path, limit: int) -> str | None:
     end = adapter.end
     if end is not None and end in tokens[:-1]:
         after = len(tokens) - 1 - tokens.index(end)
-        return f"returned {after} tokens after the end token {end}; no token may follow it"
+        tokens_after = f"{after} token{'s' if after > 1 else ''} after the end token {end}"
+        return f"returned {tokens_after}; no token may follow it"
     if len(tokens) == limit or not (adapter.loops or adapter.whole) or end == tokens[-1]:
         return None
     if end is None:

@@ -123,7 +123,7 @@ def test_a_state_that_survives_its_sequence(new: Any) -> None:
 def test_what_makes_no_verifier() -> None:
     with pytest.raises(InvalidParameterError, match="makes no verifier; give a class"):
         stateful(lambda: 3)
-    with pytest.raises(InvalidParameterError, match="must take 3 arguments"):
+    with pytest.raises(InvalidParameterError, match="must have 3 parameters"):
         stateful(lambda: lambda target_probs: [0])
     with pytest.raises(InvalidParameterError, match="steps"):
         stateful(Counts, steps=0)

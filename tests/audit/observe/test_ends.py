@@ -137,7 +137,7 @@ def test_a_loop_that_ends_without_its_token_is_found() -> None:
     """Catches a loop that may stop anywhere once it has stated an end token."""
     report = lossless(loop(decoding(end=0), end=1), instances=PAIRS, examples=0)
     assert report.verdict == NOT_LOSSLESS
-    assert "the last is not the end token 1" in str(report) or "behind" in str(report)
+    assert "the last one is not the end token 1" in str(report) or "after the end" in str(report)
 
 
 def test_an_end_that_comes_too_often_is_found() -> None:

@@ -414,7 +414,7 @@ def test_the_report_is_plain_and_says_where() -> None:
     bug = BUGS["greedy drafts reported as softmax"].verifier
     report = recorded(steps_of(bug, INSTANCES["two drafts"], 300, 1), name="engine")
     text = str(report)
-    assert text.startswith("engine: not lossless\n  recorded: 300 steps, ")
+    assert text.startswith("engine: not lossless on 300 recorded steps with ")
     assert "output does not follow the target rows: e-value 10^" in text
     assert "drafts do not follow the draft rows: e-value 10^" in text
     assert "worst: " in text

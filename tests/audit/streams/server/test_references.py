@@ -166,7 +166,7 @@ def test_a_character_may_be_completed() -> None:
         if good:
             assert read_completion(answer(more, name), 2, **given).tokens == (name,) * 2
         else:
-            with pytest.raises(EndpointError, match="asked for 2"):
+            with pytest.raises(EndpointError, match="instead of 2"):
                 read_completion(answer(more, name), 2, **given)
 
 
