@@ -98,7 +98,7 @@ def test_right_on_fractions_alone_is_not_right() -> None:
 
     report = lossless(verify, instances=FEW, examples=0)
     assert report.verdict == "not lossless"
-    assert "on floats it does not do what it does on fractions" in report.why_not_exact[0]
+    assert "its outputs on floats differ from those on fractions" in report.why_not_exact[0]
 
 
 def test_uniforms_may_be_overwritten() -> None:

@@ -1,4 +1,4 @@
-"""Name the known mistakes that have the output distribution of a verifier, or come near it."""
+"""Find the known mistakes with the output distribution of a verifier, or near it."""
 
 from __future__ import annotations
 
@@ -26,25 +26,26 @@ from otm.audit.scope import TimeIsUpError, check_time
 from otm.errors import ProblemTooLargeError
 
 PAIRS, STEPS = 150, 1000
-"""Two mistakes at once, and steps of loops, are looked for where a verifier costs no more."""
+"""Cost limits of an instance for pairs of mistakes, and for the steps of loops."""
 
 SINGLE = 8 * ISOLATED
-"""A distance that isolated uniforms, of a few drafts, can give."""
+"""Largest distance that isolated uniforms of a few drafts can cause."""
 
 ROUNDING = 1e-12
-"""Distributions of exact paths that differ no more are the same: some floats may be in them."""
+"""Tolerance for distributions of exact paths, which may contain some floats."""
 
 NEAR, FEW = 2, 4
-"""A mistake is near if it is so many times nearer than the target, on so many pairs of models."""
+"""Smallest ratio of the target's to a near mistake's distance, and number of pairs compared."""
 
 Same = Callable[[Observation, Observation], bool]
-"""Whether a verifier, observed on an instance, can have the distribution of a known mistake."""
+"""Predicate: can a verifier, observed on an instance, have a known mistake's distribution?"""
 
 
 def same_distribution(tolerance: float, *, apart: bool = False) -> Same:
-    """Return the comparison of two known distributions, exact or up to an error.
+    """Return a comparison of two known distributions, exact or up to an error.
 
-    What the target cannot give must come out in both, even at isolated uniforms, or is set apart.
+    Outcomes that are impossible under the target must occur in both, even at isolated uniforms,
+    unless `apart` ignores them.
     """
 
     def same(seen: Observation, known: Observation) -> bool:
@@ -61,15 +62,16 @@ class Explanation:
 
     diagnoses: tuple[Diagnosis, ...] = ()
     nearest: Nearest | None = None
-    compared: bool = True  # whether time sufficed to compare the output with all of them
+    # Whether time sufficed to compare the output with all known mistakes.
+    compared: bool = True
 
 
 NO_EXPLANATION = Explanation()
-"""Where nothing deviates."""
+"""Explanation if no deviation was observed."""
 
 
 def explain(observed: Observed, example: Observation, until: float) -> Explanation:
-    """Name the mistakes that explain what was observed, until `time.monotonic` is past `until`."""
+    """Name the mistakes that explain the observations, until a time of `time.monotonic`."""
     ways: Sequence[Same] = (
         [same_distribution(observed.tolerance, apart=apart) for apart in (False, True)]
         if observed.fits is None
@@ -92,14 +94,15 @@ def diagnose(
     loop: Runner | None = None,
     until: float = math.inf,
 ) -> tuple[Diagnosis, ...]:
-    """Name the known mistakes that explain what was observed of one verifier.
+    """Name the known mistakes that explain the observations of one verifier.
 
-    Several are named if the instances do not tell them apart, but of sizes read off the output only
-    the first that fits.  Of two ways to compare, the second sets isolated outcomes apart; then two
-    mistakes at once are tried too.  A loop may make the mistakes of a single step.  Raises
-    `TimeIsUpError` when `time.monotonic` is past `until`.
+    Several mistakes are named if the instances cannot distinguish them, but only the first fitting
+    one of the mistakes with sizes estimated from the output.  If `ways` has a second comparison, it
+    ignores isolated outcomes; pairs of mistakes are then tried too.  A loop may have the mistakes
+    of a single step.  Raises `TimeIsUpError` after the time `until` of `time.monotonic`.
     """
-    observations = sorted(observations, key=_cost)  # most fail on one soon
+    # Cheap observations rule out most mistakes early.
+    observations = sorted(observations, key=_cost)
     bugs = _whole(loop)
     for place, same in enumerate(ways):
         explained = _named(bugs, observations, same, until)
@@ -135,7 +138,7 @@ def _whole(loop: Runner | None) -> list[tuple[KnownBug, Adapter]]:
 
 
 def _steps(loop: Runner) -> list[tuple[KnownBug, Adapter]]:
-    """Repeat mistakes of a single step in a loop, which drafts less at the end or cuts it."""
+    """Repeat each mistake of a single step in loops that draft less at the end, or cut the end."""
     return [
         (bug, _in_loop(bug.verifier, loop.adapter.max_tokens, cut))
         for bug in KNOWN_BUGS
@@ -147,9 +150,10 @@ def _steps(loop: Runner) -> list[tuple[KnownBug, Adapter]]:
 def nearest(
     observations: Sequence[Observation], loop: Runner | None = None, until: float = math.inf
 ) -> Nearest | None:
-    """Find the known mistake nearest to the observations with the largest deviations.
+    """Return the known mistake nearest to the observations with the largest deviations.
 
-    None if no tokens come out.  Raises `TimeIsUpError` when `time.monotonic` is past `until`.
+    Return None if no run returned tokens.  Raises `TimeIsUpError` after the time `until` of
+    `time.monotonic`.
     """
     cheap = [o for o in observations if o.sequences and o.is_off(SINGLE) and _cost(o) <= STEPS]
     telling = sorted(cheap, key=lambda seen: -float(seen.tv_distance))[:FEW]
@@ -193,13 +197,13 @@ def _told(
 
 
 def _cost(seen: Observation) -> int:
-    """Estimate what it takes to follow a mistake on an instance."""
+    """Estimate the cost of observing a mistake on an instance."""
     return (seen.pieces or seen.runs) * seen.instance.vocabulary**2 * seen.instance.gamma
 
 
 @cache
 def _pairs() -> tuple[KnownBug, ...]:
-    """Combine two mistakes that are in different steps."""
+    """Combine pairs of mistakes in different steps."""
     pairs = []
     for one, other in itertools.combinations((ACCEPTANCE, RESIDUAL, BONUS, RANDOMNESS), 2):
         for a, b in itertools.product(one, other):

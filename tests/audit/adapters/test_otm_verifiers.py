@@ -114,7 +114,7 @@ SLIPS = [  # rule, instance, module, what is right in it, and what is wrong
     ("chain", "three tokens", "chain", "[sequences, accepted]", "[sequences, 0 * accepted]"),
     ("block", "zeros", "block", "coin < weight, passes & (i < length)) & (weight > 0)",
      "coin <= weight, passes & (i < length))"),
-    ("block", "behind a block", "block", "* (excess + (1 - weight))", "* excess"),
+    ("block", "after a block", "block", "* (excess + (1 - weight))", "* excess"),
     ("block", "three tokens", "block", "(residual - draft_mass(", "(draft_mass("),
     ("block", "three tokens", "block", *COIN),
     ("block", "three tokens", "block", "row = mass(target_probs[:, i])", "row = masses"),

@@ -137,21 +137,21 @@ ELSEWHERE: dict[str, tuple[str, int]] = {
     "uniform where the residual is empty": ("two drafts", 700),
     "draft's noise draws the residual": ("two drafts", 250),
     "whole blocks accepted by their uncapped ratio": ("two drafts, two tokens", 800),
-    "draft laws of the rows before": ("two drafts, two tokens", 250),
-    "equal tokens pass": ("behind a block", 400),
+    "draft rows of the positions before": ("two drafts, two tokens", 250),
+    "equal tokens pass": ("after a block", 400),
     "one coin for all drafts": ("three drafts", 700),
     "bonus from the draft model": ("four tokens", 250),
     "bonus of the row before": ("four tokens", 250),
-    "likeliest token of the residual": ("four tokens", 1000),
+    "most probable token of the residual": ("four tokens", 1000),
     "drafts of top-k reported without it": ("three drafts", 250),
     "draft probability underflows": ("four tokens", 250),
     "accepted end token drawn again": ("four tokens", 250),
     "draft's noise is the coin": ("four tokens", 250),
     "seeded before each use": ("four tokens", 250),
     "off by one in the cumulative distribution": ("four tokens", 250),
-    "temperature of the drafts alone": ("behind a block", 700),
+    "temperature of the drafts alone": ("after a block", 700),
     "blocks tested by their ratio": ("three drafts", 250),
-    "siblings judged by the same law": ("pairs of two drafts", 700),
+    "siblings verified by the same target": ("pairs of two drafts", 700),
     "longest of several chains": ("pairs of two drafts", 700),
     "residual without the draft alone": ("four tokens", 700),
     "residual of the first draft row": ("four drafts", 250),
@@ -165,15 +165,15 @@ ELSEWHERE: dict[str, tuple[str, int]] = {
     "sibling 2 always accepted": ("pairs", 700),
     "sibling 3 always accepted": ("four of two tokens", 700),
 }
-"""The instance on which a bug shows, and how many steps; else "behind a block" and 250."""
+"""The instance on which a bug shows, and how many steps; else "after a block" and 250."""
 
 SMALL = {
     "second sample after a mismatch": "two drafts",
     "residual of the first sibling": "pairs, both rejected",
-    "likeliest siblings verified as samples": "pairs of three tokens",
+    "most probable siblings verified as samples": "pairs of three tokens",
     "coin draws the residual": "four tokens",
     "uniforms of few bits": "four tokens",
-    "residual of a token behind a block": "behind a block",
+    "residual of a token after a block": "after a block",
     "drafts sampled in low precision": "two drafts",
     "one uniform draws all siblings": "pairs, both rejected",
     "one coin for all siblings": "pairs, both rejected",
@@ -316,7 +316,7 @@ def test_enough_steps_are_lossless_on_everything_tried() -> None:
 )
 def test_bugs_are_found(bug: KnownBug) -> None:
     """Catches classes and suspects that miss a known bug; none is named for another."""
-    name, count = ELSEWHERE.get(bug.name, ("behind a block", 250))
+    name, count = ELSEWHERE.get(bug.name, ("after a block", 250))
     report = recorded(steps_of(bug.verifier, ALL[name], count, 1))
     assert report.verdict == NOT_LOSSLESS
     assert report.output.shown_at is not None

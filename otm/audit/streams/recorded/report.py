@@ -160,7 +160,7 @@ class RecordedReport(BaseReport):
             if seen.follow
             else f"{what} {'do' if what == 'drafts' else 'does'} not follow"
         )
-        at = "" if seen.shown_at is None else f", certain from step {seen.shown_at:,} on"
+        at = "" if seen.shown_at is None else f", decisive from step {seen.shown_at:,} on"
         yield f"  {says} {rows}: e-value {power_text(seen.log10_e_value)}{at}"
         if seen.first_impossible is not None:
             first = seen.first_impossible

@@ -29,13 +29,13 @@ IMPOSSIBLE_SHARES = (1 / 2, 1 / 16, 1 / 256)
 """Shares of impossible tokens, in case rounding made their probabilities 0."""
 
 TOKEN_CLASSES = (
-    "made likelier by the other model",
-    "likeliest token",
-    "likeliest token of the other model",
-    "less than a tenth of the likeliest",
+    "more probable under the other model",
+    "most probable token",
+    "most probable token of the other model",
+    "below a tenth of the maximum",
     "upper half of the ids",
-    "same half of the ids as the token before",
-    "the token before again",
+    "same half of the ids as the previous token",
+    "same as the previous token",
 )
 """Classes of tokens, determined by the rows and the earlier tokens."""
 

@@ -168,10 +168,9 @@ class ServerReport(BaseReport):
                 f"{power_text(worst.log10_e_value)}"
             )
             yield (
-                f"    token {shown(worst.token)}: {worst.seen:,} times instead of "
-                f"{worst.expected:,.1f}"
+                f"    token {shown(worst.token)}: {worst.seen:,} seen, {worst.expected:,.1f} expected"
             )
-        for what, texts in ("greedy texts", self.greedy), ("texts of the same seed", self.seeds):
+        for what, texts in ("greedy texts", self.greedy), ("texts with the same seed", self.seeds):
             if texts is not None:
                 first = f"; {texts.first}" if texts.first else ""
                 yield f"  {what}: {texts.same} of {texts.texts} the same{first} (no verdict)"
@@ -191,7 +190,7 @@ class ServerReport(BaseReport):
         if self.verdict == LOSSLESS:
             return f", at most {self.tv_bound:.3g} (TV) from its reference after {requests}"
         if self.verdict == NOT_LOSSLESS:
-            return f", by an e-value of {power_text(self.log10_e_value)} after {requests}"
+            return f", shown by an e-value of {power_text(self.log10_e_value)} after {requests}"
         return f" after {requests}"
 
     def _about_texts(self) -> Iterator[str]:
