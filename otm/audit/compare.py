@@ -58,7 +58,7 @@ def compare(observed: Observed) -> Comparison:
 
 
 def _choose_example(observed: Observed) -> Observation | None:
-    """Choose the smallest instance with a large deviation; prefer the one of the search."""
+    """Choose the smallest instance with a large deviation; prefer that of the search."""
     deviating = observed.deviating
     most = max((float(seen.tv_distance) for seen in deviating), default=0.0)
     telling = [

@@ -63,7 +63,7 @@ class Nearest:
 class Isolated(Brief):
     """Outcomes that are impossible under the target and come from almost no uniforms.
 
-    They come from single values of a uniform, such as 0, or from rounding.
+    Such outcomes come from single values of a uniform, such as 0, or from rounding.
     """
 
     # Pair of models with these outcomes.

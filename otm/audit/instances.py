@@ -96,7 +96,7 @@ FOR_SAMPLING = (
     "three of two tokens",
     "40 tokens",
     "five tokens back",
-    # It shows mistakes from the third draft on, such as dependent coins.
+    # This instance shows mistakes from the third draft on, such as dependent coins.
     "four drafts",
 )
 """Instances for Monte Carlo, also from `otm.audit.larger_instances`: each costs many runs."""

@@ -1,7 +1,8 @@
 """Larger pairs of models: many tokens, long chains, long prompts, long contexts.
 
-They show mistakes that depend on size.  A verifier still has few paths on them: their distributions
-have few possible tokens, spread over the vocabulary, or only one token after most contexts.
+These pairs show mistakes that depend on size.  A verifier still has few paths on them: their
+distributions have few possible tokens, spread over the vocabulary, or only one token after most
+contexts.
 """
 
 from __future__ import annotations

@@ -51,10 +51,10 @@ def lossless(
     design.
 
     If the verifier works on fractions and only compares its uniforms, the audit computes the output
-    distribution exactly.  If its randomness is an argument, the audit computes the distribution
-    from breakpoints.  Otherwise it estimates the distribution by Monte Carlo.  The audit compares
-    this distribution with the target on pairs of small models, and on pairs that Hypothesis
-    generates.
+    distribution exactly.  If the verifier's randomness is an argument, the audit computes the
+    distribution from breakpoints.  Otherwise it estimates the distribution by Monte Carlo.  The
+    audit compares this distribution with the target on pairs of small models, and on pairs that
+    Hypothesis generates.
 
     Parameters
     ----------
@@ -63,8 +63,8 @@ def lossless(
         `stateful` or `windowed` accepts; a `DeviceVerifier` of `otm.decoding`, for an audit of one
         step; or an adapter, such as these functions and the adapters of other libraries return.
     kind : str, optional
-        "chain", "token", "loop", "chains", "tree", "batch", "stateful" or "windowed".  It may be
-        omitted for a function whose first parameters are `target_probs`, `draft_probs` and
+        "chain", "token", "loop", "chains", "tree", "batch", "stateful" or "windowed".  The kind may
+        be omitted for a function whose first parameters are `target_probs`, `draft_probs` and
         `draft_tokens`, which is a chain, and for a rule of `otm.coupling`.
     method : str, optional
         "exact paths", "breakpoints" or "Monte Carlo"; by default the first method that works.
@@ -115,8 +115,8 @@ def lossless(
     UnknownMethodError
         If the method or kind is unknown.
     MissingDependencyError
-        If Hypothesis is not installed, `examples` is not 0 and the method is not Monte Carlo.  This
-        is checked before the first run.
+        If Hypothesis is not installed, `examples` is not 0 and the method is not Monte Carlo.  The
+        check precedes the first run.
 
     Examples
     --------

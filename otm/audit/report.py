@@ -22,7 +22,7 @@ MORE_TIME = "max_seconds, --max-seconds"
 """Names of the argument and the option that give an audit more time."""
 
 RARELY = ", but only at isolated values of a uniform, such as 0, or by rounding"
-"""Addition to the first line where the distance is at most the tolerance for rounding."""
+"""Addition to a verdict if the largest distance is at most the tolerance for rounding."""
 
 
 class BaseReport(Printed):
@@ -70,9 +70,9 @@ class Report(BaseReport):
     tv_distance : float or Fraction
         Largest distance (TV) between output and target on any instance.
     tv_interval : Interval
-        Interval that contains this distance.  It is certain for exact paths, holds up to bisection
-        for breakpoints, and has confidence 1 − `false_alarms` on all instances together for Monte
-        Carlo.
+        Interval that contains this distance.  The interval is certain for exact paths, holds up to
+        bisection for breakpoints, and has confidence 1 − `false_alarms` on all instances together
+        for Monte Carlo.
     instances : int
         Number of pairs of models on which the verifier was run.
     runs : int
@@ -96,8 +96,8 @@ class Report(BaseReport):
         Smallest pair of models whose distance is similar to the largest one.
     isolated : Isolated or None
         Outputs that are impossible under the target and have probability at most 2^−23, in addition
-        to the counterexample.  They come from single values of a uniform, such as 0, or from
-        rounding.
+        to the counterexample.  Such outputs come from single values of a uniform, such as 0, or
+        from rounding.
     diagnoses : tuple of Diagnosis
         Known mistakes with the same output distributions.
     nearest : Nearest or None

@@ -49,7 +49,7 @@ NOT_OF_THE_VERIFIER = (MissingDependencyError, ProblemTooLargeError)
 
 @dataclass(frozen=True)
 class Runner:
-    """Runs a verifier on uniforms.
+    """A runner of a verifier on uniforms.
 
     With `rng`, the random generators of the verifier draw from the same uniforms.
     """
@@ -144,7 +144,7 @@ def _crash(error: BaseException) -> Failure:
 
 
 def _where(error: BaseException) -> str:
-    """Name the line of the verifier, or of a library it calls, that raised an error."""
+    """Return the line that raised an error, in the verifier or in a library that it calls."""
     steps = [(f.f_code.co_filename, line) for f, line in traceback.walk_tb(error.__traceback__)]
     others = [step for step in steps if not step[0].startswith(OWN_CODE)]
     of_the_verifier = [step for step in others if "site-packages" not in step[0]]

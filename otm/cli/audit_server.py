@@ -21,7 +21,7 @@ BETWEEN = 30.0
 
 
 class PipedProgress:
-    """Writes a line of progress every half minute, because a log cannot overwrite a line."""
+    """Progress as a new line every half minute, because a log cannot overwrite a line."""
 
     def __init__(self) -> None:
         self._begin = self._last_line = time.monotonic()

@@ -39,7 +39,7 @@ class OutOfUniformsError(ProblemTooLargeError):
 
 
 class Source:
-    """Source that returns stored uniforms [m], floats or symbols; `taken` counts those returned."""
+    """Source that returns stored uniforms [m], floats or symbols; `taken` counts them."""
 
     def __init__(self, uniforms: npt.NDArray[Any]) -> None:
         self._uniforms = uniforms
@@ -201,8 +201,8 @@ class Adapter(ABC):
         instance : Instance
             The models.
         source : callable
-            Function from m to m independent uniforms in [0, 1).  It also determines the drafts.  A
-            verifier that is not `repeatable` may take other random numbers elsewhere.
+            Function from m to m independent uniforms in [0, 1).  This source also determines the
+            drafts.  A verifier that is not `repeatable` may take other random numbers elsewhere.
 
         Returns
         -------

@@ -70,11 +70,11 @@ class batch(FunctionAdapter):
     ----------
     function : callable
         Function of the target probabilities [B, γ + 1, V], the draft probabilities [B, γ, V], the
-        draft tokens [B, γ] and uniforms [B, γ + 2].  It returns, for each row, a result as for
-        `chain`; or tokens [B, n] and numbers of accepted tokens [B].  Its randomness may be another
-        parameter as for `chain`, with one generator or seed for the batch.  If it has a parameter
-        `lengths`, this is the number of drafts of each row [B], and other drafts and probabilities
-        pad each row after its end.
+        draft tokens [B, γ] and uniforms [B, γ + 2].  The function returns, for each row, a result
+        as for `chain`; or tokens [B, n] and numbers of accepted tokens [B].  Its randomness may be
+        another parameter as for `chain`, with one generator or seed for the batch.  If it has a
+        parameter `lengths`, this is the number of drafts of each row [B], and other drafts and
+        probabilities pad each row after its end.
     **options
         As for `chain`.
 

@@ -38,11 +38,11 @@ def causal_lm(model: StatelessModel) -> Any:
     Returns
     -------
     PreTrainedModel
-        A model in float32 on the CPU; always the same object for the same argument.  It is called
-        like any transformers model: with `input_ids` [B, T] for any number of rows,
-        `attention_mask` [B, T + length of the cache], `position_ids`, `past_key_values` (a
-        `DynamicCache`), `use_cache`, `cache_position`, `logits_to_keep` and `return_dict`.  Masked
-        tokens do not belong to the context.
+        A model in float32 on the CPU; always the same object for the same argument.  Call it like
+        any transformers model, with `input_ids` [B, T] for any number of rows, `attention_mask` [B,
+        T + length of the cache], `position_ids`, `past_key_values` (a `DynamicCache`), `use_cache`,
+        `cache_position`, `logits_to_keep` and `return_dict`.  Masked tokens do not belong to the
+        context.
 
     Raises
     ------

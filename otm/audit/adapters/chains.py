@@ -30,8 +30,8 @@ class chains(chain):
     ----------
     function : callable
         Function of the target probabilities [K, γ + 1, V], the draft probabilities [K, γ, V], the
-        draft tokens [K, γ] of K independent chains, and uniforms [K γ + 2].  It returns the
-        accepted drafts of one chain and one more token, as for `chain`; its randomness may be
+        draft tokens [K, γ] of K independent chains, and uniforms [K γ + 2].  The function returns
+        the accepted drafts of one chain and one more token, as for `chain`; its randomness may be
         another parameter, as for `chain`.  Chains with a common prefix have the same rows along
         this prefix.
     name, uniforms, convert : optional

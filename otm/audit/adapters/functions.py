@@ -78,7 +78,7 @@ def _wants_tensors(message: str) -> bool:
 
 
 class FunctionAdapter(Adapter):
-    """Base class of adapters of functions, which passes the randomness in the right form."""
+    """Base class of adapters of functions; passes randomness in the form that they expect."""
 
     # Number of parameters before the randomness parameter.
     before = 3

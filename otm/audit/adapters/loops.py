@@ -23,10 +23,10 @@ class loop(FunctionAdapter):
     function : callable
         Function of two models, where `model.probs(tokens)` is the distribution of the next token;
         of a prompt; of `gamma` and `max_tokens`, passed by name; and of `uniforms`, a source of
-        uniforms such as `rng.random`.  It may have another randomness parameter, as for `chain`.
-        It returns the new tokens, at most `max_tokens`.  In place of `gamma` it may have a
-        parameter `policy`, a function from the number of earlier steps to γ of the next step; the
-        audit then also changes γ between steps.
+        uniforms such as `rng.random`.  The function may have another randomness parameter, as for
+        `chain`.  It returns the new tokens, at most `max_tokens`.  In place of `gamma` it
+        may have a parameter `policy`, a function from the number of earlier steps to γ of the next
+        step; the audit then also changes γ between steps.
     name : str, optional
         Name in reports.
     max_tokens : int, optional

@@ -122,10 +122,10 @@ class tree(FunctionAdapter):
         Function of the target probabilities [N + 1, V] after the root and after each node; the
         draft probabilities [N + 1, V], which determine the children of the root and of each node;
         the tokens [N] and parents [N] of the nodes, −1 for children of the root, with parents
-        before children and siblings in drawing order; and uniforms [N + 2].  It returns the
-        accepted drafts and one more token, as for `chain`; its randomness may be another parameter,
-        as for `chain`.  If it has a parameter `counts`, this is the number of draws that gave each
-        node [N].
+        before children and siblings in drawing order; and uniforms [N + 2].  The function returns
+        the accepted drafts and one more token, as for `chain`; its randomness may be another
+        parameter, as for `chain`.  If it has a parameter `counts`, this is the number of draws that
+        gave each node [N].
     drafts : str, optional
         How children are chosen: "independent" (the default; a token drawn twice has two nodes),
         "merged" (the same, with one node for each token), "without replacement" (in the order of

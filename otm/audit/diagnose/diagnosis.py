@@ -98,8 +98,9 @@ def diagnose(
 
     Several mistakes are named if the instances cannot distinguish them, but only the first fitting
     one of the mistakes with sizes estimated from the output.  If `ways` has a second comparison, it
-    ignores isolated outcomes; pairs of mistakes are then tried too.  A loop may have the mistakes
-    of a single step.  Raises `TimeIsUpError` after the time `until` of `time.monotonic`.
+    ignores isolated outcomes; pairs of mistakes are then tried too.  For a loop, the function also
+    tries the mistakes of a single step.  Raises `TimeIsUpError` after the time `until` of
+    `time.monotonic`.
     """
     # Cheap observations rule out most mistakes early.
     observations = sorted(observations, key=_cost)
@@ -133,7 +134,7 @@ def diagnose(
 
 
 def _whole(loop: Runner | None) -> list[tuple[KnownBug, Adapter]]:
-    """List the known mistakes, for a loop only those of loops."""
+    """List the known mistakes; for a loop, only mistakes of loops."""
     return [(bug, bug.verifier) for bug in KNOWN_BUGS if loop is None or bug.verifier.loops]
 
 

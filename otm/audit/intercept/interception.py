@@ -37,7 +37,7 @@ OF_NUMPY = (
 
 
 class InterceptedRng:
-    """Runs code whose generators draw from the source; records whether this was valid."""
+    """A runner of code whose generators draw from the source; records whether this is valid."""
 
     def __init__(self) -> None:
         # Whether a run has set the state of a generator.
@@ -93,7 +93,7 @@ class Generators:
         self.let_go()
 
     def let_go(self) -> None:
-        """Detach all substitutes from the source, and forget those made for a verifier."""
+        """Detach all substitutes from the source, and remove the substitute of a verifier."""
         for each in self.drawing:
             each.source = default_uniforms
         if self._made is not None:

@@ -55,7 +55,7 @@ class Racing:
 
 
 class _Calls(TorchFunctionMode):  # type: ignore[misc]  # torch gives it no types
-    """Intercepts all calls of torch, and passes on those that may draw."""
+    """Mode that intercepts all calls of torch, and inspects calls that may draw."""
 
     def __init__(self, draws: TorchDraws) -> None:
         super().__init__()

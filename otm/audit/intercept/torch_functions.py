@@ -59,7 +59,7 @@ def is_transforming() -> bool:
 
 @cache
 def is_draw(func: Any) -> bool:
-    """Whether a function is a random operation itself, with the arguments of the operation."""
+    """Whether a torch function is random and has the same arguments as its operation."""
     name = getattr(func, "__name__", "")
     return name in ALIKE and any(func is getattr(each, name, None) for each in (torch, Tensor))
 

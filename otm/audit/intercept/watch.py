@@ -13,7 +13,7 @@ MT19937_BYTES = 4 * (624 + 1)
 
 
 class GeneratorWatch:
-    """Detects whether code has set the state of a generator between draws, by a seed or otherwise.
+    """A detector of code that sets the state of a generator between draws, by a seed or otherwise.
 
     The generator advances with each draw from the source, so that a repeated state is detected.
     """

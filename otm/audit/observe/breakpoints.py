@@ -2,8 +2,8 @@
 
 As a function of its uniforms, a verifier is constant between breakpoints.  The search goes through
 the uniforms in order, and finds the breakpoints in every piece that earlier uniforms have left,
-with a few random values of the later uniforms.  It is not proved that this finds all breakpoints;
-random runs check it.
+with a few random values of the later uniforms.  There is no proof that this search finds all
+breakpoints; random runs check its result.
 """
 
 from __future__ import annotations
@@ -107,7 +107,8 @@ def by_breakpoints(
         predicted = numbered.outcomes(found[pieces.indices(checks)])
         if numbered.outcomes(numbered.fresh(checks)) == predicted:
             seen = _observed(numbered, pieces, found, instance, runner.max_tokens(instance))
-            # Merged cells cannot prove a deviation, so it is checked again without merging.
+            # Merged cells cannot prove a deviation, so a deviation is checked again without
+            # merging.
             sound = not seen.is_off(ROUNDING) and seen.impossible is None
             if not settings.merged or (sound and pieces.are_constant(found)):
                 return dataclasses.replace(seen, runs=numbered.runs)

@@ -37,7 +37,7 @@ SLOWER = 4
 class LaterRuns:
     """Repeated runs on a few rows of uniforms; each row has its own seed of the global generators.
 
-    Call `look` several times, then `changed`, whose answer is wrong with at most a stated
+    Call `run_series` several times, then `changed`, whose answer is wrong with at most a stated
     probability.
     """
 
@@ -45,12 +45,12 @@ class LaterRuns:
         self._runner, self._instance, self._seed = runner, instance, seed
         self._rng = np.random.default_rng(seed)
         self._rows = self._rng.random((ROWS, MAX_UNIFORMS))
-        # Row and outcome of each run, for each call of `look`.
-        self._looks: list[list[tuple[int, Outcome]]] = []
-        # Median time of a run in each call of `look`.
+        # Row and outcome of each run, for each call of `run_series`.
+        self._series: list[list[tuple[int, Outcome]]] = []
+        # Median time of a run in each call of `run_series`.
         self._seconds: list[float] = []
 
-    def look(self, until: float) -> None:
+    def run_series(self, until: float) -> None:
         """Run on all rows in random order; stop early if no row varies, or after `until`."""
         seen: list[tuple[int, Outcome]] = []
         seconds: list[float] = []
@@ -62,7 +62,7 @@ class LaterRuns:
                 alike = len(seen) == ENOUGH and len(set(seen)) <= ROWS
                 if alike or begin > until:
                     break
-        self._looks.append(seen)
+        self._series.append(seen)
         self._seconds.append(median(seconds))
 
     def _run(self, row: int) -> Outcome:
@@ -75,7 +75,7 @@ class LaterRuns:
 
     @property
     def slower(self) -> float | None:
-        """Ratio of run times in the last call of `look` to the first; None if below `SLOWER`."""
+        """Ratio of run times in the last series to the first; None if below `SLOWER`."""
         ratio = self._seconds[-1] / max(self._seconds[0], 1e-9)
         return ratio if ratio >= SLOWER else None
 
@@ -83,7 +83,8 @@ class LaterRuns:
         """Describe how outputs depend on earlier runs; return None if chance may explain it.
 
         If the outputs of a row do not depend on earlier runs, their order is random.  Then the runs
-        after one row, or those of one call of `look`, are a random sample of all runs of a row.
+        after one row, or the runs of one call of `run_series`, are a random sample of all runs of a
+        row.
         """
         tests = list(self._tests())
         if not tests:
@@ -105,11 +106,11 @@ class LaterRuns:
         after: dict[tuple[int, int], Counter[Outcome]] = {}
         within: dict[tuple[int, int], Counter[Outcome]] = {}
         second: dict[tuple[int, int], Counter[Outcome]] = {}
-        for number, look in enumerate(self._looks):
-            for place, (row, outcome) in enumerate(look):
+        for number, series in enumerate(self._series):
+            for place, (row, outcome) in enumerate(series):
                 within.setdefault((row, number), Counter())[outcome] += 1
                 second.setdefault((row, place % 2), Counter())[outcome] += 1
-            for (before, _), (row, outcome) in pairwise(look):
+            for (before, _), (row, outcome) in pairwise(series):
                 after.setdefault((row, before), Counter())[outcome] += 1
         for groups, where in (
             (after, "after one other run"),

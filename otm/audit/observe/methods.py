@@ -182,14 +182,14 @@ def by_sampling(runner: Runner, instances: Sequence[Instance], budget: AuditBudg
     telling = max(small or instances, key=lambda each: sum(map(len, rows_of(each))))
     later = LaterRuns(runner, telling, budget.seed)
 
-    def look() -> None:
+    def run_series() -> None:
         now = time.monotonic()
-        later.look(now + max(budget.until() - now, 0) / PARTS)
+        later.run_series(now + max(budget.until() - now, 0) / PARTS)
 
     try:
-        look()
+        run_series()
         observed = sample_instances(runner, instances, budget)
-        look()
+        run_series()
     except ProblemTooLargeError as error:
         raise UnsuitedError(str(error)) from None
     changed = later.changed(budget.false_alarms)
@@ -219,7 +219,7 @@ def _sample_larger(
     observed: Observed, choice: InstanceChoice, budget: AuditBudget
 ) -> Observed | None:
     """Sample on larger instances for some seconds, if some were skipped."""
-    # Only isolated outcomes may deviate so far.
+    # Sample more pairs only if no outcome but isolated ones deviates.
     is_off = any(each.is_off(observed.tolerance) for each in observed.deviating)
     if is_off or not observed.skipped or not (larger := choice.sampled_too()):
         return None

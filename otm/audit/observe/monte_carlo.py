@@ -182,8 +182,8 @@ def _criterion(categories: int, delta: float, level: float) -> Criterion:
 def _radius(categories: int, draws: int, level: float) -> float:
     """Return a bound on the TV between frequencies and true probabilities.
 
-    It fails with probability at most `level`.  It is the smaller of two bounds: 2^K e^(−2nr²) over
-    all events, and McDiarmid's bound around the mean of Σ abs(c/n − p)/2, which is at most
+    The bound fails with probability at most `level`. It is the smaller of two bounds: 2^K e^(−2nr²)
+    over all events, and McDiarmid's bound around the mean of Σ abs(c/n − p)/2, which is at most
     √(K/n)/2.
     """
     events = math.sqrt((categories * math.log(2) + math.log(1 / level)) / (2 * draws))

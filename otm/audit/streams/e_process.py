@@ -26,7 +26,7 @@ MISSED = 1e-3
 
 
 class EProcess:
-    """A mixture of e-values, its largest value so far, and the step when it reached its limit."""
+    """A mixture of e-values, its largest value, and the step at which it reached its limit."""
 
     def __init__(self, shares: Sequence[float] | Floats, limit: float = math.inf) -> None:
         """Start with e-values of 1; `limit` is the logarithm of the e-value that decides."""

@@ -200,7 +200,7 @@ def test_false_alarms_of_the_look_stay_within_the_level() -> None:
 
         adapter = loop(lambda t, d, p, gamma, max_tokens: own(t, d, p, max_tokens))
         looks = LaterRuns(Runner(adapter), PAIRS[0], seed)
-        looks.look(np.inf)
-        looks.look(np.inf)
+        looks.run_series(np.inf)
+        looks.run_series(np.inf)
         alarms += looks.changed(0.1) is not None
     assert alarms <= 17  # 6 are expected at most, 17 or more with probability 10^-4

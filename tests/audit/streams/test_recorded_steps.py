@@ -79,7 +79,7 @@ GOOD = {"target_probs": [[0.5, 0.5], [1, 0]], "drafts": [1], "output": [1, 0]}
     ("changes", "message"),
     [
         ({"output": []}, "the output is empty"),
-        ({"output": [2]}, "token 2 of 2"),
+        ({"output": [2]}, "token 2, but the rows have 2 tokens"),
         ({"output": [0.5]}, "give a list of tokens"),
         ({"output": [-1]}, "give a list of tokens"),
         ({"output": [True]}, "give a list of tokens"),
@@ -93,10 +93,10 @@ GOOD = {"target_probs": [[0.5, 0.5], [1, 0]], "drafts": [1], "output": [1, 0]}
         ({"target_probs": [[0.5, 0.4], [1, 0]]}, "row 0 sums to 0.9"),
         ({"target_probs": [[1.5, -0.5], [1, 0]]}, "row 0 has an entry that is not a probability"),
         ({"target_probs": [{"0": 1}, {"x": 1}]}, "row 1 is not a distribution"),
-        ({"target_probs": [{"0": 1}, {"00": 0.5, "0": 0.5}]}, "a token below 0, or twice"),
+        ({"target_probs": [{"0": 1}, {"00": 0.5, "0": 0.5}]}, "a token is below 0 or occurs twice"),
         ({"target_probs": [1, 2]}, "row 0 is not a distribution"),
         ({"target_probs": 1}, "give a list of rows"),
-        ({"extra": 1}, "it must have"),
+        ({"extra": 1}, "it must be an object with"),
     ],
 )
 def test_a_bad_step_is_one_error_that_names_the_line(
@@ -121,7 +121,7 @@ def test_bad_files_and_arguments_are_refused(tmp_path: Path) -> None:
         "empty.jsonl": "there are no steps",
         "text.jsonl": "line 1 of file 'text.jsonl' is not JSON",
         "none.jsonl": "cannot be found",
-        "other.npz": "it must have target_probs and output",
+        "other.npz": "it needs target_probs and output",
         "shape.npz": r"it must be \[steps, rows, V\] of floats",
         "uneven.npz": "have different numbers of steps",
     }.items():

@@ -30,7 +30,7 @@ from otm.audit.diagnose.known_bugs.steps import (
 from otm.decoding.reading import Path
 
 DRAFTS = 6
-"""Largest position in the list; other positions are made when an audit needs them."""
+"""Largest position of a mistake in the list; audits make mistakes at other positions."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -165,7 +165,7 @@ def _softmax(rows: Rows, i: int) -> Probs:
 
 
 def _uniform(rows: Rows, i: int) -> Probs:
-    """Return the residual, or uniform weights if it underflows; 1/4 is the smallest number."""
+    """Return the residual, or uniform weights if it underflows, here below 1/4."""
     rest = residual(rows, i)
     return rest if (4 * rest >= 1).any() else 0 * rest + 1
 
@@ -289,7 +289,7 @@ BONUS = (
     ),
     Chain("temperature of the bonus", bonus=lambda rows: rows.target[-1] ** 2).as_bug(
         mistake="sampling parameters of the last token alone",
-        summary="The bonus token is drawn at another temperature than the drafts are verified.",
+        summary="The temperature of the bonus token is not the temperature of the verification.",
     ),
     _EndDrawnAgain("accepted end token drawn again").as_bug(
         mistake="end of the sequence",
@@ -327,5 +327,6 @@ SUSPECTED: tuple[Adapter, ...] = (
 )
 """Verifiers that reject more drafts than necessary, but whose output follows the target.
 
-They were suspected in ml-explore/mlx-swift-lm #459, z-lab/dflash #74 and vllm-project/vllm #40651.
+These verifiers were suspected in ml-explore/mlx-swift-lm #459, z-lab/dflash #74 and
+vllm-project/vllm #40651.
 """

@@ -145,10 +145,10 @@ def recorded(
     """Test whether recorded steps of an engine are those of a lossless verifier.
 
     The audit compares every output token with the target's distribution in its position, and
-    every draft token with the draft's distribution.  It uses e-values that hold after any number
-    of steps ([ville1939]_; own design, docs/theory/recorded-steps.md).  It cannot detect a
-    deviation that is smaller than the report's `delta`, or independent of the recorded data;
-    `lossless` detects more if the verifier can be run.
+    every draft token with the draft's distribution.  The audit uses e-values that hold after any
+    number of steps ([ville1939]_; own design, docs/theory/recorded-steps.md).  The audit cannot
+    detect a deviation that is smaller than the report's `delta`, or independent of the recorded
+    data; `lossless` detects more if the verifier can be run.
 
     Parameters
     ----------
@@ -158,7 +158,7 @@ def recorded(
             {"target_probs": [[0.5, 0.5], [0.25, 0.75]], "draft_probs": [[0.75, 0.25]],
              "drafts": [0], "output": [0, 1]}
 
-        These are target rows [γ + 1][V] and draft rows [γ][V] along the drafts, γ draft tokens,
+        A step has target rows [γ + 1][V] and draft rows [γ][V] along the drafts, γ draft tokens,
         and the new tokens: the accepted drafts and one more token.  A row may also be an object
         from tokens to probabilities, `{"17": 0.5, "4": 0.5}`, without tokens of probability 0.
         `draft_probs` may be missing.  `drafts` may be missing too, for several chains, trees or
@@ -173,8 +173,8 @@ def recorded(
         be "lossless on everything tried".
     rounding : float, optional
         Largest relative error of a recorded probability; a row must sum to 1 within this error.
-        If it is above 10^−5, tokens of recorded probability 0 may have the same total probability.
-        By default 10^−5, and 0.01 for arrays in half precision.
+        If this error is above 10^−5, all tokens of recorded probability 0 may together have this
+        probability. By default 10^−5, and 0.01 for arrays in half precision.
     name : str, optional
         Name in the report; by default the name of the file.
     progress : callable, optional

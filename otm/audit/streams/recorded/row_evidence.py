@@ -101,7 +101,7 @@ class TokenBatch(NamedTuple):
 
 
 class RowEvidence(EProcess):
-    """Evidence of all tokens so far against the hypothesis that they follow its rows."""
+    """Evidence from all tokens against the hypothesis that they follow their rows."""
 
     def __init__(
         self, hypotheses: int, null: int, rounding: float, lost: float, limit: float = math.inf

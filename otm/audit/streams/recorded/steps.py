@@ -136,7 +136,7 @@ def as_step(entry: Any, where: str, slack: float) -> Step:
     if not isinstance(entry, Mapping) or not {"target_probs", "output"} <= set(entry) <= set(NAMES):
         names = f" with {shown(list(entry))}" if isinstance(entry, Mapping) else ""
         raise InvalidInputError(
-            f'{where} is not an object{names} of the right form; it needs "target_probs" and '
+            f'{where} has the wrong form{names}; it must be an object with "target_probs" and '
             '"output", and may have "drafts" and "draft_probs"'
         )
     output = _tokens(entry["output"], f"{where}: output")

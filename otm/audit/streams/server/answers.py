@@ -191,8 +191,8 @@ def _with_sampled(
 def _check_spelling(token: str, log: float | None, entries: dict[str, float]) -> None:
     """Raise if a sampled token is missing from its list.
 
-    It should be on the list if it is more probable than a listed token, or is listed with another
-    spelling.
+    The token should be on the list if it is more probable than a listed token, or if the list has
+    it with another spelling.
     """
     plain = token.strip(SPACES)
     alike = [key for key in entries if plain and key.strip(SPACES) == plain]

@@ -74,9 +74,10 @@ def audit_server(
 
     The server must be OpenAI-compatible, such as vLLM; the audit needs no other knowledge of it.
     The audit compares its tokens with the log-probabilities that it lists, with a local model, or
-    with the tokens of a second server.  It merges tokens into 16 classes and uses e-values that
-    hold whenever the audit stops ([ville1939]_; own design, docs/theory/server-audit.md).  It reads
-    a key from the environment, OTM_API_KEY or else OPENAI_API_KEY, and sends it to both servers.
+    with the tokens of a second server.  The audit merges tokens into 16 classes and uses e-values
+    that hold whenever the audit stops ([ville1939]_; own design, docs/theory/server-audit.md).  The
+    audit reads a key from the environment, OTM_API_KEY or else OPENAI_API_KEY, and sends it to both
+    servers.
 
     Parameters
     ----------
@@ -109,7 +110,8 @@ def audit_server(
         Bound on the probability that a correct server is called not lossless.
     leave_out : sequence of str, optional
         Sampling parameters to omit from all requests, such as "temperature".  The server's own
-        values are then compared with those of `sampling`, whose default becomes temperature 1.
+        values are then compared with those of `sampling`, and the default of `sampling` becomes
+        temperature 1.
     processed : bool, optional
         Whether the server lists log-probabilities after temperature, top-k and top-p.
     rounding : float, optional

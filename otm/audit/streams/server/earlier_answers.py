@@ -8,9 +8,9 @@ token.  Therefore the audit compares later tokens and lists with the first list 
 Requests without a seed are independent.  Suppose that a text copies the j-th earlier text with
 probability π w_j, where Σ w_j = 1, and otherwise follows the lists.  The likelihood ratio of this
 hypothesis to the lists is 1 − π + π Σ w_j [the text is the j-th] / P(text).  For a correct server,
-its mean is 1.  Half of the weights are on recent texts, the other half on all texts.  P(text) is at
-most the product of the probabilities of its tokens, where a token that does not count has
-probability 1 (Theorem 16.5).
+the mean of this ratio is 1.  Half of the weights are on recent texts, the other half on all texts.
+P(text) is at most the product of the probabilities of its tokens, where a token that does not count
+has probability 1 (Theorem 16.5).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ MOST_TEXTS = 2**17
 """Number of texts whose first lists are stored."""
 
 COPY_RATES = np.array([1 / 2, 1 / 16, 1 / 256])
-"""Values of π, one e-value each."""
+"""Values of the copying probability π, with one e-value for each."""
 
 RECENT = 16
 """Number of recent texts, of the same prompt and sampling parameters, with a larger weight."""
@@ -149,7 +149,7 @@ class Repeats:
 
 @dataclass
 class _Earlier:
-    """The texts so far of a prompt and sampling parameters."""
+    """Earlier texts of one prompt and its sampling parameters."""
 
     recent: deque[tuple[str, ...]] = field(default_factory=lambda: deque(maxlen=RECENT))
     counts: Counter[tuple[str, ...]] = field(default_factory=Counter)
@@ -170,7 +170,7 @@ class _Earlier:
 
 
 class Copies:
-    """The texts of each prompt so far, and the evidence that some are copies."""
+    """Earlier texts of each prompt, and the evidence that some texts are copies."""
 
     def __init__(self, drift: float) -> None:
         self.drift = drift

@@ -26,7 +26,7 @@ FAMILY_COUNT = 2
 """Number of ways to merge tokens: by rank, and by a hash of the token."""
 
 LAMBDAS = 2.0 ** np.arange(-7, 2)
-"""Values of λ of the e-values."""
+"""Values of λ, with one e-value for each."""
 
 Group: TypeAlias = tuple[str, Hashable]
 """A group of tokens: its kind, such as "prompt", and its key."""
@@ -103,8 +103,8 @@ class GroupEvidence(EProcess):
     def bound(self, level: float) -> float:
         """Return an upper bound on the mean TV of the merged classes.
 
-        The bound is too low with probability at most `level`.  It holds at all times together, for
-        every union and every λ (Theorem 16.2).
+        The bound is too low with probability at most `level`.  The bound holds at all times
+        together, for every union of classes and every λ (Theorem 16.2).
         """
         tally = self.tallies[EVERYWHERE]
         if not tally.count:

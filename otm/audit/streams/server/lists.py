@@ -4,9 +4,9 @@ A server lists the N most probable tokens, usually before temperature and trunca
 sampled token.  The comparison must not depend on the sampled token.  Therefore only tokens strictly
 above the N-th largest value are used: these are the same for every sampled token, even with ties
 (docs/theory/server-audit.md, Lemma 16.3).  A list before the temperature determines, at every
-temperature, the distribution given that the token is on the list; other tokens do not count.  Their
-total probability is known if the whole distribution is known: at temperature 1, or after top-k with
-fewer tokens than the list.
+temperature, the distribution given that the token is on the list; other tokens do not count.  The
+total probability of the other tokens is known if the whole distribution is known: at temperature 1,
+or after top-k with fewer tokens than the list.
 
 Several tokens may have the same string, for example incomplete characters, and a list of strings
 may then be shorter.  `_used_strings` determines which of its strings are used.

@@ -88,7 +88,7 @@ class OwnLists:
 
     @property
     def error(self) -> float:
-        """Largest rounding error of a log-probability, from the decimals of all so far."""
+        """Largest rounding error of a log-probability, from the decimals of all earlier ones."""
         return 0.0 if self.decimals is None else 0.5 * 10.0**-self.decimals
 
     def _probs(

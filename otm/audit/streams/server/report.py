@@ -168,7 +168,8 @@ class ServerReport(BaseReport):
                 f"{power_text(worst.log10_e_value)}"
             )
             yield (
-                f"    token {shown(worst.token)}: {worst.seen:,} seen, {worst.expected:,.1f} expected"
+                f"    token {shown(worst.token)}: {worst.seen:,} seen, "
+                f"{worst.expected:,.1f} expected"
             )
         for what, texts in ("greedy texts", self.greedy), ("texts with the same seed", self.seeds):
             if texts is not None:

@@ -95,7 +95,8 @@ class TokenProbs:
         pairs = [(place, other.places.get(token, -1)) for token, place in self.places.items()]
         own, theirs = np.array([pair for pair in pairs if pair[1] >= 0], dtype=int).reshape(-1, 2).T
         one, two = self.probs[own], other.probs[theirs]
-        # The unlisted tokens of one distribution may include those that only the other one lists.
+        # The unlisted tokens of one distribution may include tokens that only the other
+        # distribution lists.
         apart = (1 - float(one.sum()), 1 - float(two.sum()), self.rest + other.rest)
         return max(1 - float(np.minimum(one, two).sum()) - min(apart), 0.0)
 
