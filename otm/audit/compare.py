@@ -14,7 +14,7 @@ from otm._core.interval import Interval
 from otm.audit.adapters.base import Adapter, Failure, Instance, Source
 from otm.audit.evidence import Counterexample, Isolated
 from otm.audit.instances import rows_of, shape_of
-from otm.audit.observe.observation import TELLING, Observation, Observed
+from otm.audit.observe.observation import MAX_RATIO, Observation, Observed
 from otm.audit.report import LOSSLESS, NOT_LOSSLESS, UNDECIDED
 from otm.audit.runs import CRASHES
 
@@ -64,7 +64,7 @@ def _choose_example(observed: Observed) -> Observation | None:
     telling = [
         seen
         for seen in deviating
-        if seen.is_off(observed.tolerance) and float(seen.tv_distance) >= most / TELLING
+        if seen.is_off(observed.tolerance) and float(seen.tv_distance) >= most / MAX_RATIO
     ]
 
     def sort_key(seen: Observation) -> tuple[tuple[int, ...], bool, float]:
@@ -80,9 +80,9 @@ def _counterexample(adapter: Adapter, seen: Observation, is_off: bool) -> Counte
     """
     impossible = seen.impossible
     if impossible is not None and is_off:
-        enough = 0.0 if isinstance(impossible, Failure) else float(seen.tv_distance) / TELLING
+        enough = 0.0 if isinstance(impossible, Failure) else float(seen.tv_distance) / MAX_RATIO
         impossible = impossible if float(seen.probs[impossible]) > enough else None
-    output = seen.likeliest_excess() if impossible is None else impossible
+    output = seen.largest_excess() if impossible is None else impossible
     uniforms, drafts = seen.examples.get(output), None
     if uniforms is not None:
         # The verifier may crash before it has drafts.

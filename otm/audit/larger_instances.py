@@ -164,7 +164,7 @@ def ending(end: int) -> tuple[Instance, ...]:
     )
 
 
-OF_ALL_KINDS = (
+ONE_OF_EACH_KIND = (
     *("rows differ", "two drafts, two tokens", "zeros", "three tokens"),
     *("four drafts", "five tokens back"),
 )
@@ -199,7 +199,7 @@ def with_token(token: int) -> tuple[Instance, ...]:
         # All pairs contain these tokens.
         return ()
     known = INSTANCES | larger_instances()
-    few = (known[name] for name in OF_ALL_KINDS)
+    few = (known[name] for name in ONE_OF_EACH_KIND)
     return tuple(renamed(each, token) for each in few if each.vocabulary <= token)
 
 

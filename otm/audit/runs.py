@@ -43,7 +43,7 @@ OWN_CODE = str(pathlib.Path(__file__).parent)
 CRASHES = (Exception, SystemExit, GeneratorExit)
 """Exceptions of a verifier that the audit catches; an uncaught SystemExit would end the audit."""
 
-NOT_OF_THE_VERIFIER = (MissingDependencyError, ProblemTooLargeError)
+CALLER_ERRORS = (MissingDependencyError, ProblemTooLargeError)
 """Errors that say nothing about the verifier; the audit raises them to the caller."""
 
 
@@ -100,7 +100,7 @@ class Runner:
             return [outcome for _, outcome in self.run_each(instance, map(Source, uniforms))]
         try:
             outputs: Sequence[Path] = self.adapter.outputs(instance, uniforms)
-        except NOT_OF_THE_VERIFIER:
+        except CALLER_ERRORS:
             raise
         except CRASHES as error:
             # One row crashed; single runs show which one.
@@ -125,7 +125,7 @@ def _run(adapter: Adapter, instance: Instance, source: Randomness) -> Outcome:
     """Run once; return a crash as a failure."""
     try:
         output = adapter.output(instance, source)
-    except NOT_OF_THE_VERIFIER:
+    except CALLER_ERRORS:
         raise
     except CRASHES as error:
         return _crash(error)

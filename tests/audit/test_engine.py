@@ -12,8 +12,8 @@ import pytest
 
 from otm.audit import METHODS, Adapter, Instance, Report, chain, lossless
 from otm.audit.instances import INSTANCES
-from otm.audit.observe.breakpoints import by_breakpoints
-from otm.audit.observe.exact import by_paths
+from otm.audit.observe.breakpoints import observe_by_breakpoints
+from otm.audit.observe.exact import observe_by_paths
 from otm.audit.observe.observation import UnsuitedError
 from otm.audit.runs import Runner
 from otm.coupling.build import PLANS
@@ -131,7 +131,7 @@ def test_the_counterexample_is_small_and_shows_the_deviation() -> None:
     assert (instance.vocabulary, instance.gamma, instance.k) == (2, 1, 1)
     target, draft = instance.target.probs((0,)), instance.draft.probs((0,))
     assert max(p.denominator for p in (*target, *draft)) <= 3
-    assert by_paths(Runner(chain(verify)), instance).tv_distance == example.tv_distance
+    assert observe_by_paths(Runner(chain(verify)), instance).tv_distance == example.tv_distance
     assert example.uniforms is not None
     assert example.drafts is not None
     x, *coins = example.uniforms
@@ -245,7 +245,7 @@ def test_breakpoints_find_the_law_of_float32() -> None:
         return right(*arrays, draft_tokens, uniforms.astype(np.float32))
 
     for name in ("two drafts", "four tokens"):
-        seen = by_breakpoints(
+        seen = observe_by_breakpoints(
             Runner(chain(narrow)), INSTANCES[name], np.random.default_rng(1), max_runs=10**6
         )
         assert 0 <= seen.tv_distance < 1e-6
@@ -274,7 +274,9 @@ def test_a_seed_among_the_uniforms_has_no_breakpoints() -> None:
             return (int(np.random.default_rng(seed).integers(instance.vocabulary)),)
 
     with pytest.raises(UnsuitedError, match=r"steps in one uniform|not constant"):
-        by_breakpoints(Runner(Seeded()), INSTANCES["two tokens"], np.random.default_rng(0), 10**6)
+        observe_by_breakpoints(
+            Runner(Seeded()), INSTANCES["two tokens"], np.random.default_rng(0), 10**6
+        )
 
 
 def test_too_few_runs_leave_it_undecided() -> None:

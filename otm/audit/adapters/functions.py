@@ -63,14 +63,14 @@ def randomness_of(function: Callable[..., Any], before: int) -> str | None:
     return names[0] if names else None
 
 
-WANTS_TENSORS = (
+TENSOR_ADVICE = (
     "if it needs tensors, give convert=torch.as_tensor; for the command line, add a line to the "
     "module: wrapped = otm.audit.chain(verify, convert=torch.as_tensor)"
 )
 """Advice for a function that fails on NumPy arrays."""
 
 
-def _wants_tensors(message: str) -> bool:
+def _may_need_tensors(message: str) -> bool:
     """Whether an error message is typical of code that got arrays in place of tensors."""
     signs = ("ndarray' object has no attribute", "unexpected keyword argument 'dim'")
     of_torch = "Tensor" in message and "ndarray" in message
@@ -112,8 +112,8 @@ class FunctionAdapter(Adapter):
         try:
             return self.function(*arguments, **more)
         except (TypeError, AttributeError) as error:
-            if not self._converts and _wants_tensors(str(error)):
-                error.add_note(WANTS_TENSORS)
+            if not self._converts and _may_need_tensors(str(error)):
+                error.add_note(TENSOR_ADVICE)
             raise
 
     def _random(self, source: Randomness, drafts: int) -> dict[str, Any]:

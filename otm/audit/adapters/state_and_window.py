@@ -68,7 +68,7 @@ class stateful(FunctionAdapter):
 
     def __init__(self, new: Callable[..., Any], *, steps: int = 2, **options: Any) -> None:
         reset = None if inspect.isclass(new) else getattr(new, "reset", None)
-        function = new if callable(reset) else _made_by(new)
+        function = new if callable(reset) else _make_verifier(new)
         options.setdefault("name", getattr(new, "__name__", type(new).__name__))
         super().__init__(function, **options)
         self.steps = as_positive(steps, "steps")
@@ -105,7 +105,7 @@ class stateful(FunctionAdapter):
     def _decode(self, instance: Instance, source: Randomness) -> tuple[Path, tuple[Path, ...]]:
         """Take the steps of one sequence; return its tokens, and the drafts of each step."""
         if self._reset is None:
-            self.function = _made_by(self._new)
+            self.function = _make_verifier(self._new)
         else:
             self._reset()
         output: Path = ()
@@ -131,7 +131,7 @@ def _valid(tokens: Any, instance: Instance) -> bool:
     )
 
 
-def _made_by(new: Any) -> Any:
+def _make_verifier(new: Any) -> Any:
     """Make a verifier; raise if the result cannot be called."""
     made = new() if callable(new) else None
     if not callable(made):

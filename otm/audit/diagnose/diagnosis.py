@@ -19,7 +19,7 @@ from otm.audit.diagnose.loop_diagnosis import AT_ZERO, accepts_at_zero, draws_tw
 from otm.audit.diagnose.mistake_sizes import parametrized_suspects
 from otm.audit.diagnose.self_drafting import SECOND_SAMPLE, samples_twice
 from otm.audit.evidence import Diagnosis, Nearest
-from otm.audit.observe.exact import by_paths
+from otm.audit.observe.exact import observe_by_paths
 from otm.audit.observe.observation import ISOLATED, Observation, Observed, UnsuitedError, distance
 from otm.audit.runs import Runner
 from otm.audit.scope import TimeIsUpError, check_time
@@ -50,7 +50,7 @@ def same_distribution(tolerance: float, *, apart: bool = False) -> Same:
 
     def same(seen: Observation, known: Observation) -> bool:
         rounding = tolerance if seen.error or seen.pieces else ROUNDING
-        near = _apart(seen, known) <= seen.error + known.error + rounding
+        near = _tv_between(seen, known) <= seen.error + known.error + rounding
         return near and (apart or seen.impossible_outcomes() == known.impossible_outcomes())
 
     return same
@@ -104,17 +104,17 @@ def diagnose(
     """
     # Cheap observations rule out most mistakes early.
     observations = sorted(observations, key=_cost)
-    bugs = _whole(loop)
+    bugs = _known_mistakes(loop)
     for place, same in enumerate(ways):
-        explained = _named(bugs, observations, same, until)
+        explained = _fitting_mistakes(bugs, observations, same, until)
         if not explained and loop is None:
             measured = ((bug, bug.verifier) for bug in parametrized_suspects(observations))
-            explained = _named(measured, observations, same, until, most=1)
+            explained = _fitting_mistakes(measured, observations, same, until, most=1)
         if explained:
             return tuple(replace(diagnosis, apart=place > 0) for diagnosis in explained)
     sound = [o for o in observations if not any(isinstance(out, Failure) for out in o.probs)]
     if 0 < len(sound) < len(observations):
-        explained = _named(bugs, sound, ways[0], until)
+        explained = _fitting_mistakes(bugs, sound, ways[0], until)
         if explained:
             return tuple(replace(diagnosis, partly=True) for diagnosis in explained)
     wrong = [seen for seen in observations if seen.is_off(SINGLE)]
@@ -123,22 +123,22 @@ def diagnose(
         few = [seen for seen in [*shows, *observations] if _cost(seen) <= STEPS]
         explained = ()
         if _cost(shows[0]) <= STEPS:
-            explained = _named(_steps(loop), few, ways[0], until)
+            explained = _fitting_mistakes(_step_mistakes(loop), few, ways[0], until)
         if not explained:
-            explained = _told(loop, wrong, observations, until)
+            explained = _diagnose_by_draws(loop, wrong, observations, until)
         return explained
     if loop is not None or len(ways) == 1 or not wrong or _cost(wrong[0]) > PAIRS:
         return ()
     pairs = [(bug, bug.verifier) for bug in _pairs()]
-    return _named(pairs, [wrong[0], *observations], ways[0], until)
+    return _fitting_mistakes(pairs, [wrong[0], *observations], ways[0], until)
 
 
-def _whole(loop: Runner | None) -> list[tuple[KnownBug, Adapter]]:
+def _known_mistakes(loop: Runner | None) -> list[tuple[KnownBug, Adapter]]:
     """List the known mistakes; for a loop, only mistakes of loops."""
     return [(bug, bug.verifier) for bug in KNOWN_BUGS if loop is None or bug.verifier.loops]
 
 
-def _steps(loop: Runner) -> list[tuple[KnownBug, Adapter]]:
+def _step_mistakes(loop: Runner) -> list[tuple[KnownBug, Adapter]]:
     """Repeat each mistake of a single step in loops that draft less at the end, or cut the end."""
     return [
         (bug, _in_loop(bug.verifier, loop.adapter.max_tokens, cut))
@@ -160,33 +160,33 @@ def nearest(
     telling = sorted(cheap, key=lambda seen: -float(seen.tv_distance))[:FEW]
     wrong = total(float(seen.tv_distance) for seen in telling)
     least, found = wrong / NEAR, None
-    for bug, verifier in _whole(None) if loop is None else _steps(loop):
+    for bug, verifier in _known_mistakes(None) if loop is None else _step_mistakes(loop):
         check_time(until, "known mistakes take")
-        off = _off(verifier, telling, least)
+        off = _summed_distance(verifier, telling, least)
         if off < least:
             least, found = off, bug
     if found is None:
         return None
-    return Nearest(_named_so(found), least / len(telling), wrong / len(telling))
+    return Nearest(_as_diagnosis(found), least / len(telling), wrong / len(telling))
 
 
-def _off(adapter: Adapter, telling: Sequence[Observation], limit: float) -> float:
+def _summed_distance(adapter: Adapter, telling: Sequence[Observation], limit: float) -> float:
     """Sum the distances of a mistake from the observations; infinite if it does not apply."""
     total = 0.0
     for seen in telling:
-        known = _of_known_bug(adapter, seen.instance) if adapter.supports(seen.instance) else None
+        known = _observe_bug(adapter, seen.instance) if adapter.supports(seen.instance) else None
         if known is None or total >= limit:
             return math.inf
-        total += _apart(seen, known)
+        total += _tv_between(seen, known)
     return total
 
 
-def _apart(seen: Observation, known: Observation) -> float:
+def _tv_between(seen: Observation, known: Observation) -> float:
     length = max(seen.length, known.length)
     return float(distance(seen.continued(length), known.continued(length)))
 
 
-def _told(
+def _diagnose_by_draws(
     loop: Runner, wrong: Sequence[Observation], observations: Sequence[Observation], until: float
 ) -> tuple[Diagnosis, ...]:
     """Name the mistake of a loop that its tokens or its draws reveal."""
@@ -194,7 +194,7 @@ def _told(
         name, told = SECOND_SAMPLE, samples_twice(wrong) or draws_twice(loop, wrong, until)
     else:
         name, told = AT_ZERO, accepts_at_zero(loop, observations, until)
-    return tuple(_named_so(bug) for bug in KNOWN_BUGS if told and bug.name == name)
+    return tuple(_as_diagnosis(bug) for bug in KNOWN_BUGS if told and bug.name == name)
 
 
 def _cost(seen: Observation) -> int:
@@ -214,7 +214,7 @@ def _pairs() -> tuple[KnownBug, ...]:
     return tuple(pairs)
 
 
-def _named(
+def _fitting_mistakes(
     bugs: Iterable[tuple[KnownBug, Adapter]],
     observations: Sequence[Observation],
     same: Same,
@@ -222,11 +222,11 @@ def _named(
     most: int | None = None,
 ) -> tuple[Diagnosis, ...]:
     fitting = (bug for bug, verifier in bugs if _explains(verifier, observations, same, until))
-    named = {bug.name: _named_so(bug) for bug in itertools.islice(fitting, most)}
+    named = {bug.name: _as_diagnosis(bug) for bug in itertools.islice(fitting, most)}
     return tuple(named.values())
 
 
-def _named_so(bug: KnownBug) -> Diagnosis:
+def _as_diagnosis(bug: KnownBug) -> Diagnosis:
     return Diagnosis(bug.name, bug.mistake, bug.summary, tuple(bug.threads))
 
 
@@ -245,7 +245,7 @@ def _explains(
         if not adapter.supports(seen.instance):
             continue
         check_time(until, "known mistakes take")
-        known = _of_known_bug(adapter, seen.instance)
+        known = _observe_bug(adapter, seen.instance)
         if known is None:
             continue
         if not same(seen, known):
@@ -255,9 +255,9 @@ def _explains(
 
 
 @lru_cache(maxsize=16384)
-def _of_known_bug(adapter: Adapter, instance: Instance) -> Observation | None:
+def _observe_bug(adapter: Adapter, instance: Instance) -> Observation | None:
     """Observe a known bug; cached, because audits share most instances."""
     try:
-        return by_paths(Runner(adapter), instance)
+        return observe_by_paths(Runner(adapter), instance)
     except (UnsuitedError, ProblemTooLargeError):
         return None

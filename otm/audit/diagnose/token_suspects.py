@@ -13,7 +13,14 @@ import numpy as np
 from otm._core.arithmetic import Probs, as_fractions
 from otm.audit.diagnose.known_bugs import KNOWN_BUGS, KnownBug
 from otm.audit.diagnose.known_bugs.in_rows import AllRows, from_aim
-from otm.audit.diagnose.known_bugs.steps import Chain, Rows, bonus, likeliest, normalised, sharpened
+from otm.audit.diagnose.known_bugs.steps import (
+    Chain,
+    Rows,
+    bonus,
+    greedy_probs,
+    normalised,
+    sharpened,
+)
 from otm.audit.streams.e_process import Floats
 
 
@@ -23,7 +30,7 @@ def _flattened(probs: Probs) -> Probs:
     return normalised(as_fractions(roots) if probs.dtype == object else roots)
 
 
-IN_ROWS_ALONE = (
+ROW_MISTAKES = (
     Chain("every draft accepted", accepts=lambda *_: True).as_bug(
         mistake="lossy acceptance",
         summary="Every draft is accepted, for any target probability.",
@@ -34,7 +41,7 @@ IN_ROWS_ALONE = (
         summary="The output has the target rows at twice the temperature.",
         in_rows=from_aim,
     ),
-    Chain("most probable token of the target", aim=likeliest).as_bug(
+    Chain("most probable token of the target", aim=greedy_probs).as_bug(
         mistake="greedy output",
         summary="The output is the most probable token of the target.",
         in_rows=from_aim,
@@ -43,19 +50,19 @@ IN_ROWS_ALONE = (
 """Mistakes that rows can show and that are not among the known bugs."""
 
 SUSPECTS: dict[str, KnownBug] = {
-    bug.name: bug for bug in (*KNOWN_BUGS, *IN_ROWS_ALONE) if bug.in_rows is not None
+    bug.name: bug for bug in (*KNOWN_BUGS, *ROW_MISTAKES) if bug.in_rows is not None
 }
 """All mistakes that the audit compares with recorded tokens, by name."""
 
-OF_DRAFTS: dict[str, Callable[[Floats], Floats]] = {
-    "greedy drafts": likeliest,
+DRAFT_MISTAKES: dict[str, Callable[[Floats], Floats]] = {
+    "greedy drafts": greedy_probs,
     "drafts at half the temperature": sharpened,
     "drafts at twice the temperature": _flattened,
 }
 """Wrong distributions of drafts, by name."""
 
 
-def suspected(target: Floats, draft: Floats | None, drafts: int) -> Floats:
+def suspect_rows(target: Floats, draft: Floats | None, drafts: int) -> Floats:
     """Return the distributions of tokens along drafts under each suspect: [m, S, U].
 
     The arguments are target rows [m, U] and draft rows [g, U]; draft rows may be missing or more.

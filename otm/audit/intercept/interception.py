@@ -26,10 +26,19 @@ from otm.decoding.draft_tree import Randomness
 AnySource = TypeVar("AnySource", bound=Randomness)
 Result = TypeVar("Result")
 
-OF_PYTHON = ("random", "uniform", "choice", "choices", "randint", "randrange", "sample", "shuffle")
+PYTHON_FUNCTIONS = (
+    "random",
+    "uniform",
+    "choice",
+    "choices",
+    "randint",
+    "randrange",
+    "sample",
+    "shuffle",
+)
 """Functions of the module `random` that draw from the source."""
 
-OF_NUMPY = (
+NUMPY_FUNCTIONS = (
     "random", "random_sample", "ranf", "sample", "rand", "uniform", "choice", "multinomial",
     "exponential", "standard_exponential", "gumbel",
 )  # fmt: skip
@@ -90,9 +99,9 @@ class Generators:
         """End a run; a generator that the verifier has kept draws by itself from now on."""
         for watch in self.watches:
             watch.check()
-        self.let_go()
+        self.detach()
 
-    def let_go(self) -> None:
+    def detach(self) -> None:
         """Detach all substitutes from the source, and remove the substitute of a verifier."""
         for each in self.drawing:
             each.source = default_uniforms
@@ -114,9 +123,9 @@ def replaced_generators() -> Iterator[Generators]:
     generators = Generators()
     python, numpy = generators.watches
     with ExitStack() as stack:
-        stack.callback(generators.let_go)
-        stack.enter_context(_until_seeded(random, generators.python, OF_PYTHON, python))
-        stack.enter_context(_until_seeded(np.random, generators.numpy, OF_NUMPY, numpy))
+        stack.callback(generators.detach)
+        stack.enter_context(_until_seeded(random, generators.python, PYTHON_FUNCTIONS, python))
+        stack.enter_context(_until_seeded(np.random, generators.numpy, NUMPY_FUNCTIONS, numpy))
         real = np.random.default_rng
 
         def default_rng(seed: Any = None) -> np.random.Generator:
@@ -129,7 +138,7 @@ def replaced_generators() -> Iterator[Generators]:
             draws = TorchDraws(default_uniforms, generators.races)
             generators.watches.append(draws.watch)
             generators.drawing.append(draws)
-            generators.watches.append(draws.watch_of_handed)
+            generators.watches.append(draws.handed_watch)
             generators.torch = draws.handed
             stack.enter_context(draws.following())
         stack.callback(_replacing.pop)

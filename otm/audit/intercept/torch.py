@@ -23,8 +23,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from otm.audit.intercept.races import Form, Race
 from otm.audit.intercept.torch_functions import (
     MAKES_NOISE,
+    OTHER_ARGS,
     OVERWRITES,
-    UNLIKE,
     WINNERS,
     draws_nothing,
     form_after,
@@ -73,7 +73,7 @@ class _Calls(TorchFunctionMode):  # type: ignore[misc]  # torch gives it no type
             # Most calls have no relevant operations, and are far faster without inspection.
             if draws_nothing(func):
                 return func(*args, **options)
-            if is_draw(func) and not UNLIKE & options.keys():
+            if is_draw(func) and not OTHER_ARGS & options.keys():
                 return draws.draw(func.__name__, func, args, options)
         with draws:
             return func(*args, **options)
@@ -95,7 +95,7 @@ class TorchDraws(TorchDispatchMode):  # type: ignore[misc]  # torch gives it no 
         )
         # The generator for a verifier's parameter, with a state that no other generator has.
         self.handed = torch.Generator().manual_seed(secrets.randbits(63))
-        self.watch_of_handed = GeneratorWatch(
+        self.handed_watch = GeneratorWatch(
             lambda: self.handed.get_state().numpy().tobytes(),
             lambda: torch.rand(1, generator=self.handed),
         )
@@ -134,7 +134,7 @@ class TorchDraws(TorchDispatchMode):  # type: ignore[misc]  # torch gives it no 
     def draw(self, name: str, func: Any, args: Any, options: dict[str, Any]) -> Tensor:
         """Run a random operation, and replace its result by values from the source."""
         generator = options.get("generator")
-        watch = self.watch if generator is None else self.watch_of_handed
+        watch = self.watch if generator is None else self.handed_watch
         draws = not watch.seeded and (generator is None or self._is_handed(generator))
         if draws:
             watch.check()

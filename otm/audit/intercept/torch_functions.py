@@ -18,10 +18,10 @@ DRAW_NOTHING = {"softmax", "log_softmax", "relu", "pad"}
 
 MAKES_NOISE = {"rand", "rand_like", "uniform_"}
 
-ALIKE = {*MAKES_NOISE, "exponential_", "bernoulli", "bernoulli_", "multinomial"}
+SAME_ARGS = {*MAKES_NOISE, "exponential_", "bernoulli", "bernoulli_", "multinomial"}
 """Random functions with the same arguments as their torch operations."""
 
-UNLIKE = {"input", "out", "from", "to", "requires_grad"}
+OTHER_ARGS = {"input", "out", "from", "to", "requires_grad"}
 """Arguments that operations name differently, change, or do not have."""
 
 READS = ("numpy", "tolist", "__array__", "__dlpack__", "data_ptr")
@@ -61,7 +61,7 @@ def is_transforming() -> bool:
 def is_draw(func: Any) -> bool:
     """Whether a torch function is random and has the same arguments as its operation."""
     name = getattr(func, "__name__", "")
-    return name in ALIKE and any(func is getattr(each, name, None) for each in (torch, Tensor))
+    return name in SAME_ARGS and any(func is getattr(each, name, None) for each in (torch, Tensor))
 
 
 @cache

@@ -50,7 +50,7 @@ def breakpoint_observer(runner: Runner, budget: AuditBudget) -> Callable[[Instan
         nonlocal left
         allowed = min(left, max(budget.max_runs // SHARES, AT_LEAST_RUNS))
         try:
-            seen = by_breakpoints(
+            seen = observe_by_breakpoints(
                 runner, instance, rng, allowed, precision=precision, deadline=budget.deadline
             )
         except TimeIsUpError:
@@ -64,7 +64,7 @@ def breakpoint_observer(runner: Runner, budget: AuditBudget) -> Callable[[Instan
     return observe
 
 
-def by_breakpoints(
+def observe_by_breakpoints(
     runner: Runner,
     instance: Instance,
     rng: np.random.Generator,

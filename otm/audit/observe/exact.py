@@ -41,7 +41,7 @@ def exact_observer(runner: Runner, budget: AuditBudget) -> Callable[[Instance], 
 
     def observe(instance: Instance) -> Observation:
         try:
-            seen = by_paths(runner, instance, budget.deadline)
+            seen = observe_by_paths(runner, instance, budget.deadline)
             check_in_floats(runner, seen, rng, budget.deadline)
         except ProblemTooLargeError as error:
             if instance not in needed():
@@ -52,7 +52,7 @@ def exact_observer(runner: Runner, budget: AuditBudget) -> Callable[[Instance], 
     return observe
 
 
-def by_paths(runner: Runner, instance: Instance, deadline: float = math.inf) -> Observation:
+def observe_by_paths(runner: Runner, instance: Instance, deadline: float = math.inf) -> Observation:
     """Compute the exact output distribution of a verifier along all its paths, in fractions.
 
     Outputs at isolated values of a uniform, such as u = 0, have probability 0.  Raises

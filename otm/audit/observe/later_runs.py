@@ -27,7 +27,7 @@ ROWS, TIMES = 4, 48
 ENOUGH = 64
 """Number of runs after which a series ends early if each row has had only one output."""
 
-TOLD = 2
+COMPARED_OUTPUTS = 2
 """Number of the most common outputs of a row that are compared with its other outputs."""
 
 SLOWER = 4
@@ -122,7 +122,7 @@ class LaterRuns:
                 together = sum(of_row.values(), Counter[Outcome]())
                 if len(together) < 2:
                     continue
-                for outcome, all_of_it in together.most_common(TOLD):
+                for outcome, all_of_it in together.most_common(COMPARED_OUTPUTS):
                     for counts in of_row.values():
                         these, total = counts.total(), together.total()
                         yield outcome, where, counts[outcome], these, all_of_it, total

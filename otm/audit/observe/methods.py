@@ -17,7 +17,7 @@ from otm.audit.observe.breakpoints import breakpoint_observer
 from otm.audit.observe.exact import exact_observer
 from otm.audit.observe.later_runs import LaterRuns
 from otm.audit.observe.monte_carlo import sample_instances
-from otm.audit.observe.observation import TELLING, Observation, Observed, UnsuitedError
+from otm.audit.observe.observation import MAX_RATIO, Observation, Observed, UnsuitedError
 from otm.audit.observe.precision import COARSE, FINE
 from otm.audit.observe.search import smallest_deviation
 from otm.audit.runs import Runner, isolated_rng_state
@@ -124,7 +124,7 @@ def observe_each(
         except (UnsuitedError, ProblemTooLargeError):
             return None
         seen = searched[-1]
-        telling = seen.is_off(budget.tolerance) and float(seen.tv_distance) >= most / TELLING
+        telling = seen.is_off(budget.tolerance) and float(seen.tv_distance) >= most / MAX_RATIO
         return seen if (telling if most else seen.deviates(budget.tolerance)) else None
 
     smallest = (

@@ -24,7 +24,7 @@ ISOLATED = 2.0**-23
 TWICE_ISOLATED = 2.0**-40
 """Smallest probability of an outcome of one isolated uniform; for two, it is at most 2^−46."""
 
-TELLING = 4
+MAX_RATIO = 4
 """Largest ratio of the largest distance to a counterexample's distance."""
 
 NOT_REPEATED = "the same uniforms do not always give the same output"
@@ -152,7 +152,7 @@ class Observation(Brief):
             if not 0 < self.probs[outcome] < TWICE_ISOLATED
         }
 
-    def likeliest_excess(self) -> Outcome:
+    def largest_excess(self) -> Outcome:
         """Return the output, or its beginning, that exceeds its target probability most."""
         worst = max(
             self.sequences, key=lambda path: self.sequences[path] - self.target.get(path, 0)

@@ -64,7 +64,9 @@ def test_a_mistake_in_the_rule_of_transformers_would_be_seen(
     monkeypatch.setattr(utils, "_speculative_sampling", told_less)
     report = audit(huggingface.speculative_sampling())
     assert report.verdict == NOT_LOSSLESS
-    assert "draft distribution taken as uniform" in [diagnosis.name for diagnosis in report.diagnoses]
+    assert "draft distribution taken as uniform" in [
+        diagnosis.name for diagnosis in report.diagnoses
+    ]
 
 
 def test_generate_of_transformers_is_computed() -> None:
@@ -214,7 +216,9 @@ def test_a_mistake_in_vllm_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> Non
     _install(monkeypatch, VLLM, rejection_sample=without_draft_law)
     report = audit(vllm.rejection_sample(device="cpu"))
     assert report.verdict == NOT_LOSSLESS
-    assert "draft distribution taken as uniform" in [diagnosis.name for diagnosis in report.diagnoses]
+    assert "draft distribution taken as uniform" in [
+        diagnosis.name for diagnosis in report.diagnoses
+    ]
 
 
 def test_flashinfer(monkeypatch: pytest.MonkeyPatch) -> None:

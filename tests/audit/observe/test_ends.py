@@ -15,7 +15,7 @@ from otm.audit.adapters.huggingface import generate
 from otm.audit.adapters.otm_verifiers import speculative_loop
 from otm.audit.diagnose.known_bugs.steps import Loop
 from otm.audit.instances import INSTANCES
-from otm.audit.larger_instances import OF_ALL_KINDS, ending, larger_instances, with_token
+from otm.audit.larger_instances import ONE_OF_EACH_KIND, ending, larger_instances, with_token
 from otm.audit.runs import Runner
 from otm.decoding import speculative
 from otm.errors import InvalidParameterError
@@ -235,7 +235,7 @@ def test_a_late_mistake_is_found_whatever_the_end_token(end: int) -> None:
 def test_renamed_models_are_the_same_models() -> None:
     """Catches a token that is renamed in the rows and not in their contexts."""
     assert with_token(1) == ()
-    for name, instance in zip(OF_ALL_KINDS, with_token(7), strict=True):
+    for name, instance in zip(ONE_OF_EACH_KIND, with_token(7), strict=True):
         known = (INSTANCES | larger_instances())[name]
         last = known.vocabulary - 1
         assert instance.vocabulary == 8

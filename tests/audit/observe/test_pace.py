@@ -124,7 +124,7 @@ def slow_mistake(clock: Clock, seconds: float) -> Callable[..., Any]:
         clock.now += seconds
         return kept(*arguments)
 
-    kept = diagnosis._of_known_bug
+    kept = diagnosis._observe_bug
     return observed
 
 
@@ -135,7 +135,7 @@ def test_known_mistakes_are_looked_for_in_time(
     from otm.audit.diagnose.known_bugs import KNOWN_BUGS
 
     monkeypatch.setattr(diagnosis, "KNOWN_BUGS", KNOWN_BUGS)
-    monkeypatch.setattr(diagnosis, "_of_known_bug", slow_mistake(clock, 1.0))
+    monkeypatch.setattr(diagnosis, "_observe_bug", slow_mistake(clock, 1.0))
     few = [INSTANCES["rows differ"]]
     report = lossless(clock.taking(no_residual, 1e-4), instances=few, examples=0)
     assert clock.now < 1.5 * SECONDS

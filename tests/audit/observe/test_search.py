@@ -35,14 +35,14 @@ def test_the_search_observes_nothing_twice(monkeypatch: pytest.MonkeyPatch) -> N
     """Bug: once more for the report, when the time had run out: an error in place of a verdict."""
     seen: list[str] = []
 
-    def by_paths(runner: Any, instance: Any, deadline: float) -> Any:
+    def observe_by_paths(runner: Any, instance: Any, deadline: float) -> Any:
         seen.append(repr((instance.gamma, instance.k, rows_of(instance), instance.prompt)))
         if len(seen) != len(set(seen)):
             raise ProblemTooLargeError("no time is left")
         return observed(runner, instance, deadline)
 
-    observed = exact.by_paths
-    monkeypatch.setattr(exact, "by_paths", by_paths)
+    observed = exact.observe_by_paths
+    monkeypatch.setattr(exact, "observe_by_paths", observe_by_paths)
     few = [INSTANCES["two drafts, two tokens"]]
 
     def wrong(target_probs: Any, draft_probs: Any, draft_tokens: Any, uniforms: Any) -> list[int]:

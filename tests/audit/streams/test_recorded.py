@@ -20,7 +20,7 @@ from otm.audit.diagnose.known_bugs import KNOWN_BUGS, SUSPECTED, KnownBug
 from otm.audit.diagnose.known_bugs.caches import CACHES
 from otm.audit.diagnose.known_bugs.size_and_place import SIZED, TREES
 from otm.audit.diagnose.known_bugs.steps import Block, Chain, Loop, Siblings
-from otm.audit.diagnose.token_suspects import SUSPECTS, suspected
+from otm.audit.diagnose.token_suspects import SUSPECTS, suspect_rows
 from otm.audit.instances import INSTANCES
 from otm.audit.larger_instances import larger_instances
 from otm.audit.streams.recorded.audit import _add_output, _Series
@@ -281,7 +281,7 @@ def test_suspects_are_the_known_bugs_of_their_names(name: str, model: str) -> No
         contexts = [instance.prompt + path[:i] for i in range(len(path) + 1)]
         target = np.array([instance.target.probs(c).astype(float) for c in contexts])
         draft = instance.draft.probs(instance.prompt).astype(float)[None]
-        found = suspected(target, draft, 1)[len(path), [*SUSPECTS].index(name)]
+        found = suspect_rows(target, draft, 1)[len(path), [*SUSPECTS].index(name)]
         np.testing.assert_allclose(found, weights / weights.sum(), rtol=0, atol=1e-12)
 
 

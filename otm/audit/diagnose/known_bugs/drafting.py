@@ -23,7 +23,7 @@ from otm.audit.diagnose.known_bugs.steps import (
     Rows,
     Siblings,
     draw_siblings,
-    likeliest,
+    greedy_probs,
     normalised,
     passes,
     residual,
@@ -46,7 +46,7 @@ def _uniform(probs: Probs) -> Probs:
 
 
 DRAFTING = (
-    Chain("greedy drafts reported as softmax", drawn=likeliest).as_bug(
+    Chain("greedy drafts reported as softmax", drawn=greedy_probs).as_bug(
         mistake="greedy draft reported as softmax",
         summary="The most probable token is drafted, and verified as if it had been sampled.",
         threads=(

@@ -72,7 +72,7 @@ def sharpened(probs: Probs) -> Probs:
     return normalised(probs**2)
 
 
-def likeliest(probs: Probs) -> Probs:
+def greedy_probs(probs: Probs) -> Probs:
     """Put all mass on the most probable token: [V], or each row of [m, V]."""
     certain = np.zeros_like(probs)
     np.put_along_axis(certain, probs.argmax(axis=-1, keepdims=True), 1, axis=-1)

@@ -18,7 +18,7 @@ from otm.audit.diagnose.known_bugs.steps import (
     Rows,
     Uniforms,
     accepts,
-    likeliest,
+    greedy_probs,
     normalised,
     residual,
     top_half,
@@ -105,7 +105,7 @@ ACCEPTANCE = (
         # 1/4 stands for a threshold that depends on the entropy.
         "typical acceptance",
         accepts=lambda coin, draft, target, x: 4 * target[x] >= 1,
-        residual=lambda rows, i: likeliest(rows.target[i]),
+        residual=lambda rows, i: greedy_probs(rows.target[i]),
     ).as_bug(
         mistake="lossy acceptance",
         summary="A draft above a threshold is accepted; the most probable token replaces others.",
@@ -124,7 +124,7 @@ ACCEPTANCE = (
     ),
     Chain(
         "second sample after a mismatch",
-        drawn=likeliest,
+        drawn=greedy_probs,
         accepts=lambda coin, draft, target, x: locate(target, coin) == x,
         residual=lambda rows, i: rows.target[i],
     ).as_bug(
@@ -201,7 +201,7 @@ RESIDUAL = (
     ),
     Chain(
         "most probable token of the residual",
-        residual=lambda rows, i: likeliest(residual(rows, i)),
+        residual=lambda rows, i: greedy_probs(residual(rows, i)),
     ).as_bug(
         mistake="residual not sampled",
         summary="A rejected draft is replaced by the most probable token of the residual.",
@@ -318,7 +318,7 @@ def _equality(name: str, drawn: Callable[[Probs], Probs]) -> Chain:
 
 SUSPECTED: tuple[Adapter, ...] = (
     _equality("equality with a token of the target", unchanged),
-    _equality("greedy drafts and equality", likeliest),
+    _equality("greedy drafts and equality", greedy_probs),
     Chain(
         "sampled drafts judged as certain",
         accepts=lambda coin, draft, target, x: coin < target[x],

@@ -21,7 +21,7 @@ import numpy as np
 from otm._core.display.progress import Progress, watching
 from otm._core.files.paths import as_path, file_label
 from otm._core.numbers import as_level, as_real
-from otm.audit.diagnose.token_suspects import OF_DRAFTS, SUSPECTS, suspected
+from otm.audit.diagnose.token_suspects import DRAFT_MISTAKES, SUSPECTS, suspect_rows
 from otm.audit.evidence import Diagnosis
 from otm.audit.report import LOSSLESS, NOT_LOSSLESS, UNDECIDED
 from otm.audit.streams.e_process import Floats
@@ -222,7 +222,7 @@ def recorded(
     lost = slack if slack > PRECISE else 0.0
     limit = math.log(2 / level)
     out = _Series(RowEvidence(1 + len(SUSPECTS), 0, slack, lost, limit))
-    drafted = _Series(RowEvidence(1 + len(OF_DRAFTS), 0, slack, lost, limit))
+    drafted = _Series(RowEvidence(1 + len(DRAFT_MISTAKES), 0, slack, lost, limit))
     accepted = reached = count = 0
     by_chain = 0.0
     with watching(progress, "recorded") as watch:
@@ -264,7 +264,7 @@ def _add_output(series: _Series, step: Step, number: int) -> None:
     """Add the output tokens, each with the distributions of all suspects."""
     target = step.target[: len(step.output)]
     rows = np.concatenate(
-        [target[:, None], suspected(target, step.draft, len(step.drafts))], axis=1
+        [target[:, None], suspect_rows(target, step.draft, len(step.drafts))], axis=1
     )
     others = None if step.draft is None else step.draft[: len(target)]
     series.add(rows, others, step, step.output, number)
@@ -274,7 +274,7 @@ def _add_drafts(series: _Series, step: Step, draft: Floats, number: int) -> None
     """Add all drafts, including those after a rejected draft."""
     if not step.drafts:
         return
-    rows = np.stack([draft, *(of_row(draft) for of_row in OF_DRAFTS.values())], axis=1)
+    rows = np.stack([draft, *(of_row(draft) for of_row in DRAFT_MISTAKES.values())], axis=1)
     series.add(rows, step.target[: len(rows)], step, step.drafts, number)
 
 

@@ -39,7 +39,7 @@ DEFAULT_ROUNDING = 1e-3
 MODEL_ROUNDING = 0.01
 """Allowed mean error with a local model, which may compute in another precision."""
 
-MOST_POSSIBLE = 200
+MAX_ANSWERS = 200
 """Number of answers for which the acceptance of the models is computed."""
 
 
@@ -207,7 +207,7 @@ def audit_server(
     possible: list[float] = []
 
     def on_answer(prompt: Prompt, answer: Completion, setting: Setting) -> None:
-        if model is not None and draft is not None and len(possible) < MOST_POSSIBLE * length:
+        if model is not None and draft is not None and len(possible) < MAX_ANSWERS * length:
             possible.extend(
                 extra.possible_acceptance((model, draft), prompt, answer, setting.parameters)
             )

@@ -130,22 +130,22 @@ def _used_strings(
     lowest = min(entries.values())
     added = entries[token] <= lowest and len(entries) > listed
     apart = added and not chat
-    likeliest = {key: log for key, log in entries.items() if not (apart and key == token)}
-    halves = {key for key in likeliest if is_unclear(key)}
+    top = {key: log for key, log in entries.items() if not (apart and key == token)}
+    halves = {key for key in top if is_unclear(key)}
     total = math.fsum(math.exp(log) for key, log in entries.items() if not (added and key == token))
     whole = total > 1 - WHOLE_LIST_GAP and not halves and not flat
-    rest_counts = len(likeliest) >= listed and not chat and not halves
-    dropped = halves | {key for key in likeliest if END_TOKEN.fullmatch(key)}
+    rest_counts = len(top) >= listed and not chat and not halves
+    dropped = halves | {key for key in top if END_TOKEN.fullmatch(key)}
     if not whole:
         if entries[token] <= lowest and not (apart and rest_counts):
             return None
-        bottom = min(likeliest.values(), default=0.0)
-        dropped |= {key for key, log in likeliest.items() if log <= bottom}
+        bottom = min(top.values(), default=0.0)
+        dropped |= {key for key, log in top.items() if log <= bottom}
     else:
-        likeliest = {key: log for key, log in entries.items() if log > IMPOSSIBLE}
-    logs = np.array(list(likeliest.values()), dtype=float)
-    hidden = 0 if whole else max(listed - len(likeliest), 0)
-    return UsedEntries(list(likeliest), logs, whole, rest_counts, hidden, frozenset(dropped))
+        top = {key: log for key, log in entries.items() if log > IMPOSSIBLE}
+    logs = np.array(list(top.values()), dtype=float)
+    hidden = 0 if whole else max(listed - len(top), 0)
+    return UsedEntries(list(top), logs, whole, rest_counts, hidden, frozenset(dropped))
 
 
 def probs_from_logits(logits: Floats, parameters: SamplingParameters) -> TokenProbs | None:

@@ -118,8 +118,8 @@ def compare_greedy_texts(
         if len(clients) > 1:
             return _first_difference(answer, clients[1].sample(prompt, parameters, tokens))
         if model is not None:
-            likeliest = model_logits(model, prompt, answer).argmax(axis=1)
-            wrong = np.flatnonzero(likeliest != np.array(token_ids(answer)))
+            most_probable = model_logits(model, prompt, answer).argmax(axis=1)
+            wrong = np.flatnonzero(most_probable != np.array(token_ids(answer)))
             return int(wrong[0]) if wrong.size else None
         pairs = enumerate(zip(answer.tokens, answer.lists, strict=True))
         below = (i for i, (x, at) in pairs if at.get(x, -np.inf) < max(at.values(), default=0))

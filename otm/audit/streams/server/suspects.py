@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from otm._core.listed_tokens import TOKEN_ID
-from otm.audit.diagnose.known_bugs.steps import likeliest
+from otm.audit.diagnose.known_bugs.steps import greedy_probs
 from otm.audit.streams.e_process import Bools, Floats
 from otm.audit.streams.server.answers import Prompt
 from otm.audit.streams.server.earlier_answers import Repeats
@@ -141,7 +141,7 @@ MISTAKES = (
         "no sampling: {seen:,} of {count:,} tokens are the most likely of their lists, as in "
         "greedy decoding, {expected:,.1f} expected",
         (1,),
-        lambda table, _: likeliest(table.probs),
+        lambda table, _: greedy_probs(table.probs),
         lambda table, _: table.ranks == 0,
     ),
     SamplingMistake(
