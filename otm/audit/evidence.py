@@ -36,9 +36,9 @@ class Diagnosis:
 
     def _line(self) -> str:
         known = "; ".join((self.name, *self.threads))
-        where = ", on instances where it always returns tokens" if self.partly else ""
-        where += ", ignoring isolated uniforms" if self.apart else ""
-        return f"  same distribution as{where}: {self.mistake} ({known})"
+        limits = "; compared where the verifier always returns tokens" if self.partly else ""
+        limits += "; isolated uniforms ignored" if self.apart else ""
+        return f"  same distribution as: {self.mistake} ({known}){limits}"
 
 
 @dataclass(frozen=True)

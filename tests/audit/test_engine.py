@@ -173,9 +173,9 @@ def _raises(target_probs: Any, draft_probs: Any, draft_tokens: Any, uniforms: An
     [
         (_returns([]), "returned no token"),
         (_returns([-1, -1]), "returned no token"),
-        (_returns([7]), "returned token 7 of 2"),
-        (_returns([-1, 0]), "returned token -1 of 2"),
-        (_returns([0] * 9), "returned 9 tokens; one run gives at most 2"),
+        (_returns([7]), "returned token 7, but the vocabulary has 2 tokens"),
+        (_returns([-1, 0]), "returned token -1, but the vocabulary has 2 tokens"),
+        (_returns([0] * 9), "returned 9 tokens; one run may return at most 2"),
         (_returns([0.5]), "returned 0.5 of type float as a token"),
         (_returns(np.array([np.nan])), "returned nan"),
         (_returns(None), "returned None of type NoneType, not tokens"),
@@ -258,8 +258,8 @@ def test_breakpoints_stop_where_the_runs_end() -> None:
     report = lossless(right, method="breakpoints", instances=FEW, examples=10, max_runs=2_000)
     assert report.verdict == "undecided"
     assert (report.instances, report.skipped) == (2, 1)
-    assert "(1 left out: too large, or no time)" in str(report)
-    assert "No deviation shows, but too few pairs were tried: allow more runs" in str(report)
+    assert "(1 skipped: too large, or no time)" in str(report)
+    assert "No deviation was found, but too few pairs were tried: allow more runs" in str(report)
 
 
 def test_a_seed_among_the_uniforms_has_no_breakpoints() -> None:
@@ -315,7 +315,7 @@ def test_the_audit_repeats_itself_and_leaves_global_generators_alone() -> None:
         ({"tolerance": "much"}, "tolerance = 'much'"),
         ({"seed": 0.5}, "seed = 0.5"),
         ({"instances": []}, "at least one"),
-        ({"instances": [INSTANCES["pairs"]]}, "takes none of the 1 instances"),
+        ({"instances": [INSTANCES["pairs"]]}, "supports none of the 1 instances"),
         ({"kind": "beam"}, "no kind of verifier 'beam'; there are chain"),
     ],
 )

@@ -244,7 +244,7 @@ def test_nothing_else_is_called_wrong() -> None:
 
 
 @pytest.mark.parametrize(
-    ("edge", "seen"), [(False, "no deviation"), (True, "isolated outcomes alone")]
+    ("edge", "seen"), [(False, "no deviation"), (True, "only isolated outcomes")]
 )
 def test_larger_instances_are_sampled_where_breakpoints_leave_them_out(
     edge: bool, seen: str

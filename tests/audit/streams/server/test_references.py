@@ -105,7 +105,7 @@ def test_tokens_spelled_otherwise_are_an_error(
     server = serve(name=name, listed_name=plain, own=own)
     if not own and name not in (marked, partly):
         return  # nothing shows that these are the same tokens
-    with pytest.raises(EndpointError, match="spells sampled tokens differently"):
+    with pytest.raises(EndpointError, match="spells sampled and listed tokens differently"):
         audit(server, chat=chat)
 
 
