@@ -1,8 +1,8 @@
 """The pytest plugin: one budget of false alarms for all Monte Carlo checks of a run.
 
-pytest loads this plugin in every run where OTM is installed.  Therefore it is a module outside the
-package and imports only pytest.  Runs that do not use it lose no time, and a run that measures
-coverage does not find `otm` loaded before the measurement begins.
+pytest loads this plugin in every run where OTM is installed.  Therefore the plugin is a module
+outside the package and imports only pytest.  Runs that do not use it lose no time, and a run that
+measures coverage does not find `otm` loaded before the measurement begins.
 """
 
 from __future__ import annotations

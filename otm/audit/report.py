@@ -205,7 +205,7 @@ class Report(BaseReport):
     def _conclusion(self) -> Iterable[str]:
         if self.verdict == NOT_LOSSLESS:
             if not self.compared:
-                yield f"  no time was left to search for known mistakes: give more ({MORE_TIME})"
+                yield f"  no time was left to search for known mistakes: allow more ({MORE_TIME})"
             elif not self.diagnoses:
                 yield "  no known mistake has this distribution"
             if self.nearest is not None:
@@ -229,7 +229,7 @@ class Report(BaseReport):
             return "runs change later runs: let the code clear its state before each run."
         if self.left_out:
             kinds = ", ".join(self.left_out)
-            return f"no time was left for whole kinds of pairs: {kinds}; give more ({MORE_TIME})."
+            return f"no time was left for whole kinds of pairs: {kinds}; allow more ({MORE_TIME})."
         missed = "too few pairs were tried"
         if self.false_alarms:
             missed = "a deviation of the required size may have been missed"

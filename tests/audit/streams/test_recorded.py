@@ -153,7 +153,7 @@ ELSEWHERE: dict[str, tuple[str, int]] = {
     "blocks tested by their ratio": ("three drafts", 250),
     "siblings verified by the same target": ("pairs of two drafts", 700),
     "longest of several chains": ("pairs of two drafts", 700),
-    "residual without the draft alone": ("four tokens", 700),
+    "target without the rejected draft": ("four tokens", 700),
     "residual of the first draft row": ("four drafts", 250),
     "bonus of top-k": ("two drafts, two tokens", 250),
     "temperature of the bonus": ("equal at first", 900),

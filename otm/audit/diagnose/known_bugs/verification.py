@@ -195,7 +195,7 @@ RESIDUAL = (
         threads=("ShopeeLLM/Spec-RL #14", "eth-sri/language-model-arithmetic #14"),
         in_rows=from_steps,
     ),
-    Chain("residual without the draft alone", residual=_without_draft).as_bug(
+    Chain("target without the rejected draft", residual=_without_draft).as_bug(
         mistake="biased residual",
         summary="The residual is the target without the rejected token, not target minus draft.",
     ),

@@ -29,7 +29,7 @@ from otm.audit.streams.server.token_probs import TokenProbs
 from otm.errors import EndpointError
 
 PAIRED = 32
-"""Number of requests of a block to each of two servers; large blocks have longer common texts."""
+"""Number of requests of a block to each of two servers; in large blocks, more texts agree."""
 
 MOST_ROWS = 2**12
 """Number of distributions that are stored before they are added up."""
