@@ -45,7 +45,7 @@ def lossless(
     progress: Progress | None = None,
     slow: bool = False,
 ) -> Report:
-    """Return whether a verifier is lossless, which means that its output follows the target.
+    """Audit whether a verifier is lossless: whether its output has the target's distribution.
 
     docs/theory/problem.md defines lossless; docs/audit.md describes the audit, which is our own
     design.
@@ -110,8 +110,8 @@ def lossless(
     Raises
     ------
     InvalidParameterError
-        If an argument is out of range, the verifier is not one of the above, or the verifier
-        supports neither the method nor any of the instances.
+        If an argument is out of range, the verifier is not one of the above, it does not support
+        the method, or it supports none of the instances.
     UnknownMethodError
         If the method or kind is unknown.
     MissingDependencyError
