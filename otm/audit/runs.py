@@ -49,7 +49,7 @@ CALLER_ERRORS = (MissingDependencyError, ProblemTooLargeError)
 
 @dataclass(frozen=True)
 class Runner:
-    """A runner of a verifier on uniforms.
+    """Object that runs a verifier on uniforms.
 
     With `rng`, the random generators of the verifier draw from the same uniforms.
     """

@@ -42,7 +42,7 @@ from otm.audit.streams.recorded.steps import PRECISE, Step, read_steps
 from otm.errors import InvalidInputError
 
 TOGETHER = 512
-"""Number of tokens after which they are added to the evidence."""
+"""Number of tokens that are added to the evidence together."""
 
 DIAGNOSED = 20_000
 """Number of the first tokens that are compared with suspects."""
