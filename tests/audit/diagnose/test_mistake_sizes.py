@@ -20,7 +20,7 @@ from otm.audit.diagnose.known_bugs.steps import Chain
 from otm.audit.diagnose.mistake_sizes import first_wrong, parametrized_suspects, tile_sizes
 from otm.audit.instances import INSTANCES
 from otm.audit.larger_instances import ladder, larger_instances
-from otm.audit.observe.exact import by_paths
+from otm.audit.observe.exact import observe_by_paths
 from otm.audit.observe.observation import Observation
 from otm.audit.runs import Runner
 
@@ -31,7 +31,11 @@ DEEP = ladder(8)
 
 def seen_of(bug: KnownBug) -> list[Observation]:
     chosen = [*SMALL, *LARGER, DEEP]
-    return [by_paths(Runner(bug.verifier), each) for each in chosen if bug.verifier.supports(each)]
+    return [
+        observe_by_paths(Runner(bug.verifier), each)
+        for each in chosen
+        if bug.verifier.supports(each)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -65,14 +69,14 @@ def test_other_mistakes_have_no_size() -> None:
 
 
 def test_nothing_is_measured_where_nothing_is_wrong() -> None:
-    observations = [by_paths(Runner(Chain()), each) for each in (*SMALL, DEEP)]
+    observations = [observe_by_paths(Runner(Chain()), each) for each in (*SMALL, DEEP)]
     assert parametrized_suspects(observations) == ()
     assert [first_wrong(seen) for seen in observations] == [None] * len(observations)
 
 
 @pytest.mark.parametrize("place", [1, 5, 8])
 def test_the_first_wrong_token_is_where_the_mistake_is(place: int) -> None:
-    assert first_wrong(by_paths(Runner(passes_at(place).verifier), DEEP)) == place
+    assert first_wrong(observe_by_paths(Runner(passes_at(place).verifier), DEEP)) == place
 
 
 def test_frequencies_are_not_taken_for_mistakes() -> None:
