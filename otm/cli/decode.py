@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, TextIO
+from typing import Annotated, Any
 
 import numpy as np
 import typer
@@ -20,7 +20,7 @@ from otm._core.display.progress import watching
 from otm._core.display.text import text_table
 from otm._core.numbers import check_name
 from otm._core.optional import is_installed
-from otm.cli.output import JsonOption, print_json
+from otm.cli.output import JsonOption, print_headline, print_json, wants_colour
 from otm.cli.sampling import GenerationConfig, MinP, Temperature, TopK, TopP, sampling_of
 from otm.decoding import (
     Generation,
@@ -48,7 +48,7 @@ CHAINS = [1, 4, 8]
 RULES = ["k-Seq", "optimal", "traversal"]
 
 COLUMNS = (
-    "way",
+    "method",
     "tokens",
     "calls",
     "tokens/call",
@@ -121,33 +121,55 @@ def decode(
     models, tokens, text_of = _load_both(target, draft, prompt)
     prompts, _ = check_task(*models, [tokens], max_tokens, LanguageModel)
     ways = _ways(models, prompts, rule, k, gamma=gamma, sampling=sampling, seed=seed)
-    if not json:
-        settings = f"γ = {gamma}, {sampling}, seed {seed}"
-        print(f"target: {target}, draft: {draft}, {settings}", flush=True)
-    generations = {}
+    generations: dict[str, Generation] = {}
     with watching(None, "decoding") as watch:
         for number, (name, way) in enumerate(ways.items(), 1):
-            watch.tell(f"{name}; way", number, len(ways))
+            watch.tell(f"{name}; method", number, len(ways))
             generations[name] = way(max_tokens=max_tokens)
     if json:
         found = [_document(name, way, text_of) for name, way in generations.items()]
         print_json({"target": target, "draft": draft, "seed": seed, "ways": found})
         return
     colour = wants_colour(sys.stdout) if colour is None else colour
+    print_headline(_answer(generations))
+    print("Each method ran once with one seed; other seeds give other numbers.")
+    if target in NGRAMS:
+        print("Drafts save no time here: an n-gram model computes each draft in a separate call.")
+    elif target in SHIPPED:
+        print(
+            "Drafts save calls, not time, with models this small: a draft token takes about half "
+            "the time of a target call (docs/how-to-choose.md)."
+        )
+    print(f"target: {target}, draft: {draft}, γ = {gamma}, {sampling}, seed {seed}")
+    print(f"\n{statistics(generations)}\n")
     print(trace_legend(colour=colour))
     show = partial(_print_trace, generations, text_of, colour=colour)
     show("speculative, chain", None)
     if several := [count for count in k if count > 1]:
         show(_spectr(rule[0], several[0]), STEPS_SHOWN)
-    print(f"\n{statistics(generations)}\n")
-    print("One generation of each, at one seed: another seed gives other numbers.")
-    if target in NGRAMS:
-        print("An n-gram model looks up every draft by itself: fewer calls of it save no time.")
-    elif target in SHIPPED:
-        print(
-            "With models this small drafts save calls, not time: a draft takes about half as long "
-            "as a call of the target (docs/how-to-choose.md)."
-        )
+
+
+def _answer(generations: Mapping[str, Generation]) -> str:
+    """Write the fastest method, and the method with the fewest target calls, in a line."""
+    plain, *drafting = generations
+    speeds = {name: _speed(generation) for name, generation in generations.items()}
+    fewest = max(drafting, key=lambda name: generations[name].block_efficiency)
+    fastest = max(generations, key=lambda name: speeds[name])
+
+    def result(name: str) -> str:
+        tokens = f"{generations[name].block_efficiency:.2f} tokens per target call"
+        return f"{name} ({tokens}, {speeds[name] / speeds[plain]:.2f} times plain speed)"
+
+    if fastest == plain:
+        return f"Plain decoding was the fastest. Fewest target calls: {result(fewest)}."
+    if fastest == fewest:
+        return f"Fastest, and fewest target calls: {result(fastest)}."
+    return f"Fastest: {result(fastest)}. Fewest target calls: {result(fewest)}."
+
+
+def _speed(generation: Generation) -> float:
+    """Return the tokens per second; NaN without a step."""
+    return generation.tokens / generation.seconds.total if generation.steps else math.nan
 
 
 def _ways(
@@ -227,12 +249,6 @@ def _print_trace(
         print(line)
 
 
-def wants_colour(file: TextIO) -> bool:
-    """Whether to write colours into a file: a terminal, no ``NO_COLOR``, and not ``TERM=dumb``."""
-    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
-    return not plain and file.isatty()
-
-
 def statistics(generations: Mapping[str, Generation]) -> str:
     """Write a table that compares ways of decoding; the speed-up is over the first.
 
@@ -244,7 +260,7 @@ def statistics(generations: Mapping[str, Generation]) -> str:
     rows: list[list[str]] = []
     first = math.nan
     for name, generation in generations.items():
-        speed = generation.tokens / generation.seconds.total if generation.steps else math.nan
+        speed = _speed(generation)
         first = first if rows else speed
         ratios = generation.block_efficiency, generation.acceptance_rate
         numbers = *ratios, *dataclasses.astuple(generation.seconds), speed, speed / first

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Annotated, Any
+from typing import Annotated, Any, TextIO
 
 from typer import Option
 
@@ -39,6 +40,17 @@ def exact_text(value: Number) -> str | None:
         return None
     longest = max(value.numerator.bit_length(), value.denominator.bit_length())
     return str(value) if longest <= LONGEST_FRACTION else None
+
+
+def print_headline(text: str) -> None:
+    """Print the answer of a command in a line, in bold on a terminal that takes colours."""
+    print(f"\x1b[1m{text}\x1b[0m" if wants_colour(sys.stdout) else text)
+
+
+def wants_colour(file: TextIO) -> bool:
+    """Whether to colour a file's text: on a terminal, without ``NO_COLOR`` or ``TERM=dumb``."""
+    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    return not plain and file.isatty()
 
 
 def print_table(columns: Sequence[str] | None, rows: Sequence[Sequence[str]]) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Context, Option
 
-from otm.cli.output import JsonOption, print_json, print_table
+from otm.cli.output import JsonOption, print_headline, print_json, print_table
 from otm.cli.sampling import GenerationConfig, MinP, Temperature, TopK, TopP, sampling_of
 from otm.errors import InvalidInputError
 
@@ -188,11 +188,18 @@ def _latency(option: str) -> Latency:
 
 
 def _print(summary: Summary, folder: Path) -> None:
+    from otm.gain.reports.verdict import verdict
+
+    first = verdict(summary)
+    print_headline(f"{first.headline} {first.detail}".rstrip())
+    print(f"{first.condition}\n")
+    print_table(None, first.numbers)
+    print()
     known = summary.prompts_known
     facts = {
         "source": summary.source,
         "positions": f"{summary.positions:,}",
-        "prompts": f"{summary.prompts:,}" if known else "not known",
+        "prompts": f"{summary.prompts:,}" if known else "unknown",
         "sampling": str(summary.settings.sampling),
         "report": str(folder / "report.html"),
         "numbers": str(folder / "report.json"),
@@ -200,7 +207,7 @@ def _print(summary: Summary, folder: Path) -> None:
     print_table(None, list(facts.items()))
     print(f"\n{summary.intervals}")
     if summary.bounds:
-        print("\nα, between")
+        print("\nbounds on α")
         columns = ("k", "lower", "upper")
         rows = [[str(row[column]) for column in columns] for row in summary.bounds]
         print_table(columns, rows)
@@ -214,10 +221,12 @@ def _print(summary: Summary, folder: Path) -> None:
         shown = [row for row in summary.efficiency_bounds if row["draft temperature"] == first]
         gammas = dict.fromkeys(row["gamma"] for row in shown)
         most = {k: [str(row["bound"]) for row in shown if row["K"] == k] for k in settings.ks}
-        print("\nbound on the tokens per step of any memoryless lossless verifier of K chains")
+        print(
+            "\nupper bound on tokens per step, for every memoryless lossless verifier of K chains"
+        )
         heading = ("K", *(f"γ = {gamma}" for gamma in gammas))
         print_table(heading, [[str(k), *cells] for k, cells in most.items()])
     if summary.recommendation is not None:
-        print(f"\n{summary.recommendation}\n\n{summary.costs}")
+        print(f"\n{summary.recommendation}")
     if summary.not_recommended:
         print(f"\n{summary.not_recommended}")

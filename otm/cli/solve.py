@@ -91,7 +91,7 @@ def solve(
     if json:
         print_json(_document(solution, comparison))
         return
-    print_table(None, solution._lines())
+    print_table(None, sorted(solution._lines(), key=lambda line: line[0] != "α"))
     if comparison is not None:
         print()
         heading, *rules = comparison._table

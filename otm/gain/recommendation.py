@@ -129,7 +129,7 @@ class Recommendation(Printed):
     @property
     def _table(self) -> list[list[str]]:
         """Heading, and the first candidates."""
-        rows = [["rule", "K", "γ", "draft model", "tokens a step", "speed-up", "gap to best"]]
+        rows = [["rule", "K", "γ", "draft model", "tokens/step", "speed-up", "gap to best"]]
         for candidate in self.candidates[:SHOWN]:
             estimates = candidate.block_efficiency, candidate.speedup, candidate.gap_to_best
             sampling = str(candidate.draft_sampling)
@@ -138,32 +138,50 @@ class Recommendation(Printed):
 
     @property
     def _title(self) -> str:
-        """What to take, what bounds it, and what was measured."""
-        rule, k, gamma = self.best.setup
-        first = "no setup is certain to be faster than decoding without drafts; the best guess is "
-        first += f"{rule}, K = {k}, γ = {gamma}: {self.best.speedup} times that speed"
-        if self.best.speedup.high < 1:
-            first = (
-                "every setup is slower than decoding without drafts, so do not draft; the least "
-                f"slow is {rule}, K = {k}, γ = {gamma}: {self.best.speedup} times that speed"
-            )
-        if self.beats_autoregressive:
-            speed = f"{self.best.speedup} times the speed of decoding without drafts"
-            first = f"{rule}, K = {k}, γ = {gamma}: {speed}"
+        """The verdict, the bound of all verifiers, and the size of the measurement."""
+        k = self.best.setup.k
+        first = " ".join(filter(None, verdict_sentences(self)))
         if (bound := self.best.bound) is not None:
             first += (
-                f"\nno memoryless lossless verifier exceeds {bound} tokens a step with these drafts"
+                f"\nNo memoryless lossless verifier exceeds {bound} tokens per step with these "
+                "drafts."
             )
         if self.if_chains_are_free:
-            other, speedup = self.if_chains_are_free[0].setup, self.if_chains_are_free[0].speedup
+            other = self.if_chains_are_free[0]
             first += (
-                f"\nwhat more than K = {k} costs was not given; if it cost nothing, {other.rule}, "
-                f"K = {other.k}, γ = {other.gamma} would be {speedup} times as fast as no drafts"
+                f"\nThe cost of more than K = {k} chains is unknown. If they cost nothing, "
+                f"{setup_text(other.setup)} would be {two_decimals(other.speedup)} times as fast "
+                "as plain decoding."
             )
         counts = f"{len(self.candidates)} setups, {self.contexts} contexts of "
         if self.prompts == 1:
-            return f"{first}\n{counts}one prompt, which gives no intervals"
+            return f"{first}\n{counts}one prompt, so no intervals"
         return f"{first}\n{counts}{self.prompts} prompts, {100 * self.level:g} % intervals"
+
+
+def verdict_sentences(recommendation: Recommendation) -> tuple[str, str]:
+    """Return the verdict as a short sentence, and a second sentence or an empty text."""
+    best = recommendation.best
+    setup, speed = setup_text(best.setup), two_decimals(best.speedup)
+    if recommendation.beats_autoregressive:
+        return f"Use {setup}: {speed} times as fast as plain decoding.", ""
+    detail = f"The best setting found ({setup}) decodes at {speed} of plain speed."
+    if best.speedup.high < 1:
+        return "Do not use drafts with these models.", detail
+    if np.isfinite(best.speedup.high):
+        return "It is uncertain whether drafts pay with these models.", detail
+    return "No interval is known for the speed with drafts.", detail
+
+
+def setup_text(setup: Setup) -> str:
+    """Write a setup, such as "k-Seq, K = 1, γ = 4"."""
+    return f"{setup.rule}, K = {setup.k}, γ = {setup.gamma}"
+
+
+def two_decimals(estimate: Estimate) -> str:
+    """Write an estimate with two decimals, and half of its interval if that is known."""
+    half = f" ± {estimate.high - estimate.mean:.2f}" if np.isfinite(estimate.high) else ""
+    return f"{estimate.mean:.2f}{half}"
 
 
 def ranked(
@@ -286,10 +304,10 @@ def recommend(
     >>> contexts = [[[0]] * 4] * 5
     >>> latency = Latency((1, 2), (1, 5), (0.05, 0.05), ((1.0, 1.1), (1.1, 1.2)))
     >>> print(recommend(target, draft, contexts, latency, ks=[1, 2], gammas=[2, 4]))
-    walk and keep, K = 2, γ = 4: 2.913 ± 0.115 times the speed of decoding without drafts
-    no memoryless lossless verifier exceeds 4.206 ± 0.433 tokens a step with these drafts
+    Use walk and keep, K = 2, γ = 4: 2.91 ± 0.12 times as fast as plain decoding.
+    No memoryless lossless verifier exceeds 4.206 ± 0.433 tokens per step with these drafts.
     12 setups, 20 contexts of 5 prompts, 95 % intervals
-    rule           K  γ  draft model  tokens a step  speed-up       gap to best
+    rule           K  γ  draft model  tokens/step    speed-up       gap to best
     -------------  -  -  -----------  -------------  -------------  -------------
     walk and keep  2  4  T 1          4.079 ± 0.160  2.913 ± 0.115  0.000 ± 0.000
     optimal        2  4  T 1          3.903 ± 0.115  2.788 ± 0.082  0.125 ± 0.047

@@ -33,6 +33,7 @@ from otm.gain.reports.score_files import Source
 from otm.gain.reports.settings import Settings
 from otm.gain.reports.summary import Summary, TableRow, summarise
 from otm.gain.reports.top_lists import TopLogprobs
+from otm.gain.reports.verdict import verdict
 
 MAX_GAMMA = 1000
 """Largest γ of a report: tokens of a step are computed for all γ up to it."""
@@ -186,6 +187,7 @@ def page(summary: Summary) -> str:
     }
     return environment.from_string(template).render(
         summary=summary,
+        verdict=verdict(summary),
         settings=summary.settings,
         most=summary.most_tokens,
         pictures=pictures(summary),
@@ -265,7 +267,7 @@ def _efficiency(axes: Any, summary: Summary) -> None:
         if k > 1:
             trees = [(row["gamma"], row["tree"].mean) for row in rows if row["K"] == k]
             axes.plot(*zip(*trees, strict=True), color=COLOURS[i], linestyle=":")
-    axes.set(xlabel=r"drafts of a path $\gamma$", ylabel="tokens of a step")
+    axes.set(xlabel=r"drafts of a path $\gamma$", ylabel="tokens per step")
     axes.xaxis.get_major_locator().set_params(integer=True)
 
 

@@ -39,6 +39,7 @@ from otm.gain.reports.pairs import Measured
 from otm.gain.reports.score_files import Source
 from otm.gain.reports.settings import Settings
 from otm.gain.reports.text_bound import bound_along_text
+from otm.gain.reports.verdict import verdict
 
 TableRow = dict[str, Any]
 Axes = dict[str, Sequence[Any]]
@@ -110,11 +111,13 @@ class Summary(Facts):
 
     @property
     def _title(self) -> str:
-        return "What these models gain from drafts"
+        first = verdict(self)
+        return f"{first.headline} {first.detail}".rstrip()
 
     def _lines(self) -> list[tuple[str, str]]:
-        prompts = f"{self.prompts:,}" if self.prompts_known else "not known: no intervals"
+        prompts = f"{self.prompts:,}" if self.prompts_known else "unknown, so no intervals"
         lines = [
+            *verdict(self).numbers,
             ("source", self.source),
             ("positions", f"{self.positions:,}"),
             ("prompts", prompts),
@@ -128,80 +131,76 @@ class Summary(Facts):
         for row in self.acceptance:
             if row["draft temperature"] == main and row["k"] == ks[-1]:
                 lines.append((f"{row['rule']}, k = {row['k']}", f"{row['mean']} accepted"))
-        if self.recommendation is not None:
-            setup, speedup = self.recommendation.best.setup, self.recommendation.best.speedup
-            text = f"{setup.rule}, K = {setup.k}, γ = {setup.gamma}: {speedup} times the speed"
-            lines.append(("best", text))
         return lines
 
     @property
     def not_recommended(self) -> str:
-        """Which of the rules a recommendation leaves out, and why, in words; empty if none.
+        """The rules that a recommendation leaves out and the reason; empty if it has all rules.
 
         Examples
         --------
         >>> settings = Settings(rules=("greedy",))
         >>> summary = Summary("two files", 100, 1, False, False, settings, level=0.95,
         ...                   latency=Latency.constant(0.05))
-        >>> summary.not_recommended[:34]
-        'not in a recommendation: greedy, w'
+        >>> summary.not_recommended[:35]
+        'Not in the recommendation: greedy. '
         """
         others = [rule for rule in self.settings.rules if rule not in CAPPED_RULES]
         if self.latency is None or not others:
             return ""
         return (
-            f"not in a recommendation: {', '.join(others)}, whose tokens of a step do not follow "
-            f"from a recorded text (they do for {', '.join(CAPPED_RULES)}); `otm.gain.recommend` "
-            "measures rules, also those for whole paths such as walk and keep, on models' drafts"
+            f"Not in the recommendation: {', '.join(others)}. From a recorded text a report can "
+            f"compute tokens per step only for {', '.join(CAPPED_RULES)}. To compare other rules, "
+            "such as walk and keep, use `otm.gain.recommend`, which samples drafts from the models."
         )
 
     @property
     def costs(self) -> str:
-        """What the recommendation takes steps to cost, in words; empty without one.
+        """The costs that the recommendation assumes, in words; empty without a latency.
 
         Examples
         --------
         >>> from dataclasses import replace
         >>> summary = Summary("two files", 100, 1, False, False, Settings(), level=0.95)
-        >>> replace(summary, latency=Latency.constant(0.05)).costs[:68]
-        'The draft model takes 0.05 of the time of the target for a token, as'
+        >>> replace(summary, latency=Latency.constant(0.05)).costs[:61]
+        'The speeds assume that a draft token takes 0.05 of the time o'
         """
         if self.latency is None:
             return ""
         ratio = self.latency.draft[0] / self.latency.autoregressive_time
-        first = f"The draft model takes {ratio:.3g} of the time of the target for a token"
+        first = (
+            f"The speeds assume that a draft token takes {ratio:.3g} of the time of a target token"
+        )
         if not self.latency.is_constant:
-            return f"{first}, and more rows or tokens take as long as the latency table says."
-        k = min(self.settings.ks)
-        chains = "one chain" if k == 1 else f"K = {k}, taken to cost as much as one chain"
+            return f"{first}; the latency table has the times for more rows and tokens."
         return (
-            f"{first}, as given; the target is taken to read γ + 1 tokens in the time of one. What "
-            f"more chains cost, the number does not say, so the answer is for {chains}: to choose "
-            "K, give a table of step times (otm.gain.measure_latency)."
+            f"{first}, and that the target reads γ + 1 tokens in the time of one. The cost of more "
+            "chains is unknown, so only one chain is compared. To compare several, give a table of "
+            "step times from otm.gain.measure_latency."
         )
 
     @property
     def intervals(self) -> str:
-        """What is behind ±, or why nothing is.
+        """The meaning of ±, or the reason why there are no intervals.
 
         Examples
         --------
-        >>> Summary("two files", 100, 1, True, False, Settings(), level=0.95).intervals[:59]
-        'All positions are of one prompt, so that no interval can be'
+        >>> Summary("two files", 100, 1, True, False, Settings(), level=0.95).intervals[:55]
+        'All positions are from one prompt, so the report has no'
         """
         if not self.prompts_known:
             return (
-                "Which positions belong to which prompt was not given, so that no interval can be: "
-                "neighbouring positions are alike, and by how much is not known."
+                "The prompt of each position is unknown, so the report has no intervals: "
+                "neighbouring positions are alike, and the report cannot know how much."
             )
         if self.prompts == 1:
             return (
-                "All positions are of one prompt, so that no interval can be given: how much "
-                "another prompt would differ is not known."
+                "All positions are from one prompt, so the report has no intervals: the "
+                "differences between prompts are unknown."
             )
         return (
-            f"Behind ±: half of the {100 * self.level:g} % interval. Positions of one prompt are "
-            f"alike; only the {self.prompts:,} prompts are taken to be independent."
+            f"± is half of the {100 * self.level:g} % interval. Positions of one prompt are alike, "
+            f"so the intervals treat only the {self.prompts:,} prompts as independent."
         )
 
     @property

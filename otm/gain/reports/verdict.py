@@ -1,0 +1,148 @@
+"""The verdict at the top of a report: one sentence, its condition and three numbers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from otm.coupling.compare.capped import CAPPED_RULES
+from otm.gain.recommendation import Recommendation, two_decimals, verdict_sentences
+
+if TYPE_CHECKING:
+    from otm.gain.reports.summary import Summary, TableRow
+
+SPEED = "speed against plain decoding"
+TOKENS = "tokens per target call"
+ACCEPTANCE = "acceptance probability"
+
+HOW_TO_GET_SPEED = (
+    "The speed is unknown, because no latency was given. To get it, repeat the report with "
+    "--latency C or --latency FILE (in Python: latency=…); finished positions are kept."
+)
+HOW_TO_GET_TOKENS = (
+    "Lists of the most probable tokens do not determine tokens per target call or the speed. To "
+    "get both, record the scores of all tokens, or let both models read a text with --text FILE."
+)
+
+
+class Verdict(NamedTuple):
+    """The first lines of a report.
+
+    Attributes
+    ----------
+    headline : str
+        The answer, one short sentence.
+    detail : str
+        A second sentence with the numbers, or an empty text.
+    condition : str
+        When the answer holds, or how to get an answer.
+    numbers : tuple of (str, str)
+        Three names with their numbers.
+    """
+
+    headline: str
+    detail: str
+    condition: str
+    numbers: tuple[tuple[str, str], ...]
+
+
+def verdict(summary: Summary) -> Verdict:
+    """Return the verdict of a report, from the best data that the report has."""
+    if summary.bounds:
+        return _from_bounds(summary)
+    if summary.recommendation is not None:
+        return _from_speeds(summary, summary.recommendation)
+    if summary.block_efficiency:
+        return _from_tokens(summary)
+    return _from_acceptance(summary)
+
+
+def _from_speeds(summary: Summary, recommendation: Recommendation) -> Verdict:
+    best = recommendation.best
+    headline, detail = verdict_sentences(recommendation)
+    temperature = best.draft_sampling.temperature
+    acceptance = next(
+        row["mean"]
+        for row in summary.acceptance
+        if (row["draft temperature"], row["rule"], row["k"])
+        == (temperature, best.setup.rule, best.setup.k)
+    )
+    numbers = (
+        (SPEED, two_decimals(best.speedup)),
+        (TOKENS, two_decimals(best.block_efficiency)),
+        (ACCEPTANCE, two_decimals(acceptance)),
+    )
+    if temperature != summary.settings.sampling.temperature:
+        detail = f"{detail} The draft model is sampled at temperature {temperature:g}.".strip()
+    condition = f"{summary.costs} {_scope(summary)}"
+    return Verdict(headline, detail, condition, numbers)
+
+
+def _from_tokens(summary: Summary) -> Verdict:
+    rows = _main_rows(summary, summary.block_efficiency)
+    gamma, most_drafts = max(row["gamma"] for row in rows), max(row["K"] for row in rows)
+    longest = [row for row in rows if row["gamma"] == gamma]
+    one = next(row for row in longest if row["K"] == 1)
+    several = max(
+        (row for row in longest if row["K"] == most_drafts), key=lambda row: row["chains"].mean
+    )
+    headline = (
+        f"With one chain of γ = {gamma} drafts, a target call gives "
+        f"{two_decimals(one['chains'])} tokens instead of 1."
+    )
+    detail = ""
+    if most_drafts > 1:
+        detail = (
+            f"With K = {most_drafts} chains and the rule {several['rule']}, it gives at least "
+            f"{two_decimals(several['chains'])} tokens."
+        )
+    (acceptance, *_) = (
+        row["mean"] for row in _main_rows(summary, summary.acceptance) if row["k"] == 1
+    )
+    numbers = (
+        (SPEED, "unknown"),
+        (f"{TOKENS} (K = 1, γ = {gamma})", two_decimals(one["chains"])),
+        (f"{ACCEPTANCE} (K = 1)", two_decimals(acceptance)),
+    )
+    condition = f"{HOW_TO_GET_SPEED} {_scope(summary)}"
+    return Verdict(headline, detail, condition, numbers)
+
+
+def _from_acceptance(summary: Summary) -> Verdict:
+    k = summary.settings.ks[-1]
+    rows = [row for row in _main_rows(summary, summary.acceptance) if row["k"] == k]
+    best = max(rows, key=lambda row: row["mean"].mean)
+    number = two_decimals(best["mean"])
+    headline = f"With k = {k} drafts, {best['rule']} accepts one with probability {number}."
+    condition = (
+        "Tokens per target call and the speed are unknown: a report computes them only for the "
+        f"rules {', '.join(CAPPED_RULES)}."
+    )
+    numbers = ((SPEED, "unknown"), (TOKENS, "unknown"), (f"{ACCEPTANCE} (k = {k})", number))
+    return Verdict(headline, "", condition, numbers)
+
+
+def _from_bounds(summary: Summary) -> Verdict:
+    first, last = summary.bounds[0], summary.bounds[-1]
+    ranges = [f"{row['lower'].mean:.2f} to {row['upper'].mean:.2f}" for row in (first, last)]
+    headline = (
+        f"With k = {last['k']} drafts, the best lossless rule accepts one with a probability "
+        f"between {last['lower'].mean:.2f} and {last['upper'].mean:.2f}."
+    )
+    numbers = (
+        (SPEED, "unknown"),
+        (f"{ACCEPTANCE} (k = {first['k']})", ranges[0]),
+        (f"{ACCEPTANCE} (k = {last['k']})", ranges[1]),
+    )
+    return Verdict(headline, "", HOW_TO_GET_TOKENS, numbers)
+
+
+def _main_rows(summary: Summary, rows: list[TableRow]) -> list[TableRow]:
+    """Select the rows at the main draft temperature."""
+    main = summary.settings.draft_temperatures[0]
+    return [row for row in rows if row["draft temperature"] == main]
+
+
+def _scope(summary: Summary) -> str:
+    """Write for which text the answer holds."""
+    sampling = str(summary.settings.sampling).replace("T ", "temperature ", 1)
+    return f"The answer holds for text like these positions, sampled at {sampling}."
