@@ -190,10 +190,10 @@ def _latency(option: str) -> Latency:
 def _print(summary: Summary, folder: Path) -> None:
     from otm.gain.reports.verdict import verdict
 
-    first = verdict(summary)
-    print_headline(f"{first.headline} {first.detail}".rstrip())
-    print(f"{first.condition}\n")
-    print_table(None, first.numbers)
+    answer = verdict(summary)
+    print_headline(f"{answer.headline} {answer.detail}".rstrip())
+    print(f"{answer.condition}\n")
+    print_table(None, answer.numbers)
     print()
     known = summary.prompts_known
     facts = {

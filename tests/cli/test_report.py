@@ -58,8 +58,40 @@ def test_the_text_names_the_files_and_the_means(capsys: pytest.CaptureFixture[st
     for row in found["acceptance"]:
         assert f"{row['mean']['mean']:.3f}" in out
     assert str(Path("report/report.html")) in out
-    assert "so that no interval can be" in out
+    assert "the report has no intervals" in out
     assert "±" not in out
+
+
+@pytest.mark.parametrize(
+    ("options", "answer"),
+    [
+        (["--latency", "0.05"], "Use optimal, K = 1, γ = 2: 1."),
+        (["--latency", "3"], "Do not use drafts with these models. The best setting found (opt"),
+        (["--latency", "0.4"], "It is uncertain whether drafts pay with these models. The best"),
+        ([], "With one chain of γ = 2 drafts, a target call gives 1."),
+        (["--rule", "greedy"], "With one chain of γ = 2 drafts, a target call gives 1."),
+    ],
+)
+def test_the_first_line_is_the_answer(
+    options: list[str], answer: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Catches an answer below the description of the input, and an unknown speed as a verdict."""
+    files = ["draft.npy", "target.npy", "--prompts", "prompts.npy"]
+    assert main(["report", *files, *SMALL, *options]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith(answer)
+    assert ("The speed is unknown" in out) == ("--latency" not in options)
+    page = Path("report/report.html").read_text(encoding="utf-8")
+    assert f"<h1>{answer[:30]}" in page
+
+
+def test_rules_without_tokens_per_call_have_an_acceptance(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    files = ["draft.npy", "target.npy", "-k", "2", "--rule", "greedy", "--workers", "1"]
+    assert main(["report", *files]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("With k = 2 drafts, greedy accepts one with probability 0.")
 
 
 def test_a_second_run_goes_on_where_the_first_stopped(capsys: pytest.CaptureFixture[str]) -> None:
@@ -92,8 +124,11 @@ def test_responses_of_two_servers_give_bounds(capsys: pytest.CaptureFixture[str]
         Path(f"{name}.json").write_text(text, encoding="utf-8")
     assert main(["report", "draft.json", "target.json", "-k", "2", "--workers", "1"]) == 0
     out = capsys.readouterr().out
+    assert out.startswith(
+        "With k = 2 drafts, the best lossless rule accepts one with a probability"
+    )
     assert "file 'draft.json' and file 'target.json'" in out
-    assert "α, between" in out
+    assert "bounds on α" in out
 
 
 @pytest.mark.parametrize(
@@ -180,10 +215,12 @@ def test_probabilities_are_named_with_the_option_and_leave_no_folder(
 
 def test_the_recommendation_says_what_it_assumes(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", "draft.npy", "target.npy", *SMALL, "--latency", "0.05"]) == 0
-    assert "0.05 of the time of the target" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert out.startswith("No interval is known for the speed with drafts. The best setting found")
+    assert "a draft token takes 0.05 of the time of a target token" in out
     greedy = ["--rule", "greedy", "--latency", "0.05", "--output", "other"]
     assert main(["report", "draft.npy", "target.npy", *SMALL, *greedy]) == 0
-    assert "not in a recommendation: greedy, whose tokens of a step" in capsys.readouterr().out
+    assert "\nNot in the recommendation: greedy. " in capsys.readouterr().out
 
 
 def test_a_report_samples_as_generate_would(capsys: pytest.CaptureFixture[str]) -> None:

@@ -44,6 +44,11 @@ def test_json_has_the_numbers_of_the_library(capsys: pytest.CaptureFixture[str])
     }
 
 
+def test_the_first_line_is_the_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["solve", *INLINE, "-k", "2"]) == 0
+    assert capsys.readouterr().out.startswith("α  ")
+
+
 def test_fractions_stay_exact(capsys: pytest.CaptureFixture[str]) -> None:
     """Bug: 1/3 turned into a float on the way."""
     found = printed_json(["--draft", "1/3,2/3", "--target", "2/3,1/3", "-k", "2"], capsys)

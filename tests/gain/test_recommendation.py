@@ -37,7 +37,7 @@ def test_speedups_are_efficiencies_over_times() -> None:
     alike |= {("walk and keep", 1, 1), ("walk and keep", 1, 3)}  # as traversal
     assert {candidate.setup for candidate in found.candidates} == set(means) - alike
     bounds = efficiency_bound(recordings, [1, 4], [1, 3])
-    assert f"no memoryless lossless verifier exceeds {found.best.bound} tokens" in str(found)
+    assert f"No memoryless lossless verifier exceeds {found.best.bound} tokens" in str(found)
     speeds = []
     for candidate in found.candidates:
         assert candidate.bound == bounds["bound", *candidate.setup[1:]]

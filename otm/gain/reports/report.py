@@ -22,6 +22,7 @@ from otm._core.display.progress import Progress
 from otm._core.display.text import shown
 from otm._core.drawing import COLOURS, MARKERS, blank_figure, journal_style, legend_above
 from otm._core.files.paths import AnyPath, as_path, write_whole
+from otm._core.means import Floats
 from otm._core.numbers import as_level
 from otm._core.optional import check_installed
 from otm.decoding.policies import as_gamma
@@ -47,8 +48,26 @@ HEIGHT = 2.4
 LINE = 0.16
 """Of a line of its legend."""
 
-APART = 0.12
-"""Least distance between the names of two points, as a share of the axis."""
+PLOT_SIZE = 195, 130
+"""Width and height inside the axes of a picture, in units of 1/72 inch; approximate."""
+
+CHARACTER_SIZE = 4.3, 9.5
+"""Width and height of a character of a label, in the same unit."""
+
+LABEL_SIDES = [
+    (np.array(gap), np.array(share))
+    for gap, share in (
+        ((5, 0), (0, -0.5)),  # right of the point
+        ((4, -3), (0, -1)),  # below and to the right
+        ((0, 4), (-0.5, 0)),  # above
+        ((-5, 0), (-1, -0.5)),  # to the left
+        ((0, -4), (-0.5, -1)),  # below
+    )
+]
+"""Places of a label at its point: a distance, and a share of the label's size."""
+
+MIN_RANGE = 1e-3
+"""Smallest range of an axis, for settings that change almost no output."""
 
 MAX_CURVES = 4
 
@@ -227,18 +246,20 @@ def pictures(summary: Summary) -> dict[str, str]:
         "lossy": (bool(summary.lossy), _lossy),
         "temperatures": (len(summary.settings.draft_temperatures) > 1, _temperatures),
     }
-    drawn = {}
+    figures, legend_lines = {}, 0
     with journal_style():
-        for name, (there, draw) in drawings.items():
-            if there:
-                figure = blank_figure(HEIGHT)
+        for name, (has_rows, draw) in drawings.items():
+            if has_rows:
+                figures[name] = figure = blank_figure(HEIGHT)
                 axes = figure.add_subplot()
                 draw(axes, summary)
                 legend_above(axes)
                 _, labels = axes.get_legend_handles_labels()
-                figure.set_figheight(HEIGHT + LINE * (len(labels) // 2 + 1))
-                drawn[name] = _svg(figure, name)
-    return drawn
+                legend_lines = max(legend_lines, len(labels) // 2 + 1)
+        # pictures of the same height stand level in a row of the page
+        for figure in figures.values():
+            figure.set_figheight(HEIGHT + LINE * legend_lines)
+        return {name: _svg(figure, name) for name, figure in figures.items()}
 
 
 def _acceptance(axes: Any, summary: Summary) -> None:
@@ -273,34 +294,54 @@ def _efficiency(axes: Any, summary: Summary) -> None:
 
 def _lossy(axes: Any, summary: Summary) -> None:
     main, ks = summary.settings.draft_temperatures[0], summary.settings.ks
-    points: list[Any] = []  # for each k, those of all settings
+    points: list[Any] = []  # for each k, the points of all settings
     for i, k in enumerate(dict.fromkeys((ks[0], ks[-1]))):
         rows = _where(summary.lossy, {"draft temperature": main, "k": k})
         points.append([(row["total variation"].mean, row["gain"].mean) for row in rows])
         style = {"color": COLOURS[i], "linestyle": "none", "marker": MARKERS[i]}
         axes.plot(*zip(*points[-1], strict=True), markersize=4, label=f"$k = {k}$", **style)
-    for ends in zip(*points, strict=True):  # of one setting
+    for ends in zip(*points, strict=True):  # the points of one setting
         axes.plot(*zip(*ends, strict=True), color="#999999", linewidth=0.5, zorder=1)
-    highest = float(np.max(points))
-    axes.plot([0, highest], [0, highest], color="#777777", linestyle=":", label="upper bound")
+    right, top = (1.1 * max(float(np.max(points, axis=(0, 1))[axis]), MIN_RANGE) for axis in (0, 1))
+    axes.plot([0, top], [0, top], color="#777777", linestyle=":", label="upper bound")
+    left, bottom = -0.04 * right, min(float(np.min(points, axis=(0, 1))[1]), -0.06 * top)
     axes.set(xlabel="total variation from the target", ylabel="acceptance gained")
-    named = sorted(zip(points[0], (str(row["setting"]) for row in rows), strict=True))
-    free = {"left": -1.0, "right": -1.0}  # above what is written on either side
-    for (x, y), name in sorted(named, key=lambda item: item[0][1]):
-        side = "left" if x < highest / 2 else "right"
-        free[side] = at = max(y, free[side])
-        lines = name.replace(" ε", "\nε")
-        free[side] += APART * highest * (1 + lines.count("\n"))
-        aside = {"left": (x + 0.03 * highest, at), "right": (x, at + 0.04 * highest)}[side]
-        axes.annotate(
-            lines,
-            (x, y),
-            aside,
-            horizontalalignment="center" if highest / 2 <= x < 0.8 * highest else side,
-            verticalalignment="center" if side == "left" else "bottom",
-            fontsize=8,
-            color="#444444",
-        )
+    axes.set(xlim=(left, right), ylim=(bottom, 1.1 * top))
+    scale = np.divide(PLOT_SIZE, (right - left, 1.1 * top - bottom))
+    origin = np.array([left, bottom])
+    segments = (*zip(*points, strict=True), ((0, 0), (top, top)))
+    drawn = [np.linspace(start, stop, 20) for start, stop in segments]
+    names = [str(row["setting"]).replace(" ε", "\nε") for row in rows]
+    obstacles = (np.concatenate(drawn) - origin) * scale
+    corners = label_corners((np.array(points[0]) - origin) * scale, names, obstacles)
+    for name, corner in zip(names, corners, strict=True):
+        place = corner / scale + origin
+        axes.annotate(name, place, fontsize=8, linespacing=1, color="#444444")
+
+
+def label_corners(points: Floats, names: Sequence[str], obstacles: Floats) -> list[Floats]:
+    """Return the lower left corner of each name beside its point, in units of 1/72 inch.
+
+    Each name takes the side on which it covers the fewest obstacles and earlier names.
+    """
+    corners: list[Floats] = []
+    covered = obstacles
+    for point, name in zip(points, names, strict=True):
+        lines = name.split("\n")
+        size = np.array([CHARACTER_SIZE[0] * max(map(len, lines)), CHARACTER_SIZE[1] * len(lines)])
+        choices = [point + gap + size * share for gap, share in LABEL_SIDES]
+        costs = [_covered(choice, size, covered) for choice in choices]
+        corners.append(choices[int(np.argmin(costs))])
+        grid = np.stack(np.meshgrid(np.linspace(0, 1, 9), np.linspace(0, 1, 3)), axis=-1)
+        covered = np.concatenate([covered, corners[-1] + size * grid.reshape(-1, 2)])
+    return corners
+
+
+def _covered(corner: Floats, size: Floats, points: Floats) -> int:
+    """Count the points under a text; a text beyond the plot counts as many."""
+    inside = ((points > corner) & (points < corner + size)).all(axis=1)
+    beyond = (corner < 0).any() or (corner + size > PLOT_SIZE).any()
+    return int(inside.sum()) + 100 * int(beyond)
 
 
 def _temperatures(axes: Any, summary: Summary) -> None:

@@ -72,7 +72,7 @@ def _from_speeds(summary: Summary, recommendation: Recommendation) -> Verdict:
         (ACCEPTANCE, two_decimals(acceptance)),
     )
     if temperature != summary.settings.sampling.temperature:
-        detail = f"{detail} The draft model is sampled at temperature {temperature:g}.".strip()
+        detail = f"{detail} Sample the draft model at temperature {temperature:g}.".strip()
     condition = f"{summary.costs} {_scope(summary)}"
     return Verdict(headline, detail, condition, numbers)
 

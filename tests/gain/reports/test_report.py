@@ -31,6 +31,7 @@ from otm.gain import (
 )
 from otm.gain.latency import Latency
 from otm.gain.reports.blocks import measure_all
+from otm.gain.reports.report import PLOT_SIZE, label_corners
 from otm.optimum.top_logprobs import alpha_interval_from_logprobs
 
 pytest.importorskip("joblib")
@@ -161,13 +162,26 @@ def test_the_page_says_what_is_assumed_or_not_known(folder: Path) -> None:
     text = (folder / "bare" / "report.html").read_text(encoding="utf-8")
     assert "With an assumption" in text
     assert summary.intervals in text
-    assert "Which positions belong to which prompt was not given" in text
+    assert "The prompt of each position is unknown" in text
     assert "lossless verifier" not in text
     assert "±" not in re.sub(r"<p.*?</p>", "", text)
     assert "inf" not in re.sub(r"<(style|svg).*?</\1>", "", text, flags=re.DOTALL).lower()
     assert summary.acceptance[0]["mean"].high == math.inf
     written = json.loads((folder / "bare" / "report.json").read_text(encoding="utf-8"))
     assert written["acceptance"][0]["mean"]["high"] is None
+
+
+def test_labels_do_not_cover_points_or_labels() -> None:
+    """Catches labels on top of each other where points are close."""
+    points = np.array([[20.0, 60.0], [22.0, 62.0], [190.0, 60.0]])
+    corners = label_corners(points, ["one", "two", "a label at\nthe edge"], points)
+    sizes = np.array([[3 * 4.3, 9.5], [3 * 4.3, 9.5], [10 * 4.3, 19.0]])
+    for corner, size in zip(corners, sizes, strict=True):
+        assert (corner >= 0).all()
+        assert (corner + size <= PLOT_SIZE).all()
+        others = [(c, s) for c, s in zip(corners, sizes, strict=True) if c is not corner]
+        for other, its_size in others:
+            assert (corner + size <= other).any() or (other + its_size <= corner).any()
 
 
 def test_names_of_files_are_texts_on_the_page(folder: Path) -> None:
@@ -428,17 +442,16 @@ def test_the_headline_says_what_steps_are_taken_to_cost(folder: Path, summary: S
     )
     for its, name, wanted in (
         (assumed, "assumed", "takes 0.05 of the time"),
-        (summary, "out", "as the latency table says"),
+        (summary, "out", "the latency table has the times"),
     ):
         assert wanted in its.costs
-        assert ("the answer is for one chain" in its.costs) == (its is assumed)
+        assert ("only one chain is compared" in its.costs) == (its is assumed)
         page = (folder / name / "report.html").read_text(encoding="utf-8")
-        headline = re.search(r'<p class="answer">.*?</p>', page, re.DOTALL)
+        headline = re.search(r'<header class="answer">.*?</header>', page, re.DOTALL)
         assert headline is not None
         assert its.costs in headline[0]
         assert its.recommendation is not None
         assert f"K = {its.recommendation.best.setup.k}," in headline[0]
-        assert "an estimated" in headline[0]
         assert "at least" not in headline[0]
         found = json.loads((folder / name / "report.json").read_text(encoding="utf-8"))
         decided, free = (
