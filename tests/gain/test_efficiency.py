@@ -385,19 +385,19 @@ def test_what_was_not_recorded_is_refused() -> None:
         block_efficiency(recordings, "k-Seq", [3])
     with pytest.raises(InvalidInputError, match="record more"):
         block_efficiency(recordings, "k-Seq", [(2, 2)])
-    with pytest.raises(InvalidInputError, match="record deeper"):
+    with pytest.raises(InvalidInputError, match="record with a larger depth"):
         block_efficiency(recordings, "k-Seq", gammas=[3])
     with pytest.raises(UnknownMethodError, match="traversal"):
         block_efficiency(recordings, ["no such"])
-    with pytest.raises(InvalidParameterError, match="nothing to compute"):
+    with pytest.raises(InvalidParameterError, match="is empty; give at least one"):
         block_efficiency(recordings, "k-Seq", gammas=[])
     for none in ("abc", [1, 2]):
         for function in (block_efficiency, first_step_acceptance):
-            with pytest.raises(InvalidInputError, match="as `record` makes them"):
+            with pytest.raises(InvalidInputError, match="recordings from `record`"):
                 function(none, ["k-Seq"], [1])  # type: ignore[arg-type, operator]
     with pytest.raises(InvalidInputError, match="or a source such as"):
         first_step_acceptance(None, ["k-Seq"], [1])  # type: ignore[arg-type]
-    with pytest.raises(InvalidInputError, match="nothing was drafted"):
+    with pytest.raises(InvalidInputError, match="have no drafts"):
         block_efficiency(record(TARGET, ModelDrafter(DRAFT), [[PROMPT]], 0))
     with pytest.raises(InvalidInputError, match="no recordings"):
         block_efficiency([])

@@ -34,7 +34,7 @@ from otm._core.display.reprs import Facts
 from otm._core.means import Estimate, Floats, Prompts, Setup
 from otm.coupling.compare.capped import CAPPED_RULES
 from otm.gain.latency import Latency
-from otm.gain.recommendation import Candidate, Recommendation, ranked
+from otm.gain.recommendation import Candidate, Recommendation, rank_setups
 from otm.gain.reports.pairs import Measured
 from otm.gain.reports.score_files import Source
 from otm.gain.reports.settings import Settings
@@ -289,7 +289,7 @@ def summarise(
                 (Setup(rule, k, gamma), sampling): sums
                 for (sampling, rule, k, gamma), sums in zip(ways, chains.T, strict=True)
             }
-            tables["recommendation"] = ranked(fewest, latency, prompts)
+            tables["recommendation"] = rank_setups(fewest, latency, prompts)
     if "ratio" in measured and prompts.sizes.size > 1:
         most = bound_along_text(measured, settings.ks, gammas, prompts)
         bounded: Axes = {"K": settings.ks, "gamma": gammas}

@@ -233,7 +233,7 @@ WRONG: dict[str, tuple[Callable[[], Made], str]] = {
         ),
         "a list whose probabilities sum to 1.80967",
     ),
-    "the sampled tokens alone": (changed(list_sampled_alone), "lists only the sampled tokens"),
+    "the sampled tokens alone": (changed(list_sampled_alone), "lists no tokens except the sampled ones"),
     "two halves of lists": (
         changed(list_in_turn), r"no position with lists of both models .* \(20 are left out\)"
     ),
