@@ -91,7 +91,7 @@ def test_sampling_is_that_of_the_options(
     assert decode(*few, "--draft", "ngram-1", "--generation-config", ".") == 0
     out, err = capsys.readouterr()
     assert "top-p 0.5" in out
-    assert "ngram-2 is the model that comes with OTM, not ./ngram-2" in err
+    assert "ngram-2 is the model shipped with OTM, not the folder ./ngram-2" in err
 
 
 def test_without_torch_it_says_so_and_takes_ngrams(
@@ -191,8 +191,8 @@ def test_json_says_nothing_else_without_torch(
         (["--seed", "-1"], "seed = -1"),
         (["--target", "nonsense"], "there is no model 'nonsense'; there are target, large"),
         (["--target", ""], "there is no model ''"),
-        (["--target", "gpt2"], "; or give two folders of models of Hugging Face"),
-        (["--target", "some/model"], "'some/model' is a model of Hugging Face and 'ngram-2' is"),
+        (["--target", "gpt2"], "; or give the folders of two Hugging Face models"),
+        (["--target", "some/model"], "'some/model' is a Hugging Face model and 'ngram-2' is"),
         (["--draft", ""], "there is no model ''"),
         (["--gamma", "-1", "--json"], "γ = -1"),
         (["--k", "1", "--k", "100000000"], "at most 65,536"),

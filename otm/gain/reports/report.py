@@ -1,8 +1,8 @@
-"""The report: what two models would gain from drafts, as JSON and as one HTML page.
+"""The report: the estimated gain of two models from drafts, as JSON and as one HTML page.
 
 `report` reads pairs of distributions from a source (`from_files`, `from_top_logprobs`,
-`from_models`) and computes at every position what every rule accepts, without decoding.  It goes on
-where it was interrupted, and uses as many cores or machines as it is given.
+`from_models`). It computes the acceptance of every rule at every position, without decoding. An
+interrupted report continues when it is called again, on any number of cores or machines.
 """
 
 from __future__ import annotations
@@ -37,22 +37,22 @@ from otm.gain.reports.top_lists import TopLogprobs
 from otm.gain.reports.verdict import verdict
 
 MAX_GAMMA = 1000
-"""Largest γ of a report: tokens of a step are computed for all γ up to it."""
+"""Largest γ of a report; tokens per step are computed for all smaller γ too."""
 
 SHOWN = 12
-"""Candidates of a recommendation on the page; all are in the JSON file."""
+"""Number of candidates on the page; the JSON file has all candidates."""
 
 HEIGHT = 2.4
-"""Of a picture, in inches."""
+"""Height of a picture without its legend, in inches."""
 
 LINE = 0.16
-"""Of a line of its legend."""
+"""Height of a line of the legend, in inches."""
 
 PLOT_SIZE = 195, 130
 """Width and height inside the axes of a picture, in units of 1/72 inch; approximate."""
 
 CHARACTER_SIZE = 4.3, 9.5
-"""Width and height of a character of a label, in the same unit."""
+"""Width and height of a character of a label, in units of 1/72 inch."""
 
 LABEL_SIDES = [
     (np.array(gap), np.array(share))
@@ -64,12 +64,13 @@ LABEL_SIDES = [
         ((0, -4), (-0.5, -1)),  # below
     )
 ]
-"""Places of a label at its point: a distance, and a share of the label's size."""
+"""Positions of a label next to its point: a distance, and a share of the label's size."""
 
 MIN_RANGE = 1e-3
 """Smallest range of an axis, for settings that change almost no output."""
 
 MAX_CURVES = 4
+"""Largest number of curves by k in a picture."""
 
 
 def report(
@@ -83,47 +84,48 @@ def report(
     workers: int | None = None,
     progress: Progress | None = None,
 ) -> Summary:
-    """Compute what drafts would gain, and write `report.json` and `report.html`.
+    """Estimate the gain from drafts, and write `report.json` and `report.html`.
 
     Parameters
     ----------
     source : Source
-        Positions, from `from_files`, `from_top_logprobs` or `from_models`.
+        Positions from `from_files`, `from_top_logprobs` or `from_models`.
     folder : str or Path
-        Where to write.  What has been computed of the positions is kept in its folder "positions",
-        so that a report that was interrupted goes on; with other gammas, latencies or levels
-        nothing is computed again.
+        Output folder. Its subfolder "positions" keeps the results of finished positions, so an
+        interrupted report continues. With other `gammas`, `latency` or `level`, no position is
+        computed again.
     settings : Settings, optional
         Rules, numbers of drafts, temperatures, lossy settings.
     gammas : sequence of int, optional
-        Most drafts γ of a path.
+        Numbers of drafts γ in a path.
     latency : Latency, optional
-        What steps cost, which decides what is recommended (`read_latency`).
+        Cost of steps, on which the recommendation depends (`read_latency`). Without it there is no
+        recommendation.
     level : float, optional
-        Probability that an interval covers its mean, nearly; above 0 and below 1.
+        Approximate probability that an interval covers its mean; above 0 and below 1.
     workers : int, optional
-        Number of processes, −1 for one a core; left out, what `joblib.parallel_config` says, or 1.
-        The numbers do not depend on it.
+        Number of processes; −1 for one per core. The default is the number in
+        `joblib.parallel_config`, or 1. The results do not depend on it.
     progress : callable, optional
-        Takes what is worked on, its number and how many there are: the finished blocks.  If left
-        out, a report of more than two seconds says so in a line on standard error, on terminals
-        only.
+        Function that receives a description, the number of finished blocks and the number of
+        blocks. If omitted, a terminal shows a progress line after two seconds.
 
     Returns
     -------
     Summary
-        What was written.
+        The numbers of the report.
 
     Raises
     ------
     InvalidInputError
-        If an argument, a file or a row in it cannot be used, the folder cannot be written to, or it
-        holds a report of other versions; the message names it.
+        If an argument, a file or a row of a file is invalid. Also if the folder cannot be written
+        to, or has a report of other data, settings or versions.
     InvalidParameterError
-        If gammas, level or workers are outside their ranges, or a sampling is given beside lists.
+        If `gammas`, `level` or `workers` is outside its range, or sampling parameters are given for
+        lists of log-probabilities.
     ProblemTooLargeError
-        If a rule of the settings has no exact acceptance for so many drafts, or a worker is ended
-        from outside, as systems do that run out of memory.
+        If a rule has no exact acceptance for a number of drafts, or a worker is ended from outside,
+        for example because memory is full.
     MissingDependencyError
         If joblib, jinja2 or matplotlib is not installed.
 
@@ -151,7 +153,7 @@ def report(
     """
     folder = as_path(folder, "of a folder")
     chosen = settings or Settings()
-    wanted = {
+    checks = {
         "a source, such as `from_files(draft, target)`": (source, hasattr(source, "bounds")),
         "Settings(...)": (chosen, isinstance(chosen, Settings)),
         "a Latency, such as Latency.constant(0.1) or `read_latency(file)`": (
@@ -159,24 +161,26 @@ def report(
             latency is None or isinstance(latency, Latency),
         ),
     }
-    for instead, (given, right) in wanted.items():
-        if not right:
-            raise InvalidInputError(f"a report was given {shown(given)}; give {instead}")
+    for allowed, (value, is_valid) in checks.items():
+        if not is_valid:
+            raise InvalidInputError(f"a report does not accept {shown(value)}; give {allowed}")
     lengths = tuple(sorted({as_gamma(gamma) for gamma in gammas} - {0}))
     if not lengths:
-        raise InvalidParameterError("gammas has no number above 0; give at least one")
+        raise InvalidParameterError("`gammas` has no number above 0; give at least one")
     if lengths[-1] > MAX_GAMMA:
-        raise InvalidParameterError(f"γ = {lengths[-1]}; a report takes at most {MAX_GAMMA}")
+        raise InvalidParameterError(f"γ = {lengths[-1]}; a report accepts at most {MAX_GAMMA}")
     plain = replace(chosen, sampling=SamplingParameters(), draft_temperatures=())
     if isinstance(source, TopLogprobs) and chosen != plain:
         raise InvalidParameterError(
-            "lists of log-probabilities hold the distributions that were sampled from; give "
-            "neither a sampling nor temperatures beside them"
+            "lists of log-probabilities already fix the sampling parameters; omit `sampling` and "
+            "`draft_temperatures`"
         )
     level = as_level(level)
     if latency is not None:
-        latency.step_time(lengths[-1], chosen.ks[-1])  # refuses what the table does not reach
-    check_installed("jinja2", "matplotlib")  # or no page could be written in the end
+        # raise now if the latency table does not cover these numbers
+        latency.step_time(lengths[-1], chosen.ks[-1])
+    # the page needs these packages after a long computation
+    check_installed("jinja2", "matplotlib")
     measured = measure_all(source, chosen, folder / "positions", workers=workers, progress=progress)
     summary = summarise(source, measured, chosen, lengths, latency, level=level)
     text = json.dumps(summary.as_json(), ensure_ascii=False, allow_nan=False, indent=1)
@@ -187,7 +191,7 @@ def report(
 
 
 def page(summary: Summary) -> str:
-    """Return a report as an HTML page that needs nothing else."""
+    """Return a report as an HTML page that loads no other files."""
     from jinja2 import Environment, StrictUndefined
 
     template = (files("otm.gain.reports") / "page.html").read_text(encoding="utf-8")
@@ -219,7 +223,7 @@ def page(summary: Summary) -> str:
 def _tables(
     rows: Sequence[TableRow], count: str, names: tuple[str, ...], value: str
 ) -> list[dict[str, Any]]:
-    """Tables, one for each draft temperature, with a column for each count: heading and rows."""
+    """Make a table per draft temperature, with a column for each value of `count`."""
     cells: dict[float, dict[tuple[str, ...], list[str]]] = {}
     for row in rows:
         table = cells.setdefault(row["draft temperature"], defaultdict(list))
@@ -238,7 +242,7 @@ def _tables(
 
 
 def pictures(summary: Summary) -> dict[str, str]:
-    """Draw the tables of a summary: by name of the table, texts that begin with ``<svg``."""
+    """Draw the tables of a summary as SVG elements, by name of the table."""
     drawings: dict[str, tuple[bool, Callable[[Any, Summary], None]]] = {
         "acceptance": (bool(summary.acceptance), _acceptance),
         "bounds": (bool(summary.bounds), _bounds),
@@ -353,7 +357,7 @@ def _temperatures(axes: Any, summary: Summary) -> None:
 
 
 def _where(rows: Sequence[TableRow], labels: TableRow) -> list[TableRow]:
-    """Rows with these labels."""
+    """Return the rows that have these labels."""
     return [row for row in rows if all(row[name] == label for name, label in labels.items())]
 
 
@@ -366,9 +370,9 @@ def _curves(
     *,
     label: str = "{}",
 ) -> None:
-    """Draw the means in one column over another, with intervals as bands: a curve for each value.
+    """Draw a curve for each value in the column `group`, with intervals as bands.
 
-    The values are those of the column `group`.
+    The first of `columns` is the horizontal axis, and the second has the means.
     """
     for i, value in enumerate(values):
         x, estimates = ([row[name] for row in rows if row[group] == value] for name in columns)
@@ -380,14 +384,14 @@ def _curves(
 
 
 def _some(ks: tuple[int, ...]) -> tuple[int, ...]:
-    """Few of many numbers, the first and the last among them."""
+    """Select at most `MAX_CURVES` evenly spaced numbers, with the first and the last."""
     if len(ks) <= MAX_CURVES:
         return ks
     return tuple(ks[round(i)] for i in np.linspace(0, len(ks) - 1, MAX_CURVES))
 
 
 def _svg(figure: Any, name: str) -> str:
-    """Write an element of a page: as wide as its place, with names of its own for its parts."""
+    """Write a figure as an SVG element of full width, whose ids are unique on the page."""
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg", metadata={"Date": None})
     text = buffer.getvalue()

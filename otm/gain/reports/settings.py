@@ -143,7 +143,7 @@ class Settings(Brief):
                 vars(self)[name] = (vars(self)[name],)
         ks = sorted({1, *map(as_draft_count, self.ks)})
         if ks[-1] > MAX_DRAFTS:
-            raise InvalidParameterError(f"k = {ks[-1]}; a report takes at most {MAX_DRAFTS}")
+            raise InvalidParameterError(f"k = {ks[-1]}; a report accepts at most {MAX_DRAFTS}")
         for name in self.rules:
             named(name, "plan")
         if not self.rules:

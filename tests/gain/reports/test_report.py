@@ -288,7 +288,7 @@ def test_arguments_are_refused_before_any_work(folder: Path) -> None:
         with pytest.raises(InvalidInputError):
             report(source, folder / "out", **given)  # type: ignore[arg-type]
     for wrong in ((source, {"latency": 0.1}), ("pair.npz", {}), (source, {"settings": 3})):
-        with pytest.raises(InvalidInputError, match="a report was given"):
+        with pytest.raises(InvalidInputError, match="a report does not accept"):
             report(wrong[0], folder / "out", **wrong[1])  # type: ignore[arg-type]
     assert not (folder / "out").exists()
     one = Settings(ks=4, rules="k-Seq")  # type: ignore[arg-type]
@@ -366,7 +366,7 @@ def test_files_that_do_not_fit_together_are_refused(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("shape", "says"), [((0, 5), "and so no rows;"), ((5, 0), "and so no tokens;")]
+    ("shape", "says"), [((0, 5), "so it has no rows;"), ((5, 0), "so it has no tokens;")]
 )
 @pytest.mark.parametrize("suffix", ["npy", "npz", "safetensors"])
 def test_files_without_rows_or_tokens_are_said_to_be_empty(
