@@ -135,7 +135,7 @@ def decode(
     print_headline(_answer(generations))
     print("Each method ran once with one seed; other seeds give other numbers.")
     if target in NGRAMS:
-        print("Drafts save no time here: an n-gram model computes each draft in a separate call.")
+        print("Drafts save no time here: an n-gram target looks up each draft separately.")
     elif target in SHIPPED:
         print(
             "Drafts save calls, not time, with models this small: a draft token takes about half "

@@ -239,6 +239,7 @@ def _print(summary: Summary, folder: Path) -> None:
         heading = ("K", *(f"γ = {gamma}" for gamma in gammas))
         print_table(heading, [[str(k), *cells] for k, cells in most.items()])
     if summary.recommendation is not None:
-        print(f"\n{summary.recommendation}")
+        # the verdict above has the first line of the recommendation already
+        print(f"\n{str(summary.recommendation).partition(chr(10))[2]}")
     if summary.not_recommended:
         print(f"\n{summary.not_recommended}")

@@ -32,14 +32,14 @@ from otm.decoding.drafters.base import Branching, as_branching
 from otm.decoding.policies import as_gamma
 from otm.decoding.sampling_parameters import SamplingParameters
 from otm.errors import InvalidInputError, InvalidParameterError
-from otm.gain.recording import Recording, pruned
+from otm.gain.recording import Recording, prune_tree
 from otm.gain.reports.pairs import Pairs
 from otm.gain.reports.score_files import Source
 from otm.gain.tokens_given_drafts import OF_WHOLE_PATHS, tokens_by_rule
 from otm.problem import Problem
 
 Rules = Iterable[str] | Mapping[str, PlanBuilder | None]
-"""Rule names, or a mapping from names to functions from problem to plan; None: a known name."""
+"""Names of rules, or a mapping from names to plan builders; None stands for the known rule."""
 
 KNOWN: dict[str, PlanBuilder | None] = {**PLANS, **dict.fromkeys(OF_WHOLE_PATHS)}
 """Rules by name; None marks a rule that verifies whole trees."""
@@ -82,7 +82,7 @@ def block_efficiency(
     Raises
     ------
     UnknownMethodError
-        If no rule has a given name.
+        If a rule name is unknown.
     InvalidInputError
         If there are no recordings, or they have fewer drafts than `ks` or `gammas` ask for.
     InvalidDraftCountError, ProblemTooLargeError
@@ -121,16 +121,16 @@ def block_efficiency(
     traversal  1  1.758 ± 0.152  2.408 ± 0.200
     traversal  2  1.800 ± 0.137  2.504 ± 0.226
     """
-    prompts = prompts_of(recordings, level)
+    prompts = prompts_of_recordings(recordings, level)
     compared = named_rules(rules, KNOWN)
-    chosen_ks, chosen_gammas = drafts_of(recordings, ks, gammas)
+    chosen_ks, chosen_gammas = choose_drafts(recordings, ks, gammas)
     if not compared:
         raise InvalidParameterError("`rules` is empty; give at least one rule")
     depth = max(chosen_gammas)
     setups = itertools.product(compared, chosen_ks, chosen_gammas)
     values = {Setup(*setup): np.empty(len(recordings)) for setup in setups}
     for (r, recording), k in itertools.product(enumerate(recordings), chosen_ks):
-        tree = pruned(recording.tree, k, depth)
+        tree = prune_tree(recording.tree, k, depth)
         for name, rule in compared.items():
             means = partial(tokens_by_rule, rule) if rule else OF_WHOLE_PATHS[name]
             tokens = means(tree, recording.target.__getitem__, depth)
@@ -164,7 +164,8 @@ def first_step_acceptance(
     ks : iterable of int, optional
         Numbers of drafts, at least 1.
     sampling : SamplingParameters, optional
-        Sampling parameters of both models of a `Source`. Recordings are already sampled.
+        Sampling parameters of both models, for a `Source` only. For recordings, `record` has
+        already applied them.
     level : float, optional
         Approximate probability that an interval covers its mean.
     progress : callable, optional
@@ -180,7 +181,7 @@ def first_step_acceptance(
     Raises
     ------
     UnknownMethodError
-        If no rule has a given name.
+        If a rule name is unknown.
     InvalidInputError
         If there are no recordings or positions, or the source has only the most probable tokens.
     InvalidParameterError
@@ -212,7 +213,7 @@ def first_step_acceptance(
             raise InvalidParameterError(
                 "recordings already fix the sampling parameters; omit `sampling`"
             )
-        prompts = prompts_of(recordings, level)
+        prompts = prompts_of_recordings(recordings, level)
         pairs: Iterator[Problem | None] = map(_first_pair, recordings)
     elif hasattr(recordings, "blocks"):
         prompts, pairs = recordings.prompts, _pairs_of(recordings, sampling)
@@ -243,7 +244,7 @@ def _pairs_of(source: Source, sampling: SamplingParameters | None) -> Iterator[P
             yield Problem(draft, target, 1)
 
 
-def drafts_of(
+def choose_drafts(
     recordings: Sequence[Recording],
     ks: Iterable[Branching] | None,
     gammas: Iterable[int] | None,
@@ -281,8 +282,8 @@ def _widths(recordings: Sequence[Recording]) -> list[int]:
     return [width for _, width in sorted(widths.items()) if width > 0]
 
 
-def prompts_of(recordings: Sequence[Recording], level: float) -> npt.NDArray[np.int64]:
-    """Return the prompt of each recording; raise without recordings, or on a wrong level."""
+def prompts_of_recordings(recordings: Sequence[Recording], level: float) -> npt.NDArray[np.int64]:
+    """Return the prompt of each recording; raise on an empty list or an invalid level."""
     as_level(level)
     given: Sequence[object] = recordings
     if wrong := [each for each in given if not isinstance(each, Recording)]:

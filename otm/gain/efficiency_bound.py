@@ -28,8 +28,8 @@ from otm.decoding.draft_tree import DraftNode
 from otm.decoding.drafters.base import Branching, children_at
 from otm.decoding.verifiers.base import TargetProbs
 from otm.errors import InvalidInputError
-from otm.gain.efficiency import drafts_of, prompts_of
-from otm.gain.recording import Recording, pruned
+from otm.gain.efficiency import choose_drafts, prompts_of_recordings
+from otm.gain.recording import Recording, prune_tree
 from otm.optimum.cut import optimal_value
 from otm.problem import Problem
 
@@ -103,8 +103,8 @@ def efficiency_bound(
     optimal  2  1.933 ± 0.046  2.746 ± 0.095
     bound    2  1.938 ± 0.000  2.806 ± 0.215
     """
-    prompts = prompts_of(recordings, level)
-    chosen_ks, chosen_gammas = drafts_of(recordings, ks, gammas)
+    prompts = prompts_of_recordings(recordings, level)
+    chosen_ks, chosen_gammas = choose_drafts(recordings, ks, gammas)
     names, index = np.unique(prompts, return_inverse=True)
     if names.size < 2:
         raise InvalidInputError(
@@ -127,7 +127,7 @@ def efficiency_bound(
 
 def _terms(recording: Recording, k: Branching, depth: int) -> Floats:
     """Return bounds on the probability of i accepted drafts, by depth i and threshold."""
-    root, target_probs = pruned(recording.tree, k, depth), recording.target.__getitem__
+    root, target_probs = prune_tree(recording.tree, k, depth), recording.target.__getitem__
     terms = np.zeros((depth, THRESHOLDS))
     # the first depth is exact and needs no threshold
     if root.children:

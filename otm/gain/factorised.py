@@ -136,14 +136,14 @@ def factorised_draft(target_probs: Any, tokens: Any) -> list[Probs]:
     drafts = []
     weights = zeros(len(rows), rows[0, 0]) + 1
     for i in range(rows.shape[1]):
-        here, drawn = _as_rows(rows[:, i]), ids[:, i]
-        of_target = here[np.arange(len(here)), drawn]
+        here, sampled = _as_rows(rows[:, i]), ids[:, i]
+        of_target = here[np.arange(len(here)), sampled]
         if not (of_target > 0).all():
             raise InvalidInputError(
                 "a text has a token with probability 0; sample texts from these distributions"
             )
         drafts.append(common_draft(here, weights if weights.any() else None))
-        ratios = drafts[-1][drawn] / of_target
+        ratios = drafts[-1][sampled] / of_target
         weights = weights * np.minimum(ratios, 1 + 0 * ratios)
     return drafts
 

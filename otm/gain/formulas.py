@@ -29,9 +29,9 @@ from otm.gain.parameters import (
     as_costs,
     as_draft_numbers,
     as_kind,
+    as_one_type,
     geometric_sum,
     in_unit_interval,
-    of_one_kind,
     result,
 )
 
@@ -104,7 +104,7 @@ def acceptance_from_divergence(divergence: Any) -> Any:
     >>> acceptance_from_divergence(lk_divergence([0.75, 0.25], [0.25, 0.75]))
     0.5
     """
-    return result(1 - of_one_kind(in_unit_interval(divergence, "D_LK"))[0])
+    return result(1 - as_one_type(in_unit_interval(divergence, "D_LK"))[0])
 
 
 def expected_tokens(alpha: Any, gamma: Any) -> Any:
@@ -142,7 +142,7 @@ def expected_tokens(alpha: Any, gamma: Any) -> Any:
     >>> expected_tokens(1, [0, 4])
     array([1., 5.])
     """
-    a, g = of_one_kind(in_unit_interval(alpha), as_draft_numbers(gamma))
+    a, g = as_one_type(in_unit_interval(alpha), as_draft_numbers(gamma))
     return result(geometric_sum(a, g + 1))
 
 
@@ -180,7 +180,7 @@ def walltime_improvement(alpha: Any, gamma: Any, cost: Any) -> Any:
     >>> round(walltime_improvement(0.8, gamma=5, cost=0), 2)
     3.69
     """
-    a, g, c = of_one_kind(in_unit_interval(alpha), as_draft_numbers(gamma), as_costs(cost))
+    a, g, c = as_one_type(in_unit_interval(alpha), as_draft_numbers(gamma), as_costs(cost))
     return result(geometric_sum(a, g + 1) / (g * c + 1))
 
 
@@ -196,7 +196,7 @@ def operations_factor(alpha: Any, gamma: Any, cost: Any) -> Any:
         As for `expected_tokens`.
     cost : float, Fraction or array
         Operations ĉ per token of the draft model divided by operations per token of the target
-        (Definition 3.10), at least 0. This ĉ is not the c of time.
+        (Definition 3.10), at least 0. The c of other functions is a ratio of times instead.
 
     Returns
     -------
@@ -218,7 +218,7 @@ def operations_factor(alpha: Any, gamma: Any, cost: Any) -> Any:
     >>> round(operations_factor(0.8, gamma=5, cost=0), 2)
     1.63
     """
-    a, g, c = of_one_kind(in_unit_interval(alpha), as_draft_numbers(gamma), as_costs(cost, "ĉ"))
+    a, g, c = as_one_type(in_unit_interval(alpha), as_draft_numbers(gamma), as_costs(cost, "ĉ"))
     return result((g * c + g + 1) / geometric_sum(a, g + 1))
 
 
@@ -293,7 +293,7 @@ def single_draft_improvement(alpha: Any, cost: Any) -> Any:
     >>> single_draft_improvement(Fraction(3, 4), Fraction(1, 50))
     Fraction(175, 102)
     """
-    a, c = of_one_kind(in_unit_interval(alpha), as_costs(cost))
+    a, c = as_one_type(in_unit_interval(alpha), as_costs(cost))
     return result((1 + a) / (1 + c))
 
 
@@ -332,7 +332,7 @@ def oracle_speedup(alpha: Any, cost: Any = 0) -> Any:
     >>> oracle_speedup(Fraction(4, 5)), oracle_speedup(1)
     (Fraction(5, 1), inf)
     """
-    a, c = of_one_kind(in_unit_interval(alpha), as_costs(cost))
+    a, c = as_one_type(in_unit_interval(alpha), as_costs(cost))
     time = 1 - a + a * c
     # 1 divided by a tiny time may overflow to infinity
     with np.errstate(over="ignore"):
@@ -342,8 +342,8 @@ def oracle_speedup(alpha: Any, cost: Any = 0) -> Any:
 def best_gamma(alpha: Any, cost: Any, *, max_gamma: int | None = None) -> Any:
     """Find the number of drafts γ with the highest speed ([leviathan2023]_, section 3.5).
 
-    The `walltime_improvement` rises up to one γ and falls afterwards. Draft number γ adds to it if
-    and only if ::
+    The `walltime_improvement` rises up to one γ and falls afterwards. Draft number γ raises
+    the speed if and only if ::
 
         α^γ (1 + (γ − 1) c) > c (1 + α + … + α^(γ−1)).
 
@@ -365,8 +365,8 @@ def best_gamma(alpha: Any, cost: Any, *, max_gamma: int | None = None) -> Any:
     Raises
     ------
     InvalidParameterError
-        If an argument is outside its range, or the arguments do not broadcast. Also if every
-        further draft pays (c = 0 < α, or c < 1 = α) and `max_gamma` is omitted.
+        If an argument is outside its range, or the arguments do not broadcast. The same error is
+        raised if every further draft pays (c = 0 < α, or c < 1 = α) and `max_gamma` is omitted.
 
     References
     ----------
@@ -380,7 +380,7 @@ def best_gamma(alpha: Any, cost: Any, *, max_gamma: int | None = None) -> Any:
     >>> best_gamma(0.75, 0, max_gamma=8)
     8
     """
-    a, c = of_one_kind(in_unit_interval(alpha), as_costs(cost))
+    a, c = as_one_type(in_unit_interval(alpha), as_costs(cost))
     endless = ((c == 0) & (a > 0)) | ((a == 1) & (c < 1))
     if max_gamma is None:
         if np.any(endless):

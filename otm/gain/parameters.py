@@ -62,7 +62,7 @@ def as_draft_numbers(values: Any, name: str = "γ", *, single: bool = False) -> 
     return array.astype(np.int64)
 
 
-def of_one_kind(*arrays: Probs) -> tuple[Probs, ...]:
+def as_one_type(*arrays: Probs) -> tuple[Probs, ...]:
     """Broadcast arrays: to fractions if one array has fractions and no array has floats."""
     exact = any(map(is_exact, arrays)) and all(array.dtype.kind != "f" for array in arrays)
     try:

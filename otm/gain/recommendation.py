@@ -1,8 +1,8 @@
 """Choose the rule and the numbers of drafts for decoding, and estimate the speed.
 
 The block efficiency is the mean number of tokens per step, and measured times give the cost of a
-step (`latency`). Their quotient decides. `recommend` computes block efficiencies from recorded
-drafts, and `report` from recorded distributions; `rank_setups` orders the setups for both.
+step (`latency`). The quotient gives the speed. `recommend` computes block efficiencies from
+recorded drafts, and `report` from recorded distributions. `rank_setups` orders the setups for both.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ def verdict_sentences(recommendation: Recommendation) -> tuple[str, str]:
         return "Do not use drafts with these models.", detail
     if np.isfinite(best.speedup.high):
         return "It is uncertain whether drafts pay with these models.", detail
-    return "No interval is known for the speed with drafts.", detail
+    return "The speed with drafts is an estimate without an interval.", detail
 
 
 def setup_text(setup: Setup) -> str:
@@ -206,7 +206,7 @@ def rank_setups(
             speed[sampled_setup] = sums * latency.speedup(1.0, gamma, as_positive(k, "k"))
     order = sorted(speed, key=lambda key: -float(speed[key].sum()))
     compared = order
-    # with a constant latency the largest K would always be fastest, whatever its real cost
+    # with a constant latency the largest K would always be fastest, for any real cost
     if latency.is_constant:
         fewest = min(as_positive(setup.k, "k") for setup, _ in order)
         compared = [key for key in order if key[0].k == fewest]
@@ -283,7 +283,7 @@ def recommend(
     Raises
     ------
     UnknownMethodError
-        If no rule has a given name.
+        If a rule name is unknown.
     InvalidInputError, InvalidParameterError
         If an argument is outside its range. This is checked before a model runs. Two errors occur
         later: a rule returns no plan, or the drafts are not independent.
@@ -339,8 +339,8 @@ def recommend(
         samplings.append(replace(of_target, temperature=temperature, **truncation))
     if not (chosen_ks and chosen_gammas and compared and samplings):
         raise InvalidParameterError(
-            "there is nothing to compare; give at least one rule, K, γ, draft temperature and "
-            "draft truncation"
+            "a list of values to compare is empty; give at least one rule, K, γ, draft temperature "
+            "and draft truncation"
         )
     tokens: dict[SampledSetup, Floats] = {}
     bounds: dict[Any, Estimate] = {}

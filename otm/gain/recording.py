@@ -107,8 +107,9 @@ def record(
     Raises
     ------
     InvalidInputError
-        If a context is empty, has invalid tokens, or is too long for a model. Also if the
-        vocabularies differ, or the drafter is a model; wrap a model in `ModelDrafter`.
+        If a context is empty, has invalid tokens, or is too long for a model. The same error is
+        raised if the vocabularies differ, or the drafter is a model; wrap a model in
+        `ModelDrafter`.
     InvalidParameterError
         If a number, the seed or the sampling parameters are outside their ranges.
     InvalidDraftsError
@@ -207,20 +208,20 @@ def contexts_from(generation: Generation, *, every: int = 1) -> list[list[Contex
     ]
 
 
-def pruned(tree: DraftNode, branching: Branching, depth: int) -> DraftNode:
+def prune_tree(tree: DraftNode, branching: Branching, depth: int) -> DraftNode:
     """Copy a tree with only its first drafts, as if fewer had been sampled.
 
-    Children are sampled one after another, so the first children are what a smaller number would
-    have given. Greedy drafts are an exception: only their last child is random.
+    Children are sampled one after another, so a smaller number would have given the same
+    first children. Greedy drafts are an exception: only their last child is random.
     """
     level = len(tree.path)
     width = children_at(branching, level) if level < depth else 0
     if tree.draft_kind == "Greedy" and 0 < width < len(tree.children):
         raise InvalidInputError(
-            f"the recording has {len(tree.children)} greedy drafts, and a part of them is not "
-            f"greedy; record {width} drafts"
+            f"the recording has {len(tree.children)} greedy drafts, whose first {width} "
+            f"are not valid greedy drafts; record {width} drafts"
         )
-    children = [pruned(child, branching, depth) for child in tree.children[:width]]
+    children = [prune_tree(child, branching, depth) for child in tree.children[:width]]
     return DraftNode(tree.path, tree.draft_probs if children else None, children, tree.draft_kind)
 
 

@@ -40,7 +40,7 @@ from otm.decoding.drafters.base import Branching
 from otm.decoding.reading import Path
 from otm.errors import InvalidInputError, InvalidParameterError, UnknownMethodError
 from otm.gain.efficiency import block_efficiency, first_step_acceptance
-from otm.gain.recording import contexts_from, pruned, record
+from otm.gain.recording import contexts_from, prune_tree, record
 from otm.gain.tokens_given_drafts import tokens_by_rule, tokens_by_traversal, tokens_by_walk
 from otm.models import TableModel
 from otm.problem import Problem
@@ -198,7 +198,7 @@ def test_fewer_drafts_of_a_recording_are_as_good_as_new_ones() -> None:
         return SparseProbs.from_dense(target.probs(PROMPT + path))
 
     found = sum(
-        probability * tokens_by_rule(OptimalPlan, pruned(root, 1, 2), law, 2)
+        probability * tokens_by_rule(OptimalPlan, prune_tree(root, 1, 2), law, 2)
         for probability, root in all_chains(draft, 3, 2)
     )
     assert (found == mean_tokens(OptimalPlan, target, draft, 1, 2)).all()
@@ -321,7 +321,7 @@ def test_one_recording_gives_the_whole_table() -> None:
     assert table().prompts.tolist() == [0, 0, 1, 2, 2]
     for setup in table():
         for r, recording in enumerate(recordings):
-            tree = pruned(recording.tree, setup.k, setup.gamma)
+            tree = prune_tree(recording.tree, setup.k, setup.gamma)
             laws = recording.target.__getitem__
             if setup.rule == "k-Seq":
                 expected = tokens_by_rule(KSeq, tree, laws, setup.gamma)[-1]

@@ -135,7 +135,7 @@ def test_wrong_arguments_are_refused_before_models_run() -> None:
         )
     with pytest.raises(InvalidParameterError, match="gamma"):
         recommend(model, model, contexts, table, ks=[2], gammas=[0])
-    with pytest.raises(InvalidParameterError, match="nothing to compare"):
+    with pytest.raises(InvalidParameterError, match="to compare is empty"):
         recommend(model, model, contexts, table, ks=[])
-    with pytest.raises(InvalidParameterError, match="nothing to compare"):
+    with pytest.raises(InvalidParameterError, match="to compare is empty"):
         recommend(model, model, contexts, table, ks=[2], gammas=[2], draft_temperatures=[])

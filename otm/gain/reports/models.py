@@ -188,7 +188,7 @@ def from_models(
     if prompts is None:
         passages = list(enumerate(_paragraphs(lines)))
     else:
-        passages = _by_name(lines, _lines(as_path(prompts)), file_label(prompts))
+        passages = _join_lines_by_name(lines, _lines(as_path(prompts)), file_label(prompts))
     pair = load_pair(draft, target, device)
     windows, prompt_of_window = [], []
     for number, passage in passages:
@@ -238,7 +238,7 @@ def _paragraphs(lines: list[str]) -> list[str]:
     return [part for block in "\n".join(lines).split("\n\n") if (part := block.strip())]
 
 
-def _by_name(lines: list[str], names: list[str], label: str) -> list[tuple[int, str]]:
+def _join_lines_by_name(lines: list[str], names: list[str], label: str) -> list[tuple[int, str]]:
     """Join consecutive lines with one name; return pairs of name number and nonempty text."""
     if len(names) != len(lines):
         raise InvalidInputError(

@@ -118,8 +118,8 @@ def report(
     Raises
     ------
     InvalidInputError
-        If an argument, a file or a row of a file is invalid. Also if the folder cannot be written
-        to, or has a report of other data, settings or versions.
+        If an argument, a file or a row of a file is invalid. The same error is raised if the
+        folder cannot be written to, or has a report of other data, settings or versions.
     InvalidParameterError
         If `gammas`, `level` or `workers` is outside its range, or sampling parameters are given for
         lists of log-probabilities.
@@ -179,7 +179,7 @@ def report(
     if latency is not None:
         # raise now if the latency table does not cover these numbers
         latency.step_time(lengths[-1], chosen.ks[-1])
-    # the page needs these packages after a long computation
+    # raise now, because the page needs these packages after a long computation
     check_installed("jinja2", "matplotlib")
     measured = measure_all(source, chosen, folder / "positions", workers=workers, progress=progress)
     summary = summarise(source, measured, chosen, lengths, latency, level=level)
@@ -260,7 +260,7 @@ def pictures(summary: Summary) -> dict[str, str]:
                 legend_above(axes)
                 _, labels = axes.get_legend_handles_labels()
                 legend_lines = max(legend_lines, len(labels) // 2 + 1)
-        # pictures of the same height stand level in a row of the page
+        # pictures in a row of the page need the same height
         for figure in figures.values():
             figure.set_figheight(HEIGHT + LINE * legend_lines)
         return {name: _svg(figure, name) for name, figure in figures.items()}
@@ -314,9 +314,9 @@ def _lossy(axes: Any, summary: Summary) -> None:
     scale = np.divide(PLOT_SIZE, (right - left, 1.1 * top - bottom))
     origin = np.array([left, bottom])
     segments = (*zip(*points, strict=True), ((0, 0), (top, top)))
-    drawn = [np.linspace(start, stop, 20) for start, stop in segments]
+    lines = [np.linspace(start, stop, 20) for start, stop in segments]
     names = [str(row["setting"]).replace(" ε", "\nε") for row in rows]
-    obstacles = (np.concatenate(drawn) - origin) * scale
+    obstacles = (np.concatenate(lines) - origin) * scale
     corners = label_corners((np.array(points[0]) - origin) * scale, names, obstacles)
     for name, corner in zip(names, corners, strict=True):
         place = corner / scale + origin
@@ -324,7 +324,7 @@ def _lossy(axes: Any, summary: Summary) -> None:
 
 
 def label_corners(points: Floats, names: Sequence[str], obstacles: Floats) -> list[Floats]:
-    """Return the lower left corner of each name beside its point, in units of 1/72 inch.
+    """Return the lower left corner of each name next to its point, in units of 1/72 inch.
 
     Each name takes the side on which it covers the fewest obstacles and earlier names.
     """

@@ -53,7 +53,7 @@ class Position(NamedTuple):
     target: dict[int, float]
 
 
-def positions_of(draft: Path, target: Path) -> tuple[list[Position], int]:
+def match_positions(draft: Path, target: Path) -> tuple[list[Position], int]:
     """Match two files of responses position by position; also return the number of skipped ones.
 
     A position is skipped if a model has no list there, such as at the first token of a prompt, or

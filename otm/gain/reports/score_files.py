@@ -272,9 +272,9 @@ def from_files(
             f"{of_draft.description} has {positions:,} positions; at most {MAX_ROWS:,} are read"
         )
     labels = _labels(files, "prompts", prompts, positions)
-    drawn = _labels(files, "tokens", tokens, positions)
+    sampled = _labels(files, "tokens", tokens, positions)
     clusters = np.zeros(positions, dtype=np.int64) if labels is None else labels
-    return ScoreFiles(of_draft, of_target, kind, clusters, drawn, labels is not None, size)
+    return ScoreFiles(of_draft, of_target, kind, clusters, sampled, labels is not None, size)
 
 
 def split(positions: int, row_bytes: int) -> list[Bounds]:

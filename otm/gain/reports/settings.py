@@ -116,7 +116,7 @@ class Settings(Brief):
     InvalidDraftCountError, InvalidParameterError
         If a number of drafts, a temperature or a setting is outside its range, or `rules` is empty.
     UnknownMethodError
-        If no rule has a given name.
+        If a rule name is unknown.
 
     Examples
     --------

@@ -68,7 +68,7 @@ class Summary(Facts):
         Acceptance probability for each draft temperature, rule and k.
     differences : list of dict
         Acceptance of the first rule minus acceptance of each other rule, at the same positions.
-        Also the acceptance at each other draft temperature minus that at the first.
+        Also the acceptance at each other draft temperature minus the acceptance at the first one.
     bounds : list of dict
         Bounds on the mean of α_k, if only the most probable tokens are known.
     block_efficiency : list of dict
@@ -277,8 +277,8 @@ def summarise(
     if settings.capped_rules and "acceptance" in measured:
         places = [settings.rules.index(rule) for rule in settings.capped_rules]
         accepted = measured.get("accepted", measured["acceptance"][:, :, places])
-        # sums whose means are tokens of a step: [P, D, capped rules, K, gammas, 2]
-        tokens = prompts.per(steps_of_prompts(accepted, gammas, prompts))
+        # sums whose means are tokens per step: [P, D, capped rules, K, gammas, 2]
+        tokens = prompts.per(mean_steps_of_prompts(accepted, gammas, prompts))
         capped: Axes = {"rule": settings.capped_rules, "K": settings.ks, "gamma": gammas}
         ends = {"chains": tokens[..., 1], "tree": tokens[..., 0]}
         tables["block_efficiency"] = _rows(prompts, temperatures | capped, ends)
@@ -327,7 +327,7 @@ def _differences(sums: Floats, settings: Settings, prompts: Prompts) -> list[Tab
     ]
 
 
-def steps_of_prompts(accepted: Floats, gammas: Sequence[int], prompts: Prompts) -> Floats:
+def mean_steps_of_prompts(accepted: Floats, gammas: Sequence[int], prompts: Prompts) -> Floats:
     """Return the mean number of steps in each prompt: [N, ..., K] → [P, ..., K, gammas, 2].
 
     `accepted` has the probability w at each position, with k = 1 first and the positions of a

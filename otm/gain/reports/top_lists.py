@@ -20,7 +20,7 @@ from otm._core.files.lines import lines_of
 from otm._core.files.paths import AnyPath, as_path, file_label, file_size, parse_json
 from otm.errors import InvalidInputError, OTMError
 from otm.gain.reports.pairs import Measured
-from otm.gain.reports.responses import Position, positions_of
+from otm.gain.reports.responses import Position, match_positions
 from otm.gain.reports.score_files import Bounds, Ints, digest, split
 from otm.gain.reports.settings import Settings
 from otm.optimum.top_logprobs import alpha_interval_from_logprobs, as_size, as_slack
@@ -47,7 +47,7 @@ class Lines:
         places = []
         for number, (_, line) in enumerate(lines_of(self.path, self.begin, self.end), self.first):
             where = f"position {number} of {file_label(self.path)}"
-            draft, target, _ = parsed(line, where)
+            draft, target, _ = parse_line(line, where)
             places.append((where, draft, target))
         return intervals(places, settings, self.vocabulary, self.slack)
 
@@ -266,7 +266,7 @@ def from_top_logprobs(
     path = as_path(path)
     if target is not None:
         other = as_path(target)
-        positions, left_out = positions_of(path, other)
+        positions, left_out = match_positions(path, other)
         prompts_of = np.array([each.response for each in positions])
         known = (path.absolute(), prompts_of, True, np.zeros(0, dtype=np.int64), vocabulary, slack)
         return Responses(*known, other.absolute(), positions, left_out)
@@ -275,7 +275,7 @@ def from_top_logprobs(
     prompts: list[int] = []
     named = True
     for place, line in lines_of(path, 0, size):
-        *_, prompt = parsed(line, f"position {len(starts)} of {file_label(path)}")
+        *_, prompt = parse_line(line, f"position {len(starts)} of {file_label(path)}")
         named = named and prompt is not None
         starts.append(place)
         prompts.append(numbers.setdefault("" if prompt is None else prompt, len(numbers)))
@@ -285,7 +285,9 @@ def from_top_logprobs(
     return TopLogprobs(path.absolute(), labels, named, ends, vocabulary, slack)
 
 
-def parsed(line: bytes, where: str) -> tuple[dict[int, float], dict[int, float], str | int | None]:
+def parse_line(
+    line: bytes, where: str
+) -> tuple[dict[int, float], dict[int, float], str | int | None]:
     """Parse a line: log-probabilities of draft and target by token, and the prompt or None."""
     entry = parse_json(line, where)
     fits = isinstance(entry, dict) and set(NAMES) <= set(entry) <= {*NAMES, "prompt"}

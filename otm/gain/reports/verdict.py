@@ -16,7 +16,8 @@ ACCEPTANCE = "acceptance probability"
 
 HOW_TO_GET_SPEED = (
     "The speed is unknown, because no latency was given. To get it, repeat the report with "
-    "--latency C or --latency FILE (in Python: latency=…); finished positions are kept."
+    "--latency C, the draft model's time per token divided by the target's, or --latency FILE, "
+    "a table of step times (in Python: latency=…). Finished positions are kept."
 )
 HOW_TO_GET_TOKENS = (
     "Lists of the most probable tokens do not determine tokens per target call or the speed. To "
@@ -46,17 +47,20 @@ class Verdict(NamedTuple):
 
 
 def verdict(summary: Summary) -> Verdict:
-    """Return the verdict of a report, from the best data that the report has."""
+    """Return the verdict of a report: on speed if known, else on tokens or on acceptance."""
     if summary.bounds:
         return _from_bounds(summary)
     if summary.recommendation is not None:
         return _from_speeds(summary, summary.recommendation)
     if summary.block_efficiency:
         return _from_tokens(summary)
-    return _from_acceptance(summary)
+    if summary.acceptance:
+        return _from_acceptance(summary)
+    return Verdict("This report has no results.", "", "", ())
 
 
 def _from_speeds(summary: Summary, recommendation: Recommendation) -> Verdict:
+    """Return the verdict of a report with a latency."""
     best = recommendation.best
     headline, detail = verdict_sentences(recommendation)
     temperature = best.draft_sampling.temperature
@@ -73,11 +77,12 @@ def _from_speeds(summary: Summary, recommendation: Recommendation) -> Verdict:
     )
     if temperature != summary.settings.sampling.temperature:
         detail = f"{detail} Sample the draft model at temperature {temperature:g}.".strip()
-    condition = f"{summary.costs} {_scope(summary)}"
+    condition = f"{summary.costs} {_scope(summary, temperature)}"
     return Verdict(headline, detail, condition, numbers)
 
 
 def _from_tokens(summary: Summary) -> Verdict:
+    """Return the verdict of a report without a latency, on tokens per target call."""
     rows = _main_rows(summary, summary.block_efficiency)
     gamma, most_drafts = max(row["gamma"] for row in rows), max(row["K"] for row in rows)
     longest = [row for row in rows if row["gamma"] == gamma]
@@ -103,11 +108,12 @@ def _from_tokens(summary: Summary) -> Verdict:
         (f"{TOKENS} (K = 1, γ = {gamma})", two_decimals(one["chains"])),
         (f"{ACCEPTANCE} (K = 1)", two_decimals(acceptance)),
     )
-    condition = f"{HOW_TO_GET_SPEED} {_scope(summary)}"
+    condition = f"{HOW_TO_GET_SPEED} {_scope(summary, summary.settings.draft_temperatures[0])}"
     return Verdict(headline, detail, condition, numbers)
 
 
 def _from_acceptance(summary: Summary) -> Verdict:
+    """Return the verdict of a report whose rules have no tokens per target call."""
     k = summary.settings.ks[-1]
     rows = [row for row in _main_rows(summary, summary.acceptance) if row["k"] == k]
     best = max(rows, key=lambda row: row["mean"].mean)
@@ -122,6 +128,7 @@ def _from_acceptance(summary: Summary) -> Verdict:
 
 
 def _from_bounds(summary: Summary) -> Verdict:
+    """Return the verdict of a report on lists of the most probable tokens."""
     first, last = summary.bounds[0], summary.bounds[-1]
     ranges = [f"{row['lower'].mean:.2f} to {row['upper'].mean:.2f}" for row in (first, last)]
     headline = (
@@ -142,7 +149,10 @@ def _main_rows(summary: Summary, rows: list[TableRow]) -> list[TableRow]:
     return [row for row in rows if row["draft temperature"] == main]
 
 
-def _scope(summary: Summary) -> str:
-    """Write for which text the answer holds."""
-    sampling = str(summary.settings.sampling).replace("T ", "temperature ", 1)
+def _scope(summary: Summary, draft_temperature: float) -> str:
+    """Write the text and the sampling parameters for which the answer holds."""
+    target_sampling = summary.settings.sampling
+    sampling = str(target_sampling).replace("T ", "temperature ", 1)
+    if draft_temperature != target_sampling.temperature:
+        sampling += f" (draft model: {draft_temperature:g})"
     return f"The answer holds for text like these positions, sampled at {sampling}."

@@ -171,6 +171,12 @@ def test_the_page_says_what_is_assumed_or_not_known(folder: Path) -> None:
     assert written["acceptance"][0]["mean"]["high"] is None
 
 
+def test_a_summary_without_tables_can_be_printed() -> None:
+    """Catches an error where a notebook only shows an object."""
+    summary = Summary("two files", 100, 1, False, False, Settings(), level=0.95)
+    assert repr(summary).startswith("This report has no results.\n")
+
+
 def test_labels_do_not_cover_points_or_labels() -> None:
     """Catches labels on top of each other where points are close."""
     points = np.array([[20.0, 60.0], [22.0, 62.0], [190.0, 60.0]])
