@@ -68,8 +68,8 @@ def accepted_along_text(
     Returns
     -------
     tensor [..., L − γ + 1]
-        Number of accepted drafts of a step at each position with γ tokens after it in the text. A
-        step outputs one token more.
+        Number of drafts that a step from each position accepts, if its γ drafts lie within the
+        text. The step outputs one token more.
 
     Raises
     ------

@@ -249,7 +249,7 @@ def choose_drafts(
     ks: Iterable[Branching] | None,
     gammas: Iterable[int] | None,
 ) -> tuple[list[Branching], list[int]]:
-    """Return numbers of drafts and lengths, by default as recorded; raise above the recorded."""
+    """Return the requested or recorded numbers of drafts and lengths; raise if too large."""
     widths = _widths(recordings)
     if not widths:
         raise InvalidInputError("these recordings have no drafts; record with a larger depth")

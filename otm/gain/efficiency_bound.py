@@ -11,7 +11,7 @@ Both terms are means over drafts. T_i(H) is the mean of T_i/D_i over the drafts 
 need not sample texts. The last token of a draft is averaged over instead of sampled. For i = 1 the
 bound is therefore exact: it is α_K of the context. If the same drafts chose and used a threshold,
 the bound would be too small. So each half of the prompts uses the thresholds that are best on the
-other half. The expected value is then an upper bound, with an ordinary interval of a mean.
+other half. The expected value is then an upper bound, and its interval is that of any mean.
 """
 
 from __future__ import annotations

@@ -274,8 +274,8 @@ def measure_latency(
 
     All shapes are timed in turn, many times, so that a slow phase of the machine affects all shapes
     alike. The time of a shape is the median over its runs; the first run is discarded. A shape
-    never gets a longer time than a larger shape. So a time that is too long, above all the time of
-    decoding without drafts, cannot suggest a gain that does not exist.
+    never gets a longer time than a larger shape. Otherwise a time that is too long, above all for
+    decoding without drafts, could suggest a gain that does not exist.
 
     Each run times one `append` to a session, until its first scores are ready, and the `keep` that
     removes the appended tokens, as in a step.
@@ -333,7 +333,7 @@ def measure_latency(
 
 
 def _least_over_larger(times: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Replace each time by the least time of all shapes with at least its tokens and rows."""
+    """Lower each time to the smallest time among shapes with as many tokens and rows or more."""
     for axis in range(times.ndim):
         times = np.flip(np.minimum.accumulate(np.flip(times, axis), axis), axis)
     return times

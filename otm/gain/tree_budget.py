@@ -62,7 +62,7 @@ def best_tree(hits: npt.ArrayLike, nodes: int, depth: int | None = None) -> Plan
     hits : array-like [k] or [L, k]
         Probability that the output continues from a node to its i-th child: one row for all nodes,
         or one row per level. `rank_hits` measures it for the most probable tokens. For drafts that
-        a rule verifies, it is the i-th difference of the rule's acceptance by the number of drafts.
+        a rule verifies, it is the acceptance with i drafts minus the acceptance with i − 1.
     nodes : int
         The budget N.
     depth : int, optional

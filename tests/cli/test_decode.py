@@ -76,7 +76,7 @@ def test_every_rule_that_the_help_lists_is_taken(capsys: pytest.CaptureFixture[s
     """Fails if the help lists rules for drafts that no model draws."""
     assert decode("--help") == 0
     listed = " ".join(capsys.readouterr().out.split())
-    assert f"Rule of SpecTr, one of {', '.join(tree_rules())};" in listed
+    assert f"Rule for SpecTr, one of {', '.join(tree_rules())};" in listed
     assert "SpecHub" not in tree_rules()
 
 

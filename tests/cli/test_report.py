@@ -140,7 +140,7 @@ def test_responses_of_two_servers_give_bounds(capsys: pytest.CaptureFixture[str]
         (["draft.npy"], "'draft.npy' holds one array; give a file for each model, or one file"),
         ([".", "target.npy"], "'.' is a folder; if it is a Hugging Face model, give a text"),
         (["lists.jsonl", "target.npy"], "which has both models' lists"),
-        (["draft.json"], "or two files (.json, .jsonl), the responses of each model's server"),
+        (["draft.json"], "or two files (.json, .jsonl) with the responses of each model's server"),
         (["lists.jsonl", "--slack", "1"], "slack = 1.0"),
         (["draft.npy", "target.npy", "--slack", "0.1"], "--slack has no effect on arrays"),
         (["lists.jsonl", "--temperature", "0.5"], "--temperature has no effect on lists"),
@@ -208,7 +208,7 @@ def test_probabilities_are_named_with_the_option_and_leave_no_folder(
     np.save("others.npy", np.full((4, 3), 1 / 3))
     assert main(["report", "laws.npy", "others.npy", *SMALL]) == 2
     err = capsys.readouterr().err
-    assert '--kind, as "probabilities"' in err
+    assert '--kind to "probabilities"' in err
     assert "kind=" not in err
     assert not Path("report").exists()
 

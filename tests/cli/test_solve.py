@@ -122,7 +122,7 @@ def test_the_app_runs_under_typer_s_own_runner() -> None:
     [
         ([], "no draft and no target distribution is given"),
         (["--draft", "1"], "no target distribution is given"),
-        ([*INLINE, "x.npy"], "distributions in files and in options"),
+        ([*INLINE, "x.npy"], "distributions are given in files and in options"),
         (["a.npy", "b.npy", "c.npy"], "3 files"),
         ([*INLINE, "-k", "0"], "k = 0"),
         ([*INLINE, "-k", "two"], "Invalid value for '-k'"),
@@ -133,7 +133,7 @@ def test_the_app_runs_under_typer_s_own_runner() -> None:
         (["--draft", "nan,1", "--target", "1,0"], "has 'nan' at index 0"),
         (["--draft", "1/0,1", "--target", "1,0"], "has '1/0' at index 0"),
         (["--draft", "1e1000000000,1", "--target", "1,0", "--exact"], "at index 0"),
-        (["--draft", "9" * 5000 + "/3", "--target", "1"], "of at most 400 digits"),
+        (["--draft", "9" * 5000 + "/3", "--target", "1"], "at most 400 digits"),
         (["--draft", "1e999,1", "--target", "1,0"], "has inf at index 0"),
         (["--draft", "-1,2", "--target", "1,0"], "must be a finite number of at least 0"),
         (["--draft", "1/3,2/3", "--target", "1,0", "-k", "10000000"], "a smaller k"),

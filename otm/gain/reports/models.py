@@ -158,7 +158,7 @@ def from_models(
         Text in UTF-8. Its paragraphs, separated by empty lines, are the prompts. A paragraph longer
         than a window continues in the next window, which does not see the tokens before it.
     prompts : str or Path, optional
-        File whose lines name the prompts of the lines of `text`. Consecutive lines with the same
+        File with the name of a prompt for each line of `text`. Consecutive lines with the same
         name are read as one text. If each line is a separate prompt, give `text` again.
     window : int, optional
         Largest number of tokens that the models read at once, at least 1.

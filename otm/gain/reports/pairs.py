@@ -80,7 +80,7 @@ class Pairs:
     def rows(
         self, of_draft: Sequence[SamplingParameters], of_target: SamplingParameters
     ) -> Iterator[tuple[int, list[Floats], Floats]]:
-        """Yield for each row its index, its draft distribution per sampling, and its target's."""
+        """Yield index, draft distributions (one per sampling) and target distribution per row."""
         drafts, targets = (
             scores.read(self.first, self.stop) if isinstance(scores, StoredArray) else scores
             for scores in (self.draft, self.target)

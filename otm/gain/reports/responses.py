@@ -54,7 +54,7 @@ class Position(NamedTuple):
 
 
 def match_positions(draft: Path, target: Path) -> tuple[list[Position], int]:
-    """Match two files of responses position by position; also return the number of skipped ones.
+    """Match two files of responses position by position; also count skipped positions.
 
     A position is skipped if a model has no list there, such as at the first token of a prompt, or
     if two tokens of a list have the same name.

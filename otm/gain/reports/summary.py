@@ -251,7 +251,7 @@ def summarise(
     *,
     level: float = 0.95,
 ) -> Summary:
-    """Summarise measured arrays by means over positions; only a latency adds a recommendation."""
+    """Summarise measured arrays by means; add a recommendation if there is a latency."""
     prompts = Prompts(source.prompts, level)
     temperatures: Axes = {"draft temperature": settings.draft_temperatures}
     rules: Axes = {"rule": settings.rules}

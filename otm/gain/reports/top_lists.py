@@ -216,7 +216,8 @@ def from_top_logprobs(
     vocabulary : int, optional
         Number of tokens, if known.
     slack : float, optional
-        Largest error in nats, as for `otm.optimum.top_logprobs.alpha_interval_from_logprobs`.
+        Largest error of a log-probability in nats, as for
+        `otm.optimum.top_logprobs.alpha_interval_from_logprobs`.
 
     Returns
     -------
