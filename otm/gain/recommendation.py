@@ -150,7 +150,7 @@ class Recommendation(Printed):
             other = self.if_chains_are_free[0]
             first += (
                 f"\nThe cost of more than K = {k} chains is unknown. If they cost nothing, "
-                f"{setup_text(other.setup)} would be {two_decimals(other.speedup)} times as fast "
+                f"{setup_text(other.setup)} would be {rounded_text(other.speedup)} times as fast "
                 "as plain decoding."
             )
         counts = f"{len(self.candidates)} setups, {self.contexts} contexts of "
@@ -162,7 +162,7 @@ class Recommendation(Printed):
 def verdict_sentences(recommendation: Recommendation) -> tuple[str, str]:
     """Return the verdict as a short sentence, and a second sentence or an empty string."""
     best = recommendation.best
-    setup, speed = setup_text(best.setup), two_decimals(best.speedup)
+    setup, speed = setup_text(best.setup), rounded_text(best.speedup)
     if recommendation.beats_autoregressive:
         return f"Use {setup}: {speed} times as fast as plain decoding.", ""
     detail = f"The best setting found ({setup}) decodes at {speed} of plain speed."
@@ -178,10 +178,13 @@ def setup_text(setup: Setup) -> str:
     return f"{setup.rule}, K = {setup.k}, γ = {setup.gamma}"
 
 
-def two_decimals(estimate: Estimate) -> str:
-    """Write an estimate with two decimals, and half the width of its interval if known."""
-    half = f" ± {estimate.high - estimate.mean:.2f}" if np.isfinite(estimate.high) else ""
-    return f"{estimate.mean:.2f}{half}"
+def rounded_text(estimate: Estimate) -> str:
+    """Write an estimate with two decimals, or three if its interval is very narrow."""
+    half = estimate.high - estimate.mean
+    if not np.isfinite(half):
+        return f"{estimate.mean:.2f}"
+    decimals = 2 if half >= 0.005 else 3
+    return f"{estimate.mean:.{decimals}f} ± {half:.{decimals}f}"
 
 
 def rank_setups(

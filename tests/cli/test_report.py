@@ -217,7 +217,7 @@ def test_the_recommendation_says_what_it_assumes(capsys: pytest.CaptureFixture[s
     assert main(["report", "draft.npy", "target.npy", *SMALL, "--latency", "0.05"]) == 0
     out = capsys.readouterr().out
     assert out.startswith("The speed with drafts is an estimate without an interval. The best set")
-    assert "a draft token takes 0.05 of the time of a target token" in out
+    assert "a draft token takes 0.05 times as long as a target token" in out
     greedy = ["--rule", "greedy", "--latency", "0.05", "--output", "other"]
     assert main(["report", "draft.npy", "target.npy", *SMALL, *greedy]) == 0
     assert "\nNot in the recommendation: greedy. " in capsys.readouterr().out

@@ -163,14 +163,13 @@ class Summary(Facts):
         >>> from dataclasses import replace
         >>> summary = Summary("two files", 100, 1, False, False, Settings(), level=0.95)
         >>> replace(summary, latency=Latency.constant(0.05)).costs[:61]
-        'The speeds assume that a draft token takes 0.05 of the time o'
+        'The speeds assume that a draft token takes 0.05 times as long'
         """
         if self.latency is None:
             return ""
         ratio = self.latency.draft[0] / self.latency.autoregressive_time
-        first = (
-            f"The speeds assume that a draft token takes {ratio:.3g} of the time of a target token"
-        )
+        times = f"{ratio:.3g} times as long as a target token"
+        first = f"The speeds assume that a draft token takes {times}"
         if not self.latency.is_constant:
             return f"{first}; the latency table has the times for more rows and tokens."
         return (

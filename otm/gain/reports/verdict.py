@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from otm.coupling.compare.capped import CAPPED_RULES
-from otm.gain.recommendation import Recommendation, two_decimals, verdict_sentences
+from otm.gain.recommendation import Recommendation, rounded_text, verdict_sentences
 
 if TYPE_CHECKING:
     from otm.gain.reports.summary import Summary, TableRow
@@ -71,9 +71,9 @@ def _from_speeds(summary: Summary, recommendation: Recommendation) -> Verdict:
         == (temperature, best.setup.rule, best.setup.k)
     )
     numbers = (
-        (SPEED, two_decimals(best.speedup)),
-        (TOKENS, two_decimals(best.block_efficiency)),
-        (ACCEPTANCE, two_decimals(acceptance)),
+        (SPEED, rounded_text(best.speedup)),
+        (TOKENS, rounded_text(best.block_efficiency)),
+        (ACCEPTANCE, rounded_text(acceptance)),
     )
     if temperature != summary.settings.sampling.temperature:
         detail = f"{detail} Sample the draft model at temperature {temperature:g}.".strip()
@@ -92,21 +92,21 @@ def _from_tokens(summary: Summary) -> Verdict:
     )
     headline = (
         f"With one chain of γ = {gamma} drafts, a target call gives "
-        f"{two_decimals(one['chains'])} tokens instead of 1."
+        f"{rounded_text(one['chains'])} tokens instead of 1."
     )
     detail = ""
     if most_drafts > 1:
         detail = (
             f"With K = {most_drafts} chains and the rule {several['rule']}, it gives at least "
-            f"{two_decimals(several['chains'])} tokens."
+            f"{rounded_text(several['chains'])} tokens."
         )
     (acceptance, *_) = (
         row["mean"] for row in _main_rows(summary, summary.acceptance) if row["k"] == 1
     )
     numbers = (
         (SPEED, "unknown"),
-        (f"{TOKENS} (K = 1, γ = {gamma})", two_decimals(one["chains"])),
-        (f"{ACCEPTANCE} (K = 1)", two_decimals(acceptance)),
+        (f"{TOKENS} (K = 1, γ = {gamma})", rounded_text(one["chains"])),
+        (f"{ACCEPTANCE} (K = 1)", rounded_text(acceptance)),
     )
     condition = f"{HOW_TO_GET_SPEED} {_scope(summary, summary.settings.draft_temperatures[0])}"
     return Verdict(headline, detail, condition, numbers)
@@ -117,7 +117,7 @@ def _from_acceptance(summary: Summary) -> Verdict:
     k = summary.settings.ks[-1]
     rows = [row for row in _main_rows(summary, summary.acceptance) if row["k"] == k]
     best = max(rows, key=lambda row: row["mean"].mean)
-    number = two_decimals(best["mean"])
+    number = rounded_text(best["mean"])
     headline = f"With k = {k} drafts, {best['rule']} accepts one with probability {number}."
     condition = (
         "Tokens per target call and the speed are unknown: a report computes them only for the "

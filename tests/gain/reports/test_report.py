@@ -447,7 +447,7 @@ def test_the_headline_says_what_steps_are_taken_to_cost(folder: Path, summary: S
         latency=Latency.constant(0.05),
     )
     for its, name, wanted in (
-        (assumed, "assumed", "takes 0.05 of the time"),
+        (assumed, "assumed", "takes 0.05 times as long"),
         (summary, "out", "the latency table has the times"),
     ):
         assert wanted in its.costs
