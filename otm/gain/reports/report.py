@@ -298,23 +298,25 @@ def _efficiency(axes: Any, summary: Summary) -> None:
 
 def _lossy(axes: Any, summary: Summary) -> None:
     main, ks = summary.settings.draft_temperatures[0], summary.settings.ks
-    points: list[Any] = []  # for each k, the points of all settings
+    # for each k, the points of all settings
+    points: list[Any] = []
     for i, k in enumerate(dict.fromkeys((ks[0], ks[-1]))):
         rows = _where(summary.lossy, {"draft temperature": main, "k": k})
         points.append([(row["total variation"].mean, row["gain"].mean) for row in rows])
         style = {"color": COLOURS[i], "linestyle": "none", "marker": MARKERS[i]}
         axes.plot(*zip(*points[-1], strict=True), markersize=4, label=f"$k = {k}$", **style)
-    for ends in zip(*points, strict=True):  # the points of one setting
+    # one segment per setting, from its smallest k to its largest k
+    segments = list(zip(points[0], points[-1], strict=True))
+    for ends in segments:
         axes.plot(*zip(*ends, strict=True), color="#999999", linewidth=0.5, zorder=1)
     right, top = (1.1 * max(float(np.max(points, axis=(0, 1))[axis]), MIN_RANGE) for axis in (0, 1))
     axes.plot([0, top], [0, top], color="#777777", linestyle=":", label="upper bound")
-    left, bottom = -0.04 * right, min(float(np.min(points, axis=(0, 1))[1]), -0.06 * top)
+    left, bottom = -0.04 * right, min(1.1 * float(np.min(points, axis=(0, 1))[1]), -0.06 * top)
     axes.set(xlabel="total variation from the target", ylabel="acceptance gained")
     axes.set(xlim=(left, right), ylim=(bottom, 1.1 * top))
     scale = np.divide(PLOT_SIZE, (right - left, 1.1 * top - bottom))
     origin = np.array([left, bottom])
-    segments = (*zip(*points, strict=True), ((0, 0), (top, top)))
-    lines = [np.linspace(start, stop, 20) for start, stop in segments]
+    lines = [np.linspace(*ends, 20) for ends in (*segments, ((0, 0), (top, top)))]
     names = [str(row["setting"]).replace(" ε", "\nε") for row in rows]
     obstacles = (np.concatenate(lines) - origin) * scale
     corners = label_corners((np.array(points[0]) - origin) * scale, names, obstacles)

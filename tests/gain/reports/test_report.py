@@ -171,6 +171,13 @@ def test_the_page_says_what_is_assumed_or_not_known(folder: Path) -> None:
     assert written["acceptance"][0]["mean"]["high"] is None
 
 
+def test_a_single_number_of_drafts_has_pictures(folder: Path) -> None:
+    """Catches a picture that needs two numbers of drafts."""
+    report(from_files(folder / "pair.npz"), folder / "one", Settings(ks=(1,)), gammas=[1])
+    text = (folder / "one" / "report.html").read_text(encoding="utf-8")
+    assert text.count("<svg") == 3
+
+
 def test_a_summary_without_tables_can_be_printed() -> None:
     """Catches an error where a notebook only shows an object."""
     summary = Summary("two files", 100, 1, False, False, Settings(), level=0.95)
