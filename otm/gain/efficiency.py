@@ -96,8 +96,9 @@ def block_efficiency(
     Notes
     -----
     The contexts determine the estimated quantity. Use the contexts at which the steps of a decoding
-    loop began (`contexts_from`): the mean is then the block efficiency of that loop, and close to
-    that of a loop with other drafts. Over all positions of a text the mean is too large.
+    loop began (`contexts_from`). The mean is then the block efficiency of that loop, and
+    approximately that of a loop with other drafts. Over all positions of a text the mean is too
+    large.
 
     References
     ----------

@@ -187,7 +187,7 @@ def walltime_improvement(alpha: Any, gamma: Any, cost: Any) -> Any:
 def operations_factor(alpha: Any, gamma: Any, cost: Any) -> Any:
     """Return the arithmetic operations relative to decoding without drafts.
 
-    By [leviathan2023]_, Theorem 3.11, this is (γ ĉ + γ + 1) divided by `expected_tokens`: a block
+    By [leviathan2023]_, Theorem 3.11, this is (γ ĉ + γ + 1) divided by `expected_tokens`. A block
     runs the target on γ + 1 positions, and the positions after a rejected draft are wasted.
 
     Parameters

@@ -170,8 +170,8 @@ def contexts_from(generation: Generation, *, every: int = 1) -> list[list[Contex
     In a decoding loop, steps begin rarely where drafts are accepted often, because steps are long
     there. The mean over the steps is the block efficiency of the loop. The mean over all positions,
     which are the contexts of `autoregressive`, is larger. For example, let one half of a text have
-    5 tokens per step and the other half 1: the mean over positions is 3, and the block efficiency
-    is 1/(0.5/5 + 0.5/1) = 1.67.
+    5 tokens per step and the other half 1. The mean over positions is then 3, but the block
+    efficiency is 1/(0.5/5 + 0.5/1) = 1.67.
 
     Parameters
     ----------

@@ -84,8 +84,9 @@ def best_tree(hits: npt.ArrayLike, nodes: int, depth: int | None = None) -> Plan
 
     Notes
     -----
-    If the hits fall with i and are the same at all levels, the best tree consists of the N nodes
-    with the largest products of hits along their paths (Theorem 18.4 of docs/theory/trees.md).
+    Suppose that the hits fall with i and are the same at all levels. Then the best tree has the N
+    nodes with the largest products of hits along their paths (Theorem 18.4 of
+    docs/theory/trees.md).
 
     References
     ----------

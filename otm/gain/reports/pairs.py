@@ -173,9 +173,9 @@ def measure_pair(
     """Compute the acceptance of every rule and lossy setting, from draft [V] and target [V].
 
     The arrays are "acceptance" [rules, K], "optimum" [K] and "lossy" [settings, 2, K], with
-    acceptance and total variation. If the ratio p/q of the output token is known, three more
-    arrays exist: "ratio", "accepted" [capped rules, K], the probability that the output is a draft,
-    and "above" [K], the draft's mass above the optimal cut.
+    acceptance and total variation. If the ratio p/q of the output token is known, there is
+    also "ratio". Then "accepted" [capped rules, K] has the probability that the output is a draft,
+    and "above" [K] has the draft's mass above the optimal cut.
     """
     ks = settings.ks
     leniences = [each.lenience for each in settings.lossy_settings if isinstance(each, Lenience)]

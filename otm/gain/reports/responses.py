@@ -56,8 +56,8 @@ class Position(NamedTuple):
 def match_positions(draft: Path, target: Path) -> tuple[list[Position], int]:
     """Match two files of responses position by position; also count skipped positions.
 
-    A position is skipped if a model has no list there, such as at the first token of a prompt, or
-    if two tokens of a list have the same name.
+    A position is skipped if a model has no list there, such as at the first token of a prompt. It
+    is also skipped if two tokens of a list have the same name.
     """
     of_draft, of_target = list(_responses(draft)), list(_responses(target))
     if len(of_draft) != len(of_target):

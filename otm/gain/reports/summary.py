@@ -3,7 +3,7 @@
 Tokens per step follow from the number of steps along a text that the target sampled. That number is
 computed without sampling drafts. The output Y of a lossless rule has the target's distribution q,
 for any drafts. Given Y = y, the rule accepts a draft with probability w(y) = v(y)/q(y), where v is
-its accepted mass; this is min(1, c p(y)/q(y)) for a rule with cap c. Therefore, given the text and
+its accepted mass. For a rule with cap c, w(y) = min(1, c p(y)/q(y)). Therefore, given the text and
 the numbers of drafts, the decisions along the text are independent, each with its own w. A
 recursion along the text gives the distribution of the positions at which steps begin:
 

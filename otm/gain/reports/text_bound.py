@@ -38,8 +38,8 @@ def bound_along_text(
 ) -> Floats:
     """Return sums over prompts whose means bound the tokens per step: [P, D, K, gammas].
 
-    The measured values at each position are "ratio" [N, D], p/q of the token that the target
-    sampled, "optimum" [N, D, K], α_K, and "above" [N, D, K], the draft's mass above the cut of α_K.
+    `measured` has three arrays: "ratio" [N, D], p/q of the token that the target sampled; "optimum"
+    [N, D, K], the value of α_K; and "above" [N, D, K], the draft's mass above the cut of α_K.
     Depth i is a mean over the positions that have i more rows in their prompt. The result is NaN if
     a half of the prompts has no such position.
     """

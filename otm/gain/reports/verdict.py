@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
 
 from otm.coupling.compare.capped import CAPPED_RULES
 from otm.gain.recommendation import Recommendation, rounded_text, verdict_sentences
-
-if TYPE_CHECKING:
-    from otm.gain.reports.summary import Summary, TableRow
+from otm.gain.reports.settings import Settings
 
 SPEED = "speed against plain decoding"
 TOKENS = "tokens per target call"
@@ -23,6 +22,34 @@ HOW_TO_GET_TOKENS = (
     "Lists of the most probable tokens do not determine tokens per target call or the speed. To "
     "get both, record the scores of all tokens, or let both models read a text with --text FILE."
 )
+
+
+class Numbers(Protocol):
+    """The numbers of a report that a verdict needs; `Summary` has them."""
+
+    @property
+    def settings(self) -> Settings:
+        """Settings of the report."""
+
+    @property
+    def acceptance(self) -> Sequence[dict[str, Any]]:
+        """Rows with the acceptance probability."""
+
+    @property
+    def bounds(self) -> Sequence[dict[str, Any]]:
+        """Rows with bounds on α_k."""
+
+    @property
+    def block_efficiency(self) -> Sequence[dict[str, Any]]:
+        """Rows with tokens per step."""
+
+    @property
+    def recommendation(self) -> Recommendation | None:
+        """Setups for decoding, fastest first."""
+
+    @property
+    def costs(self) -> str:
+        """The costs that the recommendation assumes, in words."""
 
 
 class Verdict(NamedTuple):
@@ -46,7 +73,7 @@ class Verdict(NamedTuple):
     numbers: tuple[tuple[str, str], ...]
 
 
-def verdict(summary: Summary) -> Verdict:
+def verdict(summary: Numbers) -> Verdict:
     """Return the verdict of a report: on speed if known, else on tokens or on acceptance."""
     if summary.bounds:
         return _from_bounds(summary)
@@ -59,7 +86,7 @@ def verdict(summary: Summary) -> Verdict:
     return Verdict("This report has no results.", "", "", ())
 
 
-def _from_speeds(summary: Summary, recommendation: Recommendation) -> Verdict:
+def _from_speeds(summary: Numbers, recommendation: Recommendation) -> Verdict:
     """Return the verdict of a report with a latency."""
     best = recommendation.best
     headline, detail = verdict_sentences(recommendation)
@@ -81,7 +108,7 @@ def _from_speeds(summary: Summary, recommendation: Recommendation) -> Verdict:
     return Verdict(headline, detail, condition, numbers)
 
 
-def _from_tokens(summary: Summary) -> Verdict:
+def _from_tokens(summary: Numbers) -> Verdict:
     """Return the verdict of a report without a latency, on tokens per target call."""
     rows = _main_rows(summary, summary.block_efficiency)
     gamma, most_drafts = max(row["gamma"] for row in rows), max(row["K"] for row in rows)
@@ -112,7 +139,7 @@ def _from_tokens(summary: Summary) -> Verdict:
     return Verdict(headline, detail, condition, numbers)
 
 
-def _from_acceptance(summary: Summary) -> Verdict:
+def _from_acceptance(summary: Numbers) -> Verdict:
     """Return the verdict of a report whose rules have no tokens per target call."""
     k = summary.settings.ks[-1]
     rows = [row for row in _main_rows(summary, summary.acceptance) if row["k"] == k]
@@ -127,7 +154,7 @@ def _from_acceptance(summary: Summary) -> Verdict:
     return Verdict(headline, "", condition, numbers)
 
 
-def _from_bounds(summary: Summary) -> Verdict:
+def _from_bounds(summary: Numbers) -> Verdict:
     """Return the verdict of a report on lists of the most probable tokens."""
     first, last = summary.bounds[0], summary.bounds[-1]
     ranges = [f"{row['lower'].mean:.2f} to {row['upper'].mean:.2f}" for row in (first, last)]
@@ -143,13 +170,13 @@ def _from_bounds(summary: Summary) -> Verdict:
     return Verdict(headline, "", HOW_TO_GET_TOKENS, numbers)
 
 
-def _main_rows(summary: Summary, rows: list[TableRow]) -> list[TableRow]:
+def _main_rows(summary: Numbers, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Select the rows at the main draft temperature."""
     main = summary.settings.draft_temperatures[0]
     return [row for row in rows if row["draft temperature"] == main]
 
 
-def _scope(summary: Summary, draft_temperature: float) -> str:
+def _scope(summary: Numbers, draft_temperature: float) -> str:
     """Write the text and the sampling parameters for which the answer holds."""
     target_sampling = summary.settings.sampling
     sampling = str(target_sampling).replace("T ", "temperature ", 1)
