@@ -102,11 +102,12 @@ def decode(
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Decode a prompt with and without drafts; show accepted drafts and speeds.
+    """Decode a prompt with and without drafts.
 
-    Shipped models are the GPTs target, large, medium and small, which need torch, and ngram-1 to
-    ngram-7. Their tokens are bytes, and all were fitted to seven books of the King James Bible. Two
-    Hugging Face models must have the same tokenizer.
+    The command compares speeds, and shows the accepted drafts. Shipped models are the GPTs target,
+    large, medium and small, which need torch, and ngram-1 to ngram-7. Their tokens are bytes, and
+    all were fitted to seven books of the King James Bible. Two Hugging Face models must have the
+    same tokenizer.
     """
     with_torch = is_installed("torch") and is_installed("safetensors")
     if not with_torch and None in (target, draft):

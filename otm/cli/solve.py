@@ -72,11 +72,12 @@ def solve(
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Compute the optimal acceptance probability α for k drafts, with a proof.
+    """Compute the optimal acceptance probability α.
 
-    A JSON file has a list of numbers, or {"draft": [...], "target": [...]}; fractions are strings
-    such as "1/3". In .npz and .safetensors files the arrays are named draft and target, or each
-    distribution has a separate file. Code in a file is never executed.
+    The solution for k drafts comes with a proof of optimality. A JSON file has a list of numbers,
+    or {"draft": [...], "target": [...]}; fractions are strings such as "1/3". In .npz and
+    .safetensors files the arrays are named draft and target, or each distribution has a separate
+    file. Code in a file is never executed.
     """
     if certificate is not None:
         check_place(certificate)
