@@ -42,7 +42,7 @@ def status_of(work: Callable[[], int | None], program: str = "otm") -> int:
         # with the null device, Python's flush at exit cannot fail again
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         status = 0
-    # some OTM errors derive from OSError or MemoryError, so they come first
+    # OTM errors come first, because ProblemTooLargeError derives from MemoryError
     except OTMError as error:
         return _complain(program, str(error), BAD_INPUT)
     except OSError as error:
