@@ -17,7 +17,7 @@ from otm.decoding import (
     spectr,
 )
 from otm.errors import InvalidDraftsError, InvalidInputError, InvalidParameterError
-from otm.gain.recording import Recording, contexts_from, pruned, record
+from otm.gain.recording import Recording, contexts_from, prune_tree, record
 from otm.models import Session, TableModel
 from otm.models.base import PaddedTokens
 
@@ -122,7 +122,7 @@ def test_pruned_chains_are_the_first_ones() -> None:
     """Catches chains that are cut to their first token, and trees that are changed in place."""
     (recording,) = record(TARGET, ModelDrafter(DRAFT, 4), [[(0,)]], 3, seed=7)
     whole = [node.path for node in recording.tree.nodes()]
-    tree = pruned(recording.tree, 2, 2)
+    tree = prune_tree(recording.tree, 2, 2)
     chains = [whole[1 + 3 * i : 3 + 3 * i] for i in range(2)]
     assert [node.path for node in tree.nodes()] == [(), *chains[0], *chains[1]]
     assert [node.path for node in recording.tree.nodes()] == whole
@@ -135,10 +135,10 @@ def test_pruned_trees_keep_the_first_children_at_each_level() -> None:
     def shape(node: DraftNode) -> list[object]:
         return [shape(child) for child in node.children]
 
-    assert shape(pruned(recording.tree, (2, 1), 3)) == [[[]], [[]]]
-    assert shape(pruned(recording.tree, (1, 2, 2), 2)) == [[[], []]]
-    assert shape(pruned(recording.tree, 2, 3)) == [[[[]]], [[[]]]]
-    assert shape(pruned(recording.tree, 3, 0)) == []
+    assert shape(prune_tree(recording.tree, (2, 1), 3)) == [[[]], [[]]]
+    assert shape(prune_tree(recording.tree, (1, 2, 2), 2)) == [[[], []]]
+    assert shape(prune_tree(recording.tree, 2, 3)) == [[[[]]], [[[]]]]
+    assert shape(prune_tree(recording.tree, 3, 0)) == []
 
 
 class Short(TableModel):
