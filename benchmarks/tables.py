@@ -35,7 +35,7 @@ from benchmarks.loop_tables import (
     state,
     trees,
     watermark,
-    watermark_laws,
+    watermark_statistics,
 )
 
 __all__ = ["PAGES", "TABLES", "filled"]
@@ -206,7 +206,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "state": state,
     "trees": trees,
     "watermark": watermark,
-    "watermark-laws": watermark_laws,
+    "watermark-laws": watermark_statistics,
     "peers": peers,
     "report": report,
     "rows": rows,

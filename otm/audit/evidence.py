@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from otm._core.arithmetic import Number
-from otm._core.display.reprs import Brief
+from otm._core.display.reprs import ShortRepr
 from otm.audit import formatting
 from otm.audit.adapters.base import Drafts, Failure, Instance, Outcome
 from otm.audit.instances import rows_of
@@ -60,7 +60,7 @@ class Nearest:
 
 
 @dataclass(frozen=True, eq=False)
-class Isolated(Brief):
+class Isolated(ShortRepr):
     """Outcomes that are impossible under the target and come from almost no uniforms.
 
     Such outcomes come from single values of a uniform, such as 0, or from rounding.
@@ -106,7 +106,7 @@ class Sampled:
 
 
 @dataclass(frozen=True, eq=False)
-class Counterexample(Brief):
+class Counterexample(ShortRepr):
     """Models on which the output does not follow the target, and a run that shows it.
 
     Attributes

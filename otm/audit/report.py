@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from otm._core.arithmetic import Number
-from otm._core.display.reprs import Printed
+from otm._core.display.reprs import TextRepr
 from otm._core.interval import Interval
 from otm.audit import formatting
 from otm.audit.evidence import Counterexample, Diagnosis, Isolated, Nearest, Sampled, as_json
@@ -25,7 +25,7 @@ RARELY = ", but only at isolated values of a uniform, such as 0, or by rounding"
 """Addition to a verdict if the largest distance is at most the tolerance for rounding."""
 
 
-class BaseReport(Printed):
+class BaseReport(TextRepr):
     """A report that has a verdict and is printed line by line."""
 
     verdict: str

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from otm.coupled.watermark import WatermarkVerifier, watermark_keys
     from otm.coupled.watermark_detection import (
         Detection,
-        WatermarkLaw,
+        WatermarkStatistics,
         detect_watermark,
-        watermark_laws,
+        watermark_statistics,
     )
 else:
     __getattr__, __dir__ = lazy(__name__)
@@ -27,11 +27,11 @@ __all__ = [
     "CoupledVerifier",
     "Detection",
     "ListCoupling",
-    "WatermarkLaw",
+    "WatermarkStatistics",
     "WatermarkVerifier",
     "decode_coupled",
     "decode_watermarked",
     "detect_watermark",
     "watermark_keys",
-    "watermark_laws",
+    "watermark_statistics",
 ]

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from otm._core.display.reprs import Brief
+from otm._core.display.reprs import ShortRepr
 from otm._core.numbers import as_integer, as_positive, check_name
 from otm._core.probs.sparse import SparseProbs, of_one_kind
 from otm.coupled.clocks.numpy import SharedClocks, draw_key
@@ -48,7 +48,7 @@ DRAFTS, RECOVERED, COINS = range(3)
 
 
 @dataclass(frozen=True)
-class WatermarkVerifier(Brief):
+class WatermarkVerifier(ShortRepr):
     """Verification with randomness from a key, for `stream`; `decode_watermarked` is simpler.
 
     Parameters

@@ -156,7 +156,7 @@ def detect_watermark(
     return Detection(score, count, float(gammaincc(count, score)))
 
 
-class WatermarkLaw(NamedTuple):
+class WatermarkStatistics(NamedTuple):
     """Acceptance and detectability of a watermark for one token, as means over keys.
 
     Attributes
@@ -173,7 +173,7 @@ class WatermarkLaw(NamedTuple):
 
     Examples
     --------
-    >>> watermark_laws([0.5, 0.5], [0.5, 0.5])["coupled"].score  # H(2)
+    >>> watermark_statistics([0.5, 0.5], [0.5, 0.5])["coupled"].score  # H(2)
     1.5
     """
 
@@ -183,9 +183,9 @@ class WatermarkLaw(NamedTuple):
     clocks: int
 
 
-def watermark_laws(
+def watermark_statistics(
     draft_probs: npt.ArrayLike, target_probs: npt.ArrayLike, *, threshold: float | None = None
-) -> dict[str, WatermarkLaw]:
+) -> dict[str, WatermarkStatistics]:
     """Compute acceptance and detectability of each watermarking method for one drafted token.
 
     Parameters
@@ -197,7 +197,7 @@ def watermark_laws(
 
     Returns
     -------
-    dict of str to WatermarkLaw
+    dict of str to WatermarkStatistics
         Acceptance and detectability by method.
 
     Raises
@@ -214,7 +214,7 @@ def watermark_laws(
 
     Examples
     --------
-    >>> for method, law in watermark_laws([0.5, 0.25, 0.25], [0.25, 0.5, 0.25]).items():
+    >>> for method, law in watermark_statistics([0.5, 0.25, 0.25], [0.25, 0.5, 0.25]).items():
     ...     print(f"{method}: {law.acceptance:.2f} accepted, score {law.score - law.clocks:+.2f}")
     coupled: 0.70 accepted, score +0.79
     rejection: 0.75 accepted, score +0.58
@@ -240,11 +240,13 @@ def watermark_laws(
     rejected_score = (residual * (low_rejected * late + high_rejected * residual_score)).sum()
     most = float(both.sum())
     return {
-        "coupled": WatermarkLaw(
+        "coupled": WatermarkStatistics(
             float(ListCoupling(problem).acceptance), entropy, float((q * target_score).sum()), 1
         ),
-        "rejection": WatermarkLaw(most, entropy - coins, float(both_lists), 2),
-        "keyed rejection": WatermarkLaw(most, entropy, float(accepted_score + rejected_score), 1),
+        "rejection": WatermarkStatistics(most, entropy - coins, float(both_lists), 2),
+        "keyed rejection": WatermarkStatistics(
+            most, entropy, float(accepted_score + rejected_score), 1
+        ),
     }
 
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from otm._core.arithmetic import Frozen, Number, Probs, zeros
 from otm._core.checks import Drafts, Uniforms, check_generator, check_uniforms
-from otm._core.display.reprs import Brief
+from otm._core.display.reprs import ShortRepr
 from otm._core.display.text import shown
 from otm._core.interval import Interval
 from otm._core.probs.sampling import chunks, locate_in_rows
@@ -44,7 +44,7 @@ NEED = (
 
 
 @dataclass(frozen=True, eq=False)
-class Selection(Brief):
+class Selection(ShortRepr):
     """Result of a selection, elementwise over the leading axes; unpacks as (token, index).
 
     If the drafts are a tensor, both attributes are tensors on the same device.

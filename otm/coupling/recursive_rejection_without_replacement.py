@@ -254,7 +254,7 @@ def _last(target: Probs, draft: Probs, rejected: npt.NDArray[np.int64]) -> Probs
     It depends on x only through the cap 1 / (Σw − w(x)).
     """
     scale = scale_of_weights(draft)
-    bins = RatioBins.of_measures(draft * scale, target)
+    bins = RatioBins.from_masses(draft * scale, target)
     before = running_sum(draft, from_zero=True)[:-1]
     others = before + running_sum(draft[::-1], from_zero=True)[-2::-1]
     caps = 1 / (others[rejected] * scale)

@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from otm._core.display.reprs import Brief
+from otm._core.display.reprs import ShortRepr
 from otm._core.display.text import shown
 from otm._core.numbers import as_positive
 from otm.decoding.checks import as_end, check_draft, check_task
@@ -43,7 +43,7 @@ from otm.models.base import LanguageModel
 
 
 @dataclass(frozen=True)
-class Beams(Brief):
+class Beams(ShortRepr):
     """Result of a beam search for a batch of prompts.
 
     Attributes

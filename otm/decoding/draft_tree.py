@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 import otm.drafts
-from otm._core.display.reprs import Brief
+from otm._core.display.reprs import ShortRepr
 from otm._core.probs.sparse import SparseProbs
 from otm.decoding.reading import Path
 from otm.errors import InvalidDraftsError
@@ -26,7 +26,7 @@ Randomness = Callable[[int], npt.NDArray[Any]]
 
 
 @dataclass(eq=False)
-class DraftNode(Brief):
+class DraftNode(ShortRepr):
     """A node of a draft tree: a draft token and its children.
 
     Attributes
@@ -129,7 +129,7 @@ class DraftNode(Brief):
         continued = {path[:-1] for path in paths if path}
         return [path for path in paths if path not in continued]
 
-    def drawn_paths(self) -> list[Path]:
+    def repeated_leaf_paths(self) -> list[Path]:
         """Return the path of each leaf; a path that was drawn twice appears twice."""
         return [node.path for node in self.nodes() if node.path and not node.children]
 

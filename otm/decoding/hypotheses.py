@@ -11,14 +11,14 @@ import numpy as np
 import numpy.typing as npt
 
 from otm._core.arithmetic import Number, Probs, is_exact
-from otm._core.display.reprs import Brief
+from otm._core.display.reprs import ShortRepr
 from otm._core.probs.sparse import SparseProbs
 from otm.decoding.reading import Context, Path, Reader
 from otm.decoding.sampling_parameters import kth_largest
 
 
 @dataclass(frozen=True)
-class Hypothesis(Brief):
+class Hypothesis(ShortRepr):
     """A sequence of new tokens and its score.
 
     Attributes

@@ -133,7 +133,7 @@ class HostRounds(Rounds):
         paths = as_paths(trees, batch.depths, self._reader.model.vocabulary)
         probs = self._reader.read(batch.contexts, paths, batch.parents, whole=True)
         outputs = self.verify(batch, trees, probs)
-        drafts = [tuple(tree.drawn_paths()) for tree in trees]
+        drafts = [tuple(tree.repeated_leaf_paths()) for tree in trees]
         return list(map(Outcome, drafts, outputs))
 
 

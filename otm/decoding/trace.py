@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
-from otm._core.display.reprs import Brief, Facts
+from otm._core.display.reprs import FactsRepr, ShortRepr
 from otm.decoding.reading import Path
 
 FinishReason = Literal["eos", "length", "stop"]
@@ -45,7 +45,7 @@ class Seconds:
 
 
 @dataclass(frozen=True)
-class Step(Brief):
+class Step(ShortRepr):
     """One call of the target model, for one sequence.
 
     Attributes
@@ -104,7 +104,7 @@ class Step(Brief):
 
 
 @dataclass(frozen=True)
-class Generation(Facts):
+class Generation(FactsRepr):
     """Result of decoding a batch of prompts.
 
     Attributes

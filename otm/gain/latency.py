@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.display.reprs import Brief
+from otm._core.display.reprs import ShortRepr
 from otm._core.display.text import shown
 from otm._core.files.paths import AnyPath, file_label, read_json
 from otm._core.numbers import as_positive
@@ -33,7 +33,7 @@ from otm.models.base import LanguageModel, Session
 
 
 @dataclass(frozen=True)
-class Latency(Brief):
+class Latency(ShortRepr):
     """Times of both models, for grids of numbers of tokens and of rows, in any unit.
 
     Between grid points, times are interpolated linearly. Outside the grid they are unknown.

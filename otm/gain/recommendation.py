@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from otm._core.display.reprs import Printed
+from otm._core.display.reprs import TextRepr
 from otm._core.display.text import html_table, shown, text_table
 from otm._core.means import Estimate, Floats, Prompts, Setup
 from otm._core.numbers import as_positive
@@ -78,7 +78,7 @@ class Candidate:
 
 
 @dataclass(frozen=True, eq=False)
-class Recommendation(Printed):
+class Recommendation(TextRepr):
     """Candidates for decoding, fastest first; printed as a table of the first ten.
 
     Attributes

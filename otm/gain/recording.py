@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from otm._core.display.progress import Progress, watching
-from otm._core.display.reprs import Brief
+from otm._core.display.reprs import ShortRepr
 from otm._core.display.text import shown
 from otm._core.numbers import as_positive
 from otm._core.probs.sparse import SparseProbs
@@ -36,7 +36,7 @@ from otm.models.base import LanguageModel
 
 
 @dataclass(frozen=True, eq=False)
-class Recording(Brief):
+class Recording(ShortRepr):
     """Drafts after one context, with the distributions of both models.
 
     Attributes

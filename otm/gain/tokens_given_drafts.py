@@ -23,7 +23,7 @@ from otm.coupling.build import PlanBuilder
 from otm.decoding.draft_tree import DraftNode, shared_draft_probs
 from otm.decoding.verifiers.base import TargetProbs
 from otm.decoding.verifiers.block_traversal import OpenNode
-from otm.decoding.verifiers.recursion import plan_of_tree
+from otm.decoding.verifiers.recursion import build_tree_plan
 from otm.decoding.verifiers.walk_and_keep import Walk
 
 TreeMeans = Callable[[DraftNode, TargetProbs, int], Probs]
@@ -50,7 +50,7 @@ def tokens_by_rule(
             survivors.setdefault(child.token, []).append(child)
         draft_kind = nodes[0].draft_kind
         draft_probs = shared_draft_probs(nodes, draft_kind)
-        plan = plan_of_tree(rule, draft_probs, target_probs(path), len(drafts), draft_kind)
+        plan = build_tree_plan(rule, draft_probs, target_probs(path), len(drafts), draft_kind)
         outputs = plan.conditional([child.token for child in drafts])
         for token, agreeing in survivors.items():
             selected = outputs.item(int(np.searchsorted(plan.problem.tokens, token)))

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from otm._core.checks import as_draft_count
-from otm._core.display.reprs import Brief
+from otm._core.display.reprs import ShortRepr
 from otm._core.display.text import shown
 from otm._core.numbers import as_positive
 from otm.decoding.drafters.trees import Shape
@@ -31,7 +31,7 @@ Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class PlannedTree(Brief):
+class PlannedTree(ShortRepr):
     """A tree shape and its expected number of accepted drafts.
 
     Attributes

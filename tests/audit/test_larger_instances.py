@@ -12,7 +12,11 @@ import pytest
 
 from otm.audit import Report, chain, loop, lossless
 from otm.audit.adapters.base import Adapter
-from otm.audit.diagnose.known_bugs.size_and_place import cut_to, hot_from, passes_at
+from otm.audit.diagnose.known_bugs.size_and_place import (
+    passes_at,
+    residual_cut_to,
+    temperature_lost_at,
+)
 from otm.audit.diagnose.known_bugs.steps import Block, Chain, Loop
 from otm.audit.diagnose.self_drafting import samples_twice
 from otm.audit.instances import INSTANCES
@@ -160,7 +164,7 @@ def test_mistakes_of_size_are_found_and_named(name: str, where: str) -> None:
 def test_every_rung_of_a_ladder_shows_its_mistakes(place: int) -> None:
     """Bug: rows that are certain where a chain is deep, or too seldom reached to matter."""
     instance = larger_instances()["twelve drafts"]
-    hot = observe_by_paths(Runner(hot_from(place).verifier), instance)
+    hot = observe_by_paths(Runner(temperature_lost_at(place).verifier), instance)
     assert hot.tv_distance > Fraction(1, 50)
     assert hot.runs < 250
     passed = observe_by_paths(Runner(passes_at(place).verifier), instance)
@@ -170,7 +174,7 @@ def test_every_rung_of_a_ladder_shows_its_mistakes(place: int) -> None:
 @pytest.mark.parametrize("kept", [12, 30, 44])
 def test_the_widest_row_shows_a_residual_of_any_size(kept: int) -> None:
     """Bug: residuals of 12 tokens at most, to which a cut behind the 12 largest does nothing."""
-    seen = observe_by_paths(Runner(cut_to(kept).verifier), larger_instances()["48 tokens"])
+    seen = observe_by_paths(Runner(residual_cut_to(kept).verifier), larger_instances()["48 tokens"])
     assert seen.tv_distance > Fraction(1, 1000)
     assert seen.runs < 300
 

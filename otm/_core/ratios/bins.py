@@ -99,7 +99,7 @@ class RatioBins(Frozen):
         return cls(draft, target, *found, units=units, keys=RatioKeys(read_only(keys), bits))
 
     @classmethod
-    def of_measures(cls, draft: Probs, target: Probs) -> RatioBins:
+    def from_masses(cls, draft: Probs, target: Probs) -> RatioBins:
         """Make one bin per distinct ratio of two measures; masses are not divided by their sums."""
         parts = split_parts(np.array((draft, target)))
         return cls._by_ratio(draft, target, parts, zeros((2, 1), draft))

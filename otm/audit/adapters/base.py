@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.display.reprs import Brief
+from otm._core.display.reprs import ShortRepr
 from otm.decoding.draft_tree import Randomness
 from otm.decoding.reading import Path
 from otm.errors import ProblemTooLargeError
@@ -59,7 +59,7 @@ class Source:
 
 
 @dataclass(frozen=True, eq=False)
-class Instance(Brief):
+class Instance(ShortRepr):
     """A pair of small models on which the audit runs a verifier.
 
     Parameters
@@ -100,7 +100,7 @@ class Instance(Brief):
         """Number of tokens V."""
         return self.target.vocabulary
 
-    def gamma_of(self, step: int) -> int:
+    def gamma_at_step(self, step: int) -> int:
         """Return the number of drafts in a step of a loop.
 
         Parameters
@@ -162,7 +162,7 @@ class Adapter(ABC):
     end : int or None
         Token that ends a sequence: no token may follow it, and a sequence without it must have the
         largest allowed length.
-    own_draws : bool
+    uses_global_rng : bool
         Whether the verifier draws from the global generators of Python, NumPy or torch; the audit
         may replace their draws by its own uniforms.
     more : tuple of Instance
@@ -189,7 +189,7 @@ class Adapter(ABC):
     loops: bool = False
     whole: bool = False
     end: int | None = None
-    own_draws: bool = False
+    uses_global_rng: bool = False
     more: tuple[Instance, ...] = ()
 
     @abstractmethod

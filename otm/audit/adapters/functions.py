@@ -99,11 +99,11 @@ class FunctionAdapter(Adapter):
         self.convert = convert or (lambda array: array)
         self.takes_randomness = randomness_of(function, self.before)
         self.repeatable = self.takes_randomness == "uniforms"
-        self.own_draws = self.takes_randomness in {None, "rng", "generator"}
+        self.uses_global_rng = self.takes_randomness in {None, "rng", "generator"}
         if self.takes_randomness == "generator":
             # Import torch before the audit replaces generators, so that it replaces torch's too.
             require("torch")
-        self.exact = (self.repeatable or self.own_draws) and convert is None
+        self.exact = (self.repeatable or self.uses_global_rng) and convert is None
         self._uniforms = uniforms or (lambda drafts: drafts + self.beyond)
 
     def _ask(self, source: Randomness, drafts: int, *arrays: Any, **more: Any) -> Any:

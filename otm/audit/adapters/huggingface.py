@@ -105,7 +105,7 @@ class _Generate(Adapter):
     name = "transformers, generate with an assistant"
     repeatable = False
     exact = False
-    own_draws = True
+    uses_global_rng = True
 
     def output(self, instance: Instance, source: Randomness) -> Path:
         import torch

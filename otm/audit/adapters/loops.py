@@ -79,7 +79,9 @@ class loop(FunctionAdapter):
         """Decode until the limit."""
         randomness = {"uniforms": source} if self.repeatable else self._random(source, 0)
         limit = max_tokens(self, instance)
-        drafts = {"policy": instance.gamma_of} if self.has_policy else {"gamma": instance.gamma}
+        drafts = (
+            {"policy": instance.gamma_at_step} if self.has_policy else {"gamma": instance.gamma}
+        )
         models = models_for(instance, source)
         options = {**drafts, "max_tokens": limit, **randomness}
         return as_tokens(self.function(*models, instance.prompt, **options))

@@ -23,7 +23,7 @@ from otm.decoding.draft_tree import Randomness
 from otm.decoding.drafters.base import Branching
 from otm.decoding.reading import Path
 from otm.decoding.verifiers.by_rule import chain_rule, host_verifier, tree_rule
-from otm.decoding.verifiers.recursion import plan_of_tree, spectr_verifier
+from otm.decoding.verifiers.recursion import build_tree_plan, spectr_verifier
 from otm.kernels import verify_probs
 from otm.kernels.registry import uniforms_per_position
 from otm.models.base import PaddedTokens, Session
@@ -129,7 +129,7 @@ def spectr_step(
     if callable(rule):
         # Call it once here: an error during the audit would count as a mistake of the verifier.
         probs = SparseProbs([0, 1], [0.5, 0.5])
-        plan_of_tree(rule, probs, probs, 2)
+        build_tree_plan(rule, probs, probs, 2)
 
     def decode(instance: Instance, source: Randomness, target: Any, draft: Any) -> Path:
         gamma = instance.gamma

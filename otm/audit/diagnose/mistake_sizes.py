@@ -18,13 +18,13 @@ import numpy as np
 from otm._core.arithmetic import Number, Probs
 from otm.audit.diagnose.known_bugs import KNOWN_BUGS, KnownBug
 from otm.audit.diagnose.known_bugs.size_and_place import (
-    behind_from,
-    cut_to,
-    floor_at,
-    hot_from,
     lenient,
     passes_at,
-    tiles_of,
+    previous_row_from,
+    residual_cut_to,
+    target_floor_at,
+    temperature_lost_at,
+    tile_sums_of,
 )
 from otm.audit.observe.observation import Observation, distance
 from otm.decoding.reading import Path
@@ -48,11 +48,19 @@ def parametrized_suspects(observations: Sequence[Observation]) -> tuple[KnownBug
     # In samples, the deviation at an earlier position may not be significant yet.
     sampled = any(seen.counts for seen, _ in wrong)
     places = range(2 if sampled else max(place, 2), place + 1)
-    made = [make(place) for place in places for make in (passes_at, hot_from, behind_from)]
-    made += [cut_to(kept) for kept in _most_common([first.kept() for first in firsts]) if kept > 1]
-    made += [tiles_of(size) for size in tile_sizes([first.tiles() for first in firsts])]
+    made = [
+        make(place)
+        for place in places
+        for make in (passes_at, temperature_lost_at, previous_row_from)
+    ]
+    made += [
+        residual_cut_to(kept)
+        for kept in _most_common([first.kept() for first in firsts])
+        if kept > 1
+    ]
+    made += [tile_sums_of(size) for size in tile_sizes([first.tiles() for first in firsts])]
     floors = [least for first in firsts for least in first.floors()]
-    made += [floor_at(least) for least in _most_common(floors)]
+    made += [target_floor_at(least) for least in _most_common(floors)]
     factors = [factor for first in firsts for factor in first.factors()]
     made += [lenient(factor) for factor in _most_common(factors)]
     known = {bug.name for bug in KNOWN_BUGS}

@@ -46,7 +46,7 @@ def observe(
     why_not: list[str] = []
     for name in methods:
         instances = choice.for_method(name)
-        rng = InterceptedRng() if adapter.own_draws and name != "Monte Carlo" else None
+        rng = InterceptedRng() if adapter.uses_global_rng and name != "Monte Carlo" else None
         runner = Runner(adapter, rng)
         try:
             with isolated_rng_state(budget.seed), watching(progress, name) as watch:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from otm._core.arithmetic import Number, Probs, total
-from otm._core.display.reprs import Brief
+from otm._core.display.reprs import ShortRepr
 from otm.audit.adapters.base import Failure, Instance, Outcome
 from otm.audit.runs import Runner
 from otm.decoding.reading import Path
@@ -55,7 +55,7 @@ class WorstPrefix:
 
 
 @dataclass(frozen=True, eq=False)
-class Observation(Brief):
+class Observation(ShortRepr):
     """Output distribution of a verifier on an instance."""
 
     # The models.

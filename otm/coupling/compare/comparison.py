@@ -13,7 +13,7 @@ import numpy.typing as npt
 from otm._core.arithmetic import Number
 from otm._core.checks import as_draft_count
 from otm._core.display.progress import Progress, watching
-from otm._core.display.reprs import Brief
+from otm._core.display.reprs import ShortRepr
 from otm._core.display.text import html_table, text_table
 from otm._core.files.paths import AnyPath, write_csv
 from otm._core.interval import Interval
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class ComparedRule(Brief):
+class ComparedRule(ShortRepr):
     """A rule in a comparison, with its results.
 
     Attributes

@@ -196,7 +196,7 @@ class SlotTable(Frozen):
                 slots[i] = self.swaps.moves.partner.item(move)
         return slots
 
-    def slot_law(self, place: int, rate: Any = 1) -> tuple[Slots, Probs]:
+    def slot_distribution(self, place: int, rate: Any = 1) -> tuple[Slots, Probs]:
         """Return the possible slots of a draft of a bin, ascending, and their probabilities."""
         owner, partner, _ = self.swaps.moves
         start, stop = owner.searchsorted((place, place + 1))

@@ -88,7 +88,7 @@ class ModelDrafter(ReadingDrafter):
     >>> from otm.models import TableModel
     >>> drafter = ModelDrafter(TableModel({(): [0.5, 0.5]}), branching=(2, 1))
     >>> [root] = drafter.draft([(0,)], [2], None, [np.random.default_rng(0).random])
-    >>> root.drawn_paths()
+    >>> root.repeated_leaf_paths()
     [(1, 0), (0, 0)]
     """
 

@@ -11,7 +11,7 @@ from otm.decoding.drafters.model import draws_chains
 from otm.decoding.rounds import AnyVerifier, Rounds, RoundsTask, rounds_factory
 from otm.decoding.verifiers.recursion import spectr_verifier
 from otm.errors import InvalidParameterError
-from otm.rules import RULES, Rule, named, names, own_rule
+from otm.rules import RULES, Rule, named, names, rule_from_plan
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def chain_rule(rule: Any) -> Rule:
 def tree_rule(rule: str | PlanBuilder) -> Rule:
     """Return the rule for trees with this name, or the rule of a function from problem to plan."""
     if callable(rule):
-        return own_rule(rule)
+        return rule_from_plan(rule)
     if not isinstance(rule, str):
         raise InvalidParameterError(
             f"rule = {shown(rule)}; give one of the names {', '.join(tree_rules())}, or a function "

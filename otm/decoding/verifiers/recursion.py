@@ -16,7 +16,7 @@ from otm.decoding.verifiers.base import TargetProbs, Verifier, draw_token
 from otm.decoding.verifiers.chain import accept_or_recover
 from otm.errors import InvalidParameterError
 from otm.problem import Problem
-from otm.rules import own_rule
+from otm.rules import rule_from_plan
 
 
 def spectr_verifier(rule: PlanBuilder) -> Verifier:
@@ -67,7 +67,7 @@ def spectr_verifier(rule: PlanBuilder) -> Verifier:
     >>> spectr_verifier(KSeq)(root, lambda path: q, lambda m: np.full(m, 0.5))
     (1, 1)
     """
-    listed = own_rule(rule)
+    listed = rule_from_plan(rule)
 
     def verify(root: DraftNode, target_probs: TargetProbs, uniforms: Randomness) -> Path:
         path: Path = root.path
@@ -78,7 +78,7 @@ def spectr_verifier(rule: PlanBuilder) -> Verifier:
             if len(drafts) == 1 and listed.maximal_for_one:
                 token = accept_or_recover(drafts[0].token, draft, target, uniforms)
             else:
-                plan = plan_of_tree(rule, draft, target, len(drafts), draft_kind)
+                plan = build_tree_plan(rule, draft, target, len(drafts), draft_kind)
                 tokens = [child.token for child in drafts]
                 token = int(plan.select(tokens, uniforms(plan.uniforms_per_selection)).token)
             path = (*path, token)
@@ -90,7 +90,7 @@ def spectr_verifier(rule: PlanBuilder) -> Verifier:
     return verify
 
 
-def plan_of_tree(
+def build_tree_plan(
     rule: PlanBuilder,
     draft_probs: SparseProbs,
     target_probs: SparseProbs,

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from otm._core.digest import digest_of_code
-from otm._core.display.interrupts import deaf_to_interrupts
+from otm._core.display.interrupts import ignore_sigint
 from otm._core.display.progress import Progress, watching
 from otm._core.display.text import shown
 from otm._core.files.headers import open_arrays
@@ -82,7 +82,7 @@ def measure_all(
         results = None
         try:
             # workers that start during Ctrl-C would print tracebacks
-            with deaf_to_interrupts():
+            with ignore_sigint():
                 started = pool([joblib.delayed(int)()])
             list(started)
             results = pool(joblib.delayed(_measure)(i, block, settings) for i, block in blocks)
@@ -103,7 +103,7 @@ def measure_all(
                 "blocks are kept: continue with fewer workers"
             ) from None
         finally:
-            with warnings.catch_warnings(), deaf_to_interrupts():
+            with warnings.catch_warnings(), ignore_sigint():
                 # after an error, joblib warns about unfinished blocks
                 warnings.simplefilter("ignore")
                 if results is not None:

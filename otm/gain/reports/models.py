@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from otm._core.arithmetic import read_only
-from otm._core.display.reprs import Brief
+from otm._core.display.reprs import ShortRepr
 from otm._core.display.text import shown
 from otm._core.files.paths import AnyPath, as_path, file_label, read_whole
 from otm._core.numbers import as_positive
@@ -33,7 +33,7 @@ DIGEST_NUMBERS = 2**22
 
 
 @dataclass(frozen=True, eq=False)
-class ModelPair(Brief):
+class ModelPair(ShortRepr):
     """Two models and a text, which they read in windows.
 
     Every token of a window except the first is a position. Its two distributions are conditioned on

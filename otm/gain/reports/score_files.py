@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.display.reprs import Brief
+from otm._core.display.reprs import ShortRepr
 from otm._core.files.headers import open_arrays
 from otm._core.files.paths import AnyPath, as_path, file_label, file_size, opened, read_exactly
 from otm._core.files.stored import StoredArray
@@ -86,7 +86,7 @@ class Source(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class ScoreFiles(Brief):
+class ScoreFiles(ShortRepr):
     """Scores of both models in files; made by `from_files`.
 
     Attributes

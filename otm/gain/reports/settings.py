@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any, TypeAlias
 
 from otm._core.checks import as_draft_count
-from otm._core.display.reprs import Brief
+from otm._core.display.reprs import ShortRepr
 from otm._core.display.text import shown
 from otm._core.numbers import as_real
 from otm.coupling.build import PlanBuilder, PlanOfRule
@@ -92,7 +92,7 @@ LossySetting: TypeAlias = Lenience | Typical
 
 
 @dataclass(frozen=True)
-class Settings(Brief):
+class Settings(ShortRepr):
     """Settings of a report: what it computes at every position.
 
     Parameters

@@ -29,7 +29,7 @@ from typing import Any
 
 import numpy as np
 
-from otm._core.display.reprs import Facts
+from otm._core.display.reprs import FactsRepr
 from otm._core.means import Estimate, Floats, Prompts, Setup
 from otm.coupling.compare.capped import CAPPED_RULES
 from otm.gain.latency import Latency
@@ -46,7 +46,7 @@ Axes = dict[str, Sequence[Any]]
 
 
 @dataclass(frozen=True)
-class Summary(Facts):
+class Summary(FactsRepr):
     """The numbers of a report. A table is a list of rows, and all its rows have the same keys.
 
     Attributes

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from otm._core.display.reprs import Brief
+from otm._core.display.reprs import ShortRepr
 from otm._core.display.text import shown
 from otm._core.files.lines import lines_of
 from otm._core.files.paths import AnyPath, as_path, file_label, file_size, parse_json
@@ -87,7 +87,7 @@ def intervals(
 
 
 @dataclass(frozen=True, eq=False)
-class TopLogprobs(Brief):
+class TopLogprobs(ShortRepr):
     """Lists of the most probable tokens in a file; made by `from_top_logprobs`.
 
     Attributes

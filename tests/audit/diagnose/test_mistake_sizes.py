@@ -10,11 +10,11 @@ from otm.audit import lossless
 from otm.audit.diagnose.diagnosis import diagnose, same_distribution
 from otm.audit.diagnose.known_bugs import KNOWN_BUGS, KnownBug
 from otm.audit.diagnose.known_bugs.size_and_place import (
-    cut_to,
-    floor_at,
-    hot_from,
     passes_at,
-    tiles_of,
+    residual_cut_to,
+    target_floor_at,
+    temperature_lost_at,
+    tile_sums_of,
 )
 from otm.audit.diagnose.known_bugs.steps import Chain
 from otm.audit.diagnose.mistake_sizes import first_wrong, parametrized_suspects, tile_sizes
@@ -42,13 +42,13 @@ def seen_of(bug: KnownBug) -> list[Observation]:
     "bug",
     [
         passes_at(8),
-        hot_from(9),
-        cut_to(11),
-        cut_to(45),
-        tiles_of(24),
-        tiles_of(136),
-        floor_at(Fraction(1, 37)),
-        floor_at(Fraction(3, 1000)),
+        temperature_lost_at(9),
+        residual_cut_to(11),
+        residual_cut_to(45),
+        tile_sums_of(24),
+        tile_sums_of(136),
+        target_floor_at(Fraction(1, 37)),
+        target_floor_at(Fraction(3, 1000)),
     ],
     ids=lambda bug: bug.name,
 )
@@ -81,8 +81,8 @@ def test_the_first_wrong_token_is_where_the_mistake_is(place: int) -> None:
 
 def test_frequencies_are_not_taken_for_mistakes() -> None:
     """Bug: the first token of a sample is always a little off, and no place is named."""
-    report = lossless(hot_from(7).verifier, method="Monte Carlo", instances=[DEEP])
-    assert [diagnosis.name for diagnosis in report.diagnoses] == [hot_from(7).name]
+    report = lossless(temperature_lost_at(7).verifier, method="Monte Carlo", instances=[DEEP])
+    assert [diagnosis.name for diagnosis in report.diagnoses] == [temperature_lost_at(7).name]
 
 
 def test_round_sizes_come_first() -> None:

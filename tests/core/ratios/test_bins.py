@@ -160,9 +160,9 @@ def test_masses_below_and_above(pair: Pair) -> None:
 
 @given(exact_pairs, st.fractions(1, 6, max_denominator=20))
 def test_measures_are_not_divided_by_their_sums(pair: Pair, scale: Fraction) -> None:
-    bins = RatioBins.of_measures(scale * pair[0], pair[1])
+    bins = RatioBins.from_masses(scale * pair[0], pair[1])
     assert bins.draft_below[-1] == scale
-    floats = RatioBins.of_measures(*(probs.astype(np.float64) / 3 for probs in pair))
+    floats = RatioBins.from_masses(*(probs.astype(np.float64) / 3 for probs in pair))
     assert floats.draft_below[-1] == pytest.approx(1 / 3, rel=1e-15)
 
 

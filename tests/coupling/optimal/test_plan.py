@@ -66,7 +66,7 @@ def test_decisions_and_laws_are_those_of_the_reference(problem: Problem, seed: i
     for token, own in reference.slot_of.items():
         moves = reference.moves[own]
         law = {**moves, own: 1 - sum(moves.values())}
-        stored = zip(*map(np.ndarray.tolist, plan.slot_law(token)), strict=True)
+        stored = zip(*map(np.ndarray.tolist, plan.slot_distribution(token)), strict=True)
         assert law == {slot: mass for slot, mass in stored if mass or slot == own}
     rng, tokens = random.Random(seed), list(reference.slot_of)
     edges = [end for move in reference.moves for end in itertools.accumulate(move.values())]
@@ -95,7 +95,7 @@ def test_slot_laws_are_laws_that_keep_the_mass_of_every_slot(problem: Problem) -
     draft = slots.draft
     mass = [F(0)] * draft.size
     for rank in range(draft.size):
-        places, law = slots.slot_law(rank)
+        places, law = slots.slot_distribution(rank)
         assert (law >= 0).all()
         assert law.sum() == 1
         assert (np.diff(places) > 0).all()
@@ -108,7 +108,7 @@ def test_slot_laws_are_laws_that_keep_the_mass_of_every_slot(problem: Problem) -
 def test_slot_laws_of_floats_are_what_the_uniforms_find(problem: Problem) -> None:
     slots = OptimalPlan(problem).slots
     for rank in range(slots.draft.size):
-        places, law = slots.slot_law(rank)
+        places, law = slots.slot_distribution(rank)
         assert law.sum() == pytest.approx(1, abs=1e-15)
         grid = (np.arange(64) + 0.5) / 64
         found = slots.slots_of(np.full(64, rank), np.ones(64), grid)
@@ -124,7 +124,7 @@ def test_a_uniform_on_the_edge_of_a_slot_takes_the_next(exact: bool) -> None:
     slots = plan.slots
     assert slots.keys.size
     for rank in range(slots.draft.size):
-        places, law = slots.slot_law(rank)
+        places, law = slots.slot_distribution(rank)
         moves = [
             *slots.swaps.high[slots.swaps.low == rank],
             *slots.swaps.low[slots.swaps.high == rank],
@@ -145,7 +145,7 @@ def test_a_coarse_grid_costs_acceptance_and_nothing_else(monkeypatch: pytest.Mon
     problem = Problem(draft, target, 3)
     plan = OptimalPlan(problem)
     draft_mass = plan.slots.draft
-    laws = [list(zip(*plan.slots.slot_law(rank), strict=True)) for rank in range(5)]
+    laws = [list(zip(*plan.slots.slot_distribution(rank), strict=True)) for rank in range(5)]
     winning = np.zeros(5)
     for ranks in itertools.product(range(5), repeat=3):
         for slots in itertools.product(*(laws[rank] for rank in ranks)):
@@ -170,7 +170,7 @@ def test_the_winner_on_a_coarse_grid_is_that_of_the_slots(
     """Catches masses above a slot without what its swaps moved, which many drafts are told by."""
     monkeypatch.setattr("otm.coupling.optimal.slots.KEY_BITS", 7)
     plan = OptimalPlan(Problem([0.37, 0.29, 0.17, 0.11, 0.06], [0.08, 0.13, 0.21, 0.26, 0.32], k))
-    laws = [list(zip(*plan.slots.slot_law(rank), strict=True)) for rank in range(5)]
+    laws = [list(zip(*plan.slots.slot_distribution(rank), strict=True)) for rank in range(5)]
     draft = [F(mass) for mass in plan.slots.draft.tolist()]
     in_slot = [F(0)] * 5
     for mass, law in zip(draft, laws, strict=True):
@@ -351,7 +351,7 @@ def test_a_token_takes_the_slots_of_its_law(name: str) -> None:
     grid = (np.arange(points) + 0.5) / points
     assert unlike.size > 20
     for i in unlike[:: unlike.size // 20]:
-        slots, law = plan.slot_law(int(tokens[i]))
+        slots, law = plan.slot_distribution(int(tokens[i]))
         assert law.sum() == pytest.approx(1, abs=1e-15)
         taken = plan.slots.slots_of(np.full(points, places[i]), np.full(points, shares[i]), grid)
         assert set(taken.tolist()) <= set(slots.tolist())

@@ -59,7 +59,7 @@ def by_definition(rule: str, *, exact: bool = True) -> Verifier:
     kind = np.vectorize(Fraction, otypes=[object]) if exact else np.asarray
 
     def verify(root: DraftNode, target_probs: TargetProbs, uniforms: Randomness) -> Path:
-        paths = root.drawn_paths() or [()]
+        paths = root.repeated_leaf_paths() or [()]
         gamma, chains = len(paths[0]), len(paths)
 
         def row(probs: Any) -> Any:

@@ -60,7 +60,7 @@ class _CachedModelsLoop(Loop):
         for number in itertools.count():
             if len(tokens) >= limit:
                 break
-            gamma = min(instance.gamma_of(number), limit - len(tokens) - 1)
+            gamma = min(instance.gamma_at_step(number), limit - len(tokens) - 1)
             before, drafts, stated = instance.prompt + tokens, Path(), []
             for uniform in source(gamma):
                 stated += draft.rows(before + drafts)

@@ -63,7 +63,7 @@ def passes_at(place: int) -> KnownBug:
 
 
 @cache
-def hot_from(place: int) -> KnownBug:
+def temperature_lost_at(place: int) -> KnownBug:
     """Ignore the temperature of the target from a position on."""
 
     def aims(i: int, probs: Probs) -> Probs:
@@ -77,7 +77,7 @@ def hot_from(place: int) -> KnownBug:
 
 
 @cache
-def behind_from(place: int) -> KnownBug:
+def previous_row_from(place: int) -> KnownBug:
     """Verify drafts from a position on by the draft row of the previous position."""
     name = f"draft rows of the positions before, from draft {place} on"
     return _Placed(name, behind=place - 1).as_bug(
@@ -87,7 +87,7 @@ def behind_from(place: int) -> KnownBug:
 
 
 @cache
-def cut_to(kept: int) -> KnownBug:
+def residual_cut_to(kept: int) -> KnownBug:
     """Replace a rejected draft by one of the `kept` largest tokens of the residual."""
 
     def largest(rows: Rows, i: int) -> Probs:
@@ -113,7 +113,7 @@ def _by_tiles(weights: Probs, uniform: Any, size: int) -> int:
 
 
 @cache
-def tiles_of(size: int) -> KnownBug:
+def tile_sums_of(size: int) -> KnownBug:
     """Sum rows in tiles of `size` tokens, and carry on only the last sum."""
     return Chain(f"sums of tiles of {size} tokens", draw_last=partial(_by_tiles, size=size)).as_bug(
         mistake="sums of tiles",
@@ -129,7 +129,7 @@ class _FewTokens(Chain):
 
 
 @cache
-def floor_at(least: Fraction) -> KnownBug:
+def target_floor_at(least: Fraction) -> KnownBug:
     """Raise the target's probabilities to at least `least`."""
 
     def aim(probs: Probs) -> Probs:
@@ -160,13 +160,13 @@ SIZED = (
         summary="Every draft is accepted without a test.",
     ),
     *map(passes_at, range(1, DRAFTS + 1)),
-    *map(hot_from, range(2, DRAFTS + 1)),
-    *map(behind_from, range(3, DRAFTS + 1)),
-    *map(cut_to, range(2, 10)),
-    *map(tiles_of, (4, 8, 16, 32, 64, 128)),
+    *map(temperature_lost_at, range(2, DRAFTS + 1)),
+    *map(previous_row_from, range(3, DRAFTS + 1)),
+    *map(residual_cut_to, range(2, 10)),
+    *map(tile_sums_of, (4, 8, 16, 32, 64, 128)),
     lenient(Fraction(1, 2)),
     lenient(Fraction(2)),
-    *(floor_at(Fraction(1, least)) for least in (10, 20, 50, 100)),
+    *(target_floor_at(Fraction(1, least)) for least in (10, 20, 50, 100)),
 )
 
 

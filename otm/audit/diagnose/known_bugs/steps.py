@@ -200,7 +200,7 @@ class Loop(Chain):
         tokens: Path = ()
         limit = max_tokens(self, instance)
         for step, stream in enumerate(self.streams(source, instance.gamma)):
-            gamma = min(instance.gamma_of(step), limit - len(tokens) - 1)
+            gamma = min(instance.gamma_at_step(step), limit - len(tokens) - 1)
             rest = dataclasses.replace(instance, prompt=instance.prompt + tokens, gamma=gamma)
             tokens += super().output(rest, stream)
             if len(tokens) >= limit:
@@ -234,7 +234,7 @@ class Repeated(Adapter):
             left = max_tokens(self, instance) - len(tokens)
             if left <= 0:
                 break
-            gamma = instance.gamma_of(step)
+            gamma = instance.gamma_at_step(step)
             gamma = gamma if self.cut else min(gamma, left - 1)
             prompt = instance.prompt + tokens
             rest = dataclasses.replace(instance, prompt=prompt, gamma=gamma)

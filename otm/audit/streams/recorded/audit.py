@@ -123,13 +123,13 @@ class _Series:
             if 0 < seen.expected[g, k] < seen.counts[g]
         ]
         counts.sort(key=lambda count: -count.log10_e_value)
-        shown_at = seen.decided_at
+        decided_at = seen.decided_at
         if impossible_decides and self.first is not None:
-            shown_at = min(self.first.step, self.first.step if shown_at is None else shown_at)
+            decided_at = min(self.first.step, self.first.step if decided_at is None else decided_at)
         log10 = seen.largest / math.log(10)
-        follow = shown_at is None
+        follow = decided_at is None
         return StreamResult(
-            self.total, log10, shown_at, tuple(counts), self.impossible, self.first, follow
+            self.total, log10, decided_at, tuple(counts), self.impossible, self.first, follow
         )
 
 
@@ -252,7 +252,7 @@ def recorded(
         drafts=drafted.result("target", impossible_decides=not lost) if drafted.total else None,
         accepted=accepted,
         reached=reached,
-        accepted_by_chain=by_chain,
+        expected_by_chain=by_chain,
         false_alarms=level,
         delta=detected,
         rounding=slack,

@@ -57,7 +57,7 @@ class StreamResult:
     # Largest logarithm of the e-value for all classes and suspects together.
     log10_e_value: float
     # The step at which the e-value reached its limit.
-    shown_at: int | None
+    decided_at: int | None
     # Counts, sorted from the largest e-value to the smallest.
     counts: tuple[ClassCount, ...]
     # Number of tokens whose row gives them probability 0.
@@ -90,7 +90,7 @@ class RecordedReport(BaseReport):
     reached : int
         Number of drafts that the verifier tested: all earlier drafts of the step were accepted, and
         the output has a token in their position.
-    accepted_by_chain : float
+    expected_by_chain : float
         Mean number of these drafts that chain verification would accept: the sum of Σ min(target,
         draft).
     false_alarms : float
@@ -120,7 +120,7 @@ class RecordedReport(BaseReport):
     drafts: StreamResult | None
     accepted: int
     reached: int
-    accepted_by_chain: float
+    expected_by_chain: float
     false_alarms: float
     delta: float
     rounding: float
@@ -137,7 +137,7 @@ class RecordedReport(BaseReport):
             if not self.drafts.follow:
                 yield "    A verifier that uses the draft rows as draft distribution is wrong."
         if self.reached and self.drafts is not None:
-            seen, chain = self.accepted / self.reached, self.accepted_by_chain / self.reached
+            seen, chain = self.accepted / self.reached, self.expected_by_chain / self.reached
             yield f"  accepted drafts: {seen:.4f}; chain verification would accept {chain:.4f}"
         for diagnosis in self.diagnoses:
             known = "; ".join((diagnosis.name, *diagnosis.threads))
@@ -160,7 +160,7 @@ class RecordedReport(BaseReport):
             if seen.follow
             else f"{what} {'do' if what == 'drafts' else 'does'} not follow"
         )
-        at = "" if seen.shown_at is None else f", decisive from step {seen.shown_at:,} on"
+        at = "" if seen.decided_at is None else f", decisive from step {seen.decided_at:,} on"
         yield f"  {says} {rows}: e-value {power_text(seen.log10_e_value)}{at}"
         if seen.first_impossible is not None:
             first = seen.first_impossible
