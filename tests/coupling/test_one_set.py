@@ -88,8 +88,9 @@ def test_many_tokens_in_bins(n: int, k: int) -> None:
     [
         ([0.5, 1e-310, 5e-324, 0.25, 0.25, 1e-200], [1e-320, 0.25, 0.5, 0.0, 0.125, 0.125]),
         ([0.5, 0.5, 1e-323, 1e-323], [0.1, 0.9, 5e-324, 0.0]),
+        ([0.5, 0.5, 1e-323], [0.4, 0.6, 5e-324]),
     ],
-    ids=["ratios that overflow", "chances to win that underflow"],
+    ids=["ratios that overflow", "chances to win that underflow", "and the token is a target"],
 )
 def test_numbers_at_the_ends(draft: list[float], target: list[float], k: int) -> None:
     plan, n = OptimalPlan(Problem(draft, target, k)), len(draft)
@@ -115,6 +116,25 @@ def test_slots_at_the_ends_of_moves(name: str) -> None:
             many = table.slots_of(bins, rates, uniforms).tolist()
             some = table.slots_of_few(bins, rates.tolist(), uniforms.tolist())
             assert some == many
+
+
+@pytest.mark.parametrize("k", [2, 4])
+def test_tokens_of_one_bin_with_different_ratios(k: int) -> None:
+    """Catches the rate of another token of the bin, also where a winner is always accepted."""
+    rng = np.random.default_rng(5)
+    p, q = rng.random((2, 10_000)) + 0.5
+    plan = OptimalPlan(Problem(p / p.sum(), q / q.sum(), k))
+    assert_as_many(plan, 200)
+    drafts, numbers = plan.drafts.sample(rng, 200), rng.random((200, k + 2))
+    numbers[:, k] = 1 - 2.0**-40  # the coin
+    places, rates = plan.slots.place(plan.problem.target[drafts] / plan.problem.draft[drafts])
+    unlike = (abs(rates - 1) > 0.01) & (plan.slots.win_ratio[1][places] != 0)
+    assert np.count_nonzero(unlike) > 50
+    together = plan.select(drafts, numbers)
+    assert np.count_nonzero(together.index >= 0) > 50
+    for i in range(200):
+        one = plan.select(drafts[i], numbers[i])
+        assert (one.token, one.index) == (together.token[i], together.index[i])
 
 
 def test_sparse_problems() -> None:
