@@ -276,8 +276,10 @@ class RatioBins(Frozen):
         if draft.size > FEW and width.min() == width.max() >= 1 << FINEST:
             bits = int(width[0]).bit_length() - 1
             least, most, parts, _ = bins_by_key(draft, target, (low[0], high[-1]), bits - FINER)
-            # the width of the last bin is no power of two
-            least, most = np.maximum(least, low[0]), np.fmin(most, high[-1])
+            # The first and the last of these bins can reach beyond the ends of those they split.
+            # The end of the last is NaN or negative if it lies beyond all floats.
+            least = np.maximum(least, low[0])
+            most = np.where(most > least, np.minimum(most, high[-1]), high[-1])
         else:
             both = np.array((draft, target))
             least, parts, _ = by_ratio(ratio_of(draft, target), split_parts(both))

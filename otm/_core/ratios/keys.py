@@ -51,6 +51,9 @@ class RatioKeys(NamedTuple):
         return chosen.nonzero()[0], bool(whole)
 
 
+BLOCK = (4 * CACHED, 2 * CACHED)
+"""Tokens that are put into bins at a time: without units of mass, and with two more arrays."""
+
 NO_KEYS = RatioKeys(read_only(np.empty(0, dtype=np.int16)), MANTISSA)
 """Of tokens that are not put into bins by keys."""
 
@@ -67,7 +70,7 @@ def bins_by_key(
     keys = np.full(draft.size, -1, dtype=np.int16)
     parts = np.zeros((1 + units, 2, last - first + 1))
     lowest, highest = last, first
-    for place, p, q in blocks(draft, target, CACHED * (2 if units else 4)):  # two arrays fewer
+    for place, p, q in blocks(draft, target, BLOCK[units]):
         key = key_of(ratio_of(p, q), bits)
         low, high = int(key.min()), int(key.max())
         if low < first or high > last:
@@ -79,7 +82,7 @@ def bins_by_key(
         some = parts[..., low - first : high - first + 1]  # mostly few of all keys
         for j, probs in enumerate((p, q)):
             for i, part in enumerate(split_units(probs) if units else [probs]):
-                some[i, j] += np.bincount(key, part, some.shape[-1])
+                some[i, j] += np.bincount(key, part)  # The largest key is that of the last bin.
         lowest, highest = min(lowest, low), max(highest, high)
     parts = parts[..., lowest - first : highest - first + 1]
     edges = edges_of(lowest, highest, bits)

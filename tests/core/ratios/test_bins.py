@@ -11,8 +11,17 @@ from hypothesis import strategies as st
 
 from otm._core.arithmetic import CACHED, Probs
 from otm._core.ratios import bins as ratio_bins
-from otm._core.ratios.bins import FEW, RatioBins
-from otm._core.ratios.keys import FINEST, MANTISSA, MOST
+from otm._core.ratios.bins import FEW, RatioBins, floor_of
+from otm._core.ratios.keys import (
+    FINEST,
+    LEAST,
+    MANTISSA,
+    MOST,
+    RatioKeys,
+    edges_of,
+    even_bins,
+    key_of,
+)
 from otm._core.ratios.order import RatioOrder
 from otm.testing.strategies import pairs
 
@@ -140,6 +149,210 @@ def test_bins_of_many_tokens_are_split_by_further_bits(monkeypatch: pytest.Monke
     assert bins.least.size < finer.least.size <= bins.least.size + 64
     check_masses(finer)
     assert np.isin(np.delete(bins.least, heaviest), finer.least).all()
+
+
+def test_further_bits_divide_a_bin_into_64(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Catches parts of another width, one that reaches beyond the bin, and parts of parts."""
+    rng = np.random.default_rng(6)
+    draft = rng.random(2 * FEW) + 0.5
+    target = draft * np.exp(0.1 * rng.normal(size=draft.size))
+    draft, target = draft / draft.sum(), target / target.sum()
+    bins = RatioBins.of(draft, target, bits=FINEST)
+    heaviest = bins.wide[bins.draft[bins.wide].argmax()]
+    tokens = np.count_nonzero(bins.place(target[draft > 0] / draft[draft > 0]) == heaviest)
+    monkeypatch.setattr(ratio_bins, "FEW", int(tokens))
+    alone = bins.split(np.array([heaviest]))
+    assert alone.wide.size == bins.wide.size - 1, "few tokens have a bin for each ratio at once"
+    monkeypatch.setattr(ratio_bins, "FEW", int(tokens) - 1)
+    finer = bins.split(np.array([heaviest]))
+    inside = (finer.least >= bins.least[heaviest]) & (finer.most <= bins.most[heaviest])
+    widths = key_of(finer.most[inside], 0) - key_of(finer.least[inside], 0)
+    assert set(widths.tolist()) == {2 ** (FINEST - 6)}
+    assert not (key_of(finer.least[inside], 0) % 2 ** (FINEST - 6)).any()
+    monkeypatch.setattr(ratio_bins, "FEW", 8)
+    part = np.flatnonzero(inside)[finer.draft[inside].argmax()]
+    pure = finer.split(np.array([part]))
+    assert pure.wide.size == finer.wide.size - 1, "a part has a bin for each ratio"
+    several = finer.split(np.array([heaviest - 1, heaviest]))
+    assert several.wide.size == finer.wide.size - 2, "and so have two bins of different widths"
+
+
+def test_the_last_bin_ends_at_infinity_after_every_split(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bug: of ratios near the largest float, an upper end of minus zero."""
+    draft, target = np.full((2, 400), 1 / 400)
+    draft[:100] = 1e-20 * np.linspace(1, 2, 100)
+    draft[100:200] = 1e-310 * np.linspace(1, 2, 100)
+    draft[200:250] = 5e-324
+    monkeypatch.setattr(ratio_bins, "FEW", 16)
+    bins = RatioBins.of(draft / draft.sum(), target, few=16)
+    for _ in range(8):
+        assert (bins.most >= bins.least).all()
+        assert bins.most[-1] == np.inf
+        check_masses(bins)
+        if not bins.wide.size:
+            break
+        bins = bins.split(bins.wide[-1:])
+
+
+@pytest.mark.parametrize("n", [FEW, FEW + 1])
+def test_up_to_so_many_tokens_each_ratio_has_its_bin(n: int) -> None:
+    draft = np.full(n, 1 / n)
+    target = np.linspace(1, 2, n) / np.linspace(1, 2, n).sum()
+    assert (RatioBins.of(draft, target).wide.size > 0) == (n > FEW)
+
+
+def test_plain_sums_still_make_one_after_a_split() -> None:
+    """Catches a total that is corrected the wrong way where a sum of floats loses mass."""
+    n = 3 * FEW
+    draft = np.full(n, 2e-17)
+    draft[0], draft[1:100] = 0.5, (0.5 + 2.0**-40) / 99
+    target = draft * (1 + 1e-3 * np.linspace(0, 1, n))
+    target[1:100] *= 3
+    target *= draft.sum() / target.sum()
+    bins = RatioBins.of(draft, target, units=False)
+    for _ in range(3):
+        assert bins.draft.sum() == pytest.approx(1, rel=2.0**-51)
+        assert bins.target.sum() == pytest.approx(1, rel=2.0**-51)
+        bins = bins.split(bins.wide[:1]) if bins.wide.size else bins
+    whole = RatioBins.of(draft, target)
+    split = whole.split(whole.wide)
+    assert split.excess is whole.excess, "units of mass need no correction"
+
+
+def test_mass_is_a_share_of_its_own_distribution() -> None:
+    """Catches the sum of the other distribution, and a mass of no tokens of another kind."""
+    draft, target = np.array([0.5, 0.5]), np.array([0.25, 0.75 + 2.0**-40])
+    bins, first = RatioBins.of(draft, target), np.array([True, False])
+    assert bins.mass(bins.draft_probs, first) == 0.5
+    share = F(0.25) / (1 + F(2.0**-40))
+    assert bins.mass(bins.target_probs, first) == pytest.approx(float(share), rel=2.0**-51)
+    exact = RatioBins.of(*(np.array([F(1, 3), F(2, 3)]) for _ in "pq"))
+    assert type(exact.mass(exact.target_probs, np.zeros(2, dtype=np.bool_))) is F
+
+
+def test_exact_ratios_are_placed_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Catches many fractions that are placed by the keys of their floats."""
+    monkeypatch.setattr(ratio_bins, "FEW", 1)
+    third = F(1, 3) + np.array([F(0), F(1, 10**30), F(2, 10**30)])
+    bins = RatioBins.of(np.array([F(1, 3)] * 3), third / third.sum())
+    assert bins.place(bins.least).tolist() == [0, 1, 2]
+
+
+def test_no_floor_is_raised_where_nothing_is_missing() -> None:
+    ratio, below = np.array([0.5, 2.0]), np.array([0, 0.5, 1])
+    assert floor_of(ratio, below, np.array([0, 0.25, 1.25]), 0.0) == 0
+
+
+def test_no_array_of_bins_of_many_tokens_can_be_changed() -> None:
+    """Catches an array that bins hold or cache, before a split and after it, by their keys too."""
+    bins = RatioBins.of(*long_pair(1.0), units=False)
+    for some in (bins, bins.split(bins.wide[:3])):
+        some.place(np.ones(FEW + 1))
+        arrays = [some.least, some.most, some.parts, some.excess, some.keys.of_tokens, some.wide]
+        arrays += [some.draft, some.target, some.draft_below, some.draft_above, some.target_below]
+        arrays += [some.ratio, *some._of_keys[1:]]
+        arrays += [some.tokens_below(0), some.tokens_below(7), some.tokens_below(some.least.size)]
+        assert not any(array.flags.writeable for array in arrays)
+
+
+# The corner of a bin
+
+
+def two_ratios(high: float) -> RatioBins:
+    """Bins of an octave, the middle one with tokens at both of its ends."""
+    draft = np.array([0.1, 0.2, 0.3, 0.15, 0.25])
+    ratio = np.array([0.25, 1, high, 1, 4])
+    return RatioBins.of(draft, draft * ratio / (draft @ ratio), few=1, bits=52)
+
+
+def test_the_corner_is_that_of_tokens_at_both_ends_of_a_bin() -> None:
+    """Catches masses that are not split by the ratio, and bounds that are far too low."""
+    bins = RatioBins.of(np.array([0.25, 0.5, 0.25]), np.array([0.25, 0.75, 0.0]), few=1, bits=52)
+    ends = RatioBins(
+        bins.draft_probs, bins.target_probs, np.array([0, 1.0]), np.array([0, 1.5]),
+        bins.parts, bins.excess,
+    )  # fmt: skip
+    assert bins.draft.tolist() == ends.draft.tolist() == [0.25, 0.75]
+    (above,), (below,) = ends.corners(np.array([1]))
+    # a third of the bin has the ratio 1, two thirds 1.5
+    assert above == pytest.approx(0.5, rel=1e-14)
+    assert below == pytest.approx(0.25, rel=1e-14)
+
+
+def test_a_corner_lies_between_the_edges_of_its_bin() -> None:
+    """Catches masses beyond the bin where all its tokens have one end's ratio, or no last one."""
+    draft, target = np.array([0.25, 0.25, 0.5]), np.array([0.25, 0.5, 0.25])
+    bins = RatioBins.of(draft, target)
+    low = np.array([0.5, 1, 2 - 2.0**-52])
+    for least, most in (
+        (low, np.array([0.5 + 2.0**-53, 1 + 2.0**-52, 2])),
+        (bins.least, np.nextafter(bins.least, np.inf)),
+        (np.nextafter(bins.least, 0), bins.least),
+        (bins.least, np.full(3, np.inf)),
+    ):
+        wide = RatioBins(draft, target, least, most, bins.parts, bins.excess)
+        above, below = wide.corners(np.arange(3))
+        assert (above >= wide.draft_above[1:]).all()
+        assert (above <= wide.draft_above[:-1]).all()
+        assert (below >= wide.target_below[:-1]).all()
+        assert (below <= wide.target_below[1:]).all()
+    assert above.tolist() == wide.draft_above[1:].tolist()
+    assert below.tolist() == (wide.target_below[:-1] + wide.least * wide.draft).tolist()
+
+
+@given(pairs(max_tokens=12), st.integers(1, 8))
+def test_no_cut_inside_of_a_bin_is_below_its_edges_and_corner(pair: Pair, k: int) -> None:
+    """Catches a bin that is not split although the best cut ends inside of it."""
+    p, q = pair
+    bins = RatioBins.of(p, q, few=0, bits=52)
+    above, below = bins.corners(bins.wide)
+    with np.errstate(over="ignore"):
+        ratio = np.divide(q, p, out=np.full_like(q, np.inf), where=p > 0)
+    for place, corner_above, corner_below in zip(bins.wide, above, below, strict=True):
+        edges = zip(
+            bins.draft_above[place : place + 2], bins.target_below[place : place + 2], strict=True
+        )
+        least = min(v + 1 - (1 - u) ** k for u, v in (*edges, (corner_above, corner_below)))
+        inside = [r for r in ratio[p > 0] if bins.least[place] <= r < bins.most[place]]
+        for edge in inside:
+            cut = (ratio <= edge) & (p > 0)
+            value = q[cut].sum() + 1 - (p[cut].sum()) ** k
+            assert value >= least - 1e-12
+
+
+# Keys
+
+
+def test_edges_are_the_least_floats_of_their_keys() -> None:
+    """Catches an edge too many, which makes a bin of its own."""
+    assert key_of(edges_of(64_000, 64_005, MANTISSA), MANTISSA).tolist() == [*range(64_000, 64_007)]
+    first, edges = even_bins()
+    assert edges.size == key_of(MOST, MANTISSA) - first + 2
+    assert edges[[0, -1]].tolist() == [0, np.inf]
+
+
+def test_a_bin_holds_all_tokens_of_its_keys_if_its_ends_are_those_of_keys() -> None:
+    """Catches ends one float beside those of a key, and ratios beyond the first or last key."""
+    middle = int(key_of(1.0, MANTISSA))
+    edges = edges_of(middle, middle + 4, MANTISSA)
+    keys = RatioKeys(np.arange(-1, 4_097, dtype=np.int16), MANTISSA)
+
+    def within(least: float, most: float) -> tuple[list[int], bool]:
+        tokens, whole = keys.within(np.array([least]), np.array([most]))
+        assert type(whole) is bool
+        return keys.of_tokens[tokens].tolist(), whole
+
+    first = middle - int(key_of(LEAST, MANTISSA))
+    for j in range(4):
+        assert within(edges[j], edges[j + 1]) == ([first + j], True)
+        assert within(edges[j], np.nextafter(edges[j + 1], np.inf))[1] is False
+        assert within(np.nextafter(edges[j], np.inf), edges[j + 1]) == ([first + j], False)
+        assert within((edges[j] + edges[j + 1]) / 2, edges[j + 1]) == ([first + j], False)
+    assert within(edges[0], edges[3]) == ([first, first + 1, first + 2], True)
+    assert within(LEAST, 1.0)[1] is within(1.0, MOST)[1] is True
+    assert within(LEAST / 2, LEAST)[1] is within(MOST, 2 * MOST)[1] is False
+    assert within(0.0, 2.0**-1000) == ([0], False)
+    assert within(2.0**1000, np.inf) == ([4_096], False)
 
 
 # A bin for each ratio
