@@ -882,3 +882,53 @@ def test_the_page_describes_every_field() -> None:
              for name in re.findall(r"`(\w+)`", row)}  # fmt: skip
     assert named == certificate.FIELDS - {"schema"}
     assert f'"schema": "{certificate.SCHEMA}"' in text
+
+
+def test_distributions_of_different_lengths_are_refused_as_such() -> None:
+    """Catches a check of lengths that is always true, after which tokens are left out."""
+    document = good_document()
+    document["target"] = [*document["target"], 0]
+    with pytest.raises(certificate.CertificateRefusedError, match="differ in length"):
+        certificate.check(sealed(document))
+
+
+def test_one_is_an_upper_bound_whatever_the_cut_is() -> None:
+    """Catches a cut of value above one that must prove an upper end of one."""
+    certificate.check_cut(DRAFT, TARGET, 2, [3], (1, 1), work=certificate.Work(0))
+    with pytest.raises(certificate.CertificateRefusedError, match="does not prove upper"):
+        certificate.check_cut(DRAFT, TARGET, 2, [3], (99, 100), work=certificate.Work(0))
+
+
+def test_floats_with_digits_beyond_the_least_normal_float_are_refused() -> None:
+    """Catches a number that Python's reader would round, and the least normal one refused."""
+    assert certificate.as_float("0x1p-1022", "end") == sys.float_info.min
+    for text in ("0x1p-1023", "0x1.8p-1023"):
+        with pytest.raises(certificate.CertificateRefusedError, match="no finite float"):
+            certificate.as_float(text, "end")
+
+
+def test_every_step_pays_for_its_work() -> None:
+    """Catches a quotient, a power or its memory that costs nothing."""
+
+    def cost(step: Callable[[certificate.Work], object]) -> float:
+        work = certificate.Work(0)
+        before = work.left
+        step(work)
+        return before - work.left
+
+    assert cost(lambda work: work.keep(3_000)) >= 40 * 100
+    assert cost(lambda work: work.divide(3_000, 3_000)) >= 100 * 100
+    bits = 2 * 3_000
+    multiplying = cost(lambda work: work.multiply(bits // 2, bits // 2, times=3))
+    keeping = cost(lambda work: work.keep(bits))
+    assert cost(lambda work: work.power(3, 3_000)) == multiplying + keeping
+    assert cost(lambda work: (work.power(3, 3_000), work.power(3, 3_000))) == multiplying + keeping
+
+
+def test_a_power_has_a_limit_of_its_own() -> None:
+    """Catches a power of a base that was not checked before, which takes hours."""
+    k = certificate.LARGEST_POWER_BITS // 2
+    assert certificate.Work(math.inf).power(1, 2 * k) == 1
+    assert certificate.Work(math.inf).power(2, 100) == 2**100
+    with pytest.raises(certificate.CertificateRefusedError, match="k is too large"):
+        certificate.Work(math.inf).power(3, k + 1)
