@@ -313,7 +313,7 @@ def corners(xp: Any, n: int, low: Any, high: Any, masses: Iterable[Any]) -> tupl
     Masses are draft and target of the bin, draft above and target below its lower edge.
     """
     draft, target, above, below = masses
-    finite, width, nothing = high < np.inf, high - low, 0 * draft
+    finite, width, nothing = high < np.inf, high - low, xp.zeros_like(draft)
     # where the bin's least ratio cannot hold any longer and its largest takes over, to be safe in
     # both directions
     turn = xp.where(finite, (high * draft - target) / width, draft)
