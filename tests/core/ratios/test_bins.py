@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from otm._core.arithmetic import CACHED, Probs
+from otm._core.arithmetic import CACHED, Probs, split_parts
 from otm._core.ratios import bins as ratio_bins
 from otm._core.ratios.bins import FEW, RatioBins, floor_of
 from otm._core.ratios.keys import (
@@ -201,6 +201,17 @@ def test_up_to_so_many_tokens_each_ratio_has_its_bin(n: int) -> None:
     assert (RatioBins.of(draft, target).wide.size > 0) == (n > FEW)
 
 
+def test_bins_end_where_those_of_keys_do() -> None:
+    """Catches a bin beside the last that is taken to reach to infinity, or one beside the first."""
+    ratio = np.array([LEAST / 2, LEAST * (1 + 2.0**-5), 1.0, MOST * (1 - 2.0**-20), 2 * MOST])
+    target = np.array([1e-11, 1e-10, 0.2, 0.4, 0.4])
+    draft = target / ratio
+    bins = RatioBins.of(draft, target, few=1)
+    assert bins.least[[0, -1]].tolist() == [0, MOST]
+    assert LEAST < bins.least[1] < bins.most[1] < 2 * LEAST
+    assert bins.most[-2:].tolist() == [MOST, np.inf]
+
+
 def test_plain_sums_still_make_one_after_a_split() -> None:
     """Catches a total that is corrected the wrong way where a sum of floats loses mass."""
     n = 3 * FEW
@@ -298,6 +309,25 @@ def test_a_corner_lies_between_the_edges_of_its_bin() -> None:
         assert (below <= wide.target_below[1:]).all()
     assert above.tolist() == wide.draft_above[1:].tolist()
     assert below.tolist() == (wide.target_below[:-1] + wide.least * wide.draft).tolist()
+
+
+def test_a_corner_allows_for_rounding_in_narrow_bins() -> None:
+    """Catches a margin that is missing on one side, cancels or shrinks with the bin."""
+    rng = np.random.default_rng(7)
+    for _ in range(100):
+        draft = rng.random(20)
+        draft /= draft.sum()
+        target = draft * rng.choice([1.5, 1.5 + 2.0**-52, 1.5 + 2.0**-51], draft.size)
+        ratio = target / draft
+        least, most = ratio[[ratio.argmin()]], np.nextafter(ratio[[ratio.argmax()]], np.inf)
+        parts = split_parts(np.array((draft, target))).sum(axis=-1, keepdims=True)
+        bins = RatioBins(draft, target, least, most, parts, np.zeros((2, 1)))
+        (above,), (below,) = bins.corners(np.array([0]))
+        low, high = F(least.item()), F(most.item())
+        drafted, wanted = sum(map(F, draft.tolist())), sum(map(F, target.tolist()))
+        turn = min(max((high * drafted - wanted) / (high - low), F(0)), drafted)
+        assert above <= drafted - turn + F(1, 2**50)
+        assert below <= low * turn + F(1, 2**50)
 
 
 @given(pairs(max_tokens=12), st.integers(1, 8))
