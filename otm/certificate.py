@@ -361,10 +361,8 @@ def _shown(value: Any) -> str:
 
 def as_float(value: Any, name: str) -> float:
     with suppress(TypeError, ValueError, OverflowError):
-        number = float.fromhex(value)
-        if number.hex() == value and math.isfinite(number):
-            return number
-        parts = FLOAT.fullmatch(value)  # other spellings, whose digits no float has to round
+        number, parts = float.fromhex(value), FLOAT.fullmatch(value)
+        # A float holds all digits of such a number, so that nothing is rounded.
         if parts and int(parts[1]) >= -1022:
             return number
     raise CertificateRefusedError(f"{name}: {_shown(value)} is no finite float")

@@ -932,3 +932,28 @@ def test_a_power_has_a_limit_of_its_own() -> None:
     assert certificate.Work(math.inf).power(2, 100) == 2**100
     with pytest.raises(certificate.CertificateRefusedError, match="k is too large"):
         certificate.Work(math.inf).power(3, k + 1)
+
+
+@pytest.mark.parametrize("number", ["1_0", " 1", "1 ", "+1", "\u0661", "0b1", "0o7", "", "0x_1"])
+def test_an_integer_has_digits_alone(number: str) -> None:
+    """Catches spellings that Python reads and other checkers may read otherwise."""
+    for text in (f"{number}/3", f"3/{number}"):
+        with pytest.raises(certificate.CertificateRefusedError, match="not a fraction"):
+            certificate.ratio(text)
+    with pytest.raises(certificate.CertificateRefusedError, match="no integer"):
+        certificate.weights([number], "draft")
+    with pytest.raises(certificate.CertificateRefusedError, match="no integer"):
+        certificate.weights(["0x" + number.removeprefix("0x") + "_"], "draft")
+
+
+def test_a_large_k_is_refused_although_no_power_is_taken() -> None:
+    """Catches a limit that only those claims meet that the first look does not settle."""
+    document = good_document() | {
+        "draft": [1, 1], "target": [1, 1], "cut": [], "cap": "0/1", "plan": None,
+        "lower": "0/1", "upper": "1/1", "gap": "1/1", "interval": ["0x0p+0", "0x1p+0"],
+        "status": "bounded",
+    }  # fmt: skip
+    most = certificate.LARGEST_POWER_BITS // 2  # a sum of two bits
+    certificate.check(sealed(document | {"k": most}))
+    with pytest.raises(certificate.CertificateRefusedError, match="k is too large"):
+        certificate.check(sealed(document | {"k": most + 1}))

@@ -212,6 +212,24 @@ def test_bins_end_where_those_of_keys_do() -> None:
     assert bins.most[-2:].tolist() == [MOST, np.inf]
 
 
+@pytest.mark.parametrize("units", [True, False])
+def test_blocks_of_tokens_make_the_bins_of_all(
+    units: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Catches ends of the last block for those of all, and keys counted from those of a block."""
+    ratio = np.concatenate([[LEAST / 8, 0.01, 90, 8 * MOST], np.linspace(0.5, 2, 200), np.ones(60)])
+    draft = np.append(np.full(263, 1e-12), 1 - 263e-12)
+    target = draft * ratio / (draft @ ratio)
+    whole = RatioBins.of(draft, target, few=1, units=units)
+    monkeypatch.setattr("otm._core.ratios.keys.BLOCK", (64, 64))
+    for order in (slice(None), slice(None, None, -1)):
+        bins = RatioBins.of(draft[order], target[order], few=1, units=units)
+        check_masses(bins)
+        assert bins.least.tolist() == whole.least.tolist()
+        assert bins.most.tolist() == whole.most.tolist()
+        assert bins.keys.of_tokens.tolist() == whole.keys.of_tokens[order].tolist()
+
+
 def test_plain_sums_still_make_one_after_a_split() -> None:
     """Catches a total that is corrected the wrong way where a sum of floats loses mass."""
     n = 3 * FEW
