@@ -923,6 +923,15 @@ def test_every_step_pays_for_its_work() -> None:
     keeping = cost(lambda work: work.keep(bits))
     assert cost(lambda work: work.power(3, 3_000)) == multiplying + keeping
     assert cost(lambda work: (work.power(3, 3_000), work.power(3, 3_000))) == multiplying + keeping
+    long, longer = (1 << 3_000, 1), (1, 1 << 9_000)
+    product = cost(lambda work: work.multiply(3_001, 9_001, times=2))
+    assert cost(lambda work: certificate.at_most(long, longer, work)) == product
+    quotient = cost(lambda work: work.divide(600, 3_001))
+    powers = cost(lambda work: work.multiply(600, 600, times=2 * 3))
+    assert quotient != cost(lambda work: work.divide(3_001, 600))
+    assert quotient + powers == cost(
+        lambda work: certificate.at_least_once(1, 1 << 3_000, 5, 600, up=True, work=work)
+    )
 
 
 def test_a_power_has_a_limit_of_its_own() -> None:

@@ -173,6 +173,13 @@ def test_further_bits_divide_a_bin_into_64(monkeypatch: pytest.MonkeyPatch) -> N
     part = np.flatnonzero(inside)[finer.draft[inside].argmax()]
     pure = finer.split(np.array([part]))
     assert pure.wide.size == finer.wide.size - 1, "a part has a bin for each ratio"
+    alike = bins.split(np.array([heaviest - 2, heaviest, heaviest + 1]))
+    check_masses(alike)
+    ends = bins.least[heaviest - 2], bins.most[heaviest + 1]
+    parts = (alike.least >= ends[0]) & (alike.most <= ends[1])
+    widths = key_of(alike.most[parts], 0) - key_of(alike.least[parts], 0)
+    assert sorted(set(widths.tolist())) == [2 ** (FINEST - 6), 2**FINEST]
+    assert np.count_nonzero(widths == 2**FINEST) == 1, "the bin that was not to be split"
     several = finer.split(np.array([heaviest - 1, heaviest]))
     assert several.wide.size == finer.wide.size - 2, "and so have two bins of different widths"
 
@@ -262,9 +269,10 @@ def test_mass_is_a_share_of_its_own_distribution() -> None:
 def test_exact_ratios_are_placed_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
     """Catches many fractions that are placed by the keys of their floats."""
     monkeypatch.setattr(ratio_bins, "FEW", 1)
-    third = F(1, 3) + np.array([F(0), F(1, 10**30), F(2, 10**30)])
-    bins = RatioBins.of(np.array([F(1, 3)] * 3), third / third.sum())
-    assert bins.place(bins.least).tolist() == [0, 1, 2]
+    least = F(1, 10**30)  # that the second ratio lies below one, which its float is
+    draft = np.array([F(1, 4)] * 4)
+    bins = RatioBins.of(draft, draft * np.array([F(1, 2) + least, 1 - least, F(1), F(3, 2)]))
+    assert bins.place(bins.least).tolist() == [0, 1, 2, 3]
 
 
 def test_no_floor_is_raised_where_nothing_is_missing() -> None:
