@@ -204,7 +204,8 @@ class RatioBins(Frozen):
     def mass(self, probs: Probs, chosen: npt.NDArray[np.bool_]) -> Number:
         """Mass of chosen tokens under one of the two distributions, as a share of its sum."""
         excess = self.excess.item(0 if probs is self.draft_probs else 1)
-        whole = rest = 0 * probs.item(0)
+        whole: Any = 0
+        rest: Any = 0
         for start in range(0, probs.size, CACHED):
             block = slice(start, start + CACHED)
             of_whole, of_rest = split_units(probs[block][chosen[block]])

@@ -83,8 +83,8 @@ def test_bins_hold_their_tokens_however_they_are_split(
         bins = bins.split(chosen)
         check_masses(bins)
         never_drafted = bins.target_probs[bins.draft_probs == 0].sum()
-        assert bins.draft.sum() == pytest.approx(1, rel=2.0**-50)
-        assert bins.target.sum() == pytest.approx(1 - never_drafted, rel=2.0**-50)
+        assert bins.draft.sum() == pytest.approx(1, rel=2.0**-50, abs=0)
+        assert bins.target.sum() == pytest.approx(1 - never_drafted, rel=2.0**-50, abs=0)
 
 
 @pytest.mark.parametrize("few", [FEW, 64])  # with 64 a bin is split by further bits first
@@ -136,7 +136,7 @@ def test_masses_are_shares_of_all_tokens(drafted: slice) -> None:
     check_masses(bins)
     for masses, probs in ((bins.draft, bins.draft_probs), (bins.target, target)):
         share = sum(map(F, probs[draft > 0].tolist())) / sum(map(F, probs.tolist()))
-        assert float(masses.sum()) == pytest.approx(float(share), rel=2.0**-51)
+        assert float(masses.sum()) == pytest.approx(float(share), rel=2.0**-51, abs=0)
 
 
 def test_bins_of_many_tokens_are_split_by_further_bits(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -247,8 +247,8 @@ def test_plain_sums_still_make_one_after_a_split() -> None:
     target *= draft.sum() / target.sum()
     bins = RatioBins.of(draft, target, units=False)
     for _ in range(3):
-        assert bins.draft.sum() == pytest.approx(1, rel=2.0**-51)
-        assert bins.target.sum() == pytest.approx(1, rel=2.0**-51)
+        assert bins.draft.sum() == pytest.approx(1, rel=2.0**-51, abs=0)
+        assert bins.target.sum() == pytest.approx(1, rel=2.0**-51, abs=0)
         bins = bins.split(bins.wide[:1]) if bins.wide.size else bins
     whole = RatioBins.of(draft, target)
     split = whole.split(whole.wide)
@@ -261,7 +261,12 @@ def test_mass_is_a_share_of_its_own_distribution() -> None:
     bins, first = RatioBins.of(draft, target), np.array([True, False])
     assert bins.mass(bins.draft_probs, first) == 0.5
     share = F(0.25) / (1 + F(2.0**-40))
-    assert bins.mass(bins.target_probs, first) == pytest.approx(float(share), rel=2.0**-51)
+    assert bins.mass(bins.target_probs, first) == pytest.approx(float(share), rel=2.0**-51, abs=0)
+    assert bins.draft_below[-1] == 1
+    small = RatioBins.of(np.array([0, 1e-20, 1.0]), np.array([0.5, 0.25, 0.25]))
+    few = np.array([True, True, False])
+    assert small.mass(small.draft_probs, few) == 1e-20
+    assert type(small.mass(small.draft_probs, few)) is float
     exact = RatioBins.of(*(np.array([F(1, 3), F(2, 3)]) for _ in "pq"))
     assert type(exact.mass(exact.target_probs, np.zeros(2, dtype=np.bool_))) is F
 
@@ -431,6 +436,9 @@ def test_masses_below_and_above(pair: Pair) -> None:
 def test_measures_are_not_divided_by_their_sums(pair: Pair, scale: Fraction) -> None:
     bins = RatioBins.of_measures(scale * pair[0], pair[1])
     assert bins.draft_below[-1] == scale
+    assert bins.target.sum() == sum(pair[1][pair[0] > 0])
+    everything = np.ones(pair[1].size, dtype=np.bool_)
+    assert bins.mass(bins.target_probs, everything) == 1
     floats = RatioBins.of_measures(*(probs.astype(np.float64) / 3 for probs in pair))
     assert floats.draft_below[-1] == pytest.approx(1 / 3, rel=1e-15)
 
