@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import copy
+import functools
 import hashlib
 import itertools
 import json
@@ -16,6 +17,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
@@ -966,3 +968,22 @@ def test_a_large_k_is_refused_although_no_power_is_taken() -> None:
     certificate.check(sealed(document | {"k": most}))
     with pytest.raises(certificate.CertificateRefusedError, match="k is too large"):
         certificate.check(sealed(document | {"k": most + 1}))
+
+
+def test_tokens_are_compared_exactly_about_once_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Catches an exact sort of tokens in any order, which long numbers make take for ever."""
+    rng, compared = random.Random(8), 0
+    draft, target = ([rng.randrange(1, 10**9) for _ in range(1_000)] for _ in "pq")
+
+    def counted(compare: Callable[[int, int], int]) -> Any:
+        def counting(i: int, j: int) -> int:
+            nonlocal compared
+            compared += 1
+            return compare(i, j)
+
+        return functools.cmp_to_key(counting)
+
+    monkeypatch.setattr(certificate, "cmp_to_key", counted)
+    with suppress(certificate.CertificateRefusedError):
+        certificate.accepted_mass(draft, target, 2, (2, 1), work=certificate.Work(0))
+    assert 400 < compared < 1_100
