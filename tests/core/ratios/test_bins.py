@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from otm._core.arithmetic import CACHED, Probs, split_parts
 from otm._core.ratios import bins as ratio_bins
-from otm._core.ratios.bins import FEW, RatioBins, floor_of
+from otm._core.ratios.bins import FEW, RatioBins, by_ratio, count_up_to, floor_of
 from otm._core.ratios.keys import (
     FINEST,
     LEAST,
@@ -282,6 +282,43 @@ def test_exact_ratios_are_placed_exactly(monkeypatch: pytest.MonkeyPatch) -> Non
     draft = np.array([F(1, 4)] * 4)
     bins = RatioBins.of(draft, draft * np.array([F(1, 2) + least, 1 - least, F(1), F(3, 2)]))
     assert bins.place(bins.least).tolist() == [0, 1, 2, 3]
+
+
+def test_entries_up_to_a_number_include_those_equal_to_it() -> None:
+    count = count_up_to(np.array([1.0, 2, 2, 3]), 2.0)
+    assert (count, type(count)) == (3, int)
+
+
+@given(exact_pairs, st.fractions(0, 1, max_denominator=12))
+def test_the_floor_adds_the_mass_that_is_missing(pair: Pair, share: Fraction) -> None:
+    def added(floor: Fraction) -> Fraction:
+        return sum((max(floor * p - q, F(0)) for p, q in zip(*pair, strict=True)), F(0))
+
+    missing = share * added(F(1))
+    floor, _ = RatioBins.of(*pair).floor_of_mass(missing)
+    assert added(F(floor)) == missing
+    assert 0 <= floor <= 1
+
+
+@pytest.mark.parametrize("ties", [True, False])
+def test_rows_have_the_bins_of_single_ones(ties: bool) -> None:
+    """Catches an order or a count of another row, with tokens of one ratio and without."""
+    rng = np.random.default_rng(9)
+    ratio = rng.permuted(np.tile(np.arange(1.0, 8), (5, 1)), axis=1)
+    if ties:
+        ratio = ratio // rng.integers(2, 4, (5, 1))
+        ratio[1:3] = 2  # as the last tokens before them and the first after them may be
+    parts = rng.integers(1, 100, (2, 2, 5, 7)) / 128
+    ratios, masses, sizes = by_ratio(ratio, parts)
+    expected, added = [], []
+    for i in range(5):
+        levels, place = np.unique(ratio[i], return_inverse=True)
+        expected.append(levels)
+        added.append(np.zeros((2, 2, levels.size)))
+        np.add.at(added[-1], (slice(None), slice(None), place), parts[:, :, i])
+    assert ratios.tolist() == np.concatenate(expected).tolist()
+    assert masses.tolist() == np.concatenate(added, axis=-1).tolist()
+    assert sizes.tolist() == [levels.size for levels in expected]
 
 
 def test_no_floor_is_raised_where_nothing_is_missing() -> None:
