@@ -305,11 +305,12 @@ class TransportPlan(Frozen, ABC):
                 f"{LARGEST_TABLE:,}: use fewer tokens or drafts, or call `conditional`"
             )
         sets, rows, masses, tuples = by_set(drafts.tuples())
-        given = self.conditional(tuples) * np.array(masses)[:, None]
+        probs = np.array(masses)
+        given = self.conditional(tuples) * probs[:, None]
         mass = zeros((len(sets), n), self.problem.target)
         np.add.at(mass, rows, given)
         drafted = zeros(len(sets), self.problem.target)
-        np.add.at(drafted, rows, np.array(masses))
+        np.add.at(drafted, rows, probs)
         output = self.problem.target if self.lossless else self.output_distribution()
         transport = Transport(tuple(sets), self.problem.tokens, mass, names, drafted, output)
         transport.check()

@@ -151,7 +151,7 @@ class OptimalPlan(ResidualPlan):
         slope, added = (each.item(bins[winner]) for each in table.win_ratio)
         winner_prob = draft[winner] * (slope + added * rates[winner])
         mass = self.target_mass.item(drafts[winner])
-        accept = float(mass > 0) if winner_prob <= 0 else min(mass, winner_prob) / winner_prob
+        accept = mass > 0 if winner_prob <= 0 else mass / winner_prob
         return winner if uniforms[-1] < accept else -1
 
     def slot_distribution(self, token: int) -> tuple[Slots, Probs]:

@@ -18,6 +18,7 @@ from otm._core.arithmetic import Probs
 from otm.coupling.k_seq import KSeq
 from otm.coupling.optimal.plan import LARGEST_COUNT, OptimalPlan
 from otm.coupling.optimal.reference import ReferencePlan
+from otm.coupling.optimal.slots import SlotTable
 from otm.coupling.optimal.swaps import target_win_ratio
 from otm.coupling.recursive_rejection import RecursiveRejection
 from otm.coupling.residual import acceptance_ratio
@@ -402,3 +403,29 @@ def test_keys_have_all_the_bits_that_rows_leave(n: int, bits: int) -> None:
     slots = OptimalPlan(Problem(draft, target, 2)).slots
     assert slots.draft.size == n, "each ratio has a slot of its own"
     assert slots._grid_bits == bits
+
+
+def test_a_bin_whose_ratio_is_its_slope_moves_as_one() -> None:
+    """Catches a division by the difference, and a rate of infinity times zero."""
+    target = target_win_ratio(Problem(*IN_BINS["flat"], 3))
+    table = SlotTable.build(target._replace(slope=target.mean), 3)
+    assert np.count_nonzero(target.follows) > 20
+    assert (table.place(target.bins.ratio)[1] == 1).all()
+    draft = IN_BINS["flat"][0].copy()
+    wanted = draft * np.linspace(1, 1.3, draft.size)
+    draft, wanted = draft / draft.sum(), wanted / wanted.sum()
+    draft[0], wanted[0] = 5e-324, 2.0**-50  # a ratio of infinity, where all can be accepted
+    slots = OptimalPlan(Problem(draft / draft.sum(), wanted / wanted.sum(), 2)).slots
+    assert np.count_nonzero(slots.target.follows)
+    assert slots.target.mean[-1] == slots.target.slope[-1] == 2
+    assert slots.place(np.array([np.inf]))[1].tolist() == slots.place_few([np.inf])[1] == [1]
+
+
+def test_only_tokens_that_share_a_bin_move_at_rates_of_their_own() -> None:
+    """Catches a rate that is one but for rounding, for a token whose ratio is its bin's."""
+    slots = OptimalPlan(Problem(*IN_BINS["flat"], 3)).slots
+    bins, target = slots.bins, slots.target
+    narrow = (bins.least == bins.most) & (target.mean == bins.least)
+    assert narrow.any()
+    assert target.follows.any()
+    assert not target.follows[narrow].any()
