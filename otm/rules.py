@@ -137,7 +137,7 @@ _LIST = (
         verifier="otm.decoding.verifiers.walk_and_keep:verify_walk_and_keep",
     ),
     Rule(
-        "grid k-Seq", "IID", "docs/theory/k-seq.md; SpecTr, Algorithm 2",
+        "grid k-Seq", "IID", "docs/theory/grid.md, Theorem 11.1; SpecTr, Algorithm 2",
         "otm.coupling.grid_k_seq:GridKSeq",
         verifier="otm.decoding.verifiers.grid:verify_grid_k_seq", kernel="otm.kernels.k_seq",
         max_k=64,

@@ -120,7 +120,7 @@ ATTRIBUTES = {name: names.split() for name, names in {
         tokens with_k
     """,
     "otm.drafts.DraftDistribution": """
-        check distribution_of_last distribution_of_one draftable draw exact ids missed n
+        check distribution_of_last distribution_of_one draftable draw exact ids miss_probability n
         position_tuples positions sample to_exact to_floats tokens tuple_count tuples
         uniforms_per_draw
     """,
