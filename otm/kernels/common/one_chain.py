@@ -1,14 +1,18 @@
-"""The kernels for one chain: chain verification in one pass, and block verification.
+"""Triton kernels for one chain: chain verification and block verification.
 
-The vocabulary is cut into blocks.  In chain verification every program of `add_up` looks at one
-block of one chain: it finds the first rejected draft itself, from the probabilities of the drafts
-alone, and adds up what its block has of the row there.  In block verification it looks at one block
-of one row, and adds up what would have to be drawn from there; `draw` then tests all parts of the
-drafts.  One program of `draw` for each chain picks a block and reads only that block again.
+The vocabulary is divided into blocks.
 
-From probabilities these are two launches, and two rows are read, or each row once; from logits
-four, with two that find the sum of each row.  Sigmoids (`otm.kernels.chain.sigmoid`) need no sum,
-and two launches.
+- In chain verification, each program of `add_up` reads one block for one chain.  The program finds
+  the first rejected draft from the drafts' probabilities, and adds the masses of its block in that
+  row.
+- In block verification, each program of `add_up` reads one block of one row and adds the masses
+  that the next token would be drawn from.  `draw` then tests every prefix of the drafts.
+
+For each chain one program of `draw` picks a block and reads only this block again.
+
+Probabilities need two launches.  Chain verification reads two rows, block verification each row
+once.  Logits need two more launches, which compute the sum of each row.  Sigmoids
+(`otm.kernels.chain.sigmoid`) need no sums, so two launches suffice.
 """
 
 # ruff: noqa: PLR0917 - a kernel's arguments are pointers, strides and sizes, in order
@@ -54,10 +58,10 @@ def verify_chain(
     workspace: Workspace | None = None,
     offsets: Tensor | None = None,
 ) -> Verified[Tensor]:
-    """Launch the kernels, for rows of a kind that `probability` names, maybe packed.
+    """Launch the kernels; `kind` names the kind of rows as in `probability`.
 
-    A workspace of our own is not kept: one kept here would be shared by calls on different
-    streams, and torch hands out the same memory again.
+    A workspace that is created here is not kept.  If it were, calls on different streams would
+    share it, and torch reuses the freed memory anyway.
     """
     check_device(target)
     work = Workspace() if workspace is None else workspace
@@ -111,7 +115,7 @@ def of_drafts(
     width: tl.constexpr,
     padded_gamma: tl.constexpr,
 ) -> tl.tensor:
-    """Probabilities of a chain's drafts in float64, by target and draft, and which are tokens."""
+    """Return float64 target and draft probabilities of a chain's drafts, and the valid drafts."""
     step = tl.arange(0, padded_gamma)
     drafted = step < length
     token = tl.load(tokens + step, mask=drafted, other=0)  # [padded γ]
@@ -130,7 +134,10 @@ def of_drafts(
 def less_draft(
     target_prob: tl.tensor, draft_prob: tl.tensor, subtract: tl.tensor, weight: tl.tensor
 ) -> tl.tensor:
-    """Masses of max(weight · target − draft, 0); no weight, or nothing to subtract: it is 1."""
+    """Return masses of max(weight · target − draft, 0); a `weight` of None counts as 1.
+
+    Without `subtract` the weight is 1 too.
+    """
     left = target_prob
     if weight is not None:
         left = target_prob.to(tl.float64) * tl.where(subtract, weight, 1.0)
@@ -149,10 +156,10 @@ def masses(
     one_hot: tl.constexpr,
     width: tl.constexpr,
 ) -> tl.tensor:
-    """Masses of the target's row at a position, and of what is left after the draft's.
+    """Return masses of the target's row at a position, and of the residual.
 
-    Where the draft is not to be subtracted nothing of it is read.  A sparse draft needs memory for
-    the block; without any it counts as 0.
+    If not `subtract`, the draft's row is not read.  A sparse draft needs `memory` of the size of a
+    block; without it the draft counts as 0.
     """
     prob = target_at(rows, position, token, token < rows.size, True, kind)
     if width > 0:
@@ -179,7 +186,7 @@ def change_of_listed(
     width: tl.constexpr,
     block_size: tl.constexpr,
 ) -> tl.tensor:
-    """Sum over a block of what a sparse draft changes, at the tokens that it lists."""
+    """Return the change of a block's residual mass at the tokens that a sparse draft lists."""
     change = tl.full((), 0, tl.int64)
     for chunk in range((tl.where(subtract, rows.draft_size, 0) + width - 1) // width):
         place = chunk * width + tl.arange(0, width)
@@ -222,9 +229,10 @@ def add_up(
     padded_gamma: tl.constexpr,
     block_size: tl.constexpr,
 ) -> None:
-    """Add up the masses of a block of a row: of what is left after the draft, and of the row.
+    """Add the residual masses and the target masses of one block of a row.
 
-    The row is that of the first rejected draft, or the one after all drafts; by block, any.
+    In chain verification the row is the one of the first rejected draft, or the row after all
+    drafts.  In block verification every row has separate programs.
     """
     chain = tl.program_id(0).to(tl.int64)
     row, block = tl.program_id(1), tl.program_id(2)
@@ -297,7 +305,7 @@ def draw(
     padded_blocks: tl.constexpr,
     block_size: tl.constexpr,
 ) -> None:
-    """Draw the token that follows the accepted drafts, and write a chain's output."""
+    """Draw the next token after the accepted drafts, and write a chain's output."""
     chain = tl.program_id(0).to(tl.int64)
     tokens, start, length = drafts_of(tokens, offsets, chain, gamma, padded_gamma, packed)
     target += chain * target_chain + start * target_row

@@ -1,6 +1,6 @@
-"""Rows as engines hand them over, for the definition: packed, as logits, or listed by their tokens.
+"""Conversion of packed rows, logits and sparse drafts to rows of probabilities, in NumPy.
 
-The rules read the rows of one sequence after another, by place.
+The NumPy rules read the rows of one sequence after another, by index.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from otm.kernels.sparse_drafts import SparseDrafts
 
 
 class Listed:
-    """Draft rows [γ, V] or [K, γ, V] of one sequence, filled up with 0 when they are read."""
+    """Sparse draft rows [γ, V] or [K, γ, V] of one sequence, expanded to dense rows when read."""
 
     def __init__(self, tokens: npt.NDArray[Any], probs: npt.NDArray[Any], size: int) -> None:
         self.shape = (*tokens.shape[:-1], size)
@@ -42,7 +42,7 @@ class Listed:
 def unpack(
     target: Any, draft: Any, tokens: npt.NDArray[Any], offsets: npt.NDArray[Any], most: int
 ) -> tuple[Any, Any, npt.NDArray[np.int64]]:
-    """Cut packed rows by sequence, and pad their drafts with −1: [B, most]."""
+    """Split packed rows by sequence, and pad their drafts with −1: [B, most]."""
     ends = list(enumerate(pairwise(offsets.tolist())))
 
     def cut(rows: Any) -> list[Any]:
@@ -61,9 +61,9 @@ def unpack(
 def read(
     target: Any, draft: Any, tokens: npt.NDArray[Any], size: int, temperature: Any = None
 ) -> tuple[Iterable[Any], Iterable[Any] | None]:
-    """Rows of both models by sequence: of probabilities, or logits if there is a temperature.
+    """Return rows of both models by sequence; a temperature means that the rows are logits.
 
-    A sparse draft is of probabilities in any case; greedy: the draft itself.
+    A sparse draft always holds probabilities; at temperature 0 its rows are one-hot at the draft.
     """
     sparse = isinstance(draft, SparseDrafts)
     temperatures = repeat(1.0, len(tokens))
