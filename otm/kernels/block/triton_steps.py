@@ -18,8 +18,7 @@ def next_weight(
     index: tl.tensor,
     padded_gamma: tl.constexpr,
 ) -> tl.tensor:
-    """Return min(weight · target / draft, 1) for the draft at `index`, avoiding division by zero.
-    """
+    """Return min(weight · target / draft, 1) for the draft at `index`; never divide by zero."""
     here = tl.arange(0, padded_gamma) == index
     weighted = weight * tl.sum(tl.where(here, target_prob, 0.0), 0)
     return capped_ratio(weighted, tl.sum(tl.where(here, draft_prob, 0.0), 0))

@@ -1,6 +1,7 @@
-"""Cases for the self-check of kernels that verify trees.
+"""Test cases for the self-check of kernels that verify trees.
 
-They are made like those of `chain_cases`: few tokens have a probability, and no decision is close.
+They are built like those of `chain_cases`: few tokens have a probability, and no uniform is close
+to a change of a decision.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def call_of_trees(
 def cases_like(
     target: Tensor, draft: Tensor | None, trees: Trees[Tensor], temperature: Any
 ) -> Iterator[tuple[Any, ...]]:
-    """Yield target, draft, trees and temperature with the layout of those of a call."""
+    """Yield target, draft, trees and temperature with the layout of a call."""
     size = target.shape[-1]
     below = 0 if draft is None else draft.shape[-1]
     places = support(size, below or size)
@@ -79,7 +80,7 @@ def cases_like(
 
 
 class TreeCases(NamedTuple):
-    """Trees of n sequences; tokens are places in the list of tokens that have a probability."""
+    """Trees of n sequences; tokens are indices in the list of tokens with a probability."""
 
     target: Numbers  # [n, N + 1, S]
     draft: Numbers  # [n, N + 1, D]
@@ -95,9 +96,9 @@ def draw_trees(
     logits: bool,
     one_temperature: bool,
 ) -> TreeCases:
-    """Draw trees of a shape (N, L + 1, W + 1), with their rows and uniforms, from the seed.
+    """Draw trees of shape (N, L + 1, W + 1), with rows and uniforms, from the seed.
 
-    Without draft tokens all drafts are certain.
+    If `draft_tokens` is 0, all drafts are deterministic.
     """
     nodes, levels, passes = shape
     rng = np.random.default_rng(SEED)

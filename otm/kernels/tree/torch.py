@@ -1,4 +1,4 @@
-"""Verification of trees of drafts, batched: `otm.kernels.tree.numpy`, bit for bit."""
+"""Verification of trees of drafts in a batch: as `otm.kernels.tree.numpy`, bit for bit."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def verify(
     trees: Trees[Tensor],
     temperature: float | Tensor | None = None,
 ) -> VerifiedTree[Tensor]:
-    """Verify by rows of probabilities, or of logits if there is a temperature."""
+    """Verify trees; a temperature means that the rows are logits, else they are probabilities."""
     size = target.shape[-1]
     if target.device.type == "cpu" and size >= LEAST_VOCABULARY:
         of_trees = Trees(*(x.detach().numpy() for x in trees))
@@ -41,7 +41,7 @@ def verify(
 def walk(
     target: Tensor, draft: Tensor | None, trees: Trees[Tensor], probs: Callable[[Tensor], Tensor]
 ) -> VerifiedTree[Tensor]:
-    """Walk through all trees at once, by probabilities of the rows that are reached: [B, V]."""
+    """Walk through all trees at once; `probs` converts the rows that the walk reaches: [B, V]."""
     tokens, parents, sampled, uniforms = trees
     batch, levels, _ = uniforms.shape
     device, count = target.device, tokens.shape[1]
@@ -52,7 +52,7 @@ def walk(
     for level in range(levels):
         left = mass(probs(target[sequence, node + 1]))
         here = (parents == node[:, None]) & (tokens >= 0) & live[:, None]
-        if level == levels - 1:  # the bonus token
+        if level == levels - 1:  # after L drafts only the bonus token follows
             here = here & False
         accepted = node * 0 - 1
         if draft is not None and count:
@@ -75,7 +75,7 @@ def walk(
 def _test(
     left: Tensor, below: Tensor, tokens: Tensor, tested: Tensor, uniforms: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Test the children of a node of each sequence: `otm.kernels.tree.numpy._test`."""
+    """Test the children of a node of each sequence, as `otm.kernels.tree.numpy._test` does."""
     order, place = tested.cumsum(1), torch.arange(tokens.shape[1], device=tokens.device)
     accepted = torch.full_like(tokens[:, 0], -1, dtype=torch.int64)
     total, rest = left.sum(1), below.sum(1)

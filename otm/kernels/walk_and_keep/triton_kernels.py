@@ -1,4 +1,4 @@
-"""The kernels of walk and keep: walk on and add up, and keep and draw."""
+"""The two kernels of walk and keep: one walks and adds, the other keeps a node and draws."""
 
 # ruff: noqa: PLR0917 - a kernel's arguments are pointers, strides and sizes, in order
 
@@ -63,10 +63,10 @@ def add_up(
     padded_numbers: tl.constexpr,
     block_size: tl.constexpr,
 ) -> None:
-    """Walk on to a position, and add up a block of its bins and of what is left before it.
+    """Walk to a position, and add a block of its bins and of the previous residual.
 
-    The last position is the one after all drafts: there the block of its row is added up.  Before
-    it the last program has no block, but finds the law of the number of drafts.
+    The last position follows all drafts, and its row is added instead of bins.  At every other
+    position the last program has no block; it finds the distribution of the number of drafts.
     """
     options: tl.constexpr = Options(kind, width, tree, edges, padded_chains)
     several = chains_of(
@@ -154,7 +154,7 @@ def draw(
     padded_blocks: tl.constexpr,
     block_size: tl.constexpr,
 ) -> None:
-    """Keep a node of the walk, draw the token that follows it, and write a sequence's output."""
+    """Keep a node of the walk, draw the next token, and write a sequence's output."""
     options: tl.constexpr = Options(kind, width, tree, edges, padded_chains)
     several = chains_of(
         (target, draft, tokens, listed_tokens, counted, softmaxes, sums),

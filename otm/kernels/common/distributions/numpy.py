@@ -81,8 +81,7 @@ class Softmax:
         return self._weights
 
     def _read(self, place: tuple[int, ...]) -> None:
-        """Compute a row's weights and their sum, in float64 if the logits are, otherwise float32.
-        """
+        """Compute a row's weights and their sum, in float64 for float64 logits, else in float32."""
         logits = self._logits[place]  # [V]
         dtype = np.float64 if logits.dtype == np.float64 else np.float32
         self._weights = weights = memory.take(self._model, logits.size, dtype)
