@@ -1,8 +1,8 @@
 """Checks of the arguments of a verification, for NumPy arrays and torch tensors alike.
 
 The checks read all rows once, or twice for probabilities, and on a GPU they wait for the result.
-Fast loops therefore skip them with `validate=False`.  A row is checked by its sum and its smallest
-or largest number, because NaN and ∞ appear in these.
+Fast loops therefore skip the checks with `validate=False`.  A row is checked by its sum and its
+smallest or largest number, because NaN and ∞ propagate to these numbers.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def _check_numbers(
     used = np.concatenate([np.ones((chains, 1), bool), live], axis=1)
     names = [f"the target's row after draft, number {i}" for i in range(gamma)]
     names = ["the target's first row, number 0", *names]
-    _refuse(faults(library, target), used, layout.target_rows, names)
+    _raise_first_fault(faults(library, target), used, layout.target_rows, names)
     if draft is None or not live.any():
         return
     # At temperature 0 a draft is one-hot, so its logits are not used.
@@ -157,7 +157,9 @@ def _check_numbers(
     logits = logits and not sparse
     name = "the logits of draft" if logits else "the distribution of draft"
     found = _faults_of_lists(draft, size) if sparse else faults(library, draft)
-    _refuse(found, live, layout.draft_rows, [f"{name}, number {i}" for i in range(gamma)])
+    _raise_first_fault(
+        found, live, layout.draft_rows, [f"{name}, number {i}" for i in range(gamma)]
+    )
     if sparse:
         here = to_host(draft.tokens) == to_host(tokens)[..., None]
         drafted = np.where(here, to_host(draft.probs), 0).sum(-1)
@@ -334,7 +336,7 @@ def _over_tokens(name: str, rows: Any) -> npt.NDArray[Any]:
     return reduced
 
 
-def _refuse(
+def _raise_first_fault(
     faults: Faults, used: npt.NDArray[np.bool_], places: npt.NDArray[Any], names: Sequence[str]
 ) -> None:
     """Raise for the first row that is both invalid and used; `places` [C, R] index all rows."""

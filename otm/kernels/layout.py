@@ -39,7 +39,7 @@ class Chains(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """Contents of the rows, in words."""
+        """Contents of the rows, such as "logits"."""
         if self.sigmoid:
             return "logits by sigmoids"
         return "probabilities" if self.temperature is None else "logits"

@@ -15,7 +15,7 @@ class SparseDrafts(NamedTuple, Generic[Array]):
 
     Attributes
     ----------
-    tokens : int32 or int64 array or Tensor [B, γ, m], packed [N, m], of K chains [B, K, γ, m]
+    tokens : int32 or int64 array or Tensor [B, γ, m], packed [N, m], for K chains [B, K, γ, m]
         The listed tokens in any order, without repetition.  Shorter lists are padded with −1.
     probs : array or Tensor, same shape as `tokens`
         Probabilities of the listed tokens, which sum to one.  The values at padding are ignored.

@@ -43,16 +43,16 @@ def verify_probs(
 
     Parameters
     ----------
-    target_probs : array or Tensor [B, γ + 1, V], of K chains [B, K, γ + 1, V]
+    target_probs : array or Tensor [B, γ + 1, V], for K chains [B, K, γ + 1, V]
         The target model's probabilities at each position, in float16, bfloat16, float32, float64,
         or fractions (NumPy only).  Chains with a common prefix must have equal rows along this
         prefix; only the rows of the first such chain are read.  Rows that chains share can be
         broadcast.
-    draft_probs : array or Tensor [B, γ, V'], of K chains [B, K, γ, V'], SparseDrafts or None
+    draft_probs : array or Tensor [B, γ, V'], for K chains [B, K, γ, V'], SparseDrafts or None
         The distributions that the drafts were sampled from.  V' ≤ V; tokens from V' on have
         probability 0.  `SparseDrafts` list only the tokens with a positive probability.  None means
         that the drafts of one chain were chosen, not sampled: each distribution is one-hot.
-    draft_tokens : int array or Tensor [B, γ], of K chains [B, K, γ]
+    draft_tokens : int array or Tensor [B, γ], for K chains [B, K, γ]
         The drafts.  The first −1 ends a chain, so chains may have any length from 0 to γ.  Entries
         after the end of a chain are ignored in all arrays.  K chains must be sampled independently,
         except for draws that `counted` marks as shared.  Their lengths must not depend on tokens.
@@ -85,10 +85,10 @@ def verify_probs(
         backends ignore it.
     offsets : int array or Tensor [B + 1], optional
         Boundaries of packed drafts, for rules for one chain: sequence b has the drafts from
-        offsets[b] to offsets[b + 1].  With N drafts in total, draft tokens have shape [N], and the
-        draft [N, V'], or [N, m] as lists.  The target has shape [N + B, V]: each sequence has one
-        row more than drafts.  The uniforms have shape [B, γ + 2] for at most γ drafts a sequence,
-        and a sequence uses the same uniforms as if it were padded.
+        offsets[b] to offsets[b + 1].  With N drafts in total, draft tokens have shape [N], dense
+        draft rows [N, V'] and sparse lists [N, m].  The target has shape [N + B, V], because each
+        sequence has one row more than drafts.  The uniforms have shape [B, γ + 2] for at most γ
+        drafts a sequence.  A packed sequence uses the same uniforms as a padded sequence.
     counted : bool array or Tensor [B, K, γ], optional
         False where a draft is the same draw as a draft of an earlier chain, for example at a shared
         node of a prefix tree.  The rule counts each draw once.  Which nodes are shared must not
@@ -180,10 +180,10 @@ def verify_logits(
 
     Parameters
     ----------
-    target_logits : array or Tensor [B, γ + 1, V], of K chains [B, K, γ + 1, V]
+    target_logits : array or Tensor [B, γ + 1, V], for K chains [B, K, γ + 1, V]
         Logits of the target model, in float16, bfloat16, float32 or float64; −inf for impossible
         tokens.
-    draft_logits : array or Tensor [B, γ, V'], of K chains [B, K, γ, V'], SparseDrafts or None
+    draft_logits : array or Tensor [B, γ, V'], for K chains [B, K, γ, V'], SparseDrafts or None
         Logits of the draft model, V' ≤ V; None for one-hot drafts of one chain.  `SparseDrafts`
         hold the probabilities that the drafts were sampled with: after temperature, top-k and
         top-p.
@@ -191,8 +191,8 @@ def verify_logits(
         As for `verify_probs`.
     temperature : float, or float array or Tensor [B], optional
         Temperature of both models, for each sequence.  A Tensor on the device saves the launch that
-        fills one.  0 means greedy: a draft is accepted if it has the target's largest logit, or is
-        the first of several such tokens.  Greedy sequences ignore the draft's logits and lists.
+        fills one.  0 means greedy: a draft is accepted if it is the token with the target's largest
+        logit; in a tie this is the first token.  Greedy sequences ignore draft logits and lists.
         The chains of a greedy sequence should be equal; if they differ, the first chain is used.
 
     Returns

@@ -53,7 +53,7 @@ WRONG: list[tuple[dict[str, np.ndarray], type[Exception], str]] = [
     ({"tokens": np.zeros((2, 2), dtype=bool)}, InvalidDraftsError, "bool"),
     (with_entry("tokens", (0, 0), 4), InvalidDraftsError, r"\[0, 4\)"),
     (with_entry("tokens", (0, 0), -2), InvalidDraftsError, "-2 to 2"),
-    ({"target": np.full((2, 2, 4), 0.25)}, InvalidDistributionError, "every draft and one for the bonus"),
+    ({"target": np.full((2, 2, 4), 0.25)}, InvalidDistributionError, "one for the bonus"),
     ({"target": np.ones((2, 3, 0))}, InvalidDistributionError, "shape"),
     ({"target": np.ones((2, 3, 4), dtype=int)}, InvalidDistributionError, "int64"),
     ({"target": np.ones((2, 3, 4))}, InvalidDistributionError, "sum to one"),

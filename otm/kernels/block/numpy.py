@@ -21,10 +21,11 @@ def _verify_one(
     target_probs: Any, draft_probs: Any, draft_tokens: npt.NDArray[Any], uniforms: npt.NDArray[Any]
 ) -> list[int]:
     """Return the output tokens of one chain, unpadded: [γ + 1, V], [γ, V'], [γ], [γ + 2] → list."""
-    # Let d and t be the distributions at each position.  The prefix of i of n drafts has the weight
-    # w_i, with w_0 = 1 and w_i = min(w_{i−1} t(x_i) / d(x_i), 1).  With the distributions after
-    # x_1…x_i, let Z_i = Σ_x max(w_i t(x) − d(x), 0); then h_i = Z_i / (Z_i + 1 − w_i) and h_n =
-    # w_n.  The next token is drawn ∝ max(w_i t − d, 0), or from the target if i = n.
+    # Let d and t be the distributions of draft and target at each position.  The prefix of i of n
+    # drafts has the weight w_i, with w_0 = 1 and w_i = min(w_{i−1} t(x_i) / d(x_i), 1).  With the
+    # distributions after x_1…x_i, let Z_i = Σ_x max(w_i t(x) − d(x), 0).  The prefix passes its
+    # test with probability h_i = Z_i / (Z_i + 1 − w_i), or h_n = w_n for all n drafts.  The next
+    # token is drawn ∝ max(w_i t − d, 0), or from the target if i = n.
     *coins, for_residual, for_bonus = uniforms
     size = target_probs.shape[1]
     tokens = list(itertools.takewhile(lambda x: 0 <= x < size, draft_tokens.tolist()))

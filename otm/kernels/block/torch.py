@@ -1,4 +1,4 @@
-"""Block verification of a batch: the decisions of `otm.kernels.block.numpy`, bit for bit.
+"""Block verification of a batch, with the same decisions as `otm.kernels.block.numpy`, bit for bit.
 
 Block verification needs every row of target and draft, so the code reads all of them.
 """

@@ -1,4 +1,4 @@
-"""Block verification as Triton kernels: the decisions of `otm.kernels.block.torch`."""
+"""Block verification as Triton kernels, with the same decisions as `otm.kernels.block.torch`."""
 
 from __future__ import annotations
 

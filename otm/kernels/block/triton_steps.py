@@ -44,7 +44,7 @@ def weight_before(
 
 
 @jit
-def longest_part(
+def longest_prefix(
     target_prob: tl.tensor,
     draft_prob: tl.tensor,
     uniforms: tl.tensor,

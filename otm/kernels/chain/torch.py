@@ -1,4 +1,4 @@
-"""Chain verification of a batch: the decisions of `otm.kernels.chain.numpy`, bit for bit.
+"""Chain verification of a batch, with the same decisions as `otm.kernels.chain.numpy`, bit for bit.
 
 For each sequence the code reads the drafts' probabilities and one whole row of target and draft.
 """

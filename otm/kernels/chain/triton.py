@@ -1,4 +1,4 @@
-"""Chain verification as Triton kernels: the decisions of `otm.kernels.chain.torch`."""
+"""Chain verification as Triton kernels, with the same decisions as `otm.kernels.chain.torch`."""
 
 from __future__ import annotations
 

@@ -38,14 +38,14 @@ def verify(rule: Rule, chains: Chains, most: int = 0) -> Verified[Tensor]:
     """Verify by the rule's NumPy reference; packed chains have at most `most` drafts."""
     target, draft, draft_tokens, uniforms, temperature, offsets, *_ = chains
     size, tokens = target.shape[-1], draft_tokens.numpy()
-    target = _in_place(target)
+    target = _as_array(target)
     # Lists are short, so they are converted as a whole.
     if isinstance(draft, SparseDrafts):
         probs = draft.probs.detach()
         probs = probs.float() if probs.dtype == torch.bfloat16 else probs
         draft = SparseDrafts(draft.tokens.numpy(), probs.numpy())
     elif draft is not None:
-        draft = _in_place(draft)
+        draft = _as_array(draft)
     if offsets is not None:
         target, draft, tokens = unpack(target, draft, tokens, offsets.numpy(), most)
     target = _as_rows("target", target, chains.target.dtype)
@@ -72,10 +72,10 @@ def draw(probs: Tensor, uniforms: Tensor) -> Tensor:
 
 def as_arrays(model: str, rows: Tensor) -> Any:
     """Return a model's rows by sequence, without copying the tensor."""
-    return _as_rows(model, _in_place(rows), rows.dtype)
+    return _as_rows(model, _as_array(rows), rows.dtype)
 
 
-def _in_place(numbers: Tensor) -> Any:
+def _as_array(numbers: Tensor) -> Any:
     """Return a tensor's memory as an array; as bits for bfloat16, which NumPy lacks."""
     numbers = numbers.detach()
     if numbers.dtype == torch.bfloat16:
@@ -85,10 +85,10 @@ def _in_place(numbers: Tensor) -> Any:
 
 def _as_rows(model: str, rows: Any, dtype: torch.dtype) -> Any:
     """Return rows [R, V] by sequence; bfloat16 rows are widened when read."""
-    return map(partial(_Widened, model), rows) if dtype == torch.bfloat16 else rows
+    return map(partial(_WidenedRows, model), rows) if dtype == torch.bfloat16 else rows
 
 
-class _Widened:
+class _WidenedRows:
     """Rows [R, V] of bfloat16 bits, which are widened to float32 when read.
 
     A row stays valid until another row of the same model is read.

@@ -3,9 +3,9 @@
 The vocabulary is divided into blocks.
 
 - In chain verification, each program of `add_up` reads one block for one chain.  The program finds
-  the first rejected draft from the drafts' probabilities, and adds the masses of its block in that
-  row.
-- In block verification, each program of `add_up` reads one block of one row and adds the masses
+  the first rejected draft from the drafts' probabilities, and sums the masses of its block in the
+  row of this draft.
+- In block verification, each program of `add_up` reads one block of one row and sums the masses
   that the next token would be drawn from.  `draw` then tests every prefix of the drafts.
 
 For each chain one program of `draw` picks a block and reads only this block again.
@@ -22,7 +22,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from otm.kernels.block.triton_steps import longest_part, weight_before
+from otm.kernels.block.triton_steps import longest_prefix, weight_before
 from otm.kernels.common import runtime
 from otm.kernels.common.distributions.numpy import UNIT
 from otm.kernels.common.distributions.triton import (
@@ -131,7 +131,7 @@ def of_drafts(
 
 
 @jit
-def less_draft(
+def subtract_draft(
     target_prob: tl.tensor, draft_prob: tl.tensor, subtract: tl.tensor, weight: tl.tensor
 ) -> tl.tensor:
     """Return masses of max(weight · target − draft, 0); a `weight` of None counts as 1.
@@ -158,8 +158,8 @@ def masses(
 ) -> tl.tensor:
     """Return masses of the target's row at a position, and of the residual.
 
-    If not `subtract`, the draft's row is not read.  A sparse draft needs `memory` of the size of a
-    block; without it the draft counts as 0.
+    If `subtract` is false, the draft's row is not read.  A sparse draft needs `memory` of the size
+    of a block; without this memory the draft counts as 0.
     """
     prob = target_at(rows, position, token, token < rows.size, True, kind)
     if width > 0:
@@ -172,7 +172,7 @@ def masses(
     else:
         known = token < tl.where(subtract, rows.draft_size, 0)
         draft_prob = draft_at(rows, position, token, known, subtract, kind)
-    return mass(prob, _UNIT), less_draft(prob, draft_prob, subtract, weight)
+    return mass(prob, _UNIT), subtract_draft(prob, draft_prob, subtract, weight)
 
 
 @jit
@@ -193,8 +193,8 @@ def change_of_listed(
         token, draft_prob = listed(rows, position, place, subtract, kind)
         inside = (token >= start) & (token < tl.minimum(start + block_size, rows.size))
         prob = target_at(rows, position, token, inside, True, kind)
-        left = less_draft(prob, draft_prob, subtract, weight)
-        before = less_draft(prob, tl.zeros_like(prob), subtract, weight)
+        left = subtract_draft(prob, draft_prob, subtract, weight)
+        before = subtract_draft(prob, tl.zeros_like(prob), subtract, weight)
         change += tl.sum(tl.where(inside, left - before, 0), 0)
     return change
 
@@ -229,7 +229,7 @@ def add_up(
     padded_gamma: tl.constexpr,
     block_size: tl.constexpr,
 ) -> None:
-    """Add the residual masses and the target masses of one block of a row.
+    """Sum the residual masses and the target masses of one block of a row.
 
     In chain verification the row is the one of the first rejected draft, or the row after all
     drafts.  In block verification every row has separate programs.
@@ -323,7 +323,7 @@ def draw(
         target_prob, draft_prob, _ = of_drafts(
             rows, tokens, length, kind, one_hot, width, padded_gamma
         )
-        count, weight = longest_part(
+        count, weight = longest_prefix(
             target_prob, draft_prob, uniforms, sums, length, blocks, padded_gamma, padded_blocks
         )
         tl.store(accepted + chain, count.to(tl.int64))

@@ -36,7 +36,7 @@ WARPS = 8
 TUNED: dict[str, dict[str, int]] = json.loads(
     files("otm.kernels.common").joinpath("warps.json").read_text(encoding="utf-8")
 )
-"""Warps for each device and kernel for which another number than `WARPS` was measured to be faster.
+"""Numbers of warps by device and kernel, where a measurement found a faster number than `WARPS`.
 
 `python -m benchmarks.gpu` measures these numbers.  They change no decision, because kernels add
 integers.  `BLOCK` does change decisions, because the sum of a softmax is rounded for each block.
@@ -46,8 +46,8 @@ integers.  `BLOCK` does change decisions, because the sum of a softmax is rounde
 def jit(function: Callable[..., Any]) -> Any:
     """Compile a kernel with Triton; without Triton, return the function unchanged.
 
-    Do not specialise on position, level or test: Triton would compile extra variants for 1 and for
-    multiples of 16.
+    Kernels are not specialised on the arguments position, level and test.  Triton would otherwise
+    compile extra variants for the value 1 and for multiples of 16.
     """
     return (
         function

@@ -1,13 +1,13 @@
 """k-Seq (SpecTr Algorithm 2) at one node, with a factor that needs one pass over the vocabulary.
 
-k-Seq accepts a draft x with probability min(1, q/(ρp)).  It is lossless for every division factor ρ
-≥ ρ*.  A GPU is poorly suited to a sort or to a search for ρ*.  Instead, one pass computes β(ρ) = Σ
-min(p, q/ρ) for a few fixed factors.
+k-Seq accepts a draft x with probability min(1, q/(ρp)), where ρ is the division factor.  It is
+lossless for every ρ ≥ ρ*.  A GPU is poorly suited to a sort or to a search for ρ*.  Instead, one
+pass computes the sum β(ρ) of min(p, q/ρ) over the vocabulary, for a few fixed factors.
 
 Let s < S be the inverses of the two factors that enclose ρ*.  A draft is tested by a mixture of
 these factors, with mass h = (1 − λ) min(p, sq) + λ min(p, Sq).  The sum of h follows without
-another pass.  The ratio F = (1 − (1 − Σh)^k) / Σh compares k drafts with one draft: F is how many
-times more often k drafts yield a token.  The rule is valid if F · ((1 − λ)s + λS) ≤ 1.
+another pass.  With k drafts a token is accepted F times as often as with one draft, where
+F = (1 − (1 − Σh)^k) / Σh.  The rule is valid if F · ((1 − λ)s + λS) ≤ 1.
 
 The rule differs from k-Seq at ρ* only in tokens with a ratio between the two factors, and only to
 second order.  The measured loss of acceptance is at most 0.001.

@@ -1,4 +1,4 @@
-"""k-Seq on a grid at one node of each sequence: the decisions of `otm.kernels.k_seq.numpy`."""
+"""k-Seq on a grid for a batch, with the same decisions as `otm.kernels.k_seq.numpy`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""k-Seq on a grid as Triton kernels: the decisions of `otm.kernels.k_seq.torch`."""
+"""k-Seq on a grid as Triton kernels, with the same decisions as `otm.kernels.k_seq.torch`."""
 
 from __future__ import annotations
 

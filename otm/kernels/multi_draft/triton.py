@@ -1,8 +1,9 @@
-"""SpecTr's recursion as Triton kernels: the decisions of `otm.kernels.multi_draft.torch`.
+"""SpecTr's recursion as Triton kernels, with the same decisions as `otm.kernels.multi_draft.torch`.
 
 Each position has one launch.  Its programs first finish the previous position from the sums of the
-last launch.  They then add the sums that the chains that still agree need at this position.  The
-drafts are therefore tested on the device, and the number of launches does not depend on acceptance.
+last launch.  They then compute the sums of this position, for the chains that still begin with the
+accepted tokens.  The drafts are therefore tested on the device, and the number of launches does not
+depend on acceptance.
 
 k-Seq needs γ + 3 launches.  The rule for bins needs 2γ + 3, because one program per position builds
 the table.  One of the launches sets all sums to 0.  Logits need two more launches, which compute
@@ -35,8 +36,8 @@ from otm.kernels.multi_draft.triton_steps import (
     change_of_listed,
     drafts_at,
     first_of,
+    next_token_masses,
     paths_of,
-    to_draw_from,
 )
 from otm.kernels.optimal.numpy import edge_count
 from otm.kernels.optimal.triton_steps import SECTIONS, SUMS, add_to_bins, make_table
@@ -113,10 +114,10 @@ def lay_out_chains(
     block: int,
     sections: tuple[int, int],
 ) -> ChainsCall:
-    """Lay out a call with blocks of `block` tokens.
+    """Prepare the arguments of a call, with blocks of `block` tokens.
 
-    `sections` are two numbers: the sums of a node, and the sums to clear.  A node is summed over
-    the vocabulary, or over the tokens that a sparse draft lists.
+    `sections` holds the number of sums at a node, and how many of these sums are set to 0.  The
+    sums run over the vocabulary, or over the tokens that a sparse draft lists.
     """
     check_device(target)
     work = Workspace() if workspace is None else workspace
@@ -195,9 +196,9 @@ def add_up(
     padded_chains: tl.constexpr,
     block_size: tl.constexpr,
 ) -> None:
-    """Find the chains that agree before a position, and add a block's sums for them.
+    """Find the chains that agree before a position, and add a block to the position's sums.
 
-    The last position follows all drafts.  There the kernel adds the masses that the next token is
+    The last position follows all drafts.  There the kernel sums the masses that the next token is
     drawn from, at the position where the output ended.
     """
     sequence = tl.program_id(0).to(tl.int64)
@@ -224,7 +225,7 @@ def add_up(
                 agreed = agree_at(agree, position, chains, padded_chains)
     _token, _own, count, read = drafts_at(paths, agreed, position, options)
     if last:
-        of_row, left = to_draw_from(several, read, position, token, count, None, None, options)
+        of_row, left = next_token_masses(several, read, position, token, count, None, None, options)
         total = tl.sum(left, 0)
         if width > 0:
             total += change_of_listed(token, several, read, position, count, None, options)
@@ -341,7 +342,9 @@ def draw(
     start = block * block_size
     token = start + tl.arange(0, block_size)
     drawn_from += sequence * block_size
-    of_row, left = to_draw_from(several, read, position, token, count, None, drawn_from, options)
+    of_row, left = next_token_masses(
+        several, read, position, token, count, None, drawn_from, options
+    )
     drawn = first_above(tl.where(subtract, left, of_row), token, point, size)
     first = first_of(agreed, chains, padded_chains)
     tl.store(accepted + sequence, position)

@@ -82,7 +82,7 @@ def chains_of(pointers: tl.tuple, strides: tl.tuple, sizes: tl.tuple) -> Chains:
 def agree_at(
     agree: tl.tensor, position: tl.tensor, chains: tl.tensor, padded_chains: tl.constexpr
 ) -> tl.tensor:
-    """Load which chains agree at a position."""
+    """Load the mask of chains that agree with the accepted tokens at a position."""
     chain = tl.arange(0, padded_chains)
     # [padded K]
     return tl.load(agree + position * chains + chain, mask=chain < chains, other=0) > 0
@@ -137,7 +137,7 @@ def at_node(
 ) -> tl.tensor:
     """Return target and draft probabilities of tokens, in float64, 0 outside the rows.
 
-    If not `drafted`, the draft's row is not read.  A sparse draft counts as 0 here.
+    If `drafted` is false, the draft's row is not read.  A sparse draft counts as 0 here.
     """
     rows = rows_of(of, chain)
     known = (token >= 0) & (token < rows.size)
@@ -225,7 +225,7 @@ def advance(
 
 
 @jit
-def to_draw_from(
+def next_token_masses(
     of: Chains,
     chain: tl.tensor,
     position: tl.tensor,
@@ -238,7 +238,7 @@ def to_draw_from(
     """Return masses of the target's row at a position, and of its residual if there were drafts.
 
     In walk and keep the target is weighted by the node's share.  A sparse draft needs `memory` of
-    the size of a block; without it the draft counts as 0.
+    the size of a block; without this memory the draft counts as 0.
     """
     target_prob, draft_prob = at_node(of, chain, position, token, count > 0, options)
     of_row = mass(target_prob, _UNIT)
@@ -250,7 +250,7 @@ def to_draw_from(
             used = count > 0
             draft_prob = spread(memory, rows, position, token, used, options.kind, options.width)
             draft_prob = draft_prob.to(tl.float64)
-        left = left_of(of, position, target_prob, draft_prob, count, share, options)
+        left = node_residual(of, position, target_prob, draft_prob, count, share, options)
     return of_row, left
 
 
@@ -263,7 +263,7 @@ def weighted_mass(target_prob: tl.tensor, share: tl.tensor) -> tl.tensor:
 
 
 @jit
-def left_of(
+def node_residual(
     of: Chains,
     position: tl.tensor,
     target_prob: tl.tensor,
@@ -308,7 +308,7 @@ def change_of_listed(
     for chunk in range((tl.where(count > 0, of.rows.draft_size, 0) + width - 1) // width):
         token, target_prob, draft_prob = at_listed(of, chain, position, chunk, count > 0, options)
         inside = (token >= start) & (token < stop)
-        left = left_of(of, position, target_prob, draft_prob, count, share, options)
+        left = node_residual(of, position, target_prob, draft_prob, count, share, options)
         before = weighted_mass(target_prob, share)
         change += tl.sum(tl.where(inside, left - before, 0), 0)
     return change

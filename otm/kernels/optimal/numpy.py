@@ -1,9 +1,9 @@
-"""Approximation of OTM-k at one node without a sort: bins of the ratio q/p replace single tokens.
+"""Nearly optimal rule for k drafts at one node, without a sort: bins of the ratio q/p.
 
-The optimal rule ranks all tokens by their ratio.  Here each token belongs to a bin of a fixed grid
-of ratios, and the bins are ranked.  One pass over the vocabulary computes two sums for each bin.
-The sums determine the optimal cap, the slots of the bins, and the missing or excess mass of each
-bin.
+The optimal rule (OTM-k) ranks all tokens by their ratio.  Here each token belongs to a bin of a
+fixed grid of ratios, and the bins are ranked instead.  One pass over the vocabulary computes two
+sums for each bin.  The sums determine the optimal cap, the slots of the bins, and the missing or
+excess mass of each bin.
 
 A draft takes the slot of its bin or, depending on its ratio, the slot of a partner bin.  The draft
 in the highest slot wins.  Let v' be the distribution of the winner, which the table determines.
@@ -43,7 +43,7 @@ The cut of the optimum lies at a ratio of at least 1.  Below 1/2, one bin for ea
 """
 
 Numbers = npt.NDArray[Any]
-"""Fractions, or integers and floats with the rounding of these steps."""
+"""Exact fractions, or integers and floats that this code rounds in a fixed way."""
 
 
 def uniforms_per_position(chains: int) -> int:
@@ -212,7 +212,7 @@ def find_cap(masses: Any, uppers: Any, edges: Any, numbers: Any) -> Any:
 def find_floor(masses: Any, uppers: Any, edges: Any, cap: Any) -> Any:
     """Return the floor of the winner-to-draft ratio for which some draft always wins: [..., 1]."""
     xp = array_module(masses)
-    # All functions are linear between two edges, so a token counts for both edges, by its share.
+    # The ratios are linear between two edges, so a token counts for both edges, by its share.
     shared = xp.concatenate((masses - uppers, 0 * masses[..., :1]), axis=-1) + prepend_zero(uppers)
     capped = xp.minimum(edges, cap)
     accepted, below = to_int64(shared * capped).cumsum(axis=-1), shared.cumsum(axis=-1)
@@ -225,7 +225,10 @@ def find_floor(masses: Any, uppers: Any, edges: Any, cap: Any) -> Any:
 
 
 def mean_slopes(below: Any, numbers: Any) -> Any:
-    """Return slopes of x ↦ E x^M between cumulative masses, scaled to a total of one."""
+    """Return slopes of x ↦ E x^M between cumulative masses, which are scaled to a total of one.
+
+    M is the random number of drafts, with the distribution `numbers`.
+    """
     return slopes_between(
         prepend_zero(below) / to_float64(nonzero_or_one(below[..., -1:])), numbers
     )
@@ -272,11 +275,12 @@ def swap_partners(lack: Any, excess: Any, bins: Any = None) -> tuple[Any, Any, A
 
 
 def choose_slots(table: Table, places: Places, uniforms: Any) -> Any:
-    """Return the slots that drafts take: the slots of their bins or of partners, in the same shape.
+    """Return the slots that drafts take: the slots of their bins or of partner bins.
 
-    The point u · amount lies in the piece of one partner.  A draft moves to this partner if the
-    point lies in the first part of the piece, the fraction (t − W) / (W' − W).  Here t is the
-    draft's winner-to-draft ratio, and W and W' are the slopes of both slots.
+    The matched mass of a bin consists of pieces, one for each partner bin.  The uniform u selects
+    the point u · amount in this mass, and with it a partner.  The draft moves to the partner's slot
+    if the point lies in the first (t − W) / (W' − W) of the piece.  Here t is the draft's
+    winner-to-draft ratio, and W and W' are the slopes of both slots.
     """
     xp, own = array_module(table.lack), places.bin
     poor, start, amount = swap_partners(table.lack, table.excess, own)
@@ -288,7 +292,8 @@ def choose_slots(table: Table, places: Places, uniforms: Any) -> Any:
     value = start + (point if exact else xp.minimum(to_int64(point), amount - 1))
 
     def find(sums: Any, side: Any) -> Any:
-        # Replace the values of the other side: in exact tests every comparison is a branch.
+        # Replace the values of the other side by `start`.  Exact tests follow every comparison as a
+        # branch, so this saves branches.
         found = xp.searchsorted(sums, xp.where(side, value, start), side="right")
         return found.clip(0, sums.shape[-1] - 1)
 

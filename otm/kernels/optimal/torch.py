@@ -1,4 +1,4 @@
-"""The optimal rule for bins at one node of each sequence: as `otm.kernels.optimal.numpy`.
+"""The optimal rule for bins at one node of each sequence, as in `otm.kernels.optimal.numpy`.
 
 The vocabulary is read twice, for the sums of the bins and for the residual, and never sorted.
 """

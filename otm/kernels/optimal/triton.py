@@ -1,4 +1,4 @@
-"""The optimal rule for bins as Triton kernels: the decisions of `otm.kernels.optimal.torch`."""
+"""Optimal rule for bins as Triton kernels, with the decisions of `otm.kernels.optimal.torch`."""
 
 from __future__ import annotations
 

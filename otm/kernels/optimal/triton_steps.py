@@ -1,4 +1,4 @@
-"""Steps of the optimal rule for bins inside Triton kernels, equal to `otm.kernels.optimal.torch`.
+"""Steps of the optimal rule for bins inside Triton kernels, as in `otm.kernels.optimal.torch`.
 
 The work memory of a node first holds two sums of each bin.  Atomic additions of integers, whose
 order does not matter, fill the sums.  One program then builds the table in the same memory.
@@ -91,7 +91,10 @@ def winner_probs(
     width: tl.constexpr,
     sparse: tl.constexpr = False,
 ) -> tl.tensor:
-    """Return the distribution of the winning token; where a sparse draft is 0, read no table."""
+    """Return the distribution of the winning token.
+
+    If `sparse`, the table is read only for tokens with a positive draft probability.
+    """
     place, share = find_place(target_prob, draft_prob, width)
     used = None
     if sparse:
@@ -174,7 +177,8 @@ def hit_probability(
 ) -> tl.tensor:
     """Return the probability that some draft lies in a set of probability `part`.
 
-    There are `drafts` drafts; in walk and keep at most so many, with the distribution `numbers`.
+    The number of drafts is `drafts`.  In walk and keep the number is random, at most `drafts`, with
+    the distribution `numbers`.
     """
     if not walk:
         return at_least_once(part, drafts, drafts)
@@ -189,9 +193,9 @@ def hit_probability(
 def mean_slopes(
     start: tl.tensor, end: tl.tensor, drafts: tl.tensor, numbers: tl.tensor, walk: tl.constexpr
 ) -> tl.tensor:
-    """Return slopes of x ↦ E x^M between points.
+    """Return slopes of x ↦ E x^M between points, where M is the number of drafts.
 
-    M is `drafts`; in walk and keep M is at most `drafts`, with the distribution `numbers`.
+    M is `drafts`.  In walk and keep M is random, at most `drafts`, with the distribution `numbers`.
     """
     if not walk:
         slopes, power = end * 0.0 + 1.0, start
@@ -243,7 +247,7 @@ def find_floor(memory: tl.tensor, cap: tl.tensor, width: tl.constexpr) -> tl.ten
     place = tl.arange(0, width)
     masses, uppers = load_sums(memory, width)
     capped = tl.minimum(edge_of(place), cap)
-    # All functions are linear between two edges, so a token counts for both edges, by its share.
+    # The ratios are linear between two edges, so a token counts for both edges, by its share.
     shared = masses - uppers + sum_before(memory + width, place)  # [width]
     accepted = tl.cumsum((shared.to(tl.float64) * capped).to(tl.int64), 0)
     below = tl.cumsum(shared, 0)

@@ -3,8 +3,9 @@
 The cases are drawn from a fixed seed.  Only a few tokens have a probability: the first and last
 tokens, those next to the boundaries of blocks, and some between.  Probabilities are multiples of
 1/128 and logits of 1/4, which all types represent exactly.  All backends therefore add the same
-integers for probabilities, and their softmaxes differ by at most 10^−6.  All uniforms are much
-further from a change of a decision (tests/kernels/self_check/test_cases.py computes the distance).
+integers for probabilities, and their softmaxes differ by at most 10^−6.  Every uniform is much more
+than 10^−6 away from values that would change a decision; tests/kernels/self_check/test_cases.py
+computes this distance.
 
 Some chains are accepted as a whole, some are rejected at once, and some are accepted in part.  Some
 chains are shorter than γ, or empty.  If temperatures differ, some sequences are greedy.  Rows that
@@ -97,10 +98,10 @@ def call_of_chains(rule: str, chains: Chains, verify: Callable[..., Any]) -> Cal
     if isinstance(temperature, Tensor):
         temperature = temperature.expand(len(uniforms))
     lists = draft if isinstance(draft, SparseDrafts) else (draft,)
-    warmth = temperature if isinstance(temperature, Tensor) else None
+    temperatures = temperature if isinstance(temperature, Tensor) else None
     size = target.shape[-1]
     numbers = (size, chains.draft_size, chains.chains, len(lists), size_class(chains.gamma))
-    tensors = (target, *lists, tokens, uniforms, warmth, offsets, counted)
+    tensors = (target, *lists, tokens, uniforms, temperatures, offsets, counted)
     family = (rule, chains.kind, target.device, *numbers, *map(layout_of, tensors))
     name = (
         f"rule {rule!r} from {chains.kind} ({target.dtype}, {size:,} tokens, {chains.gamma} drafts)"
@@ -140,7 +141,7 @@ def split_cases(entries: int, at_most: int = SEQUENCES) -> Iterator[slice]:
 
 
 def split_rows(entries: int, kind: str) -> Iterator[tuple[slice, float]]:
-    """Yield slices of sequences that are built at once, and the value of all other tokens."""
+    """Yield slices of sequences that are built at once, and the value of impossible tokens."""
     for part in split_cases(entries, SEQUENCES // 2):
         first_half = part.start < SEQUENCES // 2
         softmax = FAR_BELOW if first_half else -np.inf

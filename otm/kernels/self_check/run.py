@@ -70,7 +70,7 @@ class Call(NamedTuple):
     verify: Callable[[str, Any, Workspace | None], Any]
 
 
-class Littered(Workspace):
+class GarbageWorkspace(Workspace):
     """A workspace filled with garbage, which must not affect any decision."""
 
     def take(self, name: str, shape: tuple[int, ...], dtype: Any, device: Any) -> torch.Tensor:
@@ -140,7 +140,7 @@ def run_check(call: Call) -> SelfCheck:
     begun, reason = time.perf_counter(), ""
     try:
         for arguments in call.cases():
-            outcome = call.verify("triton", arguments, Littered())
+            outcome = call.verify("triton", arguments, GarbageWorkspace())
             reason = difference(outcome, call.verify("torch", arguments, None))
             if reason:
                 break

@@ -39,17 +39,17 @@ def call_of_trees(
 ) -> Call:
     """Describe a call of `verify_tree_probs` or `verify_tree_logits`."""
     kind = "probabilities" if temperature is None else "logits"
-    warmth = temperature
+    temperatures = temperature
     if isinstance(temperature, Tensor):
-        warmth = temperature.expand(len(target))
+        temperatures = temperature.expand(len(target))
     size, below = target.shape[-1], None if draft is None else draft.shape[-1]
     family = (
         *("trees", kind, target.device, size, below),
-        layout_of(warmth) if isinstance(warmth, Tensor) else (),
+        layout_of(temperatures) if isinstance(temperatures, Tensor) else (),
         *map(layout_of, (target, draft, *trees)),
     )
     name = f"trees from {kind} ({target.dtype}, {size:,} tokens, {trees.tokens.shape[1]} drafts)"
-    cases = partial(cases_like, target, draft, trees, warmth)
+    cases = partial(cases_like, target, draft, trees, temperatures)
     return Call(name, family, target.device, cases, verify)
 
 
@@ -75,8 +75,8 @@ def cases_like(
         if draft is not None:
             made = rows_like(draft, cases.draft[some], places[:drafted], other)
         of_trees = Trees(*map(numbers_like, trees, (x[some] for x in made_of)))
-        warm = temperatures_like(temperature, cases.temperatures[some]) if logits else None
-        yield rows_like(target, cases.target[some], places, other), made, of_trees, warm
+        values = temperatures_like(temperature, cases.temperatures[some]) if logits else None
+        yield rows_like(target, cases.target[some], places, other), made, of_trees, values
 
 
 class TreeCases(NamedTuple):

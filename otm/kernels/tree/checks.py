@@ -75,10 +75,12 @@ def check_trees(target: Any, draft: Any, trees: Trees[Any], temperature: Any) ->
         )
     check_types(target, draft, [tokens, parents], uniforms, logits=logits)
     check_uniforms(uniforms)
-    warm = check_temperature(library, temperature, batch) > 0 if logits else np.ones(batch, bool)
+    not_greedy = (
+        check_temperature(library, temperature, batch) > 0 if logits else np.ones(batch, bool)
+    )
     drafts, above = to_host(tokens).astype(np.int64), to_host(parents).astype(np.int64)
     tested = np.full(shape, draft is not None) if sampled is None else to_host(sampled)
-    tested = tested & (drafts >= 0) & warm[:, None]
+    tested = tested & (drafts >= 0) & not_greedy[:, None]
     there = _check_shape(drafts, above, size, uniforms.shape[1] - 1)
     parts = [("target", target, np.concatenate([np.ones((batch, 1), np.bool_), there], axis=1))]
     if draft is not None:

@@ -47,7 +47,7 @@ def _verify_one(target: Any, draft: Any, tree: Trees[npt.NDArray[Any]]) -> tuple
         accepted = -1
         if tested.size:
             below = mass(extend(draft[node + 1], row))
-            accepted, left = _test(left, below, tokens, tested, coins)
+            accepted, left = _test_children(left, below, tokens, tested, coins)
         token = tokens[accepted] if accepted >= 0 else locate(left, for_token)
         output.append(int(token))
         found = [accepted] if accepted >= 0 else children[tokens[children] == token].tolist()
@@ -57,7 +57,7 @@ def _verify_one(target: Any, draft: Any, tree: Trees[npt.NDArray[Any]]) -> tuple
     return output, node
 
 
-def _test(
+def _test_children(
     left: npt.NDArray[Any],
     below: npt.NDArray[Any],
     tokens: npt.NDArray[Any],

@@ -1,4 +1,4 @@
-"""Verification of trees of drafts in a batch: as `otm.kernels.tree.numpy`, bit for bit."""
+"""Verification of draft trees in a batch, with the same decisions as `otm.kernels.tree.numpy`."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def verify(
     size = target.shape[-1]
     if target.device.type == "cpu" and size >= LEAST_VOCABULARY:
         of_trees = Trees(*(x.detach().numpy() for x in trees))
-        warmth = temperature.tolist() if isinstance(temperature, Tensor) else temperature
+        temperatures = temperature.tolist() if isinstance(temperature, Tensor) else temperature
         below = None if draft is None else as_arrays("draft", draft)
-        rows = read(as_arrays("target", target), below, of_trees.tokens, size, warmth)
+        rows = read(as_arrays("target", target), below, of_trees.tokens, size, temperatures)
         return VerifiedTree(*map(torch.from_numpy, tree.verify(*rows, of_trees)))
 
     def softmax(rows: Tensor) -> Tensor:
-        warmth = 1.0 if temperature is None else temperature
-        return probs_from_logits(rows[:, None], None, trees.tokens, warmth)[0][:, 0]
+        temperatures = 1.0 if temperature is None else temperature
+        return probs_from_logits(rows[:, None], None, trees.tokens, temperatures)[0][:, 0]
 
     return walk(target, draft, trees, (lambda rows: rows) if temperature is None else softmax)
 
@@ -57,7 +57,7 @@ def walk(
         accepted = node * 0 - 1
         if draft is not None and count:
             below = mass(extend(probs(draft[sequence, node + 1]), left.shape[1]))
-            accepted, left = _test(left, below, tokens, here & sampled, uniforms[:, level])
+            accepted, left = _test_children(left, below, tokens, here & sampled, uniforms[:, level])
         drawn = locate(left, uniforms[:, level, -1])
         taken = accepted >= 0
         if count:
@@ -72,10 +72,10 @@ def walk(
     return VerifiedTree(output, (output >= 0).sum(1) - 1, node)
 
 
-def _test(
+def _test_children(
     left: Tensor, below: Tensor, tokens: Tensor, tested: Tensor, uniforms: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Test the children of a node of each sequence, as `otm.kernels.tree.numpy._test` does."""
+    """Test the children of a node of each sequence, as `_test_children` does in NumPy."""
     order, place = tested.cumsum(1), torch.arange(tokens.shape[1], device=tokens.device)
     accepted = torch.full_like(tokens[:, 0], -1, dtype=torch.int64)
     total, rest = left.sum(1), below.sum(1)

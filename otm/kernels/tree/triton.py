@@ -1,14 +1,14 @@
-"""Verification of trees of drafts as Triton kernels: the decisions of `otm.kernels.tree.torch`.
+"""Verification of draft trees as Triton kernels, with the decisions of `otm.kernels.tree.torch`.
 
 The kernels proceed level by level, and test by test within a level.  Each test has two launches.
-In `add_up`, every program adds one block of the residual of the row that its sequence has reached.
-In `step`, one program for each sequence tests a sampled child; or it draws a token from the
+In `add_up`, every program sums the residual mass of one block, in the row that its sequence has
+reached.  In `step`, one program for each sequence tests a sampled child, or draws a token from the
 residual and finds the child with this token.  Logits need two more launches at each level, for the
 sums of the rows.
 
-Only rows along the output are read, of the N + 1 rows of a tree.  Such a row is read once for each
-tested child and once for the drawn token.  The residual of a row is not stored, because it follows
-from the earlier tests.
+Of the N + 1 rows of a tree, the kernels read only rows along the output.  Such a row is read once
+for each tested child and once for the drawn token.  The residual of a row is not stored, because
+the shares of the earlier tests determine it.
 """
 
 # ruff: noqa: PLR0915, PLR0917 - a kernel's arguments are pointers, strides and sizes, in order
@@ -35,7 +35,7 @@ OVER = constant(-1)
 """Row of a sequence whose output is complete."""
 
 NEXT = constant(-2)
-"""Offset of a row of the next level: row r is stored as −2 − r after the tests of this level."""
+"""Code for a row of the next level: row r is stored as −2 − r once this level is complete."""
 
 
 def verify(
@@ -133,7 +133,7 @@ def row_of(
 
 
 @jit
-def what_is_left(
+def residual_and_draft(
     node: Node, token: tl.tensor, test: tl.tensor, kind: tl.constexpr, has_draft: tl.constexpr
 ) -> tl.tensor:
     """Return residual masses of tokens after `test` tests, and masses of the draft distribution.
@@ -252,7 +252,7 @@ def add_up(
     has_draft: tl.constexpr,
     block_size: tl.constexpr,
 ) -> None:
-    """Add a block's residual mass after `test` tests, and at the first test the draft mass."""
+    """Sum a block's residual mass after `test` tests, and at the first test the draft mass."""
     sequence, batch = tl.program_id(0).to(tl.int64), tl.num_programs(0)
     block = tl.program_id(1)
     row, count = row_of(states, sequence, batch, position, test)
@@ -264,7 +264,7 @@ def add_up(
     softmaxes += sequence * 8
     node = Node(target, draft, softmaxes, *of_tests, batch, size, draft_size, count)
     token = block * block_size + tl.arange(0, block_size)
-    left, below = what_is_left(node, token, test, kind, has_draft)
+    left, below = residual_and_draft(node, token, test, kind, has_draft)
     place = sums + sequence * 2 * blocks + block
     tl.store(place, tl.sum(left, 0))
     if has_draft:  # noqa: SIM102 - a compile-time test, which can remove the code below
@@ -345,7 +345,7 @@ def step(
             rest = tl.sum(of_drafts, 0)
             if test > 0:
                 rest = tl.load(totals + test * batch + sequence)  # scalar
-            wanted, below = what_is_left(node, token, test, kind, has_draft)
+            wanted, below = residual_and_draft(node, token, test, kind, has_draft)
             coin = tl.load(uniforms + test)  # scalar
             chance = below.to(tl.float64) * total.to(tl.float64)
             passed = coin * chance < wanted.to(tl.float64) * rest.to(tl.float64)
@@ -364,7 +364,7 @@ def step(
             uniform = tl.load(uniforms + passes - 1)  # scalar
             chosen, point = pick_of_sums(sums, uniform, blocks, padded_blocks)
             around = chosen * block_size + tl.arange(0, block_size)
-            left, _ = what_is_left(node, around, test, kind, has_draft)
+            left, _ = residual_and_draft(node, around, test, kind, has_draft)
             token = first_above(left, around, point, size).to(tl.int64)
             child = tl.min(tl.where(children & (x == token), place, padded_nodes), 0)
         tl.store(output + sequence * levels + level, token)

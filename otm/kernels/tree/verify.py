@@ -183,10 +183,10 @@ def verify_tree_logits(
     >>> verify_tree_logits(target, None, drafts, parents, np.zeros((1, 2, 1)), temperature=0)
     VerifiedTree(tokens=array([[1, 0]]), accepted=array([1]), node=array([0]))
     """
-    warmth = float(temperature) if is_real(temperature) else temperature
+    temperatures = float(temperature) if is_real(temperature) else temperature
     trees = Trees(draft_tokens, parents, sampled, uniforms)
     options: dict[str, Any] = {"validate": validate, "workspace": workspace}
-    return _verify(target_logits, draft_logits, trees, warmth, backend, **options)
+    return _verify(target_logits, draft_logits, trees, temperatures, backend, **options)
 
 
 def _verify(
@@ -208,8 +208,8 @@ def _verify(
         sampled = trees.tokens >= (target.shape[-1] if draft is None else 0)
     # In greedy decoding all drafts count as deterministic.
     if temperature is not None:
-        warm = temperature > 0 if is_real(temperature) else (temperature > 0)[:, None]
-        sampled = sampled & warm
+        not_greedy = temperature > 0 if is_real(temperature) else (temperature > 0)[:, None]
+        sampled = sampled & not_greedy
     trees = trees._replace(sampled=sampled)
     return _walk(chosen, (target, draft, trees, temperature), workspace)
 

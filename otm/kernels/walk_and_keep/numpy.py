@@ -46,7 +46,7 @@ from otm.kernels.optimal.numpy import (
 from otm.kernels.results import Verified
 
 WEIGHT_UNIT = 2.0**52
-"""Number of parts that the largest of some weights is divided into, to add weights as integers."""
+"""Number of parts that the largest weight is divided into, to add weights as integers."""
 
 uniforms_per_position = grid_optimal.uniforms_per_position
 
@@ -160,10 +160,10 @@ def _verify_one(
 def count_given_winner(numbers: Any, table: Table, place: Places, slot: Any, draft: Any) -> Any:
     """Return the distribution of the number of drafts equal to a token that wins in a slot.
 
-    The share S/W is the same for all parts of a token, so the slot may be used as a part of it.
-    Let Z and R be the masses of the token and of all other tokens up to a point along the slots.
-    Consider the event that the highest draft is the token at this point, and that c of m drafts are
-    the token.  Its density is C(m, c) c Z^(c − 1) R^(m − c) dZ, which is integrated over the slot:
+    Conditioning on the slot is allowed, because the share S/W does not depend on it.  Let Z and R
+    be the masses of the token and of all other tokens up to a point along the slots.  Consider the
+    event that the highest draft is the token at this point, and that c of m drafts are the token.
+    This event has the density C(m, c) c Z^(c − 1) R^(m − c) dZ, which is integrated over the slot:
     [..., 1] → [..., K + 1].
     """
     xp, below = array_module(table.below), prepend_zero(table.below)

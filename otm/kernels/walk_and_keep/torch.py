@@ -1,4 +1,4 @@
-"""Walk and keep by bins in a batch: the decisions of `otm.kernels.walk_and_keep.numpy`."""
+"""Walk and keep in a batch, with the same decisions as `otm.kernels.walk_and_keep.numpy`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from otm.kernels.walk_and_keep.numpy import conditioning_positions, count_given_
 
 
 class State(NamedTuple):
-    """Positions of the walks of B sequences; some walks may have ended."""
+    """State of the walks of B sequences; some walks may have ended."""
 
     walking: Tensor  # bool [B]
     agree: Tensor  # bool [B, K]

@@ -18,7 +18,7 @@ from otm.kernels.multi_draft.triton_steps import (
     at_drafts,
     change_of_listed,
     drafts_at,
-    to_draw_from,
+    next_token_masses,
 )
 from otm.kernels.optimal.triton_steps import (
     BELOW,
@@ -105,7 +105,10 @@ def find_winner(
 
 @jit
 def walk_on(of: Chains, walk: Walk, position: tl.tensor, options: Options) -> tl.tensor:
-    """Return which chains agree at a position, and the share; no chain if the walk has ended."""
+    """Return the mask of chains that agree at a position, and the share of the walk there.
+
+    If the walk has ended, no chain agrees.
+    """
     chain = tl.arange(0, options.padded_chains)
     share = tl.full((), 1.0, tl.float64)
     if position == 0:
@@ -125,13 +128,15 @@ def walk_on(of: Chains, walk: Walk, position: tl.tensor, options: Options) -> tl
 def add_left(
     several: Chains, walk: Walk, position: tl.tensor, token: tl.tensor, options: Options
 ) -> None:
-    """Add a block's residual mass and target mass at a node of the walk."""
+    """Sum a block's residual masses and target masses at a node of the walk."""
     agreed = agree_at(walk.agree, position, several.paths.chains, options.padded_chains)
     block = tl.program_id(1)
     if (block < walk.blocks) & (tl.max(tl.where(agreed, 1, 0), 0) > 0):
         share = tl.load(walk.shares + position)  # scalar
         _, _, count, read = drafts_at(several.paths, agreed, position, options)
-        of_row, rest = to_draw_from(several, read, position, token, count, share, None, options)
+        of_row, rest = next_token_masses(
+            several, read, position, token, count, share, None, options
+        )
         total = tl.sum(rest, 0)
         if options.width > 0:
             total += change_of_listed(token, several, read, position, count, share, options)
@@ -289,7 +294,7 @@ def count_agreeing(
 def deepest_kept(
     of: Chains, walk: Walk, depth: tl.tensor, drafted: tl.tensor, padded_blocks: tl.constexpr
 ) -> tl.tensor:
-    """Return the depth of the deepest kept node; with `drafted` the walk's end has drafts."""
+    """Return the depth of the deepest kept node; `drafted` says if the walk's end has drafts."""
     part = tl.arange(0, padded_blocks)
     kept = depth * 0
     for i in range(1, depth + 1):

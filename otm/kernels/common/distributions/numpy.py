@@ -26,7 +26,7 @@ below 2^−38.  Rows that sum to less than 4 cannot overflow.
 BLOCK = 4096
 """Number of masses in a block; a token is located first by block, then within the block."""
 
-COLDEST = 2.0**-126
+LEAST_TEMPERATURE = 2.0**-126
 """The lowest temperature above 0, and the inverse of the highest; float32 holds both."""
 
 
@@ -64,7 +64,9 @@ class Softmax:
     ) -> None:
         self.shape = tuple(logits.shape)
         self._model, self._logits, self._drafts = model, logits, drafts
-        self._temperature = temperature and min(max(temperature, COLDEST), 1 / COLDEST)
+        self._temperature = temperature and min(
+            max(temperature, LEAST_TEMPERATURE), 1 / LEAST_TEMPERATURE
+        )
         self._owner = object()  # an owner `self` would keep the logits alive
         self._place: tuple[int, ...] = ()
         self._weights, self._total = np.empty(0), np.float64(1)

@@ -36,15 +36,15 @@ def probs_from_logits(
         temperature = torch.full((1,), temperature, dtype=torch.float64, device=vocabulary.device)
     temperatures = temperature.double().expand(batch)
     temperatures = temperatures.reshape(batch, *(1,) * (target_logits.ndim - 2))
-    greedy, warm = temperatures[..., None] == 0, temperatures.where(temperatures != 0, 1.0)
+    greedy, divisors = temperatures[..., None] == 0, temperatures.where(temperatures != 0, 1.0)
     peak = target_logits.amax(-1, keepdim=True)
     # Select the first of equal logits, which argmax does not guarantee.
     first = torch.where(target_logits == peak, vocabulary, size).amin(-1, keepdim=True)
-    target = torch.where(greedy, vocabulary == first, softmax(target_logits, warm))
+    target = torch.where(greedy, vocabulary == first, softmax(target_logits, divisors))
     draft = None
     if draft_logits is not None:
         drafted = vocabulary[: draft_logits.shape[-1]] == draft_tokens[..., None]
-        draft = torch.where(greedy, drafted, softmax(draft_logits, warm))
+        draft = torch.where(greedy, drafted, softmax(draft_logits, divisors))
     return target, draft
 
 

@@ -75,7 +75,7 @@ def read(
         lists = zip(draft.tokens, draft.probs, strict=True)
         certain = (drafts[..., None] for drafts in tokens)
         draft = (
-            Listed(one, np.ones(one.shape), size) if warmth == 0 else Listed(*listed, size)
-            for listed, one, warmth in zip(lists, certain, temperatures, strict=True)
+            Listed(one, np.ones(one.shape), size) if one_temperature == 0 else Listed(*listed, size)
+            for listed, one, one_temperature in zip(lists, certain, temperatures, strict=True)
         )
     return target, draft

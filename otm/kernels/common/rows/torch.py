@@ -65,10 +65,10 @@ def read(
         target, rows = probs_from_logits(target, None if sparse else draft, tokens, temperature)
         if not sparse:
             return target, rows
-        warmth = temperature
-        if not isinstance(warmth, Tensor):
-            warmth = torch.full((1,), warmth, device=tokens.device)
-        greedy = warmth.eq(0).expand(len(tokens)).reshape(-1, *(1,) * tokens.ndim)
+        temperatures = temperature
+        if not isinstance(temperatures, Tensor):
+            temperatures = torch.full((1,), temperatures, device=tokens.device)
+        greedy = temperatures.eq(0).expand(len(tokens)).reshape(-1, *(1,) * tokens.ndim)
         first = torch.arange(draft.tokens.shape[-1], device=tokens.device) == 0
         certain = tokens[..., None].long().where(first, -1)
         draft = SparseDrafts(
