@@ -156,9 +156,9 @@ def _check_numbers(
         live = live & (temperatures.repeat(chains // len(temperatures))[:, None] > 0)
     logits = logits and not sparse
     name = "the logits of draft" if logits else "the distribution of draft"
-    found = _faults_of_lists(draft, size) if sparse else faults(library, draft)
+    draft_faults = _faults_of_lists(draft, size) if sparse else faults(library, draft)
     _raise_first_fault(
-        found, live, layout.draft_rows, [f"{name}, number {i}" for i in range(gamma)]
+        draft_faults, live, layout.draft_rows, [f"{name}, number {i}" for i in range(gamma)]
     )
     if sparse:
         here = to_host(draft.tokens) == to_host(tokens)[..., None]
@@ -341,9 +341,9 @@ def _raise_first_fault(
 ) -> None:
     """Raise for the first row that is both invalid and used; `places` [C, R] index all rows."""
     for wrong, what in faults:
-        refused = wrong.ravel()[places] & used
-        if refused.any():
-            chain, step = _first(refused)
+        faulty = wrong.ravel()[places] & used
+        if faulty.any():
+            chain, step = _first(faulty)
             raise InvalidDistributionError(f"{names[step]} of chain {chain}, {what}")
 
 

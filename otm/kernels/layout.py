@@ -106,16 +106,16 @@ def check_counted(tokens: Any, counted: Any, several: bool) -> None:
             f"counted has shape {tuple(counted.shape)}; it must have the shape of the draft "
             f"tokens, {tuple(tokens.shape)}"
         )
-    own, drafts = to_host(counted), to_host(tokens)
-    if own.dtype != bool:
-        raise InvalidDraftsError(f"counted is of type {own.dtype}; it must hold booleans")
+    is_draw, drafts = to_host(counted), to_host(tokens)
+    if is_draw.dtype != bool:
+        raise InvalidDraftsError(f"counted is of type {is_draw.dtype}; it must hold booleans")
     live = np.logical_and.accumulate(drafts >= 0, axis=2)
-    shared = live & ~own
-    before_too = np.logical_and.accumulate(~own, axis=2)
+    shared = live & ~is_draw
+    shared_before = np.logical_and.accumulate(~is_draw, axis=2)
     alike = np.logical_and.accumulate(drafts[:, :, None] == drafts[:, None], axis=3)
     earlier = np.tri(drafts.shape[1], k=-1, dtype=bool)[:, :, None]
-    found = (alike & earlier & own[:, None]).any(axis=2)  # [B, K, K, γ] → [B, K, γ]
-    wrong = np.argwhere(shared & ~(before_too & found))
+    has_earlier = (alike & earlier & is_draw[:, None]).any(axis=2)  # [B, K, K, γ] → [B, K, γ]
+    wrong = np.argwhere(shared & ~(shared_before & has_earlier))
     if wrong.size:
         sequence, chain, step = wrong[0].tolist()
         raise InvalidDraftsError(

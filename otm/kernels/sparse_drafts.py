@@ -1,4 +1,4 @@
-"""Sparse draft distributions: they list the few tokens that have a probability."""
+"""Sparse draft distributions, which list the few tokens with a positive probability."""
 
 from __future__ import annotations
 

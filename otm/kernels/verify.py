@@ -35,11 +35,12 @@ def verify_probs(
 ) -> Verified[Any]:
     """Verify drafts losslessly: the output has the target model's distribution.
 
-    One chain of γ drafts for each of B sequences is verified by [leviathan2023]_, Algorithm 1, or
-    [sun2024block]_, Algorithm 2.  K chains are verified by [sun2023]_, Algorithm 3, or as a whole.
-    Algorithm 3 selects among the drafts of a position by k-Seq or by the optimal rule for bins
-    (docs/theory/verification.md, Theorems 12.1 and 12.4; docs/theory/grid.md, Theorems 11.1 and
-    11.2).  The rule for whole chains is in docs/theory/walk-and-keep.md, Theorem 14.6.
+    Each of B sequences has one chain of γ drafts, or K chains.  One chain is verified by
+    [leviathan2023]_, Algorithm 1, or [sun2024block]_, Algorithm 2.  K chains are verified by
+    [sun2023]_, Algorithm 3, or as a whole.  Algorithm 3 selects among the drafts of a position by
+    k-Seq or by the optimal rule for bins (docs/theory/verification.md, Theorems 12.1 and 12.4;
+    docs/theory/grid.md, Theorems 11.1 and 11.2).  The rule for whole chains is in
+    docs/theory/walk-and-keep.md, Theorem 14.6.
 
     Parameters
     ----------
@@ -209,8 +210,7 @@ def verify_logits(
         If logits have wrong shapes or types, contain NaN or +inf, or a row is −inf everywhere; or
         if Triton is used and the vocabulary has more than 2^20 tokens.
     InvalidParameterError
-        If a temperature is negative or not finite, or the number of temperatures is neither one nor
-        B.
+        If a temperature is negative or not finite, or if the number of temperatures is not 1 or B.
 
     Notes
     -----
@@ -282,5 +282,5 @@ def _verify(rule: Rule, backend: str, chains: Chains, workspace: Workspace | Non
         of_backend = import_module(f"otm.kernels.common.rows.{backend}")
         if offsets is not None:
             rows = of_backend.unpack(*rows, offsets, most)
-        given = of_backend.read(*rows, chains.target.shape[-1], temperature)
-        return verify(*given, rows[2], uniforms, **options)
+        prob_rows = of_backend.read(*rows, chains.target.shape[-1], temperature)
+        return verify(*prob_rows, rows[2], uniforms, **options)

@@ -39,8 +39,8 @@ class Workspace:
     @property
     def nbytes(self) -> int:
         """Memory of all buffers, in bytes."""
-        held = [*self._buffers.values(), *self._outgrown]
-        return sum(buffer.numel() * buffer.element_size() for buffer in held)
+        buffers = [*self._buffers.values(), *self._outgrown]
+        return sum(buffer.numel() * buffer.element_size() for buffer in buffers)
 
     def take(self, name: str, shape: tuple[int, ...], dtype: Any, device: Any) -> Tensor:
         """Return the buffer of this name in a shape, with its previous contents.

@@ -68,7 +68,7 @@ def verify_chain(
     batch, gamma = len(uniforms), tokens.shape[-1] if offsets is None else uniforms.shape[1] - 2
     size, device = target.shape[-1], target.device
     lists, rows = (draft, None) if isinstance(draft, SparseDrafts) else (None, draft)
-    target, laws, tokens, uniforms = lay_out(work, target, rows, tokens, uniforms)
+    target, draft_rows, tokens, uniforms = lay_out(work, target, rows, tokens, uniforms)
     blocks, of_sums = -(-size // runtime.BLOCK), gamma + 1 if by_block else 1
     output = torch.empty(batch, gamma + 1, dtype=torch.int64, device=device)
     accepted = torch.empty(batch, dtype=torch.int64, device=device)
@@ -76,20 +76,20 @@ def verify_chain(
     softmaxes = drawn_from = sums
     if kind == "logits":
         softmaxes = summarise_logits(
-            *(target, laws, tokens, temperature, work),
+            *(target, draft_rows, tokens, temperature, work),
             of_target=rows is None,
             offsets=offsets,
             most=gamma,
         )
     listed_tokens, width = tokens, 0
     if lists is not None:
-        listed_tokens, laws, width = lay_out_lists(work, lists)
-        drawn_from = work.take("drawn from", (batch, runtime.BLOCK), laws.dtype, device)
+        listed_tokens, draft_rows, width = lay_out_lists(work, lists)
+        drawn_from = work.take("drawn from", (batch, runtime.BLOCK), draft_rows.dtype, device)
     starts = tokens if offsets is None else offsets.contiguous()
     places = (listed_tokens, starts, softmaxes, sums, drawn_from, accepted, output)
-    arguments = (target, laws, tokens, uniforms, *places)
-    strides = (*strides_of(target, 1)[::2], *strides_of(laws, 0)[::2])
-    shape = (gamma, size, laws.shape[-1], blocks, scales[0], scales[1] - scales[0])
+    arguments = (target, draft_rows, tokens, uniforms, *places)
+    strides = (*strides_of(target, 1)[::2], *strides_of(draft_rows, 0)[::2])
+    shape = (gamma, size, draft_rows.shape[-1], blocks, scales[0], scales[1] - scales[0])
     constants = {
         "kind": kind,
         "one_hot": draft is None,

@@ -33,11 +33,14 @@ INTERVALS = 16
 """Number of intervals between the fixed factors ρ = 1 + (K − 1)(g / 16)² for g = 0, …, 16."""
 
 SHARES = 64
-"""The share λ is a multiple of 1/64."""
+"""Number of steps of the share λ, which is a multiple of 1/64."""
 
 
 class Split(NamedTuple):
-    """Test of a draft: inverse factors s ≤ S, the share λ of S, and F; F = 0 rejects all drafts."""
+    """Parameters of a draft's test: inverse factors s ≤ S, the share λ of S, and F.
+
+    F = 0 rejects all drafts.
+    """
 
     low: Any
     high: Any

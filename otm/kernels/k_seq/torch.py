@@ -39,7 +39,7 @@ verify = partial(verify_chains, select)
 
 
 def find_split(target: Tensor, draft: Tensor, count: Tensor, chains: int) -> Split:
-    """Return the largest valid mixture for [B, 1] drafts, on the grid for K = `chains`: [B, 1]."""
+    """Return the largest valid mixtures for `count` [B, 1] drafts, on the grid for K = `chains`."""
     place = torch.arange(INTERVALS + 1, dtype=torch.float64, device=target.device)
     # torch computes number / tensor as number · reciprocal, which is rounded twice.
     top = torch.full_like(place, INTERVALS**2)

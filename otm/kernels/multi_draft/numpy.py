@@ -18,9 +18,9 @@ from otm.kernels.results import Verified
 Select = Callable[..., tuple[int, npt.NDArray[Any]]]
 """Rule for one node; it takes target [V], draft [V], tokens [K] and the uniforms of the position.
 
-A token of −1 means that the chain has ended or disagrees.  The rule returns the index of the
-accepted draft or −1, and masses [V].  If no draft is accepted, the next token is drawn from these
-masses.
+A token of −1 means that the chain has ended or does not begin with the accepted tokens.  The rule
+returns the index of the accepted draft or −1, and masses [V].  If no draft is accepted, the next
+token is drawn in proportion to these masses.
 """
 
 

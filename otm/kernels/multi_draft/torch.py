@@ -16,7 +16,7 @@ Select = Callable[..., tuple[Tensor, Tensor]]
 
 It takes target [B, V], draft [B, V], tokens [B, K] and uniforms [B, …] of the position.  It returns
 the indices of the accepted drafts, int64 [B], or −1, and masses [B, V].  If no draft is accepted,
-the next token is drawn from these masses.
+the next token is drawn in proportion to these masses.
 """
 
 
@@ -41,16 +41,16 @@ def verify_chains(
     for i in range(gamma):
         running = drafts[:, :, i].where(agree, -1)
         drafted = running >= 0
-        some = drafted.any(1)
+        any_draft = drafted.any(1)
         # A chain that has ended has no draft row here.
-        chain = first_chosen(torch.where(some[:, None], drafted, agree))
+        chain = first_chosen(torch.where(any_draft[:, None], drafted, agree))
         target = target_probs[sequences, chain, i]  # [B, V]
         draft = extend(draft_probs[sequences, chain, i], target_probs.shape[3])
         here = uniforms[:, i * per_position : (i + 1) * per_position]
-        seen = running if counted is None else running.where(counted[:, :, i], -1)
-        index, residual = select(target, draft, seen, here)
+        counted_drafts = running if counted is None else running.where(counted[:, :, i], -1)
+        index, residual = select(target, draft, counted_drafts, here)
         masses = torch.where(alive[:, None], residual, masses)
-        rejected = torch.where(alive, some, rejected)
+        rejected = torch.where(alive, any_draft, rejected)
         alive = alive & (index >= 0)
         accepted = accepted + alive
         token = running.gather(1, index.clamp(min=0)[:, None])

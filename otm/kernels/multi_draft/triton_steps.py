@@ -137,7 +137,7 @@ def at_node(
 ) -> tl.tensor:
     """Return target and draft probabilities of tokens, in float64, 0 outside the rows.
 
-    If `drafted` is false, the draft's row is not read.  A sparse draft counts as 0 here.
+    If `drafted` is false, the draft's row is not read.  Probabilities of a sparse draft count as 0.
     """
     rows = rows_of(of, chain)
     known = (token >= 0) & (token < rows.size)

@@ -83,8 +83,8 @@ class Table(NamedTuple):
     """Slots and winner ratios of the bins: arrays [G], or tensors [B, G]."""
 
     win: Any  # winner-to-draft ratio at a bin's lower edge
-    rise: Any  # increase of this ratio up to the upper edge
-    slopes: Any  # the same ratio for drafts that keep the slot of their bin
+    rise: Any  # increase of the winner-to-draft ratio up to the upper edge
+    slopes: Any  # winner-to-draft ratio of drafts that keep their bin's slot
     lack: Any  # cumulative mass that bins must gain over their own slots
     excess: Any  # cumulative mass that bins must give up
     below: Any  # cumulative draft mass
@@ -106,15 +106,15 @@ def select(
         return -1, everything
     target, draft = to_float64(target), to_float64(draft)
     places, table = bin_tokens(target, draft, deterministic_count(count), tokens.size, steps)
-    won = winner_probs(draft, places, table)
+    win_probs = winner_probs(draft, places, table)
     if running.size:
         drafted = tokens[running]
         slots = choose_slots(table, Places(*(x[drafted] for x in places)), uniforms[running])
         index = int(running[slots.argmax()])
         x = int(tokens[index])
-        if uniforms[-1] * won[x] < target[x] and draft[x] > 0:
+        if uniforms[-1] * win_probs[x] < target[x] and draft[x] > 0:
             return index, everything
-    residual = np.maximum(everything - mass(np.minimum(target, won)), 0)
+    residual = np.maximum(everything - mass(np.minimum(target, win_probs)), 0)
     return -1, residual if residual.any() else everything
 
 
@@ -130,7 +130,7 @@ def deterministic_count(count: int, most: int = 0) -> Numbers:
 def bin_tokens(
     target: Numbers, draft: Numbers, numbers: Numbers, chains: int, steps: int = STEPS
 ) -> tuple[Places, Table]:
-    """Return the tokens' places, and the table for m ≥ 1 drafts with probability `numbers[m]`.
+    """Return the tokens' bins, and the table for m ≥ 1 drafts with probability `numbers[m]`.
 
     The grid is the one for K = `chains`.  Fractions are slow, so for them the grid keeps only the
     edges next to tokens.
@@ -138,8 +138,8 @@ def bin_tokens(
     edges = edges_of_grid(chains, steps, target.dtype == object)
     places = find_places(target, draft, edges)
     if target.dtype == object:
-        beside = np.unique(np.concatenate([[0, edges.size - 1], places.bin, places.bin + 1]))
-        edges, places = edges[beside], places._replace(bin=beside.searchsorted(places.bin))
+        nearby = np.unique(np.concatenate([[0, edges.size - 1], places.bin, places.bin + 1]))
+        edges, places = edges[nearby], places._replace(bin=nearby.searchsorted(places.bin))
     sums = []
     for masses in (mass(draft), mass(draft * places.share)):
         sums.append(np.zeros(edges.size - 1, dtype=masses.dtype) + 0 * masses[:1])
@@ -152,7 +152,10 @@ def bin_tokens(
 
 
 def find_places(target: Any, draft: Any, edges: Any) -> Places:
-    """Find the places of tokens on the grid; ratios above its end count as its end."""
+    """Find the bins and relative positions of the tokens' ratios.
+
+    A ratio above the end of the grid counts as the end.
+    """
     xp = array_module(target)
     divisor = nonzero_or_one(draft) if draft.dtype == object else draft
     # The quotient is not used where the draft is 0.
@@ -250,11 +253,11 @@ def slopes_between(points: Any, numbers: Any) -> Any:
 
 def hit_probability(part: Any, numbers: Any) -> Any:
     """Return the probability 1 − E (1 − x)^M that one of M drafts hits a set of probability x."""
-    hit = some = 0 * part
+    hit = total = 0 * part
     for m in range(1, numbers.shape[-1]):
         hit = hit + (1 - hit) * part
-        some = some + numbers[..., m : m + 1] * hit
-    return some
+        total = total + numbers[..., m : m + 1] * hit
+    return total
 
 
 def swap_partners(lack: Any, excess: Any, bins: Any = None) -> tuple[Any, Any, Any]:
@@ -294,8 +297,8 @@ def choose_slots(table: Table, places: Places, uniforms: Any) -> Any:
     def find(sums: Any, side: Any) -> Any:
         # Replace the values of the other side by `start`.  Exact tests follow every comparison as a
         # branch, so this saves branches.
-        found = xp.searchsorted(sums, xp.where(side, value, start), side="right")
-        return found.clip(0, sums.shape[-1] - 1)
+        index = xp.searchsorted(sums, xp.where(side, value, start), side="right")
+        return index.clip(0, sums.shape[-1] - 1)
 
     partner = xp.where(poor, find(table.excess, poor), find(table.lack, ~poor))
 

@@ -36,7 +36,7 @@ def select(
     chains, size = tokens.shape[1], target.shape[1]
     count = (tokens >= 0).sum(1, keepdim=True)
     places, table = bin_tokens(target, draft, deterministic_count(count, chains), steps)
-    won = winner_probs(draft, places, table)
+    win_probs = winner_probs(draft, places, table)
 
     column = tokens.clamp(0, size - 1)
     drafted = Places(*(x.gather(1, column) for x in places))
@@ -48,8 +48,10 @@ def select(
     index = torch.where(slot == best, place, chains - 1).amin(1)
     token = column.gather(1, index[:, None])
     of_target, of_draft = target.gather(1, token), draft.gather(1, token)  # [B, 1]
-    passes = (uniforms[:, -1:] * won.gather(1, token) < of_target) & (of_draft > 0) & (best >= 0)
-    residual = (everything - mass(torch.minimum(target, won))).clamp(min=0)
+    passes = (
+        (uniforms[:, -1:] * win_probs.gather(1, token) < of_target) & (of_draft > 0) & (best >= 0)
+    )
+    residual = (everything - mass(torch.minimum(target, win_probs))).clamp(min=0)
     use = residual.any(1, keepdim=True) & (count > 0)
     return torch.where(passes[:, 0], index, -1), torch.where(use, residual, everything)
 
@@ -66,9 +68,9 @@ def deterministic_count(count: Tensor, most: int) -> Tensor:
 def bin_tokens(
     target: Tensor, draft: Tensor, numbers: Tensor, steps: int = STEPS
 ) -> tuple[Places, Table]:
-    """Return the tokens' places [B, V], and the table for m drafts with probability `numbers`.
+    """Return the tokens' bins, and the tables for m drafts with probability `numbers[:, m]`.
 
-    `numbers` has shape [B, K + 1].
+    The shapes are [B, V] and [B, G]; `numbers` has shape [B, K + 1].
     """
     edges = ratio_grid(numbers.shape[1] - 1, steps, target)
     places = find_places(target, draft, edges)

@@ -47,13 +47,13 @@ def rows_like(tensor: Tensor, values: npt.NDArray[Any], places: list[int], other
     """
     shape = (len(values), *tensor.shape[1:])
     steps, extent = [0] * tensor.ndim, 1
-    given = (
+    strides = (
         tensor.stride() if tensor.stride(-1) == 1 else torch.empty(shape, device="meta").stride()
     )
     for axis in reversed(range(tensor.ndim)):
-        if axis == 0 or given[axis]:
-            steps[axis] = extent + (given[axis] - extent) % ALIGNMENT
-            if steps[axis] == 1 != given[axis]:
+        if axis == 0 or strides[axis]:
+            steps[axis] = extent + (strides[axis] - extent) % ALIGNMENT
+            if steps[axis] == 1 != strides[axis]:
                 steps[axis] += ALIGNMENT
             extent += (shape[axis] - 1) * steps[axis]
     start = tensor.data_ptr() % ALIGNMENT // tensor.element_size()

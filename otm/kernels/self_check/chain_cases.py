@@ -181,7 +181,7 @@ def draw_cases(shape: Shape) -> Cases:
                 prefix = (i,) if shape.rows_shared else tuple(tokens[b, c, :i].tolist())
                 if prefix not in rows:
                     of_target = draw_row(rng, shape.target_tokens, logits=shape.target_logits)
-                    # Two logits are largest, and the greedy token is the first.
+                    # The two largest logits are equal; the first is the greedy token.
                     if temperatures[b] == 0:
                         of_target[int(rng.integers(len(of_target)))] = of_target.max()
                         of_target[-1] = of_target.max()
@@ -191,12 +191,14 @@ def draw_cases(shape: Shape) -> Cases:
                 if i < (gamma if shape.rows_shared else length):
                     draft[b, c, i] = rows[prefix][1]
                 if i < length:
-                    law = target[b, c, i, : shape.draft_tokens]
+                    target_probs = target[b, c, i, : shape.draft_tokens]
                     rejected = is_rejected(b, i, gamma, last=c == count - 1)
-                    tokens[b, c, i] = draw_draft(rng, draft[b, c, i] - law, rejected=rejected)
-                    # All other drafts of a greedy sequence are rejected.
+                    tokens[b, c, i] = draw_draft(
+                        rng, draft[b, c, i] - target_probs, rejected=rejected
+                    )
+                    # Greedy sequences draft the most probable token, except at the last position.
                     if temperatures[b] == 0 and i + 1 < gamma:
-                        tokens[b, c, i] = law.argmax()
+                        tokens[b, c, i] = target_probs.argmax()
                     before = tokens[b, c - 1, i] if c else -1
                     counted[b, c, i] = before < 0 or i > 0 or c % 2 == 0 or not shape.counted
                     alike = rng.random() < ALIKE and b % KINDS != ONE
@@ -219,7 +221,7 @@ def draw_draft(rng: np.random.Generator, excess: Numbers, *, rejected: bool) -> 
 
 
 def choose_coins(coins: Numbers) -> None:
-    """Change the uniforms [n, γ, m] so that most drafts are decided as their kind requires."""
+    """Change uniforms [n, γ, m] to accept or reject most drafts as their kind requires."""
     sequences, most, drafts = coins.shape
     for b, i, m in np.ndindex(sequences, most, drafts):
         if is_rejected(b, i, most, last=m == drafts - 1):

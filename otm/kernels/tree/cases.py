@@ -68,15 +68,15 @@ def cases_like(
         (nodes, levels, passes), len(places), drafted, logits=logits, one_temperature=single
     )
     tokens, *others = cases.trees
-    made_of = (np.where(tokens < 0, -1, np.array(places)[tokens]), *others)
+    tree_parts = (np.where(tokens < 0, -1, np.array(places)[tokens]), *others)
     kind = "logits" if logits else "probabilities"
-    for some, other in split_rows(2 * (nodes + 1) * size, kind):
-        made: Any = None
+    for part, other in split_rows(2 * (nodes + 1) * size, kind):
+        draft_rows: Any = None
         if draft is not None:
-            made = rows_like(draft, cases.draft[some], places[:drafted], other)
-        of_trees = Trees(*map(numbers_like, trees, (x[some] for x in made_of)))
-        values = temperatures_like(temperature, cases.temperatures[some]) if logits else None
-        yield rows_like(target, cases.target[some], places, other), made, of_trees, values
+            draft_rows = rows_like(draft, cases.draft[part], places[:drafted], other)
+        of_trees = Trees(*map(numbers_like, trees, (x[part] for x in tree_parts)))
+        values = temperatures_like(temperature, cases.temperatures[part]) if logits else None
+        yield rows_like(target, cases.target[part], places, other), draft_rows, of_trees, values
 
 
 class TreeCases(NamedTuple):
@@ -118,19 +118,19 @@ def draw_trees(
                     continue
                 parent = inner[int(rng.integers(len(inner)))]
                 siblings = (parents[b] == parent) & (tokens[b] >= 0)
-                drawn = bool(draft_tokens) and sampled[b, siblings].sum() < passes - 1
-                drawn &= rng.random() < SAMPLED
-                free = np.arange(draft_tokens if drawn else target_tokens)
+                is_sampled = bool(draft_tokens) and sampled[b, siblings].sum() < passes - 1
+                is_sampled &= rng.random() < SAMPLED
+                free = np.arange(draft_tokens if is_sampled else target_tokens)
                 free = np.setdiff1d(free, tokens[b, siblings])
                 if not free.size:
                     continue
                 token = int(free[rng.integers(free.size)])
-                if drawn:
+                if is_sampled:
                     last = sampled[b, siblings].sum() == passes - 2
                     excess = draft[b, parent + 1, free] - target[b, parent + 1, free]
                     rejected = is_rejected(b, depths[parent], levels - 1, last=last)
                     token = int(free[draw_draft(rng, excess, rejected=rejected)])
-                tokens[b, node], parents[b, node], sampled[b, node] = token, parent, drawn
+                tokens[b, node], parents[b, node], sampled[b, node] = token, parent, is_sampled
                 depths[node] = depths[parent] + 1
             target[b, node + 1] = draw_row(rng, target_tokens, logits=logits)
             if draft_tokens:

@@ -50,10 +50,10 @@ def _verify_one(target: Any, draft: Any, tree: Trees[npt.NDArray[Any]]) -> tuple
             accepted, left = _test_children(left, below, tokens, tested, coins)
         token = tokens[accepted] if accepted >= 0 else locate(left, for_token)
         output.append(int(token))
-        found = [accepted] if accepted >= 0 else children[tokens[children] == token].tolist()
-        if not found:
+        next_nodes = [accepted] if accepted >= 0 else children[tokens[children] == token].tolist()
+        if not next_nodes:
             break
-        node = found[0]
+        node = next_nodes[0]
     return output, node
 
 
@@ -74,8 +74,8 @@ def _test_children(
     total, rest = left.sum(), below.sum()
     for child, coin in zip(tested.tolist(), coins, strict=False):
         x = tokens[child]
-        drafted, wanted = number(below[x]), number(left[x])
-        if coin * (drafted * number(total)) < wanted * number(rest):
+        draft_mass, target_mass = number(below[x]), number(left[x])
+        if coin * (draft_mass * number(total)) < target_mass * number(rest):
             return child, left
         share = number(total) / number(rest) if rest else number(0)
         less = below * share if exact else (below.astype(np.float64) * share).astype(np.int64)

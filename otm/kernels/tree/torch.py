@@ -84,8 +84,10 @@ def _test_children(
         has = is_it.any(1) & (accepted < 0)
         child = place.where(is_it, place.numel() - 1).amin(1, keepdim=True)
         x = tokens.gather(1, child).clamp(0, left.shape[1] - 1).long()
-        drafted, wanted = below.gather(1, x)[:, 0], left.gather(1, x)[:, 0]
-        passes = uniforms[:, j] * (drafted.double() * total.double()) < wanted * rest.double()
+        draft_mass, target_mass = below.gather(1, x)[:, 0], left.gather(1, x)[:, 0]
+        passes = (
+            uniforms[:, j] * (draft_mass.double() * total.double()) < target_mass * rest.double()
+        )
         share = (total.double() / rest.double()).where(rest > 0, 0.0)
         less = (left - (below.double() * share[:, None]).long()).clamp(min=0)
         after = less.sum(1)
@@ -93,6 +95,6 @@ def _test_children(
         accepted = child[:, 0].where(taken, accepted)
         goes_on = has & ~taken
         left = less.where(goes_on[:, None], left)
-        total, rest = after.where(goes_on, total), (rest - drafted).where(goes_on, rest)
-        below = below.scatter(1, x, drafted.masked_fill(goes_on, 0)[:, None])
+        total, rest = after.where(goes_on, total), (rest - draft_mass).where(goes_on, rest)
+        below = below.scatter(1, x, draft_mass.masked_fill(goes_on, 0)[:, None])
     return accepted, left

@@ -128,8 +128,8 @@ def _verify_one(
         draft = extend(draft_probs[read, i], target)
         target, draft = to_float64(target), to_float64(draft)
         places, table = bin_tokens(share * target, draft, numbers, chains, steps)
-        won = winner_probs(draft, places, table)
-        left = np.maximum(mass(share * target) - mass(won), 0)
+        win_probs = winner_probs(draft, places, table)
+        left = np.maximum(mass(share * target) - mass(win_probs), 0)
         excess = left.sum() if left.dtype == object else left.sum() / UNIT
         # Only rounding can make the residual empty.
         masses = left if left.any() else everything
@@ -144,7 +144,7 @@ def _verify_one(
         x, slot = int(drafted[best]), slots[best : best + 1]
         place = Places(*(values[x : x + 1] for values in places))
         numbers = count_given_winner(numbers, table, place, slot, draft[x : x + 1])
-        share = next_weight(share, target[x], won[x])
+        share = next_weight(share, target[x], win_probs[x])
         agree = running == x  # all chains with this token continue
         path.append(x)
         if not share > 0:  # neither this node nor a deeper one can be kept

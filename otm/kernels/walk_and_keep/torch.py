@@ -75,8 +75,8 @@ def verify(
         draft = extend(draft_probs[sequences, read, i], target.shape[1]).double()
         weighted = state.share[:, None] * target.double()
         places, table = bin_tokens(weighted, draft, numbers, steps)
-        won = winner_probs(draft, places, table)
-        left = (mass(weighted) - mass(won)).clamp(min=0)
+        win_probs = winner_probs(draft, places, table)
+        left = (mass(weighted) - mass(win_probs)).clamp(min=0)
         drafted = count[:, 0] > 0
         kept = keep(kept, state, i, coins[:, i - 1, -1], drafted=drafted, left=left, row=everything)
 
@@ -89,7 +89,7 @@ def verify(
         place = Places(*(x.gather(1, token) for x in places))
         slot, of_draft = slot.clamp(min=0), draft.gather(1, token)
         numbers = count_given_winner(numbers, table, place, slot, of_draft)
-        share = capped_ratio(*(x.gather(1, token)[:, 0] for x in (weighted, won)))
+        share = capped_ratio(*(x.gather(1, token)[:, 0] for x in (weighted, win_probs)))
         walking = state.walking & known.any(1)
         state = State(walking, (running == token) & walking[:, None], share, numbers)
     token = locate(kept.masses, torch.where(kept.drafted, uniforms[:, -2], uniforms[:, -1]))

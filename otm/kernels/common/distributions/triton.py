@@ -98,7 +98,10 @@ def target_at(
     used: tl.tensor,
     kind: tl.constexpr,
 ) -> tl.tensor:
-    """Return `probability` of tokens in the target's row at one position, or one per token."""
+    """Return probabilities of tokens in the target's row at a position; see `probability`.
+
+    `position` is one position, or one for each token.
+    """
     row = rows.target + position.to(tl.int64) * rows.target_row
     softmax = rows.softmaxes + position * 4
     return probability(row, token, known, softmax, used, rows.low, rows.span, kind)
@@ -113,7 +116,10 @@ def draft_at(
     used: tl.tensor,
     kind: tl.constexpr,
 ) -> tl.tensor:
-    """Return `probability` of tokens in the draft's row at one position, or one per token."""
+    """Return probabilities of tokens in the draft's row at a position; see `probability`.
+
+    `position` is one position, or one for each token.
+    """
     row = rows.draft + position.to(tl.int64) * rows.draft_row
     softmax = rows.softmaxes + (position + rows.gamma + 1) * 4
     return probability(row, token, known, softmax, used, rows.low, rows.span, kind)
@@ -332,7 +338,7 @@ def finish_softmaxes(
     padded_blocks: tl.constexpr,
     packed: tl.constexpr,
 ) -> None:
-    """Combine the blocks of a row to the four numbers that `probability` reads."""
+    """Combine the results of a row's blocks into the four numbers that `probability` reads."""
     chain = tl.program_id(0).to(tl.int64)
     row = tl.program_id(1)
     # scalar
@@ -343,7 +349,7 @@ def finish_softmaxes(
     place = chain * (2 * gamma + 1) + row
     softmax = softmaxes + place * 4
     block = tl.arange(0, padded_blocks)
-    # A greedy chain has no draft rows read; the drafts themselves define their softmaxes.
+    # No draft row of a greedy chain is read; the drafts themselves define the softmaxes.
     greedy_draft = (temperature == 0) & (row > gamma)
     inside = block < tl.where(greedy_draft, 0, blocks)
     # [padded blocks]

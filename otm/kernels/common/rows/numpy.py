@@ -29,8 +29,8 @@ class Listed:
         place, token = place[: len(self.shape) - 1], place[len(self.shape) - 1 :]
         tokens, probs = self._tokens[place], self._probs[place]  # [m]
         if token:
-            found = probs[tokens == token[0]]
-            return found[0] if found.size else probs.dtype.type(0)
+            matches = probs[tokens == token[0]]
+            return matches[0] if matches.size else probs.dtype.type(0)
         row = np.zeros(self.shape[-1], probs.dtype)
         if row.dtype == object:
             row += Fraction(0)
