@@ -10,8 +10,8 @@ from otm.kernels.results import Array
 class SparseDrafts(NamedTuple, Generic[Array]):
     """Draft distributions that list m tokens each; all other tokens have probability 0.
 
-    A sparse draft replaces dense rows of the whole vocabulary.  The decisions are the same, bit for
-    bit.
+    A sparse draft replaces dense rows of the whole vocabulary.  Sparse and dense drafts lead to the
+    same decisions, bit for bit.
 
     Attributes
     ----------

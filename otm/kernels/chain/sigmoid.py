@@ -63,8 +63,8 @@ def verify_sigmoid(
     scales : pair of floats, optional
         The scales a and b of the sigmoid, with a < b.
     backend : {"auto", "torch", "triton"}, optional
-        "auto" uses Triton for CUDA tensors if it is installed, and torch otherwise.  The decisions
-        of both are the same, bit for bit.
+        "auto" uses Triton for CUDA tensors if it is installed, and torch otherwise.  Both backends
+        make the same decisions, bit for bit.
     validate : bool, optional
         Whether to check all numbers first, which reads every row and waits for the device.
 

@@ -1,9 +1,9 @@
 """SpecTr's recursion as Triton kernels, with the same decisions as `otm.kernels.multi_draft.torch`.
 
-Each position has one launch.  Its programs first finish the previous position from the sums of the
-last launch.  They then compute the sums of this position, for the chains that still begin with the
-accepted tokens.  The drafts are therefore tested on the device, and the number of launches does not
-depend on acceptance.
+Each position has one launch.  The programs of a launch first finish the previous position, from the
+sums of the previous launch.  The programs then compute the sums of this position, for the chains
+that still begin with the accepted tokens.  The drafts are therefore tested on the device, and the
+number of launches does not depend on acceptance.
 
 k-Seq needs γ + 3 launches.  The rule for bins needs 2γ + 3, because one program per position builds
 the table.  One of the launches sets all sums to 0.  Logits need two more launches, which compute

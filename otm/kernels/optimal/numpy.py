@@ -85,8 +85,8 @@ class Table(NamedTuple):
     win: Any  # winner-to-draft ratio at a bin's lower edge
     rise: Any  # increase of the winner-to-draft ratio up to the upper edge
     slopes: Any  # winner-to-draft ratio of drafts that keep their bin's slot
-    lack: Any  # cumulative mass that bins must gain over their own slots
-    excess: Any  # cumulative mass that bins must give up
+    lack: Any  # cumulative mass that bins lack in their own slots
+    excess: Any  # cumulative mass that bins have in excess in their own slots
     below: Any  # cumulative draft mass
 
 
@@ -295,8 +295,8 @@ def choose_slots(table: Table, places: Places, uniforms: Any) -> Any:
     value = start + (point if exact else xp.minimum(to_int64(point), amount - 1))
 
     def find(sums: Any, side: Any) -> Any:
-        # Replace the values of the other side by `start`.  Exact tests follow every comparison as a
-        # branch, so this saves branches.
+        # Exact tests explore both outcomes of every comparison, so replace unused values by
+        # `start`.
         index = xp.searchsorted(sums, xp.where(side, value, start), side="right")
         return index.clip(0, sums.shape[-1] - 1)
 

@@ -6,9 +6,9 @@ reached.  In `step`, one program for each sequence tests a sampled child, or dra
 residual and finds the child with this token.  Logits need two more launches at each level, for the
 sums of the rows.
 
-Of the N + 1 rows of a tree, the kernels read only rows along the output.  Such a row is read once
-for each tested child and once for the drawn token.  The residual of a row is not stored, because
-the shares of the earlier tests determine it.
+Of the N + 1 rows of a tree, the kernels read only rows along the output.  A row along the output is
+read once for each tested child and once for the drawn token.  The residual of a row is not stored,
+because the shares of the earlier tests determine it.
 """
 
 # ruff: noqa: PLR0915, PLR0917 - a kernel's arguments are pointers, strides and sizes, in order
@@ -225,8 +225,8 @@ def finish_softmax(
     of_row = sequence * 2 + model
     tops = tl.load(peaks + of_row * blocks + block, mask=inside, other=float("-inf"))  # [padded]
     added = tl.load(weights + of_row * blocks + block, mask=inside, other=0)  # [padded]
-    nothing = tl.full((), -1, tl.int64)
-    write_softmax(tops, added, inside, temperature, nothing, softmaxes + of_row * 4, size)
+    no_draft = tl.full((), -1, tl.int64)
+    write_softmax(tops, added, inside, temperature, no_draft, softmaxes + of_row * 4, size)
 
 
 @jit
@@ -335,21 +335,21 @@ def step(
     child, token = tl.full((), padded_nodes, tl.int32), tl.full((), -1, tl.int64)
     done = tl.full((), 1, tl.int32)
     if has_draft:
-        nothing = (test > 0) & (total == 0)  # the previous draft had all residual mass
-        if nothing | (test < count):
+        is_exhausted = (test > 0) & (total == 0)  # the previous draft had all residual mass
+        if is_exhausted | (test < count):
             order = tl.cumsum((children & drawn).to(tl.int32), 0)
-            here = children & drawn & (order == tl.where(nothing, test, test + 1))
+            here = children & drawn & (order == tl.where(is_exhausted, test, test + 1))
             it = tl.min(tl.where(here, place, padded_nodes), 0)
             token = tl.sum(tl.where(place == it, x.to(tl.int64), 0), 0)
             of_drafts = tl.load(sums + blocks + block, mask=block < blocks, other=0)
             rest = tl.sum(of_drafts, 0)
             if test > 0:
                 rest = tl.load(totals + test * batch + sequence)  # scalar
-            wanted, below = residual_and_draft(node, token, test, kind, has_draft)
+            target_mass, below = residual_and_draft(node, token, test, kind, has_draft)
             coin = tl.load(uniforms + test)  # scalar
             chance = below.to(tl.float64) * total.to(tl.float64)
-            passed = coin * chance < wanted.to(tl.float64) * rest.to(tl.float64)
-            if nothing | passed:
+            passed = coin * chance < target_mass.to(tl.float64) * rest.to(tl.float64)
+            if is_exhausted | passed:
                 child = it
             else:
                 share = total.to(tl.float64) / tl.maximum(rest, 1).to(tl.float64)

@@ -6,8 +6,8 @@ then fills the bins of this position and finds the distribution of the number of
 launch builds the table.
 
 The number of launches does not depend on acceptance: it is 2γ + 3, or 2γ + 5 for logits.  One
-launch sets all sums to 0, and one keeps a node and draws a token.  Each position reads two rows
-twice.
+launch sets all sums to 0, and one keeps a node and draws a token.  At each position the kernels
+read two rows, each of them twice.
 """
 
 from __future__ import annotations

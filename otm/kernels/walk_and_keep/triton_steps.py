@@ -255,9 +255,9 @@ def count_given_winner(
     most = tl.max(weights, 0)
     parts = (weights / tl.where(most > 0, most, 1.0) * _WEIGHT_UNIT).to(tl.int64)
     place = tl.arange(0, padded_numbers)
-    law = parts.to(tl.float64) / tl.maximum(tl.sum(parts, 0), 1).to(tl.float64)
+    probs_there = parts.to(tl.float64) / tl.maximum(tl.sum(parts, 0), 1).to(tl.float64)
     same = tl.load(numbers + place, mask=place <= chains, other=0.0)  # [padded K + 1]
-    return tl.where(most > 0, law, same)
+    return tl.where(most > 0, probs_there, same)
 
 
 @jit

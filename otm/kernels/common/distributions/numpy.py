@@ -27,7 +27,7 @@ BLOCK = 4096
 """Number of masses in a block; a token is located first by block, then within the block."""
 
 LEAST_TEMPERATURE = 2.0**-126
-"""Least positive temperature.  Its inverse is the largest; float32 represents both."""
+"""Least positive temperature; the largest is its inverse, and float32 represents both."""
 
 
 class Memory(threading.local):
