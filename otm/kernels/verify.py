@@ -147,7 +147,7 @@ def verify_probs(
     >>> verify_probs(target, draft, np.array([[0]]), np.array([[0.7, 0.3, 0.5]]))
     Verified(tokens=array([[ 1, -1]]), accepted=array([0]), chain=None)
 
-    With two chains, the second chain begins with the accepted draft:
+    Verify two chains; the second chain begins with the accepted draft:
 
     >>> target, draft = (x[:, None].repeat(2, axis=1) for x in (target, draft))
     >>> tokens, uniforms = np.array([[[0], [1]]]), np.array([[0.7, 0.3, 0.5, 0.5]])
@@ -210,7 +210,8 @@ def verify_logits(
         If logits have wrong shapes or types, contain NaN or +inf, or a row is −inf everywhere; or
         if Triton is used and the vocabulary has more than 2^20 tokens.
     InvalidParameterError
-        If a temperature is negative or not finite, or if the number of temperatures is not 1 or B.
+        If a temperature is negative or not finite, or if there is neither a single temperature nor
+        one for each sequence.
 
     Notes
     -----
