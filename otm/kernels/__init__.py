@@ -13,7 +13,7 @@ same decisions, bit for bit.
 - `common`: code that several rules share.
 
 A formula for one node is written once, in `numpy`, for arrays and tensors (`common.arrays`).  The
-file `torch` adds the walk through a whole batch.
+file `torch` adds the loop that verifies a whole batch.
 
 `registry` chooses the backend that fits the arrays.  `checks` raises for invalid arguments.
 `self_check` compares Triton with torch on a GPU.  `verify_chains` and `mass` are for authors of

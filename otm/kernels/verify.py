@@ -50,7 +50,7 @@ def verify_probs(
         prefix; only the rows of the first such chain are read.  Rows that chains share can be
         broadcast.
     draft_probs : array or Tensor [B, γ, V'], for K chains [B, K, γ, V'], SparseDrafts or None
-        The distributions that the drafts were sampled from.  V' ≤ V; tokens from V' on have
+        The distributions that the drafts were sampled from.  V' ≤ V, and tokens V', …, V − 1 have
         probability 0.  `SparseDrafts` list only the tokens with a positive probability.  None means
         that the drafts of one chain were chosen, not sampled: each distribution is one-hot.
     draft_tokens : int array or Tensor [B, γ], for K chains [B, K, γ]

@@ -17,8 +17,8 @@ def pick_block(
 ) -> tl.tensor:
     """Pick a block by `pick_of_sums` from the residual of a rejected draft, otherwise from the row.
 
-    An empty residual, which only rounding causes, also selects the row.  The third result says
-    whether the residual was used.
+    If rounding makes the residual empty, the block is also picked from the row.  The third result
+    says whether the residual was used.
     """
     block = tl.arange(0, padded_blocks)
     inside = block < blocks

@@ -215,7 +215,7 @@ def find_cap(masses: Any, uppers: Any, edges: Any, numbers: Any) -> Any:
 def find_floor(masses: Any, uppers: Any, edges: Any, cap: Any) -> Any:
     """Return the floor of the winner-to-draft ratio for which some draft always wins: [..., 1]."""
     xp = array_module(masses)
-    # The ratios are linear between two edges, so a token counts for both edges, by its share.
+    # The ratios are linear between two edges, so the share splits a token between both edges.
     shared = xp.concatenate((masses - uppers, 0 * masses[..., :1]), axis=-1) + prepend_zero(uppers)
     capped = xp.minimum(edges, cap)
     accepted, below = to_int64(shared * capped).cumsum(axis=-1), shared.cumsum(axis=-1)

@@ -247,7 +247,7 @@ def find_floor(memory: tl.tensor, cap: tl.tensor, width: tl.constexpr) -> tl.ten
     place = tl.arange(0, width)
     masses, uppers = load_sums(memory, width)
     capped = tl.minimum(edge_of(place), cap)
-    # The ratios are linear between two edges, so a token counts for both edges, by its share.
+    # The ratios are linear between two edges, so the share splits a token between both edges.
     shared = masses - uppers + sum_before(memory + width, place)  # [width]
     accepted = tl.cumsum((shared.to(tl.float64) * capped).to(tl.int64), 0)
     below = tl.cumsum(shared, 0)

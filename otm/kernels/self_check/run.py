@@ -59,8 +59,8 @@ class SelfCheck(NamedTuple):
 class Call(NamedTuple):
     """A call whose kernels need a check.
 
-    `cases` builds arguments with the memory layout of the call.  `verify` decides them on a
-    backend, with a workspace.
+    `cases` builds arguments with the memory layout of the call.  `verify` applies the verification
+    to such arguments, on a backend and with a workspace.
     """
 
     name: str
@@ -136,7 +136,7 @@ def is_capturing() -> bool:
 
 
 def run_check(call: Call) -> SelfCheck:
-    """Decide the cases of a call with Triton and with torch, and compare all outputs."""
+    """Verify the cases of a call with Triton and with torch, and compare all outputs."""
     begun, reason = time.perf_counter(), ""
     try:
         for arguments in call.cases():

@@ -249,7 +249,7 @@ def write_softmax(
     """Write the four numbers that `probability` reads: peak, scale, inverse sum, greedy token.
 
     At temperature 0 the greedy token is the draft, if there is one, or the first token with the
-    largest logit.  At other temperatures it is −1.
+    largest logit.  At other temperatures the greedy token is −1.
     """
     peak = tl.max(tops, 0)
     if temperature == 0:
