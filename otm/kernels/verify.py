@@ -78,9 +78,9 @@ def verify_probs(
         neither checked nor replaced.
     validate : bool, optional
         Whether to check all arguments first.  The checks read every row, or twice for
-        probabilities, and wait for the device (times are in docs/benchmarks.md).  If false, shapes
-        and types are not checked either.  Unchecked rows with NaN or a wrong sum still yield tokens
-        of the vocabulary.
+        probabilities, and wait for the device (times are in docs/benchmarks.md).  Without these
+        checks shapes and types are not checked either.  Unchecked rows with NaN or a wrong sum
+        still yield tokens of the vocabulary.
     workspace : Workspace, optional
         Work memory that calls share, so that Triton's kernels allocate only the result.  The other
         backends ignore it.

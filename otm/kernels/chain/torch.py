@@ -28,8 +28,7 @@ def verify(
     accepted = passes.cumprod(1).sum(1)
     rejected = accepted < drafted.cumprod(1).sum(1)
 
-    # Subtract the draft's row from the target's row after the accepted drafts if a draft was
-    # rejected.
+    # If a draft was rejected, subtract the draft's row from the target's row at its position.
     sequences = torch.arange(batch, device=target_probs.device)
     masses = mass(target_probs[sequences, accepted])  # [B, V]
     if gamma:

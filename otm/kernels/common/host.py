@@ -2,8 +2,8 @@
 
 A batched operation reads the rows of all drafts.  The reference reads a row only when needed, and
 the row then stays in the cache.  Chain verification, for example, reads rows up to the first
-rejected draft.  This is several times faster for long rows; for short rows the overhead of Python
-calls dominates.
+rejected draft.  Reading row by row is several times faster for long rows; for short rows the
+overhead of Python calls dominates.
 """
 
 from __future__ import annotations

@@ -67,8 +67,8 @@ def select(
 ) -> tuple[int, npt.NDArray[Any]]:
     """Accept the first draft that passes its test: [V], [V], [K], [K] → index or −1, masses [V].
 
-    The masses are those of q − F h.  They are those of q if no draft is to be tested, or if
-    rounding makes the residual empty.
+    The masses are those of q − F h.  If no draft is to be tested, or if rounding makes the residual
+    empty, the masses of q are returned.
     """
     everything = mass(target)
     running = np.flatnonzero(tokens >= 0)

@@ -95,9 +95,9 @@ def select(
 ) -> tuple[int, Numbers]:
     """Accept the winning draft if it passes: [V], [V], [K], [K + 1] → index or −1, masses [V].
 
-    The masses are those of q − min(q, v').  They are those of q if no draft is to be tested, or if
-    rounding makes the residual empty.  There is one uniform for the slot of each draft and one for
-    the acceptance of the winner.
+    The masses are those of q − min(q, v').  If no draft is to be tested, or if rounding makes the
+    residual empty, the masses of q are returned.  There is one uniform for the slot of each draft
+    and one for the acceptance of the winner.
     """
     everything = mass(target)
     running = np.flatnonzero((tokens >= 0) & (tokens < target.size))
