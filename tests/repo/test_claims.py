@@ -153,7 +153,9 @@ def test_the_rules_are_counted() -> None:
     lossless = [rule for rule in RULES.values() if rule.lossless]
     plans = sum(bool(rule.plan) for rule in lossless)
     plan, verifier = WORDS[plans], WORDS[len(lossless) - plans]
-    pattern = r"(\w+) lossless rules return one token .*?: .*? (\w+) more verify chains and trees: .*? "
+    pattern = (
+        r"(\w+) lossless rules return one token .*?: .*? (\w+) more verify chains and trees: .*? "
+    )
     pattern += r"(\w+) lossy rules"
     lossy = WORDS[len(RULES) - len(lossless)].capitalize()
     assert stated(pattern, "README.md") == (plan.capitalize(), verifier.capitalize(), lossy)

@@ -304,7 +304,7 @@ SLIPS: dict[str, tuple[str, str, str, str]] = {
         "tl.store(sums + place, tl.sum(values, 0))", "programs conflict",
     ),
     "no barrier": (
-        "optimal.triton_steps", "    tl.debug_barrier()  # all have", "    # all have", "threads"
+        "optimal.triton_steps", "replaces them.\n    tl.debug_barrier()", "", "threads",
     ),
 }  # fmt: skip
 
