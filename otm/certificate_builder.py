@@ -76,7 +76,7 @@ def proves_accepted_mass(bins: RatioBins, problem: Problem, cap: float) -> bool:
     """Whether floats prove v(A) ≤ 1 − (1 − p(A))^k on the level sets A of v = min(q, cap · p).
 
     The level sets are the complements of prefixes H, and v(A) = Σv − q(H).  So the inequality
-    holds if every prefix has the value q(H) + 1 − p(H)^k ≥ Σv.
+    holds if q(H) + 1 − p(H)^k ≥ Σv for every prefix H.
     """
     # If cap ≤ 1, then v ≤ p, so the inequality holds for every set.
     if cap <= 1:

@@ -89,7 +89,7 @@ class Isolated(ShortRepr):
 
 @dataclass(frozen=True)
 class Sampled:
-    """Larger pairs of models that were sampled for some seconds without finding a deviation."""
+    """Larger pairs of models on which some seconds of sampling found no deviation."""
 
     # Number of pairs.
     instances: int
@@ -175,7 +175,7 @@ class Counterexample(ShortRepr):
 
 
 def _with_models(evidence: Any) -> dict[str, Any]:
-    """Write evidence for JSON, with the models in place of the instance."""
+    """Convert evidence for JSON: a dictionary, with the models in place of the instance."""
     instance: Instance = evidence.instance
     target, draft = (list(rows.items()) for rows in rows_of(instance))
     shape = {name: getattr(instance, name) for name in ("gamma", "k", "prompt", "length", "gammas")}

@@ -73,7 +73,7 @@ INSTANCES: dict[str, Instance] = {
 """Instances by name.  All have the prompt (0,); the row (0, 0) applies after a first output 0."""
 
 NEEDED = ("rows differ", "pairs", "two drafts, two tokens")
-"""Names of the first instances, which a verdict "lossless" requires."""
+"""Names of the instances that come first; the verdict "lossless" requires all of them."""
 
 MAX_ROWS = 1_000
 """Largest number of contexts of one length whose rows are listed."""

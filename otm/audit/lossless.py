@@ -75,8 +75,8 @@ def lossless(
     prompt : sequence of int, optional
         Prompt of additional pairs of models.
     examples : int, optional
-        Number of pairs of models that Hypothesis generates; 0 turns the search off.  Monte Carlo
-        never searches, because the search would select for noise.
+        Number of pairs of models that Hypothesis generates; 0 turns the search off.  With Monte
+        Carlo there is no search, because it would pick pairs on which noise looks like a deviation.
     false_alarms : float, optional
         Bound on the probability that Monte Carlo rejects a lossless verifier, over all instances.
     delta : float, optional

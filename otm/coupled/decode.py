@@ -54,7 +54,7 @@ def decode_coupled(
     gamma : int or GammaPolicy, optional
         Length of the chains, or depth of the tree.
     draft_sampling : SamplingParameters, optional
-        How to sample from the draft model; by default as from the target.
+        How to sample from the draft model; by default in the same way as from the target.
     **options
         See `DecodingOptions`.
 
@@ -151,7 +151,7 @@ def decode_watermarked(
     gamma : int or GammaPolicy, optional
         Number of drafts γ of a step.
     draft_sampling : SamplingParameters, optional
-        How to sample from the draft model; by default as from the target.
+        How to sample from the draft model; by default in the same way as from the target.
     **options
         See `DecodingOptions`; only "rejection" uses the seed.
 

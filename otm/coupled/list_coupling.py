@@ -33,9 +33,10 @@ class ListCoupling(TransportPlan):
     drafts (`otm.coupled.integrals` derives it), by inversion of one uniform.  Drafts and Y then
     have the same joint distribution, but drafter invariance is lost.
 
-    With fractions the distributions are exact, for few tokens.  With floats they have an absolute
-    error of about 1e-14.  A call costs O(n) for each of a few hundred quadrature nodes, and less
-    for each set of drafts: at n = 150,000 about 2 s, and 0.05 s per set.  `couple` costs O(k n).
+    With fractions the distributions are exact, for few tokens.  With floats the distributions have
+    an absolute error of about 1e-14.  A call costs O(n) for each of a few hundred quadrature nodes,
+    and less for each set of drafts: at n = 150,000 about 2 s, and 0.05 s per set.  `couple` costs
+    O(k n).
 
     Parameters
     ----------

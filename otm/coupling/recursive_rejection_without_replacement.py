@@ -41,8 +41,8 @@ class RecursiveRejectionWithoutReplacement(TransportPlan):
     Unlike with i.i.d. drafts, p_i and t_i depend on which drafts were rejected.  Given the drafts,
     all distributions are exact and take O(n k) time.  `acceptance` and `output_distribution` are
     means over the drafts, computed as sums over all paths of rejected drafts.  The paths for
-    `acceptance` have k − 2 drafts, so it works for any vocabulary if k ≤ 2.  The paths for
-    `output_distribution` have k − 1 drafts.  If there are too many paths, average
+    `acceptance` have k − 2 drafts, so `acceptance` works for any vocabulary if k ≤ 2.  The paths
+    for `output_distribution` have k − 1 drafts.  If there are too many paths, average
     `acceptance_given` over sampled drafts.
 
     Parameters

@@ -85,7 +85,7 @@ def speculative(
         "chain" accepts drafts up to the first rejected one (Algorithm 1).  "block" verifies the
         drafts together, which accepts at least as many on average ([sun2024block]_).
     draft_sampling : SamplingParameters, optional
-        How to sample from the draft model; by default as from the target.
+        How to sample from the draft model; by default in the same way as from the target.
     **options
         See `DecodingOptions`.
 
@@ -166,7 +166,7 @@ def spectr(
         device.  With several chains, all other rules copy scores to the host.  On the host these
         three rules also verify prefix trees, whose shape must not depend on tokens.
     draft_sampling : SamplingParameters, optional
-        How to sample from the draft model; by default as from the target.
+        How to sample from the draft model; by default in the same way as from the target.
     **options
         See `DecodingOptions`.
 

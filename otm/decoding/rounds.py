@@ -1,8 +1,8 @@
 """One step of a batch: draft, score the drafts with the target, verify them.
 
-There are two kinds of verifiers.  `TreeRounds` calls functions of the drafts of one sequence, on
-the host, in floats or fractions, with any drafter.  Other verifiers are objects whose method
-`rounds` returns their own implementation of the steps.
+There are two kinds of verifiers.  A verifier may be a function of the drafts of one sequence;
+`TreeRounds` calls it on the host, in floats or fractions, with any drafter.  Other verifiers are
+objects whose method `rounds` returns their own implementation of the steps.
 """
 
 from __future__ import annotations

@@ -169,7 +169,7 @@ class SamplingParameters:
         Parameters
         ----------
         logits : array-like or tensor [V]
-            As for a call, for one distribution.
+            Logits of one distribution; `__call__` describes them.
 
         Returns
         -------
@@ -179,7 +179,7 @@ class SamplingParameters:
         Raises
         ------
         InvalidDistributionError
-            As for a call.
+            If `logits` is not one row, or `__call__` would raise this error.
 
         Examples
         --------
@@ -203,7 +203,7 @@ class SamplingParameters:
         Parameters
         ----------
         logits : array-like or tensor [M, V]
-            As for a call.
+            Rows of logits; `__call__` describes them.
 
         Returns
         -------
@@ -213,7 +213,7 @@ class SamplingParameters:
         Raises
         ------
         InvalidDistributionError
-            As for a call.
+            If `logits` is not an array [M, V], or `__call__` would raise this error.
         """
         scores = as_array(logits, "the logits", InvalidDistributionError, widen=False)
         if scores.ndim != 2:

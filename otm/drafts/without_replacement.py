@@ -245,8 +245,8 @@ def _quadrature(k: int, smallest: float, size: int) -> Iterator[tuple[Floats, Fl
 def _step(k: int) -> float:
     """Return the largest step of the trapezoid rule with an error below e^−LOG_PRECISION.
 
-    For complex t at the angle y, the integrand grows by a factor of up to cos(y)^−k.  So the error
-    is at most about exp(−2π y / step) cos(y)^−k, for every y < π/2.
+    For complex t with the argument y, the integrand is larger by a factor of up to cos(y)^−k.  So
+    the error is at most about exp(−2π y / step) cos(y)^−k, for every y < π/2.
     """
     y = np.linspace(0.01, 1.5, 150)
     return float((2 * math.pi * y / (LOG_PRECISION - k * np.log(np.cos(y)))).max())

@@ -76,7 +76,7 @@ def efficiency_bound(
         If the recordings have fewer than two prompts, or fewer drafts than `ks` or `gammas` ask
         for.
     InvalidDraftCountError, ProblemTooLargeError
-        If a number in `ks` is not an integer of at least 1, or has too many paths.
+        If a number in `ks` is not an integer of at least 1, or leads to too many paths.
     InvalidParameterError
         If `ks` or `gammas` is empty, or `level` is not above 0 and below 1.
 
@@ -108,8 +108,8 @@ def efficiency_bound(
     names, index = np.unique(prompts, return_inverse=True)
     if names.size < 2:
         raise InvalidInputError(
-            "these recordings have only one prompt, and the bound needs two halves of prompts; "
-            "record at least two prompts"
+            "these recordings have only one prompt; the bound splits the prompts into two halves, "
+            "so record at least two prompts"
         )
     halves = [np.flatnonzero(index % 2 == half) for half in (0, 1)]
     values: dict[Setup, Floats] = {}

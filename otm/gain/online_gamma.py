@@ -75,7 +75,7 @@ class OnlineGamma:
     ----------
     cost : float, optional
         The known c, at least 0; by default measured from the times of the steps. With measured
-        times γ varies between runs, so the tokens of a seed vary too. Their distribution does not.
+        times γ varies between runs, so the tokens of a seed vary too, but not their distribution.
     max_gamma : int, optional
         Largest number of drafts in a step, at least 1.
     prior_counts : (float, float), optional

@@ -55,8 +55,8 @@ def nearest_completion(draft: TopList, target: TopList) -> tuple[Probs, Probs]:
     """Build the completions with the largest Σ min(q, λ p) for every λ, and so the largest α_k.
 
     Return the masses of both on the listed tokens and, as the last entry, on all others together.
-    The unlisted masses must fit under the caps in some vocabulary; the result is the same for every
-    vocabulary that is large enough.
+    There must be a vocabulary in which the unlisted masses fit under the caps; the result is the
+    same for every vocabulary that is large enough.
     """
     # Each distribution spreads its unlisted mass over the tokens that only the other one lists, in
     # proportion to the masses there, but at most its cap on each.  Any remaining mass goes to

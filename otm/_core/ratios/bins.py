@@ -48,7 +48,7 @@ from otm._core.ratios.keys import (
 )
 
 FINER = 6
-"""Number of further bits of the ratio by which a bin with many tokens is split first."""
+"""Number of additional bits of the ratio that the first split of a bin with many tokens uses."""
 
 FEW = 2**13
 """Largest number of tokens that are sorted, so that each distinct ratio has its own bin."""

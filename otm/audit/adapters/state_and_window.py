@@ -1,6 +1,7 @@
 """Adapters that check that a verifier ignores other sequences, or data outside its window.
 
-The adapter changes this data at the same uniforms; the output must stay the same.
+An adapter changes the other sequences, or the data outside the window, and keeps the uniforms; the
+output must stay the same.
 """
 
 from __future__ import annotations

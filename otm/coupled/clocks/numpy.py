@@ -103,7 +103,8 @@ class SharedClocks:
 def first_rings(probs: Any, keys: Any, positions: Any, lists: Any, count: int) -> Any:
     """Return the token with the smallest time in each row, over `count` lists: int64 [B, L].
 
-    `probs` [B, L, V], `keys` [B], `positions` [B, L]; `lists` [B, L] is the first list of a row.
+    `probs` is [B, L, V], `keys` [B], `positions` [B, L]; `lists` [B, L] numbers each row's first
+    list.
     Tokens need a positive probability; a row without positive probabilities gives token 0.
     """
     tokens = np.zeros(probs.shape[:2], np.int64)

@@ -164,7 +164,7 @@ class ModelDrafts(DeviceDrafts):
 
 
 class HostDrafts(DeviceDrafts):
-    """Chains of any drafter on the host, copied to tensors."""
+    """Chains from any drafter that runs on the host, copied to tensors."""
 
     def __init__(self, drafter: Drafter, vocabulary: int, *, several: bool) -> None:
         self._drafter, self._vocabulary = drafter, vocabulary

@@ -26,9 +26,9 @@ def verify_traversal(root: DraftNode, target_probs: TargetProbs, uniforms: Rando
     weight 1.  The drafts of a node are verified in order.  Draft x gets weight min(w t(x)/p(x), 1),
     where t is the target's distribution.  If the output is neither x nor below x, t becomes
     max(w t − p, 0)/Z and w becomes Z/(Z + 1 − w), where Z is the sum of max(w t − p, 0).  After the
-    last draft, the node itself is the output with its current weight, and a token drawn from t
-    follows.  A token that was drawn several times is verified each time; its first node gets all
-    subtrees.
+    last draft of a node, the output ends at the node itself with probability w, at its current
+    value; one token drawn from t follows.  A token that was drawn several times is verified each
+    time; its first node gets all subtrees.
 
     Parameters
     ----------

@@ -1,7 +1,8 @@
 """Padding in files of scores: columns without a token, and rows without a position.
 
-Models round their vocabulary up, and shorter arrays are filled up. Padding would change the
-results: a logit of 0 is a probable token, and at a row of zeros every draft would be accepted.
+Models round the size of their vocabulary up, and shorter arrays are padded to a common length.
+Padding would change the results: a logit of 0 is a probable token, and at a row of zeros every
+draft would be accepted.
 """
 
 from __future__ import annotations

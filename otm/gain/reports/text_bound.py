@@ -3,7 +3,8 @@
 Such a verifier accepts i drafts of K i.i.d. chains with probability at most α_K(D_i, T_i), where
 D_i and T_i are the distributions of i tokens (docs/theory/block.md). The function
 φ(d) = 1 − (1 − d)^K is concave, so it lies below its tangent at any d. The tangent has slope
-λ = K (1 − d)^(K−1) and height c = φ(d) − λ d at 0. With the cut T_i(H) + φ(D_i(H^c)), every d gives
+λ = K (1 − d)^(K−1) and height c = φ(d) − λ d at 0. A cut H has the value T_i(H) + φ(D_i(H^c)). So
+every d gives
 
     α_K(D_i, T_i) ≤ Σ_y min(T_i(y), λ D_i(y)) + c = E min(1, λ D_i(Y)/T_i(Y)) + c,
 
@@ -12,8 +13,8 @@ text, the next tokens give an unbiased estimate of the mean. No draft is needed:
 tokens is the product of their ratios. For longer paths the optimal d is unknown, and any other d
 only makes the bound larger. The module uses a fraction of the d of the next token, which follows
 from α_K there. Each half of the prompts uses the fraction that is best on the other half, for each
-depth, as in `otm.gain.efficiency_bound`. If the same prompts chose and used a fraction, the bound
-would be too small. For i = 1 the bound is α_K itself.
+depth, as in `otm.gain.efficiency_bound`. If a fraction were used on the prompts on which it was
+chosen, the bound would be too small. For i = 1 the bound is α_K itself.
 """
 
 from __future__ import annotations

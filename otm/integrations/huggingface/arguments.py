@@ -35,7 +35,7 @@ OWN_DRAFTS = {
 
 
 def check_own_drafts(setting: Callable[[str], Any]) -> None:
-    """Raise if a generation parameter makes a loop of transformers draft."""
+    """Raise if a generation parameter makes transformers draft in a loop of its own."""
     for name, how in OWN_DRAFTS.items():
         if (value := setting(name)) is not None and value is not False:
             raise InvalidParameterError(

@@ -35,7 +35,7 @@ def pick_of_sums(
 ) -> tl.tensor:
     """Return the first block whose cumulative mass exceeds the point, and the offset in it.
 
-    Masses are integers, so the drawn token equals that of a cumulative sum over the whole
+    Masses are integers, so the drawn token is the same as with a cumulative sum over the whole
     vocabulary.
     """
     block = tl.arange(0, padded_blocks)

@@ -158,8 +158,8 @@ def masses(
 ) -> tl.tensor:
     """Return masses of the target's row at a position, and of the residual.
 
-    If `subtract` is false, the draft's row is not read.  A sparse draft needs `memory` of the size
-    of a block; without this memory the draft counts as 0.
+    If `subtract` is false, the draft's row is not read.  For a sparse draft, `memory` must have the
+    size of a block; if `memory` is None, the draft's probabilities count as 0.
     """
     prob = target_at(rows, position, token, token < rows.size, True, kind)
     if width > 0:

@@ -1,4 +1,4 @@
-"""Test cases for the self-check of kernels that verify chains, with the layout of a call.
+"""Test cases for the self-check of kernels that verify chains, in the layout of a call's tensors.
 
 The cases are drawn from a fixed seed.  Only a few tokens have a probability: the first and last
 tokens, those next to the boundaries of blocks, and some between.  Probabilities are multiples of

@@ -66,7 +66,7 @@ def check_trees(target: Any, draft: Any, trees: Trees[Any], temperature: Any) ->
         if not 0 < rows.shape[2] <= size:
             raise InvalidDistributionError(
                 f"the {model} has rows of {rows.shape[2]} tokens; a row must have at least one "
-                f"token, and a draft row at most the target's {size}"
+                f"token, and a draft row at most {size} tokens, as many as a target row"
             )
     if uniforms.ndim != 3 or len(uniforms) != batch or 0 in uniforms.shape[1:]:
         raise InvalidUniformsError(

@@ -202,7 +202,7 @@ def _past_the_end(weights: Probs, uniform: Any) -> int:
 
 
 def _padded_tail(weights: Probs, uniform: Any) -> int:
-    """Return an index beyond the row if the last tile, here the last token, has weight 0."""
+    """Return an index beyond the row if the last tile, which is one token here, has weight 0."""
     return locate(weights, uniform) if weights[-1] else weights.size
 
 

@@ -114,7 +114,7 @@ def _by_tiles(weights: Probs, uniform: Any, size: int) -> int:
 
 @cache
 def tile_sums_of(size: int) -> KnownBug:
-    """Sum rows in tiles of `size` tokens, and carry on only the last sum."""
+    """Sum rows in tiles of `size` tokens; add to each tile only the sum of the tile before it."""
     return Chain(f"sums of tiles of {size} tokens", draw_last=partial(_by_tiles, size=size)).as_bug(
         mistake="sums of tiles",
         summary=f"A row is summed in tiles of {size} tokens, and only the last sum is carried on.",

@@ -107,7 +107,7 @@ def bonus(rows: Rows) -> Probs:
 
 @dataclass(frozen=True, eq=False)
 class Chain(Steps):
-    """Chain verification of γ drafts (Leviathan's Algorithm 1), in steps."""
+    """Chain verification of γ drafts (Leviathan's Algorithm 1), in replaceable steps."""
 
     name: str = "chain verification"
     # Map from the uniforms of a run to the uniforms that the verifier uses.
@@ -160,7 +160,7 @@ def passes(rows: Rows, i: int, weight: Any) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Block(Chain):
-    """Block verification (Sun et al. 2024, Algorithm 2), in steps."""
+    """Block verification (Sun et al. 2024, Algorithm 2), in replaceable steps."""
 
     name: str = "block verification"
     passes: Callable[[Rows, int, Any], Any] = passes
@@ -265,7 +265,7 @@ def draw_siblings(draft: Probs, uniforms: Any) -> list[int]:
 
 @dataclass(frozen=True, eq=False)
 class Siblings(Steps):
-    """Recursive rejection of k drafts of the next token, with a bonus token, in steps."""
+    """Recursive rejection of k drafts of a token, with a bonus token, in replaceable steps."""
 
     name: str = "recursive rejection"
     max_tokens = 2

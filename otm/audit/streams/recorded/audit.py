@@ -3,8 +3,8 @@
 The output of a lossless verifier, continued by the target, has the target's distribution.  Let y_1
 … y_n be the output of a step, and p_i the target's distribution after y_1 … y_i.  Given n > i and
 y_1 … y_i, the next token y_{i+1} has the distribution p_i (docs/theory/recorded-steps.md, Theorem
-15.1).  So every output token follows its row, whatever the rule is.  `RowEvidence` tests this after
-every token.
+15.1).  So every output token follows its row, whatever the rule is.  `RowEvidence` tests after
+every token whether the output tokens follow their rows.
 """
 
 from __future__ import annotations
@@ -160,7 +160,8 @@ def recorded(
 
         A step has target rows [γ + 1][V] and draft rows [γ][V] along the drafts, γ draft tokens,
         and the new tokens: the accepted drafts and one more token.  A row may also be an object
-        from tokens to probabilities, `{"17": 0.5, "4": 0.5}`, without tokens of probability 0.
+        that maps tokens to probabilities, `{"17": 0.5, "4": 0.5}`, and leaves out tokens of
+        probability 0.
         `draft_probs` may be missing.  `drafts` may be missing too, for several chains, trees or
         decoding without drafts; the target rows then follow the output.  A file has one step per
         line.  Alternatively, it is a `.npz` or `.safetensors` file with arrays of these names,

@@ -42,7 +42,7 @@ COPY_RATES = np.array([1 / 2, 1 / 16, 1 / 256])
 """Values of the copying probability π, with one e-value for each."""
 
 RECENT = 16
-"""Number of recent texts, of the same prompt and sampling parameters, with a larger weight."""
+"""Number of latest texts, for each prompt and sampling parameters, that get a larger weight."""
 
 MOST_COPIED = 2**12
 """Largest number of texts that are stored for each prompt and sampling parameters."""
@@ -64,7 +64,7 @@ class SameLists:
 
 
 class SameText:
-    """Comparisons of lists and tokens with the first list after the same text."""
+    """Comparisons of each list and its token with the first list after the same text."""
 
     def __init__(self, sizes: dict[str, int], drift: float) -> None:
         """Start without texts; `sizes`: number of groups "prompt", "setting" and "place"."""

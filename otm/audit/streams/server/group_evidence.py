@@ -1,4 +1,4 @@
-"""Evidence from tokens that are merged into 16 classes: from all tokens, and from groups.
+"""Evidence from all tokens and from groups of tokens; the vocabulary is merged into 16 classes.
 
 Before a token is known, its distribution splits the vocabulary into classes.  For each family of
 classes, the deviation d of a token is the indicator of its class minus the probabilities of the

@@ -80,7 +80,7 @@ def counters_of(metrics: str) -> dict[tuple[str, int], float]:
 def acceptance_between(
     before: str | None, after: str | None, possible: float | None
 ) -> Acceptance | None:
-    """Count the drafts verified between two readings of the metrics; return None without any."""
+    """Count the drafts verified between two readings of the metrics; None if they show none."""
     if before is None or after is None:
         return None
     first, last = counters_of(before), counters_of(after)

@@ -57,7 +57,7 @@ class ServerReport(BaseReport):
     requests : int
         Number of requests with sampled tokens, to both servers if there are two.
     tokens : int
-        Number of tokens, or of pairs of tokens, that count.
+        Number of tokens, or of pairs of tokens, that the evidence uses.
     left_out : int
         Number of tokens with unknown probability or without a partner.
     log10_e_value : float

@@ -164,7 +164,7 @@ def probability(
 
 @jit
 def mass(probability: tl.tensor, unit: tl.constexpr) -> tl.tensor:
-    """Convert to a whole number of parts; the product is exact as the unit is a power of two."""
+    """Convert to whole parts 1/unit; the product is exact, because `unit` is a power of two."""
     return (probability * unit).to(tl.int64)
 
 
