@@ -1,4 +1,4 @@
-"""`Certificate`: build a certificate from a solution, check it in floats, save and load JSON.
+"""`Certificate`: build a certificate from a solution, check it in floats, save it, and load it.
 
 `otm.certificate` explains the mathematics of the check and has its slow form in integers.
 

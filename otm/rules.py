@@ -267,7 +267,7 @@ def named(name: object, form: Form, *, several: bool | None = None) -> Rule:
     ------
     UnknownMethodError
         If the form or the rule does not exist, the rule does not have this form, or your own rule
-        cannot be imported.  The message lists the rules that have the form.
+        cannot be imported.  The message lists the rules that exist in the requested form.
     InvalidParameterError
         If your own rule is not callable.
 

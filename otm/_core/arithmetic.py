@@ -176,8 +176,9 @@ def power_slopes(points: Probs, k: int) -> Probs:
 def interval_slopes(below: Probs, above: Probs, mass: Probs, k: int) -> Probs:
     """Compute the slopes (b^k − a^k) / (b − a) over m intervals [a, b] that partition [0, 1].
 
-    Equivalent to `power_slopes(below, k)`, but floats keep full relative accuracy for any k.  The
-    arguments are the lengths [m] of the intervals, and the masses below and above each end [m + 1].
+    Equivalent to `power_slopes(below, k)`, but floats keep full relative accuracy for any k.
+    `mass` [m] has the lengths of the intervals; `below` and `above` [m + 1] have the masses on the
+    two sides of each end of an interval.
     """
     if k <= FEW_DRAFTS or is_exact(mass):
         return power_slopes(below, k)

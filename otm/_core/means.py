@@ -61,7 +61,7 @@ class Estimate(NamedTuple):
     mean : float
         The mean.
     low, high : float
-        The ends of the interval; infinite if it cannot be estimated.
+        The ends of the interval; infinite if the interval cannot be estimated.
 
     Examples
     --------

@@ -7,4 +7,4 @@ from importlib.metadata import PackageNotFoundError, version
 try:
     __version__ = version("otm")
 except PackageNotFoundError:
-    raise AttributeError("otm has a version once it is installed: pip install .") from None
+    raise AttributeError("otm has no version, because it is not installed: pip install .") from None

@@ -229,7 +229,7 @@ def of_size(
 ) -> list[Instance]:
     """Make pairs of models of the requested sizes, for one draft and for two.
 
-    If γ is requested, the last pair is a ladder of this depth.
+    If γ is requested, the last pair is `ladder(gamma)`.
     """
     tokens = max([(vocabulary or 2) - 1, *(prompt or (1,))]) + 1
     drafts, before = gamma or 2, (0, 1) if prompt is None else prompt

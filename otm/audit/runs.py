@@ -113,7 +113,7 @@ class Runner:
 def add_uniforms(
     rows: npt.NDArray[np.float64], error: OutOfUniformsError, rng: np.random.Generator
 ) -> npt.NDArray[np.float64]:
-    """Lengthen rows of uniforms [B, m] for runs that need more; raise `error` at the limit."""
+    """Add uniforms to rows [B, m] whose runs need more; raise `error` if the rows are too long."""
     size, width = rows.shape
     if width >= MOST_UNIFORMS:
         raise error

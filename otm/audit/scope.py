@@ -130,7 +130,7 @@ def check_time(deadline: float, subject: str) -> None:
 
 
 class Pace:
-    """Splitting of rows of uniforms into parts, first a single run, then as many as time allows."""
+    """Split rows of uniforms into parts: the first is one run, the next as many as time allows."""
 
     def __init__(self, deadline: float = math.inf, most: int = 2**20) -> None:
         self.deadline, self.size, self._most = deadline, 1, most

@@ -26,7 +26,7 @@ from otm.kernels.results import Verified
 
 
 class DeviceClocks:
-    """The clocks of the sequences of a step, at the positions after their contexts."""
+    """The clocks of a batch in one step: for each sequence, at the positions after its context."""
 
     def __init__(self, backend: str = AUTO) -> None:
         self._backend = backend

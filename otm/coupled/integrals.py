@@ -120,10 +120,10 @@ class FloatClocks(Frozen):
             yield nodes[chunk], weights[chunk], silent, rung
 
     def probs_given(self, places: Places) -> Floats:
-        """Return distributions of Y in ratio order, given ascending drafts: [B, k] → [B, m + 1].
+        """Return the distributions of Y, given rows of ascending drafts: [B, k] → [B, m + 1].
 
-        The last column is W for tokens with p = 0; callers multiply it by their target
-        probabilities.
+        The first m columns are the tokens with p > 0, in ratio order.  The last column is W for
+        tokens with p = 0; callers multiply it by their target probabilities.
         """
         # This array is W without the terms in which Y is the draft of list m*.
         of_list = np.zeros((len(places), self.order.tokens.size + 1))
@@ -251,10 +251,10 @@ class ExactClocks(Frozen):
         return {}
 
     def probs_given(self, places: Places) -> Probs:
-        """Return distributions of Y in ratio order, given ascending drafts: [B, k] → [B, m + 1].
+        """Return the distributions of Y, given rows of ascending drafts: [B, k] → [B, m + 1].
 
-        The last column is W for tokens with p = 0; callers multiply it by their target
-        probabilities.
+        The first m columns are the tokens with p > 0, in ratio order.  The last column is W for
+        tokens with p = 0; callers multiply it by their target probabilities.
         """
         output = zeros((len(places), self.rates.size + 1), self.order.draft)
         for row, drafts in enumerate(map(tuple, places.tolist())):

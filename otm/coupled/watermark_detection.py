@@ -30,7 +30,7 @@ from otm.errors import InvalidInputError, InvalidParameterError
 from otm.problem import Problem
 
 THRESHOLD = 0.9
-"""Default threshold: smaller acceptance uniforms select the list of drafts."""
+"""Default threshold; an acceptance uniform below it selects the list of drafts."""
 
 Floats = npt.NDArray[np.float64]
 
@@ -167,9 +167,10 @@ class WatermarkStatistics(NamedTuple):
         Mutual information of key and token in nats, E KL(distribution given the key ‖ target).
         The strength of [he2026]_ is the information for a detector that also knows the models.
     score : float
-        Mean score of the token in `detect_watermark`, which knows only the key.
+        Mean score of a token under `detect_watermark`, a detector that knows only the key.
     clocks : int
-        Number of clocks that the test reads, and mean score of a token independent of the key.
+        Number of clocks that the test reads; it is also the mean score if the token is independent
+        of the key.
 
     Examples
     --------

@@ -21,7 +21,7 @@ PlanBuilder = Callable[[Problem], TransportPlan]
 
 @dataclass(frozen=True)
 class PlanOfRule:
-    """A rule as a function from a problem to a plan; it imports the plan's class on first use."""
+    """A rule as a function from a problem to a plan; the first call imports the plan's class."""
 
     rule: Rule
 

@@ -22,7 +22,7 @@ class GreedyRule(ResidualPlan):
     from p̃, which is p restricted to the other tokens (`Greedy`).  The last draft is accepted with
     probability min(1, q/p̃); otherwise the output is drawn from the residual ∝ max(q − p̃, 0).
     Because p̃ = 0 on A, the residual contains all target mass of A, and a residual token in A is a
-    draft:
+    draft.  So the acceptance probability is
 
         α = q(A) + Σ_{x ∉ A} min(q(x), p̃(x))
 

@@ -47,7 +47,7 @@ class ResidualPlan(TransportPlan):
 
     A subclass implements `uniforms_per_selection`, `accepted_mass`, `_accept` and
     `_acceptance_per_draft`.  If a token from the residual can be one of the drafts, it also
-    overrides `acceptance` by `_acceptance_with_hits`.  A lossy rule may override
+    overrides `acceptance` with `_acceptance_with_hits`.  A lossy rule may override
     `_residual_weights`.
 
     Parameters

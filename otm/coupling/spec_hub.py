@@ -33,8 +33,8 @@ class SpecHub(ResidualPlan):
 
     This is the optimum for these pairs.  It equals the optimum of `GreedyRule` with k = 2, because
     the sets of drafts have the same distribution.  The published plan first tests the hub, then
-    draws from the residual of that test.  Drawing both from one residual gives the same
-    distribution of Y given the drafts.
+    draws from the residual of that test.  This class instead draws from one residual, which
+    includes the hub; this gives the same distribution of Y given the drafts.
 
     Parameters
     ----------

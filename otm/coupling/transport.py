@@ -34,7 +34,7 @@ class Transport:
     r"""The joint distribution of drafts and output token; printed as a table with both marginals.
 
     Each entry is the probability that the drafts are those of the row and the output is the token
-    of the column.  An entry in brackets is accepted mass, because the token is one of the drafts.
+    of the column.  Brackets mark accepted mass: entries whose token is one of the drafts.
 
     Attributes
     ----------
@@ -157,7 +157,7 @@ class Transport:
         Raises
         ------
         InvalidInputError
-            If there are more than 40 sets of drafts or tokens.
+            If there are more than 40 sets of drafts, or more than 40 tokens.
         MissingDependencyError
             If matplotlib is not installed.
         """

@@ -1,6 +1,6 @@
 """Speculative decoding: draft, verify, continue, without changing the target's distribution.
 
-- `autoregressive`, `speculative` and `spectr` decode prompts.  All three use the loop `stream`.
+- `autoregressive`, `speculative` and `spectr` decode prompts, all three with the loop `stream`.
   `beam_search` and `speculative_beam_search` search for probable continuations.
 - Drafters of chains and prefix trees: `ModelDrafter`, `AcceleratedDrafter`,
   `NonAutoregressiveDrafter` and `PromptLookup`.  Drafters of other trees: `BestFirstDrafter`,

@@ -40,7 +40,7 @@ class Hypothesis(ShortRepr):
 
     @property
     def log_probability(self) -> float:
-        """Logarithm of the probability of the tokens, in nats, for both types of score."""
+        """Logarithm of the probability of the tokens, in nats, even if `score` is a probability."""
         # A small fraction could become zero as a float.
         if isinstance(self.score, Fraction):
             return math.log(self.score.numerator) - math.log(self.score.denominator)
@@ -119,7 +119,7 @@ class Block:
         first: bool,
         whole: bool,
     ) -> Callable[[int, Path], SparseProbs]:
-        """Read hypotheses that extend this block; return a function to the probs after each one.
+        """Read hypotheses that extend this block; return a function that gives the probs after one.
 
         `first` says that the reader has not read in this block yet.  `whole` says that some
         hypotheses extend others.

@@ -209,7 +209,7 @@ class _Loop:
                 return
 
     def clock(self) -> npt.NDArray[np.float64]:
-        """Return the seconds until now: in total, in the drafter, in the target; array [3]."""
+        """Return in seconds the time now, and the times spent in drafter and target: array [3]."""
         return np.array([time.perf_counter(), *self.rounds.seconds])
 
     def cut(self, before: Path, output: Path) -> tuple[Path, FinishReason | None]:

@@ -179,7 +179,7 @@ def trace_legend(*, colour: bool = False) -> str:
 
 
 def _printable(text: str) -> str:
-    r"""Escape characters that do not print, such as \n, as in a Python string."""
+    r"""Replace unprintable characters, such as a line break, by escapes, as in a Python string."""
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 

@@ -50,9 +50,9 @@ class SamplingParameters:
     top_k : int, optional
         k, at least 1; a k above the vocabulary size keeps all tokens.
     top_p : float, optional
-        p, above 0 and at most 1.
+        The threshold p of nucleus sampling, above 0 and at most 1.
     min_p : float, optional
-        Fraction of the largest probability, in [0, 1].
+        Least probability of a kept token, as a fraction of the largest probability, in [0, 1].
 
     Raises
     ------

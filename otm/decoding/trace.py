@@ -22,11 +22,11 @@ class Seconds:
     Attributes
     ----------
     draft : float
-        Seconds in the models of the drafter.
+        Seconds that the models of the drafter took.
     target : float
-        Seconds in the target model.
+        Seconds that the target model took.
     other : float
-        Seconds in all other parts of the loop, such as sampling drafts and verification.
+        Seconds that all other parts of the loop took, such as sampling drafts and verification.
 
     Examples
     --------

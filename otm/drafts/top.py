@@ -73,7 +73,7 @@ class Top(DifferentTokens):
         yield tuple(self.sure.tolist()), 1 + zeros(1, self.probs).item(0)
 
     def miss_probability(self, order: npt.NDArray[np.int64]) -> Probs:
-        """Return 1 for each prefix of an order that misses a draft, and 0 for the others."""
+        """Return, for each prefix of an order, 1 if a draft is outside the prefix, and 0 if not."""
         missed = zeros(order.size + 1, self.probs)
         missed[: places_along(order, self.n)[self.sure].max() + 1] = 1 + missed.item(0)
         return missed

@@ -1,8 +1,8 @@
 """Expected number of accepted drafts along a text of the target: a differentiable objective.
 
-Let x_1, …, x_γ be tokens that the target sampled after a context. Let p be the draft's
-probabilities there, q the target's, and c_i = Π_{j≤i} p(x_j)/q(x_j). Chain verification accepts the
-first i of γ drafts with probability
+Let x_1, …, x_γ be tokens that the target sampled after a context. At each of these tokens let p be
+the draft model's distribution and q the target's, and let c_i = Π_{j≤i} p(x_j)/q(x_j). Chain
+verification accepts the first i of γ drafts with probability
 
     Σ Π_j min(p(x_j), q(x_j)) = E Π_{j≤i} min(1, p(x_j)/q(x_j)),
 

@@ -153,7 +153,8 @@ def cut_terms(
     """Estimate T_i(H) and the probability of a draft outside H, at depth i = level + 1.
 
     For each threshold, H has the paths whose ratio is at most the threshold. The two returned
-    arrays have the shape of `thresholds`; their means over the drafts above depth i are unbiased.
+    arrays have the shape of `thresholds`. They are unbiased: the mean over the drafts above depth i
+    is the estimated number.
     """
     inside, all_inside_probability = np.zeros(thresholds.shape), np.ones(thresholds.shape)
 

@@ -196,7 +196,8 @@ def operations_factor(alpha: Any, gamma: Any, cost: Any) -> Any:
         As for `expected_tokens`.
     cost : float, Fraction or array
         Operations ĉ per token of the draft model divided by operations per token of the target
-        (Definition 3.10), at least 0. The c of other functions is a ratio of times instead.
+        (Definition 3.10), at least 0. In other functions `cost` is not ĉ but c, a ratio of
+        times.
 
     Returns
     -------

@@ -154,7 +154,7 @@ class OnlineGamma:
 
 
 def _measured_cost(steps: Sequence[Step]) -> float:
-    """Return the median cost of a draft token over past steps, or `FIRST_COST` before any."""
+    """Return the median cost of a draft token over past steps; without any, `FIRST_COST`."""
     costs = [
         step.seconds.draft / (step.drafted * step.seconds.target)
         for step in steps

@@ -85,7 +85,7 @@ class Recommendation(TextRepr):
     ----------
     candidates : tuple of Candidate
         The compared candidates. If the latency does not depend on the number of chains
-        (`Latency.is_constant`), the cost of more chains is unknown. Then only the candidates with
+        (`Latency.is_constant`), the cost of more chains is unknown, and only the candidates with
         the fewest chains are compared.
     contexts, prompts : int
         Number of measured contexts, and number of their prompts.

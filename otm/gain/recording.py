@@ -218,8 +218,9 @@ def prune_tree(tree: DraftNode, branching: Branching, depth: int) -> DraftNode:
     width = children_at(branching, level) if level < depth else 0
     if tree.draft_kind == "Greedy" and 0 < width < len(tree.children):
         raise InvalidInputError(
-            f"the recording has {len(tree.children)} greedy drafts, whose first {width} "
-            f"are not valid greedy drafts; record {width} drafts"
+            f"the recording has {len(tree.children)} greedy drafts, and a part of them cannot "
+            f"replace {width} greedy drafts, because only the last draft is random; "
+            f"record {width} drafts"
         )
     children = [prune_tree(child, branching, depth) for child in tree.children[:width]]
     return DraftNode(tree.path, tree.draft_probs if children else None, children, tree.draft_kind)

@@ -25,7 +25,7 @@ from otm.errors import InvalidInputError, ProblemTooLargeError
 from otm.gain.recording import Recording
 
 MAX_WORK = 2**28
-"""Largest number of steps of the dynamic program, about one second."""
+"""Largest number of steps of the dynamic program; so many take about one second."""
 
 Floats = npt.NDArray[np.float64]
 
@@ -71,7 +71,8 @@ def best_tree(hits: npt.ArrayLike, nodes: int, depth: int | None = None) -> Plan
     Returns
     -------
     PlannedTree
-        The shape and its mean number of accepted drafts under this assumption.
+        The shape, and its mean number of accepted drafts if `hits` are the acceptance
+        probabilities.
 
     Raises
     ------

@@ -358,5 +358,5 @@ def _type(array: Any) -> str:
 
 @cache
 def _name(dtype: Any) -> str:
-    """Return the name of a type; the cache saves NumPy's slow conversion."""
+    """Return the name of a type; it is cached because NumPy converts types to names slowly."""
     return str(dtype).removeprefix("torch.")

@@ -215,13 +215,13 @@ def verify_logits(
 
     Notes
     -----
-    NumPy and torch compute the softmax of float64 logits in float64.  For all other types, and on
-    Triton, the softmax may be computed in float32, within 10^−6 of the exact softmax (TV).  Two
-    backends can then decide differently only if a uniform is this close to a boundary between
+    NumPy and torch compute the softmax of float64 logits in float64.  For logits of other types,
+    and with Triton, the softmax may be computed in float32, within 10^−6 of the exact softmax (TV).
+    Two backends can then decide differently only if a uniform is this close to a boundary between
     tokens.
 
     This function cannot detect probabilities, and would treat them as logits without an error.
-    Pass probabilities to `verify_probs`.
+    If you have probabilities, call `verify_probs`.
 
     Examples
     --------

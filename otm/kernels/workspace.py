@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 class Workspace:
     """Buffers that grow on demand and never move once they are large enough.
 
-    With a workspace, a verification allocates only its result.  Between two calls the contents of
-    the buffers have no meaning, and decisions do not depend on them.
+    With a workspace, a verification allocates only its result.  No decision depends on what a call
+    leaves in the buffers.
 
     One workspace serves one stream at a time: calls that may run at once need separate workspaces.
     Replaced buffers are kept as long as the workspace, because a captured CUDA graph writes to

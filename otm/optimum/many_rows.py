@@ -31,7 +31,7 @@ from otm.errors import InvalidDistributionError
 from otm.optimum.cut import cut_in_bins
 
 BLOCK = 2**15
-"""Numbers of each array in one block, so that a block stays in cache; a block has a row or more."""
+"""Entries of an array in one block, so that a block stays in cache; a longer row is one block."""
 
 
 def optimal_values(draft: Probs, target: Probs, k: npt.ArrayLike) -> Probs:

@@ -1,4 +1,4 @@
-"""Draft multisets: k drafts without their order, which is enough to select among i.i.d. drafts.
+"""Draft multisets: k drafts without their order, which selection among i.i.d. drafts can ignore.
 
 The R = C(m + k − 1, k) multisets of size k over m tokens are rows x_0 ≤ x_1 ≤ … ≤ x_{k−1}, in
 colexicographic order.  In this order the rank of a row is a sum of k binomial coefficients (the

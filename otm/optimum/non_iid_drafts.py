@@ -41,7 +41,7 @@ from otm.problem import Problem
 Floats = npt.NDArray[np.float64]
 
 ITERATIONS = 300
-"""Default limit of steps: up to ten seconds for 32,000 tokens if the gap does not close."""
+"""Default limit of steps; all of them take up to ten seconds for 32,000 tokens."""
 
 TOLERANCE = 1e-6
 """Default gap between the bounds at which the search stops."""
@@ -67,8 +67,8 @@ class Optimum(ShortRepr):
     value : float, Fraction or Interval
         α(P, q): a number if it was computed exactly, otherwise an interval that contains it.
     cut : Cut
-        A set H, as positions in `problem.tokens`.  Its q(H) + 1 − Pr(S ⊆ H) equals the value, or
-        the upper end of the interval.
+        The set H of a cut, as positions in `problem.tokens`.  Its q(H) + 1 − Pr(S ⊆ H) equals the
+        value, or the upper end of the interval.
     method : str
         Method that computed the value: "closed-form", "max-flow" or "random-order".
 

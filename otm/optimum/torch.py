@@ -171,9 +171,10 @@ def _on_host(a: Any, b: Any, k: Any, with_masses: bool) -> tuple[Any, ...]:
 
 
 def _by_side(xp: Any, is_there: Any, ratio: Any, *numbers: Any) -> Any:
-    """Sum over columns K one of two numbers per token: ratio [R, n], numbers [R, K] → [R, n].
+    """For each ratio, choose one of two values in each column, and sum them: [R, n] → [R, n].
 
-    The numbers are a threshold, the value for ratios on its side (`is_there`), and the other value.
+    `numbers` are three arrays [R, K]: the thresholds, the values for ratios on the side of the
+    threshold that `is_there` tests, and the values for the other ratios.
     """
     ratio, *columns = map(xp.asarray, (ratio, *numbers))
     total = xp.zeros_like(ratio)

@@ -293,7 +293,7 @@ def _normalise(array: Probs, given: str, name: str, *, keep: bool = True) -> Pro
 
 
 def _in_cache(rows: Probs, copies: Probs) -> Iterable[tuple[Probs, Probs]]:
-    """Give as many rows [R, n] at a time as stay in cache, with their copies; a single one [n]."""
+    """Yield blocks of rows [R, n] that fit in the cache, with their copies; a row [n] is whole."""
     if rows.ndim == 1:  # as it is: its sum is then a number, which is quicker than an array
         return [(rows, copies)]
     n = rows.shape[-1]

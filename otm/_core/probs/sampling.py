@@ -48,11 +48,12 @@ def locate(tokens: npt.NDArray[np.int64], weights: Probs, uniform: Any) -> int:
 
 
 def exact_cell(weights: Probs, uniform: Any, *, side: Literal["left", "right"] = "right") -> int:
-    """Place of the cell of [0, total) that uniform · total is in, by weights in fractions.
+    """Return the index of the cell that contains uniform · total, for weights in fractions.
 
-    Unlike NumPy's search to the right it does not ask whether a symbolic uniform is on an edge,
-    where it draws what it draws above it: a path for that would be for nothing.  Sums of whole
-    numbers are quick.
+    The cells divide [0, total); the weights are their lengths.  Unlike NumPy's search to the right,
+    this search does not ask whether a symbolic uniform is exactly on an edge.  There the result is
+    the same as just above the edge, so a separate path would gain nothing.  The weights are summed
+    as whole numbers, which is quick.
     """
     search = bisect_right if side == "right" else bisect_left
     parts, unit = as_integers(weights)

@@ -233,7 +233,7 @@ class RatioBins(Frozen):
     def cap_of_mass(self, mass: Number) -> tuple[Number | None, RatioBins]:
         """Find the smallest cap c with Σ min(q, c p) = mass; None if no c < max q/p is enough.
 
-        Also return the bins, in which the bin around the cap is split.
+        Also return bins in which the bin around the cap is split.
         """
 
         def below(bins: RatioBins) -> int:
@@ -256,11 +256,11 @@ class RatioBins(Frozen):
         return floor_of(bins.least, bins.draft_below, bins.target_below, mass), bins
 
     def split_at(self, ratio: Number) -> tuple[RatioBins, int]:
-        """Split the bin around a ratio until its tokens have one ratio; count the bins up to it."""
+        """Split the bin around `ratio` until it has one ratio; also count the bins up to there."""
         return self.resolve(lambda bins: count_up_to(bins.least, ratio))
 
     def resolve(self, place: Callable[[RatioBins], int]) -> tuple[RatioBins, int]:
-        """Split the bin at the edge that `place` returns until its tokens have one ratio."""
+        """Split the bin just below the edge from `place` until its tokens have the same ratio."""
         bins = self
         while (size := place(bins)) and bins.most[size - 1] > bins.least[size - 1]:
             bins = bins.split(np.array([size - 1]))

@@ -62,7 +62,7 @@ NO_KEYS = RatioKeys(read_only(np.empty(0, dtype=np.int16)), MANTISSA)
 def bins_by_key(
     draft: Probs, target: Probs, ends: tuple[float, float], bits: int, units: bool = True
 ) -> tuple[Probs, Probs, Probs, npt.NDArray[np.int16]]:
-    """Put tokens into bins, one per key; return the bins' ratio ranges and parts, and the keys.
+    """Put tokens into bins, one per key; return the bins' ratio ranges and masses, and the keys.
 
     Tokens with ratios outside the range of keys go into the first and the last bin.  Keys count
     from the first bin; tokens with p = 0 have key −1.

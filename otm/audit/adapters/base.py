@@ -24,7 +24,7 @@ from otm.errors import ProblemTooLargeError
 from otm.models.table import TableModel
 
 LEAST_LENGTH = 3
-"""Number of tokens of a loop if the instance does not state it."""
+"""Least number of tokens that a loop outputs if the instance does not state the number."""
 
 
 class OutOfUniformsError(ProblemTooLargeError):
@@ -254,7 +254,7 @@ class Adapter(ABC):
         Returns
         -------
         sequence of B tuples of int
-            For each row, the result of `output` with a source that returns the row.
+            For each row, the result of `output` with a source that returns the uniforms of the row.
 
         Raises
         ------

@@ -41,7 +41,7 @@ class Row:
     uniforms: npt.NDArray[Any]  # [m]
 
     def beside(self, coin: Fraction, shift: int, drafts: int) -> Row:
-        """Return a row with other tokens, other probabilities and this number of drafts."""
+        """Return a row of `drafts` drafts, with shifted tokens and with `coin` as every uniform."""
         coins = np.full(len(self.uniforms), coin if self.target.dtype == object else float(coin))
         size = self.target.shape[1]
         target, draft = (np.roll(probs, shift, axis=1) for probs in (self.target, self.draft))

@@ -117,7 +117,7 @@ class FunctionAdapter(Adapter):
             raise
 
     def _random(self, source: Randomness, drafts: int) -> dict[str, Any]:
-        """Return the randomness argument of the function; a seed comes from the source too."""
+        """Return the function's randomness argument, made from `source` even if it is a seed."""
         name = self.takes_randomness
         if name is None:
             return {}

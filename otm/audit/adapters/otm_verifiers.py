@@ -161,7 +161,7 @@ def _each_plan_once(rule: PlanBuilder) -> PlanBuilder:
 
 
 class _OnDevice(InFloats):
-    """A table as a model whose probabilities are on a GPU if there is one."""
+    """A model from a table, with its probabilities on a GPU if there is one."""
 
     def start(self, rows: int) -> Session:
         """Start a session with this number of empty rows."""

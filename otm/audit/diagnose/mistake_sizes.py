@@ -99,7 +99,7 @@ def tile_sizes(ranges: Sequence[range]) -> list[int]:
 
 
 def _most_common(values: Sequence[Any]) -> list[Any]:
-    """Return the values that most instances show."""
+    """Return the values that occur most often, at most `MOST`, in descending order of frequency."""
     return [value for value, _ in Counter(values).most_common(MOST)]
 
 
@@ -131,7 +131,7 @@ class _First:
         return range((int(right[-1]) if right.size else 0) // 2 + 1, wrong // 2 + 1)
 
     def floors(self) -> list[Fraction]:
-        """Return the probabilities of tokens above the target that occur only as drafts."""
+        """Return probabilities above the target's but not above the draft model's, up to errors."""
         raised = (self.probs > self.target + self.error) & (self.probs < self.draft + self.error)
         return _simple(self.probs[raised])
 

@@ -2,10 +2,10 @@
 
 The verifier uses the global generators, or one that is its parameter.  While it runs, functions of
 `random` and `numpy.random`, and operations of torch (`otm.audit.intercept.torch`), draw from the
-source of the run.  So its output is a function of uniforms, whose distribution the audit can
-compute.  A generator that the verifier seeds is not replaced, because the same numbers then come
-again, and the audit must see that.  The audit detects other draws, because equal uniforms then give
-different outputs.
+source of the run.  So the verifier's output is a function of these uniforms, and the audit can
+compute the distribution of the output.  A generator that the verifier seeds is not replaced,
+because the same numbers then come again, and the audit must see that.  The audit detects other
+draws, because equal uniforms then give different outputs.
 """
 
 from __future__ import annotations

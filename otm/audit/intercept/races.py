@@ -167,7 +167,7 @@ class Race:
         self.was_read = False
 
     def winners(self, weights: Array) -> Array | None:
-        """Draw winners [...] for weights [..., V]; None if the values must decide."""
+        """Draw winners [...] for weights [..., V]; None if the variables' values decide them."""
         if self._places is not None and self._weights is not None:
             same = np.array_equal(weights, self._weights)
             return self._places if same else None

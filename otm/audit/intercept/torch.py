@@ -169,7 +169,7 @@ class TorchDraws(TorchDispatchMode):  # type: ignore[misc]  # torch gives it no 
             torch.manual_seed = torch.random.manual_seed = self._manual_seed
 
     def knows(self, values: Any) -> bool:
-        """Whether arguments contain noise without values."""
+        """Whether `values` contain a tensor of noise whose values have not been computed yet."""
         return bool(self._known) and any(id(leaf) in self._known for leaf in iter_leaves(values))
 
     def _let_seed(self, seed: int) -> torch.Generator:

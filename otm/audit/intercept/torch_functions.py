@@ -22,7 +22,7 @@ SAME_ARGS = {*MAKES_NOISE, "exponential_", "bernoulli", "bernoulli_", "multinomi
 """Random functions with the same arguments as their torch operations."""
 
 OTHER_ARGS = {"input", "out", "from", "to", "requires_grad"}
-"""Arguments that operations name differently, change, or do not have."""
+"""Arguments of random functions; their torch operations rename, change or do not have them."""
 
 READS = ("numpy", "tolist", "__array__", "__dlpack__", "data_ptr")
 """Functions that read a tensor and are not operations."""
@@ -59,7 +59,7 @@ def is_transforming() -> bool:
 
 @cache
 def is_draw(func: Any) -> bool:
-    """Whether a torch function is random and has the same arguments as its operation."""
+    """Whether a torch function draws random numbers by an operation with the same arguments."""
     name = getattr(func, "__name__", "")
     return name in SAME_ARGS and any(func is getattr(each, name, None) for each in (torch, Tensor))
 

@@ -80,7 +80,7 @@ def observe_by_breakpoints(
     `ProblemTooLargeError` after `max_runs` runs or the time `deadline` of `time.monotonic`.
     """
     if not runner.repeatable:
-        raise UnsuitedError("it draws its own random numbers")
+        raise UnsuitedError("the verifier draws its own random numbers")
     tries = rng.random((precision.tries, MAX_UNIFORMS))
     numbered = NumberedOutcomes(runner, instance, max_runs, precision.batch, deadline)
     if numbered.cache is not None:

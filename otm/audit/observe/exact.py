@@ -60,7 +60,7 @@ def observe_by_paths(runner: Runner, instance: Instance, deadline: float = math.
     outputs; `ProblemTooLargeError` after too many paths or the time `deadline` of `time.monotonic`.
     """
     if not runner.repeatable:
-        raise UnsuitedError("it draws its own random numbers")
+        raise UnsuitedError("the verifier draws its own random numbers")
     if not runner.adapter.exact:
         raise UnsuitedError("it does not work on fractions")
     probs: dict[Outcome, Fraction] = defaultdict(Fraction)

@@ -2,7 +2,7 @@
 
 If code keeps state from run to run, such as a growing cache, its outputs may depend on earlier
 runs.  Uncontrolled draws also differ from run to run, but do not depend on earlier runs: the test
-detects this dependence.  A cache that changes no output does not count.
+detects this dependence.  It ignores a cache that changes no output.
 """
 
 from __future__ import annotations

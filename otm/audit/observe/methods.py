@@ -26,7 +26,7 @@ from otm.errors import InvalidParameterError, ProblemTooLargeError
 from otm.testing.symbolic import MAX_UNIFORMS
 
 REPEATED = 4
-"""Number of rows of uniforms that are run at first, and again after all other runs."""
+"""Number of rows of uniforms that are run first, and once more after all other runs."""
 
 PARTS, SMALL = 8, 4
 """Inverse share of Monte Carlo's time for the test of later runs; largest size of its pair.
@@ -211,7 +211,7 @@ def _check_interception(rng: InterceptedRng, observed: Observed) -> None:
             if isinstance(outcome, Failure) and outcome.crashed:
                 raise UnsuitedError(f"with draws from the audit's uniforms it {outcome.text}")
     if rng.was_reset:
-        raise UnsuitedError("it sets the state of a global generator")
+        raise UnsuitedError("the verifier sets the state of a global generator")
     require_noise_independent(observed.runner, observed.smallest is not None)
 
 

@@ -144,7 +144,8 @@ class Observation(ShortRepr):
     def impossible_outcomes(self) -> set[str]:
         """Return all outcomes that are impossible under the target, as text.
 
-        For breakpoints, outcomes of two simultaneous isolated uniforms are omitted.
+        With the method breakpoints, an outcome is omitted if it needs isolated values of two
+        uniforms at once.
         """
         return {
             "crashed" if isinstance(outcome, Failure) and outcome.crashed else str(outcome)

@@ -108,7 +108,7 @@ class Pieces:
         return np.array(inside, dtype=np.int64)
 
     def _search(self, place: int, pieces: Numbers) -> list[list[float]]:
-        """Find the breakpoints along one uniform, for some pieces."""
+        """Find the breakpoints of some pieces along the uniform with index `place`."""
         n = len(pieces)
         if not n:
             return []

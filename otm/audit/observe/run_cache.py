@@ -19,11 +19,11 @@ from otm.audit.adapters.base import Source
 from otm.audit.observe.observation import NOT_REPEATED, UnsuitedError
 
 Cells: TypeAlias = Sequence[float]
-"""Upper ends of the cells of a uniform, in ascending order; the last is 1."""
+"""Upper ends of the cells that partition [0, 1) for a uniform, ascending; the last end is 1."""
 
 
 class Recorded(Source):
-    """A source that records its draws: the uniform, and the cells if a cell is drawn."""
+    """A source that records each draw: the uniform, and the cells if it selects one of them."""
 
     def __init__(self, uniforms: npt.NDArray[Any]) -> None:
         super().__init__(uniforms)

@@ -119,7 +119,7 @@ def first_rings(probs: Any, keys: Any, positions: Any, lists: Any, count: int) -
 
 
 def clock_bits(key: int, position: int, lists: range, size: int) -> npt.NDArray[np.uint64]:
-    """Return 64 bits per token, minimized over some lists: [V]."""
+    """Return, for each token, the smallest of its 64-bit numbers in some lists: [V]."""
     least: Any = None
     for of_list in lists:
         counter = np.array([0, of_list, position, 0], dtype=np.uint64)

@@ -66,7 +66,7 @@ def clock_bits(keys: Tensor, positions: Tensor, lists: Tensor, count: int, size:
 def philox(block: Tensor, of_list: Tensor, position: Tensor, key: Tensor) -> list[Tensor]:
     """Return the four 64-bit words of Philox at a counter and a key, each [B, L, V/4].
 
-    Words take their full shape only when they depend on both block and position.
+    During the rounds, a word has the full shape only if it depends on both block and position.
     """
     words = [block, of_list, position, torch.zeros_like(block)]
     keys = [key, torch.zeros_like(key)]

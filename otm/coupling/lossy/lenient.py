@@ -45,7 +45,7 @@ class Distance:
     divergence : float
         Kullback–Leibler divergence Σ Y ln(Y/q) in nats; infinite if Y > 0 = q for a token.
     largest_ratio : float or Fraction
-        Largest Y/q; infinite if Y > 0 = q for a token, or if it overflows in floats.
+        Largest Y/q; infinite if a token has Y > 0 and q = 0, or if a ratio overflows in floats.
 
     Examples
     --------

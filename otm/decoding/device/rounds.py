@@ -1,7 +1,7 @@
 """Decoding steps on the device of the models: drafts, scores and verification stay there.
 
-Once per step, only integers come to the host: the drafts, the output, and whether all scores gave
-valid distributions.  The kernels of `otm.kernels` verify the whole batch.
+Each step copies only integers to the host, once: the drafts, the output, and whether all scores
+gave valid distributions.  The kernels of `otm.kernels` verify the whole batch.
 """
 
 from __future__ import annotations

@@ -23,9 +23,9 @@ class StringDrafter(Drafter):
     """Draft in the model's tokens, and re-encode the text for the target (SLEM, [timor2025]_).
 
     The two vocabularies need not share tokens.  The probabilities of the target's tokens are
-    unknown, so drafts count as deterministic.  Two verifiers accept such drafts:
-    `verify_target_only` (rule "target-only" of `spectr`), as long as the target draws the same
-    tokens, and `decode_coupled`.
+    unknown, so drafts count as deterministic.  Two verifiers can verify such drafts:
+    `verify_target_only` (rule "target-only" of `spectr`), which accepts drafts until the target
+    draws another token, and `decode_coupled`.
 
     Parameters
     ----------

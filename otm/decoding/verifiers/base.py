@@ -2,9 +2,9 @@
 
 A verifier takes the root of a draft tree, the target's distribution after each node, and uniforms.
 The output is the accepted drafts and one more token.  If the target continues the output, the text
-has the target's distribution ([sun2023]_, Theorem 2; the printed theorem conditions on the number
-of tokens, and this version is false).  Texts that are cut at an end token or a length limit also
-have the target's distribution.
+has the target's distribution ([sun2023]_, Theorem 2; as printed, the theorem is conditional on the
+number of tokens, which makes it false).  Texts that are cut at an end token or a length
+limit also have the target's distribution.
 
 References
 ----------

@@ -50,7 +50,7 @@ class GreedyBlockVerifier:
     """
 
     def rounds(self, task: RoundsTask) -> GreedyBlockRounds:
-        """Return an object that runs the steps of one batch and keeps pending corrections.
+        """Return an object that runs the steps of one batch and stores corrections for later steps.
 
         Parameters
         ----------

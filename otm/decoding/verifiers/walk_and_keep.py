@@ -31,8 +31,8 @@ class Walk:
 
     W(y) is the probability that a walk passes the path y.  S(y) is the probability that y is
     accepted, as the output or a prefix of the output.  With the target's distribution t,
-    S(yz) = min(S(y) t(z), W(yz)).  `share` is S(y)/W(y).  `counts` returns the distribution of the
-    number of nodes whose path is y.
+    S(yz) = min(S(y) t(z), W(yz)).  `share` is S(y)/W(y).  Several drafts can have the same path y,
+    and `counts` returns the distribution of their number.
     """
 
     def __init__(
@@ -121,12 +121,12 @@ class Walk:
 def verify_walk_and_keep(root: DraftNode, target_probs: TargetProbs, uniforms: Randomness) -> Path:
     """Verify whole paths of several drafts: walk to the end of a path, then choose a node upwards.
 
-    At each node y, one of the drafts wins, by a rule for a random number of agreeing drafts
-    (`otm.coupling.optimal.agreeing`).  The walk goes to the winner, and passes y with a
-    known probability W(y).  Let t be the target's distribution after y, S = 1 at the root, and
-    S(yz) = min(S(y) t(z), W(yz)).  If no node below y was kept, y is kept with probability
-    (S(y) − Σ S(yz)) / (W(y) − Σ S(yz)); the root is always kept.  The token after the kept node is
-    drawn ∝ S(y) t(z) − S(yz).
+    At each node y, one of the drafts after y wins.  The number of these drafts is random, and the
+    choice of the winner allows for this (`otm.coupling.optimal.agreeing`).  The walk goes to the
+    winner, and passes y with a known probability W(y).  Let t be the target's distribution after y,
+    S = 1 at the root, and S(yz) = min(S(y) t(z), W(yz)).  If no node below y was kept, y is kept
+    with probability (S(y) − Σ S(yz)) / (W(y) − Σ S(yz)); the root is always kept.  The token after
+    the kept node is drawn ∝ S(y) t(z) − S(yz).
 
     On a single chain this is block verification; for paths of one draft, an optimal plan of OTM-k.
     The mean number of accepted drafts is Σ S(y) (Theorem 14.2 of docs/theory/walk-and-keep.md).

@@ -158,8 +158,9 @@ def from_models(
         Text in UTF-8. Its paragraphs, separated by empty lines, are the prompts. A paragraph longer
         than a window continues in the next window, which does not see the tokens before it.
     prompts : str or Path, optional
-        File with the name of a prompt for each line of `text`. Consecutive lines with the same
-        name are read as one text. If each line is a separate prompt, give `text` again.
+        File with as many lines as `text`; each line names the prompt that this line of `text`
+        belongs to. Consecutive lines with the same name are read as one text. If each line is a
+        separate prompt, give `text` again.
     window : int, optional
         Largest number of tokens that the models read at once, at least 1.
     sampled : bool, optional

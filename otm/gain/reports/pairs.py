@@ -1,4 +1,4 @@
-"""Paired scores of two models at some positions: their distributions and acceptance by rule."""
+"""Scores of two models at the same positions: their distributions, and each rule's acceptance."""
 
 from __future__ import annotations
 

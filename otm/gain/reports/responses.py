@@ -2,7 +2,8 @@
 
 A completion has `choices[].logprobs.tokens` and `top_logprobs`, an object from tokens to
 log-probabilities at each position. A chat has `choices[].logprobs.content[]`, where each entry has
-a token and a list `top_logprobs`. Servers add the sampled token to the most probable tokens.
+a token and a list `top_logprobs`. Servers list the most probable tokens, and always the sampled
+token too.
 """
 
 from __future__ import annotations

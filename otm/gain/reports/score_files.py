@@ -131,7 +131,7 @@ class ScoreFiles(ShortRepr):
 
     @property
     def bounds(self) -> list[Bounds]:
-        """Blocks of about `BLOCK_BYTES`."""
+        """Bounds of blocks of rows; a block has about `BLOCK_BYTES` bytes."""
         return split(self.prompts.size, self.draft.row_bytes + self.target.row_bytes)
 
     @property

@@ -98,11 +98,11 @@ class Settings(ShortRepr):
     Parameters
     ----------
     ks : sequence of int, optional
-        Numbers of drafts, at most 1024; the report always adds 1.
+        Numbers of drafts, at most 1024; every report also has k = 1.
     rules : sequence of str, optional
         Names in `otm.rules.RULES`, or "module:name" for your own rule. The three rules that accept
-        min(q, c p) take a few milliseconds together, for any `ks`. Other rules need a plan for
-        each k.
+        min(q, c p) take a few milliseconds together, for any `ks`. All other rules take longer,
+        because each builds a plan for each k.
     sampling : SamplingParameters, optional
         Sampling parameters of both models.
     draft_temperatures : sequence of float, optional

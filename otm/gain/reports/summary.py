@@ -4,8 +4,9 @@ Tokens per step follow from the number of steps along a text that the target sam
 computed without sampling drafts. The output Y of a lossless rule has the target's distribution q,
 for any drafts. Given Y = y, the rule accepts a draft with probability w(y) = v(y)/q(y), where v is
 its accepted mass. For a rule with cap c, w(y) = min(1, c p(y)/q(y)). Therefore, given the text and
-the numbers of drafts, the decisions along the text are independent, each with its own w. A
-recursion along the text gives the distribution of the positions at which steps begin:
+the numbers of drafts, the decisions along the text are independent. Each position has its own
+acceptance probability w. A recursion along the text gives the distribution of the positions at
+which steps begin:
 
 - **Prefix tree**: each node has K children, so K drafts are verified at every position. K = 1 is a
   chain. The mean number of steps is exact.

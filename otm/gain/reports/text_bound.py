@@ -11,10 +11,10 @@ every d gives
 where Y has distribution T_i. The optimal d gives equality. If a step begins at a position of the
 text, the next tokens give an unbiased estimate of the mean. No draft is needed: the ratio of i
 tokens is the product of their ratios. For longer paths the optimal d is unknown, and any other d
-only makes the bound larger. The module uses a fraction of the d of the next token, which follows
-from α_K there. Each half of the prompts uses the fraction that is best on the other half, for each
+only makes the bound larger. The module uses a fraction of the optimal d for i = 1, which it knows
+from computing α_K for one token. Each half of the prompts uses the fraction that is best on the
 depth, as in `otm.gain.efficiency_bound`. If a fraction were used on the prompts on which it was
-chosen, the bound would be too small. For i = 1 the bound is α_K itself.
+chosen, the bound fraction, the bound would be too small. For i = 1 the bound is α_K itself.
 """
 
 from __future__ import annotations

@@ -106,7 +106,7 @@ class AssistedDecoding:
     ProblemTooLargeError
         If the tree has more than 65,536 paths, or 4,096 nodes.
     UnknownMethodError
-        If there is no rule with this name for several drafts of a token, or no such backend.
+        If no rule for several drafts of a token has this name, or no backend has the given name.
 
     Attributes
     ----------

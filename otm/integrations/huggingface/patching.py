@@ -110,7 +110,7 @@ def _patched(model: Any, assistant: Any, options: dict[str, Any]) -> Iterator[An
 def _by_name(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Turn positional arguments into keyword arguments, because one may be the assistant."""
+    """Turn positional arguments into keyword arguments: one of them may be `assistant_model`."""
     parameters = [*inspect.signature(function).parameters.values()]
     names = [each.name for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD]
     if names != [each.name for each in parameters[: len(names)]] or len(args) > len(names):

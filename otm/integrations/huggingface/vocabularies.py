@@ -18,7 +18,7 @@ BY_TEXT = "target-only", "list coupling"
 
 
 class OtherVocabulary:
-    """Texts of the tokens of target and assistant, and how drafts pass from one to the other."""
+    """Token texts of target and assistant, and how assistant drafts become tokens of the target."""
 
     def __init__(self, tokenizers: Any, match: str) -> None:
         if not isinstance(tokenizers, tuple | list) or len(tokenizers) != 2:

@@ -16,7 +16,7 @@ from otm.kernels.results import Verified
 def verify(
     target_probs: Tensor, draft_probs: Tensor | None, draft_tokens: Tensor, uniforms: Tensor
 ) -> Verified[Tensor]:
-    """Accept the longest prefix of the drafts that passes its test, and draw the next token."""
+    """Test each prefix of the drafts, accept the longest that passes, and draw the next token."""
     gamma, size = draft_tokens.shape[1], target_probs.shape[2]
     drafts = draft_tokens.long()
     length = (drafts >= 0).cumprod(1).sum(1)

@@ -7,4 +7,4 @@ from functools import partial
 from otm.kernels.common.one_chain import verify_chain
 
 verify = partial(verify_chain, by_block=True)
-"""Accept the longest prefix of the drafts that passes its test, and draw the next token."""
+"""Test each prefix of the drafts, accept the longest that passes, and draw the next token."""

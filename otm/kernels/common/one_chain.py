@@ -231,8 +231,8 @@ def add_up(
 ) -> None:
     """Sum the residual masses and the target masses of one block of a row.
 
-    In chain verification the row is the one of the first rejected draft, or the row after all
-    drafts.  In block verification every row has separate programs.
+    In chain verification the row is that of the first rejected draft; if all drafts are accepted,
+    it is the row after them.  In block verification every row has separate programs.
     """
     chain = tl.program_id(0).to(tl.int64)
     row, block = tl.program_id(1), tl.program_id(2)

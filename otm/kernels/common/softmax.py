@@ -37,7 +37,7 @@ LEAST_EXPONENT = -100.0
 """Weights below 2^−100 become 0, because devices differ in subnormal numbers."""
 
 SCALES = (2.0**-126, 2.0**126)
-"""Bounds of log₂(e) divided by the temperature, which keep the quotient finite and positive."""
+"""Bounds of the quotient log₂(e) / temperature, which is clamped to stay finite and positive."""
 
 WEIGHT_UNIT = 2.0**42
 """Number of parts that weight 1 is divided into; the largest weight of a row is 1."""

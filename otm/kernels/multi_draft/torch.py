@@ -14,9 +14,10 @@ from otm.kernels.results import Verified
 Select = Callable[..., tuple[Tensor, Tensor]]
 """Rule for one node of each sequence.
 
-It takes target [B, V], draft [B, V], tokens [B, K] and uniforms [B, …] of the position.  It returns
-the indices of the accepted drafts, int64 [B], or −1, and masses [B, V].  If no draft is accepted,
-the next token is drawn in proportion to these masses.
+Its arguments are, at one position, the probabilities of target and draft model [B, V], the draft
+tokens [B, K] and the uniforms [B, …].  It returns the indices of the accepted drafts, int64 [B], or
+−1, and masses [B, V].  If no draft is accepted, the next token is drawn in proportion to these
+masses.
 """
 
 

@@ -237,8 +237,9 @@ def next_token_masses(
 ) -> tl.tensor:
     """Return masses of the target's row at a position, and of its residual if there were drafts.
 
-    In walk and keep the target is weighted by the node's share.  A sparse draft needs `memory` of
-    the size of a block; without this memory the draft counts as 0.
+    In walk and keep the target is weighted by the node's share.  A sparse draft is expanded in
+    `memory`, which has the size of a block.  If `memory` is None, the probabilities of a sparse
+    draft count as 0.
     """
     target_prob, draft_prob = at_node(of, chain, position, token, count > 0, options)
     of_row = mass(target_prob, _UNIT)

@@ -130,7 +130,7 @@ def deterministic_count(count: int, most: int = 0) -> Numbers:
 def bin_tokens(
     target: Numbers, draft: Numbers, numbers: Numbers, chains: int, steps: int = STEPS
 ) -> tuple[Places, Table]:
-    """Return the tokens' bins, and the table for m ≥ 1 drafts with probability `numbers[m]`.
+    """Return the tokens' bins, and the table for M ≥ 1 drafts, where Pr(M = m) = `numbers[m]`.
 
     The grid is the one for K = `chains`.  Fractions are slow, so for them the grid keeps only the
     edges next to tokens.
@@ -282,8 +282,8 @@ def choose_slots(table: Table, places: Places, uniforms: Any) -> Any:
 
     The matched mass of a bin consists of pieces, one for each partner bin.  The uniform u selects
     the point u · amount in this mass, and with it a partner.  The draft moves to the partner's slot
-    if the point lies in the first (t − W) / (W' − W) of the piece.  Here t is the draft's
-    winner-to-draft ratio, and W and W' are the slopes of both slots.
+    if the point lies in the lower end of the piece, a fraction (t − W) / (W' − W) of it.  Here t is
+    the draft's winner-to-draft ratio, and W and W' are the slopes of the own and partner's slots.
     """
     xp, own = array_module(table.lack), places.bin
     poor, start, amount = swap_partners(table.lack, table.excess, own)

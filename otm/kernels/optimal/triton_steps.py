@@ -79,7 +79,7 @@ def float_at(memory: tl.tensor, place: tl.tensor, used: tl.tensor = None) -> tl.
 
 @jit
 def sum_before(sums: tl.tensor, place: tl.tensor) -> tl.tensor:
-    """Return cumulative sums before places; 0 before the first place."""
+    """Return the sum of all entries before each place, read from the cumulative `sums`."""
     return tl.load(sums + place - 1, mask=place > 0, other=0)  # [n], as the places
 
 

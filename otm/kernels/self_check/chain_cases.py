@@ -67,7 +67,7 @@ Numbers = npt.NDArray[Any]
 
 
 class Shape(NamedTuple):
-    """Sizes and forms of the cases for a call."""
+    """Sizes and kinds of inputs of the test cases for a call."""
 
     chains: int
     gamma: int
@@ -93,7 +93,7 @@ class Cases(NamedTuple):
 
 
 def call_of_chains(rule: str, chains: Chains, verify: Callable[..., Any]) -> Call:
-    """Describe a call; `verify` takes a backend, chains and a workspace."""
+    """Return the `Call` for chains; `verify` takes a backend, chains and a workspace."""
     target, draft, tokens, uniforms, temperature, offsets, counted, _ = chains
     if isinstance(temperature, Tensor):
         temperature = temperature.expand(len(uniforms))

@@ -1,10 +1,10 @@
 """Self-check, before the first use on a device, that Triton's kernels decide as torch does.
 
 `backend="auto"` selects Triton for CUDA tensors.  Before compiled kernels are first used, the
-kernels and torch decide the same few test cases.  The cases have the memory layout of the call, so
-they run the same compiled kernels.  If an output differs, or a kernel cannot be built or launched,
-torch verifies such calls from then on, and a warning reports this once.  A backend that the
-argument or the environment names is not checked.
+kernels and torch verify the same few test cases, and their outputs are compared.  The cases have
+the memory layout of the call, so they run the same compiled kernels.  If an output differs, or a
+kernel cannot be built or launched, torch verifies such calls from then on, and a warning reports
+this once.  A backend that the argument or the environment names is not checked.
 
 The check cannot detect mistakes that depend on the number of sequences, such as offsets beyond
 2^31.

@@ -34,10 +34,11 @@ def verify_tree_probs(
     accepted, a token is drawn from the residual distribution of the target.  If a child has this
     token, the walk continues from that child; otherwise it ends.
 
-    Without sampled children this is target-only sampling ([zheng2024]_).  No lossless rule accepts
-    more *deterministic* drafts, such as the most probable tokens, best-first trees or prompt
-    lookup.  If all children but one are deterministic and one is sampled from the other tokens, the
-    method attains the optimum of greedy drafts.  Proofs are in docs/theory/trees.md.
+    Without sampled children this is target-only sampling ([zheng2024]_).  For *deterministic*
+    drafts, such as the most probable tokens, best-first trees or prompt lookup, no lossless rule
+    has a higher acceptance.  If all children but one are deterministic and one is sampled from the
+    other tokens, the method attains the optimum of greedy drafts.  Proofs are in
+    docs/theory/trees.md.
 
     For drafts that are sampled independently, including prefix trees, use `verify_probs` with a
     rule for several chains.

@@ -271,7 +271,7 @@ def count_agreeing(
     options: Options,
     padded_numbers: tl.constexpr,
 ) -> None:
-    """Store the distribution of the number of drafts at a position that has `count` drafts."""
+    """Store the distribution of the number of agreeing drafts, of the `count` at a position."""
     place, chains = tl.arange(0, padded_numbers), of.paths.chains
     here = numbers + position * (chains + 1)
     if is_conditioning(of.paths, position, options):
@@ -294,7 +294,10 @@ def count_agreeing(
 def deepest_kept(
     of: Chains, walk: Walk, depth: tl.tensor, drafted: tl.tensor, padded_blocks: tl.constexpr
 ) -> tl.tensor:
-    """Return the depth of the deepest kept node; `drafted` says if the walk's end has drafts."""
+    """Return the depth of the deepest kept node.
+
+    `drafted` is true if there are drafts after the last node of the walk.
+    """
     part = tl.arange(0, padded_blocks)
     kept = depth * 0
     for i in range(1, depth + 1):

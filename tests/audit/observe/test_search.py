@@ -61,4 +61,4 @@ def test_code_that_draws_for_itself_is_said_to_do_so() -> None:
         return [int(np.random.default_rng(seed).integers(2))]
 
     report = lossless(verify, examples=0, max_runs=1000)
-    assert report.why_not_exact[0] == "exact paths: it draws its own random numbers"
+    assert report.why_not_exact[0] == "exact paths: the verifier draws its own random numbers"

@@ -1,4 +1,4 @@
-"""Bugs of public speculative decoders, reproduced in a few lines each as verifiers.
+"""Bugs of public speculative decoders, each reproduced as a verifier in a few lines of code.
 
 `otm.audit.lossless` must detect each of them; their names label the mistakes that it detects.  Each
 is a correct verifier of `steps` with one wrong step.  `SUSPECTED` lists code that was reported as a

@@ -196,7 +196,7 @@ def _off_by_one(weights: Probs, uniform: Any) -> int:
 
 
 def _past_the_end(weights: Probs, uniform: Any) -> int:
-    """Lose 1/8 of the sum, as a long row loses a part in single precision."""
+    """Multiply the cumulative sums by 7/8, to imitate the rounding loss of a long float32 row."""
     summed = weights.cumsum() * Fraction(7, 8)
     return int(np.searchsorted(summed, uniform * weights.sum(), side="right"))
 

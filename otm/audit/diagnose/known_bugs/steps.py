@@ -1,6 +1,6 @@
 """Correct verifiers in small steps; a known bug is such a verifier with one wrong step.
 
-A test checks that every verifier is lossless with the steps of this module.
+A test checks that every verifier is lossless if all its steps are the correct ones of this module.
 """
 
 from __future__ import annotations
@@ -228,7 +228,7 @@ class Repeated(Adapter):
         return self.step.supports(instance)
 
     def output(self, instance: Instance, source: Randomness) -> Path:
-        """Decode in steps of the verifier."""
+        """Decode a text: run the verifier step after step."""
         tokens: Path = ()
         for step in itertools.count():
             left = max_tokens(self, instance) - len(tokens)

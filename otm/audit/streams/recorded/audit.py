@@ -45,7 +45,7 @@ TOGETHER = 512
 """Number of tokens that are added to the evidence together."""
 
 DIAGNOSED = 20_000
-"""Number of the first tokens that are compared with suspects."""
+"""Number of tokens that are compared with suspects; tokens beyond this number are not."""
 
 UNFIT = math.log(100)
 """Limit of the log e-value against a suspect, above which the audit does not name it.

@@ -23,7 +23,7 @@ LAMBDAS = np.concatenate([-(2.0 ** np.arange(2, -6, -1)), 2.0 ** np.arange(-5, 3
 """Values of λ for the bets on classes: class C becomes e^λ times as probable as other tokens."""
 
 MISTAKE_PARTS = (1.0, 1 / 8, 1 / 64)
-"""Mixing weights of a mistake, which may occur only in some requests."""
+"""Weights of a mistake in a mixture with correct decoding: it may occur only in some requests."""
 
 IMPOSSIBLE_SHARES = (1 / 2, 1 / 16, 1 / 256)
 """Shares of impossible tokens, in case rounding made their probabilities 0."""

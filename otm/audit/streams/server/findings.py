@@ -115,7 +115,7 @@ class Findings:
 
     @property
     def bound(self) -> float:
-        """Upper bound on the mean TV from distributions that were fixed before the tokens."""
+        """Upper bound on the mean TV from distributions that do not depend on the tokens."""
         shift = 0.0 if self.same_text is None else self.same_text.shift
         return min(self.evidence.bound(MISSED) + shift + self.error, 1.0)
 

@@ -186,7 +186,7 @@ class ServerReport(BaseReport):
             yield "  This is evidence, not a proof: it holds only for these prompts and classes."
 
     def _scope(self) -> str:
-        """Continue the verdict of the first line by the numbers that support it."""
+        """Return the end of the first line: the numbers that support the verdict."""
         requests = f"{self.requests:,} {'request' if self.requests == 1 else 'requests'}"
         if self.verdict == LOSSLESS:
             return f", at most {self.tv_bound:.3g} (TV) from its reference after {requests}"

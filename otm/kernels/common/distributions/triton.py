@@ -374,8 +374,8 @@ def summarise_logits(
     """Compute the four numbers that `probability` reads of each row: [B, K, 2γ + 1, 4].
 
     Target rows come first.  The logits are those of one or several chains, as `lay_out` returns
-    them, or packed ones with at most `most` drafts a sequence.  With `of_target` only target rows
-    are computed.  Rows after the end of a chain are neither read nor written.
+    them, or they are packed, with at most `most` drafts a sequence.  With `of_target` only target
+    rows are computed.  Rows after the end of a chain are neither read nor written.
     """
     batch, gamma = len(tokens), tokens.shape[-1]
     if offsets is not None:
