@@ -1,9 +1,10 @@
-"""The linear program in HiGHS, by cutting planes: antichains join it when S asks too much of them.
+"""Solve the linear program with HiGHS by cutting planes: add each violated antichain constraint.
 
     maximise Σ worth(y) S(y),  0 ≤ S(y) ≤ g({y}),  S(yz) ≤ S(y) T(z|y),  Σ_{y∈U} S(y) ≤ g(U)
 
-Any multipliers of antichains prove an upper bound (`upper_bound`), and any W that drafts can give
-proves a lower one (`Tree.largest`).  The rounds end when the two meet, whatever HiGHS says.
+All multipliers μ ≥ 0 of antichains prove an upper bound (`upper_bound`), and each feasible W proves
+a lower bound (`Tree.largest`).  The loop ends when these bounds meet; it does not trust the
+optimality status of HiGHS.
 """
 
 from __future__ import annotations
@@ -26,33 +27,32 @@ Floats = npt.NDArray[np.float64]
 Places = npt.NDArray[np.int64]
 
 FEASIBILITY = 1e-10
-"""Tolerance of HiGHS, the least that it takes."""
+"""Feasibility tolerance, the smallest that HiGHS allows."""
 
 SMALLEST = 1e-12
-"""Coefficients that HiGHS drops, the least that it takes."""
+"""HiGHS drops coefficients below this; it allows no smaller threshold."""
 
 GAIN = 1e6
-"""Factor of what is maximised, since HiGHS looks at no prices below its tolerance."""
+"""Factor of the objective; it keeps more multipliers above the tolerance of HiGHS."""
 
 TIGHT = 0.999
-"""Share of its bound from which on S(y) may be held by it."""
-
+"""A bound of S(y) counts as tight if S(y) is at least this fraction of the bound."""
 
 FLOORS = (0.0, 1e-13, 1e-11, 1e-9, 1e-7)
-"""Thresholds that are tried: HiGHS says little about the prices of rarer nodes."""
+"""Probabilities below which the multipliers of HiGHS are replaced; the best floor is kept."""
 
 SHARES = (1.0, 0.6, 0.2)
-"""Antichains are looked for between the best point so far and S, as far towards S."""
+"""Weights of the new S in its mean with the best feasible S; each mean is searched for cuts."""
 
 
 class Drafts(Protocol):
-    """How often drafts hit an antichain, and which antichains they cannot serve."""
+    """A distribution of draft trees: hit probabilities and violated antichain constraints."""
 
     def hit(self, nodes: list[int]) -> Number:
-        """g(U)."""
+        """Return g(U)."""
 
     def excess(self, passed: list[Number]) -> Excess:
-        """Antichains with S(U) > g(U)."""
+        """Return antichains with S(U) > g(U)."""
 
 
 Prices = dict[tuple[int, ...], Number]
@@ -61,7 +61,7 @@ Prices = dict[tuple[int, ...], Number]
 
 @dataclass
 class Bounds:
-    """What has been proved: S with its value, and multipliers with theirs."""
+    """A feasible S with the lower bound, and multipliers with the upper bound."""
 
     passed: list[Number]
     lower: Number
@@ -70,7 +70,7 @@ class Bounds:
 
     @property
     def gap(self) -> Number:
-        """Distance of the two values."""
+        """Difference of the two bounds."""
         return self.upper - self.lower
 
 
@@ -80,7 +80,7 @@ def value_of(worth: Sequence[int], passed: Sequence[Number]) -> Number:
 
 
 def upper_bound(tree: Tree, drafts: Drafts, worth: Sequence[int], prices: Prices) -> Number:
-    """Σ μ_U g(U) + Σ_z ν_z T(z|root), with the least ν ≥ 0 that the multipliers μ leave."""
+    """Return Σ μ_U g(U) + Σ_z ν_z T(z|root), with the least feasible ν ≥ 0 for μ."""
     bound = 0 * tree.targets[-1]
     for antichain, price in prices.items():
         bound += price * drafts.hit(list(antichain))
@@ -92,7 +92,7 @@ def upper_bound(tree: Tree, drafts: Drafts, worth: Sequence[int], prices: Prices
 
 
 def _worth_left(tree: Tree, worth: Sequence[int], prices: Prices) -> list[Number]:
-    """worth(y) − Σ_{U∋y} μ_U."""
+    """Return worth(y) − Σ_{U∋y} μ_U for each node y."""
     zero = 0 * tree.targets[-1]
     left: list[Number] = [w + zero for w in worth]
     for antichain, price in prices.items():
@@ -102,7 +102,7 @@ def _worth_left(tree: Tree, worth: Sequence[int], prices: Prices) -> list[Number
 
 
 class Lines:
-    """The rows of a linear program, coefficient by coefficient."""
+    """The rows of a linear program, as lists of coefficients."""
 
     def __init__(self) -> None:
         self.rows, self.columns, self.values = [], [], []  # type: ignore[var-annotated]
@@ -110,7 +110,7 @@ class Lines:
         self.count = 0
 
     def begin(self, least: Any, most: Any) -> Places:
-        """Add empty rows between limits, and return their numbers."""
+        """Add empty rows with lower and upper limits, and return their indices."""
         least, most = np.broadcast_arrays(least, most)
         self.least.append(least)
         self.most.append(most)
@@ -118,25 +118,25 @@ class Lines:
         return np.arange(self.count - least.size, self.count)
 
     def add(self, rows: Places, columns: Places, values: Any) -> None:
-        """Add coefficients."""
+        """Add coefficients at pairs of a row and a column."""
         self.rows.append(rows)
         self.columns.append(columns)
         self.values.append(np.broadcast_to(values, rows.shape).astype(np.float64))
 
     def transposed(self, multipliers: Floats, size: int) -> Floats:
-        """Sum the rows, each times its multiplier."""
+        """Return the sum of all rows, weighted by their multipliers."""
         rows, columns, values = map(np.concatenate, (self.rows, self.columns, self.values))
         return np.bincount(columns, values * multipliers[rows], size).astype(np.float64)
 
     def add_edges(self, parents: Places, targets: Floats, unit: Floats) -> int:
-        """Add S(yz) − S(y) T(z|y) ≤ 0 for S in units; return how many.
+        """Add the rows S(yz) − S(y) T(z|y) ≤ 0, for S divided by `unit`; return their number.
 
-        There are none at depth 1, where they are bounds of S.
+        At depth 1 no rows are added, because there the constraint is an upper bound of S(z).
         """
         deep = np.flatnonzero(parents > 0)
         above = parents[deep]
         share = unit[above] * targets[deep] / unit[deep]
-        # HiGHS takes coefficients from 1e-9 to 1e15; what is smaller than others by more is dropped
+        # HiGHS drops coefficients below `small_matrix_value`, so each row is scaled to at most 1.
         largest = np.maximum(share, 1)
         rows = self.begin(np.full(deep.size, -np.inf), np.zeros(deep.size))
         self.add(rows, deep - 1, 1 / largest)
@@ -144,7 +144,7 @@ class Lines:
         return int(deep.size)
 
     def in_highs(self, cost: Floats, least: Floats, most: Floats, **options: Any) -> Any:
-        """Pass the program that minimises the cost, with variables between limits, to HiGHS."""
+        """Return a HiGHS solver that minimises the cost, with variables between limits."""
         import highspy
 
         rows, columns, values = map(np.concatenate, (self.rows, self.columns, self.values))
@@ -169,18 +169,19 @@ class Lines:
             np.searchsorted(rows[order], np.arange(self.count)).astype(np.int32),
             columns[order].astype(np.int32),
             values[order],
-            np.zeros(cost.size, dtype=np.int32),  # all variables are continuous
+            # Type 0 is a continuous variable.
+            np.zeros(cost.size, dtype=np.int32),
         )
         return solver
 
     def minimise(self, cost: Floats, least: Floats, most: Floats) -> tuple[Floats, Floats, Floats]:
-        """Return the values, the multipliers of the rows, and those of the columns."""
+        """Return the values, the multipliers of the rows and the multipliers of the columns."""
         solver = self.in_highs(
             cost, least, most, small_matrix_value=SMALLEST, solver="simplex", presolve="off"
         )
         solver.run()
         status, solution = solver.getModelStatus(), solver.getSolution()
-        # what is not optimal proves what it proves all the same
+        # A solution that is not optimal is also useful, because each bound is proved separately.
         if not (solution.value_valid and solution.dual_valid):
             raise SolverError(
                 f"HiGHS ended with status {solver.modelStatusToString(status)!r} on "
@@ -192,10 +193,10 @@ class Lines:
 
 
 class CuttingPlanes:
-    """The program in HiGHS.
+    """The program in HiGHS, with a row for each antichain found so far.
 
-    The variables are S(y) over min(g({y}), T(y)), and rows are divided by g(U) or so, for
-    tolerances are absolute and nodes can be as unlikely as they like.
+    The variables are S(y) / min(g({y}), T(y)), and the row of an antichain is divided by g(U).  So
+    the absolute tolerances of HiGHS are also accurate for nodes of small probability.
     """
 
     def __init__(self, tree: Tree, drafts: Drafts, worth: Sequence[int]) -> None:
@@ -207,7 +208,8 @@ class CuttingPlanes:
         unit = np.append(1.0, np.maximum(np.minimum(hit, reach[1:]), RAREST))
         self.unit, reach = unit[1:], reach[1:]
         parents = np.array(tree.parents)
-        self.deep = np.flatnonzero(parents[1:] > 0)  # at depth 1 the edge is a bound
+        # At depth 1, the edge constraint is an upper bound of the variable.
+        self.deep = np.flatnonzero(parents[1:] > 0)
         self.by_edge = (parents[1:] == 0) & (reach <= hit)
         self.by_drafts = hit < reach
         self.floors = [floor for floor in FLOORS if not floor or self.unit.min() < floor]
@@ -222,11 +224,11 @@ class CuttingPlanes:
         )
 
     def _hit(self, nodes: Sequence[int]) -> float:
-        """g(U) as a float that can be divided by."""
+        """Return g(U) as a positive float."""
         return max(float(self.drafts.hit(list(nodes))), RAREST)
 
     def add(self, antichains: list[list[int]]) -> int:
-        """Add rows, and return how many were new; those of one node are bounds already."""
+        """Add rows for new antichains of at least two nodes, and return their number."""
         new = [U for U in map(tuple, antichains) if len(U) > 1 and U not in self._known]
         for antichain in new:
             self._known.add(antichain)
@@ -237,7 +239,7 @@ class CuttingPlanes:
         return len(new)
 
     def solve(self) -> tuple[list[Number], list[Prices]]:
-        """Return S, with all edges kept, and the multipliers of HiGHS, some without noise."""
+        """Return S, which satisfies all edge constraints, and one set of multipliers per floor."""
         import highspy
 
         self.highs.run()
@@ -254,7 +256,7 @@ class CuttingPlanes:
             if price:
                 prices[antichain] = price / self._hit(antichain)
         prices_of_nodes = np.maximum(-np.asarray(solution.col_dual) / GAIN, 0)
-        # HiGHS does not look at prices below its tolerance, so the smallest are told by S
+        # HiGHS ignores multipliers below its tolerance, so tiny ones count only if S(y) is tight.
         loose = (passed < TIGHT * self.hit) & (prices_of_nodes < FEASIBILITY / GAIN * 10)
         prices_of_nodes[self.by_edge | loose] = 0
         served = self.tree.largest([1.0, *passed.tolist()])
@@ -264,7 +266,7 @@ class CuttingPlanes:
     def _with_bounds(
         self, prices: Prices, passed: list[Number], most: list[float], floor: float
     ) -> Prices:
-        """Add multipliers of single nodes, but none beyond what a node is worth by the others."""
+        """Add multipliers of single nodes, each at most the remaining worth of the node."""
         prices = dict(prices)
         left = _worth_left(self.tree, self.worth, prices)
         for y in range(self.size, 0, -1):
@@ -282,10 +284,10 @@ class CuttingPlanes:
 
 
 def solve_program(program: CuttingPlanes, tolerance: float, rounds: int, watch: Watch) -> Bounds:
-    """Add antichains until the bounds are within the tolerance, or nothing new is found."""
+    """Add antichains until the bounds are within the tolerance or a step makes no progress."""
     tree, drafts, worth = program.tree, program.drafts, program.worth
-    nothing: list[Number] = [0.0] * len(tree.parents)
-    best = Bounds(nothing, 0.0, {}, float(sum(worth)))
+    zeros: list[Number] = [0.0] * len(tree.parents)
+    best = Bounds(zeros, 0.0, {}, float(sum(worth)))
     for done in range(rounds):
         watch.tell(f"gap {best.gap:.1e}, linear program", done + 1)
         passed, several = program.solve()
@@ -312,7 +314,7 @@ def solve_program(program: CuttingPlanes, tolerance: float, rounds: int, watch: 
 
 
 def levels_of(tree: Tree) -> list[list[int]]:
-    """Nodes of each depth; rests stand at their own and at all that follow."""
+    """Return the nodes of each depth; a remainder node counts at each level it replaces."""
     last = [depth + max(n, 1) - 1 for depth, n in zip(tree.depths, tree.levels, strict=True)]
     levels: list[list[int]] = [[] for _ in range(max(last))]
     for y in range(1, len(last)):

@@ -38,22 +38,25 @@ from otm.errors import InvalidInputError, InvalidParameterError, ProblemTooLarge
 from otm.models import LanguageModel, StatelessModel
 
 NODE_LIMIT = 20_000
-"""Most nodes by default."""
+"""Default limit on the number of nodes."""
 
 EXACT_LIMIT = 500
-"""Most nodes in fractions."""
+"""Largest number of nodes that are solved in fractions."""
 
 EXACT_BITS = 1_000_000
-"""Largest product of nodes and bits of g(U) in fractions; this takes half a minute."""
+"""Largest product of the number of nodes and the bits of g(U), in fractions.
+
+A problem of this size takes half a minute.
+"""
 
 SMALL_TREE = 200
-"""Most nodes in floats for antichains one by one; polygons solve larger trees of i.i.d. paths."""
+"""Largest number of nodes for cutting planes; polygons solve larger trees of i.i.d. paths."""
 
 KNOWN = 1e-8
-"""Bounds as close as this are one number."""
+"""Largest gap between two bounds that are reported as one number."""
 
 Law = Callable[[Path], Any]
-"""The distribution of the next token after a path."""
+"""A function from a path to the distribution of the next token."""
 
 
 def solve_block(
@@ -68,57 +71,58 @@ def solve_block(
     rounds: Any = 100,
     node_limit: Any = NODE_LIMIT,
 ) -> BlockSolution:
-    """Find the most drafts that any memoryless lossless rule accepts on average from k paths.
+    """Compute how many drafts the best memoryless lossless rule accepts on average from k paths.
 
-    It is the value of a linear program over the nodes of the tree of paths (Theorem 13.1 of
-    docs/theory/block.md).  For one path it is what block verification [sun2024block]_ accepts, for
-    paths of one token `otm.alpha`.  A step gives one token more than it accepts.
+    This optimum is the value of a linear program over the nodes of the draft tree (Theorem 13.1 of
+    docs/theory/block.md).  For one path, block verification [sun2024block]_ attains the optimum.
+    For paths of one token, the optimum equals `otm.alpha`.  Each step outputs the accepted drafts
+    and one more token.
 
     Parameters
     ----------
     draft : LanguageModel, callable or mapping
-        The distribution of a draft's next token, by the path before it: a model, or a function from
-        a tuple of token ids to an array of probabilities, fractions or a `SparseProbs`.  For any
-        joint distribution of drafted trees a mapping from collections of paths to probabilities;
-        k and length are to be left out then.
+        The draft's distribution of the next token after each path.  Give a model, or a function
+        from a tuple of token ids to an array of floats or fractions or to a `SparseProbs`.  For
+        any other joint distribution of draft trees, give a mapping from collections of paths to
+        probabilities, and omit k, length and top.
     target : LanguageModel or callable
-        The target's distribution of the next token, in the same way.
+        The target's distribution of the next token after each path, as a model or a function.
     k : int
         Number of i.i.d. draft paths.
     length : int
-        Tokens of each path.
+        Number of tokens of each path.
     context : sequence of int, optional
-        Token ids before all paths.
+        Token ids that precede every path.
     top : int, optional
-        Tokens to keep after each path, those of which most can be accepted.  What is left out is
-        bounded: the optimum lies in an interval.
+        Number of tokens to keep after each path: those with the largest bound on their acceptance.
+        The effect of the omitted tokens is bounded, so the optimum lies in an interval.
     tolerance : float, optional
-        Gap between the bounds at which to stop, in floats.
+        Gap between the bounds at which to stop; for floats only.
     rounds : int, optional
-        Most linear programs, each better than the one before.
+        Largest number of linear programs to solve; each program refines the one before.
     node_limit : int, optional
-        Most nodes of the tree; a larger one is refused before it is made.
+        Largest number of nodes of the tree.  A larger tree raises an error before it is built.
 
     Returns
     -------
     BlockSolution
-        With `accepted`, `bound`, `nodes`, `certificate`, `plan`, `method` and `why`.  Fractions
-        give fractions, with a gap of zero.
+        The optimum, its certificate and an optimal rule.  If all probabilities are fractions, the
+        optimum is a fraction, and the gap is zero unless tokens were omitted.
 
     Raises
     ------
     InvalidDistributionError, InvalidDraftCountError, InvalidParameterError
-        If a distribution, k or another parameter is not valid.
+        If a distribution, k or another parameter is invalid.
     InvalidDraftsError
-        If a table of drafted trees holds something else.
+        If a key of the mapping is not a collection of paths.
     InvalidInputError
-        If draft or target is nothing of the above, or a model needs a context.
+        If draft or target has another type, or a model needs a context.
     ProblemTooLargeError
-        If the tree has more nodes than the limit, or more than 500 in fractions.
+        If the tree has more than `node_limit` nodes, or more than 500 nodes in fractions.
     SolverError
-        If HiGHS does not end at an optimum, or no exact one is found in fractions.
+        If HiGHS finds no optimum, or no exact optimum is found in fractions.
     MissingDependencyError
-        If highspy, or networkx for a table of drafted trees, is not installed.
+        If highspy is not installed, or if networkx is not installed for a mapping of draft trees.
 
     References
     ----------
@@ -131,9 +135,9 @@ def solve_block(
     >>> solution = solve_block(draft, target, k=2, length=2)
     >>> solution.accepted, solution.bound
     (Fraction(131, 81), Fraction(134, 81))
-    >>> solution.certificate.check()  # returns nothing: the proof holds
+    >>> solution.certificate.check()  # The proof is valid: no error is raised.
 
-    Trees of drafts, here one of two tokens or a single path, as likely as each other:
+    Two draft trees with probability 1/2 each, one with two children and one with a single path:
 
     >>> table = {((0,), (1,)): 0.5, ((1, 1),): 0.5}
     >>> round(solve_block(table, lambda path: [0.5, 0.5]).accepted, 9)
@@ -150,8 +154,8 @@ def solve_block(
             for name, value in (("k", k), ("length", length), ("top", top)):
                 if value is not None:
                     raise InvalidParameterError(
-                        f"{name} = {shown(value)} beside a table of drafted trees, which says it "
-                        "already; leave it out"
+                        f"{name} = {shown(value)}, but a mapping of draft trees already "
+                        f"determines {name}; omit {name}"
                     )
             drafts = drafted_trees(draft, of_target, node_limit)
         else:
@@ -169,20 +173,20 @@ def _solve(
     nodes = len(tree.parents) - 1
     if isinstance(drafts, PathDrafts) and drafts.k == 1:
         method = "block verification"
-        why = f"one path: the largest S is optimal, node by node, on {nodes:,} nodes."
+        why = f"one path: a recursion over {nodes:,} nodes gives the optimum."
         bounds = _of_one_path(tree, drafts)
     else:
         if tree.exact and nodes > EXACT_LIMIT:
             raise ProblemTooLargeError(
-                f"{nodes:,} nodes in fractions, of which at most {EXACT_LIMIT:,} are solved "
-                "exactly; give floats, whose gap is small and proved too"
+                f"the tree has {nodes:,} nodes; at most {EXACT_LIMIT:,} can be solved in "
+                "fractions.  Give floats: their gap is small, and also proved"
             )
         if tree.exact and isinstance(drafts, PathDrafts):
             _check_powers(tree, drafts.k)
         large = isinstance(drafts, PathDrafts) and not tree.exact and nodes > SMALL_TREE
         method = "polygons" if large else "cutting planes"
         bounds, cuts = _by_linear_programs(drafts, tolerance, rounds, method, watch)
-        kind = "i.i.d. paths" if isinstance(drafts, PathDrafts) else "a table of drafted trees"
+        kind = "i.i.d. paths" if isinstance(drafts, PathDrafts) else "a table of draft trees"
         why = f"{kind}: a linear program over {nodes:,} nodes and {cuts:,} antichains."
         if large:
             why = f"{kind}: polygons over {nodes:,} nodes; {cuts:,} antichains bound the optimum."
@@ -202,7 +206,7 @@ def _solve(
 
 
 def _check_powers(tree: Tree, k: int) -> None:
-    """Raise for fractions whose powers are too long, before computing one."""
+    """Raise if the powers of the fractions have too many bits; compute no power."""
     nodes, unit = len(tree.parents) - 1, 1
     for reach in tree.reach:
         unit = math.lcm(unit, as_fraction(reach).denominator)
@@ -210,15 +214,18 @@ def _check_powers(tree: Tree, k: int) -> None:
         if nodes * bits > EXACT_BITS:
             raise ProblemTooLargeError(
                 f"the probability that one of k = {k:,} drafts hits a set of paths is a fraction "
-                f"of {bits:,} bits or more, too long for {nodes:,} nodes; give floats: their "
-                "gap is small, and proved too"
+                f"with at least {bits:,} bits, too many for {nodes:,} nodes.  Give floats: their "
+                "gap is small, and also proved"
             )
 
 
 def _by_linear_programs(
     drafts: PathDrafts | TreeDrafts, tolerance: float, rounds: int, method: str, watch: Watch
 ) -> tuple[Bounds, int]:
-    """Bounds, and the number of antichains; both ends of their own where tokens were left out."""
+    """Return the bounds and the number of antichains.
+
+    For a truncated tree, each bound comes from its own linear program.
+    """
     tree = drafts.tree
     if len(tree.parents) == 1:
         return Bounds([1 + 0 * tree.targets[0]], Fraction(0), {}, Fraction(0)), 0
@@ -240,13 +247,13 @@ def _by_linear_programs(
 
 
 def _both_ends(found: Sequence[Bounds]) -> Bounds:
-    """Lower end of the first program, upper end of the last."""
+    """Combine the lower bound of the first program with the upper bound of the last."""
     low, high = found[0], found[-1]
     return Bounds(low.passed, low.lower, high.prices, high.upper)
 
 
 def _of_one_path(tree: Tree, drafts: PathDrafts) -> Bounds:
-    """S(yz) = min(S(y) T(z|y), D(yz)), and the multipliers that prove it."""
+    """Return S(yz) = min(S(y) T(z|y), D(yz)) and the multipliers that prove it optimal."""
     passed = tree.largest(tree.reach)
     worth = tree.worth(rests=True)
     left = [w + 0 * tree.targets[-1] for w in worth]
@@ -262,20 +269,20 @@ def _of_one_path(tree: Tree, drafts: PathDrafts) -> Bounds:
 
 
 def _sum_of_levels(drafts: PathDrafts | TreeDrafts) -> Number:
-    """Σ_i α_K(D_i, T_i): the most that can be accepted at each depth by itself."""
+    """Return Σ_i α_K(D_i, T_i), the sum of an upper bound for each depth."""
     zero = 0 * drafts.tree.targets[-1]
     return total((_best_cut(drafts, level)[0] for level in levels_of(drafts.tree)), zero)
 
 
 def _best_cut(drafts: PathDrafts | TreeDrafts, level: Sequence[int]) -> tuple[Number, list[int]]:
-    """Least T(H) + g(H^c) over sets H of nodes of a level, and H^c."""
+    """Return the minimum of T(H) + g(H^c) over sets H of nodes of a level, and its H^c."""
     tree = drafts.tree
     target = tree.reach_of_target
     if isinstance(drafts, TreeDrafts):
         ends = [Fraction(target[y]) if y in set(level) else Fraction(0) for y in range(len(target))]
         short = maximum_flow(drafts.chances, drafts.members, ends).short
     else:
-        # prefixes in T/D are enough (Theorem 3.1); here from the other end
+        # It is enough to sort by T/D and to try each prefix as H^c (Theorem 3.1).
         order = sorted(level, key=lambda y: target[y] / tree.reach[y], reverse=True)
         inside = np.cumsum(np.array([tree.reach[y] for y in order]))
         outside = np.array([target[y] for y in order][::-1]).cumsum()[::-1]
@@ -294,7 +301,7 @@ def _rows(draft: Law, target: Law, path: Path) -> NextProbs:
 
 
 def _law(model: Any, name: str, context: Path) -> Law:
-    """Make a function from paths to distributions, of a model or a function."""
+    """Convert a model or a function to a function from paths to distributions."""
     if isinstance(model, StatelessModel):
         return lambda path: model.probs(context + path)
     if isinstance(model, LanguageModel):
@@ -308,10 +315,10 @@ def _law(model: Any, name: str, context: Path) -> Law:
 
 
 def _of_session(model: LanguageModel, name: str, context: Path) -> Law:
-    """Distributions of a model that reads tokens, which needs one to begin with."""
+    """Return the distributions of a model with sessions; raise if the context is empty."""
     if not context:
         raise InvalidInputError(
-            f"the {name} model reads tokens before it says what follows; give a context of at "
+            f"the {name} model predicts only after it has read a token; give a context of at "
             "least one token"
         )
     session = model.start(1)
@@ -336,7 +343,7 @@ def _as_context(context: Any) -> Path:
         tokens = [None]
     if any(token is None or token < 0 for token in tokens):
         raise InvalidParameterError(
-            f"context = {shown(context)}; it must be a sequence of token ids, whole numbers from 0 "
-            "on"
+            f"context = {shown(context)}; it must be a sequence of token ids, which are integers "
+            "of at least 0"
         )
     return tuple(token for token in tokens if token is not None)

@@ -194,7 +194,7 @@ def test_rests_accept_nothing() -> None:
     document = solve_block(draft, target, 2, 2, top=2).certificate.document
     check(document)
     rest = next(y for y, node in enumerate(document["nodes"]) if node[4])
-    with pytest.raises(CertificateRefusedError, match="left out"):
+    with pytest.raises(CertificateRefusedError, match="remainder node"):
         check(signed(change("accepted", rest, to="1/1000000")(document)))
     with pytest.raises(
         CertificateRefusedError

@@ -251,7 +251,7 @@ def test_tokens_left_out_give_an_interval(k: int, top: int) -> None:
                 assert float(accepted) == pytest.approx(float(whole.accepted), abs=1e-9)
             assert solution.bound >= float(whole.accepted) - 1e-9
             assert len(solution.nodes) <= 1 + top + top**2
-    with pytest.raises(InvalidInputError, match="leave `top` out"):
+    with pytest.raises(InvalidInputError, match="omit `top`"):
         _ = solve_block(constant(F(1, 2), F(1, 2)), constant(F(1, 2), F(1, 2)), 2, 1, top=1).plan
 
 
@@ -374,7 +374,7 @@ def test_disjoint_distributions_accept_nothing() -> None:
             ProblemTooLargeError,
             "floats",
         ),
-        (({((0,),): 1}, constant(1), 2), {}, InvalidParameterError, "leave it out"),
+        (({((0,),): 1}, constant(1), 2), {}, InvalidParameterError, "omit k"),
         (({(0,): 1}, constant(1)), {}, InvalidDraftsError, "collection of paths"),
         (({((5,),): 1}, constant(1)), {}, InvalidDraftsError, "vocabulary"),
         (({((0,),): 0.5}, constant(1)), {}, InvalidDistributionError, "sums to"),
