@@ -312,7 +312,7 @@ def test_paths_may_be_texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert file_size("one.json") == 3
     assert file_label("folder/one.json") == "file 'one.json'"
     for function in (open_arrays, read_json, file_size, file_label):
-        with pytest.raises(InvalidInputError, match="3 is no path; give that of a file"):
+        with pytest.raises(InvalidInputError, match="3 is not a path; give the path of a file"):
             function(3)  # type: ignore[arg-type]
 
 

@@ -29,7 +29,7 @@ def as_path(path: AnyPath, advice: str = "of a file") -> Path:
     try:
         return Path(path)
     except TypeError as error:
-        raise InvalidInputError(f"{shown(path)} is no path; give that {advice}") from error
+        raise InvalidInputError(f"{shown(path)} is not a path; give the path {advice}") from error
 
 
 def file_label(path: AnyPath) -> str:
