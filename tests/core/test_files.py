@@ -267,7 +267,7 @@ def test_a_place_where_no_file_can_be_is_refused(tmp_path: Path) -> None:
     check_place(tmp_path / "file")
     check_place(tmp_path / "new")
     for folder in ("missing", "file", "null\0"):
-        assert "make it first" in refused(lambda at=folder: check_place(tmp_path / at / "x"))  # type: ignore[misc]
+        assert "create it first" in refused(lambda at=folder: check_place(tmp_path / at / "x"))  # type: ignore[misc]
     assert "is a folder" in refused(lambda: check_place(tmp_path))
     assert "cannot be written" in refused(lambda: check_place(tmp_path / ("x" * 300)))
 
