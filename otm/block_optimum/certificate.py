@@ -127,7 +127,7 @@ class CheckedTree:
             require(document["flow"] is None, "the flow must be null for i.i.d. paths")
             self.k = document["k"]
             require(type(self.k) is int and 1 <= self.k <= LARGEST_K, "k is not a number of paths")
-            self.reach = self._multiplied(drafts_of_rows, units)
+            self.reach = self._products(drafts_of_rows, units)
 
     def _read_rows(self, probs: list[Ratio], name: str) -> tuple[list[int], list[int]]:
         """Return probabilities as integers over one common denominator for each parent.
@@ -147,7 +147,7 @@ class CheckedTree:
                 weights[y] = weight
         return weights, units
 
-    def _multiplied(self, weights: list[int], units: list[int]) -> list[Ratio]:
+    def _products(self, weights: list[int], units: list[int]) -> list[Ratio]:
         """Return D(y) of each node as a ratio that is not reduced."""
         reach = [(1, 1)]
         for y in range(1, len(weights)):
@@ -200,7 +200,7 @@ class CheckedTree:
         longest = max([unit, *prices]).bit_length()
         self.work.multiply(longest, of_hits.bit_length(), times=len(prices) + 2)
         bound = sum(price * hit for price, hit in zip(prices, hits, strict=True))
-        left, of_left = self._left(antichains, prices, unit)
+        left, of_left = self._remaining_worth(antichains, prices, unit)
         self.work.multiply(bound.bit_length() + of_hits.bit_length(), of_left.bit_length(), times=3)
         return bound * of_left + left * of_hits, unit * of_hits * of_left
 
@@ -212,7 +212,7 @@ class CheckedTree:
                 require(above not in nodes, "a node of an antichain is above another")
                 above = self.parents[above]
 
-    def _left(self, antichains: list[set[int]], prices: list[int], unit: int) -> Ratio:
+    def _remaining_worth(self, antichains: list[set[int]], prices: list[int], unit: int) -> Ratio:
         """Return the numerator and denominator of `unit` times Σ_z ν_z T(z|root)."""
         work = self.work
         long = max([unit, *prices]).bit_length() + max(self.levels).bit_length()

@@ -22,7 +22,7 @@ from otm._core.display.reprs import Facts, number_text
 from otm.block_optimum import certificate
 from otm.block_optimum.hull import PathDrafts
 from otm.block_optimum.program import Bounds
-from otm.block_optimum.table import TreeDrafts, ending, maximum_flow
+from otm.block_optimum.table import TreeDrafts, ending_probs, maximum_flow
 from otm.block_optimum.tree import RAREST, Tree
 from otm.certificate import CertificateRefusedError, Work, digest
 from otm.errors import CertificateError
@@ -133,7 +133,7 @@ class BlockCertificate(Facts):
         return cls(certificate_json.read(path, certificate.check))
 
 
-def prove(
+def build_certificate(
     tree: Tree, drafts: PathDrafts | TreeDrafts, bounds: Bounds, method: str
 ) -> tuple[BlockCertificate, list[Number]]:
     """Build a certificate from bounds; return the certificate and its S.
@@ -144,14 +144,14 @@ def prove(
     trees = None
     if isinstance(drafts, TreeDrafts):
         pairs = zip(drafts.members, drafts.chances, strict=True)
-        trees = [[members, _written(chance)] for members, chance in pairs]
+        trees = [[members, _encoded(chance)] for members, chance in pairs]
     rows = zip(tree.parents, tree.paths, tree.drafts, tree.targets, tree.levels, strict=True)
-    multipliers = [[list(U), _written(price)] for U, price in bounds.prices.items()]
+    multipliers = [[list(U), _encoded(price)] for U, price in bounds.prices.items()]
     document: dict[str, Any] = {
         "schema": certificate.SCHEMA,
         "k": None if trees is not None else drafts.k,  # type: ignore[union-attr]
         "nodes": [
-            [parent, path[-1], None if trees is not None else _written(p), _written(q), levels]
+            [parent, path[-1], None if trees is not None else _encoded(p), _encoded(q), levels]
             for parent, path, p, q, levels in list(rows)[1:]
         ],
         "trees": trees,
@@ -160,7 +160,7 @@ def prove(
         "flow": None,
     }
     checked = certificate.CheckedTree(document, Work(math.inf))
-    passed = _feasible(checked, tree, drafts, bounds.passed)
+    passed = _write_feasible(checked, tree, drafts, bounds.passed)
     lower = sum((as_fraction(x) for x in passed[1:]), Fraction(0))
     upper = Fraction(*checked.upper(exact=tree.exact))
     if not tree.exact:
@@ -170,7 +170,7 @@ def prove(
     return BlockCertificate(document), passed
 
 
-def _feasible(
+def _write_feasible(
     checked: certificate.CheckedTree,
     tree: Tree,
     drafts: PathDrafts | TreeDrafts,
@@ -180,9 +180,9 @@ def _feasible(
     document = checked.document
     wanted = [0 * x if levels else x for x, levels in zip(passed, tree.levels, strict=True)]
     if isinstance(drafts, TreeDrafts):
-        return _served(document, tree, drafts, wanted)
+        return _write_feasible_flow(document, tree, drafts, wanted)
     if tree.exact:
-        document["accepted"] = [_written(x) for x in wanted[1:]]
+        document["accepted"] = [_encoded(x) for x in wanted[1:]]
         return wanted
     # A rounding error can exceed the probability that any draft passes through a rare node.
     reach = np.array(tree.reach, dtype=np.float64)
@@ -195,7 +195,7 @@ def _feasible(
             # The float before the rounded product is at most the exact product.
             edge = math.nextafter(float(largest[tree.parents[y]] * tree.targets[y]), 0)
             largest.append(max(min(edge, float(wanted[y] * (1 - shrink))), 0.0))
-        document["accepted"] = [_written(x) for x in largest[1:]]
+        document["accepted"] = [_encoded(x) for x in largest[1:]]
         try:
             checked.lower()
         except CertificateRefusedError:
@@ -205,7 +205,7 @@ def _feasible(
             return largest
 
 
-def _served(
+def _write_feasible_flow(
     document: dict[str, Any], tree: Tree, drafts: TreeDrafts, wanted: Sequence[Number]
 ) -> list[Number]:
     """Return the largest S in fractions that a flow from draft trees attains.
@@ -219,24 +219,26 @@ def _served(
         [as_fraction(x) for x in tree.targets],
         tree.levels,
     )
-    passed: Sequence[Number] = in_fractions.largest([as_fraction(x) for x in wanted])
+    passed: Sequence[Number] = in_fractions.largest_below([as_fraction(x) for x in wanted])
     reachable = (
         TreeDrafts(in_fractions, [as_fraction(x) for x in drafts.chances], drafts.members)
         .excess(list(passed))
         .reachable
     )
-    feasible = in_fractions.largest([min(x, y) for x, y in zip(passed, reachable, strict=True)])
-    flow = maximum_flow(drafts.chances, drafts.members, ending(tree, feasible))
+    feasible = in_fractions.largest_below(
+        [min(x, y) for x, y in zip(passed, reachable, strict=True)]
+    )
+    flow = maximum_flow(drafts.chances, drafts.members, ending_probs(tree, feasible))
     document["flow"] = [
         [i, y, certificate_json.fraction(share)]
         for i, shares in enumerate(flow.shares)
         for y, share in shares.items()
     ]
-    document["accepted"] = [_written(x) for x in feasible[1:]]
+    document["accepted"] = [_encoded(x) for x in feasible[1:]]
     return feasible
 
 
-def _written(value: Number) -> Any:
+def _encoded(value: Number) -> Any:
     if isinstance(value, Fraction):
         return certificate_json.fraction(value)
     return float(value).hex()

@@ -41,7 +41,7 @@ def solve_exactly(program: CuttingPlanes, rounds: int, watch: Watch) -> Bounds:
             found = corner(program)
             if found is None:
                 break
-            passed = tree.largest(found[0])
+            passed = tree.largest_below(found[0])
             antichains = drafts.excess(passed).antichains
             if antichains and program.add(antichains):
                 continue

@@ -51,7 +51,8 @@ class Excess(NamedTuple):
 def hit_probability(reach: Any, k: int) -> Any:
     """Return 1 − (1 − reach)^k, the probability that one of k paths hits a set of nodes.
 
-    Floats use an accurate formula; fractions use their own power, which needs no reduction.
+    Floats use a formula without cancellation.  Fractions use Python's power, which is fast because
+    it needs no reduction to lowest terms.
     """
     values = np.asarray(reach)
     return 1 - (1 - reach) ** k if values.dtype == object else at_least_once(reach, k)
@@ -84,7 +85,7 @@ class PathDrafts:
         accepted = np.cumsum(np.array([segment.height for segment in segments]))
         hits = hit_probability(reach, self.k)
         antichains = [
-            self.tree.topmost(nodes[: j + 1]) for j in _worst(accepted - hits, hits, reach)
+            self.tree.topmost(nodes[: j + 1]) for j in _most_violated(accepted - hits, hits, reach)
         ]
         # The minimum of two concave functions is concave, so its slopes decrease.
         cut_off = np.minimum(accepted, hits)
@@ -102,7 +103,7 @@ class PathDrafts:
                 slopes[y] = slopes[taken_over[y]] if taken_over[y] else 0
         slopes[0] = 0
         shares = [end * slope for end, slope in zip(self.ends, slopes, strict=True)]
-        return Excess(antichains, self.tree.under(shares))
+        return Excess(antichains, self.tree.subtree_sums(shares))
 
 
 def hull(
@@ -136,7 +137,7 @@ def hull(
     return sorted(below[0], reverse=True), taken_over
 
 
-def _worst(excess: Any, hits: Any, reach: Any) -> list[int]:
+def _most_violated(excess: Any, hits: Any, reach: Any) -> list[int]:
     """Return the corner with the largest excess in each interval of log D(U)."""
     exact = excess.dtype == object
     violated = np.flatnonzero(excess > (0 if exact else TOLERANCE * hits))

@@ -67,7 +67,7 @@ WIDER = 1.5
 """Factor that widens the width after steps without enough progress."""
 
 SHARES = (1.0, 0.7, 0.4)
-"""Weights of the S of HiGHS in its mean with the best feasible S; each mean is tried."""
+"""Weights that mix the S from HiGHS with the best feasible S; each mixture gives a lower bound."""
 
 NEAR = 1e-10
 """Relative distance below which two vertices are merged."""
@@ -89,10 +89,10 @@ PATIENCE = 3
 
 
 class Choices(NamedTuple):
-    """For each edge and node: is the node unclear, is it chosen, and its nearest unclear ancestor.
+    """State of each pair of an edge and a node, in arrays [edges, nodes + 1].
 
-    A chosen node has S(y) − λ D(y) as its best value.  The ancestor is 0 if no ancestor is unclear.
-    Arrays [edges, nodes + 1].
+    `unclear` and `taken` are flags.  A taken node has S(y) − λ D(y) as its best value.  `owner` is
+    the nearest unclear ancestor, or 0 without such an ancestor.
     """
 
     unclear: npt.NDArray[np.bool_]
@@ -107,12 +107,12 @@ class PolygonProgram:
         require("highspy")
         tree, self.k = drafts.tree, drafts.k
         self.worth, self.parents = np.array(worth, dtype=np.float64), np.array(tree.parents)
-        self.reach, self.targets, self.of_target, self.ends = (
+        self.reach, self.targets, self.target_reach, self.ends = (
             np.array(x, dtype=np.float64)
-            for x in (tree.reach, tree.targets, tree.reach_of_target, drafts.ends)
+            for x in (tree.reach, tree.targets, tree.target_reach, drafts.ends)
         )
         self.hit = self.curve(self.reach)
-        self.unit = np.maximum(np.minimum(self.hit, self.of_target), RAREST)
+        self.unit = np.maximum(np.minimum(self.hit, self.target_reach), RAREST)
         depths = np.zeros(self.size + 1, dtype=np.int64)
         for y in range(1, self.size + 1):
             depths[y] = depths[self.parents[y]] + 1
@@ -137,8 +137,8 @@ class PolygonProgram:
     ) -> tuple[Floats, Floats]:
         """Return S and the price of each node, the sum of multipliers of antichains with the node.
 
-        The vertices run from 0 to 1.  A node of a reference is clear if its distance from a tie
-        exceeds `width`, as a fraction of λ D.  The width is reduced if the program is too large.
+        The vertices run from 0 to 1.  A node is clear if its two bounds differ by more than `width`
+        times λ D in every reference.  The width is reduced if the program is too large.
         """
         heights = self.curve(vertices)
         slopes = np.diff(heights) / np.diff(vertices)
@@ -152,24 +152,24 @@ class PolygonProgram:
         cost, most = np.zeros(columns), np.full(columns, np.inf)
         least = np.where(np.arange(columns) < columns - slopes.size, 0, -np.inf)
         cost[: self.size] = -GAIN * (self.unit * self.worth)[1:]
-        by_edge = (self.parents == 0) & (self.of_target <= self.hit)
-        most[: self.size] = (np.where(by_edge, self.of_target, self.hit) / self.unit)[1:]
+        by_edge = (self.parents == 0) & (self.target_reach <= self.hit)
+        most[: self.size] = (np.where(by_edge, self.target_reach, self.hit) / self.unit)[1:]
         values, of_rows, of_columns = lines.minimise(cost, least, most)
         of_rows[:edges] = 0
         prices = -lines.transposed(of_rows, columns)[: self.size]
         # At these nodes the constraint S(y) ≤ g({y}) is tight.
         tight = (values[: self.size] >= TIGHT * most[: self.size]) & ~by_edge[1:]
         prices += np.where(tight, np.maximum(-of_columns[: self.size], 0), 0)
-        passed, of_nodes = np.ones(self.size + 1), np.zeros(self.size + 1)
+        passed, node_prices = np.ones(self.size + 1), np.zeros(self.size + 1)
         passed[1:] = values[: self.size] * self.unit[1:]
-        of_nodes[1:] = np.maximum(prices / self.unit[1:] / GAIN, 0)
-        return passed, of_nodes
+        node_prices[1:] = np.maximum(prices / self.unit[1:] / GAIN, 0)
+        return passed, node_prices
 
     def _add_polygon(self, lines: Lines, slopes: Floats, at_zero: Floats, choices: Choices) -> int:
         """Add the rows of best(y; λ) for each edge of the polygon; return the number of columns.
 
         The columns are S of each node, then best of each unclear pair of an edge and a node, then
-        for each edge the sum of S over the chosen nodes without an unclear ancestor.
+        for each edge the sum of S over the taken nodes without an unclear ancestor.
         """
         unclear, taken, owner = choices
         edge, node = np.nonzero(unclear)
@@ -181,8 +181,8 @@ class PolygonProgram:
         rows = lines.begin(-slopes[edge] * self.reach[node] / unit[node], np.inf)
         lines.add(rows, best[edge, node], 1)
         lines.add(rows, node - 1, -1)
-        # Second row of each pair: best minus the sum over its nearest chosen or unclear
-        # descendants, with S − λ D for a chosen and best for an unclear descendant.
+        # Second row of each pair: best minus the sum over its nearest taken or unclear
+        # descendants, with S − λ D for a taken and best for an unclear descendant.
         taken_edge, taken_node = np.nonzero(taken & (owner > 0))
         above = owner[taken_edge, taken_node]
         least = np.zeros(best.shape)
@@ -215,9 +215,9 @@ class PolygonProgram:
         return self.size + edge.size + slopes.size
 
     def _choices(self, slopes: Floats, references: Sequence[Floats], width: float) -> Choices:
-        """Classify each pair of an edge and a node as unclear, chosen or neither.
+        """Classify each pair of an edge and a node as unclear, taken or neither.
 
-        Below a chosen node no node is unclear or chosen.
+        Below a taken node, no node is unclear or taken.
         """
         shape = (slopes.size, self.size + 1)
         taken, passed_by = np.ones(shape, dtype=bool), np.ones(shape, dtype=bool)
@@ -261,31 +261,33 @@ def solve_by_polygons(
 ) -> Bounds:
     """Refine the polygon until the bounds are within the tolerance or stop improving."""
     tree, program = drafts.tree, PolygonProgram(drafts, worth)
-    passed = tree.largest(drafts.excess(tree.reach_of_target).reachable)
+    passed = tree.largest_below(drafts.excess(tree.target_reach).reachable)
     best = Bounds(passed, value_of(worth, passed), {}, float(sum(worth)))
-    vertices = _first_vertices(drafts)
-    references, width, idle = [np.array(tree.reach_of_target, dtype=np.float64)], WIDTHS[0], 0
+    vertices = _initial_vertices(drafts)
+    references, width, idle = [np.array(tree.target_reach, dtype=np.float64)], WIDTHS[0], 0
     for done in range(rounds):
         gap = best.gap
         watch.tell(f"gap {gap:.1e}, linear program", done + 1)
         try:
-            solved, of_nodes = program.solve(vertices, references, width)
+            solved, node_prices = program.solve(vertices, references, width)
         except SolverError:
             if done == 0:
                 raise
             # The bounds of earlier steps remain valid.
             break
-        several = [levels_of_prices(program, _without_noise(program, of_nodes, x)) for x in FLOORS]
+        several = [
+            antichains_from_prices(program, _replace_noise(program, node_prices, x)) for x in FLOORS
+        ]
         uppers = [float(upper_bound(tree, drafts, worth, prices)) for prices in several]
         upper, prices = min(zip(uppers, several, strict=True), key=lambda pair: pair[0])
         if upper < best.upper:
             best.prices, best.upper = prices, upper
-        passed = tree.largest(solved.tolist())
+        passed = tree.largest_below(solved.tolist())
         inside = best.passed
         for share in SHARES:
             middle = zip(passed, inside, strict=True)
             tried: list[Number] = [share * s + (1 - share) * x for s, x in middle]
-            served = tree.largest(drafts.excess(tried).reachable)
+            served = tree.largest_below(drafts.excess(tried).reachable)
             lower = value_of(worth, served)
             if lower > best.lower:
                 best.passed, best.lower = served, lower
@@ -300,46 +302,46 @@ def solve_by_polygons(
         gain = program.curve(reach) - np.interp(reach, vertices, program.curve(vertices))
         gain *= np.array(list(prices.values()))
         most = [place for place in np.argsort(-gain)[:MOST_NEW] if gain[place] > SMALLEST_GAIN]
-        vertices = _apart(np.append(vertices, reach[most]))
+        vertices = _merge_near(np.append(vertices, reach[most]))
         references = [np.array(x, dtype=np.float64) for x in (best.passed, passed)]
     return best
 
 
-def _first_vertices(drafts: PathDrafts) -> Floats:
+def _initial_vertices(drafts: PathDrafts) -> Floats:
     """Return vertices among the corners of the hull of the points (D(U), T(U))."""
     tree = drafts.tree
-    segments, _ = hull(tree.parents, tree.reach, tree.reach_of_target)
+    segments, _ = hull(tree.parents, tree.reach, tree.target_reach)
     corners = np.cumsum([float(segment.width) for segment in segments])
     grid = np.append(np.linspace(0, 1, VERTICES + 1), np.geomspace(LEAST, 1, VERTICES))
-    return _apart(corners[np.minimum(np.searchsorted(corners, grid), corners.size - 1)])
+    return _merge_near(corners[np.minimum(np.searchsorted(corners, grid), corners.size - 1)])
 
 
-def _apart(vertices: Floats) -> Floats:
+def _merge_near(vertices: Floats) -> Floats:
     """Sort the vertices, merge near vertices and add 0 and 1."""
     inside = np.unique(vertices[(vertices > 0) & (vertices < 1 - NEAR)])
     inside = inside[np.diff(inside, prepend=0) > NEAR * inside]
     return np.concatenate([[0.0], inside, [1.0]])
 
 
-def _without_noise(program: PolygonProgram, of_nodes: Floats, floor: float) -> Floats:
+def _replace_noise(program: PolygonProgram, node_prices: Floats, floor: float) -> Floats:
     """Replace the prices of rare nodes, which are noise.
 
     A node that the target rarely reaches gets price zero.  A node that the drafts hit rarely gets
     a price as large as its whole worth.
     """
     everything = len(program.levels) * program.worth.max()
-    rare = (program.hit < floor) & (program.hit < program.of_target)
-    prices = np.where(program.of_target < floor, 0.0, of_nodes)
+    rare = (program.hit < floor) & (program.hit < program.target_reach)
+    prices = np.where(program.target_reach < floor, 0.0, node_prices)
     prices[rare] = everything
     return prices
 
 
-def levels_of_prices(program: PolygonProgram, of_nodes: Floats) -> Prices:
+def antichains_from_prices(program: PolygonProgram, node_prices: Floats) -> Prices:
     """Convert prices of nodes to antichains with multipliers; lower each price to its node's worth.
 
     The antichain of a height consists of the nodes at which a path first reaches this height.
     """
-    prices, left = of_nodes.copy(), program.worth - of_nodes
+    prices, left = node_prices.copy(), program.worth - node_prices
     for level, above, begins in reversed(program.levels):
         short = np.minimum(left[level], 0)
         prices[level] += short

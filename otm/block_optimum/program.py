@@ -3,7 +3,7 @@
     maximise Σ worth(y) S(y),  0 ≤ S(y) ≤ g({y}),  S(yz) ≤ S(y) T(z|y),  Σ_{y∈U} S(y) ≤ g(U)
 
 All multipliers μ ≥ 0 of antichains prove an upper bound (`upper_bound`), and each feasible W proves
-a lower bound (`Tree.largest`).  The loop ends when these bounds meet; it does not trust the
+a lower bound (`Tree.largest_below`).  The loop ends when these bounds meet; it does not trust the
 optimality status of HiGHS.
 """
 
@@ -39,10 +39,13 @@ TIGHT = 0.999
 """A bound of S(y) counts as tight if S(y) is at least this fraction of the bound."""
 
 FLOORS = (0.0, 1e-13, 1e-11, 1e-9, 1e-7)
-"""Probabilities below which the multipliers of HiGHS are replaced; the best floor is kept."""
+"""Thresholds of a node's probability, below which the multipliers of HiGHS are replaced.
+
+The threshold with the best upper bound is used.
+"""
 
 SHARES = (1.0, 0.6, 0.2)
-"""Weights of the new S in its mean with the best feasible S; each mean is searched for cuts."""
+"""Weights that mix the new S with the best feasible S; each mixture is searched for new rows."""
 
 
 class Drafts(Protocol):
@@ -84,14 +87,14 @@ def upper_bound(tree: Tree, drafts: Drafts, worth: Sequence[int], prices: Prices
     bound = 0 * tree.targets[-1]
     for antichain, price in prices.items():
         bound += price * drafts.hit(list(antichain))
-    left = _worth_left(tree, worth, prices)
+    left = _remaining_worth(tree, worth, prices)
     for y in range(len(left) - 1, 0, -1):
         if left[y] > 0:
             left[tree.parents[y]] += left[y] * tree.targets[y]
     return bound + left[0]
 
 
-def _worth_left(tree: Tree, worth: Sequence[int], prices: Prices) -> list[Number]:
+def _remaining_worth(tree: Tree, worth: Sequence[int], prices: Prices) -> list[Number]:
     """Return worth(y) − Σ_{U∋y} μ_U for each node y."""
     zero = 0 * tree.targets[-1]
     left: list[Number] = [w + zero for w in worth]
@@ -143,7 +146,7 @@ class Lines:
         self.add(rows, above - 1, -share / largest)
         return int(deep.size)
 
-    def in_highs(self, cost: Floats, least: Floats, most: Floats, **options: Any) -> Any:
+    def highs_solver(self, cost: Floats, least: Floats, most: Floats, **options: Any) -> Any:
         """Return a HiGHS solver that minimises the cost, with variables between limits."""
         import highspy
 
@@ -176,7 +179,7 @@ class Lines:
 
     def minimise(self, cost: Floats, least: Floats, most: Floats) -> tuple[Floats, Floats, Floats]:
         """Return the values, the multipliers of the rows and the multipliers of the columns."""
-        solver = self.in_highs(
+        solver = self.highs_solver(
             cost, least, most, small_matrix_value=SMALLEST, solver="simplex", presolve="off"
         )
         solver.run()
@@ -204,7 +207,7 @@ class CuttingPlanes:
         self.tree, self.drafts, self.worth = tree, drafts, worth
         self.size = len(tree.parents) - 1
         self.hit = hit = np.array([self._hit([y]) for y in range(1, self.size + 1)])
-        reach = np.array(tree.reach_of_target, dtype=np.float64)
+        reach = np.array(tree.target_reach, dtype=np.float64)
         unit = np.append(1.0, np.maximum(np.minimum(hit, reach[1:]), RAREST))
         self.unit, reach = unit[1:], reach[1:]
         parents = np.array(tree.parents)
@@ -217,7 +220,7 @@ class CuttingPlanes:
         self._known: set[tuple[int, ...]] = set()
         lines = Lines()
         lines.add_edges(parents, np.array(tree.targets, dtype=np.float64), unit)
-        self.highs = lines.in_highs(
+        self.highs = lines.highs_solver(
             -GAIN * self.unit * np.array(worth[1:]),
             np.zeros(self.size),
             np.where(self.by_edge, reach, hit) / self.unit,
@@ -259,16 +262,18 @@ class CuttingPlanes:
         # HiGHS ignores multipliers below its tolerance, so tiny ones count only if S(y) is tight.
         loose = (passed < TIGHT * self.hit) & (prices_of_nodes < FEASIBILITY / GAIN * 10)
         prices_of_nodes[self.by_edge | loose] = 0
-        served = self.tree.largest([1.0, *passed.tolist()])
+        served = self.tree.largest_below([1.0, *passed.tolist()])
         most = (prices_of_nodes / self.unit).tolist()
-        return served, [self._with_bounds(prices, served, most, floor) for floor in self.floors]
+        return served, [
+            self._add_single_nodes(prices, served, most, floor) for floor in self.floors
+        ]
 
-    def _with_bounds(
+    def _add_single_nodes(
         self, prices: Prices, passed: list[Number], most: list[float], floor: float
     ) -> Prices:
         """Add multipliers of single nodes, each at most the remaining worth of the node."""
         prices = dict(prices)
-        left = _worth_left(self.tree, self.worth, prices)
+        left = _remaining_worth(self.tree, self.worth, prices)
         for y in range(self.size, 0, -1):
             if left[y] > 0:
                 above, share = self.tree.parents[y], self.tree.targets[y]
@@ -301,7 +306,7 @@ def solve_program(program: CuttingPlanes, tolerance: float, rounds: int, watch: 
             tried: list[Number] = [share * s + (1 - share) * inside for s, inside in middle]
             excess = drafts.excess(tried)
             progress |= program.add(excess.antichains) > 0
-            served = tree.largest(excess.reachable)
+            served = tree.largest_below(excess.reachable)
             lower = value_of(worth, served)
             if lower > best.lower:
                 progress |= lower > best.lower + tolerance / 10
@@ -313,7 +318,7 @@ def solve_program(program: CuttingPlanes, tolerance: float, rounds: int, watch: 
     return best
 
 
-def levels_of(tree: Tree) -> list[list[int]]:
+def nodes_by_depth(tree: Tree) -> list[list[int]]:
     """Return the nodes of each depth; a remainder node counts at each level it replaces."""
     last = [depth + max(n, 1) - 1 for depth, n in zip(tree.depths, tree.levels, strict=True)]
     levels: list[list[int]] = [[] for _ in range(max(last))]

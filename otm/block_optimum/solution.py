@@ -14,7 +14,7 @@ from otm._core.display.reprs import BriefDict, Facts, number_text
 from otm._core.interval import Interval
 from otm.block_optimum.certificate_builder import BlockCertificate
 from otm.block_optimum.hull import PathDrafts
-from otm.block_optimum.table import TreeDrafts, ending, maximum_flow
+from otm.block_optimum.table import TreeDrafts, ending_probs, maximum_flow
 from otm.block_optimum.tree import Path, Tree
 from otm.errors import InvalidInputError, ProblemTooLargeError
 
@@ -116,7 +116,7 @@ class BlockSolution(Facts):
         else:
             members, chances = drafts.members, drafts.chances
         passed = [self.nodes.get(path, 0 * tree.targets[-1]) for path in tree.paths]
-        flow = maximum_flow(chances, members, ending(tree, passed))
+        flow = maximum_flow(chances, members, ending_probs(tree, passed))
         plan: dict[Drafted, dict[Path, Number]] = BriefDict()
         for nodes, chance, shares in zip(members, chances, flow.shares, strict=True):
             whole = as_fraction(chance)
@@ -128,7 +128,7 @@ class BlockSolution(Facts):
                 of_path[()] = left / whole
             if not tree.exact:
                 of_path = {path: float(x) for path, x in of_path.items()}
-            plan[_longest(tree, nodes)] = of_path
+            plan[_leaf_paths(tree, nodes)] = of_path
         return plan
 
 
@@ -153,6 +153,6 @@ def _drafted_trees(tree: Tree, drafts: PathDrafts) -> tuple[list[list[int]], lis
     return [sorted(nodes) for nodes in chances], list(chances.values())
 
 
-def _longest(tree: Tree, nodes: list[int]) -> Drafted:
+def _leaf_paths(tree: Tree, nodes: list[int]) -> Drafted:
     inner = {tree.parents[y] for y in nodes}
     return tuple(sorted(tree.paths[y] for y in nodes if y not in inner))

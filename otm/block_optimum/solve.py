@@ -18,7 +18,7 @@ from otm._core.display.text import shown
 from otm._core.interval import Interval
 from otm._core.numbers import as_integer, as_positive, as_real, whole
 from otm._core.tensors import to_host
-from otm.block_optimum.certificate_builder import prove
+from otm.block_optimum.certificate_builder import build_certificate
 from otm.block_optimum.exact import solve_exactly
 from otm.block_optimum.hull import PathDrafts, hit_probability
 from otm.block_optimum.polygons import solve_by_polygons
@@ -26,14 +26,14 @@ from otm.block_optimum.program import (
     Bounds,
     CuttingPlanes,
     Prices,
-    levels_of,
+    nodes_by_depth,
     solve_program,
     upper_bound,
     value_of,
 )
 from otm.block_optimum.solution import BlockSolution
 from otm.block_optimum.table import TreeDrafts, drafted_trees, maximum_flow
-from otm.block_optimum.tree import NextProbs, Path, Tree, grow, row_of
+from otm.block_optimum.tree import NextProbs, Path, Tree, as_next_probs, build_tree
 from otm.errors import InvalidInputError, InvalidParameterError, ProblemTooLargeError
 from otm.models import LanguageModel, StatelessModel
 
@@ -55,7 +55,7 @@ SMALL_TREE = 200
 KNOWN = 1e-8
 """Largest gap between two bounds that are reported as one number."""
 
-Law = Callable[[Path], Any]
+PathProbs = Callable[[Path], Any]
 """A function from a path to the distribution of the next token."""
 
 
@@ -147,7 +147,7 @@ def solve_block(
     rounds = as_positive(rounds, "rounds")
     node_limit = as_positive(node_limit, "node_limit")
     before = _as_context(context)
-    of_target = _law(target, "target", before)
+    target_probs = _path_probs(target, "target", before)
     drafts: PathDrafts | TreeDrafts
     with watching(None, "solve_block") as watch:
         if isinstance(draft, Mapping):
@@ -157,12 +157,12 @@ def solve_block(
                         f"{name} = {shown(value)}, but a mapping of draft trees already "
                         f"determines {name}; omit {name}"
                     )
-            drafts = drafted_trees(draft, of_target, node_limit)
+            drafts = drafted_trees(draft, target_probs, node_limit)
         else:
             k, length = as_draft_count(k), as_integer(length, "length", 1)
             most = None if top is None else as_positive(top, "top")
-            rows = partial(_rows, _law(draft, "draft", before), of_target)
-            drafts = PathDrafts(grow(rows, length, k, most, node_limit, watch=watch), k)
+            rows = partial(_next_probs, _path_probs(draft, "draft", before), target_probs)
+            drafts = PathDrafts(build_tree(rows, length, k, most, node_limit, watch=watch), k)
         return _solve(drafts, tolerance, rounds, watch)
 
 
@@ -174,7 +174,7 @@ def _solve(
     if isinstance(drafts, PathDrafts) and drafts.k == 1:
         method = "block verification"
         why = f"one path: a recursion over {nodes:,} nodes gives the optimum."
-        bounds = _of_one_path(tree, drafts)
+        bounds = _solve_one_path(tree, drafts)
     else:
         if tree.exact and nodes > EXACT_LIMIT:
             raise ProblemTooLargeError(
@@ -190,7 +190,7 @@ def _solve(
         why = f"{kind}: a linear program over {nodes:,} nodes and {cuts:,} antichains."
         if large:
             why = f"{kind}: polygons over {nodes:,} nodes; {cuts:,} antichains bound the optimum."
-    certificate, passed = prove(tree, drafts, bounds, method)
+    certificate, passed = build_certificate(tree, drafts, bounds, method)
     lower, upper = certificate.lower, certificate.upper
     accepted: Number | Interval
     if tree.exact:
@@ -201,7 +201,7 @@ def _solve(
         accepted = Interval(rounded(lower, -np.inf), rounded(upper, np.inf))
     found = BriefDict((path, passed[y]) for path, y in tree.places.items() if passed[y])
     return BlockSolution(
-        accepted, _sum_of_levels(drafts), found, certificate, method, why, tree, drafts
+        accepted, _depth_bound(drafts), found, certificate, method, why, tree, drafts
     )
 
 
@@ -233,8 +233,8 @@ def _by_linear_programs(
     found = []
     if isinstance(drafts, PathDrafts) and method == "polygons":
         found = [solve_by_polygons(drafts, worth, tolerance, rounds, watch) for worth in worths]
-        return _both_ends(found), len(found[-1].prices)
-    antichains = [_best_cut(drafts, level)[1] for level in levels_of(tree)]
+        return _combine_bounds(found), len(found[-1].prices)
+    antichains = [_best_cut(drafts, level)[1] for level in nodes_by_depth(tree)]
     for worth in worths:
         program = CuttingPlanes(tree, drafts, worth)
         program.add(antichains)
@@ -243,18 +243,18 @@ def _by_linear_programs(
         else:
             found.append(solve_program(program, tolerance, rounds, watch))
         antichains = [list(antichain) for antichain in program.antichains]
-    return _both_ends(found), len(antichains)
+    return _combine_bounds(found), len(antichains)
 
 
-def _both_ends(found: Sequence[Bounds]) -> Bounds:
+def _combine_bounds(found: Sequence[Bounds]) -> Bounds:
     """Combine the lower bound of the first program with the upper bound of the last."""
     low, high = found[0], found[-1]
     return Bounds(low.passed, low.lower, high.prices, high.upper)
 
 
-def _of_one_path(tree: Tree, drafts: PathDrafts) -> Bounds:
+def _solve_one_path(tree: Tree, drafts: PathDrafts) -> Bounds:
     """Return S(yz) = min(S(y) T(z|y), D(yz)) and the multipliers that prove it optimal."""
-    passed = tree.largest(tree.reach)
+    passed = tree.largest_below(tree.reach)
     worth = tree.worth(rests=True)
     left = [w + 0 * tree.targets[-1] for w in worth]
     prices: Prices = {}
@@ -268,16 +268,16 @@ def _of_one_path(tree: Tree, drafts: PathDrafts) -> Bounds:
     return Bounds(passed, lower, prices, upper_bound(tree, drafts, worth, prices))
 
 
-def _sum_of_levels(drafts: PathDrafts | TreeDrafts) -> Number:
+def _depth_bound(drafts: PathDrafts | TreeDrafts) -> Number:
     """Return Σ_i α_K(D_i, T_i), the sum of an upper bound for each depth."""
     zero = 0 * drafts.tree.targets[-1]
-    return total((_best_cut(drafts, level)[0] for level in levels_of(drafts.tree)), zero)
+    return total((_best_cut(drafts, level)[0] for level in nodes_by_depth(drafts.tree)), zero)
 
 
 def _best_cut(drafts: PathDrafts | TreeDrafts, level: Sequence[int]) -> tuple[Number, list[int]]:
     """Return the minimum of T(H) + g(H^c) over sets H of nodes of a level, and its H^c."""
     tree = drafts.tree
-    target = tree.reach_of_target
+    target = tree.target_reach
     if isinstance(drafts, TreeDrafts):
         ends = [Fraction(target[y]) if y in set(level) else Fraction(0) for y in range(len(target))]
         short = maximum_flow(drafts.chances, drafts.members, ends).short
@@ -296,16 +296,16 @@ def _best_cut(drafts: PathDrafts | TreeDrafts, level: Sequence[int]) -> tuple[Nu
     return min(value, everything), short
 
 
-def _rows(draft: Law, target: Law, path: Path) -> NextProbs:
-    return row_of(draft(path), target(path), path)
+def _next_probs(draft: PathProbs, target: PathProbs, path: Path) -> NextProbs:
+    return as_next_probs(draft(path), target(path), path)
 
 
-def _law(model: Any, name: str, context: Path) -> Law:
+def _path_probs(model: Any, name: str, context: Path) -> PathProbs:
     """Convert a model or a function to a function from paths to distributions."""
     if isinstance(model, StatelessModel):
         return lambda path: model.probs(context + path)
     if isinstance(model, LanguageModel):
-        return _of_session(model, name, context)
+        return _session_probs(model, name, context)
     if callable(model):
         return lambda path: model(context + path)
     raise InvalidInputError(
@@ -314,7 +314,7 @@ def _law(model: Any, name: str, context: Path) -> Law:
     )
 
 
-def _of_session(model: LanguageModel, name: str, context: Path) -> Law:
+def _session_probs(model: LanguageModel, name: str, context: Path) -> PathProbs:
     """Return the distributions of a model with sessions; raise if the context is empty."""
     if not context:
         raise InvalidInputError(
@@ -325,7 +325,7 @@ def _of_session(model: LanguageModel, name: str, context: Path) -> Law:
     if len(context) > 1:
         session.read(np.array([context[:-1]]))
 
-    def law(path: Path) -> Any:
+    def probs_after(path: Path) -> Any:
         session.keep(np.array([0]), np.array([len(context) - 1]))
         scores = np.asarray(to_host(session.append(np.array([[context[-1], *path]]))))[0, -1]
         if model.returns_probs:
@@ -333,7 +333,7 @@ def _of_session(model: LanguageModel, name: str, context: Path) -> Law:
         weights = np.exp(scores.astype(np.float64) - scores.max())
         return weights / weights.sum()
 
-    return law
+    return probs_after
 
 
 def _as_context(context: Any) -> Path:

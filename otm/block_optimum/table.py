@@ -48,18 +48,18 @@ class TreeDrafts:
 
     def excess(self, passed: list[Number]) -> Excess:
         """Return an antichain with S(U) > g(U), if one exists, and W from the maximum flow."""
-        flow = maximum_flow(self.chances, self.members, ending(self.tree, passed))
+        flow = maximum_flow(self.chances, self.members, ending_probs(self.tree, passed))
         sent: list[Number] = [Fraction(0)] * len(passed)
         for shares in flow.shares:
             for y, share in shares.items():
                 sent[y] += share
-        reachable = self.tree.under(sent)
+        reachable = self.tree.subtree_sums(sent)
         if not isinstance(passed[-1], Fraction):
             reachable = [float(x) for x in reachable]
         return Excess([self.tree.topmost(flow.short)] if flow.short else [], reachable)
 
 
-def ending(tree: Tree, passed: Sequence[Number]) -> list[Fraction]:
+def ending_probs(tree: Tree, passed: Sequence[Number]) -> list[Fraction]:
     """Return A(y) = S(y) − Σ_z S(yz), the probability that the accepted path ends at y."""
     exact = [as_fraction(x) for x in passed]
     left = list(exact)

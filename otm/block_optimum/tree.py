@@ -76,7 +76,7 @@ class Tree:
         return [max(x, RAREST) if isinstance(x, float) else x for x in reach]
 
     @cached_property
-    def reach_of_target(self) -> list[Number]:
+    def target_reach(self) -> list[Number]:
         """T(y), the target probability of the path y."""
         return self._products(self.targets)
 
@@ -110,14 +110,14 @@ class Tree:
                 top.append(y)
         return top
 
-    def under(self, shares: Sequence[Number]) -> list[Number]:
+    def subtree_sums(self, shares: Sequence[Number]) -> list[Number]:
         """Return, for each node, the sum of the shares at the node and below it."""
         sums = list(shares)
         for y in range(len(sums) - 1, 0, -1):
             sums[self.parents[y]] = sums[self.parents[y]] + sums[y]
         return sums
 
-    def largest(self, most: Sequence[Number]) -> list[Number]:
+    def largest_below(self, most: Sequence[Number]) -> list[Number]:
         """Return the pointwise largest S with S(yz) ≤ S(y) T(z|y) and S(y) ≤ most(y)."""
         passed: list[Number] = [1 + 0 * self.targets[-1]]
         for y in range(1, len(self.parents)):
@@ -131,7 +131,7 @@ class Tree:
         return products
 
 
-def grow(
+def build_tree(
     rows: Callable[[Path], NextProbs],
     length: int,
     k: int,
@@ -153,7 +153,7 @@ def grow(
         children = []
         for y in watch.over(level, f"depth {depth} of {length}, path", len(level)):
             tokens, p, q = rows(paths[y])
-            kept, left = _best(p, q, chances[y], k, top)
+            kept, left = _split_best(p, q, chances[y], k, top)
             count += kept.size + bool(left.size)
             _check_size(count, depth, length, node_limit)
             found = zip(tokens[kept].tolist(), p[kept].tolist(), q[kept].tolist(), strict=True)
@@ -184,7 +184,7 @@ def grow(
     return Tree(paths, parents, drafts, targets, levels)
 
 
-def row_of(draft: Any, target: Any, path: Path) -> NextProbs:
+def as_next_probs(draft: Any, target: Any, path: Path) -> NextProbs:
     """Check the draft and target distributions after a path, and return them as `NextProbs`."""
     try:
         if isinstance(draft, SparseProbs) or isinstance(target, SparseProbs):
@@ -196,7 +196,7 @@ def row_of(draft: Any, target: Any, path: Path) -> NextProbs:
     return np.arange(p.size), p, q
 
 
-def _best(
+def _split_best(
     p: Probs, q: Probs, chance: tuple[float, float], k: int, top: int | None
 ) -> tuple[Tokens, Tokens]:
     """Split the shared tokens into `top` tokens with the largest bound, and all others.

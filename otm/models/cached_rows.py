@@ -50,8 +50,8 @@ class CachedRows:
         # [R]: place of each row; a permutation of 0 to R − 1.
         self.places: Indices = np.arange(rows)
         # [place, place]: lower bound on the number of initial slots that two places share.  With
-        # this matrix, tokens need not be stored.  Rewinding takes minima.  Reading adds the common
-        # new tokens of two rows if the rows were equal before.
+        # this matrix, tokens need not be stored.  A rewind takes the minimum of entry and length.
+        # A read adds the number of common new tokens if the two rows were equal before.
         self._alike: Indices = np.zeros((rows, rows), dtype=np.int64)
         if owners is not None:
             # The value −1 never equals the length of a row.

@@ -106,7 +106,10 @@ def _skewed(draw: st.DrawFn, n: int) -> Probs:
 
 
 def moved_by_one_rounding(draw: st.DrawFn, probs: Probs) -> Probs:
-    """Move one probability by one rounding step; in fractions, a second one moves oppositely."""
+    """Change one probability by one rounding step.
+
+    In fractions, another probability changes by the opposite step.
+    """
     i = draw(choice(tuple(np.flatnonzero(probs > 0).tolist())))
     moved = probs.copy()
     if is_exact(probs):

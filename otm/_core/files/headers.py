@@ -83,7 +83,7 @@ CONVERSION = (
 
 
 def open_arrays(path: AnyPath) -> dict[str, StoredArray]:
-    """Return the arrays of a file, after reading only the headers.
+    """Read the headers of a file, and return its arrays by name without their numbers.
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ def open_arrays(path: AnyPath) -> dict[str, StoredArray]:
 
 
 def npy_arrays(path: Path) -> dict[str, StoredArray]:
-    """Return the array of a `.npy` file, after reading its header."""
+    """Read the header of a `.npy` file; return a dict with its array under the empty name."""
     size = file_size(path)
     with opened(path) as file:
         shape, dtype, length = _numpy_header(file, size, file_label(path))
@@ -166,7 +166,7 @@ def _numpy_header(file: IO[bytes], size: int, where: str) -> tuple[tuple[int, ..
 
 
 def npz_arrays(path: Path) -> dict[str, StoredArray]:
-    """Return the arrays of a `.npz` archive, after reading their headers.
+    """Read the headers in a `.npz` archive; return its arrays by name.
 
     Rows of an uncompressed array can be read from any position, as in a `.npy` file.
     """
@@ -241,7 +241,7 @@ def _start(path: Path, header_offset: int) -> int:
 
 
 def safetensors_arrays(path: Path) -> dict[str, StoredArray]:
-    """Return the arrays of a safetensors file, after reading its header."""
+    """Read the header of a safetensors file; return its arrays by name."""
     size, label = file_size(path), file_label(path)
     with opened(path) as file:
         length = int.from_bytes(read_exactly(file, 0, 8, path), "little")

@@ -196,8 +196,8 @@ def parse_json(text: bytes, where: str) -> Any:
     try:
         return json.loads(
             text.decode("utf-8"),
-            object_pairs_hook=_once_each,
-            parse_constant=_no_number,
+            object_pairs_hook=_unique_names,
+            parse_constant=_reject_constant,
             parse_float=_finite,
         )
     # UnicodeDecodeError is a ValueError.
@@ -206,7 +206,7 @@ def parse_json(text: bytes, where: str) -> Any:
         raise InvalidInputError(f"{where} is not JSON: {why:.120}") from None
 
 
-def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) < len(pairs):
         [(twice, _)] = Counter(name for name, _ in pairs).most_common(1)
@@ -214,7 +214,7 @@ def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return members
 
 
-def _no_number(constant: str) -> NoReturn:
+def _reject_constant(constant: str) -> NoReturn:
     raise ValueError(f"it has {constant}, which is not a number")
 
 

@@ -162,7 +162,7 @@ class StoredArray:
         return checked
 
     def _as_array(self, data: bytes, count: int) -> npt.NDArray[Any]:
-        # The size -1 would be ambiguous for empty rows, so the shape is explicit.
+        # For empty rows, NumPy could not infer a size of -1, so the shape is explicit.
         shape = (count, *self.shape[1:])
         if self.dtype == "bfloat16":
             # A bfloat16 is the upper half of a float32.

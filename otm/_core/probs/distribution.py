@@ -250,7 +250,7 @@ def _from_objects(array: Probs, name: str) -> tuple[Probs, str]:
         if abs(entries[-1]) > LARGEST_ENTRY:
             row, index = _place(array, position)
             raise InvalidDistributionError(
-                f"the {name} distribution{row} has a number larger than {LARGEST_ENTRY:g} at index "
+                f"the {name} distribution{row} has a number beyond ±{LARGEST_ENTRY:g} at index "
                 f"{index}; every probability must be at least 0 and at most 1"
             )
     if all(isinstance(entry, Fraction) for entry in entries):

@@ -160,7 +160,7 @@ class Transformer:
                 weights[name] = torch.ones(shape)
                 continue
             deviation = 0.02 if name == "embedding" else shape[1] ** -0.5
-            # The residual stream sums two such outputs per block.
+            # The hidden state is a sum with two such outputs per block.
             if name.endswith("_output"):
                 deviation /= math.sqrt(2 * config.layers)
             weights[name] = torch.randn(shape, generator=generator) * deviation

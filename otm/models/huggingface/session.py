@@ -114,7 +114,7 @@ class HuggingFaceSession(Session):
         self._takes_positions = "position_ids" in arguments and self._sources is None
         self._last = {"logits_to_keep": 1} if "logits_to_keep" in arguments else {}
 
-    def _filled(self, tokens: PaddedTokens) -> Any:
+    def _without_padding(self, tokens: PaddedTokens) -> Any:
         """Return a tensor of tokens, with a valid token in place of padding."""
         return on_device(np.where(tokens < 0, tokens[:, :1], tokens), self._device)
 
@@ -156,7 +156,7 @@ class CachedSession(HuggingFaceSession):
         """Append tokens to each row, and return a tensor of logits [R, L, V]."""
         lengths = self._rows.lengths
         self._rows.append(tokens)
-        return self._scores(self._filled(tokens), (tokens >= 0).sum(1), lengths)
+        return self._scores(self._without_padding(tokens), (tokens >= 0).sum(1), lengths)
 
     def append_tensor(self, tokens: Any, counts: Indices) -> Any:
         """Append `counts` [R] tokens of a device tensor [R, L]; return logits [R, L, V]."""
@@ -178,16 +178,16 @@ class CachedSession(HuggingFaceSession):
     def read(self, tokens: PaddedTokens) -> None:
         """Append tokens to each row without returning logits."""
         if self.past is not None:
-            tokens = self._behind_past(self.past, tokens)
+            tokens = self._store_past(self.past, tokens)
         if not tokens.size:
             return
         lengths = self._rows.lengths
         self._rows.append(tokens)
         counts = (tokens >= 0).sum(1)
-        for _ in self._forward(self._filled(tokens), counts, lengths, **self._last):
+        for _ in self._forward(self._without_padding(tokens), counts, lengths, **self._last):
             pass
 
-    def _behind_past(self, past: Past, tokens: PaddedTokens) -> PaddedTokens:
+    def _store_past(self, past: Past, tokens: PaddedTokens) -> PaddedTokens:
         """Store the keys and values of `past`, and return the tokens after it."""
         self.past = None
         lengths, columns = past.lengths, np.arange(tokens.shape[1])

@@ -126,7 +126,7 @@ class _SharedSession(Session):
     def append(self, tokens: PaddedTokens) -> Any:
         """Append tokens, and return logits or probabilities [R, L, V] of the next tokens."""
         if not tokens.shape[1]:
-            return self._among_shared(None, np.zeros((0,), np.int64))[None][[0] * len(tokens)]
+            return self._shared_scores(None, np.zeros((0,), np.int64))[None][[0] * len(tokens)]
         scores = [self._append(column) for column in tokens.T]
         if is_tensor(scores[0]):
             return require("torch").stack(scores, 1)
@@ -134,8 +134,8 @@ class _SharedSession(Session):
 
     def read(self, tokens: PaddedTokens) -> None:
         """Append tokens without returning scores."""
-        self._take(tokens)
-        new = self._turned(np.zeros(len(tokens), dtype=bool))
+        self._extend_rows(tokens)
+        new = self._new_tokens(np.zeros(len(tokens), dtype=bool))
         if new.size:
             self._session.read(new)
 
@@ -150,13 +150,13 @@ class _SharedSession(Session):
 
     def _append(self, column: npt.NDArray[np.int64]) -> Any:
         """Append at most one token [R] to each row, and return scores [R, V] of the next token."""
-        self._take(column[:, None])
-        new = self._turned(column >= 0)
+        self._extend_rows(column[:, None])
+        new = self._new_tokens(column >= 0)
         scores = self._session.append(new) if new.size else None
         last = (new >= 0).sum(1) - 1
-        return self._among_shared(scores, np.where(column < 0, -1, last))
+        return self._shared_scores(scores, np.where(column < 0, -1, last))
 
-    def _take(self, tokens: PaddedTokens) -> None:
+    def _extend_rows(self, tokens: PaddedTokens) -> None:
         """Append tokens to the rows of target tokens."""
         if tokens.max(initial=-1) >= self._vocabulary:
             raise InvalidInputError(
@@ -166,7 +166,7 @@ class _SharedSession(Session):
         for row, new in zip(self._rows, tokens.tolist(), strict=True):
             row.extended(token for token in new if token >= 0)
 
-    def _turned(self, asked: npt.NDArray[np.bool_]) -> PaddedTokens:
+    def _new_tokens(self, asked: npt.NDArray[np.bool_]) -> PaddedTokens:
         """Rewind the draft model, and return its new tokens, padded on the right with −1.
 
         Rows with `asked` [R] need scores, so the model reads at least their last token again.
@@ -183,7 +183,7 @@ class _SharedSession(Session):
         """Return the draft model's tokens for a row, at most its context length."""
         return end_of_row(row.read(), self._most)
 
-    def _among_shared(self, scores: Any, places: npt.NDArray[np.int64]) -> Any:
+    def _shared_scores(self, scores: Any, places: npt.NDArray[np.int64]) -> Any:
         """Move the scores of shared tokens to the target's vocabulary: [R, L', V'] → [R, V].
 
         `places` [R] is the position of each row's scores, and −1 if there are none.
