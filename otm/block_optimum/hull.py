@@ -111,7 +111,7 @@ def hull(
 ) -> tuple[list[Segment], list[int]]:
     """Return the upper hull of the points (D(U), S(U)).
 
-    Also return, for each node, the node whose segment absorbed the segment of the node, or 0.
+    Also return, for each node, the node that absorbed its segment, or 0 if none did.
     """
     below: list[list[Segment]] = [[] for _ in parents]
     taken_over = [0] * len(parents)

@@ -49,22 +49,25 @@ LOWEST = 1e-3
 """Each row is divided by its c, or by this value if c is smaller."""
 
 MOST_UNCLEAR = 120_000
-"""Largest number of unclear pairs; for twice as many, the simplex method takes minutes."""
+"""Largest number of unclear pairs of an edge and a node.
+
+For this many the simplex method takes seconds, and for twice as many minutes.
+"""
 
 NARROWER, NARROWEST = 0.7, 0.01
-"""Factor that narrows the width if too many pairs are unclear, and the smallest width."""
+"""Factor that reduces the width of ties if too many pairs are unclear, and the smallest width."""
 
 INNER = 0.2
-"""Fraction of the width that applies to D(y) instead of to D(y) minus the D of its children."""
+"""Weight of D(y) in the width of a tie; D(y) minus the D of the best choice below has weight 1."""
 
 VERTICES = 30
 """Number of vertices of the first polygon that are evenly spaced in D, and also in log D."""
 
 WIDTHS = (0.4, 0.3)
-"""Width of the first program, and of later programs, which have better references."""
+"""Relative width of a tie in the first program, and in later ones, which have better references."""
 
 WIDER = 1.5
-"""Factor that widens the width after steps without enough progress."""
+"""Factor that increases the width of ties after steps without enough progress."""
 
 SHARES = (1.0, 0.7, 0.4)
 """Weights that mix the S from HiGHS with the best feasible S; each mixture gives a lower bound."""

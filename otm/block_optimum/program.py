@@ -64,7 +64,7 @@ Prices = dict[tuple[int, ...], Number]
 
 @dataclass
 class Bounds:
-    """A feasible S with the lower bound, and multipliers with the upper bound."""
+    """A feasible S and its lower bound; multipliers and their upper bound."""
 
     passed: list[Number]
     lower: Number
@@ -139,7 +139,8 @@ class Lines:
         deep = np.flatnonzero(parents > 0)
         above = parents[deep]
         share = unit[above] * targets[deep] / unit[deep]
-        # HiGHS drops coefficients below `small_matrix_value`, so each row is scaled to at most 1.
+        # HiGHS accepts coefficients from 1e-9 to 1e15, so each row is divided by its largest
+        # coefficient.  HiGHS drops much smaller coefficients.
         largest = np.maximum(share, 1)
         rows = self.begin(np.full(deep.size, -np.inf), np.zeros(deep.size))
         self.add(rows, deep - 1, 1 / largest)
@@ -187,8 +188,8 @@ class Lines:
         # A solution that is not optimal is also useful, because each bound is proved separately.
         if not (solution.value_valid and solution.dual_valid):
             raise SolverError(
-                f"HiGHS ended with status {solver.modelStatusToString(status)!r} on "
-                f"{self.count:,} rows"
+                f"HiGHS stopped with status {solver.modelStatusToString(status)!r} on a program "
+                f"with {self.count:,} rows"
             )
         return tuple(
             np.asarray(x) for x in (solution.col_value, solution.row_dual, solution.col_dual)
@@ -242,15 +243,15 @@ class CuttingPlanes:
         return len(new)
 
     def solve(self) -> tuple[list[Number], list[Prices]]:
-        """Return S, which satisfies all edge constraints, and one set of multipliers per floor."""
+        """Return S, which satisfies all edge constraints, and multipliers for each of `floors`."""
         import highspy
 
         self.highs.run()
         status, solution = self.highs.getModelStatus(), self.highs.getSolution()
         if status != highspy.HighsModelStatus.kOptimal:
             raise SolverError(
-                f"HiGHS ended with status {self.highs.modelStatusToString(status)!r} on "
-                f"{self.size:,} nodes and {len(self.antichains):,} antichains"
+                f"HiGHS stopped with status {self.highs.modelStatusToString(status)!r} on a "
+                f"program with {self.size:,} nodes and {len(self.antichains):,} antichains"
             )
         passed = np.asarray(solution.col_value) * self.unit
         prices: Prices = {}
