@@ -162,8 +162,8 @@ class CheckedTree:
         """Read the nodes of the draft trees, and their probabilities over one denominator."""
         self.members: list[set[int]] = []
         chances = []
-        for given in as_list(self.document["trees"], "trees"):
-            nodes, chance = as_list(given, "draft tree", 2)
+        for entry in as_list(self.document["trees"], "trees"):
+            nodes, chance = as_list(entry, "draft tree", 2)
             members = self._nodes(nodes, "draft tree")
             require(
                 not any(self.levels[y] for y in members),
@@ -178,8 +178,8 @@ class CheckedTree:
         require(bool(chances) and min(self.chances) >= 0 and sum(self.chances) <= self.unit,
                 "the probabilities of draft trees are not a distribution")  # fmt: skip
 
-    def _nodes(self, given: Any, name: str) -> set[int]:
-        nodes = as_list(given, name)
+    def _nodes(self, value: Any, name: str) -> set[int]:
+        nodes = as_list(value, name)
         self.work.spend(4 * STEP * len(nodes))
         inside = all(type(y) is int and 1 <= y < len(self.parents) for y in nodes)
         chosen = set(nodes) if inside else set[int]()
@@ -188,14 +188,14 @@ class CheckedTree:
 
     def upper(self, *, exact: bool) -> Ratio:
         """Return the upper bound of the multipliers, with powers exact or rounded up."""
-        antichains, given = [], []
+        antichains, multipliers = [], []
         for pair in as_list(self.document["multipliers"], "multipliers"):
             nodes, multiplier = as_list(pair, "multiplier", 2)
             antichains.append(self._nodes(nodes, "antichain"))
-            given.append(number(multiplier, "multiplier"))
-            require(given[-1][0] >= 0, "a multiplier is negative")
+            multipliers.append(number(multiplier, "multiplier"))
+            require(multipliers[-1][0] >= 0, "a multiplier is negative")
             self._check_antichain(antichains[-1])
-        prices, unit = over_one_unit(given, self.work)
+        prices, unit = over_one_unit(multipliers, self.work)
         hits, of_hits = self._hits(antichains, exact=exact)
         longest = max([unit, *prices]).bit_length()
         self.work.multiply(longest, of_hits.bit_length(), times=len(prices) + 2)
@@ -274,39 +274,41 @@ class CheckedTree:
 
     def lower(self) -> Ratio:
         """Check that S satisfies the constraints, and return Σ S(y)."""
-        given = as_list(self.document["accepted"], "accepted", len(self.parents) - 1)
-        passed, unit = over_one_unit([(1, 1), *(number(x, "accepted") for x in given)], self.work)
-        for y in range(1, len(passed)):
-            parent, value = self.parents[y], passed[y]
+        entries = as_list(self.document["accepted"], "accepted", len(self.parents) - 1)
+        accept_probs, unit = over_one_unit(
+            [(1, 1), *(number(x, "accepted") for x in entries)], self.work
+        )
+        for y in range(1, len(accept_probs)):
+            parent, value = self.parents[y], accept_probs[y]
             longest = max(unit, value).bit_length()
             self.work.multiply(longest, self.units[parent].bit_length(), times=2)
-            allowed = passed[parent] * self.targets[y]
+            allowed = accept_probs[parent] * self.targets[y]
             possible = 0 <= value and value * self.units[parent] <= allowed
             require(possible, "S is not between 0 and S(y) T(z|y)")
             require(not (self.levels[y] and value), "S accepts a remainder node")
         if self.chances:
-            self._check_flow(passed, unit)
+            self._check_flow(accept_probs, unit)
         else:
-            self._check_hull(passed, unit)
-        return sum(passed[1:]), unit
+            self._check_hull(accept_probs, unit)
+        return sum(accept_probs[1:]), unit
 
-    def _check_flow(self, passed: list[int], unit: int) -> None:
+    def _check_flow(self, accept_probs: list[int], unit: int) -> None:
         """Check that the flow ends at each node with the probability S(y) − Σ_z S(yz)."""
-        ending = list(passed)
-        for y in range(1, len(passed)):
-            ending[self.parents[y]] -= passed[y]
-        places, given = [], []
+        ending = list(accept_probs)
+        for y in range(1, len(accept_probs)):
+            ending[self.parents[y]] -= accept_probs[y]
+        places, masses = [], []
         for entry in as_list(self.document["flow"], "flow"):
             tree, y, mass = as_list(entry, "flow", 3)
-            drafted = type(tree) is int and 0 <= tree < len(self.members)
-            require(drafted, "the flow does not start at a draft tree")
-            drafted = type(y) is int and y in self.members[tree]
-            require(drafted, "the flow ends at a node that is not in its draft tree")
+            is_tree = type(tree) is int and 0 <= tree < len(self.members)
+            require(is_tree, "the flow does not start at a draft tree")
+            is_member = type(y) is int and y in self.members[tree]
+            require(is_member, "the flow ends at a node that is not in its draft tree")
             places.append((tree, y))
-            given.append(number(mass, "flow"))
-            require(given[-1][0] >= 0, "the flow is negative")
-        shares, of_shares = over_one_unit(given, self.work)
-        sent, used = [0] * len(passed), [0] * len(self.members)
+            masses.append(number(mass, "flow"))
+            require(masses[-1][0] >= 0, "the flow is negative")
+        shares, of_shares = over_one_unit(masses, self.work)
+        sent, used = [0] * len(accept_probs), [0] * len(self.members)
         for (tree, y), share in zip(places, shares, strict=True):
             sent[y] += share
             used[tree] += share
@@ -321,10 +323,10 @@ class CheckedTree:
         )
         require(equal, "the flow to a node is not S(y) minus the sum of its S(yz)")
 
-    def _check_hull(self, passed: list[int], unit: int) -> None:
+    def _check_hull(self, accept_probs: list[int], unit: int) -> None:
         """Check that all corners of the upper hull of the points (D(U), S(U)) are below g."""
         # Nodes with S(y) = 0 do not change S(U).
-        accepting = [y for y in range(1, len(passed)) if passed[y]]
+        accepting = [y for y in range(1, len(accept_probs)) if accept_probs[y]]
         reach, total = self._reach_of(accepting)
         # Measure the work of one comparison.
         once = Work(0)
@@ -336,7 +338,7 @@ class CheckedTree:
             self.work.spend(each)
             return other[1] * one[0] - one[1] * other[0]
 
-        below: list[list[Ratio]] = [[] for _ in passed]
+        below: list[list[Ratio]] = [[] for _ in accept_probs]
         for y in reversed(accepting):
             # An antichain at or below y is either {y} or a union of antichains below its children.
             segments = sorted(below[y], key=cmp_to_key(steeper))
@@ -344,7 +346,7 @@ class CheckedTree:
             below[y] = []
             width = reach[y] - sum(d for d, _ in segments)
             # Neither is negative, because the probabilities after a path sum to at most 1.
-            height = passed[y] - sum(s for _, s in segments)
+            height = accept_probs[y] - sum(s for _, s in segments)
             while segments and segments[-1][1] * width <= height * segments[-1][0]:
                 self.work.spend(each)
                 width += segments[-1][0]

@@ -160,41 +160,41 @@ def build_certificate(
         "flow": None,
     }
     checked = certificate.CheckedTree(document, Work(math.inf))
-    passed = _write_feasible(checked, tree, drafts, bounds.passed)
-    lower = sum((as_fraction(x) for x in passed[1:]), Fraction(0))
+    accept_probs = _write_feasible(checked, tree, drafts, bounds.accept_probs)
+    lower = sum((as_fraction(x) for x in accept_probs[1:]), Fraction(0))
     upper = Fraction(*checked.upper(exact=tree.exact))
     if not tree.exact:
         upper = Fraction(rounded(upper, math.inf))
     document |= certificate_json.ends(lower, upper, method)
     document["sha256"] = digest(document)
-    return BlockCertificate(document), passed
+    return BlockCertificate(document), accept_probs
 
 
 def _write_feasible(
     checked: certificate.CheckedTree,
     tree: Tree,
     drafts: PathDrafts | TreeDrafts,
-    passed: Sequence[Number],
+    accept_probs: Sequence[Number],
 ) -> list[Number]:
-    """Write the largest feasible S below `passed` into the document, and return this S."""
+    """Write the largest feasible S below `accept_probs` into the document, and return this S."""
     document = checked.document
-    wanted = [0 * x if levels else x for x, levels in zip(passed, tree.levels, strict=True)]
+    desired = [0 * x if levels else x for x, levels in zip(accept_probs, tree.levels, strict=True)]
     if isinstance(drafts, TreeDrafts):
-        return _write_feasible_flow(document, tree, drafts, wanted)
+        return _write_feasible_flow(document, tree, drafts, desired)
     if tree.exact:
-        document["accepted"] = [_encoded(x) for x in wanted[1:]]
-        return wanted
+        document["accepted"] = [_encoded(x) for x in desired[1:]]
+        return desired
     # A rounding error can exceed the probability that any draft passes through a rare node.
     reach = np.array(tree.reach, dtype=np.float64)
-    given = np.where(reach > RAREST, at_least_once(reach, drafts.k), 0.0).tolist()
-    wanted = [min(x, most) for x, most in zip(wanted, given, strict=True)]
+    hits = np.where(reach > RAREST, at_least_once(reach, drafts.k), 0.0).tolist()
+    desired = [min(x, most) for x, most in zip(desired, hits, strict=True)]
     shrink = 2.0**-50
     while True:
         largest: list[Number] = [1.0]
-        for y in range(1, len(wanted)):
+        for y in range(1, len(desired)):
             # The float before the rounded product is at most the exact product.
             edge = math.nextafter(float(largest[tree.parents[y]] * tree.targets[y]), 0)
-            largest.append(max(min(edge, float(wanted[y] * (1 - shrink))), 0.0))
+            largest.append(max(min(edge, float(desired[y] * (1 - shrink))), 0.0))
         document["accepted"] = [_encoded(x) for x in largest[1:]]
         try:
             checked.lower()
@@ -206,7 +206,7 @@ def _write_feasible(
 
 
 def _write_feasible_flow(
-    document: dict[str, Any], tree: Tree, drafts: TreeDrafts, wanted: Sequence[Number]
+    document: dict[str, Any], tree: Tree, drafts: TreeDrafts, desired: Sequence[Number]
 ) -> list[Number]:
     """Return the largest S in fractions that a flow from draft trees attains.
 
@@ -219,14 +219,14 @@ def _write_feasible_flow(
         [as_fraction(x) for x in tree.targets],
         tree.levels,
     )
-    passed: Sequence[Number] = in_fractions.largest_below([as_fraction(x) for x in wanted])
+    accept_probs: Sequence[Number] = in_fractions.largest_below([as_fraction(x) for x in desired])
     reachable = (
         TreeDrafts(in_fractions, [as_fraction(x) for x in drafts.chances], drafts.members)
-        .excess(list(passed))
+        .excess(list(accept_probs))
         .reachable
     )
     feasible = in_fractions.largest_below(
-        [min(x, y) for x, y in zip(passed, reachable, strict=True)]
+        [min(x, y) for x, y in zip(accept_probs, reachable, strict=True)]
     )
     flow = maximum_flow(drafts.chances, drafts.members, ending_probs(tree, feasible))
     document["flow"] = [

@@ -38,16 +38,19 @@ def solve_exactly(program: CuttingPlanes, rounds: int, watch: Watch) -> Bounds:
         corners.append(_corner_of_fractions)
     for corner in corners:
         for _ in watch.over(range(rounds), "linear program"):
-            found = corner(program)
-            if found is None:
+            result = corner(program)
+            if result is None:
                 break
-            passed = tree.largest_below(found[0])
-            antichains = drafts.excess(passed).antichains
+            accept_probs = tree.largest_below(result[0])
+            antichains = drafts.excess(accept_probs).antichains
             if antichains and program.add(antichains):
                 continue
-            lower, upper = value_of(worth, passed), upper_bound(tree, drafts, worth, found[1])
+            lower, upper = (
+                value_of(worth, accept_probs),
+                upper_bound(tree, drafts, worth, result[1]),
+            )
             if lower == upper and not antichains:
-                return Bounds(passed, lower, found[1], upper)
+                return Bounds(accept_probs, lower, result[1], upper)
             break
     raise SolverError(
         f"no optimum was found in fractions for {program.size:,} nodes and "
@@ -59,8 +62,8 @@ def _corner_of_highs(program: CuttingPlanes) -> tuple[list[Number], Prices] | No
     """Return S and multipliers in fractions at the vertex that HiGHS finds, or None."""
     program.solve()
     tight = _tight(program)
-    passed = _corner(program, *tight)
-    return None if passed is None else (passed, _multipliers(program, *tight))
+    accept_probs = _corner(program, *tight)
+    return None if accept_probs is None else (accept_probs, _multipliers(program, *tight))
 
 
 def _corner_of_fractions(program: CuttingPlanes) -> tuple[list[Number], Prices]:
@@ -76,9 +79,9 @@ def _corner_of_fractions(program: CuttingPlanes) -> tuple[list[Number], Prices]:
     for antichain in antichains:
         rows.append(dict.fromkeys((y - 1 for y in antichain), one))
         limits.append(Fraction(program.drafts.hit(list(antichain))))
-    passed, prices = _maximise([Fraction(w) for w in program.worth[1:]], rows, limits)
+    accept_probs, prices = _maximise([Fraction(w) for w in program.worth[1:]], rows, limits)
     of_antichains = zip(antichains, prices[program.size :], strict=True)
-    return [one, *passed], {antichain: price for antichain, price in of_antichains if price}
+    return [one, *accept_probs], {antichain: price for antichain, price in of_antichains if price}
 
 
 Tight = tuple[set[int], set[int], set[int], list[tuple[int, ...]]]
@@ -116,19 +119,19 @@ def _corner(
     equations: list[LinearForm] = []
     for y in range(1, program.size + 1):
         bound = {None: Fraction(0 if y in zero else hit([y]))}
-        held = y in zero or y in full
+        at_bound = y in zero or y in full
         if y in edges:
             form = {x: a * Fraction(tree.targets[y]) for x, a in forms[tree.parents[y]].items()}
-            if held:
+            if at_bound:
                 equations.append(_sum([form, bound], [1, -1]))
         else:
-            form = bound if held else {y: Fraction(1)}
+            form = bound if at_bound else {y: Fraction(1)}
         forms.append(form)
     for antichain in antichains:
         total = _sum([forms[y] for y in antichain], [1] * len(antichain))
         equations.append(_sum([total, {None: Fraction(hit(list(antichain)))}], [1, -1]))
-    found = _solve(equations)
-    return None if found is None else [_value(form, found) for form in forms]
+    values = _solve(equations)
+    return None if values is None else [_value(form, values) for form in forms]
 
 
 def _multipliers(
@@ -158,13 +161,13 @@ def _multipliers(
             handed_on = {}
         parent = tree.parents[y]
         left[parent] = _sum([left[parent], handed_on], [1, Fraction(tree.targets[y])])
-    found = _solve(equations)
-    if found is None:
+    values = _solve(equations)
+    if values is None:
         return {}
-    prices: Prices = {U: max(found.get(U, Fraction(0)), Fraction(0)) for U in antichains}
+    prices: Prices = {U: max(values.get(U, Fraction(0)), Fraction(0)) for U in antichains}
     for y in full:
-        taken = found.get(y, Fraction(0)) if y in edges else Fraction(0)
-        prices[(y,)] = max(_value(left[y], found) - taken, Fraction(0))
+        taken = values.get(y, Fraction(0)) if y in edges else Fraction(0)
+        prices[(y,)] = max(_value(left[y], values) - taken, Fraction(0))
     return {antichain: price for antichain, price in prices.items() if price}
 
 
@@ -227,10 +230,10 @@ def _maximise(
         entering = min((j for j, a in profit.items() if a > 0), default=None)
         if entering is None:
             break
-        held = [(values[i] / -form[entering], i) for i, form in forms.items()
+        candidates = [(values[i] / -form[entering], i) for i, form in forms.items()
                 if form.get(entering, 0) < 0]  # fmt: skip
         # The list is not empty, because a separate row bounds each x_j.
-        step, leaving = min(held)
+        step, leaving = min(candidates)
         form = forms.pop(leaving)
         pivot = form.pop(entering)
         form = {j: -a / pivot for j, a in form.items()}

@@ -76,9 +76,9 @@ class PathDrafts:
         hit: Number = hit_probability(min(reach, 0 * reach + 1), self.k)
         return hit
 
-    def excess(self, passed: list[Number]) -> Excess:
+    def excess(self, accept_probs: list[Number]) -> Excess:
         """Return antichains with S(U) > g(U), and W from the hull after it is cut off at g."""
-        segments, taken_over = hull(self.tree.parents, self.tree.reach, passed)
+        segments, taken_over = hull(self.tree.parents, self.tree.reach, accept_probs)
         nodes = [segment.node for segment in segments]
         widths = np.array([segment.width for segment in segments])
         reach = np.minimum(np.cumsum(widths), widths[0] * 0 + 1)
@@ -89,7 +89,7 @@ class PathDrafts:
         ]
         # The minimum of two concave functions is concave, so its slopes decrease.
         cut_off = np.minimum(accepted, hits)
-        slopes: list[Any] = [None] * len(passed)
+        slopes: list[Any] = [None] * len(accept_probs)
         for j, segment in enumerate(segments):
             slope = segment.slope
             if cut_off[j] < accepted[j] or (j and cut_off[j - 1] < accepted[j - 1]):
@@ -98,7 +98,7 @@ class PathDrafts:
                 rise = (cut_off[j] - (cut_off[j - 1] if j else 0)) / widths[j]
                 slope = min(rise, max(slope, steepest))
             slopes[segment.node] = slope
-        for y in range(1, len(passed)):
+        for y in range(1, len(accept_probs)):
             if slopes[y] is None:
                 slopes[y] = slopes[taken_over[y]] if taken_over[y] else 0
         slopes[0] = 0
@@ -107,7 +107,7 @@ class PathDrafts:
 
 
 def hull(
-    parents: list[int], reach: list[Number], passed: list[Number]
+    parents: list[int], reach: list[Number], accept_probs: list[Number]
 ) -> tuple[list[Segment], list[int]]:
     """Return the upper hull of the points (D(U), S(U)).
 
@@ -121,7 +121,7 @@ def hull(
         # Sorting merges the sorted lists of the children.
         segments.sort(reverse=True)
         width = reach[y] - total(segment.width for segment in segments)
-        height = passed[y] - total(segment.height for segment in segments)
+        height = accept_probs[y] - total(segment.height for segment in segments)
         if isinstance(width, float) and width < REACH_ROUNDING * reach[y]:
             width = 0.0
         height = max(height, 0 * height)

@@ -163,10 +163,10 @@ class PolygonProgram:
         # At these nodes the constraint S(y) ≤ g({y}) is tight.
         tight = (values[: self.size] >= TIGHT * most[: self.size]) & ~by_edge[1:]
         prices += np.where(tight, np.maximum(-of_columns[: self.size], 0), 0)
-        passed, node_prices = np.ones(self.size + 1), np.zeros(self.size + 1)
-        passed[1:] = values[: self.size] * self.unit[1:]
+        accept_probs, node_prices = np.ones(self.size + 1), np.zeros(self.size + 1)
+        accept_probs[1:] = values[: self.size] * self.unit[1:]
         node_prices[1:] = np.maximum(prices / self.unit[1:] / GAIN, 0)
-        return passed, node_prices
+        return accept_probs, node_prices
 
     def _add_polygon(self, lines: Lines, slopes: Floats, at_zero: Floats, choices: Choices) -> int:
         """Add the rows of best(y; λ) for each edge of the polygon; return the number of columns.
@@ -224,8 +224,8 @@ class PolygonProgram:
         """
         shape = (slopes.size, self.size + 1)
         taken, passed_by = np.ones(shape, dtype=bool), np.ones(shape, dtype=bool)
-        for passed in references:
-            more, own = self._margins(slopes, passed)
+        for accept_probs in references:
+            more, own = self._margins(slopes, accept_probs)
             tie = width * slopes[:, None] * (np.maximum(own, 0) + INNER * self.reach)
             taken &= more > tie
             passed_by &= more < -tie
@@ -238,14 +238,14 @@ class PolygonProgram:
             owner[:, level] = np.where(unclear[:, above], above, owner[:, above])
         return Choices(unclear & reached, taken & reached, owner)
 
-    def _margins(self, slopes: Floats, passed: Floats) -> tuple[Floats, Floats]:
+    def _margins(self, slopes: Floats, accept_probs: Floats) -> tuple[Floats, Floats]:
         """Return S(y) − λ D(y) minus the best value below y, and D(y) minus the D of that choice.
 
         Both arrays have shape [edges, nodes + 1].
         """
         shape = (slopes.size, self.size + 1)
         of_children, reach_of_children = np.zeros(shape), np.zeros(shape)
-        value = passed - slopes[:, None] * self.reach
+        value = accept_probs - slopes[:, None] * self.reach
         for level, above, begins in reversed(self.levels):
             best = np.maximum(value[:, level], of_children[:, level])
             itself = value[:, level] > of_children[:, level]
@@ -264,8 +264,8 @@ def solve_by_polygons(
 ) -> Bounds:
     """Refine the polygon until the bounds are within the tolerance or stop improving."""
     tree, program = drafts.tree, PolygonProgram(drafts, worth)
-    passed = tree.largest_below(drafts.excess(tree.target_reach).reachable)
-    best = Bounds(passed, value_of(worth, passed), {}, float(sum(worth)))
+    accept_probs = tree.largest_below(drafts.excess(tree.target_reach).reachable)
+    best = Bounds(accept_probs, value_of(worth, accept_probs), {}, float(sum(worth)))
     vertices = _initial_vertices(drafts)
     references, width, idle = [np.array(tree.target_reach, dtype=np.float64)], WIDTHS[0], 0
     for done in range(rounds):
@@ -285,15 +285,15 @@ def solve_by_polygons(
         upper, prices = min(zip(uppers, several, strict=True), key=lambda pair: pair[0])
         if upper < best.upper:
             best.prices, best.upper = prices, upper
-        passed = tree.largest_below(solved.tolist())
-        inside = best.passed
+        accept_probs = tree.largest_below(solved.tolist())
+        inside = best.accept_probs
         for share in SHARES:
-            middle = zip(passed, inside, strict=True)
+            middle = zip(accept_probs, inside, strict=True)
             tried: list[Number] = [share * s + (1 - share) * x for s, x in middle]
             served = tree.largest_below(drafts.excess(tried).reachable)
             lower = value_of(worth, served)
             if lower > best.lower:
-                best.passed, best.lower = served, lower
+                best.accept_probs, best.lower = served, lower
         idle = 0 if best.gap < gap * (2 / 3) else idle + 1
         if best.gap <= tolerance or idle > PATIENCE:
             break
@@ -306,7 +306,7 @@ def solve_by_polygons(
         gain *= np.array(list(prices.values()))
         most = [place for place in np.argsort(-gain)[:MOST_NEW] if gain[place] > SMALLEST_GAIN]
         vertices = _merge_near(np.append(vertices, reach[most]))
-        references = [np.array(x, dtype=np.float64) for x in (best.passed, passed)]
+        references = [np.array(x, dtype=np.float64) for x in (best.accept_probs, accept_probs)]
     return best
 
 

@@ -54,7 +54,7 @@ class Drafts(Protocol):
     def hit(self, nodes: list[int]) -> Number:
         """Return g(U)."""
 
-    def excess(self, passed: list[Number]) -> Excess:
+    def excess(self, accept_probs: list[Number]) -> Excess:
         """Return antichains with S(U) > g(U)."""
 
 
@@ -66,7 +66,7 @@ Prices = dict[tuple[int, ...], Number]
 class Bounds:
     """A feasible S and its lower bound; multipliers and their upper bound."""
 
-    passed: list[Number]
+    accept_probs: list[Number]
     lower: Number
     prices: Prices
     upper: Number
@@ -77,9 +77,9 @@ class Bounds:
         return self.upper - self.lower
 
 
-def value_of(worth: Sequence[int], passed: Sequence[Number]) -> Number:
+def value_of(worth: Sequence[int], accept_probs: Sequence[Number]) -> Number:
     """Return the expected accepted drafts Σ worth(y) S(y)."""
-    return total((w * s for w, s in zip(worth, passed, strict=True)), 0 * passed[-1])
+    return total((w * s for w, s in zip(worth, accept_probs, strict=True)), 0 * accept_probs[-1])
 
 
 def upper_bound(tree: Tree, drafts: Drafts, worth: Sequence[int], prices: Prices) -> Number:
@@ -253,7 +253,7 @@ class CuttingPlanes:
                 f"HiGHS stopped with status {self.highs.modelStatusToString(status)!r} on a "
                 f"program with {self.size:,} nodes and {len(self.antichains):,} antichains"
             )
-        passed = np.asarray(solution.col_value) * self.unit
+        accept_probs = np.asarray(solution.col_value) * self.unit
         prices: Prices = {}
         of_rows = np.maximum(-np.asarray(solution.row_dual)[self.deep.size :] / GAIN, 0)
         for antichain, price in zip(self.antichains, of_rows.tolist(), strict=True):
@@ -261,16 +261,16 @@ class CuttingPlanes:
                 prices[antichain] = price / self._hit(antichain)
         prices_of_nodes = np.maximum(-np.asarray(solution.col_dual) / GAIN, 0)
         # HiGHS ignores multipliers below its tolerance, so tiny ones count only if S(y) is tight.
-        loose = (passed < TIGHT * self.hit) & (prices_of_nodes < FEASIBILITY / GAIN * 10)
+        loose = (accept_probs < TIGHT * self.hit) & (prices_of_nodes < FEASIBILITY / GAIN * 10)
         prices_of_nodes[self.by_edge | loose] = 0
-        served = self.tree.largest_below([1.0, *passed.tolist()])
+        served = self.tree.largest_below([1.0, *accept_probs.tolist()])
         most = (prices_of_nodes / self.unit).tolist()
         return served, [
             self._add_single_nodes(prices, served, most, floor) for floor in self.floors
         ]
 
     def _add_single_nodes(
-        self, prices: Prices, passed: list[Number], most: list[float], floor: float
+        self, prices: Prices, accept_probs: list[Number], most: list[float], floor: float
     ) -> Prices:
         """Add multipliers of single nodes, each at most the remaining worth of the node."""
         prices = dict(prices)
@@ -278,8 +278,8 @@ class CuttingPlanes:
         for y in range(self.size, 0, -1):
             if left[y] > 0:
                 above, share = self.tree.parents[y], self.tree.targets[y]
-                full = passed[y] >= TIGHT * self.hit[y - 1]
-                full &= passed[y] < TIGHT * passed[above] * share
+                full = accept_probs[y] >= TIGHT * self.hit[y - 1]
+                full &= accept_probs[y] < TIGHT * accept_probs[above] * share
                 price = left[y] if full else min(most[y - 1], left[y])
                 if self.unit[y - 1] < floor:
                     price = left[y] if self.by_drafts[y - 1] else 0.0
@@ -296,14 +296,14 @@ def solve_program(program: CuttingPlanes, tolerance: float, rounds: int, watch: 
     best = Bounds(zeros, 0.0, {}, float(sum(worth)))
     for done in range(rounds):
         watch.tell(f"gap {best.gap:.1e}, linear program", done + 1)
-        passed, several = program.solve()
+        accept_probs, several = program.solve()
         for prices in several:
             upper = float(upper_bound(tree, drafts, worth, prices))
             if upper < best.upper:
                 best.prices, best.upper = prices, upper
         progress = False
         for share in SHARES:
-            middle = zip(passed, best.passed, strict=True)
+            middle = zip(accept_probs, best.accept_probs, strict=True)
             tried: list[Number] = [share * s + (1 - share) * inside for s, inside in middle]
             excess = drafts.excess(tried)
             progress |= program.add(excess.antichains) > 0
@@ -311,7 +311,7 @@ def solve_program(program: CuttingPlanes, tolerance: float, rounds: int, watch: 
             lower = value_of(worth, served)
             if lower > best.lower:
                 progress |= lower > best.lower + tolerance / 10
-                best.passed, best.lower = served, lower
+                best.accept_probs, best.lower = served, lower
             if best.gap <= tolerance:
                 return best
         if not progress:

@@ -115,8 +115,8 @@ class BlockSolution(Facts):
             members, chances = _drafted_trees(tree, drafts)
         else:
             members, chances = drafts.members, drafts.chances
-        passed = [self.nodes.get(path, 0 * tree.targets[-1]) for path in tree.paths]
-        flow = maximum_flow(chances, members, ending_probs(tree, passed))
+        accept_probs = [self.nodes.get(path, 0 * tree.targets[-1]) for path in tree.paths]
+        flow = maximum_flow(chances, members, ending_probs(tree, accept_probs))
         plan: dict[Drafted, dict[Path, Number]] = BriefDict()
         for nodes, chance, shares in zip(members, chances, flow.shares, strict=True):
             whole = as_fraction(chance)

@@ -190,7 +190,7 @@ def _solve(
         why = f"{kind}: a linear program over {nodes:,} nodes and {cuts:,} antichains."
         if large:
             why = f"{kind}: polygons over {nodes:,} nodes; {cuts:,} antichains bound the optimum."
-    certificate, passed = build_certificate(tree, drafts, bounds, method)
+    certificate, accept_probs = build_certificate(tree, drafts, bounds, method)
     lower, upper = certificate.lower, certificate.upper
     accepted: Number | Interval
     if tree.exact:
@@ -199,9 +199,11 @@ def _solve(
         accepted = float(lower)
     else:
         accepted = Interval(rounded(lower, -np.inf), rounded(upper, np.inf))
-    found = BriefDict((path, passed[y]) for path, y in tree.places.items() if passed[y])
+    nodes_by_path = BriefDict(
+        (path, accept_probs[y]) for path, y in tree.places.items() if accept_probs[y]
+    )
     return BlockSolution(
-        accepted, _depth_bound(drafts), found, certificate, method, why, tree, drafts
+        accepted, _depth_bound(drafts), nodes_by_path, certificate, method, why, tree, drafts
     )
 
 
@@ -230,42 +232,42 @@ def _by_linear_programs(
     if len(tree.parents) == 1:
         return Bounds([1 + 0 * tree.targets[0]], Fraction(0), {}, Fraction(0)), 0
     worths = [tree.worth(rests=rests) for rests in ((False, True) if tree.truncated else (True,))]
-    found = []
+    bounds = []
     if isinstance(drafts, PathDrafts) and method == "polygons":
-        found = [solve_by_polygons(drafts, worth, tolerance, rounds, watch) for worth in worths]
-        return _combine_bounds(found), len(found[-1].prices)
+        bounds = [solve_by_polygons(drafts, worth, tolerance, rounds, watch) for worth in worths]
+        return _combine_bounds(bounds), len(bounds[-1].prices)
     antichains = [_best_cut(drafts, level)[1] for level in nodes_by_depth(tree)]
     for worth in worths:
         program = CuttingPlanes(tree, drafts, worth)
         program.add(antichains)
         if tree.exact:
-            found.append(solve_exactly(program, rounds, watch))
+            bounds.append(solve_exactly(program, rounds, watch))
         else:
-            found.append(solve_program(program, tolerance, rounds, watch))
+            bounds.append(solve_program(program, tolerance, rounds, watch))
         antichains = [list(antichain) for antichain in program.antichains]
-    return _combine_bounds(found), len(antichains)
+    return _combine_bounds(bounds), len(antichains)
 
 
-def _combine_bounds(found: Sequence[Bounds]) -> Bounds:
+def _combine_bounds(bounds: Sequence[Bounds]) -> Bounds:
     """Combine the lower bound of the first program with the upper bound of the last."""
-    low, high = found[0], found[-1]
-    return Bounds(low.passed, low.lower, high.prices, high.upper)
+    low, high = bounds[0], bounds[-1]
+    return Bounds(low.accept_probs, low.lower, high.prices, high.upper)
 
 
 def _solve_one_path(tree: Tree, drafts: PathDrafts) -> Bounds:
     """Return S(yz) = min(S(y) T(z|y), D(yz)) and the multipliers that prove it optimal."""
-    passed = tree.largest_below(tree.reach)
+    accept_probs = tree.largest_below(tree.reach)
     worth = tree.worth(rests=True)
     left = [w + 0 * tree.targets[-1] for w in worth]
     prices: Prices = {}
-    for y in range(len(passed) - 1, 0, -1):
+    for y in range(len(accept_probs) - 1, 0, -1):
         parent = tree.parents[y]
-        if passed[y] < passed[parent] * tree.targets[y]:
+        if accept_probs[y] < accept_probs[parent] * tree.targets[y]:
             prices[(y,)] = left[y]
         else:
             left[parent] += left[y] * tree.targets[y]
-    lower = value_of(tree.worth(rests=False), passed)
-    return Bounds(passed, lower, prices, upper_bound(tree, drafts, worth, prices))
+    lower = value_of(tree.worth(rests=False), accept_probs)
+    return Bounds(accept_probs, lower, prices, upper_bound(tree, drafts, worth, prices))
 
 
 def _depth_bound(drafts: PathDrafts | TreeDrafts) -> Number:

@@ -46,22 +46,22 @@ class TreeDrafts:
             (x for x, members in trees if chosen.intersection(members)), 0 * self.chances[0]
         )
 
-    def excess(self, passed: list[Number]) -> Excess:
+    def excess(self, accept_probs: list[Number]) -> Excess:
         """Return an antichain with S(U) > g(U), if one exists, and W from the maximum flow."""
-        flow = maximum_flow(self.chances, self.members, ending_probs(self.tree, passed))
-        sent: list[Number] = [Fraction(0)] * len(passed)
+        flow = maximum_flow(self.chances, self.members, ending_probs(self.tree, accept_probs))
+        sent: list[Number] = [Fraction(0)] * len(accept_probs)
         for shares in flow.shares:
             for y, share in shares.items():
                 sent[y] += share
         reachable = self.tree.subtree_sums(sent)
-        if not isinstance(passed[-1], Fraction):
+        if not isinstance(accept_probs[-1], Fraction):
             reachable = [float(x) for x in reachable]
         return Excess([self.tree.topmost(flow.short)] if flow.short else [], reachable)
 
 
-def ending_probs(tree: Tree, passed: Sequence[Number]) -> list[Fraction]:
+def ending_probs(tree: Tree, accept_probs: Sequence[Number]) -> list[Fraction]:
     """Return A(y) = S(y) − Σ_z S(yz), the probability that the accepted path ends at y."""
-    exact = [as_fraction(x) for x in passed]
+    exact = [as_fraction(x) for x in accept_probs]
     left = list(exact)
     for y in range(len(left) - 1, 0, -1):
         left[tree.parents[y]] -= exact[y]
@@ -101,7 +101,7 @@ def drafted_trees(
     table: Mapping[Any, Any], target: Callable[[Path], Any], node_limit: int
 ) -> TreeDrafts:
     """Convert a mapping from collections of paths to probabilities; omit nodes with T(y) = 0."""
-    trees = [_as_paths(drafted) for drafted in table]
+    trees = [_as_paths(key) for key in table]
     chances = as_probs(list(table.values()), "joint draft").tolist()
     prefixes = {path[:i] for paths in trees for path in paths for i in range(1, len(path) + 1)}
     if len(prefixes) > node_limit:
@@ -137,22 +137,22 @@ def drafted_trees(
         chances = in_floats([1.0, *chances], [-1, *([0] * len(chances))])[1:]
     tree = Tree(paths, parents, [0 * x + 1 for x in numbers], numbers, [0] * len(paths))
     members = [
-        sorted({places[path[:i]] for path in drafted for i in range(1, len(path) + 1)
+        sorted({places[path[:i]] for path in tree_paths for i in range(1, len(path) + 1)
                 if path[:i] in places})
-        for drafted in trees
+        for tree_paths in trees
     ]  # fmt: skip
     return TreeDrafts(tree, chances, members)
 
 
-def _as_paths(drafted: Any) -> list[Path]:
+def _as_paths(value: Any) -> list[Path]:
     """Check and return the paths of one draft tree."""
     try:
-        paths = [tuple(whole(token) for token in path) for path in drafted]
+        paths = [tuple(whole(token) for token in path) for path in value]
     except TypeError:
         paths = [(None,)]
     if not all(token is not None and token >= 0 for path in paths for token in path):
         raise InvalidDraftsError(
-            f"the draft tree {shown(drafted)} is invalid; give a collection of paths, which are "
+            f"the draft tree {shown(value)} is invalid; give a collection of paths, which are "
             "tuples of token ids, such as ((0, 1), (2,))"
         )
     return [tuple(token for token in path if token is not None) for path in paths]

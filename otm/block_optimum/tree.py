@@ -119,10 +119,10 @@ class Tree:
 
     def largest_below(self, most: Sequence[Number]) -> list[Number]:
         """Return the pointwise largest S with S(yz) ≤ S(y) T(z|y) and S(y) ≤ most(y)."""
-        passed: list[Number] = [1 + 0 * self.targets[-1]]
+        accept_probs: list[Number] = [1 + 0 * self.targets[-1]]
         for y in range(1, len(self.parents)):
-            passed.append(min(passed[self.parents[y]] * self.targets[y], most[y]))
-        return passed
+            accept_probs.append(min(accept_probs[self.parents[y]] * self.targets[y], most[y]))
+        return accept_probs
 
     def _products(self, factors: list[Number]) -> list[Number]:
         products = [factors[0]]
@@ -156,12 +156,12 @@ def build_tree(
             kept, left = _split_best(p, q, chances[y], k, top)
             count += kept.size + bool(left.size)
             _check_size(count, depth, length, node_limit)
-            found = zip(tokens[kept].tolist(), p[kept].tolist(), q[kept].tolist(), strict=True)
+            kept_ones = zip(tokens[kept].tolist(), p[kept].tolist(), q[kept].tolist(), strict=True)
             rest = (p[left].sum(), q[left].sum()) if left.size else None
-            children.append((y, list(found), rest))
+            children.append((y, list(kept_ones), rest))
         level = []
-        for y, kept_ones, of_rest in children:
-            for token, p_z, q_z in kept_ones:
+        for y, kept_children, of_rest in children:
+            for token, p_z, q_z in kept_children:
                 level.append(len(paths))
                 chances.append((chances[y][0] * float(p_z), chances[y][1] * float(q_z)))
                 paths.append((*paths[y], token))

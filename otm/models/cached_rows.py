@@ -246,16 +246,16 @@ def _with_space(storage: Any, places: int, slots: int) -> Any:
 
     If slots are missing, their number at least doubles, so that growth is rare.
     """
-    held = storage.shape
-    if places <= held[0] and slots <= held[1]:
+    shape = storage.shape
+    if places <= shape[0] and slots <= shape[1]:
         return storage
-    if slots > held[1]:
-        slots = max(slots, 2 * held[1])
+    if slots > shape[1]:
+        slots = max(slots, 2 * shape[1])
     # In memory, heads come before slots, because attention kernels are faster with this layout.
-    larger = storage.new_zeros((max(places, held[0]), held[2], max(slots, held[1]), held[3]))
+    larger = storage.new_zeros((max(places, shape[0]), shape[2], max(slots, shape[1]), shape[3]))
     larger = larger.transpose(1, 2)
     # Other slots stay zero, since masked slots must not be NaN.
-    larger[: held[0], : held[1]] = storage
+    larger[: shape[0], : shape[1]] = storage
     return larger
 
 

@@ -172,7 +172,7 @@ def output_distribution(
     solution: otm.BlockSolution, table: Table, target: Law, vocabulary: int, length: int
 ) -> dict[Path, Fraction]:
     """Enumerate drafts, accepted paths, the next token, and the target to length + 1."""
-    plan, passed = solution.plan, solution.nodes
+    plan, accept_probs = solution.plan, solution.nodes
     output: dict[Path, Fraction] = defaultdict(F)
     for tree, chance in table.items():
         reached = [
@@ -180,9 +180,9 @@ def output_distribution(
         ]
         ends = [y for y in reached if not any(x[: len(y)] == y and x != y for x in reached)]
         for accepted, share in plan[tuple(sorted(ends))].items():
-            here = passed.get(accepted, 1 if not accepted else 0)
+            here = accept_probs.get(accepted, 1 if not accepted else 0)
             weights = [
-                here * q - passed.get((*accepted, z), 0)
+                here * q - accept_probs.get((*accepted, z), 0)
                 for z, q in enumerate(target(accepted) if len(accepted) < length else [1])
             ]
             assert min(weights) >= 0

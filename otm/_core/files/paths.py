@@ -228,12 +228,12 @@ def _finite(digits: str) -> float:
 def check_place(path: Path) -> None:
     """Raise if no file can be written at a path; call this before long work."""
     try:
-        exists, taken = path.parent.is_dir(), path.is_dir()
+        exists, is_folder = path.parent.is_dir(), path.is_dir()
     except OSError as error:
         raise InvalidInputError(f"{file_label(path)} cannot be written: {error.strerror}") from None
     if not exists:
         raise InvalidInputError(f"there is no folder {shown(str(path.parent))}; create it first")
-    if taken:
+    if is_folder:
         raise InvalidInputError(f"{shown(str(path))} is a folder; give a file in it")
 
 

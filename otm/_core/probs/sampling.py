@@ -101,17 +101,17 @@ class InverseCdf(Frozen):
         """Return the token that each uniform in [0, 1) selects, in the shape of the uniforms."""
         points = np.asarray(uniforms * self.ends[-1])
         if self.ends.size == 1:
-            found = np.searchsorted(self.cumulative, points, side="right")
+            places = np.searchsorted(self.cumulative, points, side="right")
             # The product u · total can round up to the total.
-            return np.asarray(self.tokens[np.minimum(found, self.tokens.size - 1)])
+            return np.asarray(self.tokens[np.minimum(places, self.tokens.size - 1)])
         block = np.minimum(np.searchsorted(self.ends, points, side="right"), self.ends.size - 1)
         left = points - np.append(0, self.ends)[block]
-        found = np.empty(points.shape, dtype=np.int64)
+        places = np.empty(points.shape, dtype=np.int64)
         for each in set(block.ravel().tolist()):
             here, inside = block == each, self._block(each)
             place = np.searchsorted(self.cumulative[inside], left[here], side="right")
-            found[here] = np.minimum(inside.start + place, inside.stop - 1)
-        return np.asarray(self.tokens[found])
+            places[here] = np.minimum(inside.start + place, inside.stop - 1)
+        return np.asarray(self.tokens[places])
 
     def probs(self, n: int) -> Probs:
         """Return the exact distribution [n] of the tokens that `locate` samples."""
@@ -145,7 +145,7 @@ def locate_in_rows(weights: Probs, uniforms: npt.NDArray[Any]) -> npt.NDArray[np
     """
     cumulative = np.cumsum(weights, axis=1)
     points = uniforms * cumulative[:, -1]
-    found = (cumulative <= points[:, None]).sum(axis=1).astype(np.int64)
+    places = (cumulative <= points[:, None]).sum(axis=1).astype(np.int64)
     # The product u · total can round up to the total.
     last = weights.shape[1] - 1 - (weights[:, ::-1] > 0).argmax(axis=1)
-    return np.asarray(np.minimum(found, last))
+    return np.asarray(np.minimum(places, last))

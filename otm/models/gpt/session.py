@@ -88,9 +88,9 @@ class GPTSession(Session):
         write: tuple[Any, Any] = slice(R), slice(start, end)
         if not alike:
             write = torch.arange(R, device=device)[:, None], positions
-        seen = Window(self._rows.capacity, start, end, write, (slice(R), slice(end)), {})
+        visible = Window(self._rows.capacity, start, end, write, (slice(R), slice(end)), {})
         for layer in self._layers:
-            layer.open(seen)
+            layer.open(visible)
         causal = end == L > 1
         mask = None
         if not (causal or (alike and L == 1)):

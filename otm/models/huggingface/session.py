@@ -192,9 +192,9 @@ class CachedSession(HuggingFaceSession):
         self.past = None
         lengths, columns = past.lengths, np.arange(tokens.shape[1])
         self._rows.append(np.where(columns < lengths[:, None], tokens, -1)[:, : lengths.max()])
-        seen = window(len(tokens), self._rows.places, 0 * lengths, lengths, self._device)
+        visible = window(len(tokens), self._rows.places, 0 * lengths, lengths, self._device)
         for layer, (keys, values) in zip(self._layers, past.layers, strict=True):
-            layer.open(seen)
+            layer.open(visible)
             layer.update(keys, values)
         behind = lengths[:, None] + columns
         filled = np.pad(tokens, ((0, 0), (0, 1)), constant_values=-1)
@@ -214,10 +214,12 @@ class CachedSession(HuggingFaceSession):
             groups = [reading[lengths[reading] == n] for n in np.unique(lengths[reading])]
         for rows in groups:
             capacity, new = self._rows.capacity, counts[rows]
-            seen = window(capacity, places[rows], lengths[rows], new, self._device)
+            visible = window(capacity, places[rows], lengths[rows], new, self._device)
             for layer in self._layers:
-                layer.open(seen)
-            all_arguments = arguments | seen.arguments | self._cache_arguments(self._owners[rows])
+                layer.open(visible)
+            all_arguments = (
+                arguments | visible.arguments | self._cache_arguments(self._owners[rows])
+            )
             ids = tokens[:, : new.max()]
             if not np.array_equal(rows, np.arange(len(tokens))):
                 ids = ids[on_device(rows, self._device)]
@@ -296,6 +298,6 @@ def new_cache(model: Any) -> tuple[Any, list[LayerStorage]]:
         )
     layer = type("StoredLayer", (LayerStorage, DynamicLayer), {})
     cache.layers = [
-        held if kind == IDLE else layer() for kind, held in zip(kinds, cache.layers, strict=True)
+        old if kind == IDLE else layer() for kind, old in zip(kinds, cache.layers, strict=True)
     ]
-    return cache, [held for held in cache.layers if isinstance(held, LayerStorage)]
+    return cache, [layer for layer in cache.layers if isinstance(layer, LayerStorage)]
