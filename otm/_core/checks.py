@@ -63,7 +63,8 @@ def as_draft_counts(k: Any) -> Counts:
         # dtype=object keeps the entries: NumPy would turn 2**63 into a float and True into 1.
         fault = masked_fault(k)
         given = k if isinstance(k, np.ndarray) else np.asarray(k, dtype=object)
-    except Exception as error:  # A foreign object may raise anything when its entries are read.
+    # A foreign object may raise any exception when its entries are read.
+    except Exception as error:
         raise InvalidDraftCountError(f"k is not a number or an array: {error}") from error
     if fault:
         raise InvalidDraftCountError(f"k is {fault}")

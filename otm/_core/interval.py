@@ -66,8 +66,7 @@ class Interval:
 
     def __float__(self) -> NoReturn:
         raise TypeError(
-            f"an Interval is not a number: this one is {self}; use .lower or .upper, "
-            "whichever your statement needs"
+            f"the Interval {self} is not a number; use one of its bounds, .lower or .upper"
         )
 
     def __format__(self, spec: str) -> str:

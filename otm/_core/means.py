@@ -100,9 +100,9 @@ class Prompts:
     def per(self, counts: Floats) -> Floats:
         """Linearise the ratio positions per count: counts [P, ...] → sums [P, ...].
 
-        The mean of the result is the ratio, such as tokens per step.  Its interval, and the
-        interval of a difference of two ratios, are then those of means (Cochran, "Sampling
-        Techniques", 1977, section 6.4).
+        The mean of the result is the ratio, such as tokens per step.  So a ratio, or a difference
+        of two ratios, gets the confidence interval of a mean (Cochran, "Sampling Techniques", 1977,
+        section 6.4).
         """
         sizes = self.sizes.reshape(-1, *[1] * (counts.ndim - 1))
         ratio = sizes.sum() / counts.sum(axis=0)

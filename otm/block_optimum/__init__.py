@@ -1,7 +1,8 @@
-"""The exact optimum of block verification for several drafts: a linear program over the nodes.
+"""The exact optimum of block verification for several drafts, from a linear program.
 
-The program, its proof and its certificate are in docs/theory/block.md.  `otm.solve_block` solves
-it; what it returns is an `otm.BlockSolution`.
+The program has one variable for each node of the draft tree.  docs/theory/block.md describes the
+program, its proof and its certificate.  `otm.solve_block` solves it and returns an
+`otm.BlockSolution`.
 
-Not here: rules that verify blocks (`otm.decoding.verifiers`, `otm.kernels`).
+Rules that verify blocks are in `otm.decoding.verifiers` and `otm.kernels`.
 """

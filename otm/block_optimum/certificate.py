@@ -1,29 +1,30 @@
-"""Check a certificate of block verification's optimum; the standard library alone.
+"""Check a certificate of the optimum of block verification with the standard library only.
 
-Run it on a file that `BlockCertificate.save` wrote, with no package installed::
+This command checks a file that `BlockCertificate.save` wrote, and needs no installed package::
 
     python -I -S otm/block_optimum/certificate.py FILE
 
-It reads numbers and bounds its work with the functions of `otm/certificate.py` beside it.
+`otm/certificate.py` reads the numbers and limits the work of the check.
 
-The nodes are those of a tree of paths; D(z|y) and T(z|y) are the probabilities of a draft path and
-of the target. g(U) is the probability that drafts pass through a node of U: 1 − (1 − D(U))^k for k
-i.i.d. paths and an antichain U (no node of U is above another), or a sum over drafted trees given
-as a table. The most drafts that a memoryless lossless rule accepts on average is the maximum of Σ
-S(y) over
+The nodes form a tree of paths.  D(z|y) and T(z|y) are the draft and target probabilities of the
+token z after the path y.  g(U) is the probability that the drafts pass through a node of U.  For k
+i.i.d. paths it is 1 − (1 − D(U))^k if U is an antichain, in which no node is above another.  For a
+table of draft trees it is a sum over the trees.  The optimum is the largest expected number of
+drafts that a memoryless lossless rule accepts.  It equals the maximum of Σ S(y) over
 
     S ≥ 0,  S(root) = 1,  S(yz) ≤ S(y) T(z|y),  Σ_{y∈U} S(y) ≤ g(U) for every antichain U.
 
-- ``lower``: S satisfies all of this.  For i.i.d. paths it is enough to look at the corners of the
-  upper hull of the points (D(U), S(U)), since g is concave in D(U); a recursion over the tree finds
-  them.  For a table a flow from drafted trees to nodes shows it.
-- ``upper``: Σ μ_U g(U) + Σ_z ν_z T(z|root) with ν_y = max(0, 1 − Σ_{U∋y} μ_U + Σ_z ν_yz T(z|y)),
-  for any μ ≥ 0 on antichains.
-- A rest stands for tokens left out after a path.  In ``lower`` it has S = 0, in ``upper`` it is
-  worth all the levels that it stands for, in place of 1.
+- ``lower`` is proved by an S that satisfies all constraints.  For i.i.d. paths, g is concave in
+  D(U), so it is enough to check the corners of the upper hull of the points (D(U), S(U)).  A
+  recursion over the tree finds these corners.  For a table, the certificate contains a flow from
+  draft trees to nodes that proves the constraints.
+- ``upper`` is proved by multipliers μ ≥ 0 of antichains.  The bound is Σ μ_U g(U) +
+  Σ_z ν_z T(z|root) with ν_y = max(0, 1 − Σ_{U∋y} μ_U + Σ_z ν_yz T(z|y)).
+- A remainder node replaces the tokens omitted after a path.  For ``lower`` it has S = 0.  For
+  ``upper`` its weight in the sum is the number of levels that it replaces, not 1.
 
-Floats are read as exact binary fractions.  Everything is computed in integers; powers first in
-fixed point, with every error on the unfavourable side.
+Floats are read as exact binary fractions, and all arithmetic is in integers.  Powers are first
+computed in fixed point, with every rounding error against the claim.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-if __name__ == "__main__":  # otm/__init__.py would need NumPy
+if __name__ == "__main__":
+    # An empty package replaces otm/__init__.py, which would need NumPy.
     package = ModuleType("otm")
     package.__path__ = [str(Path(__file__).resolve().parents[1])]
     sys.modules.setdefault("otm", package)
@@ -64,26 +66,28 @@ FIELDS = {
     "gap", "interval", "status", "method", "versions",
 }  # fmt: skip
 
-LARGEST_TOKEN = 1 << 60  # Python's hashes of larger integers repeat
+# Larger integers can have equal hashes.
+LARGEST_TOKEN = 1 << 60
 LARGEST_K = (1 << 63) - 1
-STEP = 70  # work of a step that needs no long number
+# Work of a step without long integers.
+STEP = 70
 
 
 def check(document: dict[str, Any]) -> None:
-    """Check a certificate; nothing is returned if it proves all that it claims."""
+    """Check a certificate; raise unless it proves both bounds."""
     work = open_document(document, SCHEMA, FIELDS)
     require(isinstance(document["method"], str), "the method is not a string")
     lower, upper = check_ends(document, work)
     tree = CheckedTree(document, work)
     require(at_most(lower, tree.lower(), work), "S accepts less than lower")
-    # only exact powers prove an upper end that equals lower
-    looks = (False, True) if document["status"] == "bounded" else (True,)
-    proved = any(at_most(tree.upper(exact=exact), upper, work) for exact in looks)
+    # Only exact powers can prove an upper bound that equals the lower bound.
+    exactness = (False, True) if document["status"] == "bounded" else (True,)
+    proved = any(at_most(tree.upper(exact=exact), upper, work) for exact in exactness)
     require(proved, "the multipliers do not prove upper")
 
 
 class CheckedTree:
-    """The nodes of a certificate, and what it proves about them."""
+    """The tree of a certificate, and the two bounds that the certificate proves."""
 
     def __init__(self, document: dict[str, Any], work: Work) -> None:
         self.document, self.work = document, work
@@ -99,33 +103,37 @@ class CheckedTree:
             )
             require(type(token) is int and abs(token) < LARGEST_TOKEN, "a token is not a token id")
             require(type(levels) is int and levels >= 0, "levels are not a nonnegative integer")
-            require(not self.levels[parent], "a node stands below tokens that were left out")
+            require(not self.levels[parent], "a remainder node has a child")
             self.parents.append(parent)
             self.levels.append(levels)
             self.depths.append(self.depths[parent] + 1)
             targets.append(number(target, "target"))
             require(
-                not table or draft is None, "a draft probability stands beside a table of drafts"
+                not table or draft is None,
+                "a node has a draft probability in addition to the table of draft trees",
             )
             drafts.append((0, 1) if table else number(draft, "draft"))
         labels = sorted((parent, token) for parent, token, *_ in nodes)
         different = all(one != other for one, other in pairwise(labels))
-        require(different, "a path stands twice")
+        require(different, "a path occurs twice")
         self.targets, self.units = self._read_rows(targets, "target")
         drafts_of_rows, units = self._read_rows(drafts, "draft")
         self.chances: list[int] = []
         if table:
-            require(not any(self.levels), "tokens are left out beside a table of drafts")
-            require(document["k"] is None, "k stands beside a table of drafts")
+            require(not any(self.levels), "a table of draft trees allows no remainder nodes")
+            require(document["k"] is None, "k must be null for a table of draft trees")
             self._read_trees()
         else:
-            require(document["flow"] is None, "a flow stands beside i.i.d. paths")
+            require(document["flow"] is None, "the flow must be null for i.i.d. paths")
             self.k = document["k"]
-            require(type(self.k) is int and 1 <= self.k <= LARGEST_K, "k is not a number of drafts")
-            self.reach = self._multiplied(drafts_of_rows, units)
+            require(type(self.k) is int and 1 <= self.k <= LARGEST_K, "k is not a number of paths")
+            self.reach = self._products(drafts_of_rows, units)
 
     def _read_rows(self, probs: list[Ratio], name: str) -> tuple[list[int], list[int]]:
-        """Write probabilities as integers over one unit per parent; they must sum to at most 1."""
+        """Return probabilities as integers over one common denominator for each parent.
+
+        The probabilities after a path must sum to at most 1.
+        """
         rows: dict[int, list[int]] = {}
         for y in range(1, len(probs)):
             require(probs[y][0] >= 0, f"a {name} probability is negative")
@@ -139,8 +147,8 @@ class CheckedTree:
                 weights[y] = weight
         return weights, units
 
-    def _multiplied(self, weights: list[int], units: list[int]) -> list[Ratio]:
-        """D(y), not reduced."""
+    def _products(self, weights: list[int], units: list[int]) -> list[Ratio]:
+        """Return D(y) of each node as a ratio that is not reduced."""
         reach = [(1, 1)]
         for y in range(1, len(weights)):
             above, unit = reach[self.parents[y]], units[self.parents[y]]
@@ -151,27 +159,27 @@ class CheckedTree:
         return reach
 
     def _read_trees(self) -> None:
-        """Read the table of drafted trees: their nodes, and their chances over one unit."""
+        """Read the nodes of the draft trees, and their probabilities over one denominator."""
         self.members: list[set[int]] = []
         chances = []
-        for given in as_list(self.document["trees"], "trees"):
-            nodes, chance = as_list(given, "drafted tree", 2)
-            members = self._nodes(nodes, "drafted tree")
+        for entry in as_list(self.document["trees"], "trees"):
+            nodes, chance = as_list(entry, "draft tree", 2)
+            members = self._nodes(nodes, "draft tree")
             require(
                 not any(self.levels[y] for y in members),
-                "a drafted tree has tokens that were left out",
+                "a draft tree has a remainder node",
             )
             for y in members:
                 above = self.parents[y]
-                require(not above or above in members, "a drafted tree lacks the parent of a node")
+                require(not above or above in members, "a draft tree lacks the parent of a node")
             self.members.append(members)
-            chances.append(number(chance, "drafted tree"))
+            chances.append(number(chance, "draft tree"))
         self.chances, self.unit = over_one_unit(chances, self.work)
         require(bool(chances) and min(self.chances) >= 0 and sum(self.chances) <= self.unit,
-                "the chances of drafted trees are no distribution")  # fmt: skip
+                "the probabilities of draft trees are not a distribution")  # fmt: skip
 
-    def _nodes(self, given: Any, name: str) -> set[int]:
-        nodes = as_list(given, name)
+    def _nodes(self, value: Any, name: str) -> set[int]:
+        nodes = as_list(value, name)
         self.work.spend(4 * STEP * len(nodes))
         inside = all(type(y) is int and 1 <= y < len(self.parents) for y in nodes)
         chosen = set(nodes) if inside else set[int]()
@@ -179,20 +187,20 @@ class CheckedTree:
         return chosen
 
     def upper(self, *, exact: bool) -> Ratio:
-        """Return the bound that the multipliers prove, with exact powers or powers rounded up."""
-        antichains, given = [], []
+        """Return the upper bound of the multipliers, with powers exact or rounded up."""
+        antichains, multipliers = [], []
         for pair in as_list(self.document["multipliers"], "multipliers"):
             nodes, multiplier = as_list(pair, "multiplier", 2)
             antichains.append(self._nodes(nodes, "antichain"))
-            given.append(number(multiplier, "multiplier"))
-            require(given[-1][0] >= 0, "a multiplier is negative")
+            multipliers.append(number(multiplier, "multiplier"))
+            require(multipliers[-1][0] >= 0, "a multiplier is negative")
             self._check_antichain(antichains[-1])
-        prices, unit = over_one_unit(given, self.work)
+        prices, unit = over_one_unit(multipliers, self.work)
         hits, of_hits = self._hits(antichains, exact=exact)
         longest = max([unit, *prices]).bit_length()
         self.work.multiply(longest, of_hits.bit_length(), times=len(prices) + 2)
         bound = sum(price * hit for price, hit in zip(prices, hits, strict=True))
-        left, of_left = self._left(antichains, prices, unit)
+        left, of_left = self._remaining_worth(antichains, prices, unit)
         self.work.multiply(bound.bit_length() + of_hits.bit_length(), of_left.bit_length(), times=3)
         return bound * of_left + left * of_hits, unit * of_hits * of_left
 
@@ -204,8 +212,8 @@ class CheckedTree:
                 require(above not in nodes, "a node of an antichain is above another")
                 above = self.parents[above]
 
-    def _left(self, antichains: list[set[int]], prices: list[int], unit: int) -> Ratio:
-        """Σ_z ν_z T(z|root), from the leaves up; the numerator is over the unit of the prices."""
+    def _remaining_worth(self, antichains: list[set[int]], prices: list[int], unit: int) -> Ratio:
+        """Return the numerator and denominator of `unit` times Σ_z ν_z T(z|root)."""
         work = self.work
         long = max([unit, *prices]).bit_length() + max(self.levels).bit_length()
         work.keep(long, times=len(self.levels) + sum(map(len, antichains)))
@@ -214,7 +222,8 @@ class CheckedTree:
         for antichain, price in zip(antichains, prices, strict=True):
             for y in antichain:
                 own[y] -= price
-        below = [(0, 1)] * len(own)  # Σ_z ν_yz T(z|y), without the unit of the row
+        # Σ_z ν_yz T(z|y), not yet divided by the unit of the row.
+        below = [(0, 1)] * len(own)
         for y in range(len(own) - 1, -1, -1):
             value, scale = below[y]
             below[y] = (0, 1)
@@ -229,10 +238,11 @@ class CheckedTree:
                 work.multiply(value.bit_length(), weight.bit_length())
                 work.keep(value.bit_length() + weight.bit_length())
                 below[parent] = plus(below[parent], (value * weight, scale), work)
-        raise AssertionError  # the root is the last
+        # The loop returns at the root.
+        raise AssertionError
 
     def _hits(self, antichains: list[set[int]], *, exact: bool) -> tuple[list[int], int]:
-        """g(U) of antichains over one unit."""
+        """Return g(U) of antichains as integers, and their common denominator."""
         work = self.work
         if self.chances:
             members = sum(map(len, self.members))
@@ -253,7 +263,7 @@ class CheckedTree:
         return hits, 1 << bits
 
     def _reach_of(self, nodes: Sequence[int]) -> tuple[dict[int, int], int]:
-        """D(y) of nodes as integers over their least common unit."""
+        """Return D(y) of nodes as integers, and their least common denominator."""
         whole, unit = over_one_unit([self.reach[y] for y in nodes], self.work)
         shared = unit
         for value in whole:
@@ -263,40 +273,42 @@ class CheckedTree:
         return {y: value // shared for y, value in zip(nodes, whole, strict=True)}, unit // shared
 
     def lower(self) -> Ratio:
-        """Σ S(y), after checking that S satisfies the constraints."""
-        given = as_list(self.document["accepted"], "accepted", len(self.parents) - 1)
-        passed, unit = over_one_unit([(1, 1), *(number(x, "accepted") for x in given)], self.work)
-        for y in range(1, len(passed)):
-            parent, value = self.parents[y], passed[y]
+        """Check that S satisfies the constraints, and return Σ S(y)."""
+        entries = as_list(self.document["accepted"], "accepted", len(self.parents) - 1)
+        accept_probs, unit = over_one_unit(
+            [(1, 1), *(number(x, "accepted") for x in entries)], self.work
+        )
+        for y in range(1, len(accept_probs)):
+            parent, value = self.parents[y], accept_probs[y]
             longest = max(unit, value).bit_length()
             self.work.multiply(longest, self.units[parent].bit_length(), times=2)
-            allowed = passed[parent] * self.targets[y]
+            allowed = accept_probs[parent] * self.targets[y]
             possible = 0 <= value and value * self.units[parent] <= allowed
             require(possible, "S is not between 0 and S(y) T(z|y)")
-            require(not (self.levels[y] and value), "S accepts tokens that were left out")
+            require(not (self.levels[y] and value), "S accepts a remainder node")
         if self.chances:
-            self._check_flow(passed, unit)
+            self._check_flow(accept_probs, unit)
         else:
-            self._check_hull(passed, unit)
-        return sum(passed[1:]), unit
+            self._check_hull(accept_probs, unit)
+        return sum(accept_probs[1:]), unit
 
-    def _check_flow(self, passed: list[int], unit: int) -> None:
-        """Whether drafted trees can send to each node what ends there."""
-        ending = list(passed)
-        for y in range(1, len(passed)):
-            ending[self.parents[y]] -= passed[y]
-        places, given = [], []
+    def _check_flow(self, accept_probs: list[int], unit: int) -> None:
+        """Check that the flow ends at each node with the probability S(y) − Σ_z S(yz)."""
+        ending = list(accept_probs)
+        for y in range(1, len(accept_probs)):
+            ending[self.parents[y]] -= accept_probs[y]
+        places, masses = [], []
         for entry in as_list(self.document["flow"], "flow"):
             tree, y, mass = as_list(entry, "flow", 3)
-            drafted = type(tree) is int and 0 <= tree < len(self.members)
-            require(drafted, "the flow does not start at drafts")
-            drafted = type(y) is int and y in self.members[tree]
-            require(drafted, "the flow goes to a node that was not drafted")
+            is_tree = type(tree) is int and 0 <= tree < len(self.members)
+            require(is_tree, "the flow does not start at a draft tree")
+            is_member = type(y) is int and y in self.members[tree]
+            require(is_member, "the flow ends at a node that is not in its draft tree")
             places.append((tree, y))
-            given.append(number(mass, "flow"))
-            require(given[-1][0] >= 0, "the flow is negative")
-        shares, of_shares = over_one_unit(given, self.work)
-        sent, used = [0] * len(passed), [0] * len(self.members)
+            masses.append(number(mass, "flow"))
+            require(masses[-1][0] >= 0, "the flow is negative")
+        shares, of_shares = over_one_unit(masses, self.work)
+        sent, used = [0] * len(accept_probs), [0] * len(self.members)
         for (tree, y), share in zip(places, shares, strict=True):
             sent[y] += share
             used[tree] += share
@@ -305,17 +317,19 @@ class CheckedTree:
         self.work.multiply(of_flow, longest, times=2 * (len(sent) + len(used)))
         possible = all(x * self.unit <= chance * of_shares
                        for x, chance in zip(used, self.chances, strict=True))  # fmt: skip
-        require(possible, "drafts send more flow than their probability")
+        require(possible, "the flow from a draft tree exceeds the probability of the tree")
         equal = all(
             x * unit == end * of_shares for x, end in zip(sent[1:], ending[1:], strict=True)
         )
-        require(equal, "the flow does not send to each node what ends there")
+        require(equal, "the flow to a node is not S(y) minus the sum of its S(yz)")
 
-    def _check_hull(self, passed: list[int], unit: int) -> None:
-        """Whether the corners of the upper hull of all (D(U), S(U)) are below g."""
-        accepting = [y for y in range(1, len(passed)) if passed[y]]  # others add nothing to S(U)
+    def _check_hull(self, accept_probs: list[int], unit: int) -> None:
+        """Check that all corners of the upper hull of the points (D(U), S(U)) are below g."""
+        # Nodes with S(y) = 0 do not change S(U).
+        accepting = [y for y in range(1, len(accept_probs)) if accept_probs[y]]
         reach, total = self._reach_of(accepting)
-        once = Work(0)  # the work of one comparison
+        # Measure the work of one comparison.
+        once = Work(0)
         before = once.left
         once.multiply(total.bit_length(), unit.bit_length(), times=2)
         each = before - once.left
@@ -324,34 +338,35 @@ class CheckedTree:
             self.work.spend(each)
             return other[1] * one[0] - one[1] * other[0]
 
-        below: list[list[Ratio]] = [[] for _ in passed]
+        below: list[list[Ratio]] = [[] for _ in accept_probs]
         for y in reversed(accepting):
-            # an antichain at or below y is y, or antichains below its children
+            # An antichain at or below y is either {y} or a union of antichains below its children.
             segments = sorted(below[y], key=cmp_to_key(steeper))
             self.work.multiply(total.bit_length() + unit.bit_length(), 1, times=2 * len(segments))
             below[y] = []
             width = reach[y] - sum(d for d, _ in segments)
-            height = passed[y] - sum(s for _, s in segments)  # neither is negative: sums are ≤ 1
+            # Neither is negative, because the probabilities after a path sum to at most 1.
+            height = accept_probs[y] - sum(s for _, s in segments)
             while segments and segments[-1][1] * width <= height * segments[-1][0]:
                 self.work.spend(each)
                 width += segments[-1][0]
                 height += segments[-1][1]
                 segments.pop()
-            require(width > 0 or height == 0, "S accepts a path that is never drafted")
+            require(width > 0 or height == 0, "S accepts a path with draft probability zero")
             if width:
                 segments.append((width, height))
             below[self.parents[y]] += segments
         corners = sorted(below[0], key=cmp_to_key(steeper))
         across = mass = 0
-        refusal = "S accepts more on an antichain than is drafted"
+        excess = "S accepts more on an antichain than the probability that drafts hit it"
         for width, height in corners:
             across += width
             mass += height
-            check_hit((mass, unit), (across, total), self.k, refusal, work=self.work)
+            check_hit((mass, unit), (across, total), self.k, excess, work=self.work)
 
 
 def over_one_unit(ratios: Sequence[Ratio], work: Work) -> tuple[list[int], int]:
-    """Write ratios as integers over a common denominator, the least one if they are reduced."""
+    """Return ratios as integers over a common denominator; it is the least for reduced ratios."""
     unit = 1
     for _, denominator in ratios:
         if unit != denominator:
@@ -374,7 +389,7 @@ def plus(one: Ratio, other: Ratio, work: Work) -> Ratio:
 
 
 def number(value: Any, name: str) -> Ratio:
-    """Read an integer, a ratio "a/b" (with hexadecimal parts too) or a hexadecimal float."""
+    """Read an integer, a ratio "a/b" in decimal or hexadecimal, or a hexadecimal float."""
     if type(value) is int:
         return value, 1
     if isinstance(value, str) and "/" in value:

@@ -1,7 +1,6 @@
-"""Certificates of block verification's optimum: made from bounds, saved, loaded and checked.
+"""Build, save, load and check certificates of the optimum of block verification.
 
-What they prove, and how, is in `otm.block_optimum.certificate`, which checks them with nothing but
-the standard library.
+`otm.block_optimum.certificate` describes the proof, and checks it with the standard library only.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from otm._core.display.reprs import FactsRepr, number_text
 from otm.block_optimum import certificate
 from otm.block_optimum.hull import PathDrafts
 from otm.block_optimum.program import Bounds
-from otm.block_optimum.table import TreeDrafts, ending, maximum_flow
+from otm.block_optimum.table import TreeDrafts, ending_probs, maximum_flow
 from otm.block_optimum.tree import RAREST, Tree
 from otm.certificate import CertificateRefusedError, Work, digest
 from otm.errors import CertificateError
@@ -31,22 +30,24 @@ from otm.errors import CertificateError
 
 @dataclass(frozen=True, eq=False)
 class BlockCertificate(FactsRepr):
-    """Proof of how many drafts a lossless rule can accept on average: lower ≤ optimum ≤ upper.
+    """Proof that lower ≤ optimum ≤ upper, for the expected number of accepted drafts.
 
-    Multipliers of antichains prove the upper end, and a feasible S the lower one (Theorem 13.5 of
-    docs/theory/block.md).  Of a tree in fractions the gap is zero.
+    The optimum is the maximum over all memoryless lossless rules.  Multipliers of antichains prove
+    the upper bound, and a feasible S proves the lower bound (Theorem 13.5 of
+    docs/theory/block.md).  The gap is zero if all probabilities are fractions and no tokens were
+    omitted.
 
     Attributes
     ----------
     document : dict
-        The certificate in JSON, whose fields docs/theory/block.md describes.
+        The certificate as a JSON object; docs/theory/block.md describes its fields.
 
     Examples
     --------
     >>> from fractions import Fraction as F
     >>> from otm import solve_block
     >>> proof = solve_block(lambda path: [F(2, 3), F(1, 3)], lambda path: [F(1, 3), F(2, 3)], 2, 2)
-    >>> proof.certificate.check()  # returns nothing: the proof holds
+    >>> proof.certificate.check()  # The proof is valid: no error is raised.
     >>> proof.certificate.lower, proof.certificate.upper
     (Fraction(131, 81), Fraction(131, 81))
     """
@@ -66,27 +67,27 @@ class BlockCertificate(FactsRepr):
 
     @property
     def lower(self) -> Fraction:
-        """What S accepts."""
+        """Expected number of drafts that the feasible S accepts."""
         return self._end("lower")
 
     @property
     def upper(self) -> Fraction:
-        """Upper bound on the mean accepted drafts of any memoryless lossless rule."""
+        """Upper bound on the expected accepted drafts of every memoryless lossless rule."""
         return self._end("upper")
 
     @property
     def gap(self) -> Fraction:
-        """Width upper − lower of what is proved; 0 proves optimality."""
+        """The difference upper − lower; a gap of 0 proves that the optimum is exact."""
         return self.upper - self.lower
 
     def _end(self, name: str) -> Fraction:
         try:
             return Fraction(*certificate.number(self.document[name], name))
         except (CertificateRefusedError, LookupError, TypeError) as error:
-            raise CertificateError(f"the certificate has no valid {name} end: {error}") from error
+            raise CertificateError(f"the certificate has no valid {name} bound: {error}") from error
 
     def check(self) -> None:
-        """Check the proof in fractions; return nothing if it holds.
+        """Check the proof in exact arithmetic; return None if the proof is valid.
 
         Raises
         ------
@@ -96,12 +97,14 @@ class BlockCertificate(FactsRepr):
         certificate_json.check(self.document, certificate.check)
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the certificate as JSON, for `load` and for `otm/block_optimum/certificate.py`.
+        """Write the certificate to a JSON file.
+
+        `load` reads this file, and `otm/block_optimum/certificate.py` checks it.
 
         Parameters
         ----------
         path : str or Path
-            File to write, over what is there.
+            File to write; an existing file is overwritten.
         """
         text = json.dumps(self.document, allow_nan=False)
         Path(path).write_text(text + "\n", encoding="utf-8")
@@ -113,41 +116,42 @@ class BlockCertificate(FactsRepr):
         Parameters
         ----------
         path : str or Path
-            File that `save` wrote, or another program in the same schema.
+            File that `save` or another program wrote in the same schema.
 
         Returns
         -------
         BlockCertificate
-            A checked one.
+            The certificate, after its proof has been checked.
 
         Raises
         ------
         CertificateError
-            If the file is no certificate or proves less than it claims.  A file that cannot be read
-            raises what `pathlib.Path.read_text` does.
+            If the file is not a certificate, or does not prove its claim.
+        OSError
+            If the file cannot be read.
         """
         return cls(certificate_json.read(path, certificate.check))
 
 
-def prove(
+def build_certificate(
     tree: Tree, drafts: PathDrafts | TreeDrafts, bounds: Bounds, method: str
 ) -> tuple[BlockCertificate, list[Number]]:
-    """Make a certificate of bounds, and return it with the S that it holds.
+    """Build a certificate from bounds; return the certificate and its S.
 
-    In floats S gives up a few units in the last place, or as much as makes it feasible in
-    fractions.
+    If S is in floats, it is first decreased by a few units in the last place, or until it is
+    feasible in exact arithmetic.
     """
     trees = None
     if isinstance(drafts, TreeDrafts):
         pairs = zip(drafts.members, drafts.chances, strict=True)
-        trees = [[members, _written(chance)] for members, chance in pairs]
+        trees = [[members, _encoded(chance)] for members, chance in pairs]
     rows = zip(tree.parents, tree.paths, tree.drafts, tree.targets, tree.levels, strict=True)
-    multipliers = [[list(U), _written(price)] for U, price in bounds.prices.items()]
+    multipliers = [[list(U), _encoded(price)] for U, price in bounds.prices.items()]
     document: dict[str, Any] = {
         "schema": certificate.SCHEMA,
         "k": None if trees is not None else drafts.k,  # type: ignore[union-attr]
         "nodes": [
-            [parent, path[-1], None if trees is not None else _written(p), _written(q), levels]
+            [parent, path[-1], None if trees is not None else _encoded(p), _encoded(q), levels]
             for parent, path, p, q, levels in list(rows)[1:]
         ],
         "trees": trees,
@@ -156,53 +160,58 @@ def prove(
         "flow": None,
     }
     checked = certificate.CheckedTree(document, Work(math.inf))
-    passed = _feasible(checked, tree, drafts, bounds.passed)
-    lower = sum((as_fraction(x) for x in passed[1:]), Fraction(0))
+    accept_probs = _write_feasible(checked, tree, drafts, bounds.accept_probs)
+    lower = sum((as_fraction(x) for x in accept_probs[1:]), Fraction(0))
     upper = Fraction(*checked.upper(exact=tree.exact))
     if not tree.exact:
         upper = Fraction(rounded(upper, math.inf))
     document |= certificate_json.ends(lower, upper, method)
     document["sha256"] = digest(document)
-    return BlockCertificate(document), passed
+    return BlockCertificate(document), accept_probs
 
 
-def _feasible(
+def _write_feasible(
     checked: certificate.CheckedTree,
     tree: Tree,
     drafts: PathDrafts | TreeDrafts,
-    passed: Sequence[Number],
+    accept_probs: Sequence[Number],
 ) -> list[Number]:
-    """Put the largest S up to `passed` that is feasible in fractions into the document."""
+    """Write the largest feasible S below `accept_probs` into the document, and return this S."""
     document = checked.document
-    wanted = [0 * x if levels else x for x, levels in zip(passed, tree.levels, strict=True)]
+    desired = [0 * x if levels else x for x, levels in zip(accept_probs, tree.levels, strict=True)]
     if isinstance(drafts, TreeDrafts):
-        return _served(document, tree, drafts, wanted)
+        return _write_feasible_flow(document, tree, drafts, desired)
     if tree.exact:
-        document["accepted"] = [_written(x) for x in wanted[1:]]
-        return wanted
-    # a rounding error can be more than all that drafts give a rare node
+        document["accepted"] = [_encoded(x) for x in desired[1:]]
+        return desired
+    # A rounding error can exceed the probability that any draft passes through a rare node.
     reach = np.array(tree.reach, dtype=np.float64)
-    given = np.where(reach > RAREST, at_least_once(reach, drafts.k), 0.0).tolist()
-    wanted = [min(x, most) for x, most in zip(wanted, given, strict=True)]
+    hits = np.where(reach > RAREST, at_least_once(reach, drafts.k), 0.0).tolist()
+    desired = [min(x, most) for x, most in zip(desired, hits, strict=True)]
     shrink = 2.0**-50
     while True:
         largest: list[Number] = [1.0]
-        for y in range(1, len(wanted)):  # rounded down: the float below a product is below it
+        for y in range(1, len(desired)):
+            # The float before the rounded product is at most the exact product.
             edge = math.nextafter(float(largest[tree.parents[y]] * tree.targets[y]), 0)
-            largest.append(max(min(edge, float(wanted[y] * (1 - shrink))), 0.0))
-        document["accepted"] = [_written(x) for x in largest[1:]]
+            largest.append(max(min(edge, float(desired[y] * (1 - shrink))), 0.0))
+        document["accepted"] = [_encoded(x) for x in largest[1:]]
         try:
             checked.lower()
         except CertificateRefusedError:
-            shrink = min(8 * shrink, 1.0)  # S = 0 is feasible
+            # The loop ends at the latest with shrink = 1, since S = 0 is feasible.
+            shrink = min(8 * shrink, 1.0)
         else:
             return largest
 
 
-def _served(
-    document: dict[str, Any], tree: Tree, drafts: TreeDrafts, wanted: Sequence[Number]
+def _write_feasible_flow(
+    document: dict[str, Any], tree: Tree, drafts: TreeDrafts, desired: Sequence[Number]
 ) -> list[Number]:
-    """Largest S in fractions that flows from drafted trees, with the flow."""
+    """Return the largest S in fractions that a flow from draft trees attains.
+
+    The flow and S are written into the document.
+    """
     in_fractions = Tree(
         tree.paths,
         tree.parents,
@@ -210,24 +219,26 @@ def _served(
         [as_fraction(x) for x in tree.targets],
         tree.levels,
     )
-    passed: Sequence[Number] = in_fractions.largest([as_fraction(x) for x in wanted])
+    accept_probs: Sequence[Number] = in_fractions.largest_below([as_fraction(x) for x in desired])
     reachable = (
         TreeDrafts(in_fractions, [as_fraction(x) for x in drafts.chances], drafts.members)
-        .excess(list(passed))
+        .excess(list(accept_probs))
         .reachable
     )
-    feasible = in_fractions.largest([min(x, y) for x, y in zip(passed, reachable, strict=True)])
-    flow = maximum_flow(drafts.chances, drafts.members, ending(tree, feasible))
+    feasible = in_fractions.largest_below(
+        [min(x, y) for x, y in zip(accept_probs, reachable, strict=True)]
+    )
+    flow = maximum_flow(drafts.chances, drafts.members, ending_probs(tree, feasible))
     document["flow"] = [
         [i, y, certificate_json.fraction(share)]
         for i, shares in enumerate(flow.shares)
         for y, share in shares.items()
     ]
-    document["accepted"] = [_written(x) for x in feasible[1:]]
+    document["accepted"] = [_encoded(x) for x in feasible[1:]]
     return feasible
 
 
-def _written(value: Number) -> Any:
+def _encoded(value: Number) -> Any:
     if isinstance(value, Fraction):
         return certificate_json.fraction(value)
     return float(value).hex()

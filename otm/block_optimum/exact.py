@@ -1,9 +1,10 @@
-"""The program in fractions: HiGHS finds which constraints are tight, and the rest is rational.
+"""Solve the linear program in fractions.
 
-A corner of the program is where as many constraints are tight as there are nodes.  Those of the
-floats are taken over, and S and the multipliers are solved for in fractions.  Nothing is believed:
-the corner is optimal if S serves all antichains and the two values are equal.  Where floats find no
-corner of a small program, the simplex method in fractions does.
+At a vertex of the feasible set, as many constraints are tight as there are nodes.  HiGHS finds the
+tight constraints in floats; S and the multipliers are then computed in fractions.  The result is
+verified: the vertex is optimal if S satisfies all antichain constraints and both objective values
+are equal.  If HiGHS finds no optimal vertex of a small program, the simplex method in fractions
+finds one.
 """
 
 from __future__ import annotations
@@ -18,16 +19,17 @@ from otm.block_optimum.program import Bounds, CuttingPlanes, Prices, upper_bound
 from otm.errors import SolverError
 
 LinearForm = dict[Any, Fraction]
-"""A linear form: coefficients by unknown, and the constant at None."""
-
+"""A linear form: a map from unknowns to coefficients, with the constant at None."""
 
 LARGEST_SIMPLEX, SIMPLEX_BITS = 60, 5e8
-"""Most nodes for the simplex method in fractions, and largest product of the bits of g(U) and the
-cube of the nodes; at these limits it takes seconds."""
+"""Limits of the simplex method in fractions, at which it takes seconds.
+
+The first limits the number of nodes, the second the bits of g(U) times the cube of that number.
+"""
 
 
 def solve_exactly(program: CuttingPlanes, rounds: int, watch: Watch) -> Bounds:
-    """Optimal S and multipliers in fractions, of a tree in fractions."""
+    """Return the optimal S and multipliers in fractions, for a tree in fractions."""
     tree, drafts, worth = program.tree, program.drafts, program.worth
     corners = [_corner_of_highs]
     nodes = range(1, program.size + 1)
@@ -36,33 +38,36 @@ def solve_exactly(program: CuttingPlanes, rounds: int, watch: Watch) -> Bounds:
         corners.append(_corner_of_fractions)
     for corner in corners:
         for _ in watch.over(range(rounds), "linear program"):
-            found = corner(program)
-            if found is None:
+            result = corner(program)
+            if result is None:
                 break
-            passed = tree.largest(found[0])
-            antichains = drafts.excess(passed).antichains
+            accept_probs = tree.largest_below(result[0])
+            antichains = drafts.excess(accept_probs).antichains
             if antichains and program.add(antichains):
                 continue
-            lower, upper = value_of(worth, passed), upper_bound(tree, drafts, worth, found[1])
+            lower, upper = (
+                value_of(worth, accept_probs),
+                upper_bound(tree, drafts, worth, result[1]),
+            )
             if lower == upper and not antichains:
-                return Bounds(passed, lower, found[1], upper)
+                return Bounds(accept_probs, lower, result[1], upper)
             break
     raise SolverError(
-        f"no optimal corner was found in fractions, on {program.size:,} nodes and "
+        f"no optimum was found in fractions for {program.size:,} nodes and "
         f"{len(program.antichains):,} antichains; give floats for an answer within a small gap"
     )
 
 
 def _corner_of_highs(program: CuttingPlanes) -> tuple[list[Number], Prices] | None:
-    """S and multipliers where HiGHS ends."""
+    """Return S and multipliers in fractions at the vertex that HiGHS finds, or None."""
     program.solve()
     tight = _tight(program)
-    passed = _corner(program, *tight)
-    return None if passed is None else (passed, _multipliers(program, *tight))
+    accept_probs = _corner(program, *tight)
+    return None if accept_probs is None else (accept_probs, _multipliers(program, *tight))
 
 
 def _corner_of_fractions(program: CuttingPlanes) -> tuple[list[Number], Prices]:
-    """S and multipliers where the simplex method in fractions ends."""
+    """Return S and multipliers at the optimum of the simplex method in fractions."""
     tree, one = program.tree, Fraction(1)
     rows: list[dict[int, Fraction]] = []
     limits: list[Fraction] = []
@@ -74,13 +79,14 @@ def _corner_of_fractions(program: CuttingPlanes) -> tuple[list[Number], Prices]:
     for antichain in antichains:
         rows.append(dict.fromkeys((y - 1 for y in antichain), one))
         limits.append(Fraction(program.drafts.hit(list(antichain))))
-    passed, prices = _maximise([Fraction(w) for w in program.worth[1:]], rows, limits)
+    accept_probs, prices = _maximise([Fraction(w) for w in program.worth[1:]], rows, limits)
     of_antichains = zip(antichains, prices[program.size :], strict=True)
-    return [one, *passed], {antichain: price for antichain, price in of_antichains if price}
+    return [one, *accept_probs], {antichain: price for antichain, price in of_antichains if price}
 
 
 Tight = tuple[set[int], set[int], set[int], list[tuple[int, ...]]]
-"""Nodes with S(y) = 0, with S(y) = g({y}), with S(yz) = S(y) T(z|y), and antichains."""
+"""Tight constraints: nodes with S(y) = 0, with S(y) = g({y}), with S(yz) = S(y) T(z|y), and
+antichains with S(U) = g(U)."""
 
 
 def _tight(program: CuttingPlanes) -> Tight:
@@ -104,25 +110,28 @@ def _corner(
     edges: set[int],
     antichains: list[tuple[int, ...]],
 ) -> list[Number] | None:
-    """S where the constraints are tight: each S(y) is a form in those that none of them gives."""
+    """Return S at which the given constraints are tight, or None if there is no such S.
+
+    Each S(y) is a linear form in the S of the nodes without a tight bound or edge.
+    """
     tree, hit = program.tree, program.drafts.hit
     forms: list[LinearForm] = [{None: Fraction(1)}]
     equations: list[LinearForm] = []
     for y in range(1, program.size + 1):
         bound = {None: Fraction(0 if y in zero else hit([y]))}
-        held = y in zero or y in full
+        at_bound = y in zero or y in full
         if y in edges:
             form = {x: a * Fraction(tree.targets[y]) for x, a in forms[tree.parents[y]].items()}
-            if held:
+            if at_bound:
                 equations.append(_sum([form, bound], [1, -1]))
         else:
-            form = bound if held else {y: Fraction(1)}
+            form = bound if at_bound else {y: Fraction(1)}
         forms.append(form)
     for antichain in antichains:
         total = _sum([forms[y] for y in antichain], [1] * len(antichain))
         equations.append(_sum([total, {None: Fraction(hit(list(antichain)))}], [1, -1]))
-    found = _solve(equations)
-    return None if found is None else [_value(form, found) for form in forms]
+    values = _solve(equations)
+    return None if values is None else [_value(form, values) for form in forms]
 
 
 def _multipliers(
@@ -132,7 +141,7 @@ def _multipliers(
     edges: set[int],
     antichains: list[tuple[int, ...]],
 ) -> Prices:
-    """Multipliers for which no other constraint has one, at nodes that are not at a bound."""
+    """Return multipliers that are zero for every constraint that is not tight."""
     tree = program.tree
     on: dict[int, list[tuple[int, ...]]] = defaultdict(list)
     for antichain in antichains:
@@ -144,20 +153,21 @@ def _multipliers(
         for antichain in on[y]:
             left[y][antichain] = left[y].get(antichain, Fraction(0)) - 1
         handed_on = left[y]
-        if y in zero or y in full:  # a bound takes what the edge does not
+        # At a bound, the multiplier of the bound takes the value that does not go to the edge.
+        if y in zero or y in full:
             handed_on = {y: Fraction(1)} if y in edges else {}
         elif y not in edges:
             equations.append(handed_on)
             handed_on = {}
         parent = tree.parents[y]
         left[parent] = _sum([left[parent], handed_on], [1, Fraction(tree.targets[y])])
-    found = _solve(equations)
-    if found is None:
+    values = _solve(equations)
+    if values is None:
         return {}
-    prices: Prices = {U: max(found.get(U, Fraction(0)), Fraction(0)) for U in antichains}
+    prices: Prices = {U: max(values.get(U, Fraction(0)), Fraction(0)) for U in antichains}
     for y in full:
-        taken = found.get(y, Fraction(0)) if y in edges else Fraction(0)
-        prices[(y,)] = max(_value(left[y], found) - taken, Fraction(0))
+        taken = values.get(y, Fraction(0)) if y in edges else Fraction(0)
+        prices[(y,)] = max(_value(left[y], values) - taken, Fraction(0))
     return {antichain: price for antichain, price in prices.items() if price}
 
 
@@ -176,7 +186,10 @@ def _value(form: LinearForm, values: dict[Any, Fraction]) -> Fraction:
 
 
 def _solve(equations: list[LinearForm]) -> dict[Any, Fraction] | None:
-    """Solve forms = 0; None if they contradict each other. Unknowns that stay free are 0."""
+    """Solve the equations form = 0; return None if they are inconsistent.
+
+    Undetermined unknowns are set to 0.
+    """
     solved: dict[Any, LinearForm] = {}
     for equation in equations:
         form = dict(equation)
@@ -204,11 +217,12 @@ def _maximise(
 ) -> tuple[list[Fraction], list[Fraction]]:
     """Return the optimal x ≥ 0 of Σ gain_j x_j, and the multiplier of each row Σ_j a_ij x_j ≤ b_i.
 
-    All b_i ≥ 0, so that x = 0 is a corner to begin with.  Bland's rule (the first variable that
-    helps enters, the first of those that hold it leaves) comes to an end in spite of ties.
+    All b_i ≥ 0, so x = 0 is a feasible start.  Bland's rule prevents cycles: among the candidates,
+    the variable with the lowest index enters or leaves the basis.
     """
     size = len(gain)
-    # slack size + i = limits[i] − Σ_j rows[i][j] x_j; basic variables as forms in the others
+    # The slack variable `size + i` is limits[i] − Σ_j rows[i][j] x_j.  Each basic variable is a
+    # linear form in the nonbasic variables.
     forms = {size + i: {j: -a for j, a in row.items() if a} for i, row in enumerate(rows)}
     values = {size + i: limit for i, limit in enumerate(limits)}
     profit = {j: a for j, a in enumerate(gain) if a}
@@ -216,9 +230,10 @@ def _maximise(
         entering = min((j for j, a in profit.items() if a > 0), default=None)
         if entering is None:
             break
-        held = [(values[i] / -form[entering], i) for i, form in forms.items()
+        candidates = [(values[i] / -form[entering], i) for i, form in forms.items()
                 if form.get(entering, 0) < 0]  # fmt: skip
-        step, leaving = min(held)  # bounded: every x_j has a row of its own
+        # The list is not empty, because a separate row bounds each x_j.
+        step, leaving = min(candidates)
         form = forms.pop(leaving)
         pivot = form.pop(entering)
         form = {j: -a / pivot for j, a in form.items()}

@@ -1,19 +1,21 @@
-"""i.i.d. paths on large trees: polygons for the curve of g, until they meet where it matters.
+"""Solve the program for i.i.d. paths on large trees, with a polygon in place of the curve of g.
 
-g(U) = φ(D(U)) with φ(d) = 1 − (1 − d)^k.  Take a polygon below φ that meets it at vertices.  For
-every antichain S(U) is at most the polygon at D(U) if for each of its edges, with slope λ and the
-value c at zero, best(root; λ) ≤ c (Theorem 13.7 of docs/theory/block.md).  With
+g(U) = φ(D(U)) with φ(d) = 1 − (1 − d)^k.  Take a polygon inscribed in the curve of φ.  Each edge of
+the polygon lies on a line of slope λ with the value c at zero.  S(U) is at most the polygon at D(U)
+for every antichain U if best(root; λ) ≤ c for each edge (Theorem 13.7 of docs/theory/block.md).
+With the constraints
 
     best(y; λ) ≥ S(y) − λ D(y),   best(y; λ) ≥ Σ_z best(yz; λ)
 
-this is one linear program without antichains, whose S is feasible.  Where a reference S tells
-clearly which of the two is larger, there is no variable but the larger one stands in its place; so
-S has to be checked.
+this is one linear program without antichains, and its S is feasible.  If a reference S clearly
+decides which of the two lower bounds is larger, that bound replaces the variable best(y; λ).  The
+decision can be wrong, so the resulting S is checked.
 
-The prices of its antichains bound the optimum of the curve.  A price of a node is what all
-antichains with it cost.  Their sums along each path are its height; the antichains with these
-prices that cost least are where paths first rise above a level.  The bounds meet once the polygon
-meets the curve at their D, so these become vertices.
+The multipliers of antichains also give an upper bound for the curve.  The price of a node is the
+sum of the multipliers of all antichains that contain it.  The height of a node is the sum of the
+prices along its path.  The cheapest antichains with these prices consist of the nodes at which
+paths first exceed a given height.  The bounds meet once the polygon touches the curve at D(U) of
+these antichains, so these D(U) become new vertices.
 """
 
 from __future__ import annotations
@@ -44,52 +46,56 @@ from otm.block_optimum.tree import RAREST
 from otm.errors import SolverError
 
 LOWEST = 1e-3
-"""Rows are divided by c, or by this."""
+"""Each row is divided by its c, or by this value if c is smaller."""
 
 MOST_UNCLEAR = 120_000
-"""Most unclear pairs: simplex takes seconds for as many, and minutes for twice as many."""
+"""Largest number of unclear pairs of an edge and a node.
+
+For this many the simplex method takes seconds, and for twice as many minutes.
+"""
 
 NARROWER, NARROWEST = 0.7, 0.01
-"""Factor of the width where there are more, and the width that is left alone."""
+"""Factor that reduces the width of ties if too many pairs are unclear, and the smallest width."""
 
 INNER = 0.2
-"""How much of the width counts for the whole D(y), not for what y has more than its children."""
+"""Weight of D(y) in the width of a tie; D(y) minus the D of the best choice below has weight 1."""
 
 VERTICES = 30
-"""Vertices of the first polygon, even in D, and as many even in its logarithm."""
+"""Number of vertices of the first polygon that are evenly spaced in D, and also in log D."""
 
 WIDTHS = (0.4, 0.3)
-"""Of the first program, and of those that follow, whose references are better."""
+"""Relative width of a tie in the first program, and in later ones, which have better references."""
 
 WIDER = 1.5
-"""Factor of the width where nodes that seemed clear were not."""
+"""Factor that increases the width of ties after steps without enough progress."""
 
 SHARES = (1.0, 0.7, 0.4)
-"""A feasible S is looked for between the best one so far and that of HiGHS, as far towards it."""
+"""Weights that mix the S from HiGHS with the best feasible S; each mixture gives a lower bound."""
 
 NEAR = 1e-10
-"""Vertices that are relatively nearer to each other are one."""
+"""Relative distance below which two vertices are merged."""
 
 SAME = 1e-10
-"""Heights that are nearer to each other differ by rounding."""
+"""Heights that differ by less than this are equal up to rounding."""
 
 LEAST = 1e-4
 """Smallest D of a vertex of the first polygon."""
 
 SMALLEST_GAIN = 1e-12
-"""Least that a new vertex is worth."""
+"""Smallest improvement of the upper bound for which a vertex is added."""
 
 MOST_NEW = 60
-"""Most vertices of a round, those that are worth most."""
+"""Largest number of vertices added in one step; vertices with the largest gain come first."""
 
 PATIENCE = 3
-"""Rounds with less than a third of the gap gained, after which the rounds end."""
+"""Number of consecutive steps that may each close less than a third of the gap."""
 
 
 class Choices(NamedTuple):
-    """Whether a node is unclear, or taken for sure, and the unclear node above or 0.
+    """State of each pair of an edge and a node, in arrays [edges, nodes + 1].
 
-    Arrays [edges, nodes + 1].
+    `unclear` and `taken` are flags.  A taken node has S(y) − λ D(y) as its best value.  `owner` is
+    the nearest unclear ancestor, or 0 without such an ancestor.
     """
 
     unclear: npt.NDArray[np.bool_]
@@ -98,22 +104,22 @@ class Choices(NamedTuple):
 
 
 class PolygonProgram:
-    """The program over a tree in floats, made anew for each polygon."""
+    """The linear program over a tree in floats; `solve` builds it for one polygon."""
 
     def __init__(self, drafts: PathDrafts, worth: Sequence[int]) -> None:
         require("highspy")
         tree, self.k = drafts.tree, drafts.k
         self.worth, self.parents = np.array(worth, dtype=np.float64), np.array(tree.parents)
-        self.reach, self.targets, self.of_target, self.ends = (
+        self.reach, self.targets, self.target_reach, self.ends = (
             np.array(x, dtype=np.float64)
-            for x in (tree.reach, tree.targets, tree.reach_of_target, drafts.ends)
+            for x in (tree.reach, tree.targets, tree.target_reach, drafts.ends)
         )
         self.hit = self.curve(self.reach)
-        self.unit = np.maximum(np.minimum(self.hit, self.of_target), RAREST)
+        self.unit = np.maximum(np.minimum(self.hit, self.target_reach), RAREST)
         depths = np.zeros(self.size + 1, dtype=np.int64)
         for y in range(1, self.size + 1):
             depths[y] = depths[self.parents[y]] + 1
-        # nodes of each depth, their parents, and where the children of each of these begin
+        # For each depth: its nodes, their parents, and the index of the first child of each parent.
         self.levels: list[tuple[Places, Places, Places]] = []
         for depth in range(1, int(depths.max()) + 1):
             level = np.flatnonzero(depths == depth)
@@ -126,16 +132,16 @@ class PolygonProgram:
         return self.parents.size - 1
 
     def curve(self, reach: Floats) -> Floats:
-        """φ: how often k paths go through nodes of so much D."""
+        """Return φ(d), the probability that one of k paths hits nodes of total probability d."""
         return np.asarray(at_least_once(np.minimum(reach, 1.0), self.k), dtype=np.float64)
 
     def solve(
         self, vertices: Floats, references: Sequence[Floats], width: float
     ) -> tuple[Floats, Floats]:
-        """Return S, and the price of each node: the multipliers of all antichains that have it.
+        """Return S and the price of each node, the sum of multipliers of antichains with the node.
 
-        Vertices are from 0 to 1.  The width says how far a node of a reference must be from a tie,
-        as a share of λ D, to be clear; it is narrowed where the program would be too large.
+        The vertices run from 0 to 1.  A node is clear if its two bounds differ by more than `width`
+        times λ D in every reference.  The width is reduced if the program is too large.
         """
         heights = self.curve(vertices)
         slopes = np.diff(heights) / np.diff(vertices)
@@ -149,35 +155,37 @@ class PolygonProgram:
         cost, most = np.zeros(columns), np.full(columns, np.inf)
         least = np.where(np.arange(columns) < columns - slopes.size, 0, -np.inf)
         cost[: self.size] = -GAIN * (self.unit * self.worth)[1:]
-        by_edge = (self.parents == 0) & (self.of_target <= self.hit)
-        most[: self.size] = (np.where(by_edge, self.of_target, self.hit) / self.unit)[1:]
+        by_edge = (self.parents == 0) & (self.target_reach <= self.hit)
+        most[: self.size] = (np.where(by_edge, self.target_reach, self.hit) / self.unit)[1:]
         values, of_rows, of_columns = lines.minimise(cost, least, most)
         of_rows[:edges] = 0
         prices = -lines.transposed(of_rows, columns)[: self.size]
-        held = (values[: self.size] >= TIGHT * most[: self.size]) & ~by_edge[1:]  # by g({y})
-        prices += np.where(held, np.maximum(-of_columns[: self.size], 0), 0)
-        found, of_nodes = np.ones(self.size + 1), np.zeros(self.size + 1)
-        found[1:] = values[: self.size] * self.unit[1:]
-        of_nodes[1:] = np.maximum(prices / self.unit[1:] / GAIN, 0)
-        return found, of_nodes
+        # At these nodes the constraint S(y) ≤ g({y}) is tight.
+        tight = (values[: self.size] >= TIGHT * most[: self.size]) & ~by_edge[1:]
+        prices += np.where(tight, np.maximum(-of_columns[: self.size], 0), 0)
+        accept_probs, node_prices = np.ones(self.size + 1), np.zeros(self.size + 1)
+        accept_probs[1:] = values[: self.size] * self.unit[1:]
+        node_prices[1:] = np.maximum(prices / self.unit[1:] / GAIN, 0)
+        return accept_probs, node_prices
 
     def _add_polygon(self, lines: Lines, slopes: Floats, at_zero: Floats, choices: Choices) -> int:
-        """Rows of best(y; λ) for each edge of the polygon; returns the number of columns.
+        """Add the rows of best(y; λ) for each edge of the polygon; return the number of columns.
 
-        Columns: S of each node, best of each unclear pair of an edge and a node, and for each edge
-        the sum of S over the nodes that are taken for sure.
+        The columns are S of each node, then best of each unclear pair of an edge and a node, then
+        for each edge the sum of S over the taken nodes without an unclear ancestor.
         """
         unclear, taken, owner = choices
-        edge, node = np.nonzero(unclear)  # [b]
+        edge, node = np.nonzero(unclear)
         best = np.full(unclear.shape, -1)
         best[edge, node] = self.size + np.arange(edge.size)
         sums = self.size + edge.size + np.arange(slopes.size)
         unit = self.unit
-        # best − S ≥ −λ D
+        # First row of each pair: best − S ≥ −λ D.
         rows = lines.begin(-slopes[edge] * self.reach[node] / unit[node], np.inf)
         lines.add(rows, best[edge, node], 1)
         lines.add(rows, node - 1, -1)
-        # best − Σ of what it owns: S − λ D of nodes that are taken, best of others
+        # Second row of each pair: best minus the sum over its nearest taken or unclear
+        # descendants, with S − λ D for a taken and best for an unclear descendant.
         taken_edge, taken_node = np.nonzero(taken & (owner > 0))
         above = owner[taken_edge, taken_node]
         least = np.zeros(best.shape)
@@ -192,14 +200,14 @@ class PolygonProgram:
         edge_below, below = edge[owned], node[owned]
         above = owner[edge_below, below]
         lines.add(row_of[edge_below, above], best[edge_below, below], -unit[below] / unit[above])
-        # the sum over nodes taken for sure, and best of what the root owns, is at most c
+        # Row of each edge: the terms without an unclear ancestor sum to at most c.
         heights = np.maximum(at_zero, LOWEST)
         sure = taken & (owner == 0)
         rows = lines.begin(-np.inf, (at_zero + slopes * (sure * self.reach).sum(1)) / heights)
         lines.add(rows, sums, 1 / heights)
         top = np.flatnonzero(owner[edge, node] == 0)
         lines.add(rows[edge[top]], best[edge[top], node[top]], unit[node[top]] / heights[edge[top]])
-        # these sums change from edge to edge in few nodes
+        # The sums of neighbouring edges differ in few nodes, so each row adds only the difference.
         before = np.vstack([np.zeros_like(sure[:1]), sure[:-1]])
         rows = lines.begin(np.zeros(slopes.size), np.zeros(slopes.size))
         lines.add(rows, sums, 1)
@@ -210,15 +218,14 @@ class PolygonProgram:
         return self.size + edge.size + slopes.size
 
     def _choices(self, slopes: Floats, references: Sequence[Floats], width: float) -> Choices:
-        """Look at each edge of the polygon and each node.
+        """Classify each pair of an edge and a node as unclear, taken or neither.
 
-        Only what is reached from the root by way of unclear nodes, and of those whose children are
-        better for sure, is unclear or taken.
+        Below a taken node, no node is unclear or taken.
         """
         shape = (slopes.size, self.size + 1)
         taken, passed_by = np.ones(shape, dtype=bool), np.ones(shape, dtype=bool)
-        for passed in references:
-            more, own = self._margins(slopes, passed)
+        for accept_probs in references:
+            more, own = self._margins(slopes, accept_probs)
             tie = width * slopes[:, None] * (np.maximum(own, 0) + INNER * self.reach)
             taken &= more > tie
             passed_by &= more < -tie
@@ -231,11 +238,14 @@ class PolygonProgram:
             owner[:, level] = np.where(unclear[:, above], above, owner[:, above])
         return Choices(unclear & reached, taken & reached, owner)
 
-    def _margins(self, slopes: Floats, passed: Floats) -> tuple[Floats, Floats]:
-        """How much better a node is than its children, and what it has more than them of D."""
+    def _margins(self, slopes: Floats, accept_probs: Floats) -> tuple[Floats, Floats]:
+        """Return S(y) − λ D(y) minus the best value below y, and D(y) minus the D of that choice.
+
+        Both arrays have shape [edges, nodes + 1].
+        """
         shape = (slopes.size, self.size + 1)
         of_children, reach_of_children = np.zeros(shape), np.zeros(shape)
-        value = passed - slopes[:, None] * self.reach
+        value = accept_probs - slopes[:, None] * self.reach
         for level, above, begins in reversed(self.levels):
             best = np.maximum(value[:, level], of_children[:, level])
             itself = value[:, level] > of_children[:, level]
@@ -252,35 +262,38 @@ def solve_by_polygons(
     rounds: int,
     watch: Watch = SILENT,
 ) -> Bounds:
-    """Refine the polygon until the bounds are within the tolerance, or it gives nothing new."""
+    """Refine the polygon until the bounds are within the tolerance or stop improving."""
     tree, program = drafts.tree, PolygonProgram(drafts, worth)
-    passed = tree.largest(drafts.excess(tree.reach_of_target).reachable)
-    best = Bounds(passed, value_of(worth, passed), {}, float(sum(worth)))
-    vertices = _first_vertices(drafts)
-    references, width, idle = [np.array(tree.reach_of_target, dtype=np.float64)], WIDTHS[0], 0
+    accept_probs = tree.largest_below(drafts.excess(tree.target_reach).reachable)
+    best = Bounds(accept_probs, value_of(worth, accept_probs), {}, float(sum(worth)))
+    vertices = _initial_vertices(drafts)
+    references, width, idle = [np.array(tree.target_reach, dtype=np.float64)], WIDTHS[0], 0
     for done in range(rounds):
         gap = best.gap
         watch.tell(f"gap {gap:.1e}, linear program", done + 1)
         try:
-            found, of_nodes = program.solve(vertices, references, width)
+            solved, node_prices = program.solve(vertices, references, width)
         except SolverError:
             if done == 0:
                 raise
-            break  # what the rounds before have proved stays
-        several = [levels_of_prices(program, _without_noise(program, of_nodes, x)) for x in FLOORS]
+            # The bounds of earlier steps remain valid.
+            break
+        several = [
+            antichains_from_prices(program, _replace_noise(program, node_prices, x)) for x in FLOORS
+        ]
         uppers = [float(upper_bound(tree, drafts, worth, prices)) for prices in several]
         upper, prices = min(zip(uppers, several, strict=True), key=lambda pair: pair[0])
         if upper < best.upper:
             best.prices, best.upper = prices, upper
-        passed = tree.largest(found.tolist())
-        inside = best.passed
+        accept_probs = tree.largest_below(solved.tolist())
+        inside = best.accept_probs
         for share in SHARES:
-            middle = zip(passed, inside, strict=True)
+            middle = zip(accept_probs, inside, strict=True)
             tried: list[Number] = [share * s + (1 - share) * x for s, x in middle]
-            served = tree.largest(drafts.excess(tried).reachable)
+            served = tree.largest_below(drafts.excess(tried).reachable)
             lower = value_of(worth, served)
             if lower > best.lower:
-                best.passed, best.lower = served, lower
+                best.accept_probs, best.lower = served, lower
         idle = 0 if best.gap < gap * (2 / 3) else idle + 1
         if best.gap <= tolerance or idle > PATIENCE:
             break
@@ -292,42 +305,46 @@ def solve_by_polygons(
         gain = program.curve(reach) - np.interp(reach, vertices, program.curve(vertices))
         gain *= np.array(list(prices.values()))
         most = [place for place in np.argsort(-gain)[:MOST_NEW] if gain[place] > SMALLEST_GAIN]
-        vertices = _apart(np.append(vertices, reach[most]))
-        references = [np.array(x, dtype=np.float64) for x in (best.passed, passed)]
+        vertices = _merge_near(np.append(vertices, reach[most]))
+        references = [np.array(x, dtype=np.float64) for x in (best.accept_probs, accept_probs)]
     return best
 
 
-def _first_vertices(drafts: PathDrafts) -> Floats:
-    """Corners of the hull of what the target asks for."""
+def _initial_vertices(drafts: PathDrafts) -> Floats:
+    """Return vertices among the corners of the hull of the points (D(U), T(U))."""
     tree = drafts.tree
-    segments, _ = hull(tree.parents, tree.reach, tree.reach_of_target)
+    segments, _ = hull(tree.parents, tree.reach, tree.target_reach)
     corners = np.cumsum([float(segment.width) for segment in segments])
-    wanted = np.append(np.linspace(0, 1, VERTICES + 1), np.geomspace(LEAST, 1, VERTICES))
-    return _apart(corners[np.minimum(np.searchsorted(corners, wanted), corners.size - 1)])
+    grid = np.append(np.linspace(0, 1, VERTICES + 1), np.geomspace(LEAST, 1, VERTICES))
+    return _merge_near(corners[np.minimum(np.searchsorted(corners, grid), corners.size - 1)])
 
 
-def _apart(vertices: Floats) -> Floats:
-    """Sort, with 0 and 1, without those that are too near to another."""
+def _merge_near(vertices: Floats) -> Floats:
+    """Sort the vertices, merge near vertices and add 0 and 1."""
     inside = np.unique(vertices[(vertices > 0) & (vertices < 1 - NEAR)])
     inside = inside[np.diff(inside, prepend=0) > NEAR * inside]
     return np.concatenate([[0.0], inside, [1.0]])
 
 
-def _without_noise(program: PolygonProgram, of_nodes: Floats, floor: float) -> Floats:
-    """Prices of all that the node is worth for what drafts rarely give, or none for the target."""
+def _replace_noise(program: PolygonProgram, node_prices: Floats, floor: float) -> Floats:
+    """Replace the prices of rare nodes, which are noise.
+
+    A node that the target rarely reaches gets price zero.  A node that the drafts hit rarely gets
+    a price as large as its whole worth.
+    """
     everything = len(program.levels) * program.worth.max()
-    rare = (program.hit < floor) & (program.hit < program.of_target)
-    prices = np.where(program.of_target < floor, 0.0, of_nodes)
+    rare = (program.hit < floor) & (program.hit < program.target_reach)
+    prices = np.where(program.target_reach < floor, 0.0, node_prices)
     prices[rare] = everything
     return prices
 
 
-def levels_of_prices(program: PolygonProgram, of_nodes: Floats) -> Prices:
-    """Antichains with their multipliers, of the prices of nodes.
+def antichains_from_prices(program: PolygonProgram, node_prices: Floats) -> Prices:
+    """Convert prices of nodes to antichains with multipliers; lower each price to its node's worth.
 
-    No price is above what its node is worth.
+    The antichain of a height consists of the nodes at which a path first reaches this height.
     """
-    prices, left = of_nodes.copy(), program.worth - of_nodes
+    prices, left = node_prices.copy(), program.worth - node_prices
     for level, above, begins in reversed(program.levels):
         short = np.minimum(left[level], 0)
         prices[level] += short
@@ -344,7 +361,8 @@ def levels_of_prices(program: PolygonProgram, of_nodes: Floats) -> Prices:
     multipliers: Prices = {}
     for i in range(1, mean.size):
         rises = (group >= i) & (group[program.parents] < i)
-        rises[0] = False  # the parent of the root is no node
+        # The parent of the root has index −1, which is not a node.
+        rises[0] = False
         antichain = tuple(np.flatnonzero(rises).tolist())
         multipliers[antichain] = float(mean[i] - mean[i - 1])
     return multipliers

@@ -1,9 +1,10 @@
-"""The linear program in HiGHS, by cutting planes: antichains join it when S asks too much of them.
+"""Solve the linear program with HiGHS by cutting planes: add each violated antichain constraint.
 
     maximise Σ worth(y) S(y),  0 ≤ S(y) ≤ g({y}),  S(yz) ≤ S(y) T(z|y),  Σ_{y∈U} S(y) ≤ g(U)
 
-Any multipliers of antichains prove an upper bound (`upper_bound`), and any W that drafts can give
-proves a lower one (`Tree.largest`).  The rounds end when the two meet, whatever HiGHS says.
+All multipliers μ ≥ 0 of antichains prove an upper bound (`upper_bound`), and each feasible W proves
+a lower bound (`Tree.largest_below`).  The loop ends when these bounds meet; it does not trust the
+optimality status of HiGHS.
 """
 
 from __future__ import annotations
@@ -26,33 +27,35 @@ Floats = npt.NDArray[np.float64]
 Places = npt.NDArray[np.int64]
 
 FEASIBILITY = 1e-10
-"""Tolerance of HiGHS, the least that it takes."""
+"""Feasibility tolerance, the smallest that HiGHS allows."""
 
 SMALLEST = 1e-12
-"""Coefficients that HiGHS drops, the least that it takes."""
+"""HiGHS drops coefficients below this; it allows no smaller threshold."""
 
 GAIN = 1e6
-"""Factor of what is maximised, since HiGHS looks at no prices below its tolerance."""
+"""Factor of the objective; it keeps more multipliers above the tolerance of HiGHS."""
 
 TIGHT = 0.999
-"""Share of its bound from which on S(y) may be held by it."""
-
+"""A bound of S(y) counts as tight if S(y) is at least this fraction of the bound."""
 
 FLOORS = (0.0, 1e-13, 1e-11, 1e-9, 1e-7)
-"""Thresholds that are tried: HiGHS says little about the prices of rarer nodes."""
+"""Thresholds of a node's probability, below which the multipliers of HiGHS are replaced.
+
+The threshold with the best upper bound is used.
+"""
 
 SHARES = (1.0, 0.6, 0.2)
-"""Antichains are looked for between the best point so far and S, as far towards S."""
+"""Weights that mix the new S with the best feasible S; each mixture is searched for new rows."""
 
 
 class Drafts(Protocol):
-    """How often drafts hit an antichain, and which antichains they cannot serve."""
+    """A distribution of draft trees: hit probabilities and violated antichain constraints."""
 
     def hit(self, nodes: list[int]) -> Number:
-        """g(U)."""
+        """Return g(U)."""
 
-    def excess(self, passed: list[Number]) -> Excess:
-        """Antichains with S(U) > g(U)."""
+    def excess(self, accept_probs: list[Number]) -> Excess:
+        """Return antichains with S(U) > g(U)."""
 
 
 Prices = dict[tuple[int, ...], Number]
@@ -61,38 +64,38 @@ Prices = dict[tuple[int, ...], Number]
 
 @dataclass
 class Bounds:
-    """What has been proved: S with its value, and multipliers with theirs."""
+    """A feasible S and its lower bound; multipliers and their upper bound."""
 
-    passed: list[Number]
+    accept_probs: list[Number]
     lower: Number
     prices: Prices
     upper: Number
 
     @property
     def gap(self) -> Number:
-        """Distance of the two values."""
+        """Difference of the two bounds."""
         return self.upper - self.lower
 
 
-def value_of(worth: Sequence[int], passed: Sequence[Number]) -> Number:
+def value_of(worth: Sequence[int], accept_probs: Sequence[Number]) -> Number:
     """Return the expected accepted drafts Σ worth(y) S(y)."""
-    return total((w * s for w, s in zip(worth, passed, strict=True)), 0 * passed[-1])
+    return total((w * s for w, s in zip(worth, accept_probs, strict=True)), 0 * accept_probs[-1])
 
 
 def upper_bound(tree: Tree, drafts: Drafts, worth: Sequence[int], prices: Prices) -> Number:
-    """Σ μ_U g(U) + Σ_z ν_z T(z|root), with the least ν ≥ 0 that the multipliers μ leave."""
+    """Return Σ μ_U g(U) + Σ_z ν_z T(z|root), with the least feasible ν ≥ 0 for μ."""
     bound = 0 * tree.targets[-1]
     for antichain, price in prices.items():
         bound += price * drafts.hit(list(antichain))
-    left = _worth_left(tree, worth, prices)
+    left = _remaining_worth(tree, worth, prices)
     for y in range(len(left) - 1, 0, -1):
         if left[y] > 0:
             left[tree.parents[y]] += left[y] * tree.targets[y]
     return bound + left[0]
 
 
-def _worth_left(tree: Tree, worth: Sequence[int], prices: Prices) -> list[Number]:
-    """worth(y) − Σ_{U∋y} μ_U."""
+def _remaining_worth(tree: Tree, worth: Sequence[int], prices: Prices) -> list[Number]:
+    """Return worth(y) − Σ_{U∋y} μ_U for each node y."""
     zero = 0 * tree.targets[-1]
     left: list[Number] = [w + zero for w in worth]
     for antichain, price in prices.items():
@@ -102,7 +105,7 @@ def _worth_left(tree: Tree, worth: Sequence[int], prices: Prices) -> list[Number
 
 
 class Lines:
-    """The rows of a linear program, coefficient by coefficient."""
+    """The rows of a linear program, as lists of coefficients."""
 
     def __init__(self) -> None:
         self.rows, self.columns, self.values = [], [], []  # type: ignore[var-annotated]
@@ -110,7 +113,7 @@ class Lines:
         self.count = 0
 
     def begin(self, least: Any, most: Any) -> Places:
-        """Add empty rows between limits, and return their numbers."""
+        """Add empty rows with lower and upper limits, and return their indices."""
         least, most = np.broadcast_arrays(least, most)
         self.least.append(least)
         self.most.append(most)
@@ -118,33 +121,34 @@ class Lines:
         return np.arange(self.count - least.size, self.count)
 
     def add(self, rows: Places, columns: Places, values: Any) -> None:
-        """Add coefficients."""
+        """Add coefficients at pairs of a row and a column."""
         self.rows.append(rows)
         self.columns.append(columns)
         self.values.append(np.broadcast_to(values, rows.shape).astype(np.float64))
 
     def transposed(self, multipliers: Floats, size: int) -> Floats:
-        """Sum the rows, each times its multiplier."""
+        """Return the sum of all rows, weighted by their multipliers."""
         rows, columns, values = map(np.concatenate, (self.rows, self.columns, self.values))
         return np.bincount(columns, values * multipliers[rows], size).astype(np.float64)
 
     def add_edges(self, parents: Places, targets: Floats, unit: Floats) -> int:
-        """Add S(yz) − S(y) T(z|y) ≤ 0 for S in units; return how many.
+        """Add the rows S(yz) − S(y) T(z|y) ≤ 0, for S divided by `unit`; return their number.
 
-        There are none at depth 1, where they are bounds of S.
+        At depth 1 no rows are added, because there the constraint is an upper bound of S(z).
         """
         deep = np.flatnonzero(parents > 0)
         above = parents[deep]
         share = unit[above] * targets[deep] / unit[deep]
-        # HiGHS takes coefficients from 1e-9 to 1e15; what is smaller than others by more is dropped
+        # HiGHS accepts coefficients from 1e-9 to 1e15, so each row is divided by its largest
+        # coefficient.  HiGHS drops much smaller coefficients.
         largest = np.maximum(share, 1)
         rows = self.begin(np.full(deep.size, -np.inf), np.zeros(deep.size))
         self.add(rows, deep - 1, 1 / largest)
         self.add(rows, above - 1, -share / largest)
         return int(deep.size)
 
-    def in_highs(self, cost: Floats, least: Floats, most: Floats, **options: Any) -> Any:
-        """Pass the program that minimises the cost, with variables between limits, to HiGHS."""
+    def highs_solver(self, cost: Floats, least: Floats, most: Floats, **options: Any) -> Any:
+        """Return a HiGHS solver that minimises the cost, with variables between limits."""
         import highspy
 
         rows, columns, values = map(np.concatenate, (self.rows, self.columns, self.values))
@@ -169,22 +173,23 @@ class Lines:
             np.searchsorted(rows[order], np.arange(self.count)).astype(np.int32),
             columns[order].astype(np.int32),
             values[order],
-            np.zeros(cost.size, dtype=np.int32),  # all variables are continuous
+            # Type 0 is a continuous variable.
+            np.zeros(cost.size, dtype=np.int32),
         )
         return solver
 
     def minimise(self, cost: Floats, least: Floats, most: Floats) -> tuple[Floats, Floats, Floats]:
-        """Return the values, the multipliers of the rows, and those of the columns."""
-        solver = self.in_highs(
+        """Return the values, the multipliers of the rows and the multipliers of the columns."""
+        solver = self.highs_solver(
             cost, least, most, small_matrix_value=SMALLEST, solver="simplex", presolve="off"
         )
         solver.run()
         status, solution = solver.getModelStatus(), solver.getSolution()
-        # what is not optimal proves what it proves all the same
+        # A solution that is not optimal is also useful, because each bound is proved separately.
         if not (solution.value_valid and solution.dual_valid):
             raise SolverError(
-                f"HiGHS ended with status {solver.modelStatusToString(status)!r} on "
-                f"{self.count:,} rows"
+                f"HiGHS stopped with status {solver.modelStatusToString(status)!r} on a program "
+                f"with {self.count:,} rows"
             )
         return tuple(
             np.asarray(x) for x in (solution.col_value, solution.row_dual, solution.col_dual)
@@ -192,10 +197,10 @@ class Lines:
 
 
 class CuttingPlanes:
-    """The program in HiGHS.
+    """The program in HiGHS, with a row for each antichain found so far.
 
-    The variables are S(y) over min(g({y}), T(y)), and rows are divided by g(U) or so, for
-    tolerances are absolute and nodes can be as unlikely as they like.
+    The variables are S(y) / min(g({y}), T(y)), and the row of an antichain is divided by g(U).  So
+    the absolute tolerances of HiGHS are also accurate for nodes of small probability.
     """
 
     def __init__(self, tree: Tree, drafts: Drafts, worth: Sequence[int]) -> None:
@@ -203,11 +208,12 @@ class CuttingPlanes:
         self.tree, self.drafts, self.worth = tree, drafts, worth
         self.size = len(tree.parents) - 1
         self.hit = hit = np.array([self._hit([y]) for y in range(1, self.size + 1)])
-        reach = np.array(tree.reach_of_target, dtype=np.float64)
+        reach = np.array(tree.target_reach, dtype=np.float64)
         unit = np.append(1.0, np.maximum(np.minimum(hit, reach[1:]), RAREST))
         self.unit, reach = unit[1:], reach[1:]
         parents = np.array(tree.parents)
-        self.deep = np.flatnonzero(parents[1:] > 0)  # at depth 1 the edge is a bound
+        # At depth 1, the edge constraint is an upper bound of the variable.
+        self.deep = np.flatnonzero(parents[1:] > 0)
         self.by_edge = (parents[1:] == 0) & (reach <= hit)
         self.by_drafts = hit < reach
         self.floors = [floor for floor in FLOORS if not floor or self.unit.min() < floor]
@@ -215,18 +221,18 @@ class CuttingPlanes:
         self._known: set[tuple[int, ...]] = set()
         lines = Lines()
         lines.add_edges(parents, np.array(tree.targets, dtype=np.float64), unit)
-        self.highs = lines.in_highs(
+        self.highs = lines.highs_solver(
             -GAIN * self.unit * np.array(worth[1:]),
             np.zeros(self.size),
             np.where(self.by_edge, reach, hit) / self.unit,
         )
 
     def _hit(self, nodes: Sequence[int]) -> float:
-        """g(U) as a float that can be divided by."""
+        """Return g(U) as a positive float."""
         return max(float(self.drafts.hit(list(nodes))), RAREST)
 
     def add(self, antichains: list[list[int]]) -> int:
-        """Add rows, and return how many were new; those of one node are bounds already."""
+        """Add rows for new antichains of at least two nodes, and return their number."""
         new = [U for U in map(tuple, antichains) if len(U) > 1 and U not in self._known]
         for antichain in new:
             self._known.add(antichain)
@@ -237,41 +243,43 @@ class CuttingPlanes:
         return len(new)
 
     def solve(self) -> tuple[list[Number], list[Prices]]:
-        """Return S, with all edges kept, and the multipliers of HiGHS, some without noise."""
+        """Return S, which satisfies all edge constraints, and multipliers for each of `floors`."""
         import highspy
 
         self.highs.run()
         status, solution = self.highs.getModelStatus(), self.highs.getSolution()
         if status != highspy.HighsModelStatus.kOptimal:
             raise SolverError(
-                f"HiGHS ended with status {self.highs.modelStatusToString(status)!r} on "
-                f"{self.size:,} nodes and {len(self.antichains):,} antichains"
+                f"HiGHS stopped with status {self.highs.modelStatusToString(status)!r} on a "
+                f"program with {self.size:,} nodes and {len(self.antichains):,} antichains"
             )
-        passed = np.asarray(solution.col_value) * self.unit
+        accept_probs = np.asarray(solution.col_value) * self.unit
         prices: Prices = {}
         of_rows = np.maximum(-np.asarray(solution.row_dual)[self.deep.size :] / GAIN, 0)
         for antichain, price in zip(self.antichains, of_rows.tolist(), strict=True):
             if price:
                 prices[antichain] = price / self._hit(antichain)
         prices_of_nodes = np.maximum(-np.asarray(solution.col_dual) / GAIN, 0)
-        # HiGHS does not look at prices below its tolerance, so the smallest are told by S
-        loose = (passed < TIGHT * self.hit) & (prices_of_nodes < FEASIBILITY / GAIN * 10)
+        # HiGHS ignores multipliers below its tolerance, so tiny ones count only if S(y) is tight.
+        loose = (accept_probs < TIGHT * self.hit) & (prices_of_nodes < FEASIBILITY / GAIN * 10)
         prices_of_nodes[self.by_edge | loose] = 0
-        served = self.tree.largest([1.0, *passed.tolist()])
+        served = self.tree.largest_below([1.0, *accept_probs.tolist()])
         most = (prices_of_nodes / self.unit).tolist()
-        return served, [self._with_bounds(prices, served, most, floor) for floor in self.floors]
+        return served, [
+            self._add_single_nodes(prices, served, most, floor) for floor in self.floors
+        ]
 
-    def _with_bounds(
-        self, prices: Prices, passed: list[Number], most: list[float], floor: float
+    def _add_single_nodes(
+        self, prices: Prices, accept_probs: list[Number], most: list[float], floor: float
     ) -> Prices:
-        """Add multipliers of single nodes, but none beyond what a node is worth by the others."""
+        """Add multipliers of single nodes, each at most the remaining worth of the node."""
         prices = dict(prices)
-        left = _worth_left(self.tree, self.worth, prices)
+        left = _remaining_worth(self.tree, self.worth, prices)
         for y in range(self.size, 0, -1):
             if left[y] > 0:
                 above, share = self.tree.parents[y], self.tree.targets[y]
-                full = passed[y] >= TIGHT * self.hit[y - 1]
-                full &= passed[y] < TIGHT * passed[above] * share
+                full = accept_probs[y] >= TIGHT * self.hit[y - 1]
+                full &= accept_probs[y] < TIGHT * accept_probs[above] * share
                 price = left[y] if full else min(most[y - 1], left[y])
                 if self.unit[y - 1] < floor:
                     price = left[y] if self.by_drafts[y - 1] else 0.0
@@ -282,28 +290,28 @@ class CuttingPlanes:
 
 
 def solve_program(program: CuttingPlanes, tolerance: float, rounds: int, watch: Watch) -> Bounds:
-    """Add antichains until the bounds are within the tolerance, or nothing new is found."""
+    """Add antichains until the bounds are within the tolerance or a step makes no progress."""
     tree, drafts, worth = program.tree, program.drafts, program.worth
-    nothing: list[Number] = [0.0] * len(tree.parents)
-    best = Bounds(nothing, 0.0, {}, float(sum(worth)))
+    zeros: list[Number] = [0.0] * len(tree.parents)
+    best = Bounds(zeros, 0.0, {}, float(sum(worth)))
     for done in range(rounds):
         watch.tell(f"gap {best.gap:.1e}, linear program", done + 1)
-        passed, several = program.solve()
+        accept_probs, several = program.solve()
         for prices in several:
             upper = float(upper_bound(tree, drafts, worth, prices))
             if upper < best.upper:
                 best.prices, best.upper = prices, upper
         progress = False
         for share in SHARES:
-            middle = zip(passed, best.passed, strict=True)
+            middle = zip(accept_probs, best.accept_probs, strict=True)
             tried: list[Number] = [share * s + (1 - share) * inside for s, inside in middle]
             excess = drafts.excess(tried)
             progress |= program.add(excess.antichains) > 0
-            served = tree.largest(excess.reachable)
+            served = tree.largest_below(excess.reachable)
             lower = value_of(worth, served)
             if lower > best.lower:
                 progress |= lower > best.lower + tolerance / 10
-                best.passed, best.lower = served, lower
+                best.accept_probs, best.lower = served, lower
             if best.gap <= tolerance:
                 return best
         if not progress:
@@ -311,8 +319,8 @@ def solve_program(program: CuttingPlanes, tolerance: float, rounds: int, watch: 
     return best
 
 
-def levels_of(tree: Tree) -> list[list[int]]:
-    """Nodes of each depth; rests stand at their own and at all that follow."""
+def nodes_by_depth(tree: Tree) -> list[list[int]]:
+    """Return the nodes of each depth; a remainder node counts at each level it replaces."""
     last = [depth + max(n, 1) - 1 for depth, n in zip(tree.depths, tree.levels, strict=True)]
     levels: list[list[int]] = [[] for _ in range(max(last))]
     for y in range(1, len(last)):

@@ -1,4 +1,4 @@
-"""What `otm.solve_block` returns."""
+"""The result of `otm.solve_block`."""
 
 from __future__ import annotations
 
@@ -14,39 +14,39 @@ from otm._core.display.reprs import FactsRepr, ShortDict, number_text
 from otm._core.interval import Interval
 from otm.block_optimum.certificate_builder import BlockCertificate
 from otm.block_optimum.hull import PathDrafts
-from otm.block_optimum.table import TreeDrafts, ending, maximum_flow
+from otm.block_optimum.table import TreeDrafts, ending_probs, maximum_flow
 from otm.block_optimum.tree import Path, Tree
 from otm.errors import InvalidInputError, ProblemTooLargeError
 
 LARGEST_PLAN = 5_000
-"""Most drafted trees of a plan."""
+"""Largest number of draft trees of a plan."""
 
 Drafted = tuple[Path, ...]
-"""Different drafted paths, sorted, without those that go on in another one."""
+"""The distinct draft paths of a step, sorted, without prefixes of other paths."""
 
 
 @dataclass(frozen=True, eq=False)
 class BlockSolution(FactsRepr):
-    """The most drafts that any memoryless lossless rule accepts on average, with its proof.
+    """Maximum expected number of drafts that a memoryless lossless rule accepts, with a proof.
 
     Attributes
     ----------
     accepted : float, Fraction or Interval
-        Expected accepted drafts of the best rule; a step gives one token more.  An `Interval` if
-        tokens were left out, or the rounds ended before the bounds met.
+        Expected accepted drafts of the best rule; each step also outputs one more token.  An
+        `Interval` if tokens were omitted, or if the solver stopped before the bounds met.
     bound : float or Fraction
-        Σ_i α_K(D_i, T_i) over the depths i: an upper bound that needs no program (Theorem 13.2 of
-        docs/theory/block.md).
+        Σ_i α_K(D_i, T_i) over the depths i.  This upper bound needs no linear program
+        (Theorem 13.2 of docs/theory/block.md).
     nodes : mapping from tuple of int to float or Fraction
-        S(y), the probability that the accepted path passes through y, by path; paths that are not
-        there have probability 0.
+        Probability S(y) that the accepted path passes through y, for each path y.  A missing path
+        has probability 0.
     certificate : BlockCertificate
         The proof of `accepted`.
     method : str
-        "block verification" for one path, "polygons" for more than 200 nodes of i.i.d. paths in
-        floats, "cutting planes" otherwise.
+        "block verification" for one path, "polygons" for i.i.d. paths in floats with more than 200
+        nodes, and "cutting planes" otherwise.
     why : str
-        One sentence on the choice of the method, and what it took.
+        One sentence that explains the method and the size of the linear program.
 
     Examples
     --------
@@ -82,40 +82,41 @@ class BlockSolution(FactsRepr):
         return [
             ("problem", f"{len(self._tree.paths):,} nodes, {paths}"),
             ("accepted", number_text(self.accepted)),
-            ("bound", f"{number_text(self.bound)} (a bound from each depth)"),
+            ("bound", f"{number_text(self.bound)} (sum of a bound for each depth)"),
             ("gap", f"{float(self.certificate.gap):.0g} (certificate)"),
             ("method", f"{self.method}: {self.why}"),
         ]
 
     @cached_property
     def plan(self) -> dict[Drafted, dict[Path, Number]]:
-        """A rule that attains the optimum, on small instances.
+        """A rule that attains the optimum, for small instances.
 
-        For each set of drafted paths the probability of accepting each of their prefixes, () for
-        none.  The token that follows an accepted y is drawn in proportion to S(y) T(z|y) − S(yz).
-        Tokens that target or draft never take after a path are left out of the paths.
+        For each set of draft paths, the plan lists the probability of accepting each prefix; the
+        prefix () means that no draft is accepted.  After an accepted path y, the next token z is
+        sampled in proportion to S(y) T(z|y) − S(yz).  The paths omit tokens to which the draft or
+        the target gives probability zero.
 
         Raises
         ------
         InvalidInputError
-            If tokens were left out of the tree.
+            If tokens were omitted from the tree.
         ProblemTooLargeError
-            If more than 5,000 sets of paths can be drafted.
+            If the paths can form more than 5,000 multisets.
         MissingDependencyError
-            If networkx, which finds the maximum flow, is not installed.
+            If networkx is not installed; it computes a maximum flow.
         """
         tree = self._tree
         if tree.truncated:
             raise InvalidInputError(
-                "there is no plan for a tree from which tokens were left out; leave `top` out"
+                "there is no plan for a tree from which tokens were omitted; omit `top`"
             )
         drafts = self._drafts
         if isinstance(drafts, PathDrafts):
             members, chances = _drafted_trees(tree, drafts)
         else:
             members, chances = drafts.members, drafts.chances
-        passed = [self.nodes.get(path, 0 * tree.targets[-1]) for path in tree.paths]
-        flow = maximum_flow(chances, members, ending(tree, passed))
+        accept_probs = [self.nodes.get(path, 0 * tree.targets[-1]) for path in tree.paths]
+        flow = maximum_flow(chances, members, ending_probs(tree, accept_probs))
         plan: dict[Drafted, dict[Path, Number]] = ShortDict()
         for nodes, chance, shares in zip(members, chances, flow.shares, strict=True):
             whole = as_fraction(chance)
@@ -127,17 +128,17 @@ class BlockSolution(FactsRepr):
                 of_path[()] = left / whole
             if not tree.exact:
                 of_path = {path: float(x) for path, x in of_path.items()}
-            plan[_longest(tree, nodes)] = of_path
+            plan[_leaf_paths(tree, nodes)] = of_path
         return plan
 
 
 def _drafted_trees(tree: Tree, drafts: PathDrafts) -> tuple[list[list[int]], list[Number]]:
-    """All sets of nodes that k paths pass through, with their probabilities."""
+    """Return all sets of nodes that k paths can pass through, and their probabilities."""
     ends = [(y, x) for y, x in enumerate(drafts.ends) if x > 0]
     count = math.comb(len(ends) + drafts.k - 1, drafts.k)
     if count > LARGEST_PLAN:
         raise ProblemTooLargeError(
-            f"{count:,} multisets of paths can be drafted; a plan has at most {LARGEST_PLAN:,}"
+            f"the paths can form {count:,} multisets; a plan has at most {LARGEST_PLAN:,}"
         )
     above: list[frozenset[int]] = [frozenset()]
     for y, parent in enumerate(tree.parents[1:], 1):
@@ -152,6 +153,6 @@ def _drafted_trees(tree: Tree, drafts: PathDrafts) -> tuple[list[list[int]], lis
     return [sorted(nodes) for nodes in chances], list(chances.values())
 
 
-def _longest(tree: Tree, nodes: list[int]) -> Drafted:
+def _leaf_paths(tree: Tree, nodes: list[int]) -> Drafted:
     inner = {tree.parents[y] for y in nodes}
     return tuple(sorted(tree.paths[y] for y in nodes if y not in inner))

@@ -18,7 +18,7 @@ from otm._core.display.text import shown
 from otm._core.interval import Interval
 from otm._core.numbers import as_integer, as_positive, as_real, whole
 from otm._core.tensors import to_host
-from otm.block_optimum.certificate_builder import prove
+from otm.block_optimum.certificate_builder import build_certificate
 from otm.block_optimum.exact import solve_exactly
 from otm.block_optimum.hull import PathDrafts, hit_probability
 from otm.block_optimum.polygons import solve_by_polygons
@@ -26,34 +26,37 @@ from otm.block_optimum.program import (
     Bounds,
     CuttingPlanes,
     Prices,
-    levels_of,
+    nodes_by_depth,
     solve_program,
     upper_bound,
     value_of,
 )
 from otm.block_optimum.solution import BlockSolution
 from otm.block_optimum.table import TreeDrafts, drafted_trees, maximum_flow
-from otm.block_optimum.tree import NextProbs, Path, Tree, grow, row_of
+from otm.block_optimum.tree import NextProbs, Path, Tree, as_next_probs, build_tree
 from otm.errors import InvalidInputError, InvalidParameterError, ProblemTooLargeError
 from otm.models import LanguageModel, StatelessModel
 
 NODE_LIMIT = 20_000
-"""Most nodes by default."""
+"""Default limit on the number of nodes."""
 
 EXACT_LIMIT = 500
-"""Most nodes in fractions."""
+"""Largest number of nodes that are solved in fractions."""
 
 EXACT_BITS = 1_000_000
-"""Largest product of nodes and bits of g(U) in fractions; this takes half a minute."""
+"""Largest product of the number of nodes and the bits of g(U), in fractions.
+
+A problem of this size takes half a minute.
+"""
 
 SMALL_TREE = 200
-"""Most nodes in floats for antichains one by one; polygons solve larger trees of i.i.d. paths."""
+"""Largest number of nodes for cutting planes; polygons solve larger trees of i.i.d. paths."""
 
 KNOWN = 1e-8
-"""Bounds as close as this are one number."""
+"""Largest gap between two bounds that are reported as one number."""
 
-Law = Callable[[Path], Any]
-"""The distribution of the next token after a path."""
+PathProbs = Callable[[Path], Any]
+"""A function from a path to the distribution of the next token."""
 
 
 def solve_block(
@@ -68,57 +71,58 @@ def solve_block(
     rounds: Any = 100,
     node_limit: Any = NODE_LIMIT,
 ) -> BlockSolution:
-    """Find the most drafts that any memoryless lossless rule accepts on average from k paths.
+    """Compute how many drafts the best memoryless lossless rule accepts on average from k paths.
 
-    It is the value of a linear program over the nodes of the tree of paths (Theorem 13.1 of
-    docs/theory/block.md).  For one path it is what block verification [sun2024block]_ accepts, for
-    paths of one token `otm.alpha`.  A step gives one token more than it accepts.
+    This optimum is the value of a linear program over the nodes of the draft tree (Theorem 13.1 of
+    docs/theory/block.md).  For one path, block verification [sun2024block]_ attains the optimum.
+    For paths of one token, the optimum equals `otm.alpha`.  Each step outputs the accepted drafts
+    and one more token.
 
     Parameters
     ----------
     draft : LanguageModel, callable or mapping
-        The distribution of a draft's next token, by the path before it: a model, or a function from
-        a tuple of token ids to an array of probabilities, fractions or a `SparseProbs`.  For any
-        joint distribution of drafted trees a mapping from collections of paths to probabilities;
-        k and length are to be left out then.
+        The draft's distribution of the next token after each path.  Give a model, or a function
+        from a tuple of token ids to an array of floats or fractions or to a `SparseProbs`.  For
+        any other joint distribution of draft trees, give a mapping from collections of paths to
+        probabilities, and omit k, length and top.
     target : LanguageModel or callable
-        The target's distribution of the next token, in the same way.
+        The target's distribution of the next token after each path, as a model or a function.
     k : int
         Number of i.i.d. draft paths.
     length : int
-        Tokens of each path.
+        Number of tokens of each path.
     context : sequence of int, optional
-        Token ids before all paths.
+        Token ids that precede every path.
     top : int, optional
-        Tokens to keep after each path, those of which most can be accepted.  What is left out is
-        bounded: the optimum lies in an interval.
+        Number of tokens to keep after each path: those with the largest bound on their acceptance.
+        The effect of the omitted tokens is bounded, so the optimum lies in an interval.
     tolerance : float, optional
-        Gap between the bounds at which to stop, in floats.
+        Gap between the bounds at which to stop; for floats only.
     rounds : int, optional
-        Most linear programs, each better than the one before.
+        Largest number of linear programs to solve; each program refines the one before.
     node_limit : int, optional
-        Most nodes of the tree; a larger one is refused before it is made.
+        Largest number of nodes of the tree.  A larger tree raises an error before it is built.
 
     Returns
     -------
     BlockSolution
-        With `accepted`, `bound`, `nodes`, `certificate`, `plan`, `method` and `why`.  Fractions
-        give fractions, with a gap of zero.
+        The optimum, its certificate and an optimal rule.  If all probabilities are fractions, the
+        optimum is a fraction, and the gap is zero unless tokens were omitted.
 
     Raises
     ------
     InvalidDistributionError, InvalidDraftCountError, InvalidParameterError
-        If a distribution, k or another parameter is not valid.
+        If a distribution, k or another parameter is invalid.
     InvalidDraftsError
-        If a table of drafted trees holds something else.
+        If a key of the mapping is not a collection of paths.
     InvalidInputError
-        If draft or target is nothing of the above, or a model needs a context.
+        If draft or target has another type, or a model needs a context.
     ProblemTooLargeError
-        If the tree has more nodes than the limit, or more than 500 in fractions.
+        If the tree has more than `node_limit` nodes, or more than 500 nodes in fractions.
     SolverError
-        If HiGHS does not end at an optimum, or no exact one is found in fractions.
+        If HiGHS finds no optimum, or no exact optimum is found in fractions.
     MissingDependencyError
-        If highspy, or networkx for a table of drafted trees, is not installed.
+        If highspy is not installed, or if networkx is not installed for a mapping of draft trees.
 
     References
     ----------
@@ -131,9 +135,9 @@ def solve_block(
     >>> solution = solve_block(draft, target, k=2, length=2)
     >>> solution.accepted, solution.bound
     (Fraction(131, 81), Fraction(134, 81))
-    >>> solution.certificate.check()  # returns nothing: the proof holds
+    >>> solution.certificate.check()  # The proof is valid: no error is raised.
 
-    Trees of drafts, here one of two tokens or a single path, as likely as each other:
+    Two draft trees with probability 1/2 each, one with two children and one with a single path:
 
     >>> table = {((0,), (1,)): 0.5, ((1, 1),): 0.5}
     >>> round(solve_block(table, lambda path: [0.5, 0.5]).accepted, 9)
@@ -143,22 +147,22 @@ def solve_block(
     rounds = as_positive(rounds, "rounds")
     node_limit = as_positive(node_limit, "node_limit")
     before = _as_context(context)
-    of_target = _law(target, "target", before)
+    target_probs = _path_probs(target, "target", before)
     drafts: PathDrafts | TreeDrafts
     with watching(None, "solve_block") as watch:
         if isinstance(draft, Mapping):
             for name, value in (("k", k), ("length", length), ("top", top)):
                 if value is not None:
                     raise InvalidParameterError(
-                        f"{name} = {shown(value)} beside a table of drafted trees, which says it "
-                        "already; leave it out"
+                        f"{name} = {shown(value)}, but a mapping of draft trees already "
+                        f"determines {name}; omit {name}"
                     )
-            drafts = drafted_trees(draft, of_target, node_limit)
+            drafts = drafted_trees(draft, target_probs, node_limit)
         else:
             k, length = as_draft_count(k), as_integer(length, "length", 1)
             most = None if top is None else as_positive(top, "top")
-            rows = partial(_rows, _law(draft, "draft", before), of_target)
-            drafts = PathDrafts(grow(rows, length, k, most, node_limit, watch=watch), k)
+            rows = partial(_next_probs, _path_probs(draft, "draft", before), target_probs)
+            drafts = PathDrafts(build_tree(rows, length, k, most, node_limit, watch=watch), k)
         return _solve(drafts, tolerance, rounds, watch)
 
 
@@ -169,24 +173,24 @@ def _solve(
     nodes = len(tree.parents) - 1
     if isinstance(drafts, PathDrafts) and drafts.k == 1:
         method = "block verification"
-        why = f"one path: the largest S is optimal, node by node, on {nodes:,} nodes."
-        bounds = _of_one_path(tree, drafts)
+        why = f"one path: a recursion over {nodes:,} nodes gives the optimum."
+        bounds = _solve_one_path(tree, drafts)
     else:
         if tree.exact and nodes > EXACT_LIMIT:
             raise ProblemTooLargeError(
-                f"{nodes:,} nodes in fractions, of which at most {EXACT_LIMIT:,} are solved "
-                "exactly; give floats, whose gap is small and proved too"
+                f"the tree has {nodes:,} nodes; at most {EXACT_LIMIT:,} can be solved in "
+                "fractions.  Give floats: their gap is small, and also proved"
             )
         if tree.exact and isinstance(drafts, PathDrafts):
             _check_powers(tree, drafts.k)
         large = isinstance(drafts, PathDrafts) and not tree.exact and nodes > SMALL_TREE
         method = "polygons" if large else "cutting planes"
         bounds, cuts = _by_linear_programs(drafts, tolerance, rounds, method, watch)
-        kind = "i.i.d. paths" if isinstance(drafts, PathDrafts) else "a table of drafted trees"
+        kind = "i.i.d. paths" if isinstance(drafts, PathDrafts) else "a table of draft trees"
         why = f"{kind}: a linear program over {nodes:,} nodes and {cuts:,} antichains."
         if large:
             why = f"{kind}: polygons over {nodes:,} nodes; {cuts:,} antichains bound the optimum."
-    certificate, passed = prove(tree, drafts, bounds, method)
+    certificate, accept_probs = build_certificate(tree, drafts, bounds, method)
     lower, upper = certificate.lower, certificate.upper
     accepted: Number | Interval
     if tree.exact:
@@ -195,14 +199,16 @@ def _solve(
         accepted = float(lower)
     else:
         accepted = Interval(rounded(lower, -np.inf), rounded(upper, np.inf))
-    found = ShortDict((path, passed[y]) for path, y in tree.places.items() if passed[y])
+    nodes_by_path = ShortDict(
+        (path, accept_probs[y]) for path, y in tree.places.items() if accept_probs[y]
+    )
     return BlockSolution(
-        accepted, _sum_of_levels(drafts), found, certificate, method, why, tree, drafts
+        accepted, _depth_bound(drafts), nodes_by_path, certificate, method, why, tree, drafts
     )
 
 
 def _check_powers(tree: Tree, k: int) -> None:
-    """Raise for fractions whose powers are too long, before computing one."""
+    """Raise if the powers of the fractions have too many bits; compute no power."""
     nodes, unit = len(tree.parents) - 1, 1
     for reach in tree.reach:
         unit = math.lcm(unit, as_fraction(reach).denominator)
@@ -210,72 +216,75 @@ def _check_powers(tree: Tree, k: int) -> None:
         if nodes * bits > EXACT_BITS:
             raise ProblemTooLargeError(
                 f"the probability that one of k = {k:,} drafts hits a set of paths is a fraction "
-                f"of {bits:,} bits or more, too long for {nodes:,} nodes; give floats: their "
-                "gap is small, and proved too"
+                f"with at least {bits:,} bits, too many for {nodes:,} nodes.  Give floats: their "
+                "gap is small, and also proved"
             )
 
 
 def _by_linear_programs(
     drafts: PathDrafts | TreeDrafts, tolerance: float, rounds: int, method: str, watch: Watch
 ) -> tuple[Bounds, int]:
-    """Bounds, and the number of antichains; both ends of their own where tokens were left out."""
+    """Return the bounds and the number of antichains.
+
+    For a truncated tree, each bound comes from its own linear program.
+    """
     tree = drafts.tree
     if len(tree.parents) == 1:
         return Bounds([1 + 0 * tree.targets[0]], Fraction(0), {}, Fraction(0)), 0
     worths = [tree.worth(rests=rests) for rests in ((False, True) if tree.truncated else (True,))]
-    found = []
+    bounds = []
     if isinstance(drafts, PathDrafts) and method == "polygons":
-        found = [solve_by_polygons(drafts, worth, tolerance, rounds, watch) for worth in worths]
-        return _both_ends(found), len(found[-1].prices)
-    antichains = [_best_cut(drafts, level)[1] for level in levels_of(tree)]
+        bounds = [solve_by_polygons(drafts, worth, tolerance, rounds, watch) for worth in worths]
+        return _combine_bounds(bounds), len(bounds[-1].prices)
+    antichains = [_best_cut(drafts, level)[1] for level in nodes_by_depth(tree)]
     for worth in worths:
         program = CuttingPlanes(tree, drafts, worth)
         program.add(antichains)
         if tree.exact:
-            found.append(solve_exactly(program, rounds, watch))
+            bounds.append(solve_exactly(program, rounds, watch))
         else:
-            found.append(solve_program(program, tolerance, rounds, watch))
+            bounds.append(solve_program(program, tolerance, rounds, watch))
         antichains = [list(antichain) for antichain in program.antichains]
-    return _both_ends(found), len(antichains)
+    return _combine_bounds(bounds), len(antichains)
 
 
-def _both_ends(found: Sequence[Bounds]) -> Bounds:
-    """Lower end of the first program, upper end of the last."""
-    low, high = found[0], found[-1]
-    return Bounds(low.passed, low.lower, high.prices, high.upper)
+def _combine_bounds(bounds: Sequence[Bounds]) -> Bounds:
+    """Combine the lower bound of the first program with the upper bound of the last."""
+    low, high = bounds[0], bounds[-1]
+    return Bounds(low.accept_probs, low.lower, high.prices, high.upper)
 
 
-def _of_one_path(tree: Tree, drafts: PathDrafts) -> Bounds:
-    """S(yz) = min(S(y) T(z|y), D(yz)), and the multipliers that prove it."""
-    passed = tree.largest(tree.reach)
+def _solve_one_path(tree: Tree, drafts: PathDrafts) -> Bounds:
+    """Return S(yz) = min(S(y) T(z|y), D(yz)) and the multipliers that prove it optimal."""
+    accept_probs = tree.largest_below(tree.reach)
     worth = tree.worth(rests=True)
     left = [w + 0 * tree.targets[-1] for w in worth]
     prices: Prices = {}
-    for y in range(len(passed) - 1, 0, -1):
+    for y in range(len(accept_probs) - 1, 0, -1):
         parent = tree.parents[y]
-        if passed[y] < passed[parent] * tree.targets[y]:
+        if accept_probs[y] < accept_probs[parent] * tree.targets[y]:
             prices[(y,)] = left[y]
         else:
             left[parent] += left[y] * tree.targets[y]
-    lower = value_of(tree.worth(rests=False), passed)
-    return Bounds(passed, lower, prices, upper_bound(tree, drafts, worth, prices))
+    lower = value_of(tree.worth(rests=False), accept_probs)
+    return Bounds(accept_probs, lower, prices, upper_bound(tree, drafts, worth, prices))
 
 
-def _sum_of_levels(drafts: PathDrafts | TreeDrafts) -> Number:
-    """Σ_i α_K(D_i, T_i): the most that can be accepted at each depth by itself."""
+def _depth_bound(drafts: PathDrafts | TreeDrafts) -> Number:
+    """Return Σ_i α_K(D_i, T_i), the sum of an upper bound for each depth."""
     zero = 0 * drafts.tree.targets[-1]
-    return total((_best_cut(drafts, level)[0] for level in levels_of(drafts.tree)), zero)
+    return total((_best_cut(drafts, level)[0] for level in nodes_by_depth(drafts.tree)), zero)
 
 
 def _best_cut(drafts: PathDrafts | TreeDrafts, level: Sequence[int]) -> tuple[Number, list[int]]:
-    """Least T(H) + g(H^c) over sets H of nodes of a level, and H^c."""
+    """Return the minimum of T(H) + g(H^c) over sets H of nodes of a level, and its H^c."""
     tree = drafts.tree
-    target = tree.reach_of_target
+    target = tree.target_reach
     if isinstance(drafts, TreeDrafts):
         ends = [Fraction(target[y]) if y in set(level) else Fraction(0) for y in range(len(target))]
         short = maximum_flow(drafts.chances, drafts.members, ends).short
     else:
-        # prefixes in T/D are enough (Theorem 3.1); here from the other end
+        # It is enough to sort by T/D and to try each prefix as H^c (Theorem 3.1).
         order = sorted(level, key=lambda y: target[y] / tree.reach[y], reverse=True)
         inside = np.cumsum(np.array([tree.reach[y] for y in order]))
         outside = np.array([target[y] for y in order][::-1]).cumsum()[::-1]
@@ -289,16 +298,16 @@ def _best_cut(drafts: PathDrafts | TreeDrafts, level: Sequence[int]) -> tuple[Nu
     return min(value, everything), short
 
 
-def _rows(draft: Law, target: Law, path: Path) -> NextProbs:
-    return row_of(draft(path), target(path), path)
+def _next_probs(draft: PathProbs, target: PathProbs, path: Path) -> NextProbs:
+    return as_next_probs(draft(path), target(path), path)
 
 
-def _law(model: Any, name: str, context: Path) -> Law:
-    """Make a function from paths to distributions, of a model or a function."""
+def _path_probs(model: Any, name: str, context: Path) -> PathProbs:
+    """Convert a model or a function to a function from paths to distributions."""
     if isinstance(model, StatelessModel):
         return lambda path: model.probs(context + path)
     if isinstance(model, LanguageModel):
-        return _of_session(model, name, context)
+        return _session_probs(model, name, context)
     if callable(model):
         return lambda path: model(context + path)
     raise InvalidInputError(
@@ -307,18 +316,18 @@ def _law(model: Any, name: str, context: Path) -> Law:
     )
 
 
-def _of_session(model: LanguageModel, name: str, context: Path) -> Law:
-    """Distributions of a model that reads tokens, which needs one to begin with."""
+def _session_probs(model: LanguageModel, name: str, context: Path) -> PathProbs:
+    """Return the distributions of a model with sessions; raise if the context is empty."""
     if not context:
         raise InvalidInputError(
-            f"the {name} model reads tokens before it says what follows; give a context of at "
+            f"the {name} model predicts only after it has read a token; give a context of at "
             "least one token"
         )
     session = model.start(1)
     if len(context) > 1:
         session.read(np.array([context[:-1]]))
 
-    def law(path: Path) -> Any:
+    def probs_after(path: Path) -> Any:
         session.keep(np.array([0]), np.array([len(context) - 1]))
         scores = np.asarray(to_host(session.append(np.array([[context[-1], *path]]))))[0, -1]
         if model.returns_probs:
@@ -326,7 +335,7 @@ def _of_session(model: LanguageModel, name: str, context: Path) -> Law:
         weights = np.exp(scores.astype(np.float64) - scores.max())
         return weights / weights.sum()
 
-    return law
+    return probs_after
 
 
 def _as_context(context: Any) -> Path:
@@ -336,7 +345,7 @@ def _as_context(context: Any) -> Path:
         tokens = [None]
     if any(token is None or token < 0 for token in tokens):
         raise InvalidParameterError(
-            f"context = {shown(context)}; it must be a sequence of token ids, whole numbers from 0 "
-            "on"
+            f"context = {shown(context)}; it must be a sequence of token ids, which are integers "
+            "of at least 0"
         )
     return tuple(token for token in tokens if token is not None)

@@ -1,8 +1,9 @@
-"""Any joint distribution of drafted trees, given as a table, and which node is accepted for which.
+"""Joint distributions of draft trees in a table, and the maximum flow to their nodes.
 
-A maximum flow decides that: source → drafted tree X (its probability) → every node of X → sink
-(what is to end there).  It is exact, in integers, and for small instances: it finds the antichains
-of which S asks too much, and for a solution the plan.
+The flow runs from the source to each draft tree X, with capacity equal to its probability.  From X
+it runs to every node of X, and from each node to the sink, with capacity equal to the probability
+that the accepted path ends there.  The flow is computed exactly, in integers, so it suits small
+instances.  It finds the antichains whose constraint S violates, and the plan of a solution.
 """
 
 from __future__ import annotations
@@ -25,42 +26,42 @@ from otm.errors import InvalidDistributionError, InvalidDraftsError, ProblemTooL
 
 
 class Flow(NamedTuple):
-    """A maximum flow: what each drafted tree sends to its nodes, and the nodes behind the cut."""
+    """A maximum flow: the mass from each draft tree to its nodes, and the unserved nodes."""
 
     shares: list[dict[int, Fraction]]
     short: list[int]
 
 
 class TreeDrafts:
-    """Any joint distribution of drafted trees, given by their nodes and probabilities."""
+    """A joint distribution of draft trees: their nodes and probabilities."""
 
     def __init__(self, tree: Tree, chances: list[Number], members: list[list[int]]) -> None:
         self.tree, self.chances, self.members = tree, chances, members
 
     def hit(self, nodes: list[int]) -> Number:
-        """g(U): the probability that a drafted tree has one of the nodes."""
+        """Return g(U), the probability that a draft tree contains a node of U."""
         chosen = set(nodes)
         trees = zip(self.chances, self.members, strict=True)
         return total(
             (x for x, members in trees if chosen.intersection(members)), 0 * self.chances[0]
         )
 
-    def excess(self, passed: list[Number]) -> Excess:
-        """One antichain with S(U) > g(U), if there is any, and the W that the flow gives."""
-        flow = maximum_flow(self.chances, self.members, ending(self.tree, passed))
-        sent: list[Number] = [Fraction(0)] * len(passed)
+    def excess(self, accept_probs: list[Number]) -> Excess:
+        """Return an antichain with S(U) > g(U), if one exists, and W from the maximum flow."""
+        flow = maximum_flow(self.chances, self.members, ending_probs(self.tree, accept_probs))
+        sent: list[Number] = [Fraction(0)] * len(accept_probs)
         for shares in flow.shares:
             for y, share in shares.items():
                 sent[y] += share
-        reachable = self.tree.under(sent)
-        if not isinstance(passed[-1], Fraction):
+        reachable = self.tree.subtree_sums(sent)
+        if not isinstance(accept_probs[-1], Fraction):
             reachable = [float(x) for x in reachable]
         return Excess([self.tree.topmost(flow.short)] if flow.short else [], reachable)
 
 
-def ending(tree: Tree, passed: Sequence[Number]) -> list[Fraction]:
-    """A(y) = S(y) − Σ_z S(yz) in fractions: the probability that y is accepted, and no more."""
-    exact = [as_fraction(x) for x in passed]
+def ending_probs(tree: Tree, accept_probs: Sequence[Number]) -> list[Fraction]:
+    """Return A(y) = S(y) − Σ_z S(yz), the probability that the accepted path ends at y."""
+    exact = [as_fraction(x) for x in accept_probs]
     left = list(exact)
     for y in range(len(left) - 1, 0, -1):
         left[tree.parents[y]] -= exact[y]
@@ -70,7 +71,10 @@ def ending(tree: Tree, passed: Sequence[Number]) -> list[Fraction]:
 def maximum_flow(
     chances: Sequence[Number], members: Sequence[Sequence[int]], ends: Sequence[Fraction]
 ) -> Flow:
-    """Send as much as possible of what is to end at the nodes but the root from drafted trees."""
+    """Compute a maximum flow from draft trees to all nodes except the root.
+
+    `ends` holds the probability that the accepted path ends at each node.
+    """
     networkx = require("networkx")
     supply, supply_unit = as_integers(np.array([as_fraction(x) for x in chances], dtype=object))
     demand, demand_unit = as_integers(np.array(ends, dtype=object))
@@ -96,13 +100,13 @@ def maximum_flow(
 def drafted_trees(
     table: Mapping[Any, Any], target: Callable[[Path], Any], node_limit: int
 ) -> TreeDrafts:
-    """Read a table from collections of paths to probabilities; nodes with T(y) = 0 are left out."""
-    trees = [_as_paths(drafted) for drafted in table]
+    """Convert a mapping from collections of paths to probabilities; omit nodes with T(y) = 0."""
+    trees = [_as_paths(key) for key in table]
     chances = as_probs(list(table.values()), "joint draft").tolist()
     prefixes = {path[:i] for paths in trees for path in paths for i in range(1, len(path) + 1)}
     if len(prefixes) > node_limit:
         raise ProblemTooLargeError(
-            f"the drafted trees have {len(prefixes):,} nodes, above the limit of {node_limit:,}; "
+            f"the draft trees have {len(prefixes):,} nodes, above the limit of {node_limit:,}; "
             "give fewer paths, or a larger node_limit"
         )
     rows: dict[Path, dict[int, Number]] = {}
@@ -117,8 +121,7 @@ def drafted_trees(
             rows[before] = _row(target(before), before)
         if path[-1] not in rows[before]:
             raise InvalidDraftsError(
-                f"the drafts have the path {shown(path)}, whose last token is not in the "
-                "vocabulary of the target"
+                f"the last token of the draft path {shown(path)} is not in the target's vocabulary"
             )
         if rows[before][path[-1]] > 0:
             places[path] = len(paths)
@@ -134,29 +137,29 @@ def drafted_trees(
         chances = in_floats([1.0, *chances], [-1, *([0] * len(chances))])[1:]
     tree = Tree(paths, parents, [0 * x + 1 for x in numbers], numbers, [0] * len(paths))
     members = [
-        sorted({places[path[:i]] for path in drafted for i in range(1, len(path) + 1)
+        sorted({places[path[:i]] for path in tree_paths for i in range(1, len(path) + 1)
                 if path[:i] in places})
-        for drafted in trees
+        for tree_paths in trees
     ]  # fmt: skip
     return TreeDrafts(tree, chances, members)
 
 
-def _as_paths(drafted: Any) -> list[Path]:
-    """Paths of one drafted tree."""
+def _as_paths(value: Any) -> list[Path]:
+    """Check and return the paths of one draft tree."""
     try:
-        paths = [tuple(whole(token) for token in path) for path in drafted]
+        paths = [tuple(whole(token) for token in path) for path in value]
     except TypeError:
         paths = [(None,)]
     if not all(token is not None and token >= 0 for path in paths for token in path):
         raise InvalidDraftsError(
-            f"the table has {shown(drafted)} as a drafted tree; give a collection of paths, tuples "
-            "of token ids, such as ((0, 1), (2,))"
+            f"the draft tree {shown(value)} is invalid; give a collection of paths, which are "
+            "tuples of token ids, such as ((0, 1), (2,))"
         )
     return [tuple(token for token in path if token is not None) for path in paths]
 
 
 def _row(probs: Any, path: Path) -> dict[int, Number]:
-    """Target probabilities after a path, by token."""
+    """Return the target probability of each token after a path."""
     if isinstance(probs, SparseProbs):
         return _Sparse(zip(probs.tokens.tolist(), probs.probabilities.tolist(), strict=True))
     try:
@@ -166,7 +169,7 @@ def _row(probs: Any, path: Path) -> dict[int, Number]:
 
 
 class _Sparse(dict[int, Number]):
-    """Probabilities by token, of which those that are not there are zero."""
+    """Probabilities by token; a missing token has probability zero."""
 
     def __contains__(self, token: object) -> bool:
         return True

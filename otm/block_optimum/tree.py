@@ -1,7 +1,7 @@
-"""The nodes of the program: the paths that drafts and target share, up to a length.
+"""The tree of the linear program: all paths to which draft and target give positive probability.
 
-Paths that one of the two never takes carry nothing: S(y) ≤ g({y}) and S(y) ≤ T(y).  Of a tree that
-is cut down to the m best tokens after each path, a rest stands for the tokens left out there.
+All other paths have S(y) = 0, because S(y) ≤ g({y}) and S(y) ≤ T(y).  A truncated tree keeps the m
+best tokens after each path; one remainder node replaces the omitted tokens.
 """
 
 from __future__ import annotations
@@ -24,30 +24,33 @@ from otm.errors import InvalidDistributionError, ProblemTooLargeError
 
 Path = tuple[int, ...]
 NextProbs = tuple[Tokens, Probs, Probs]
-"""Tokens with their draft and target probabilities, arrays [n]."""
+"""Tokens, their draft probabilities and their target probabilities: three arrays [n]."""
 
 RAREST = 2.0**-900
-"""Smallest D(y) in floats, where products of small probabilities underflow.  It replaces smaller
-D(y); nothing is accepted there, which costs at most k · 2^-900 drafts per node."""
+"""Smallest D(y) in floats; it replaces smaller values, whose products would underflow.
+
+No drafts are accepted at such nodes, which costs at most k · 2^-900 drafts per node.
+"""
 
 REST = -1
-"""Stands for the tokens of a rest at the end of its path."""
+"""Last token of the path of a remainder node."""
 
 
 @dataclass(frozen=True, eq=False)
 class Tree:
-    """Nodes by number, parents before their children; node 0 is the root.
+    """A tree of paths with numbered nodes: node 0 is the root, and parents precede children.
 
     Attributes
     ----------
     paths : list of tuple of int
-        The tokens of each node; that of a rest ends with −1.
+        The path of each node; the path of a remainder node ends with −1.
     parents : list of int
-        −1 for the root.
+        The parent of each node, and −1 for the root.
     drafts, targets : list of float or Fraction
-        D(z|y) and T(z|y), of the last token given those before; 1 for the root.
+        D(z|y) and T(z|y), the conditional probabilities of the last token of each path; 1 for the
+        root.
     levels : list of int
-        Levels that a rest stands for; 0 for nodes.
+        Number of levels that a remainder node replaces, and 0 for ordinary nodes.
     """
 
     paths: list[Path]
@@ -63,37 +66,40 @@ class Tree:
 
     @property
     def truncated(self) -> bool:
-        """Whether there is a rest."""
+        """Whether the tree has a remainder node."""
         return any(self.levels)
 
     @cached_property
     def reach(self) -> list[Number]:
-        """D(y): the probability that one path passes through a node; floats are at least RAREST."""
+        """D(y), the probability that one path passes through y; floats are at least RAREST."""
         reach = self._products(self.drafts)
         return [max(x, RAREST) if isinstance(x, float) else x for x in reach]
 
     @cached_property
-    def reach_of_target(self) -> list[Number]:
-        """T(y): the probability that the target passes through a node."""
+    def target_reach(self) -> list[Number]:
+        """T(y), the target probability of the path y."""
         return self._products(self.targets)
 
     @cached_property
     def depths(self) -> list[int]:
-        """Tokens of each path; a rest is as deep as the tokens that it stands for."""
+        """Number of tokens of each path; a remainder node counts as one token."""
         return [len(path) for path in self.paths]
 
     @cached_property
     def places(self) -> dict[Path, int]:
-        """Number of each node by its path, without rests."""
+        """The node number of each path; remainder nodes are not included."""
         return {path: y for y, path in enumerate(self.paths) if not self.levels[y]}
 
     def worth(self, *, rests: bool) -> list[int]:
-        """Count the drafts that S(y) stands for: 1 for nodes, 0 or all levels for rests."""
+        """Return the weight of each S(y) in the objective: 1 for ordinary nodes, 0 for the root.
+
+        A remainder node weighs 0, or with `rests` the number of levels that it replaces.
+        """
         nodes = zip(self.parents, self.levels, strict=True)
         return [(levels if rests else 0) if levels else int(p >= 0) for p, levels in nodes]
 
     def topmost(self, nodes: Iterable[int]) -> list[int]:
-        """Nodes without those that have another of them above."""
+        """Return the nodes that have no ancestor in the same set."""
         chosen = set(nodes)
         top = []
         for y in sorted(chosen):
@@ -104,19 +110,19 @@ class Tree:
                 top.append(y)
         return top
 
-    def under(self, shares: Sequence[Number]) -> list[Number]:
-        """Sum of what stands at a node and below it."""
+    def subtree_sums(self, shares: Sequence[Number]) -> list[Number]:
+        """Return, for each node, the sum of the shares at the node and below it."""
         sums = list(shares)
         for y in range(len(sums) - 1, 0, -1):
             sums[self.parents[y]] = sums[self.parents[y]] + sums[y]
         return sums
 
-    def largest(self, most: Sequence[Number]) -> list[Number]:
-        """Pointwise largest S with S(yz) ≤ S(y) T(z|y) and S(y) ≤ most(y)."""
-        passed: list[Number] = [1 + 0 * self.targets[-1]]
+    def largest_below(self, most: Sequence[Number]) -> list[Number]:
+        """Return the pointwise largest S with S(yz) ≤ S(y) T(z|y) and S(y) ≤ most(y)."""
+        accept_probs: list[Number] = [1 + 0 * self.targets[-1]]
         for y in range(1, len(self.parents)):
-            passed.append(min(passed[self.parents[y]] * self.targets[y], most[y]))
-        return passed
+            accept_probs.append(min(accept_probs[self.parents[y]] * self.targets[y], most[y]))
+        return accept_probs
 
     def _products(self, factors: list[Number]) -> list[Number]:
         products = [factors[0]]
@@ -125,7 +131,7 @@ class Tree:
         return products
 
 
-def grow(
+def build_tree(
     rows: Callable[[Path], NextProbs],
     length: int,
     k: int,
@@ -134,27 +140,28 @@ def grow(
     *,
     watch: Watch = SILENT,
 ) -> Tree:
-    """Grow the tree level by level; each level is counted before it is made."""
+    """Build the tree level by level; raise before a level would exceed the node limit."""
     paths: list[Path] = [()]
     parents, levels = [-1], [0]
     drafts: list[Number] = [Fraction(1)]
     targets: list[Number] = [Fraction(1)]
-    chances = [(1.0, 1.0)]  # D(y) and T(y)
+    # Pairs D(y) and T(y) in floats.
+    chances = [(1.0, 1.0)]
     level = [0]
     for depth in range(1, length + 1):
         count = len(paths)
         children = []
         for y in watch.over(level, f"depth {depth} of {length}, path", len(level)):
             tokens, p, q = rows(paths[y])
-            kept, left = _best(p, q, chances[y], k, top)
+            kept, left = _split_best(p, q, chances[y], k, top)
             count += kept.size + bool(left.size)
             _check_size(count, depth, length, node_limit)
-            found = zip(tokens[kept].tolist(), p[kept].tolist(), q[kept].tolist(), strict=True)
+            kept_ones = zip(tokens[kept].tolist(), p[kept].tolist(), q[kept].tolist(), strict=True)
             rest = (p[left].sum(), q[left].sum()) if left.size else None
-            children.append((y, list(found), rest))
+            children.append((y, list(kept_ones), rest))
         level = []
-        for y, kept_ones, of_rest in children:
-            for token, p_z, q_z in kept_ones:
+        for y, kept_children, of_rest in children:
+            for token, p_z, q_z in kept_children:
                 level.append(len(paths))
                 chances.append((chances[y][0] * float(p_z), chances[y][1] * float(q_z)))
                 paths.append((*paths[y], token))
@@ -177,8 +184,8 @@ def grow(
     return Tree(paths, parents, drafts, targets, levels)
 
 
-def row_of(draft: Any, target: Any, path: Path) -> NextProbs:
-    """Check and normalise the two distributions after a path."""
+def as_next_probs(draft: Any, target: Any, path: Path) -> NextProbs:
+    """Check the draft and target distributions after a path, and return them as `NextProbs`."""
     try:
         if isinstance(draft, SparseProbs) or isinstance(target, SparseProbs):
             tokens, p, q = align(draft, target)
@@ -189,15 +196,18 @@ def row_of(draft: Any, target: Any, path: Path) -> NextProbs:
     return np.arange(p.size), p, q
 
 
-def _best(
+def _split_best(
     p: Probs, q: Probs, chance: tuple[float, float], k: int, top: int | None
 ) -> tuple[Tokens, Tokens]:
-    """Split the tokens of both into the `top` of which most can be accepted, and the others."""
+    """Split the shared tokens into `top` tokens with the largest bound, and all others.
+
+    The bound on the acceptance of a token is min(k D(yz), T(yz)).
+    """
     shared = np.flatnonzero((p > 0) & (q > 0))
     if top is None or shared.size <= top:
         return shared, shared[:0]
-    drafted, wanted = (x[shared].astype(np.float64) for x in (p, q))
-    most = np.minimum(k * chance[0] * drafted, chance[1] * wanted)
+    draft, target = (x[shared].astype(np.float64) for x in (p, q))
+    most = np.minimum(k * chance[0] * draft, chance[1] * target)
     ranked = shared[np.argsort(-most, kind="stable")]
     return np.sort(ranked[:top]), ranked[top:]
 
@@ -212,13 +222,14 @@ def _check_size(count: int, depth: int, length: int, node_limit: int) -> None:
 
 
 def in_floats(numbers: list[Number], parents: list[int]) -> list[Number]:
-    """Round to floats, which after no path sum to more than one; else the largest gives way."""
+    """Round to floats; lower the largest float after a path if the sum exceeds one."""
     floats = [float(x) for x in numbers]
     rows: dict[int, list[int]] = {}
     for y, parent in enumerate(parents[1:], 1):
         rows.setdefault(parent, []).append(y)
     for row in rows.values():
         largest = max(row, key=floats.__getitem__)
-        while sum(Fraction(floats[y]) for y in row) > 1:  # by a few units of 2^-53
+        # The excess is at most a few units of 2^-53.
+        while sum(Fraction(floats[y]) for y in row) > 1:
             floats[largest] = math.nextafter(floats[largest], 0)
     return list(floats)

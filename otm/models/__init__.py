@@ -1,8 +1,8 @@
-"""Language models behind one small protocol: batched logits, a cache, and rewinding.
+"""Language models with one small protocol: batched logits, a cache, and rewinding.
 
-Importing this loads no torch: the models that need it load it when they are made.
+Importing this package does not import torch; a model that needs torch imports it when constructed.
 
-Not here: what drafts with them (`otm.decoding.drafters`).
+Drafters that use these models are in `otm.decoding.drafters`.
 """
 
 from otm.models.base import LanguageModel, Session, StatelessModel

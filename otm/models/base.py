@@ -1,8 +1,8 @@
-"""The protocol of language models: read tokens, say what may follow each of them.
+"""The protocol of language models: read tokens, and score the next token after each.
 
-A model is used through a `Session`, which holds rows of tokens that it has read, and with them
-whatever lets it go on cheaply, such as keys and values.  A loop does two things with a session:
-it appends tokens, and it keeps a prefix of some rows.
+A `Session` of a model holds rows of tokens that the model has read.  It also caches data, such as
+keys and values, so that reading further tokens is cheap.  A decoding loop uses two operations: it
+appends tokens to the rows, and it rewinds rows to a prefix.
 """
 
 from __future__ import annotations
@@ -18,89 +18,91 @@ from otm._core.tensors import to_host
 from otm.errors import InvalidInputError
 
 PaddedTokens = npt.NDArray[np.int64]
-"""Token ids [R, L]; −1 pads a row on the right."""
+"""Array [R, L] of token ids; −1 pads a row on the right."""
 
 
 class Session(ABC):
-    """Rows of tokens that a model has read, and its cache for them."""
+    """Rows of tokens that a model has read, and the model's cache for these rows."""
 
     @abstractmethod
     def append(self, tokens: PaddedTokens) -> Any:
-        """Read further tokens in each row.
+        """Append tokens to each row, and return scores of the next token after each.
 
         Parameters
         ----------
         tokens : int64 array [R, L]
-            One row for each row of the session, with −1 behind its tokens; rows may have none.
+            New tokens for each row of the session, padded on the right with −1.  A row may have no
+            new tokens.
 
         Returns
         -------
         array or tensor [R, L, V]
-            For each token the logits of the one that follows it, or its probabilities if the model
-            `returns_probs`; anything at the padding.
+            Logits of the next token after each token, or probabilities if the model has
+            `returns_probs`.  Values at padding positions are arbitrary.
 
         Raises
         ------
         InvalidInputError
-            If a token is not of the vocabulary or a row gets too long, of models that look.
+            If a token is not in the vocabulary or a row becomes too long.  Not every model checks
+            this.
         """
 
     def read(self, tokens: PaddedTokens) -> None:
-        """`append` without scores, as for a prompt; may be cheaper.
+        """Append tokens to each row without returning scores; this can be cheaper than `append`.
 
         Parameters
         ----------
         tokens : int64 array [R, L]
-            As for `append`.
+            New tokens for each row, as for `append`.
         """
         self.append(tokens)
 
     def append_tensor(self, tokens: Any, counts: npt.NDArray[np.int64]) -> Any:
-        """`append` of tokens that are on a device, as drafts are before they are verified.
+        """Append tokens from a tensor on the device, such as draft tokens before verification.
 
-        This one copies them to the host; sessions on a device override it.
+        This default copies the tokens to the host; sessions on a device override this method.
 
         Parameters
         ----------
         tokens : int64 tensor [R, L]
-            Tokens of the vocabulary; anything behind those of a row.
+            New tokens for each row; entries beyond the row's count are ignored.
         counts : int64 array [R]
-            How many of its tokens each row reads.
+            Number of tokens to append to each row.
 
         Returns
         -------
         array or tensor [R, L, V]
-            As of `append`.
+            Scores of the next token, as from `append`.
         """
-        given = np.arange(tokens.shape[1]) < counts[:, None]
-        return self.append(np.where(given, to_host(tokens), -1))
+        inside = np.arange(tokens.shape[1]) < counts[:, None]
+        return self.append(np.where(inside, to_host(tokens), -1))
 
     @abstractmethod
     def keep(self, rows: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]) -> None:
-        """Rewind: row r becomes the first `lengths[r]` tokens of what was row `rows[r]`.
+        """Replace the rows by prefixes: new row r is the first `lengths[r]` tokens of `rows[r]`.
 
         Parameters
         ----------
         rows : int64 array [R']
-            Rows of the session, any number of times each and in any order.
+            Row indices of the session, in any order; an index may repeat.
         lengths : int64 array [R']
-            How many of their tokens stay.
+            Number of tokens to keep in each new row.
         """
 
 
 class LanguageModel(ABC):
-    """A distribution of the next token for every sequence of tokens.
+    """A language model: it gives the distribution of the next token after every sequence.
 
     Attributes
     ----------
     vocabulary : int
         Number V of tokens; their ids are 0 to V − 1.
     context_length : int or None
-        Most tokens that a row may hold; None if there is no limit.
+        Largest number of tokens of a row; None if there is no limit.
     returns_probs : bool
-        Whether sessions return probabilities, perhaps as fractions, and not logits.
+        Whether sessions return probabilities (floats or fractions) instead of logits.
     device : torch.device or None
-        Where the tensors are that sessions return; None if they return arrays.
+        Device of the tensors that sessions return; None if sessions return arrays.
     """
 
     vocabulary: int
@@ -110,7 +112,7 @@ class LanguageModel(ABC):
 
     @abstractmethod
     def start(self, rows: int) -> Session:
-        """Open a session of so many rows, all of them empty.
+        """Open a session with a number of empty rows.
 
         Parameters
         ----------
@@ -120,14 +122,14 @@ class LanguageModel(ABC):
         Returns
         -------
         Session
-            Nothing is read yet.
+            A session whose rows have no tokens.
         """
 
 
 class StatelessModel(LanguageModel):
-    """A model that finds the distribution of the next token from the context alone, at little cost.
+    """A model that computes the distribution of the next token from the context, without a cache.
 
-    Subclasses give `probs`.
+    Subclasses implement `probs`.
 
     Examples
     --------
@@ -150,38 +152,38 @@ class StatelessModel(LanguageModel):
         Parameters
         ----------
         context : tuple of int
-            All tokens before, perhaps none.
+            All earlier tokens; may be empty.
 
         Returns
         -------
         array [V]
-            Probabilities: floats or fractions.
+            Probabilities as floats or fractions.
         """
 
     def start(self, rows: int) -> Session:
-        """Open a session of so many rows, all of them empty."""
+        """Open a session with a number of empty rows."""
         return _Contexts(self, rows)
 
 
 class TokenRows(Session):
-    """Rows as tuples of tokens, for sessions that keep nothing else."""
+    """Rows stored as tuples of tokens, for sessions without a cache."""
 
     def __init__(self, rows: int) -> None:
         self.rows: list[tuple[int, ...]] = [()] * rows
 
     def read(self, tokens: PaddedTokens) -> None:
-        """Keep further tokens of each row."""
+        """Append tokens to each row."""
         pairs = zip(self.rows, tokens.tolist(), strict=True)
         self.rows = [row + tuple(t for t in more if t >= 0) for row, more in pairs]
 
     def keep(self, rows: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]) -> None:
-        """Rewind."""
+        """Replace the rows by prefixes of rows."""
         pairs = zip(rows.tolist(), lengths.tolist(), strict=True)
         self.rows = [self.rows[row][:length] for row, length in pairs]
 
 
 class _Contexts(TokenRows):
-    """A session of a model that is a function of the context."""
+    """A session of a `StatelessModel`."""
 
     def __init__(self, model: StatelessModel, rows: int) -> None:
         super().__init__(rows)
@@ -190,8 +192,8 @@ class _Contexts(TokenRows):
     def append(self, tokens: PaddedTokens) -> npt.NDArray[Any]:
         before = self.rows
         self.read(tokens)
-        anything = self._model.probs(())
-        probs = np.zeros((*tokens.shape, anything.size), dtype=anything.dtype)
+        example = self._model.probs(())
+        probs = np.zeros((*tokens.shape, example.size), dtype=example.dtype)
         for r, (old, new) in enumerate(zip(before, self.rows, strict=True)):
             for i in range(len(old), len(new)):
                 probs[r, i - len(old)] = self._model.probs(new[: i + 1])
@@ -199,16 +201,16 @@ class _Contexts(TokenRows):
 
 
 def check_length(longest: int, most: int | None) -> None:
-    """Refuse rows that are longer than a model can read."""
+    """Raise if a row would be longer than the model can read."""
     if most is not None and longest > most:
         raise InvalidInputError(
-            f"a row would have {longest:,} tokens; this model reads at most {most:,}: keep fewer, "
-            "or go on from the last ones in a new session"
+            f"a row would have {longest:,} tokens; this model reads at most {most:,}.  Keep fewer "
+            "tokens, or continue from the last tokens in a new session"
         )
 
 
 def common_length(a: Sequence[int], b: Sequence[int]) -> int:
-    """Length of what two sequences of one kind begin with."""
+    """Return the length of the longest common prefix of two sequences of the same type."""
     n = min(len(a), len(b))
     if a is b or a[:n] == b[:n]:
         return n
@@ -216,7 +218,7 @@ def common_length(a: Sequence[int], b: Sequence[int]) -> int:
 
 
 def padded(parts: Sequence[Sequence[int]]) -> PaddedTokens:
-    """Tokens of rows as one array, with −1 behind the shorter ones."""
+    """Return the tokens of all rows in one array, padded on the right with −1."""
     tokens = np.full((len(parts), max(map(len, parts), default=0)), -1, dtype=np.int64)
     for row, part in zip(tokens, parts, strict=True):
         row[: len(part)] = part

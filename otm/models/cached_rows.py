@@ -1,10 +1,10 @@
-"""Key–value caches of sessions: where they hold rows, what is copied, and what a model sees.
+"""Key–value caches of sessions: they store rows, copy slots and select the slots a model sees.
 
-A cache has places, the rows of its tensors, and slots, one for each token of a row: token i of a
-row is in slot i of its place, so that rewinding moves nothing.  When K rows are to continue one of
-them, their places mostly hold its tokens already: they drafted behind the same context.  Only the
-slots that differ are copied.  A model sees rows of equal lengths as they are stored, and rows of
-different lengths padded on the left.
+The rows of the cache tensors are called places, and the columns slots.  Token i of a row is in slot
+i of the row's place, so rewinding copies no data.  Often K rows are replaced by K copies of one of
+them.  Their places usually hold most of its tokens already, because all K rows drafted after the
+same context; only the slots that differ are copied.  A model sees rows of equal lengths as they are
+stored, and rows of different lengths padded on the left.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ Indices = npt.NDArray[np.int64]
 
 
 class Copies(NamedTuple):
-    """Slots to be copied from place to place: int64 arrays [n].
+    """Slots to copy from source places to destination places: int64 arrays [n].
 
-    All must be read before any is written, as by ``cache[:, destinations, :, slots] =
-    cache[:, sources, :, slots]``, where the right side is a copy: places may swap what they hold.
+    Two places may swap their contents, so all slots must be read before any slot is written.  The
+    assignment ``cache[:, destinations, :, slots] = cache[:, sources, :, slots]`` does this.
     """
 
     sources: Indices
@@ -34,82 +34,94 @@ class Copies(NamedTuple):
 
 
 class CachedRows:
-    """The places of the R rows of a session in its cache: 0 to R − 1, in any order.
+    """A map from the R rows of a session to places of its cache.
 
-    So a model can compute with a slice of its cache.  Places behind are spares: they keep their
-    contents, and are taken first for rows that agree with these.  Rows of different owners, such as
-    the sources that they translate, have nothing in common, whatever their tokens.
+    The R rows always occupy the places 0 to R − 1, in any order, so a model can use a slice of the
+    cache.  Later places are spare: they keep their contents, so that new rows with the same tokens
+    can use them without copies.  Rows with different owners, such as translations of different
+    sources, never share slots, even if their tokens are equal.
     """
 
     def __init__(self, rows: int, most: int | None = None, owners: Indices | None = None) -> None:
-        self._most = most  # tokens of a row
-        self.lengths: Indices = np.zeros(rows, dtype=np.int64)  # [R]: tokens of each row
-        self.places: Indices = np.arange(rows)  # [R]: place of each row, a permutation
-        # [place of a row, place]: slots that both are known to hold alike, never too many, so that
-        # tokens need not be kept.  Rewinding takes minima; reading adds where both rows ended at
-        # the same slot and go on with the same tokens.
+        # Largest number of tokens of a row.
+        self._most = most
+        # [R]: number of tokens of each row.
+        self.lengths: Indices = np.zeros(rows, dtype=np.int64)
+        # [R]: place of each row; a permutation of 0 to R − 1.
+        self.places: Indices = np.arange(rows)
+        # [place, place]: lower bound on the number of initial slots that two places share.  With
+        # this matrix, tokens need not be stored.  A rewind takes the minimum of entry and length.
+        # A read adds the number of common new tokens if the two rows were equal before.
         self._alike: Indices = np.zeros((rows, rows), dtype=np.int64)
         if owners is not None:
-            self._alike -= owners[:, None] != owners  # −1, which is the length of no row
+            # The value −1 never equals the length of a row.
+            self._alike -= owners[:, None] != owners
 
     @property
     def capacity(self) -> int:
-        """Number of places that the cache must have, spares among them."""
+        """Number of places that the cache must have, including spare places."""
         return len(self._alike)
 
     @property
     def order(self) -> Indices | None:
-        """The row in each of the places 0 to R − 1; None if row r is in place r for all r."""
+        """The row at each of the places 0 to R − 1; None if each row r is at place r."""
         in_order = (self.places == np.arange(len(self.places))).all()
         return None if in_order else np.argsort(self.places)
 
     def append_unknown(self, counts: Indices) -> None:
-        """Note that each row reads so many tokens [R], which only the device knows."""
+        """Record that each row appends `counts` [R] tokens, whose ids are only on the device."""
         check_length(int((self.lengths + counts).max(initial=0)), self._most)
-        self._alike[self.places, self.places] += counts  # a row agrees with itself alone
+        # The new tokens are unknown, so a row is known to share them only with itself.
+        self._alike[self.places, self.places] += counts
         self.lengths = self.lengths + counts
 
     def append(self, tokens: Indices) -> None:
-        """Note that each row reads further tokens [R, L], with −1 behind the tokens of a row."""
+        """Record that each row appends tokens [R, L], padded on the right with −1."""
         if tokens.ndim != 2 or len(tokens) != len(self.lengths):
             raise InvalidInputError(
-                f"tokens of shape {tokens.shape} for {len(self.lengths)} rows; give an array "
-                "[R, L] with one row for each, filled up with −1"
+                f"the tokens have shape {tokens.shape} for {len(self.lengths)} rows; give an array "
+                f"[{len(self.lengths)}, L], padded on the right with −1"
             )
-        given = tokens >= 0
-        counts = given.sum(1)
+        is_token = tokens >= 0
+        counts = is_token.sum(1)
         check_length(int((self.lengths + counts).max(initial=0)), self._most)
-        if len(tokens) == 1 and counts[0] == tokens.shape[1]:  # as below, but faster
+        # This branch gives the same result as the general case, but is faster.
+        if len(tokens) == 1 and counts[0] == tokens.shape[1]:
             self._alike[self.places, self.places] += counts
             self.lengths = self.lengths + counts
             return
-        if (given[:, 1:] > given[:, :-1]).any():
-            raise InvalidInputError("−1 stands before a token; fill rows up with it on the right")
+        if (is_token[:, 1:] > is_token[:, :-1]).any():
+            raise InvalidInputError("a row has −1 before a token; pad rows with −1 on the right")
         pairs = self.places[:, None], self.places
         alike = self._alike[pairs]
         ended = (alike == self.lengths) & (alike == self.lengths[:, None])
         differ = np.ones((*alike.shape, tokens.shape[1] + 1), dtype=bool)
         np.not_equal(tokens[:, None], tokens, out=differ[..., :-1])
-        common = np.minimum(differ.argmax(-1), counts)  # where both are filled up they do not agree
+        # Equal padding is not a common token.
+        common = np.minimum(differ.argmax(-1), counts)
         self._alike[pairs] = alike + ended * common
         self.lengths = self.lengths + counts
 
     def keep(self, rows: Indices, lengths: Indices) -> Copies:
-        """Rewind to R' rows: row r becomes the first `lengths[r]` tokens of what was row `rows[r]`.
+        """Replace the rows by R' prefixes: new row r is the first `lengths[r]` tokens of `rows[r]`.
 
-        Rows may repeat, in any order.  Returns what to copy so that the new `places` hold the rows.
+        Rows may repeat, in any order.  Return the slots to copy to the new `places`.
         """
         if (rows < 0).any() or (rows >= len(self.lengths)).any():
             raise InvalidInputError(
-                f"rows {rows.min()} to {rows.max()} are to stay; there are {len(self.lengths)}"
+                f"row indices from {rows.min()} to {rows.max()}; they must be from 0 to "
+                f"{len(self.lengths) - 1}"
             )
         if (lengths < 0).any() or (lengths > self.lengths[rows]).any():
-            raise InvalidInputError("a row can keep no fewer than 0 tokens and no more than it has")
+            raise InvalidInputError(
+                "a number of tokens to keep is negative or larger than the length of its row"
+            )
         count = len(rows)
         if (more := count - self.capacity) > 0:
             self._alike = np.pad(self._alike, (0, more))
         sources = self.places[rows]
-        shared = np.minimum(self._alike[sources], lengths[:, None])  # [row, place]
+        # [row, place]: number of slots of the new row that the place already holds.
+        shared = np.minimum(self._alike[sources], lengths[:, None])
         places = _assign(shared[:, :count].clip(min=0))
         starts = shared[np.arange(count), places].clip(min=0)
         self._alike[places] = shared
@@ -118,16 +130,18 @@ class CachedRows:
 
         missing = lengths - starts
         row = np.repeat(np.arange(count), missing)
-        before = np.cumsum(missing) - missing  # slots copied for the rows before
+        # Number of slots copied for all earlier rows.
+        before = np.cumsum(missing) - missing
         slots = np.arange(len(row)) + (starts - before)[row]
         return Copies(sources[row], places[row], slots)
 
 
 def _assign(shared: Indices) -> Indices:
-    """Give each row a place such that the rows share most with them; at ties row r keeps place r.
+    """Assign a place to each row so that the total number of shared slots is largest.
 
-    Taking the largest entry first is optimal, since rows and places are leaves of one prefix tree
-    and what they share is the depth of their common ancestor.
+    Among equally good assignments, row r keeps place r.  Assigning the largest entry first is
+    optimal: rows and places are leaves of a prefix tree, and the number of shared slots is the
+    depth of their common ancestor.
     """
     count = len(shared)
     places = np.arange(count)
@@ -140,22 +154,29 @@ def _assign(shared: Indices) -> Indices:
 
 
 class Window(NamedTuple):
-    """What one call of the model sees of the storage, and where it writes."""
+    """The part of the storage that one call of the model reads and writes."""
 
-    places: int  # number of places that the storage must have
-    past: int  # number N of slots before the new tokens, as the model is told
-    end: int  # number of slots that the storage must have
-    write: tuple[Any, Any]  # [R, L]: index of the new tokens in the storage
-    show: tuple[Any, Any]  # [R, N + L]: index of what the model sees, in its order
-    arguments: dict[str, Any]  # what tells the model of padding on the left, if there is any
+    # Number of places that the storage must have.
+    places: int
+    # Number N of slots before the new tokens, including padding.
+    past: int
+    # Number of slots that the storage must have.
+    end: int
+    # [R, L]: index of the new tokens in the storage.
+    write: tuple[Any, Any]
+    # [R, N + L]: index of the slots that the model sees, in this order.
+    show: tuple[Any, Any]
+    # Arguments of the model that describe padding on the left; empty without padding.
+    arguments: dict[str, Any]
 
 
 def window(
     capacity: int, places: Indices, lengths: Indices, counts: Indices, device: Any
 ) -> Window:
-    """Return the window for rows at places [R] with lengths [R] that read counts [R] of tokens.
+    """Return the window for rows that append tokens.
 
-    `capacity` is the number of places that the storage must have.
+    The arrays [R] hold the place, length and number of new tokens of each row.  `capacity` is the
+    number of places that the storage must have.
     """
     past = int(lengths.max())
     end = past + int(counts.max())
@@ -174,8 +195,8 @@ def window(
 class LayerStorage:
     """Keys and values of one layer of attention, [places, slots, heads, size] each.
 
-    Layers with a sliding window are stored whole: the model masks what is behind the window, and
-    when a row is rewound it is needed again.
+    A layer with a sliding window stores all slots too.  The model masks slots outside the window,
+    but needs them again when a row is rewound.
     """
 
     is_initialized = False
@@ -185,12 +206,12 @@ class LayerStorage:
     _seen = 0
 
     def open(self, window: Window) -> None:
-        """Set what the next call of the model sees."""
+        """Set the window for the next call of the model."""
         self._window = window
         self._seen = window.past
 
     def update(self, keys: Any, values: Any, *_: Any, **__: Any) -> tuple[Any, Any]:
-        """Store new keys and values, [R, heads, L, size], and return all that are seen."""
+        """Store new keys and values [R, heads, L, size]; return all that the window shows."""
         self.is_initialized = True
         self._seen += keys.shape[2]
         self.keys, shown_keys = self._store(self.keys, keys)
@@ -206,7 +227,7 @@ class LayerStorage:
         return storage, storage[_on(new, needed.show)].transpose(1, 2)
 
     def copy(self, capacity: int, copies: Copies) -> None:
-        """Copy slots from place to place, after growing to so many places."""
+        """Grow the storage to `capacity` places, then copy slots between places."""
         if not (self.is_initialized and copies.slots.size):
             return
         sources, destinations, slots = (on_device(c, self.keys.device) for c in copies)
@@ -221,21 +242,25 @@ class LayerStorage:
 
 
 def _with_space(storage: Any, places: int, slots: int) -> Any:
-    """Return a storage of the same contents; if larger, of twice the slots, to grow rarely."""
-    held = storage.shape
-    if places <= held[0] and slots <= held[1]:
+    """Return storage of at least the given size with the same contents.
+
+    If slots are missing, their number at least doubles, so that growth is rare.
+    """
+    shape = storage.shape
+    if places <= shape[0] and slots <= shape[1]:
         return storage
-    if slots > held[1]:
-        slots = max(slots, 2 * held[1])
-    # in memory heads come before slots, as the kernels of attention like it
-    larger = storage.new_zeros((max(places, held[0]), held[2], max(slots, held[1]), held[3]))
+    if slots > shape[1]:
+        slots = max(slots, 2 * shape[1])
+    # In memory, heads come before slots, because attention kernels are faster with this layout.
+    larger = storage.new_zeros((max(places, shape[0]), shape[2], max(slots, shape[1]), shape[3]))
     larger = larger.transpose(1, 2)
-    larger[: held[0], : held[1]] = storage  # zeros elsewhere: what is masked may not be NaN
+    # Other slots stay zero, since masked slots must not be NaN.
+    larger[: shape[0], : shape[1]] = storage
     return larger
 
 
 def _on(tensor: Any, index: tuple[Any, Any]) -> tuple[Any, ...]:
-    """Return an index on the device of a tensor: layers may be on several."""
+    """Move an index to the device of a tensor, since layers can be on different devices."""
     return tuple(
         [i if isinstance(i, slice) else i.to(tensor.device, non_blocking=True) for i in index]
     )

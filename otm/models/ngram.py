@@ -1,8 +1,9 @@
-"""N-gram models: probabilities of the next token from counts of a text, by the last n − 1 tokens.
+"""N-gram models: they predict the next token from the last n − 1 tokens by counts in a text.
 
-"The evaluation amounts to a table lookup" ([leviathan2023]_, section 3.6), so that drafts cost next
-to nothing.  Two ways of smoothing, both interpolated; c are counts in the text, T(h) is the number
-of different tokens seen after a context h, and h' is h without its first token:
+"The evaluation amounts to a table lookup" ([leviathan2023]_, section 3.6), so drafting costs almost
+no time.  There are two smoothing methods, both interpolated.  In their formulas c counts
+occurrences in the text, T(h) is the number of distinct tokens that follow a context h, and h' is h
+without its first token:
 
 - Witten and Bell (method C of [witten1991]_)::
 
@@ -12,10 +13,10 @@ of different tokens seen after a context h, and h' is h without its first token:
 
       P(w | h) = (max(c(h w) − D, 0) + D T(h) P(w | h')) / c(h)
 
-  where all orders but the highest have for c(h w) the number of different tokens before h w.
+  For all orders below the highest, c(h w) is the number of distinct tokens that precede h w.
 
-The distribution of a single token is interpolated with the uniform one, and a context that does not
-occur has the distribution of the next shorter one.
+The unigram distribution is interpolated with the uniform distribution.  A context that does not
+occur has the distribution of the next shorter context.
 
 References
 ----------
@@ -53,27 +54,31 @@ Counts = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class NGramCounts:
-    """How often each n-gram occurs; n-grams are sorted integers in base V, tokens the digits."""
+    """Counts of n-grams; an n-gram is an integer in base V whose digits are its tokens."""
 
-    order: int  # number n of tokens of an n-gram
-    vocabulary: int  # number V of tokens
-    ngrams: Ids  # [m]: the n-grams that occur, ascending
-    counts: Counts  # [m]: how often each of them does
+    # Number n of tokens of an n-gram.
+    order: int
+    # Number V of tokens.
+    vocabulary: int
+    # [m]: the n-grams that occur, in ascending order.
+    ngrams: Ids
+    # [m]: number of occurrences of each n-gram.
+    counts: Counts
 
     @classmethod
     def of(
         cls, tokens: npt.ArrayLike, order: int, vocabulary: int, *, distance: int = 1
     ) -> NGramCounts:
-        """Count the n-grams of a text [N], their last token `distance` places behind the others.
+        """Count the n-grams of a text [N], with the last token `distance` places after the others.
 
-        Distance 1 counts what follows a context, 2 what comes after any one token more.
+        Distance 1 counts the token directly after a context; distance 2 skips one token.
         """
         n, v = as_sizes(order, vocabulary)
         span = n + as_positive(distance, "distance") - 1 if n > 1 else 1
         text = as_ids(tokens, span, v)
         if text.ndim != 1:
             raise InvalidInputError(
-                f"a text of shape {text.shape} was given; allowed are flat sequences of token ids"
+                f"the text has shape {text.shape}; give a one-dimensional sequence of token ids"
             )
         windows = np.lib.stride_tricks.sliding_window_view(text, span)
         columns = [*range(n - 1), span - 1]
@@ -81,26 +86,29 @@ class NGramCounts:
         return cls(n, v, ngrams, counts.astype(np.float64))
 
     def continuations(self) -> NGramCounts:
-        """Count for each (n−1)-gram the different tokens that stand before it."""
+        """Count the distinct tokens that precede each (n−1)-gram."""
         endings = self.ngrams % self.vocabulary ** (self.order - 1)
         ngrams, counts = np.unique(endings, return_counts=True)
         return NGramCounts(self.order - 1, self.vocabulary, ngrams, counts.astype(np.float64))
 
     @cached_property
     def discount(self) -> float:
-        """Absolute discount n₁ / (n₁ + 2 n₂), nᵢ the number of n-grams that occur i times."""
+        """Absolute discount n₁ / (n₁ + 2 n₂); nᵢ is the number of n-grams that occur i times."""
         once, twice = np.sum(self.counts == 1), np.sum(self.counts == 2)
         return float(once / max(once + 2 * twice, 1))
 
     def following(self, contexts: npt.ArrayLike) -> Counts:
-        """Count each token [..., V] after the last n − 1 tokens of contexts [..., h]."""
+        """Return counts of each token after the last n − 1 tokens of contexts.
+
+        The shapes are [..., h] → [..., V].
+        """
         ids = as_ids(contexts, self.order - 1, self.vocabulary)
         used = ids[..., ids.shape[-1] - (self.order - 1) :]
         lowest = _in_base(used, self.vocabulary).reshape(-1) * self.vocabulary
         first = np.searchsorted(self.ngrams, lowest)
         lengths = np.searchsorted(self.ngrams, lowest + self.vocabulary) - first
         rows = np.repeat(np.arange(lowest.size), lengths)
-        # the i-th n-gram of a context is entry first + i of the table
+        # The i-th n-gram of a context is entry `first + i` of the table.
         within_row = np.arange(rows.size) - np.repeat(np.cumsum(lengths) - lengths, lengths)
         entries = np.repeat(first, lengths) + within_row
         counts = np.zeros((lowest.size, self.vocabulary))
@@ -109,26 +117,28 @@ class NGramCounts:
 
 
 Smoothing = Callable[[NGramCounts, Counts], tuple[Counts, Counts]]
-"""From a table and the counts [..., V] after contexts to what is kept of these, and to what is
-reserved [..., 1] for the next lower order."""
+"""A function from an `NGramCounts` and the counts [..., V] after contexts.
+
+It returns the reduced counts [..., V] and the weight [..., 1] of the next lower order.
+"""
 
 
 class NGramModel(StatelessModel):
-    """A model by counts of the last n − 1 tokens in a text; see the module for the formulas.
+    """An n-gram model; the module docstring has the formulas.
 
-    Build one with `witten_bell` or `kneser_ney`.
+    Build a model with `witten_bell` or `kneser_ney`.
 
     Parameters
     ----------
     tables : sequence of n NGramCounts
-        Those of orders 1 to n.
+        The counts of orders 1 to n.
     smoothing : callable
-        How lower orders are interpolated.
+        Function that interpolates an order with the next lower order.
 
     Examples
     --------
     >>> model = NGramModel.witten_bell([0, 1, 0, 1, 0, 2], order=2, vocabulary=3)
-    >>> model.probs((1,)).round(3).tolist()  # 0 followed 1 both times
+    >>> model.probs((1,)).round(3).tolist()  # In the text, 0 follows 1 both times.
     [0.815, 0.111, 0.074]
     """
 
@@ -144,7 +154,7 @@ class NGramModel(StatelessModel):
     def witten_bell(
         cls, tokens: npt.ArrayLike, order: int, vocabulary: int, *, distance: int = 1
     ) -> NGramModel:
-        """Fit a model with Witten–Bell smoothing ([witten1991]_; the module has the formula).
+        """Fit a model with Witten–Bell smoothing [witten1991]_.
 
         Parameters
         ----------
@@ -155,21 +165,21 @@ class NGramModel(StatelessModel):
         vocabulary : int
             Number V of tokens.
         distance : int, optional
-            Which token to predict: 1 for the next one, i for the i-th behind the context, whatever
-            comes between.
+            Position of the predicted token after the context: 1 for the next token, i to skip
+            i − 1 tokens.
 
         Returns
         -------
         NGramModel
-            In float64.
+            A model in float64.
 
         Raises
         ------
         InvalidInputError
-            If the tokens are no ids below V, or too few.
+            If the tokens are not ids below V, or if there are too few tokens.
         InvalidParameterError
-            If the order or the vocabulary is no such number, V is above 2²⁴, or V to the power of n
-            is not below 2⁶³.
+            If the order or the vocabulary is not a positive integer, V is above 2²⁴, or V to the
+            power of n is not below 2⁶³.
 
         References
         ----------
@@ -188,27 +198,28 @@ class NGramModel(StatelessModel):
 
     @classmethod
     def kneser_ney(cls, tokens: npt.ArrayLike, order: int, vocabulary: int) -> NGramModel:
-        """Fit a model with Kneser–Ney smoothing ([kneser1995]_; the module has the formula).
+        """Fit a model with Kneser–Ney smoothing [kneser1995]_.
 
         Parameters
         ----------
         tokens, order, vocabulary
-            As for `witten_bell`.
+            The text, the order n and the number of tokens, as for `witten_bell`.
 
         Returns
         -------
         NGramModel
-            In float64.
+            A model in float64.
 
         Raises
         ------
         InvalidInputError, InvalidParameterError
-            As for `witten_bell`.
+            If a parameter is invalid, as for `witten_bell`.
 
         Notes
         -----
-        D is n₁ / (n₁ + 2 n₂) where nᵢ n-grams have count i.  If none has count 1, as may be for the
-        bytes of a long text, nothing is reserved, and a token that did not occur has probability 0.
+        The discount D is n₁ / (n₁ + 2 n₂), where nᵢ is the number of n-grams with count i.  If no
+        n-gram has count 1, then D = 0.  This can happen for the bytes of a long text.  A token that
+        never follows a known context then has probability 0 after it.
 
         References
         ----------
@@ -230,27 +241,28 @@ class NGramModel(StatelessModel):
         Raises
         ------
         InvalidInputError
-            If the context holds no token ids below V.
+            If the context is not a sequence of token ids below V.
         """
         return self.batch_probs(context[max(len(context) - self.order + 1, 0) :])
 
     def batch_probs(self, contexts: npt.ArrayLike) -> npt.NDArray[np.float64]:
-        """Return the distributions after many contexts at once.
+        """Return the distributions of the next token after many contexts.
 
         Parameters
         ----------
         contexts : int array-like [..., h]
-            Token ids; of those of a context only the last n − 1 matter, and fewer do.
+            Token ids of the contexts.  Only the last n − 1 tokens of a context are used; shorter
+            contexts are allowed.
 
         Returns
         -------
         float64 array [..., V]
-            Read-only.
+            Probabilities, as a read-only array.
 
         Raises
         ------
         InvalidInputError
-            If the contexts are no token ids below V.
+            If the contexts are not token ids below V.
         """
         ids = as_ids(contexts, 0, self.vocabulary)
         probs = self._unigram_probs
@@ -259,7 +271,7 @@ class NGramModel(StatelessModel):
         return np.broadcast_to(probs, (*ids.shape[:-1], self.vocabulary))
 
     def _interpolate(self, table: NGramCounts, contexts: npt.ArrayLike, lower: Counts) -> Counts:
-        """Share out what is reserved by the lower order; an unseen context has nothing else."""
+        """Interpolate with the lower order; an unseen context gets the lower order unchanged."""
         kept, reserved = self._smoothing(table, table.following(contexts))
         total = kept.sum(axis=-1, keepdims=True)
         reserved = np.where(total + reserved > 0, reserved, 1)
@@ -277,34 +289,35 @@ def _kneser_ney(table: NGramCounts, counts: Counts) -> tuple[Counts, Counts]:
 
 
 def as_sizes(order: Any, vocabulary: Any) -> tuple[int, int]:
-    """Check an order n and a vocabulary V, whose V^n n-grams must fit into 63 bits."""
+    """Check an order n and a vocabulary size V; raise unless V^n is below 2^63."""
     n, v = as_positive(order, "order"), as_vocabulary(vocabulary)
-    if n >= 63 or v**n >= 2**63:  # trigrams of two million words still fit
+    # The limit allows trigrams of two million words.
+    if n >= 63 or v**n >= 2**63:
         raise InvalidParameterError(
-            f"order = {shown(order)} on a vocabulary of {v} tokens; the order must be below 63, "
-            "and the vocabulary to its power below 2**63, so choose a lower order"
+            f"order = {shown(order)} with vocabulary = {v}; the order must be below 63, and "
+            "vocabulary**order must be below 2**63, so choose a lower order"
         )
     return n, v
 
 
 def as_ids(tokens: npt.ArrayLike, least: int, vocabulary: int) -> Ids:
-    """Take token ids [..., n ≥ least]: a wrong id would silently count as another n-gram."""
-    ids = as_array(tokens, "token ids", InvalidInputError, "allowed are arrays of integers")
+    """Check token ids [..., n ≥ least]; an invalid id would silently count as another n-gram."""
+    ids = as_array(tokens, "token ids", InvalidInputError, "give an array of integers")
     if ids.size == 0:
         ids = ids.astype(np.int64)
     if ids.ndim == 0 or ids.dtype.kind not in "iu" or ids.shape[-1] < least:
         raise InvalidInputError(
-            f"token ids of type {ids.dtype} and shape {ids.shape} were given; allowed are arrays "
-            f"of integers with at least {shown(least)} on the last axis"
+            f"the token ids have type {ids.dtype} and shape {ids.shape}; give an array of integers "
+            f"whose last axis has at least {shown(least)} entries"
         )
     if ids.size and not 0 <= ids.min() <= ids.max() < vocabulary:
         raise InvalidInputError(
-            f"token ids run from {ids.min()} to {ids.max()}; allowed are 0 to {vocabulary - 1}"
+            f"the token ids are from {ids.min()} to {ids.max()}; allowed are 0 to {vocabulary - 1}"
         )
     return ids.astype(np.int64, copy=False)
 
 
 def _in_base(digits: Ids, base: int) -> Ids:
-    """Numbers [...] whose digits [..., n] are given, the highest first."""
+    """Return the integers with digits [..., n] in a base, the most significant digit first."""
     number: Ids = digits @ base ** np.arange(digits.shape[-1])[::-1]
     return number

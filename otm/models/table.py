@@ -1,4 +1,4 @@
-"""Language models given by tables: exact, for proofs and tests."""
+"""Language models from tables of probabilities, in fractions or floats; for proofs and tests."""
 
 from __future__ import annotations
 
@@ -18,24 +18,25 @@ from otm.errors import InvalidDistributionError, ProblemTooLargeError
 from otm.models.base import StatelessModel
 
 LARGEST_TABLE = 2**20
-"""Most fractions of a table that is drawn at random."""
+"""Largest number of fractions of a random table."""
 
 
 class TableModel(StatelessModel):
-    """A model whose distribution depends on the last tokens, as a table says.
+    """A model that looks up the distribution of the next token in a table, by the last tokens.
 
     Parameters
     ----------
     table : mapping from tuple of int to array-like [V]
-        The distribution after each context.  A context is looked up whole, then without its first
-        token, and so on; the empty context () must be there, for all that is in no other row.  If
-        one row is in floats, all are taken as floats; whole numbers go with either kind.
+        The distribution after each context.  The model looks up the whole context, then the context
+        without its first token, and so on.  The table must have the empty context () as a last
+        resort.  If one row has floats, all rows are converted to floats; a row of integers fits
+        floats and fractions.
 
     Raises
     ------
     InvalidDistributionError
-        If an entry is no distribution or a key no context, the rows have different lengths, or the
-        empty context is missing.
+        If an entry is not a distribution, a key is not a context, the rows have different lengths,
+        or the empty context is missing.
 
     Examples
     --------
@@ -58,13 +59,14 @@ class TableModel(StatelessModel):
         for context, row in self._rows.items():
             if row.size != self.vocabulary:
                 raise InvalidDistributionError(
-                    f"the row after context {shown(context)} has {row.size} tokens, the one after "
-                    f"() has {self.vocabulary}; all rows must be on the same vocabulary"
+                    f"the row of context {shown(context)} has {row.size} tokens, but the row of "
+                    f"context () has {self.vocabulary}; all rows must have the same vocabulary"
                 )
 
     def probs(self, context: tuple[int, ...]) -> npt.NDArray[Any]:
         """Return the distribution of the token that follows a context: array [V]."""
-        context = tuple(context)  # also of a list, which is no key
+        # A list is also accepted, but cannot be a key.
+        context = tuple(context)
         for start in range(max(len(context) - self._longest, 0), len(context) + 1):
             if context[start:] in self._rows:
                 return self._rows[context[start:]]
@@ -74,7 +76,7 @@ class TableModel(StatelessModel):
     def random(
         cls, vocabulary: int, order: int, rng: np.random.Generator, *, max_weight: int = 4
     ) -> TableModel:
-        """Draw a table of small fractions for all contexts of up to `order` tokens.
+        """Draw a random table of fractions for all contexts of up to `order` tokens.
 
         Parameters
         ----------
@@ -83,21 +85,22 @@ class TableModel(StatelessModel):
         order : int
             Length of the longest contexts, in tokens.
         rng : Generator
-            Where the numbers come from.
+            Source of randomness.
         max_weight : int, optional
-            Weights are whole numbers from 0 to this, so that zeros occur.
+            Largest weight.  Probabilities are proportional to random integer weights from 0 to this
+            number; one token of each row gets an additional weight of 1.
 
         Returns
         -------
         TableModel
-            In fractions.
+            A model in fractions.
 
         Raises
         ------
         InvalidParameterError
             If a number is out of its range.
         ProblemTooLargeError
-            If the table would hold more than 2^20 fractions.
+            If the table would have more than 2^20 fractions.
 
         Examples
         --------
@@ -111,8 +114,8 @@ class TableModel(StatelessModel):
         contexts = order + 1 if vocabulary == 1 else vocabulary ** min(order, 20)
         if vocabulary * contexts > LARGEST_TABLE:
             raise ProblemTooLargeError(
-                f"a table of {vocabulary} tokens after all contexts of up to {shown(order)} of "
-                f"them; at most {LARGEST_TABLE:,} numbers are drawn, so choose a lower order"
+                f"a table of {vocabulary} tokens with all contexts of up to {shown(order)} tokens "
+                f"has more than {LARGEST_TABLE:,} entries; choose a lower order"
             )
         rows = {}
         for length in range(order + 1):
@@ -124,10 +127,10 @@ class TableModel(StatelessModel):
 
 
 class UniformModel(StatelessModel):
-    """The uniform distribution after every context, the weakest drafter that there is.
+    """A model with the uniform distribution after every context.
 
-    It drafts tokens at random, "which guarantees some improvement (although very small) for all
-    models" ([leviathan2023]_, section 3.6).
+    As a draft model it "guarantees some improvement (although very small) for all models"
+    ([leviathan2023]_, section 3.6).
 
     Parameters
     ----------
@@ -137,7 +140,7 @@ class UniformModel(StatelessModel):
     Raises
     ------
     InvalidParameterError
-        If it is no such number.
+        If the vocabulary is not an integer from 1 to 2^24.
 
     References
     ----------
@@ -160,29 +163,32 @@ class UniformModel(StatelessModel):
 
 
 def _check_contexts(table: Any) -> None:
-    """Refuse what is no mapping from contexts, or lacks the empty one."""
+    """Raise unless the table is a mapping from contexts that has the empty context."""
     if not isinstance(table, Mapping):
         raise InvalidDistributionError(
-            f"the table is a {type(table).__name__}; give a mapping from contexts to rows, such as "
-            "{(): [0.5, 0.5]}"
+            f"the table is a {type(table).__name__}; give a mapping from contexts to "
+            "distributions, such as {(): [0.5, 0.5]}"
         )
     for context in table:
         if not isinstance(context, tuple) or not all(
             isinstance(token, int | np.integer) for token in context
         ):
             raise InvalidDistributionError(
-                f"the table has a row after {shown(context)}; a context must be a tuple of token "
-                "ids, such as (0,)"
+                f"the table has the key {shown(context)}; a context must be a tuple of token ids, "
+                "such as (0,)"
             )
     if () not in table:
         raise InvalidDistributionError(
-            "the table has no row after the empty context (); every other context falls back on "
-            "it, so give one"
+            "the table has no row for the empty context (), which is used for contexts without a "
+            "row; add it"
         )
 
 
 def _of_one_kind(rows: dict[tuple[int, ...], Probs]) -> dict[tuple[int, ...], Probs]:
-    """Make all rows fractions or all floats; whole numbers, which are floats here, go with both."""
+    """Convert all rows to fractions or all rows to floats.
+
+    Rows of zeros and ones count as either kind, although they are stored as floats.
+    """
     if not any(map(is_exact, rows.values())):
         return rows
     exact = all(is_exact(row) or np.isin(row, (0, 1)).all() for row in rows.values())

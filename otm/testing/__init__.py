@@ -1,16 +1,15 @@
-"""Instruments for testing selection rules and decoding loops, also those of other projects.
+"""Tools for testing selection rules and decoding loops, of this project or another one.
 
-- `exact`: exact distributions in fractions, by enumeration, or by exploring every path of the code
-  that decides with the symbolic uniforms of `symbolic`;
-- `sequences`: exact distributions of the output of decoding loops, and of the target;
-- `instances`: small named problems;
-- `monte_carlo`: Monte Carlo checks under one budget of false alarms, with the limits of
-  `statistics`;
-- `otm.testing.strategies`: Hypothesis strategies for distributions, problems, uniforms, and pairs
-  of models for blocks of drafts.  It is imported by its full name, and alone needs the extra
-  `otm[testing]`.
+- `exact` computes exact distributions in fractions.  It enumerates drafts, or follows every path
+  through a function of the symbolic uniforms of `symbolic`.
+- `sequences` computes exact distributions of the outputs of decoding loops and of target models.
+- `instances` has small named problems.
+- `monte_carlo` has Monte Carlo checks that share a budget of false alarms; `statistics` has their
+  test statistics and limits.
+- `otm.testing.strategies` has Hypothesis strategies for distributions, problems, uniforms and pairs
+  of models.  Import it by its full name; only this module needs the extra `otm[testing]`.
 
-Not here: audits of other people's verifiers (`otm.audit`).
+Audits of third-party verifiers are in `otm.audit`.
 """
 
 from otm.testing.exact import (

@@ -1,4 +1,4 @@
-"""How each kind of distribution is drawn, and what strategies are made of."""
+"""Hypothesis strategies for each kind of distribution, and helpers to build strategies."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ULP = Fraction(1, 2**53)
 def kept(
     make: Callable[..., st.SearchStrategy[T]], *arguments: Any, **options: Any
 ) -> st.SearchStrategy[T]:
-    """Make a strategy once: Hypothesis examines each new one, which takes longer than to draw."""
+    """Build a strategy once and cache it, since Hypothesis examines each new strategy slowly."""
     return make(*arguments, **options)
 
 
@@ -32,7 +32,7 @@ integers, choice = partial(kept, st.integers), partial(kept, st.sampled_from)
 
 
 def edges_or_any(inside: tuple[Number, ...], exact: bool) -> st.SearchStrategy[Number]:
-    """Draw one of these values, or any other in [0, 1)."""
+    """Draw one of the edge values `inside`, or any number in [0, 1)."""
     interior = st.integers(0, 2**53 - 1).map(lambda i: i * ULP if exact else i * 2.0**-53)
     return st.one_of(st.sampled_from(inside), interior)
 
@@ -43,7 +43,7 @@ def lists(entries: st.SearchStrategy[int], n: int) -> st.SearchStrategy[list[int
 
 
 def _from_weights(weights: Sequence[int]) -> Probs:
-    """Whole weights as fractions of their sum."""
+    """Divide integer weights by their sum, in fractions."""
     return np.array([Fraction(weight, sum(weights)) for weight in weights], dtype=object)
 
 
@@ -52,7 +52,7 @@ def _dense(n: int) -> st.SearchStrategy[Probs]:
 
 
 def probs_on(draw: st.DrawFn, support: Sequence[int], n: int) -> Probs:
-    """Draw a distribution on n tokens with the given support."""
+    """Draw a distribution on n tokens whose support is `support`."""
     probs = np.full(n, Fraction(0), dtype=object)
     probs[list(support)] = draw(kept(_dense, len(support)))
     return probs
@@ -69,7 +69,7 @@ def _one_token(n: int) -> st.SearchStrategy[Probs]:
 
 @st.composite
 def _ties(draw: st.DrawFn, n: int) -> Probs:
-    """Few different weights, at least two of them equal."""
+    """Draw a distribution with few distinct weights, of which at least two are equal."""
     weights: list[int] = draw(kept(lists, integers(0, 3), n))
     i, j, *_ = draw(kept(st.permutations, range(n)))
     weights[i] = weights[j] = draw(integers(1, 3))
@@ -98,7 +98,7 @@ def _subnormal(draw: st.DrawFn, n: int) -> Probs:
 
 @st.composite
 def _skewed(draw: st.DrawFn, n: int) -> Probs:
-    """Powers of two, the largest and the smallest at least 2^20 apart."""
+    """Draw a distribution of powers of two whose largest and smallest ratio is at least 2^20."""
     powers: list[int] = draw(kept(lists, integers(0, 60), n))
     i, j, *_ = draw(kept(st.permutations, range(n)))
     powers[j] = powers[i] + draw(integers(20, 60))
@@ -106,7 +106,10 @@ def _skewed(draw: st.DrawFn, n: int) -> Probs:
 
 
 def moved_by_one_rounding(draw: st.DrawFn, probs: Probs) -> Probs:
-    """Draw a distribution that differs in a single token (floats) or two (fractions)."""
+    """Change one probability by one rounding step.
+
+    In fractions, another probability changes by the opposite step.
+    """
     i = draw(choice(tuple(np.flatnonzero(probs > 0).tolist())))
     moved = probs.copy()
     if is_exact(probs):

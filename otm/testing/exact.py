@@ -1,8 +1,8 @@
 """Exact distributions of selection rules, in fractions and without tolerance.
 
-Two independent ways: enumerate all drafts and add up `plan.conditional`, which is what a plan says
-about itself; or run `plan.select` on symbolic uniforms along every path of its comparisons, which
-gives the distribution of the very code that decides.
+There are two independent methods.  The first enumerates all drafts and sums `plan.conditional`, the
+distribution that a plan states for itself.  The second runs `plan.select` on symbolic uniforms
+along every path of its comparisons, and so computes the distribution of the code that selects.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ class Path(NamedTuple, Generic[Outcome]):
     outcome : object
         Return value of the function on this path.
     probability : Fraction
-        Probability of the path; 0 if only isolated values of a uniform take it.
+        Probability of the path; 0 if a uniform must have one specific value.
     example : list of m Fraction
-        Uniforms that take this path.
+        Values of the uniforms for which the function takes this path.
     width : Fraction
-        Length of the shortest interval to which the path confines one of the uniforms.
+        Length of the shortest interval to which the path restricts a uniform.
 
     Examples
     --------
@@ -60,22 +60,22 @@ def paths(
     Parameters
     ----------
     function : callable
-        Takes an object array [m] of `SymbolicUniform`.  It must be deterministic, and may only add
+        Deterministic function of an object array [m] of `SymbolicUniform`.  It may only add
         fractions to the uniforms, multiply them by fractions, and compare them.  NumPy functions
-        that do the same on object arrays (`np.less`, `np.searchsorted`) work too.
+        that do this on object arrays, such as `np.less` and `np.searchsorted`, are allowed.
     number_of_uniforms : int
         Number m of independent uniforms on [0, 1).
 
     Yields
     ------
     Path
-        Every path; the probabilities sum to exactly 1.  Paths of probability 0 are included, so
-        that a function that fails only at u = 0 is caught.
+        Every path; the probabilities sum to exactly 1.  Paths of probability 0 are included, to
+        detect functions that fail only at u = 0.
 
     Raises
     ------
     InvalidInputError
-        If the function uses a uniform in another way, such as its truth value.
+        If the function uses a uniform in another way, such as as a boolean.
 
     Examples
     --------
@@ -94,9 +94,10 @@ def paths_of_source(
     max_uniforms: int = MAX_UNIFORMS,
     max_isolated: float = math.inf,
 ) -> Iterator[Path[Outcome]]:
-    """Run a function of a source of uniforms along every path: `paths`, for any number of them.
+    """Run a function of a source of uniforms along every path of its comparisons.
 
-    Not more than `max_isolated` uniforms of a path are put on a single value, such as 0.
+    Unlike `paths`, the number of uniforms is not fixed.  At most `max_isolated` uniforms of a path
+    are restricted to a single value, such as 0.
     """
     for outcome, region in regions(function, max_uniforms, max_isolated):
         yield Path(outcome, region.volume(), region.example(), region.width())
@@ -107,7 +108,7 @@ def regions(
     max_uniforms: int = MAX_UNIFORMS,
     max_isolated: float = math.inf,
 ) -> Iterator[tuple[Outcome, Region]]:
-    """Run along every path, as `paths_of_source` does, and give the uniforms that take it."""
+    """Run a function along every path as `paths_of_source`; yield each outcome and region."""
     script: list[int] | None = []
     while script is not None:
         region = Region(0, script, max_uniforms, max_isolated)
@@ -118,25 +119,25 @@ def regions(
 def exact_distribution(
     function: Callable[[npt.NDArray[Any]], Outcome], number_of_uniforms: int
 ) -> dict[Outcome, Fraction]:
-    """Exact distribution of a function that only compares its uniforms: `paths`, summed by outcome.
+    """Return the exact distribution of the outcome of a function that compares its uniforms.
 
     Parameters
     ----------
     function : callable
-        As for `paths`; its return values must be hashable.
+        A function as for `paths`, with hashable return values.
     number_of_uniforms : int
         Number m of independent uniforms on [0, 1).
 
     Returns
     -------
     dict
-        Fraction for each outcome; they sum to exactly 1.  An outcome that only isolated values of a
-        uniform lead to has probability 0.
+        Probability of each outcome; the probabilities sum to exactly 1.  An outcome has probability
+        0 if it needs one specific value of a uniform.
 
     Raises
     ------
     InvalidInputError
-        As for `paths`.
+        If the function uses a uniform in a way that `paths` does not allow.
 
     Examples
     --------
@@ -149,7 +150,7 @@ def exact_distribution(
 
 
 def summed(explored: Iterable[tuple[Outcome, Region]]) -> dict[Outcome, Fraction]:
-    """Add up the probabilities of regions by their outcomes."""
+    """Sum the probabilities of all regions with the same outcome."""
     probs: dict[Outcome, Fraction] = defaultdict(Fraction)
     for outcome, region in explored:
         probs[outcome] += region.volume()
@@ -159,15 +160,16 @@ def summed(explored: Iterable[tuple[Outcome, Region]]) -> dict[Outcome, Fraction
 def exact_output_distribution(
     plan: TransportPlan, drafts: Iterable[tuple[Sequence[int], Number]] | None = None
 ) -> Probs:
-    """Output distribution of a plan: enumerate the drafts and add up `plan.conditional`.
+    """Return the output distribution of a plan, summed from `plan.conditional` over all drafts.
 
     Parameters
     ----------
     plan : TransportPlan
-        A rule; the result is exact if its problem is.
+        A rule; the result is exact if its problem is exact.
     drafts : iterable of (drafts, probability), optional
-        Distribution of the drafts, sequences of k int; by default the one that the plan was built
-        for, `plan.drafts.tuples()`.  A plan is lossless for that distribution only.
+        Distribution of the drafts, which are sequences of k int.  The default is
+        `plan.drafts.tuples()`, the distribution for which the plan was built; a plan is lossless
+        only for this distribution.
 
     Returns
     -------
@@ -177,7 +179,7 @@ def exact_output_distribution(
     Raises
     ------
     InvalidDraftsError
-        If the plan cannot take one of the drafts.
+        If the plan does not accept one of the drafts as input.
 
     Examples
     --------
@@ -186,7 +188,7 @@ def exact_output_distribution(
     >>> plan = MaximalCoupling(Problem([0.5, 0.5], [0.75, 0.25], k=1))
     >>> exact_output_distribution(plan)
     array([0.75, 0.25])
-    >>> exact_output_distribution(plan, drafts=[([0], 1.0)])  # argmax drafts, not sampled
+    >>> exact_output_distribution(plan, drafts=[([0], 1.0)])  # Drafts are the argmax, not samples.
     array([1., 0.])
     """
     probs = zeros(plan.problem.n, plan.problem.target)
@@ -201,12 +203,12 @@ def exact_acceptance(plan: TransportPlan) -> Number:
     Parameters
     ----------
     plan : TransportPlan
-        A rule; the result is exact if its problem is.
+        A rule; the result is exact if its problem is exact.
 
     Returns
     -------
     Fraction or float
-        In [0, 1]; what `plan.acceptance` must be.
+        Probability in [0, 1]; `plan.acceptance` must equal it.
 
     Examples
     --------
@@ -225,10 +227,9 @@ def exact_acceptance(plan: TransportPlan) -> Number:
 def exact_distribution_of_select(
     plan: TransportPlan, drafts: Sequence[int]
 ) -> dict[tuple[int, int], Fraction]:
-    """Exact distribution of the (token, index) that `plan.select` returns for one set of drafts.
+    """Return the exact distribution of the (token, index) from `plan.select` for one set of drafts.
 
-    Runs the code of `select` on symbolic uniforms; it does not use what the plan states about
-    itself.
+    The function runs `select` on symbolic uniforms; it does not use `plan.conditional`.
 
     Parameters
     ----------
@@ -240,15 +241,15 @@ def exact_distribution_of_select(
     Returns
     -------
     dict from (int, int) to Fraction
-        As from `exact_distribution`: the probabilities sum to exactly 1, and an outcome of
-        probability 0 occurs at isolated values of a uniform only.
+        Probability of each (token, index); the probabilities sum to exactly 1.  An outcome has
+        probability 0 if it needs one specific value of a uniform.
 
     Raises
     ------
     InvalidParameterError
         If the plan is not exact.
     InvalidDraftsError
-        If the plan cannot take the drafts.
+        If the plan does not accept the drafts as input.
 
     Examples
     --------
@@ -261,8 +262,8 @@ def exact_distribution_of_select(
     """
     if not plan.problem.exact:
         raise InvalidParameterError(
-            "the distribution of `select` can be explored for exact plans only; build the plan "
-            "from `problem.to_exact()`"
+            "the distribution of `select` is only computed for exact plans; build the plan from "
+            "`problem.to_exact()`"
         )
 
     def select(uniforms: npt.NDArray[Any]) -> tuple[int, int]:
@@ -273,17 +274,19 @@ def exact_distribution_of_select(
 
 
 def assert_lossless(plan: TransportPlan) -> None:
-    """Assert, in fractions, that the code of an exact plan outputs the target distribution.
+    """Assert, in fractions, that an exact plan outputs the target distribution.
 
-    For every set of drafts it explores `plan.select` and asserts that
+    The function computes the exact distribution of `plan.select` for every set of drafts, and
+    asserts that
 
-    - the index is that of the first draft equal to the token, −1 if there is none;
-    - no uniforms, not even isolated ones such as u = 0, give a token of target probability 0;
+    - the index is the index of the first draft equal to the token, or −1 without such a draft;
+    - no token of target probability 0 is returned, even for single values such as u = 0;
     - the token has the distribution `plan.conditional`.
 
-    Over all drafts it asserts that the token has the target distribution, which is also
-    `plan.output_distribution()`, and that it is one of the drafts with probability
-    `plan.acceptance`.
+    For the output over all drafts, it asserts that
+
+    - the token has the target distribution, and `plan.output_distribution()` equals it;
+    - the token is one of the drafts with probability `plan.acceptance`.
 
     Parameters
     ----------
@@ -293,7 +296,7 @@ def assert_lossless(plan: TransportPlan) -> None:
     Raises
     ------
     AssertionError
-        If one of these does not hold; the message says which, and for which drafts.
+        If an assertion fails; the message states the assertion and the drafts.
     InvalidParameterError
         If the plan is not exact.
 
@@ -307,7 +310,7 @@ def assert_lossless(plan: TransportPlan) -> None:
     ...         return drafts[:, 0]
     >>> assert_lossless(AcceptsAll(instance("Bernoulli")))  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    AssertionError: drafts (0, 0): select has the ... (1, 0), conditional says (1/3, 2/3)
+    AssertionError: drafts (0, 0): select has the ... (1, 0), but conditional is (1/3, 2/3)
     """
     target = plan.problem.target
     output, accepted = zeros(plan.problem.n, target), Fraction(0)
@@ -315,7 +318,10 @@ def assert_lossless(plan: TransportPlan) -> None:
         probs = zeros(plan.problem.n, target)
         for (token, index), path_probability in exact_distribution_of_select(plan, drafts).items():
             first = drafts.index(token) if token in drafts else -1
-            _require(index == first, f"drafts {drafts}, token {token}: index {index}, not {first}")
+            _require(
+                index == first,
+                f"drafts {drafts}, token {token}: index {index} instead of {first}",
+            )
             place = np.searchsorted(plan.problem.tokens, token)
             _require(target[place] > 0, f"drafts {drafts}: token {token} has target probability 0")
             probs[place] += path_probability
@@ -323,23 +329,24 @@ def assert_lossless(plan: TransportPlan) -> None:
         _require(
             (probs == stated).all(),
             f"drafts {drafts}: select has the distribution {_text(probs)}, "
-            f"conditional says {_text(stated)}",
+            f"but conditional is {_text(stated)}",
         )
         output = output + probability * probs
         accepted += probability * probs[_places(plan, drafts)].sum()
     _require(
         (output == target).all(),
-        f"the output distribution is {_text(output)}, the target {_text(target)}",
+        f"the output distribution is {_text(output)}, but the target is {_text(target)}",
     )
     stated = plan.output_distribution()
     _require(
-        (stated == output).all(), f"output_distribution() says {_text(stated)}, not {_text(output)}"
+        (stated == output).all(),
+        f"output_distribution() returns {_text(stated)} instead of {_text(output)}",
     )
-    _require(plan.acceptance == accepted, f"acceptance says {plan.acceptance}, not {accepted}")
+    _require(plan.acceptance == accepted, f"acceptance is {plan.acceptance} instead of {accepted}")
 
 
 def _places(plan: TransportPlan, drafts: Sequence[int]) -> npt.NDArray[np.int64]:
-    """Positions of the different drafts of a set."""
+    """Return the positions of the distinct drafts in the vocabulary."""
     return np.unique(plan.drafts.positions(list(drafts)))
 
 

@@ -1,4 +1,4 @@
-"""Small named problems on which rules and solvers have gone wrong."""
+"""Small named problems that have revealed errors in rules and solvers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ INSTANCES: dict[str, tuple[list[int], list[int], int]] = {
     "three drafts": ([5, 2, 3], [1, 4, 5], 3),
     "four tokens": ([1, 2, 3, 4], [4, 3, 1, 2], 2),
     "zeros": ([2, 2, 0, 0, 4], [0, 1, 3, 0, 4], 2),
-    "two cuts": ([7, 2, 6, 2], [1, 1, 4, 3], 2),  # two local minima along the prefixes in q/p
+    # The cut values of prefixes in the order of q/p have two local minima.
+    "two cuts": ([7, 2, 6, 2], [1, 1, 4, 3], 2),
     "one token drafted": ([0, 1, 0], [1, 2, 3], 2),
     "one token wanted": ([1, 2, 3], [0, 1, 0], 2),
     "ties": ([1, 1, 1, 1], [1, 1, 3, 3], 2),
@@ -19,28 +20,28 @@ INSTANCES: dict[str, tuple[list[int], list[int], int]] = {
     "disjoint": ([1, 2, 0, 0], [0, 0, 2, 1], 2),
     "V = 1": ([1], [1], 3),
 }
-"""By name: weights of the draft and of the target distribution, and k."""
+"""A map from names to draft weights, target weights and k."""
 
 
 def instance(name: str, *, exact: bool = True) -> Problem:
-    """Return the problem of a name in `INSTANCES`, in fractions or in floats.
+    """Return a problem of `INSTANCES` by name, in fractions or floats.
 
     Parameters
     ----------
     name : str
-        One of `INSTANCES`, such as "Bernoulli" or "disjoint".
+        A key of `INSTANCES`, such as "Bernoulli" or "disjoint".
     exact : bool, optional
         Whether the probabilities are fractions (the default) or float64.
 
     Returns
     -------
     Problem
-        The draft and target distributions [n], and k.
+        The problem, with draft and target distributions [n] and k.
 
     Raises
     ------
     UnknownMethodError
-        If there is no instance of this name; the message lists the known ones.
+        If no instance has this name; the message lists all names.
 
     Examples
     --------

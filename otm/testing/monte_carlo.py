@@ -1,11 +1,11 @@
-"""Monte Carlo checks under one budget of false alarms.
+"""Monte Carlo checks with a common budget of false alarms.
 
-Exact distributions come first; this is for what they cannot reach, such as real random streams and
-whole decoding loops.  A run of a test suite gives at most 10^−6 false alarms, shared by a declared
-number of checks, each at the level α = 10^−10.  A check cannot choose its level: it declares the
-smallest deviation δ that it must see, which determines the number of draws, and brings a negative
-control, a sampler that deviates by at least δ and must be rejected.  Seeds come from the names of
-the checks.
+Prefer exact distributions; use these checks where exact distributions are impossible, such as for
+real random streams and whole decoding loops.  A run of a test suite has a false alarm with
+probability at most 10^−6.  A fixed number of checks shares this budget, each at the level
+α = 10^−10.  A check cannot choose its level.  It declares the smallest deviation δ that it must
+detect, which determines the number of draws.  It also has a negative control, a sampler that
+deviates by at least δ and must be rejected.  The name of a check determines its seed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from otm.testing.statistics import (
 )
 
 Sampler = Callable[[np.random.Generator, int], npt.NDArray[Any]]
-"""Takes a generator and a number of draws, returns an array [draws] of independent draws."""
+"""A function from a generator and a number of draws to an array [draws] of independent draws."""
 
 
 class Control(NamedTuple):
@@ -39,10 +39,10 @@ class Control(NamedTuple):
     Attributes
     ----------
     sampler : Sampler
-        The broken variant, for example the same code with one slip.
+        A wrong sampler, for example the same code with one deliberate error.
     truth : array [n] or float
-        Its true distribution, probability or mean, computed and not sampled.  It must differ from
-        the expected one by at least the δ of the check.
+        True distribution, probability or mean of the wrong sampler, from a computation and not from
+        samples.  It must differ from the expected value by at least the δ of the check.
 
     Examples
     --------
@@ -56,16 +56,16 @@ class Control(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """Numbers of a check that succeeded.
+    """Result of a check that succeeded.
 
     Attributes
     ----------
     draws : int
-        Number of draws of the sampler, and again of its negative control.
+        Number of draws of the sampler; the negative control has the same number.
     statistic : float
-        Statistic of the sampler; its unit depends on the check.
+        Test statistic of the sampler; its unit depends on the check.
     limit : float
-        The check fails if the statistic is above this.
+        Largest statistic with which the check succeeds.
 
     Examples
     --------
@@ -87,20 +87,20 @@ class Verdict(NamedTuple):
 
 @dataclass
 class Budget:
-    """Probability of false alarms for one run of a test suite, and the checks that share it.
+    """Budget of false alarms for one run of a test suite, shared by all Monte Carlo checks.
 
     Parameters
     ----------
     false_alarms : float
-        Bound on the probability that a run fails although every sampler is right, in (0, 1).
+        Bound in (0, 1) on the probability that a run fails although every sampler is correct.
     capacity : int
-        Number of checks that share it, at least 1; declared ahead, so that a new check changes no
-        other.
+        Largest number of checks, at least 1.  It is fixed in advance, so that a new check does not
+        change the other checks.
 
     Attributes
     ----------
     draws : int
-        Draws of the checks so far, including those of the negative controls.
+        Number of draws so far, including the draws of negative controls.
 
     Raises
     ------
@@ -129,44 +129,44 @@ class Budget:
 
     @property
     def checks(self) -> int:
-        """Number of checks that were made."""
+        """Number of checks so far."""
         return len(self._names)
 
     @property
     def level(self) -> float:
-        """Probability α of a false alarm of one check."""
+        """Bound α on the probability of a false alarm of one check."""
         return self.false_alarms / self.capacity
 
     def check_distribution(
         self, name: str, sampler: Sampler, probs: npt.ArrayLike, *, delta: float, control: Control
     ) -> Verdict:
-        """Check that a sampler of tokens has a distribution.
+        """Check that a sampler of tokens has the expected distribution.
 
-        A token of probability 0 fails at once; the others are tested by the statistic G.
+        The check fails if a token of probability 0 is drawn; otherwise it tests the statistic G.
 
         Parameters
         ----------
         name : str
-            Unique within a run; it seeds the draws.
+            Name of the check, unique in a run; it determines the seed.
         sampler : Sampler
-            Takes a generator and a number of draws, returns an int array [draws] of tokens.
+            Function from a generator and a number of draws to an int array [draws] of tokens.
         probs : array-like [n]
             The expected distribution.
         delta : float
-            Total variation distance that the check must detect with probability 1 − 10^−3; it sets
-            the number of draws.
+            Total variation distance that the check must detect with probability 1 − 10^−3; it
+            determines the number of draws.
         control : Control
-            A sampler that is at least `delta` away and must be rejected.
+            Negative control at a distance of at least `delta`; the check must reject it.
 
         Returns
         -------
         Verdict
-            Draws, statistic G and its limit.
+            Number of draws, statistic G and its limit.
 
         Raises
         ------
         AssertionError
-            If the sampler is rejected, or its negative control is not.
+            If the sampler is rejected, or its negative control is not rejected.
         InvalidInputError
             If the name was used before, the budget is used up, or a sampler returns a wrong shape.
         InvalidParameterError
@@ -182,33 +182,33 @@ class Budget:
     def check_probability(
         self, name: str, sampler: Sampler, probability: float, *, delta: float, control: Control
     ) -> Verdict:
-        """Check that a sampler of booleans has a probability of true, such as an acceptance rate.
+        """Check that a sampler of booleans has the expected probability of True.
 
-        The test is the exact two-sided binomial test.
+        The test is the exact two-sided binomial test; an example is an acceptance rate.
 
         Parameters
         ----------
         name : str
-            Unique within a run; it seeds the draws.
+            Name of the check, unique in a run; it determines the seed.
         sampler : Sampler
-            Takes a generator and a number of draws, returns a bool array [draws].
+            Function from a generator and a number of draws to a bool array [draws].
         probability : float
-            The expected probability of true.
+            The expected probability of True.
         delta : float
             Difference of probabilities that the check must detect with probability 1 − 10^−3; it
-            sets the number of draws.
+            determines the number of draws.
         control : Control
-            A sampler that is at least `delta` away and must be rejected.
+            Negative control at a distance of at least `delta`; the check must reject it.
 
         Returns
         -------
         Verdict
-            Draws, −ln of the p-value and its limit.
+            Number of draws, −ln of the p-value and its limit.
 
         Raises
         ------
         AssertionError
-            If the sampler is rejected, or its negative control is not.
+            If the sampler is rejected, or its negative control is not rejected.
         InvalidInputError
             If the name was used before, the budget is used up, or a sampler returns a wrong shape.
         InvalidParameterError
@@ -228,35 +228,35 @@ class Budget:
         delta: float,
         control: Control,
     ) -> Verdict:
-        """Check the mean of a bounded quantity, such as the number of accepted tokens of a block.
+        """Check the mean of a bounded quantity, such as the number of accepted tokens in a step.
 
-        A draw outside the bounds fails at once; the mean is tested by Hoeffding's inequality.
+        The check fails if a draw is outside the bounds; otherwise Hoeffding's inequality is used.
 
         Parameters
         ----------
         name : str
-            Unique within a run; it seeds the draws.
+            Name of the check, unique in a run; it determines the seed.
         sampler : Sampler
-            Takes a generator and a number of draws, returns a float array [draws].
+            Function from a generator and a number of draws to a float array [draws].
         mean : float
             The expected mean.
         bounds : (float, float)
             Smallest and largest possible draw.
         delta : float
             Difference of means that the check must detect with probability 1 − 10^−3, in the unit
-            of the draws; it sets their number.
+            of the draws; it determines the number of draws.
         control : Control
-            A sampler that is at least `delta` away and must be rejected.
+            Negative control at a distance of at least `delta`; the check must reject it.
 
         Returns
         -------
         Verdict
-            Draws, distance of the means and its limit.
+            Number of draws, distance of the means and its limit.
 
         Raises
         ------
         AssertionError
-            If the sampler is rejected, or its negative control is not.
+            If the sampler is rejected, or its negative control is not rejected.
         InvalidInputError
             If the name was used before, the budget is used up, or a sampler returns a wrong shape.
         InvalidParameterError
@@ -267,17 +267,17 @@ class Budget:
         return self._decide(name, sampler, criterion, control)
 
     def _enter(self, name: str, distance: float, delta: float) -> None:
-        """Enter a check into the budget."""
+        """Register a check; raise if its control is too close or its name is taken."""
         if distance < delta * (1 - 1e-9):
             raise InvalidParameterError(
-                f"the negative control of the check {name!r} is {distance:g} away from what is "
-                f"expected; it must be at least delta = {delta:g} away, to show that the check "
-                "sees so much"
+                f"the negative control of the check {name!r} is {distance:g} away from the "
+                f"expected value; it must be at least delta = {delta:g} away, to show that the "
+                "check detects this deviation"
             )
         if name in self._names:
             raise InvalidInputError(
-                f"the check {name!r} was made before in this run; every check needs a name of its "
-                "own, and none is repeated until it passes"
+                f"this run already has a check {name!r}; give every check its own name, and do not "
+                "repeat a check until it passes"
             )
         if len(self._names) == self.capacity:
             raise InvalidInputError(
@@ -297,26 +297,26 @@ class Budget:
         if not value <= limit:
             raise AssertionError(
                 f"{name}: the statistic is {value:.6g} after {draws} draws, above the limit "
-                f"{limit:.6g} that a right sampler exceeds with probability {self.level:g}"
+                f"{limit:.6g}; a correct sampler exceeds it with probability at most {self.level:g}"
             )
         missed = statistic(_draw(control.sampler, for_control, draws))
         if missed <= limit:
             raise AssertionError(
-                f"{name}: the check is blind: the statistic of its negative control is "
-                f"{missed:.6g} after {draws} draws, not above the limit {limit:.6g}"
+                f"{name}: the check does not reject its negative control: the control's statistic "
+                f"is {missed:.6g} after {draws} draws, not above the limit {limit:.6g}"
             )
         return Verdict(draws, value, limit)
 
 
 BUDGET = Budget()
-"""The budget of the run; a test suite uses this one alone."""
+"""The budget of a run; a test suite uses only this budget."""
 
 
 def _draw(sampler: Sampler, rng: np.random.Generator, draws: int) -> npt.NDArray[Any]:
-    drawn = np.asarray(sampler(rng, draws))
-    if drawn.shape != (draws,):
+    sample = np.asarray(sampler(rng, draws))
+    if sample.shape != (draws,):
         raise InvalidInputError(
-            f"a sampler returned an array of shape {drawn.shape} for {draws} draws; it must return "
-            f"shape ({draws},), one entry a draw"
+            f"a sampler returned an array of shape {sample.shape} for {draws} draws; it must "
+            f"return shape ({draws},), one entry per draw"
         )
-    return drawn
+    return sample

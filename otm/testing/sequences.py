@@ -1,4 +1,4 @@
-"""Exact distributions of decoded sequences, by every path of the loop's own comparisons."""
+"""Exact distributions of decoded sequences, from all paths through a decoding loop."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from otm.testing.exact import regions, summed
 
 
 def output_distribution_of(function: Callable[[Randomness], Path]) -> dict[Path, Fraction]:
-    """Exact distribution of the output of a function of one source of uniforms.
+    """Return the exact distribution of the output of a function of one source of uniforms.
 
     Parameters
     ----------
     function : callable
-        Takes a source, which returns m uniforms for a number m, as decoding loops take one for each
-        sequence, and returns a tuple of tokens.  It may use at most 64 uniforms, and only compare
-        them.
+        Function from a source to a tuple of tokens.  A source is a function that returns m uniforms
+        for a number m; a decoding loop uses one source for each sequence.  The function may use at
+        most 64 uniforms, and only as `otm.testing.paths` allows.
 
     Returns
     -------
     dict from tuple of int to Fraction
-        Probability of each sequence of tokens whose probability is positive; they sum to exactly 1.
+        Probability of each sequence with positive probability; the probabilities sum to exactly 1.
 
     Raises
     ------
     InvalidInputError
-        As for `otm.testing.paths`.
+        If the function uses a uniform in a way that `otm.testing.paths` does not allow.
     ProblemTooLargeError
-        If it uses more than 64 uniforms.
+        If the function uses more than 64 uniforms.
 
     Examples
     --------
@@ -50,14 +50,14 @@ def output_distribution_of(function: Callable[[Randomness], Path]) -> dict[Path,
     True
     """
     probs = summed(regions(function))
-    # what isolated values of a uniform give has no part in the distribution
+    # Outcomes that need one specific value of a uniform have probability zero.
     return {path: probability for path, probability in probs.items() if probability}
 
 
 def sequence_distribution(
     model: TableModel, prompt: Path, length: int, end: int | None = None
 ) -> dict[Path, Fraction]:
-    """Distribution of the next tokens of a model, up to a length or an end token.
+    """Return the distribution of a model's next tokens, up to a length or an end token.
 
     Parameters
     ----------
@@ -73,7 +73,8 @@ def sequence_distribution(
     Returns
     -------
     dict from tuple of int to Fraction
-        Probability of each sequence of new tokens, the end token included; they sum to exactly 1.
+        Probability of each sequence of new tokens, including the end token; the probabilities sum
+        to exactly 1.
 
     Examples
     --------
@@ -105,10 +106,11 @@ def continued_distribution(
     length: int,
     end: int | None = None,
 ) -> dict[Path, Fraction]:
-    """Distribution of outputs that a model continues up to a length or an end token.
+    """Return the distribution of outputs after a model continues them up to a length or end token.
 
-    If a decoder is lossless, its outputs continued by the target have the `sequence_distribution`
-    of the target.  So one step, whose outputs differ in length, can be compared with the target.
+    If a decoder is lossless and the target continues its outputs, the result is the target's
+    `sequence_distribution`.  So the outputs of one step, whose lengths differ, can be compared with
+    the target.
 
     Parameters
     ----------
@@ -136,18 +138,19 @@ def continued_distribution(
     >>> two_tokens == sequence_distribution(model, (0,), 2)
     True
     """
-    whole: dict[Path, Fraction] = defaultdict(Fraction)
+    probs: dict[Path, Fraction] = defaultdict(Fraction)
     for path, probability in outputs.items():
-        left = 0 if end is not None and end in path else length - len(path)
-        for rest, factor in sequence_distribution(model, prompt + path, left, end).items():
-            whole[path + rest] += probability * factor
-    return dict(whole)
+        missing = 0 if end is not None and end in path else length - len(path)
+        for added, factor in sequence_distribution(model, prompt + path, missing, end).items():
+            probs[path + added] += probability * factor
+    return dict(probs)
 
 
 def by_conditional(rule: type[TransportPlan]) -> type[TransportPlan]:
-    """Let a rule draw from its own `conditional` with one uniform: far fewer paths to follow.
+    """Return a variant of a rule that samples from `conditional` with one uniform.
 
-    That `select` has it is tested where the rules are.
+    It has far fewer paths to explore.  The tests of each rule show that `select` has the
+    distribution `conditional`.
     """
     draw_from_conditional = {"_select": TransportPlan._select, "uniforms_per_selection": 1}
     return type(rule.__name__, (rule,), draw_from_conditional)

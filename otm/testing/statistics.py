@@ -1,8 +1,8 @@
-"""The statistics behind Monte Carlo checks: limits that hold at any number of draws, and power.
+"""Test statistics of Monte Carlo checks, with proved limits and the required numbers of draws.
 
-Every limit is a proved bound on false alarms, none an asymptotic one: at levels such as 10^−10 the
-difference is not small.  Power is computed for the limit, and may be asymptotic, since negative
-controls show it in each check anyway.
+Each limit is a proved bound for any number of draws, not an asymptotic one; at levels such as
+10^−10 the difference is not small.  The power is computed for the limit, and can be asymptotic,
+since the negative control of a check also tests its power.
 """
 
 from __future__ import annotations
@@ -19,67 +19,73 @@ from otm._core.numbers import as_real
 from otm.errors import InvalidParameterError
 
 LEAST_DELTA = 1e-9
-"""Least deviation to be seen: it takes about 10^19 draws, more than can be counted in 64 bits."""
+"""Smallest allowed δ; it needs about 10^19 draws, more than a 64-bit integer can count."""
 
 MISS_RATE = 1e-3
-"""Probability with which a criterion may miss a deviation of the declared size."""
+"""Largest probability that a criterion misses a deviation of size δ."""
 
 
 class Criterion(NamedTuple):
-    """A statistic of a number of draws, and the limit above which they are rejected."""
+    """A test statistic, its limit and the number of draws."""
 
-    draws: int  # independent draws
-    limit: float  # draws are rejected if their statistic is above it
-    # from an array [draws] to a float; infinite for draws that cannot happen
+    # Number of independent draws.
+    draws: int
+    # The sampler is rejected if the statistic exceeds this limit.
+    limit: float
+    # Function from an array [draws] to a float, which is infinite if a draw is impossible.
     statistic: Callable[[npt.NDArray[Any]], float]
 
 
 def g_statistic(counts: npt.NDArray[np.int64], probs: Probs) -> float:
-    """Statistic G = 2 Σ c ln(c / (draws · probs)) of counts: [n], [n] → float.
+    """Return the statistic G = 2 Σ c ln(c / (draws · probs)) of counts c [n].
 
-    Infinite if a token of probability 0, or beyond the distribution, was drawn.
+    G is infinite if a token with a positive count has probability 0 or is not in the distribution.
     """
-    drawn = np.flatnonzero(counts)
-    if drawn.size and (drawn[-1] >= probs.size or not (probs[drawn] > 0).all()):
+    tokens = np.flatnonzero(counts)
+    if tokens.size and (tokens[-1] >= probs.size or not (probs[tokens] > 0).all()):
         return math.inf
-    seen = counts[drawn]
-    return float(2 * (seen * np.log(seen / (counts.sum() * probs[drawn]))).sum())
+    positive = counts[tokens]
+    return float(2 * (positive * np.log(positive / (counts.sum() * probs[tokens]))).sum())
 
 
 def g_limit(categories: int, level: float) -> float:
-    """Limit that G exceeds with probability at most `level`, for any distribution and any draws.
+    """Return a limit that G exceeds with probability at most `level`.
 
-    With m = categories − 1 and for G > 2m, the probability is at most e^(−G/2+m) (G/2m)^m.
+    The limit is valid for every distribution and every number of draws.  It solves
+    e^(−x/2+m) (x/2m)^m = `level`, with m = categories − 1; for x > 2m the left side bounds the
+    probability that G exceeds x.
     """
     if categories < 2:
         raise InvalidParameterError(
-            f"a distribution with {categories} possible tokens leaves nothing to chance; compare "
-            "the draws with the token instead"
+            f"the distribution has {categories} tokens of positive probability, so it is not "
+            "random; compare the draws with the token instead"
         )
     m = categories - 1
-    ratio = 1.0  # limit / 2m solves ratio = 1 + ln ratio − ln(level) / m, a contraction
+    # The ratio limit / 2m is the fixed point of the contraction 1 + ln ratio − ln(level) / m.
+    ratio = 1.0
     for _ in range(200):
         ratio = 1 + math.log(ratio) - math.log(level) / m
     return 2 * m * ratio
 
 
 def criterion_for_distribution(probs: Probs, delta: float, level: float) -> Criterion:
-    """Likelihood ratio test of a distribution [n] that detects a total variation distance of delta.
+    """Return a likelihood ratio test of a distribution [n] with the statistic G.
 
-    At that distance G is about a noncentral χ² with noncentrality at least 4 · draws · delta².
+    It detects a total variation distance of delta.  At this distance, G has approximately a
+    noncentral χ² distribution with noncentrality at least 4 · draws · delta².
     """
     from scipy.optimize import brentq
     from scipy.stats import ncx2
 
     _check_delta(delta, 1)
-    # not Pearson's statistic: on skewed distributions its false alarms are far above the level
+    # On skewed distributions, Pearson's statistic would have far more false alarms than G.
     categories = int(np.count_nonzero(probs))
     limit = g_limit(categories, level)
 
     def misses_too_often(noncentrality: float) -> float:
         return float(ncx2.cdf(limit, categories - 1, noncentrality)) - MISS_RATE
 
-    # at 4 · limit + 100 the noncentral χ² is many deviations above the limit
+    # With noncentrality 4 · limit + 100, the mean is many standard deviations above the limit.
     noncentrality = float(brentq(misses_too_often, 1e-3, 4 * limit + 100))
 
     def statistic(tokens: npt.NDArray[Any]) -> float:
@@ -91,16 +97,15 @@ def criterion_for_distribution(probs: Probs, delta: float, level: float) -> Crit
 
 
 def criterion_for_probability(probability: float, delta: float, level: float) -> Criterion:
-    """Exact two-sided binomial test that sees a difference of delta, up or down.
+    """Return an exact two-sided binomial test of the probability of True.
 
-    Its statistic is −ln of the p-value.  Parameters as for `criterion_for_distribution`; the
-    draws are true or false, and `probability` is that of true.
+    It detects a difference of delta in both directions.  The statistic is −ln of the p-value.
     """
     from scipy.stats import binom
 
     _check_delta(delta, max(probability, 1 - probability))
 
-    def sees_delta(draws: int) -> bool:
+    def detects_delta(draws: int) -> bool:
         low = binom.ppf(level / 2, draws, probability)
         high = binom.isf(level / 2, draws, probability)
         missed = [
@@ -111,7 +116,7 @@ def criterion_for_probability(probability: float, delta: float, level: float) ->
         return max(missed) <= MISS_RATE
 
     draws = 1
-    while not sees_delta(draws):
+    while not detects_delta(draws):
         draws *= 2
 
     def statistic(hits: npt.NDArray[Any]) -> float:
@@ -126,10 +131,9 @@ def criterion_for_probability(probability: float, delta: float, level: float) ->
 def criterion_for_mean(
     mean: float, bounds: tuple[float, float], delta: float, level: float
 ) -> Criterion:
-    """Hoeffding's test of the mean of bounded draws that sees a difference of delta.
+    """Return a test of the mean of bounded draws by Hoeffding's inequality.
 
-    Its statistic is the distance of the two means.  Parameters as for `criterion_for_distribution`,
-    with the bounds of a draw; delta is a distance of means.
+    It detects a difference of delta.  The statistic is the distance between sample mean and `mean`.
     """
     low, high = bounds
     _check_delta(delta, high - low)
@@ -146,4 +150,4 @@ def criterion_for_mean(
 
 
 def _check_delta(delta: float, largest: float) -> None:
-    as_real(delta, "delta", least=LEAST_DELTA, most=largest, advice="the deviation to be seen")
+    as_real(delta, "delta", least=LEAST_DELTA, most=largest, advice="the deviation to detect")

@@ -1,8 +1,8 @@
-"""Hypothesis strategies for distributions, problems, drafts, uniforms and blocks of drafts.
+"""Hypothesis strategies for distributions, problems, drafts, uniforms and pairs of models.
 
-All of them lean towards what breaks selection rules: zeros, ties, distributions that are equal,
-disjoint or one rounding apart, subnormal probabilities, and uniforms that lie exactly on a
-boundary.  Each kind has a name, so that a test can ask for it alone.
+The strategies prefer cases that break selection rules.  Examples are zeros, ties, subnormal
+probabilities, uniforms exactly on a boundary, and pairs of distributions that are equal, disjoint
+or one rounding apart.  Each kind has a name, so that a test can request it.
 
 Examples
 --------
@@ -59,47 +59,63 @@ __all__ = [
 ]
 
 DISTRIBUTION_KINDS = {
-    "dense": 1,  # every token has a probability of at least 10^−4
-    "sparse": 2,  # at least one token has probability zero
-    "one token": 1,  # all others have probability zero
-    "ties": 2,  # at least two tokens have the same positive probability
-    "one ulp": 2,  # two tokens differ by one unit in the last place of a float64
-    "subnormal": 2,  # a probability is positive and below 2^−1022
-    "skewed": 2,  # the largest and the smallest probability are a factor 10^6 or more apart
+    # Every token has a probability of at least 10^−4.
+    "dense": 1,
+    # At least one token has probability zero.
+    "sparse": 2,
+    # One token has probability one.
+    "one token": 1,
+    # At least two tokens have the same positive probability.
+    "ties": 2,
+    # The probabilities of two tokens differ by one unit in the last place of a float64.
+    "one ulp": 2,
+    # A probability is positive and below 2^−1022.
+    "subnormal": 2,
+    # The ratio of the largest and the smallest probability is at least 10^6.
+    "skewed": 2,
 }
-"""Kinds of distributions, with the least number of tokens that each needs."""
+"""Kinds of distributions, with the minimum number of tokens of each kind."""
 
 PAIR_KINDS = {
-    "independent": 1,  # two distributions of any kind
-    "equal": 1,  # the same distribution twice
-    "disjoint": 2,  # no token can come from both
-    "overlapping": 3,  # some tokens can come from both, some from one or the other alone
-    "near": 2,  # not equal, and at most one rounding apart at each token
+    # Two distributions of any kind.
+    "independent": 1,
+    # The same distribution twice.
+    "equal": 1,
+    # No token has positive probability in both distributions.
+    "disjoint": 2,
+    # Some tokens have positive probability in both distributions, some only in one.
+    "overlapping": 3,
+    # Two different distributions, at most one rounding apart at each token.
+    "near": 2,
 }
-"""Kinds of pairs of distributions, with the least number of tokens that each needs."""
+"""Kinds of pairs of distributions, with the minimum number of tokens of each kind."""
 
 BLOCK_KINDS = (
-    "independent",  # two models whose distributions have nothing in common
-    "equal",  # the same model twice
-    "partly equal",  # both have the same distribution after some contexts, others after others
-    "one token",  # after each context the draft, the target or both are sure of one token
+    # Two models with independent distributions.
+    "independent",
+    # The same model twice.
+    "equal",
+    # The models have the same distribution after some contexts only.
+    "partly equal",
+    # After each context the draft, the target or both have a token of probability one.
+    "one token",
 )
 """Kinds of pairs of models."""
 
 
 class Block(NamedTuple):
-    """Two small models, and how paths are drafted from one for the other.
+    """A small problem of block verification: two models, and the number and length of paths.
 
     Attributes
     ----------
     draft, target : TableModel
-        Distributions by context, on the same tokens.
+        Draft model and target model, on the same tokens.
     k : int
         Number of i.i.d. draft paths.
     length : int
-        Tokens of each path.
+        Number of tokens of a path.
     end : int or None
-        Token that ends a sequence, if any does.
+        Token that ends a sequence, or None.
 
     Examples
     --------
@@ -124,22 +140,22 @@ def distributions(
     exact: bool = False,
     kinds: Sequence[str] = tuple(DISTRIBUTION_KINDS),
 ) -> Probs:
-    """Strategy of probability distributions.
+    """Generate probability distributions.
 
     Parameters
     ----------
     min_tokens, max_tokens : int
         Smallest and largest size of the vocabulary.
     exact : bool
-        Whether to generate object arrays of `fractions.Fraction` that sum to exactly 1, rather than
+        Whether to generate object arrays of `fractions.Fraction` that sum to exactly 1, instead of
         float64 arrays that sum to 1 up to rounding.
     kinds : sequence of str
-        Kinds to choose from, see `DISTRIBUTION_KINDS`; those that need more tokens are left out.
+        Kinds to choose from, see `DISTRIBUTION_KINDS`; a kind that needs more tokens is skipped.
 
     Returns
     -------
     strategy of arrays [n]
-        Of n tokens, `min_tokens` ≤ n ≤ `max_tokens`.
+        Distributions on n tokens, `min_tokens` ≤ n ≤ `max_tokens`.
 
     Examples
     --------
@@ -165,21 +181,21 @@ def pairs(
     exact: bool = False,
     kinds: Sequence[str] = tuple(PAIR_KINDS),
 ) -> tuple[Probs, Probs]:
-    """Strategy of pairs of a draft and a target distribution on the same vocabulary.
+    """Generate pairs of a draft and a target distribution on the same vocabulary.
 
     Parameters
     ----------
     min_tokens, max_tokens : int
         Smallest and largest size of the vocabulary.
     exact : bool
-        Whether to generate fractions rather than floats.
+        Whether to generate fractions instead of floats.
     kinds : sequence of str
-        Kinds to choose from, see `PAIR_KINDS`; those that need more tokens are left out.
+        Kinds to choose from, see `PAIR_KINDS`; a kind that needs more tokens is skipped.
 
     Returns
     -------
     strategy of tuples of two arrays [n]
-        The draft distribution first.
+        Pairs of draft distribution and target distribution.
 
     Examples
     --------
@@ -215,7 +231,7 @@ def problems(
     exact: bool = False,
     kinds: Sequence[str] = tuple(PAIR_KINDS),
 ) -> Problem:
-    """Strategy of membership problems: a pair of distributions and a number of drafts.
+    """Generate problems: a draft distribution, a target distribution and a number of drafts.
 
     Parameters
     ----------
@@ -229,7 +245,7 @@ def problems(
     Returns
     -------
     strategy of Problem
-        With 1 ≤ n ≤ `max_tokens` and 1 ≤ k ≤ `max_drafts`.
+        Problems with 1 ≤ n ≤ `max_tokens` and 1 ≤ k ≤ `max_drafts`.
 
     Examples
     --------
@@ -243,12 +259,13 @@ def problems(
 
 
 def drafts(distribution: DraftDistribution) -> st.SearchStrategy[list[int]]:
-    """Strategy of drafts that a joint distribution can draw; not distributed like draws.
+    """Generate drafts of positive probability; their frequencies differ from the distribution.
 
     Parameters
     ----------
     distribution : DraftDistribution
-        Such as `plan.drafts`; small enough to enumerate, unless its drafts are i.i.d.
+        Joint distribution of drafts, such as `plan.drafts`.  It must be small enough to enumerate,
+        unless its drafts are i.i.d.
 
     Returns
     -------
@@ -271,20 +288,21 @@ def drafts(distribution: DraftDistribution) -> st.SearchStrategy[list[int]]:
 def uniforms(
     boundaries: Sequence[Number] = (), *, exact: bool = False
 ) -> st.SearchStrategy[Number]:
-    """Strategy of uniforms in [0, 1), half of them edge values; not distributed uniformly.
+    """Generate values of uniforms in [0, 1); half of the values are edge cases.
 
     Parameters
     ----------
     boundaries : sequence of numbers
-        Values at which a decision changes.  Those in [0, 1) are generated exactly, with their
-        neighbours: the next floats, or 2^−53 below and above in exact mode.
+        Values at which a decision changes.  Boundaries in [0, 1) and their neighbours are edge
+        cases.  The neighbours are the adjacent floats, or the values 2^−53 below and above if
+        `exact` is true.
     exact : bool
-        Whether to generate fractions rather than floats.
+        Whether to generate fractions instead of floats.
 
     Returns
     -------
     strategy of float or Fraction
-        Among them 0 and 1 − 2^−53, the largest that a 53-bit generator gives.
+        Values that include 0 and 1 − 2^−53, the largest value of a 53-bit generator.
 
     Examples
     --------
@@ -314,27 +332,28 @@ def blocks(
     kinds: Sequence[str] = BLOCK_KINDS,
     max_ways: int = 64,
 ) -> Block:
-    """Strategy of pairs of models for drafts of several tokens.
+    """Generate pairs of models for draft paths of several tokens.
 
-    `otm.solve_block` takes them as they are, `otm.decoding.spectr` with any prompt, and the audit
-    as an `otm.audit.Instance`, if they are exact.
+    `otm.solve_block` accepts these models directly, and `otm.decoding.spectr` with any prompt.  An
+    audit accepts exact models as an `otm.audit.Instance`.
 
     Parameters
     ----------
     max_tokens, max_length, max_paths : int
-        Largest size V of the vocabulary, number L of tokens of a path and number K of paths.
+        Largest vocabulary size V, largest number L of tokens of a path and largest number K of
+        paths.
     exact : bool
         Whether the probabilities are fractions.
     kinds : sequence of str
         Kinds of pairs of models, see `BLOCK_KINDS`.
     max_ways : int
-        Largest V^(L K), the number of ways to draft.
+        Largest V^(L K), the number of combinations of draft paths.
 
     Returns
     -------
     strategy of Block
-        With 2 ≤ V, 1 ≤ L and 1 ≤ K.  The distributions depend on up to L − 1 tokens; zeros and
-        ties occur, but no probabilities that differ by rounding only.
+        Problems with 2 ≤ V, 1 ≤ L and 1 ≤ K.  The distributions depend on up to L − 1 tokens.
+        Zeros and ties occur, but no two probabilities differ only by rounding.
 
     Examples
     --------

@@ -1,7 +1,8 @@
-"""Symbolic uniforms: numbers that are not drawn, but split where a program compares them.
+"""Symbolic uniforms: numbers without a value, whose possible range each comparison splits.
 
-A program that only compares its uniforms is a finite tree of decisions.  `Region` is one path from
-the root to a leaf: the set of uniforms that take it, whose volume is its probability.
+A program that only compares its uniforms is a finite decision tree.  A `Region` describes one path
+from the root to a leaf, as the set of uniforms that take this path.  The volume of the region is
+the probability of the path.
 """
 
 from __future__ import annotations
@@ -21,17 +22,17 @@ from otm._core.arithmetic import as_fraction
 from otm.errors import InvalidInputError, ProblemTooLargeError
 
 MAX_UNIFORMS = 64
-"""Most uniforms that a run of a function of a source may take."""
+"""Largest number of uniforms that a function may take from a source."""
 
 Cut: TypeAlias = tuple[float, Fraction, int]
-"""A place between numbers: (_, t, 0) is just below t, (_, t, 1) just above it.
+"""A cut of the real line: (_, t, 0) is just below the number t, and (_, t, 1) just above t.
 
-The float nearest to t goes first: where those of two cuts differ, no fractions are compared.
+The first entry is the float nearest to t, so that most comparisons of cuts need no fractions.
 """
 
 
 def cut_at(place: Fraction, side: int) -> Cut:
-    """Make the cut just below or just above a number."""
+    """Return the cut just below (side 0) or just above (side 1) a number."""
     try:
         return float(place), place, side
     except OverflowError:
@@ -44,12 +45,11 @@ WHOLE = (START, END)
 
 
 class Region:
-    """The uniforms that take one path, as far as the comparisons along it have told.
+    """The set of uniforms that take one path, from the comparisons along this path.
 
-    Every uniform lies between two cuts.  Uniforms that were compared with each other lie between
-    the same cuts until a comparison parts them, and their order is known in part.  Not more than
-    `max_isolated` uniforms come to lie on a single value, such as 0, unless the path leaves no
-    other.
+    Every uniform lies between two cuts.  Uniforms that were compared with each other have the same
+    cuts until a comparison separates them; their order is partly known.  At most `max_isolated`
+    uniforms are restricted to a single value, such as 0, unless the path allows no other value.
     """
 
     def __init__(
@@ -61,12 +61,14 @@ class Region:
     ) -> None:
         self.between: list[tuple[Cut, Cut]] = [WHOLE] * size
         self._max_size, self._max_isolated, self._isolated = max_size, max_isolated, 0
-        self._before: set[tuple[int, int]] = set()  # (i, j): u_i < u_j, between the same cuts
+        # A pair (i, j) means u_i < u_j, for two uniforms between the same cuts.
+        self._before: set[tuple[int, int]] = set()
         self._script = script
-        self._choices: list[tuple[int, int]] = []  # the outcome taken, and of how many
+        # For each choice: the index of the outcome, and the number of outcomes.
+        self._choices: list[tuple[int, int]] = []
 
     def take(self, m: int) -> npt.NDArray[Any]:
-        """Add m independent uniforms, and return them: a source as decoding loops take one."""
+        """Add m independent uniforms and return them; decoding loops use this as a source."""
         first = len(self.between)
         self.between += [WHOLE] * m
         if len(self.between) > self._max_size:
@@ -80,7 +82,8 @@ class Region:
         low, high = self.between[i]
         if not low < cut < high:
             return cut >= high
-        if not self._before:  # as nearly always: both outcomes are possible
+        # This is the usual case; both outcomes are possible.
+        if not self._before:
             single_below, single_above = cut[:2] == low[:2], cut[:2] == high[:2]
             if (single_below or single_above) and self._isolated >= self._max_isolated:
                 below_cut = single_above
@@ -103,7 +106,7 @@ class Region:
         return i in below
 
     def is_before(self, i: int, j: int) -> bool:
-        """Decide whether uniform i is less than uniform j; ties of two uniforms are left out."""
+        """Decide whether uniform i is less than uniform j; ties are ignored."""
         while self.between[i] != self.between[j]:
             (a, b), (c, d) = self.between[i], self.between[j]
             if b <= c or d <= a:
@@ -119,7 +122,7 @@ class Region:
         return answer
 
     def volume(self) -> Fraction:
-        """Probability that independent uniforms lie in the region."""
+        """Return the probability that independent uniforms lie in the region."""
         if not self._before:
             return _product(each for each in self.between if each is not WHOLE)
         volume = Fraction(1)
@@ -130,7 +133,7 @@ class Region:
         return volume
 
     def example(self) -> list[Fraction]:
-        """One point of the region, in its interior if it has one."""
+        """Return a point of the region; it is an interior point if one exists."""
         if not self._before:
             return [(low[1] + high[1]) / 2 for low, high in self.between]
         point = [Fraction(0)] * len(self.between)
@@ -142,11 +145,11 @@ class Region:
         return point
 
     def width(self) -> Fraction:
-        """Length of the shortest interval between the cuts of one uniform."""
+        """Return the length of the shortest interval between the cuts of a uniform."""
         return min(map(_length, self.between), default=Fraction(1))
 
     def next_script(self) -> list[int] | None:
-        """Script of the next path in depth-first order; None after the last."""
+        """Return the choices of the next path in depth-first order, or None after the last path."""
         choices = list(self._choices)
         while choices and choices[-1][0] + 1 == choices[-1][1]:
             choices.pop()
@@ -160,7 +163,7 @@ class Region:
         return taken
 
     def _linked(self, i: int) -> list[int]:
-        """List the uniforms that i was compared with, directly or through others, and i."""
+        """List uniform i and all uniforms that are linked to it by comparisons."""
         linked, new = {i}, {i}
         while new:
             new = {x for pair in self._before if linked & {*pair} for x in pair} - linked
@@ -172,7 +175,7 @@ class Region:
         return [group for i, group in enumerate(groups) if group[0] == i]
 
     def _orders(self, members: Sequence[int]) -> list[tuple[int, ...]]:
-        """List the orders of some uniforms that agree with what is known."""
+        """List the possible orders of some uniforms."""
         known = [(a, b) for a, b in self._before if a in members and b in members]
         return [
             order
@@ -181,13 +184,14 @@ class Region:
         ]
 
     def _can_part(self, below: Sequence[int], members: Sequence[int], cut: Cut) -> bool:
-        """Whether some of the linked members, and only these, can lie below a cut."""
+        """Return whether exactly the uniforms `below` among `members` can lie below a cut."""
         low, high = self.between[members[0]]
         for a, b in self._before:
             if a in members:
                 if b in below and a not in below:
                     return False
-                if (a in below) == (b in below):  # two different numbers need room
+                # Two different numbers need an interval of positive length.
+                if (a in below) == (b in below):
                     half = (low, cut) if a in below else (cut, high)
                     if _length(half) == 0:
                         return False
@@ -195,21 +199,21 @@ class Region:
 
 
 @dataclass(eq=False, repr=False, slots=True)
-class SymbolicUniform:  # noqa: PLW1641  no hash: == narrows the region
-    """A uniform on [0, 1), up to an affine map, that only comparisons make more definite.
+class SymbolicUniform:  # noqa: PLW1641  There is no hash, because == narrows the region.
+    """An affine function of a uniform u on [0, 1), whose range each comparison narrows.
 
-    It can be added to and multiplied by integers and fractions, and compared with numbers and with
-    other symbolic uniforms of the same scale and shift.  Anything else, such as turning it into a
-    float, raises: a program that does so cannot be explored.
+    Integers and fractions can be added to it, and it can be multiplied by them.  It can be compared
+    with numbers, and with symbolic uniforms of the same scale and shift.  Every other operation,
+    such as a conversion to float, raises an error, because its paths cannot be explored.
 
     Parameters
     ----------
     region : Region
-        Where the uniforms lie on this path; comparisons narrow it.
+        Range of all uniforms on this path; comparisons narrow it.
     number : int
-        Index of this uniform among those of the region.
+        Index of this uniform in the region.
     scale, shift : Fraction
-        The value is scale · u + shift.
+        Coefficients of the value scale · u + shift.
 
     Examples
     --------
@@ -231,7 +235,7 @@ class SymbolicUniform:  # noqa: PLW1641  no hash: == narrows the region
 
     def __bool__(self) -> bool:
         raise InvalidInputError(
-            f"the truth value of {self} was asked for; compare a symbolic uniform with a number"
+            f"{self} was used as a boolean; compare a symbolic uniform with a number instead"
         )
 
     def __mul__(self, factor: object) -> SymbolicUniform | Fraction:
@@ -290,7 +294,8 @@ class SymbolicUniform:  # noqa: PLW1641  no hash: == narrows the region
             place = as_fraction(other)
         else:
             return NotImplemented  # type: ignore[no-any-return]
-        if self.scale is ONE and self.shift is ZERO:  # as nearly always
+        # This is the usual case.
+        if self.scale is ONE and self.shift is ZERO:
             return self.region.is_below(self.number, cut_at(place, side))
         place = (place - self.shift) / self.scale
         if self.scale > 0:
@@ -299,7 +304,8 @@ class SymbolicUniform:  # noqa: PLW1641  no hash: == narrows the region
 
     def _is_before(self, other: SymbolicUniform) -> bool:
         """Decide self < other for another symbolic uniform."""
-        if other is self:  # as `np.searchsorted` asks
+        # `np.searchsorted` compares a uniform with itself.
+        if other is self:
             return False
         low, high = self._range()
         other_low, other_high = other._range()
@@ -307,14 +313,14 @@ class SymbolicUniform:  # noqa: PLW1641  no hash: == narrows the region
             return high <= other_low
         if (self.scale, self.shift) != (other.scale, other.shift):
             raise InvalidInputError(
-                f"the comparison of {self} with {other} is not explored; symbolic uniforms can be "
-                "compared with numbers, and with each other where scale and shift are the same"
+                f"{self} cannot be compared with {other}; compare symbolic uniforms with numbers, "
+                "or with symbolic uniforms of the same scale and shift"
             )
         pair = (self.number, other.number) if self.scale > 0 else (other.number, self.number)
         return self.region.is_before(*pair)
 
     def _range(self) -> tuple[Cut, Cut]:
-        """Cuts between which the value lies."""
+        """Return the two cuts between which the value lies."""
         ends = [
             cut_at(self.scale * place + self.shift, side if self.scale > 0 else 1 - side)
             for _, place, side in self.region.between[self.number]
@@ -327,7 +333,7 @@ def _length(between: tuple[Cut, Cut]) -> Fraction:
 
 
 def _product(parts: Iterable[tuple[Cut, Cut]]) -> Fraction:
-    """Multiply lengths, and reduce the result alone."""
+    """Return the product of interval lengths; only the final fraction is reduced."""
     over = under = 1
     for (_, low, _), (_, high, _) in parts:
         over *= high.numerator * low.denominator - low.numerator * high.denominator
@@ -335,9 +341,9 @@ def _product(parts: Iterable[tuple[Cut, Cut]]) -> Fraction:
     return Fraction(over, under)
 
 
-def too_many_uniforms(taken: int, at_hand: int) -> ProblemTooLargeError:
-    """Say that a run takes more uniforms than there are."""
+def too_many_uniforms(taken: int, available: int) -> ProblemTooLargeError:
+    """Return the error for a run that takes more uniforms than are available."""
     return ProblemTooLargeError(
-        f"a run takes {taken} uniforms or more, but only {at_hand} are available; give it fewer "
+        f"a run takes at least {taken} uniforms, but only {available} are available; use fewer "
         "drafts and tokens"
     )

@@ -105,7 +105,7 @@ def holds(document: Document) -> bool:
     place = {path: y for y, path in enumerate(paths)}
     if len(place) < len(paths):
         return False
-    passed = [F(1), *map(value, document["accepted"])]
+    accept_probs = [F(1), *map(value, document["accepted"])]
     for column in (2, 3):
         for parent in range(len(paths)):
             row = [value(node[column]) for node in nodes
@@ -113,11 +113,11 @@ def holds(document: Document) -> bool:
             if sum(row) > 1 or any(x < 0 for x in row):
                 return False
     for y, (parent, _, _, share, levels) in enumerate(nodes, 1):
-        if not 0 <= passed[y] <= passed[parent] * value(share) * (levels == 0):
+        if not 0 <= accept_probs[y] <= accept_probs[parent] * value(share) * (levels == 0):
             return False
     slack = 0 if document["trees"] is not None or document["k"] <= 100 else F(1, 10**1100)
     every = [[place[path] for path in chosen] for chosen in antichains(paths[1:])]
-    if any(sum(passed[y] for y in U) > as_fraction(hit(document, U)) + slack for U in every):
+    if any(sum(accept_probs[y] for y in U) > as_fraction(hit(document, U)) + slack for U in every):
         return False
     allowed = {frozenset(U) for U in every} | {frozenset()}
     for antichain, price in document["multipliers"]:
@@ -181,12 +181,12 @@ def one_s(document: Document, rng: Rng) -> None:
 
 def all_s(document: Document, rng: Rng) -> None:
     """Accept as much as the target allows at each node, or a little more than before."""
-    passed = [F(1)]
+    accept_probs = [F(1)]
     for y, (parent, _, _, target, _) in enumerate(document["nodes"]):
-        edge = passed[parent] * value(target)
+        edge = accept_probs[parent] * value(target)
         share = F(int(rng.integers(0, 9)), 8)
-        passed.append(min(edge, max(value(document["accepted"][y]), share * edge)))
-    document["accepted"] = [ratio(x) for x in passed[1:]]
+        accept_probs.append(min(edge, max(value(document["accepted"][y]), share * edge)))
+    document["accepted"] = [ratio(x) for x in accept_probs[1:]]
 
 
 def one_price(document: Document, rng: Rng) -> None:

@@ -120,13 +120,13 @@ def by_flow(table: Table, target: Law) -> float:
 def block_verification(draft: Law, target: Law, length: int) -> Any:
     """Add up S of block verification: S(yz) = min(S(y) T(z|y), D(yz))."""
 
-    def below(path: Path, passed: Any, reached: Any) -> Any:
+    def below(path: Path, accept_probs: Any, reached: Any) -> Any:
         if len(path) == length:
             return 0
         total = 0
         for token, (p, q) in enumerate(zip(draft(path), target(path), strict=True)):
             if p:
-                accepted = min(passed * q, reached * p)
+                accepted = min(accept_probs * q, reached * p)
                 total += accepted
                 total += below((*path, token), accepted, reached * p) if accepted else 0
         return total

@@ -144,18 +144,19 @@ def test_an_s_that_asks_too_much_of_an_antichain_is_refused() -> None:
     rng = np.random.default_rng(0)
     refused = 0
     for _ in range(60):
-        passed = [F(1)]
+        accept_probs = [F(1)]
         least = int(rng.integers(9))
         for path in paths[1:]:
             share = F(1 + path[-1], 3) * F(int(rng.integers(least, 9)), 8) * F(15, 16)
-            passed.append(passed[place[path[:-1]]] * share)
+            accept_probs.append(accept_probs[place[path[:-1]]] * share)
         feasible = all(
-            sum(passed[place[path]] for path in chosen) <= limit for chosen, limit in limits.items()
+            sum(accept_probs[place[path]] for path in chosen) <= limit
+            for chosen, limit in limits.items()
         )
-        texts = ["/".join(map(str, x.as_integer_ratio())) for x in passed[1:]]
+        texts = ["/".join(map(str, x.as_integer_ratio())) for x in accept_probs[1:]]
         changed = checker.CheckedTree(document | {"accepted": texts}, Work(0))
         if feasible:
-            assert F(*changed.lower()) == sum(passed[1:])
+            assert F(*changed.lower()) == sum(accept_probs[1:])
         else:
             refused += 1
             with pytest.raises(CertificateRefusedError, match="antichain"):
@@ -194,7 +195,7 @@ def test_rests_accept_nothing() -> None:
     document = solve_block(draft, target, 2, 2, top=2).certificate.document
     check(document)
     rest = next(y for y, node in enumerate(document["nodes"]) if node[4])
-    with pytest.raises(CertificateRefusedError, match="left out"):
+    with pytest.raises(CertificateRefusedError, match="remainder node"):
         check(signed(change("accepted", rest, to="1/1000000")(document)))
     with pytest.raises(
         CertificateRefusedError
@@ -208,24 +209,24 @@ def test_the_hull_is_that_of_all_antichains(seed: int) -> None:
     rng = np.random.default_rng(seed)
     draft, target = (random_law(2, 3, rng) for _ in range(2))
     paths = [path for d in range(4) for path in itertools.product(range(2), repeat=d)]
-    reach, passed = {(): F(1)}, {(): F(1)}
+    reach, accept_probs = {(): F(1)}, {(): F(1)}
     for path in paths[1:]:
         reach[path] = reach[path[:-1]] * draft(path[:-1])[path[-1]]
-        passed[path] = (
-            passed[path[:-1]] * target(path[:-1])[path[-1]] * F(int(rng.integers(1, 5)), 4)
+        accept_probs[path] = (
+            accept_probs[path[:-1]] * target(path[:-1])[path[-1]] * F(int(rng.integers(1, 5)), 4)
         )
     nodes = [path for path in paths if reach[path]]
     place = {path: i for i, path in enumerate(nodes)}
     segments, _ = hull(
         [-1, *(place[path[:-1]] for path in nodes[1:])],
         [reach[path] for path in nodes],
-        [passed[path] for path in nodes],
+        [accept_probs[path] for path in nodes],
     )
     assert [s.slope for s in segments] == sorted((s.slope for s in segments), reverse=True)
     corners = list(itertools.accumulate((s.width for s in segments), initial=F(0)))
     heights = list(itertools.accumulate((s.height for s in segments), initial=F(0)))
     points = [
-        (sum(reach[y] for y in chosen), sum(passed[y] for y in chosen))
+        (sum(reach[y] for y in chosen), sum(accept_probs[y] for y in chosen))
         for chosen in antichains(nodes[1:])
     ]
     assert set(zip(corners[1:], heights[1:], strict=True)) <= set(points)

@@ -145,9 +145,9 @@ def test_rare_nodes_side_by_side_are_decided() -> None:
 ONE, HALF = [0, 0, "1/2", "1/2", 0], [0, 0, None, "1/2", 0]
 TABLE: Document = {"k": None, "flow": [], "trees": [[[1], "1/1"]]}
 ODD: dict[str, tuple[list[Any], Document, str]] = {
-    "a float as a node": ([HALF], TABLE | {"flow": [[0, 1.0, "0/1"]]}, "not drafted"),
-    "a list as a node": ([HALF], TABLE | {"flow": [[0, [1], "0/1"]]}, "not drafted"),
-    "a boolean as a tree": ([HALF], TABLE | {"flow": [[False, 1, "0/1"]]}, "not start at drafts"),
+    "a float as a node": ([HALF], TABLE | {"flow": [[0, 1.0, "0/1"]]}, "not in its draft tree"),
+    "a list as a node": ([HALF], TABLE | {"flow": [[0, [1], "0/1"]]}, "not in its draft tree"),
+    "a boolean as a tree": ([HALF], TABLE | {"flow": [[False, 1, "0/1"]]}, "not start at"),
     "a boolean as a node": ([ONE], {"multipliers": [[[True], "1/1"]]}, "not a set of nodes"),
     "digits of another script": ([[0, 0, "١/٢", "1/2", 0]], {}, "not a fraction"),
     "underscores": ([[0, 0, "1_0/2_0", "1/2", 0]], {}, "not a fraction"),
@@ -157,10 +157,10 @@ ODD: dict[str, tuple[list[Any], Document, str]] = {
     "a float that underflows": ([[0, 0, "0x1p-1080", "1/2", 0]], {}, "not a finite float"),
     "decimals read as hexadecimal": ([[0, 0, "0.5", "1/2", 0]], {}, "not a finite float"),
     "a token that is repeated by hashes": ([[0, 2**61 - 1, "1/2", "1/2", 0]], {}, "not a token id"),
-    "k beside a table": ([HALF], TABLE | {"k": 2}, "beside a table"),
-    "a draft probability beside a table": ([ONE], TABLE, "beside a table"),
-    "a flow of i.i.d. paths": ([ONE], {"flow": []}, "beside i.i.d. paths"),
-    "k beyond 64 bits": ([ONE], {"k": 2**63}, "not a number of drafts"),
+    "k beside a table": ([HALF], TABLE | {"k": 2}, "k must be null"),
+    "a draft probability beside a table": ([ONE], TABLE, "in addition to the table"),
+    "a flow of i.i.d. paths": ([ONE], {"flow": []}, "flow must be null"),
+    "k beyond 64 bits": ([ONE], {"k": 2**63}, "not a number of paths"),
 }
 
 
@@ -198,5 +198,5 @@ def test_a_field_of_another_type_gives_one_error(name: str) -> None:
         with pytest.raises(CertificateError) as refusal:
             found.check()
         assert "\n" not in str(refusal.value)
-    with pytest.raises(CertificateError, match="no valid lower end"):
+    with pytest.raises(CertificateError, match="no valid lower bound"):
         _ = BlockCertificate({"lower": None}).lower

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from otm import Interval, solve_block
 from otm.block_optimum.hull import PathDrafts
-from otm.block_optimum.polygons import PolygonProgram, levels_of_prices, solve_by_polygons
-from otm.block_optimum.tree import Path, grow, row_of
+from otm.block_optimum.polygons import PolygonProgram, antichains_from_prices, solve_by_polygons
+from otm.block_optimum.tree import Path, as_next_probs, build_tree
 from otm.errors import SolverError
 from otm.testing.strategies import Block, blocks
 from tests.block_optimum.oracles import antichains, random_law
@@ -26,9 +26,11 @@ def drafts_of(draft: Any, target: Any, k: int, length: int) -> PathDrafts:
     """Drafts on the tree in floats."""
 
     def rows(path: Path) -> Any:
-        return row_of(*(np.array(law(path), dtype=np.float64) for law in (draft, target)), path)
+        return as_next_probs(
+            *(np.array(law(path), dtype=np.float64) for law in (draft, target)), path
+        )
 
-    return PathDrafts(grow(rows, length, k, None, 1_000), k)
+    return PathDrafts(build_tree(rows, length, k, None, 1_000), k)
 
 
 def two_laws(seed: int, k: int = 2, length: int = 3) -> PathDrafts:
@@ -57,7 +59,7 @@ def test_s_is_below_the_polygon_at_every_antichain(seed: int) -> None:
     program = PolygonProgram(drafts, tree.worth(rests=True))
     vertices = np.array([0, 0.1, 0.35, 0.7, 1.0])
     heights = 1 - (1 - vertices) ** 3
-    found, _ = program.solve(vertices, [np.array(tree.reach_of_target)], np.inf)
+    found, _ = program.solve(vertices, [np.array(tree.target_reach)], np.inf)
     place = {path: y for y, path in enumerate(tree.paths)}
     for chosen in antichains(tree.paths[1:]):
         nodes = [place[path] for path in chosen]
@@ -74,7 +76,7 @@ def test_a_narrow_width_asks_no_more_than_a_wide_one(seed: int) -> None:
     drafts = two_laws(seed)
     program = PolygonProgram(drafts, drafts.tree.worth(rests=True))
     vertices = np.linspace(0, 1, 9)
-    reference = np.array(drafts.tree.reach_of_target)
+    reference = np.array(drafts.tree.target_reach)
     wide, _ = program.solve(vertices, [reference], np.inf)
     narrow, _ = program.solve(vertices, [reference], 0.1)
     assert narrow.sum() >= wide.sum() - 1e-9
@@ -99,7 +101,7 @@ def test_levels_are_antichains_of_the_same_prices_that_cost_least(seed: int) -> 
     for nodes, multiplier in zip(chosen, multipliers, strict=True):
         prices[nodes] += multiplier
     program = PolygonProgram(drafts, tree.worth(rests=True))
-    levels = levels_of_prices(program, prices)
+    levels = antichains_from_prices(program, prices)
     assert all(sorted(nodes) in every for nodes in map(list, levels))
     again = np.zeros_like(prices)
     for antichain, multiplier in levels.items():

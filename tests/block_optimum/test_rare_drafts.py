@@ -134,7 +134,7 @@ def test_tables_with_rare_trees() -> None:
 def test_powers_of_fractions_that_are_too_long_are_refused_before_they_are_taken(k: int) -> None:
     """Bug: hours of work, or the checker's own exception, which no caller expects."""
     laws = constant(F(2, 3), F(1, 3)), constant(F(1, 3), F(2, 3))
-    with pytest.raises(ProblemTooLargeError, match=r"a fraction of [\d,]+ bits .* give floats"):
+    with pytest.raises(ProblemTooLargeError, match=r"[\d,]+ bits, .*Give floats"):
         solve_block(*laws, k, 1)
     in_floats = solve_block(constant(2 / 3, 1 / 3), constant(1 / 3, 2 / 3), k, 2)
     in_floats.certificate.check()

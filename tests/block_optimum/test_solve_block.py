@@ -172,7 +172,7 @@ def output_distribution(
     solution: otm.BlockSolution, table: Table, target: Law, vocabulary: int, length: int
 ) -> dict[Path, Fraction]:
     """Enumerate drafts, accepted paths, the next token, and the target to length + 1."""
-    plan, passed = solution.plan, solution.nodes
+    plan, accept_probs = solution.plan, solution.nodes
     output: dict[Path, Fraction] = defaultdict(F)
     for tree, chance in table.items():
         reached = [
@@ -180,9 +180,9 @@ def output_distribution(
         ]
         ends = [y for y in reached if not any(x[: len(y)] == y and x != y for x in reached)]
         for accepted, share in plan[tuple(sorted(ends))].items():
-            here = passed.get(accepted, 1 if not accepted else 0)
+            here = accept_probs.get(accepted, 1 if not accepted else 0)
             weights = [
-                here * q - passed.get((*accepted, z), 0)
+                here * q - accept_probs.get((*accepted, z), 0)
                 for z, q in enumerate(target(accepted) if len(accepted) < length else [1])
             ]
             assert min(weights) >= 0
@@ -251,7 +251,7 @@ def test_tokens_left_out_give_an_interval(k: int, top: int) -> None:
                 assert float(accepted) == pytest.approx(float(whole.accepted), abs=1e-9)
             assert solution.bound >= float(whole.accepted) - 1e-9
             assert len(solution.nodes) <= 1 + top + top**2
-    with pytest.raises(InvalidInputError, match="leave `top` out"):
+    with pytest.raises(InvalidInputError, match="omit `top`"):
         _ = solve_block(constant(F(1, 2), F(1, 2)), constant(F(1, 2), F(1, 2)), 2, 1, top=1).plan
 
 
@@ -374,7 +374,7 @@ def test_disjoint_distributions_accept_nothing() -> None:
             ProblemTooLargeError,
             "floats",
         ),
-        (({((0,),): 1}, constant(1), 2), {}, InvalidParameterError, "leave it out"),
+        (({((0,),): 1}, constant(1), 2), {}, InvalidParameterError, "omit k"),
         (({(0,): 1}, constant(1)), {}, InvalidDraftsError, "collection of paths"),
         (({((5,),): 1}, constant(1)), {}, InvalidDraftsError, "vocabulary"),
         (({((0,),): 0.5}, constant(1)), {}, InvalidDistributionError, "sums to"),

@@ -122,7 +122,7 @@ def test_a_pipe_with_a_name_does_not_keep_the_command_waiting(
 ) -> None:
     os.mkfifo(tmp_path / "pipe.json")
     assert main(["solve", str(tmp_path / "pipe.json")]) == 2
-    assert "no regular file" in capsys.readouterr().err
+    assert "not a regular file" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -135,7 +135,7 @@ def test_responses_of_two_servers_give_bounds(capsys: pytest.CaptureFixture[str]
     ("arguments", "message"),
     [
         ([], "Missing argument"),
-        (["draft.pt", "target.pt"], "pickles can run code when loaded, and are never read"),
+        (["draft.pt", "target.pt"], "OTM reads no pickles, since they can run code"),
         (["missing.npy", "target.npy"], "cannot be found"),
         (["draft.npy"], "'draft.npy' holds one array; give a file for each model, or one file"),
         ([".", "target.npy"], "'.' is a folder; if it is a Hugging Face model, give a text"),
@@ -180,7 +180,7 @@ def test_responses_of_two_servers_give_bounds(capsys: pytest.CaptureFixture[str]
         (["draft.npy", "target.npy", "--gamma", "9" * 30], "a report accepts at most 1000"),
         (["draft.npy", "target.npy", "--latency", "nan"], "--latency = nan"),
         (["draft.npy", "target.npy", "--latency", "-1"], "--latency = -1.0; it must be"),
-        (["draft.npy", "target.npy", "--latency", "."], "is no regular file"),
+        (["draft.npy", "target.npy", "--latency", "."], "is not a regular file"),
         (["draft.npy", "target.npy", "--level", "nan"], "level = nan"),
         (["ünï.npy", "target.npy"], "file 'ünï.npy' cannot be found"),
         (["model", "--text", "text"], "give the draft and the target model"),

@@ -304,7 +304,7 @@ def test_a_pruned_assistant_is_refused(pruned: Any) -> None:
     ids = torch.tensor([pair[0].encode("the")])
     options: dict[str, Any] = {"do_sample": False, "max_new_tokens": 3, "pad_token_id": 0}
     decoding = AssistedDecoding(draft, k=1, gamma=2, tokenizers=pair)
-    for match in ("pruned it in place", "load the model anew"):
+    for match in ("pruned it in place", "load the model again"):
         with pytest.raises(InvalidParameterError, match=match):
             target.generate(ids, custom_generate=decoding, **options)
     with (

@@ -174,5 +174,5 @@ def test_tokens_that_are_no_rows_are_refused(tokens):
 def test_rows_that_are_not_there_are_refused(rows, lengths):
     session = CachedRows(2)
     session.append(ids([1], [2]))
-    with pytest.raises(InvalidInputError, match=r"rows|row can keep"):
+    with pytest.raises(InvalidInputError, match=r"row indices|tokens to keep"):
         session.keep(rows, lengths)

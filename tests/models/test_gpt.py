@@ -123,7 +123,7 @@ def test_all_of_the_context_can_be_read_and_no_more():
 @pytest.mark.parametrize(
     ("tokens", "message"),
     [
-        (ids([7], [0]), "token 7; .* 0 to 6"),
+        (ids([7], [0]), "token 7 .* 0 to 6"),
         (ids([0]), "2 rows"),
         (ids([1, 2], [-1, 3]), "on the right"),
     ],
@@ -154,7 +154,7 @@ def test_weights_of_other_sizes_or_types_are_refused():
         GPT(GPTConfig(2, 12, 2, vocabulary=9), weights)
     with pytest.raises(InvalidInputError, match=r"'0\.attention_norm' has shape None"):
         GPT(CONFIG, {name: w for name, w in weights.items() if "attention_norm" not in name})
-    with pytest.raises(InvalidInputError, match="floats of one type"):
+    with pytest.raises(InvalidInputError, match="same floating-point type"):
         GPT(CONFIG, {**weights, "norm": weights["norm"].float()})
 
 
@@ -190,16 +190,16 @@ def test_bytes_that_are_no_text_do_not_stop_decoding():
 
 @pytest.mark.parametrize("tokens", [[256], [-1], [10**30], [1.5], None, "a"])
 def test_what_is_no_byte_is_refused(tokens):
-    with pytest.raises(InvalidInputError, match="are no bytes"):
+    with pytest.raises(InvalidInputError, match="not a sequence of bytes"):
         decode(tokens)
 
 
 @pytest.mark.parametrize("text", ["\ud800", None])
 def test_what_is_no_text_is_refused(text):
-    with pytest.raises(InvalidInputError, match="has no UTF-8 form"):
+    with pytest.raises(InvalidInputError, match="cannot be encoded in UTF-8"):
         encode(text)
 
 
 def test_what_is_no_path_is_refused():
-    with pytest.raises(InvalidInputError, match="None is no path"):
+    with pytest.raises(InvalidInputError, match="None is not a path"):
         GPT.load(None)

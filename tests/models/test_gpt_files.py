@@ -90,11 +90,13 @@ def test_what_cannot_be_written_is_refused_in_one_line(tmp_path):
     model = GPT.random(CONFIG, seed=3)
     (tmp_path / "file").touch()
     for place in (tmp_path / "missing" / "model", tmp_path / "file" / "model"):
-        with pytest.raises(InvalidInputError, match=r"there is no folder .*; make it first"):
+        with pytest.raises(InvalidInputError, match=r"there is no folder .*; create it first"):
             model.save(place)
     with pytest.raises(InvalidInputError, match="is a folder; give a file in it"):
         model.save(tmp_path)
-    with pytest.raises(InvalidInputError, match="None is no path; give that of a file to write"):
+    with pytest.raises(
+        InvalidInputError, match="None is not a path; give the path of a file to write"
+    ):
         model.save(None)
     with pytest.raises(InvalidInputError, match="cannot be written"):
         model.save("null\0")

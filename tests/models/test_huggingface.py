@@ -256,16 +256,16 @@ def mamba() -> Any:
 @pytest.mark.parametrize(
     ("model", "arguments", "message"),
     [
-        (lambda: "gpt2", {}, "a str; give a loaded one"),
-        (lambda: llama().train(), {}, r"call model\.eval\(\) first"),
+        (lambda: "gpt2", {}, "a str; give a loaded model"),
+        (lambda: llama().train(), {}, r"call eval\(\) on target"),
         (lambda: llama().model, {}, "LlamaModel has no language modelling head"),
         (mamba, {}, "give cache=False"),
         (llama, {"vocabulary": V + 1}, "vocabulary = 18; it must be an integer from 1 to 17"),
         (llama, {"vocabulary": True}, "vocabulary = True"),
         (llama, {"vocabulary": 1.0}, r"vocabulary = 1\.0"),
         (llama, {"vocabulary": -(10**5000)}, "a negative integer"),
-        (llama, {"source": [1]}, "no encoder for a source"),
-        (t5, {}, "give what it translates as `source`"),
+        (llama, {"source": [1]}, "has no encoder"),
+        (t5, {}, "input as `source`"),
     ],
 )
 def test_models_that_cannot_be_used_are_refused(
@@ -298,7 +298,7 @@ def test_sources_that_fit_no_rows_are_refused() -> None:
     with pytest.raises(InvalidInputError, match="2 rows for 3 sources"):
         HuggingFaceModel(model, source=SOURCE).start(2)
     outputs = model.get_encoder()(torch.tensor([SOURCES[0]]))
-    with pytest.raises(InvalidInputError, match="encoder_outputs and beside them input_ids"):
+    with pytest.raises(InvalidInputError, match="encoder_outputs and also input_ids"):
         HuggingFaceModel(model, source={"encoder_outputs": outputs, "input_ids": [SOURCES[0]]})
 
 
@@ -376,7 +376,7 @@ def test_vocabularies_that_differ_are_refused() -> None:
     with pytest.raises(InvalidInputError, match="give vocabulary=13 to both"):
         check_same_vocabulary(target, HuggingFaceModel(model, vocabulary=13))
     other = HuggingFaceModel(model, tokenizer=Words([*words[:5], "x", *words[6:]]))
-    with pytest.raises(InvalidInputError, match="token 5 is 'w5' to the target model and 'x'"):
+    with pytest.raises(InvalidInputError, match="token 5 is 'w5' for the target model and 'x'"):
         check_same_vocabulary(target, other)
 
 

@@ -160,7 +160,7 @@ def test_a_session_gives_the_law_after_every_token() -> None:
 def test_bad_token_ids_are_refused(tokens: object) -> None:
     """Bug: an id outside the vocabulary is read as the digits of another trigram."""
     for fit in FITS:
-        with pytest.raises(InvalidInputError, match="allowed are"):
+        with pytest.raises(InvalidInputError, match=r"allowed are|give an?"):
             fit(tokens, 3, 5)
 
 
@@ -168,7 +168,7 @@ def test_bad_token_ids_are_refused(tokens: object) -> None:
 def test_bad_contexts_are_refused(context: tuple[int, ...]) -> None:
     """Bug: a wrong id in a context silently means another context."""
     for order in (2, 3):
-        with pytest.raises(InvalidInputError, match="allowed are"):
+        with pytest.raises(InvalidInputError, match=r"allowed are|give an?"):
             NGramModel.kneser_ney(TINY, order, V).batch_probs(context)
 
 

@@ -69,14 +69,14 @@ def test_floats_and_fractions_stay_what_they_are() -> None:
 @pytest.mark.parametrize(
     ("laws", "match"),
     [
-        ({(0,): [1, 0]}, "no row after the empty context"),
-        ({}, "no row after the empty context"),
+        ({(0,): [1, 0]}, "no row for the empty context"),
+        ({}, "no row for the empty context"),
         ({(): [1, 0], (1,): [1, 0, 0]}, r"context \(1,\) has 3 tokens"),
         ({(): [1, 0], (1,): [0.5, 0.25]}, r"context \(1,\)"),
         ({(): [-1, 2]}, r"context \(\)"),
         (None, "the table is a NoneType"),
-        ({(): [1.0], 0: [1.0]}, "a row after 0; a context must be a tuple"),
-        ({(): [1.0], ("a",): [1.0]}, r"a row after \('a',\); a context must be a tuple"),
+        ({(): [1.0], 0: [1.0]}, "the key 0; a context must be a tuple"),
+        ({(): [1.0], ("a",): [1.0]}, r"the key \('a',\); a context must be a tuple"),
     ],
 )
 def test_bad_tables_are_refused(laws: Any, match: str) -> None:

@@ -83,9 +83,9 @@ def test_the_command_writes_a_model_that_it_has_judged(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("content", "options", "message"),
     [
-        (b"too short", [], "9 bytes; give one of 1,024 or more"),
+        (b"too short", [], "9 bytes; give at least 1,024 bytes"),
         (None, [], "No such file"),
-        (b"x" * 2000, ["--steps=-1"], "0 steps or more"),
+        (b"x" * 2000, ["--steps=-1"], "steps must be at least 0"),
         (b"x" * 2000, ["--steps=0", "--out=no/such/file"], "no folder 'no/such'"),
     ],
 )

@@ -1,8 +1,8 @@
-"""Files of numbers and JSON that others wrote: checked before anything is loaded, without pickles.
+"""Safe reading of untrusted files with arrays or JSON, without pickles.
 
-`open_arrays` reads headers alone and says what is in a `.npy`, `.npz` or `.safetensors` file;
-numbers follow in blocks of rows.  `read_json` takes what the JSON standard allows and no more.
-Whatever is wrong with a file is an `InvalidInputError` of one line that names it.
+`open_arrays` checks the headers of a `.npy`, `.npz` or `.safetensors` file before any numbers are
+loaded; then the numbers are read in blocks of rows.  `read_json` accepts strict JSON only.  Every
+problem with a file raises an `InvalidInputError` of one line that names the file.
 
-Not here: files of one package alone, which that package reads (`otm.models.gpt`, certificates).
+Packages with their own file formats, such as `otm.models.gpt`, read their own files.
 """

@@ -1,4 +1,4 @@
-"""Read files line by line, since all lines of a block together may be gigabytes."""
+"""Read parts of files line by line, since a part can have gigabytes."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from otm._core.files.paths import file_label, opened
 from otm.errors import InvalidInputError
 
 LONGEST_LINE = 2**22
-"""Most bytes of a line; lines are read as a whole."""
+"""Largest number of bytes of a line, which is read as a whole."""
 
 
 def lines_of(path: Path, begin: int, end: int) -> Iterator[tuple[int, bytes]]:
-    """Yield the place of the first byte of each line, and the line; skip empty lines."""
+    """Yield the offset and the bytes of each line between two offsets; skip empty lines."""
     with opened(path) as file:
         file.seek(begin)
         while (place := file.tell()) < end:
             line = file.readline(LONGEST_LINE + 1)
             if not line:
                 raise InvalidInputError(
-                    f"{file_label(path)} was cut short while it was read; start again"
+                    f"{file_label(path)} became shorter while it was read; start again"
                 )
             if len(line) > LONGEST_LINE:
                 raise InvalidInputError(

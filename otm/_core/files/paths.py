@@ -1,4 +1,4 @@
-"""Paths that may be anything, bytes that may be missing, strict JSON, and whole writes."""
+"""Checked paths, reads that detect truncated files, strict JSON, and atomic writes."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from otm._core.display.text import shown
 from otm.errors import InvalidInputError
 
 LARGEST_JSON = 2**24
-"""Most bytes of a JSON file that is read as a whole."""
+"""Largest number of bytes of a JSON file."""
 
 AnyPath: TypeAlias = str | os.PathLike[str]
-"""What names a file or a folder."""
+"""Path of a file or a folder."""
 
 
 def as_path(path: AnyPath, advice: str = "of a file") -> Path:
-    """Return the name of a file or folder as a path; nothing need be there."""
+    """Convert to a `Path`; the file or folder need not exist."""
     try:
         return Path(path)
     except TypeError as error:
-        raise InvalidInputError(f"{shown(path)} is no path; give that {advice}") from error
+        raise InvalidInputError(f"{shown(path)} is not a path; give the path {advice}") from error
 
 
 def file_label(path: AnyPath) -> str:
-    """Name of a file for a message: on one line, whatever its characters, and not too long.
+    """Return a file's name for messages, on one line and shortened.
 
     Parameters
     ----------
@@ -43,12 +43,12 @@ def file_label(path: AnyPath) -> str:
     Returns
     -------
     str
-        Its last part alone, quoted and shortened.
+        The last component of the path, quoted and shortened.
 
     Raises
     ------
     InvalidInputError
-        If it is neither a text nor a path.
+        If the argument is neither a string nor a path.
 
     Examples
     --------
@@ -59,7 +59,7 @@ def file_label(path: AnyPath) -> str:
 
 
 def file_size(path: AnyPath) -> int:
-    """Size of a regular file in bytes.
+    """Return the size of a regular file in bytes.
 
     Parameters
     ----------
@@ -69,12 +69,13 @@ def file_size(path: AnyPath) -> int:
     Returns
     -------
     int
-        Bytes.
+        Number of bytes.
 
     Raises
     ------
     InvalidInputError
-        If there is none, or it is a folder, a pipe or a device, which could keep a reader waiting.
+        If the file does not exist, or is a folder, a pipe or a device; reading a pipe could wait
+        forever.
 
     Examples
     --------
@@ -87,17 +88,20 @@ def file_size(path: AnyPath) -> int:
     """
     try:
         status = as_path(path).stat()
-    except (OSError, ValueError) as error:  # ValueError: a path with a null character
+    # ValueError is raised for a path with a null character.
+    except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else str(error)
         raise InvalidInputError(f"{file_label(path)} cannot be found: {why}") from None
     if not stat.S_ISREG(status.st_mode):
-        raise InvalidInputError(f"{file_label(path)} is no regular file; give a file, not a folder")
+        raise InvalidInputError(
+            f"{file_label(path)} is not a regular file; give a file, not a folder or a pipe"
+        )
     return status.st_size
 
 
 @contextmanager
 def opened(path: Path) -> Iterator[BinaryIO]:
-    """Open a regular file for reading; a failure to open or read is an `InvalidInputError`."""
+    """Open a regular file for reading; raise `InvalidInputError` if it cannot be opened or read."""
     file_size(path)
     try:
         with path.open("rb") as file:
@@ -107,23 +111,23 @@ def opened(path: Path) -> Iterator[BinaryIO]:
 
 
 def read_exactly(file: IO[bytes], offset: int, count: int, path: Path) -> bytes:
-    """Read `count` bytes from an offset on; refuse a file that ends before."""
+    """Read `count` bytes from an offset; raise if the file ends earlier."""
     file.seek(offset)
     data = file.read(count)
     if len(data) < count:
         raise InvalidInputError(
-            f"{file_label(path)} ends {count - len(data)} bytes too early; it was cut short"
+            f"{file_label(path)} ends {count - len(data)} bytes too early; it is truncated"
         )
     return data
 
 
 def read_whole(path: AnyPath, most: int, kind: str) -> bytes:
-    """Read a file of at most so many bytes; a refusal says what of such a kind can be read."""
+    """Read a file of at most `most` bytes; `kind` describes the allowed files in the error."""
     path = as_path(path)
     size = file_size(path)
     if size > most:
         raise InvalidInputError(
-            f"{file_label(path)} has {size:,} bytes; {kind} of at most {most:,} can be read"
+            f"{file_label(path)} has {size:,} bytes; OTM reads {kind} of at most {most:,} bytes"
         )
     with opened(path) as file:
         return read_exactly(file, 0, size, path)
@@ -140,12 +144,12 @@ def read_json(path: AnyPath) -> Any:
     Returns
     -------
     object
-        What `json.loads` makes of it.
+        The value that `json.loads` returns.
 
     Raises
     ------
     InvalidInputError
-        If it is missing, too large, or not strictly JSON in UTF-8.
+        If the file is missing, too large, or not strict JSON in UTF-8.
 
     Examples
     --------
@@ -166,20 +170,20 @@ def parse_json(text: bytes, where: str) -> Any:
     Parameters
     ----------
     text : bytes
-        In UTF-8.
+        JSON text in UTF-8.
     where : str
-        What to call the text in messages.
+        Name of the text for messages.
 
     Returns
     -------
     object
-        What `json.loads` makes of it.
+        The value that `json.loads` returns.
 
     Raises
     ------
     InvalidInputError
-        If the bytes are not JSON, or have NaN, an infinity, or a name twice in one object, which
-        readers of JSON take in different ways.
+        If the bytes are not JSON, or have NaN, an infinity, or a name twice in one object; JSON
+        readers interpret these in different ways.
 
     Examples
     --------
@@ -192,50 +196,52 @@ def parse_json(text: bytes, where: str) -> Any:
     try:
         return json.loads(
             text.decode("utf-8"),
-            object_pairs_hook=_once_each,
-            parse_constant=_no_number,
+            object_pairs_hook=_unique_names,
+            parse_constant=_reject_constant,
             parse_float=_finite,
         )
-    except (ValueError, RecursionError) as error:  # UnicodeDecodeError among them
+    # UnicodeDecodeError is a ValueError.
+    except (ValueError, RecursionError) as error:
         why = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise InvalidInputError(f"{where} is not JSON: {why:.120}") from None
 
 
-def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+def _unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) < len(pairs):
         [(twice, _)] = Counter(name for name, _ in pairs).most_common(1)
         raise ValueError(f"the name {shown(twice)} occurs twice")
-    return found
+    return members
 
 
-def _no_number(constant: str) -> NoReturn:
-    raise ValueError(f"it has {constant}, which is no number")
+def _reject_constant(constant: str) -> NoReturn:
+    raise ValueError(f"it has {constant}, which is not a number")
 
 
 def _finite(digits: str) -> float:
     number = float(digits)
     if math.isinf(number):
-        raise ValueError(f"{digits[:20]} is beyond all floats")
+        raise ValueError(f"{digits[:20]} exceeds the range of floats")
     return number
 
 
 def check_place(path: Path) -> None:
-    """Refuse a path where no file can be written: before the work rather than after it."""
+    """Raise if no file can be written at a path; call this before long work."""
     try:
-        exists, taken = path.parent.is_dir(), path.is_dir()
+        exists, is_folder = path.parent.is_dir(), path.is_dir()
     except OSError as error:
         raise InvalidInputError(f"{file_label(path)} cannot be written: {error.strerror}") from None
     if not exists:
-        raise InvalidInputError(f"there is no folder {shown(str(path.parent))}; make it first")
-    if taken:
+        raise InvalidInputError(f"there is no folder {shown(str(path.parent))}; create it first")
+    if is_folder:
         raise InvalidInputError(f"{shown(str(path))} is a folder; give a file in it")
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all: beside its place, then moved there.
+    """Write a file atomically: write a temporary file in the same folder, then move it.
 
-    A process that ends meanwhile leaves no half of a file, and two writers do not mix.
+    If the process ends early, no partial file remains under the final name.  Two writers cannot mix
+    their contents.
     """
     beside = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
@@ -247,7 +253,7 @@ def write_whole(path: Path, content: bytes) -> None:
 
 
 def write_csv(path: AnyPath, rows: Iterable[Iterable[object]]) -> None:
-    """Write rows, the names of the columns first, as text with commas, whole or not at all."""
+    """Write rows, with the column names as the first row, to a CSV file atomically."""
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(rows)
     file = as_path(path)
@@ -255,6 +261,6 @@ def write_csv(path: AnyPath, rows: Iterable[Iterable[object]]) -> None:
         write_whole(file, text.getvalue().encode())
     except OSError as error:
         raise InvalidInputError(
-            f"{file_label(file)} cannot be written: {error.strerror}; give a file in a folder that "
-            "is there"
+            f"{file_label(file)} cannot be written: {error.strerror}; give a file in an existing "
+            "folder"
         ) from None

@@ -1,4 +1,4 @@
-"""An array in a file, read in blocks of rows."""
+"""Arrays in files, which are read in blocks of rows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from otm._core.files.paths import file_label, opened, read_exactly
 from otm.errors import InvalidInputError, InvalidParameterError
 
 LARGEST_ROW = 2**26
-"""Most bytes of a row: one is always held whole, so that no header may ask for more."""
+"""Largest number of bytes of a row; a row is always read as a whole."""
 
 UNPACKING = (
     EOFError,
@@ -34,30 +34,31 @@ UNPACKING = (
     zipfile.BadZipFile,
     zlib.error,
 )
-"""What `zipfile` raises where an archive is damaged or not of this kind."""
+"""Exceptions that `zipfile` raises for a damaged or unsupported archive."""
 
 
 @dataclass(frozen=True)
 class StoredArray:
-    """Where the numbers of an array are, as its checked header says.
+    """Position and type of an array in a file, from its checked header.
 
-    Rows are read, not mapped: a file that is cut short under a memory map ends the process.
+    Rows are read without a memory map, because a truncated file under a memory map would end the
+    process.
 
     Attributes
     ----------
     path : Path
         The file.
     name : str
-        Name of the array in it.
+        Name of the array in the file.
     shape : tuple of int
-        Its shape, rows along the first axis.
+        Shape of the array; the first axis has the rows.
     dtype : str
-        Type of the numbers, as NumPy writes it; "bfloat16", which NumPy lacks, is read as float32.
+        NumPy's name of the type; "bfloat16", which NumPy lacks, is converted to float32.
     offset : int
-        Byte at which the numbers begin, in the file or in what is unpacked.
+        Offset of the first number, in the file or in the unpacked member.
     member : str or None
-        The member of an archive to be unpacked, from its first row on; None if the numbers are in
-        the file as they are, and can be read from any row on.
+        Name of a compressed member of an archive, which is read from its beginning.  None if the
+        numbers are uncompressed; then any row can be read directly.
 
     Examples
     --------
@@ -79,17 +80,17 @@ class StoredArray:
 
     @property
     def description(self) -> str:
-        """The array in words, for messages."""
+        """Name of the array and its file, for messages."""
         return array_label(self.path, self.name) if self.name else file_label(self.path)
 
     @property
     def kind(self) -> str:
-        """Letter of the kind of numbers: "f", "i" or "u"."""
+        """Kind of the numbers: "f" for floats, "i" or "u" for integers."""
         return "f" if self.dtype == "bfloat16" else np.dtype(self.dtype).kind
 
     @property
     def row_bytes(self) -> int:
-        """Bytes of one row in the file."""
+        """Number of bytes of a row in the file."""
         return math.prod(self.shape[1:]) * item_size(self.dtype)
 
     def read(self, start: int, stop: int) -> npt.NDArray[Any]:
@@ -98,7 +99,7 @@ class StoredArray:
         Parameters
         ----------
         start, stop : int
-            The first row, and the one behind the last: 0 ≤ start ≤ stop ≤ number of rows.
+            First row, and the row after the last: 0 ≤ start ≤ stop ≤ number of rows.
 
         Returns
         -------
@@ -108,7 +109,7 @@ class StoredArray:
         Raises
         ------
         InvalidParameterError
-            If there are no such rows.
+            If start or stop is out of range.
         InvalidInputError
             If the file ends too early or is damaged.
         """
@@ -116,23 +117,23 @@ class StoredArray:
         return block
 
     def blocks(self, bounds: Iterable[tuple[int, int]]) -> Iterator[npt.NDArray[Any]]:
-        """Read blocks of rows, one after the other.
+        """Read blocks of rows in order.
 
         Parameters
         ----------
         bounds : iterable of (int, int)
-            First row of each block and the row behind its last, as for `read`; none begins before
-            the end of the one before.
+            Bounds (start, stop) of each block, as for `read`.  Each block must start at or after
+            the end of the previous block.
 
         Yields
         ------
         array
-            The rows; what lies between two blocks of a compressed array is passed over in pieces.
+            The rows of a block.  In a compressed array, rows between blocks are skipped in pieces.
 
         Raises
         ------
         InvalidParameterError
-            If there are no such rows; before any is read.
+            If a bound is out of range; this is checked before rows are read.
         InvalidInputError
             If the file ends too early or is damaged.
         """
@@ -144,8 +145,8 @@ class StoredArray:
                 yield self._as_array(read_exactly(file, place, size, self.path), stop - start)
 
     def _checked(self, bounds: Iterable[tuple[Any, Any]]) -> list[tuple[int, int]]:
-        """Bounds of blocks as integers; bytes beside the rows would be read as numbers."""
-        count, end, found = self.shape[0] if self.shape else 0, 0, []
+        """Return the bounds as integers; raise if they are out of range or not in order."""
+        count, end, checked = self.shape[0] if self.shape else 0, 0, []
         for start, stop in bounds:
             try:
                 block = operator.index(start), operator.index(stop)
@@ -153,60 +154,62 @@ class StoredArray:
                 block = -1, -1
             if not end <= block[0] <= block[1] <= count:
                 raise InvalidParameterError(
-                    f"rows {shown(start)} to {shown(stop)} of {self.description}; give integers, "
-                    f"{end} ≤ start ≤ stop ≤ {count}"
+                    f"rows {shown(start)} to {shown(stop)} of {self.description}; give integers "
+                    f"with {end} ≤ start ≤ stop ≤ {count}"
                 )
             end = block[1]
-            found.append(block)
-        return found
+            checked.append(block)
+        return checked
 
     def _as_array(self, data: bytes, count: int) -> npt.NDArray[Any]:
-        shape = (count, *self.shape[1:])  # rows may be empty
-        if self.dtype == "bfloat16":  # the upper half of a float32
+        # For empty rows, NumPy could not infer a size of -1, so the shape is explicit.
+        shape = (count, *self.shape[1:])
+        if self.dtype == "bfloat16":
+            # A bfloat16 is the upper half of a float32.
             halves = np.frombuffer(data, dtype="<u2").astype(np.uint32) << 16
             return halves.view(np.float32).reshape(shape)
         return np.frombuffer(data, dtype=self.dtype).reshape(shape)
 
 
 def array_label(path: Path, name: str) -> str:
-    """Name of an array for a message, on one line."""
+    """Return the name of an array for messages, on one line."""
     return f"array {name!r:.60} of {file_label(path)}"
 
 
 def item_size(dtype: str) -> int:
-    """Bytes of one number."""
+    """Return the number of bytes of a number."""
     return 2 if dtype == "bfloat16" else np.dtype(dtype).itemsize
 
 
 def check_shape(shape: Any, dtype: str, available: int, where: str) -> tuple[int, ...]:
-    """Check a shape from a header: its numbers are there, no row is longer than any vocabulary."""
+    """Check a shape from a header; raise if numbers are missing or a row is too long."""
     if not isinstance(shape, tuple | list) or not all(
         isinstance(size, int) and not isinstance(size, bool) and size >= 0 for size in shape
     ):
-        raise InvalidInputError(f"{where} has a header with the shape {shape!r:.60}")
+        raise InvalidInputError(f"{where} has a header with the invalid shape {shape!r:.60}")
     row = math.prod(shape[1:]) * item_size(dtype)
     if row > LARGEST_ROW:
         raise InvalidInputError(
-            f"{where} has rows of {_many(row)} bytes; at most {LARGEST_ROW:,} are read"
+            f"{where} has rows of {_many(row)} bytes; at most {LARGEST_ROW:,} are allowed"
         )
     promised = math.prod(shape) * item_size(dtype)
     if promised != available:
         raise InvalidInputError(
-            f"{where} has {available:,} bytes of numbers where its header promises "
-            f"{_many(promised)}; it is damaged or was cut short"
+            f"{where} has {available:,} bytes of numbers, but its header states "
+            f"{_many(promised)}; the file is damaged or truncated"
         )
     return tuple(shape)
 
 
 @contextmanager
 def unpacked(path: Path, member: str) -> Iterator[IO[bytes]]:
-    """Open a member of an archive whose table of contents was checked; refuse a damaged one."""
+    """Open a member of an archive whose contents were checked; raise if it is damaged."""
     try:
         with zipfile.ZipFile(path) as archive, archive.open(member) as stream:
             yield stream
     except UNPACKING as error:
         raise InvalidInputError(
-            f"{file_label(path)} is damaged at its member {member!r:.60}: {error!s:.100}"
+            f"{file_label(path)} has the damaged member {member!r:.60}: {error!s:.100}"
         ) from None
 
 

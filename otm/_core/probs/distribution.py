@@ -1,7 +1,7 @@
-"""Probability distributions on a vocabulary: checked, normalised, compared.
+"""Check, normalise and compare probability distributions on a vocabulary.
 
-A distribution comes in as anything array-like and is held as a read-only float64 array, or as an
-object array of `fractions.Fraction` when it was given in fractions (exact mode).
+A distribution can be any array-like object.  It is converted to a read-only float64 array, or to an
+object array of `fractions.Fraction` if its entries are fractions (exact mode).
 """
 
 from __future__ import annotations
@@ -37,39 +37,39 @@ SUM_TOLERANCE = {
     "bfloat16": (1e-2, 2.0**-25),
     "float32": (1e-4, 2.0**-26),
 }
-"""Allowed distance of the sum of a distribution from one: in all, and for each token.
+"""For each type, the allowed distance of a sum from one: a constant, and a distance per token.
 
-The larger of the two counts.  In float16 each probability may be wrong by 2^−25, however small it
-is.  A softmax in float32 adds up its n terms with an error that grows with n: up to about n 2^−27
-one after the other, far less in the blocks of torch or NumPy.
+The larger bound applies.  In float16, every probability can have an error of 2^−25, even a tiny
+one.  The error of a softmax in float32 grows with the number n of terms.  It is up to about n 2^−27
+if the terms are added one after another, and far less with the blocks of torch or NumPy.
 """
 
 DEFAULT_SUM_TOLERANCE = 1e-6, 2.0**-30
-"""The same for all other types, such as exponentials of log-probabilities in float32."""
+"""Tolerance of all other types, such as exponentials of log-probabilities in float32."""
 
 ROUNDED = {"float16": 2.0**-11, "bfloat16": 2.0**-8}
-"""Largest relative error of a number that is rounded to one of these types."""
+"""Largest relative rounding error of each 16-bit type."""
 
 FEW_TOKENS = 64
-"""Most numbers that may fit a type of 16 bits by chance, such as numbers typed by hand."""
+"""Up to this length, numbers can fit a 16-bit type by chance, such as numbers typed by hand."""
 
 LARGEST_ENTRY = 1e200
-"""Whole numbers and fractions beyond this are refused, before their sum can exceed all floats."""
+"""Larger integers and fractions are rejected, before their sum can exceed the range of floats."""
 
 UNIT_SUM_TOLERANCE = 2.0**-50
-"""Floats that sum to one within this are left as they are: normalising twice changes nothing."""
+"""Floats whose sum is this close to one are not divided, so that normalising twice is stable."""
 
 
 def sum_tolerance(kind: str, n: int) -> float:
-    """Return the allowed distance from one of a sum of n probabilities of a type."""
+    """Return how far the sum of n probabilities of a type may be from one."""
     least, per_token = SUM_TOLERANCE.get(kind, DEFAULT_SUM_TOLERANCE)
     return max(least, n * per_token)
 
 
 def narrowest_type(kind: str, numbers: Probs) -> str:
-    """Name the narrowest type that holds all of these numbers [n] of a wider type.
+    """Return the narrowest type that represents all numbers [n] exactly.
 
-    Numbers that were rounded to a narrow type keep this rounding in a wide one.
+    Numbers that were rounded to a narrow type keep this rounding error in a wider type.
     """
     if kind not in ("float32", "float64"):
         return kind
@@ -80,15 +80,16 @@ def narrowest_type(kind: str, numbers: Probs) -> str:
         if numbers.size > FEW_TOKENS:
             if np.array_equal(single.astype(np.float16), single):
                 return "float16"
-            if not np.count_nonzero(single.view(np.uint32) & 0xFFFF):  # half of a float32
+            # A bfloat16 is the upper half of a float32.
+            if not np.count_nonzero(single.view(np.uint32) & 0xFFFF):
                 return "bfloat16"
     return "float32"
 
 
 def tolerance_of_numbers(kind: str, numbers: Probs) -> float:
-    """Return the allowed distance from one of these numbers' sum, by the narrowest type for them.
+    """Return how far the sum of these numbers may be from one, by their narrowest type.
 
-    A few nonzero numbers may fit 16 bits by chance; they have only the error of their rounding.
+    A few nonzero numbers can fit 16 bits by chance, so for them only the rounding error counts.
     """
     narrowest, n = narrowest_type(kind, numbers), numbers.size
     if narrowest != kind and narrowest in ROUNDED and np.count_nonzero(numbers) <= FEW_TOKENS:
@@ -97,21 +98,20 @@ def tolerance_of_numbers(kind: str, numbers: Probs) -> float:
 
 
 def as_probs_pair(draft: Any, target: Any, *, keep: bool = True) -> tuple[Probs, Probs]:
-    """Check and normalise a pair of distributions of one length; both come back read-only.
+    """Check and normalise a pair of distributions of the same length; return read-only arrays.
 
-    Fractions, and whole numbers among or beside them, are made to sum to one exactly, floats up to
-    rounding.  If one of the two distributions holds floats, both become float64.  What the caller
-    does not `keep` may be a view of what was given.
+    Fractions sum to exactly one afterwards, and floats up to rounding.  If either distribution has
+    floats, both become float64; integers fit both.  If `keep` is false, a returned array can be a
+    view of the argument.
     """
     return _checked_pair(draft, target, rows=False, keep=keep)
 
 
 def as_probs_rows(draft: Any, target: Any, *, keep: bool = True) -> tuple[Probs, Probs]:
-    """Check and normalise many pairs; equivalent to `as_probs_pair` row by row.
+    """Check and normalise pairs of distributions along the last axis.
 
-    Distributions stand along the last axis; the leading axes must broadcast, but each array keeps
-    its shape. Every row comes out bit for bit as from `as_probs_pair`; a refusal names the row and
-    the token.
+    The leading axes must broadcast, but each array keeps its shape.  Every row equals the result of
+    `as_probs_pair` bit for bit.  An error names the row and the token.
     """
     return _checked_pair(draft, target, rows=True, keep=keep)
 
@@ -133,12 +133,12 @@ def _checked_pair(draft: Any, target: Any, *, rows: bool, keep: bool) -> tuple[P
 
 
 def as_probs(values: Any, name: str) -> Probs:
-    """Check and normalise one distribution as `as_probs_pair` does a pair."""
+    """Check and normalise one distribution, as `as_probs_pair` does for two."""
     return _normalise(*_as_array(values, name), name)
 
 
 def to_exact(probs: Probs) -> Probs:
-    """Return float distributions [..., n] as fractions, divided by their exact sums."""
+    """Convert float distributions [..., n] to fractions, and divide them by their exact sums."""
     if is_exact(probs):
         return probs
     exact = as_fractions(probs)
@@ -146,79 +146,80 @@ def to_exact(probs: Probs) -> Probs:
 
 
 def to_floats(probs: Probs) -> Probs:
-    """Return a distribution, or rows of them, in float64."""
+    """Convert a distribution, or rows of distributions, to float64."""
     return probs.astype(np.float64)
 
 
 def total_variation(a: Probs, b: Probs) -> Number:
-    """Total variation distance Σ |a − b| / 2 of two distributions."""
+    """Return the total variation distance Σ |a − b| / 2 of two distributions."""
     return as_number(np.abs(a - b).sum() / 2)
 
 
 def mass_beyond(probs: Probs, order: npt.NDArray[np.int64]) -> Probs:
-    """Mass of all tokens but the first j of an order, for each j: array [m + 1].
+    """Return the mass of all tokens except the first j tokens of `order`, for each j.
 
-    The order holds m different tokens.  No mass is above one by rounding.
+    The order has m distinct tokens, so the result is an array [m + 1].  Masses are clipped to one.
     """
     outside = np.ones(probs.size, dtype=np.bool_)
     outside[order] = False
     masses = np.append(probs[order], probs[outside].sum() + zeros(1, probs))
-    # summed from the end, so that small masses keep their digits
+    # Summing from the end keeps the precision of small masses.
     return np.asarray(np.minimum(running_sum(masses[::-1])[::-1], 1 + zeros(1, probs)))
 
 
 def residual_weights(target: Probs, accepted: Probs) -> Probs:
-    """Weights max(target − accepted, 0) of the token drawn when every draft is rejected.
+    """Return the weights max(target − accepted, 0) of the recovered token.
 
-    `accepted` has the probability of each token to be output as an accepted draft.  The weights are
-    not normalised; where no token has any, they are the target distribution.
+    `accepted` is the probability that a token is output as an accepted draft.  The weights are not
+    normalised; if all weights are zero, the function returns the target distribution.
     """
-    left: Probs = target - accepted
-    np.maximum(left, zeros(1, target), out=left)
-    # a rejection then has probability zero up to rounding: any distribution of the target's support
-    # serves
-    return left if left.any() else target
+    weights: Probs = target - accepted
+    np.maximum(weights, zeros(1, target), out=weights)
+    # If all weights are zero, rejections have probability zero up to rounding.  Then every
+    # distribution on the target's support is valid.
+    return weights if weights.any() else target
 
 
 def _as_array(values: Any, name: str, *, rows: bool = False) -> tuple[Probs, str]:
-    """Turn a distribution, or rows of them, into float64 or Fraction arrays; also name the type."""
+    """Convert distributions to a float64 or Fraction array; also return the original type."""
     what, advice = f"the entries of the {name} distribution", "give a flat sequence of numbers"
     array: Probs = as_array(values, what, InvalidDistributionError, advice)
-    float64 = array.dtype == np.float64  # of which NumPy takes its time to find the name
-    given = "float64" if float64 else array.dtype.name
-    given = str(values.dtype).removeprefix("torch.") if is_tensor(values) else given
+    # NumPy takes long to compute dtype.name, so the usual type is treated separately.
+    float64 = array.dtype == np.float64
+    dtype = "float64" if float64 else array.dtype.name
+    dtype = str(values.dtype).removeprefix("torch.") if is_tensor(values) else dtype
     if rows and array.ndim and array.shape[-1] == 0:
         raise InvalidDistributionError(
-            f"the {name} distributions have shape {array.shape}; the last axis must hold one "
-            "probability a token"
+            f"the {name} distributions have shape {array.shape}; the last axis must have one "
+            "probability per token"
         )
     if array.ndim == 0 or (not rows and (array.ndim != 1 or array.size == 0)):
         kind = f"has shape {array.shape}" if array.ndim else f"is of type {type(values).__name__}"
         raise InvalidDistributionError(
             f"the {name} distribution {kind}; give one distribution as a flat, non-empty sequence "
-            "with one probability a token"
+            "with one probability per token"
         )
     if float64:
-        return array, given
+        return array, dtype
     if array.dtype == object:
         return _from_objects(array, name)
     if array.dtype.kind not in "fiu":
         raise InvalidDistributionError(
-            f"the {name} distribution has entries of type {given}; allowed are real numbers and "
+            f"the {name} distribution has entries of type {dtype}; allowed are real numbers and "
             "fractions"
         )
-    with np.errstate(over="ignore"):  # to infinity, which is refused below
-        return array.astype(np.float64), given
+    # Values that overflow become infinite, and are rejected later.
+    with np.errstate(over="ignore"):
+        return array.astype(np.float64), dtype
 
 
 def broadcast_shape(draft: Any, target: Any) -> tuple[int, ...]:
-    """Leading shape of a pair, arrays or tensors [..., n]; refuses shapes that do not fit."""
+    """Return the common leading shape of two arrays or tensors [..., n]; raise if there is none."""
     first, second = tuple(draft.shape), tuple(target.shape)
     if first[-1] != second[-1]:
         raise InvalidDistributionError(
             f"the draft distribution has {first[-1]} tokens and the target distribution "
-            f"{second[-1]}; both must be distributions on the same vocabulary: give absent tokens "
-            "probability 0"
+            f"{second[-1]}; both must have the same vocabulary: give absent tokens probability 0"
         )
     if first == second:
         return first[:-1]
@@ -232,7 +233,7 @@ def broadcast_shape(draft: Any, target: Any) -> tuple[int, ...]:
 
 
 def _from_objects(array: Probs, name: str) -> tuple[Probs, str]:
-    """Take an object array as fractions if all entries are rational, otherwise as floats."""
+    """Convert an object array to fractions if all entries are rational, otherwise to floats."""
     entries: list[Any] = []
     for position, value in enumerate(array.flat):
         if not is_real(value):
@@ -249,7 +250,7 @@ def _from_objects(array: Probs, name: str) -> tuple[Probs, str]:
         if abs(entries[-1]) > LARGEST_ENTRY:
             row, index = _place(array, position)
             raise InvalidDistributionError(
-                f"the {name} distribution{row} has a number beyond {LARGEST_ENTRY:g} at index "
+                f"the {name} distribution{row} has a number beyond ±{LARGEST_ENTRY:g} at index "
                 f"{index}; every probability must be at least 0 and at most 1"
             )
     if all(isinstance(entry, Fraction) for entry in entries):
@@ -258,18 +259,19 @@ def _from_objects(array: Probs, name: str) -> tuple[Probs, str]:
 
 
 def _place(array: Probs, position: int) -> tuple[str, int]:
-    """Row of a flat position in words, empty without rows, and the index in the row."""
+    """Return the row of a flat position in words (empty without rows), and the index in the row."""
     *row, index = (int(i) for i in np.unravel_index(position, array.shape))
     if not row:
         return "", index
     return f" of row {row[0] if len(row) == 1 else tuple(row)}", index
 
 
-def _normalise(array: Probs, given: str, name: str, *, keep: bool = True) -> Probs:
+def _normalise(array: Probs, dtype: str, name: str, *, keep: bool = True) -> Probs:
     """Check the entries and the sum of each row, and divide it by its sum: [..., n] → [..., n]."""
     rows = np.ascontiguousarray(array)
-    normalised, n = np.empty_like(rows), rows.shape[-1]  # memory that is not written costs nothing
-    tolerance = sum_tolerance(given, n)
+    # Memory that is never written costs no time.
+    normalised, n = np.empty_like(rows), rows.shape[-1]
+    tolerance = sum_tolerance(dtype, n)
     least_excess = -1 if is_exact(rows) else UNIT_SUM_TOLERANCE
     done = 0
     for block, copy in _in_cache(rows, normalised):
@@ -277,10 +279,11 @@ def _normalise(array: Probs, given: str, name: str, *, keep: bool = True) -> Pro
             total = np.add.reduce(block, axis=-1)
             excess = abs(total - 1)
         valid = np.asarray((np.minimum.reduce(block, axis=-1) >= 0) & (excess <= tolerance))
-        if np.count_nonzero(valid) < valid.size:  # NaN and infinity show in the sum
+        # NaN and infinity make the sum invalid.
+        if np.count_nonzero(valid) < valid.size:
             for place in np.flatnonzero(~valid).tolist():
                 row, _ = _place(array, (done + place) * n)
-                _check_row(block.reshape(-1, n)[place], given, f"{name} distribution{row}")
+                _check_row(block.reshape(-1, n)[place], dtype, f"{name} distribution{row}")
         settled = np.asarray(excess <= least_excess)
         if np.count_nonzero(settled) == settled.size:
             if not keep and block.size == rows.size:
@@ -293,25 +296,27 @@ def _normalise(array: Probs, given: str, name: str, *, keep: bool = True) -> Pro
 
 
 def _in_cache(rows: Probs, copies: Probs) -> Iterable[tuple[Probs, Probs]]:
-    """Yield blocks of rows [R, n] that fit in the cache, with their copies; a row [n] is whole."""
-    if rows.ndim == 1:  # as it is: its sum is then a number, which is quicker than an array
+    """Return blocks of rows that fit into the cache, with the blocks for their copies."""
+    # The sum of a single row is a number, which is faster than an array.
+    if rows.ndim == 1:
         return [(rows, copies)]
     n = rows.shape[-1]
     rows, copies, step = rows.reshape(-1, n), copies.reshape(-1, n), max(1, CACHED // n)
     return ((rows[i : i + step], copies[i : i + step]) for i in range(0, len(rows), step))
 
 
-def _check_row(entries: Probs, given: str, name: str) -> None:
-    """Raise for a row that is not a distribution, unless the tolerance of a narrower type helps."""
+def _check_row(entries: Probs, dtype: str, name: str) -> None:
+    """Raise unless a row is a distribution within the tolerance of its narrowest type."""
     wrong = np.flatnonzero(~((entries >= 0) & (entries < np.inf)))
-    if wrong.size:  # not so where finite entries sum to infinity
+    # Finite entries can also have an infinite sum; that error is raised below.
+    if wrong.size:
         raise InvalidDistributionError(
             f"the {name} has {entries[wrong[0]]} at index {wrong[0]}; every probability must be a "
             "finite number of at least 0 (if these are logits, apply a softmax first)"
         )
     with np.errstate(over="ignore"):
         total = entries.sum()
-    tolerance = tolerance_of_numbers(given, entries)
+    tolerance = tolerance_of_numbers(dtype, entries)
     if abs(total - 1) <= tolerance:
         return
     if total == 0:
@@ -319,7 +324,7 @@ def _check_row(entries: Probs, given: str, name: str) -> None:
             f"the {name} is zero everywhere; at least one token needs a positive probability"
         )
     raise InvalidDistributionError(
-        f"the {name} sums to {float(total):.9g}; a distribution given as {given} must sum to one "
+        f"the {name} sums to {float(total):.9g}; a distribution of type {dtype} must sum to one "
         f"within {tolerance:g}: apply a softmax if these are logits, or divide it by its sum if "
-        "that is what you mean"
+        "these are weights"
     )

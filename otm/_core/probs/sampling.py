@@ -1,4 +1,4 @@
-"""Draw tokens from weights by inverse cumulative distribution, with uniforms as the argument."""
+"""Sample tokens from weights with the inverse cumulative distribution of given uniforms."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from otm._core.arithmetic import (
 )
 
 BLOCK = 512
-"""Tokens of a block: a cumulative sum over more of them rounds away more of each."""
+"""Number of tokens of a block; longer cumulative sums have larger rounding errors."""
 
 
 def locate(tokens: npt.NDArray[np.int64], weights: Probs, uniform: Any) -> int:
-    """Draw one token by non-negative weights, as `InverseCdf` does."""
+    """Sample one token from non-negative weights, as `InverseCdf` does."""
     if is_exact(weights) and (cell := exact_cell(weights, uniform)) < weights.size:
         return int(tokens[cell])
     if is_exact(weights) or weights.size <= BLOCK:
@@ -42,18 +42,18 @@ def locate(tokens: npt.NDArray[np.int64], weights: Probs, uniform: Any) -> int:
         ends = np.cumsum(weights[start : start + BLOCK])
         left = point - (blocks[block - 1] if block else 0)
     place = int(np.searchsorted(ends, left, side="right"))
-    if place == ends.size:  # u · total rounds up to the total itself: the last of positive weight
+    # If u · total rounds up to the total, take the last token of positive weight.
+    if place == ends.size:
         place = int(np.searchsorted(ends, ends[-1]))
     return int(tokens[start + place])
 
 
 def exact_cell(weights: Probs, uniform: Any, *, side: Literal["left", "right"] = "right") -> int:
-    """Return the index of the cell that contains uniform · total, for weights in fractions.
+    """Return the index of the cell of [0, total) that contains uniform · total.
 
-    The cells divide [0, total); the weights are their lengths.  Unlike NumPy's search to the right,
-    this search does not ask whether a symbolic uniform is exactly on an edge.  There the result is
-    the same as just above the edge, so a separate path would gain nothing.  The weights are summed
-    as whole numbers, which is quick.
+    The weights are fractions; they are summed as integers, which is fast.  Unlike NumPy's search,
+    this search does not compare a symbolic uniform with an edge for equality.  The result on an
+    edge is the result just above it, so this comparison would only add paths.
     """
     search = bisect_right if side == "right" else bisect_left
     parts, unit = as_integers(weights)
@@ -69,19 +69,22 @@ def exact_cell(weights: Probs, uniform: Any, *, side: Literal["left", "right"] =
 class InverseCdf(Frozen):
     """Inverse cumulative distribution of non-negative weights, in blocks of tokens.
 
-    A uniform picks a block, and what it has left a token in it.  A token of weight zero is never
-    drawn; a uniform exactly on an edge draws the next token of positive weight.
+    A uniform selects a block, and its offset in the block selects a token.  A token of weight zero
+    is never sampled; a uniform exactly on an edge selects the next token of positive weight.
     """
 
-    tokens: npt.NDArray[np.int64]  # [m], the tokens of positive weight, ascending
-    cumulative: Probs  # [m], running sum of their weights within each block
-    ends: Probs  # [blocks], running sum of the weights of blocks
+    # [m]: the tokens of positive weight, in ascending order.
+    tokens: npt.NDArray[np.int64]
+    # [m]: cumulative sum of the weights within each block.
+    cumulative: Probs
+    # [blocks]: cumulative sum of the weights of blocks.
+    ends: Probs
 
     @classmethod
     def from_weights(
         cls, weights: Probs, tokens: npt.NDArray[np.int64] | None = None
     ) -> InverseCdf:
-        """Build from one non-negative weight a token, at least one of them positive."""
+        """Build from one non-negative weight per token; at least one weight must be positive."""
         positive = np.flatnonzero(weights > 0)
         tokens = positive if tokens is None else tokens[positive]
         weights = weights[positive]
@@ -89,58 +92,60 @@ class InverseCdf(Frozen):
             cumulative = np.cumsum(weights)
             return cls(read_only(tokens), read_only(cumulative), cumulative[-1:])
         rows = np.zeros((-(-weights.size // BLOCK), BLOCK))
-        rows.ravel()[: weights.size] = weights  # a view
+        # `ravel` returns a view.
+        rows.ravel()[: weights.size] = weights
         cumulative = np.cumsum(rows, axis=1).ravel()[: weights.size]
         return cls(*map(read_only, (tokens, cumulative, np.cumsum(rows.sum(axis=1)))))
 
     def locate(self, uniforms: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-        """Token drawn by each uniform in [0, 1); the shape is kept."""
+        """Return the token that each uniform in [0, 1) selects, in the shape of the uniforms."""
         points = np.asarray(uniforms * self.ends[-1])
         if self.ends.size == 1:
-            found = np.searchsorted(self.cumulative, points, side="right")
-            # u · total can round up to the total itself
-            return np.asarray(self.tokens[np.minimum(found, self.tokens.size - 1)])
+            places = np.searchsorted(self.cumulative, points, side="right")
+            # The product u · total can round up to the total.
+            return np.asarray(self.tokens[np.minimum(places, self.tokens.size - 1)])
         block = np.minimum(np.searchsorted(self.ends, points, side="right"), self.ends.size - 1)
         left = points - np.append(0, self.ends)[block]
-        found = np.empty(points.shape, dtype=np.int64)
+        places = np.empty(points.shape, dtype=np.int64)
         for each in set(block.ravel().tolist()):
             here, inside = block == each, self._block(each)
             place = np.searchsorted(self.cumulative[inside], left[here], side="right")
-            found[here] = np.minimum(inside.start + place, inside.stop - 1)
-        return np.asarray(self.tokens[found])
+            places[here] = np.minimum(inside.start + place, inside.stop - 1)
+        return np.asarray(self.tokens[places])
 
     def probs(self, n: int) -> Probs:
-        """Distribution of the token drawn, array [n], integrated from what is stored."""
+        """Return the exact distribution [n] of the tokens that `locate` samples."""
         weights = zeros(n, self.cumulative)
         widths = np.diff(self.ends, prepend=0 * self.ends[:1])
         for each, width in enumerate(widths):
             tokens = self._block(each)
             edges = np.minimum(self.cumulative[tokens], width)
-            edges[-1] = width  # the last token has what rounding leaves
+            # The last token of a block also gets the rounding error.
+            edges[-1] = width
             weights[self.tokens[tokens]] = np.diff(edges, prepend=0 * width)
         return np.asarray(weights / self.ends[-1])
 
     def _block(self, number: int) -> slice:
-        """Places in `tokens` of a block."""
+        """Return the slice of `tokens` of a block."""
         size = BLOCK if self.ends.size > 1 else self.tokens.size
         return slice(number * size, min((number + 1) * size, self.tokens.size))
 
 
 def chunks(count: int, width: int, entries: int) -> Iterator[slice]:
-    """Slices of `count` rows of this width, with at most so many entries each, a row at least."""
+    """Return slices of `count` rows, each with at most `entries` numbers but at least one row."""
     step = max(1, entries // max(width, 1))
     return (slice(start, start + step) for start in range(0, count, step))
 
 
 def locate_in_rows(weights: Probs, uniforms: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-    """Token that each uniform in [0, 1) draws from the weights in its row: [B, n], [B] → [B].
+    """Return the token that each uniform in [0, 1) selects in its row: [B, n], [B] → [B].
 
-    Equivalent to `InverseCdf.from_weights(row).locate(u)` for every row: a token of weight zero is
-    never drawn, and in every row one has a positive weight.
+    It is equivalent to `InverseCdf.from_weights(row).locate(u)` for every row.  Every row must have
+    a positive weight; a token of weight zero is never sampled.
     """
     cumulative = np.cumsum(weights, axis=1)
     points = uniforms * cumulative[:, -1]
-    found = (cumulative <= points[:, None]).sum(axis=1).astype(np.int64)
-    # u · total can round up to the total itself
+    places = (cumulative <= points[:, None]).sum(axis=1).astype(np.int64)
+    # The product u · total can round up to the total.
     last = weights.shape[1] - 1 - (weights[:, ::-1] > 0).argmax(axis=1)
-    return np.asarray(np.minimum(found, last))
+    return np.asarray(np.minimum(places, last))

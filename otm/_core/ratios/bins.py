@@ -267,7 +267,7 @@ class RatioBins(Frozen):
         return bins, size
 
     def split(self, places: npt.NDArray[np.int64]) -> RatioBins:
-        """Split the bins at `places` into bins of one ratio; many tokens take two steps."""
+        """Split the bins at `places` into bins of one ratio; split many tokens in two steps."""
         chosen = np.zeros(self.least.size, dtype=bool)
         chosen[places] = True
         draft, target = self._tokens(chosen)

@@ -80,7 +80,8 @@ def bins_by_key(
         key -= low
         keys[place] = key
         keys[place] += low - first
-        some = parts[..., low - first : high - first + 1]  # Usually a small range of all keys.
+        # This is usually a small part of the range of all keys.
+        some = parts[..., low - first : high - first + 1]
         for j, probs in enumerate((p, q)):
             for i, part in enumerate(split_units(probs) if units else [probs]):
                 some[i, j] += np.bincount(key, part)  # The largest key is that of the last bin.

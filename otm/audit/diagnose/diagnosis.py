@@ -42,7 +42,7 @@ Same = Callable[[Observation, Observation], bool]
 
 
 def same_distribution(tolerance: float, *, apart: bool = False) -> Same:
-    """Return a predicate: do two known distributions agree, up to their errors and `tolerance`?
+    """Return a predicate that two known distributions agree within errors and `tolerance`.
 
     Outcomes that are impossible under the target must occur in both, even at isolated uniforms,
     unless `apart` ignores them.

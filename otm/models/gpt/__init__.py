@@ -1,4 +1,4 @@
-"""GPTs on bytes: the model, its files and shipped weights, and how they were trained.
+"""Byte-level GPT models: the network, its files, the shipped weights and the training program.
 
-Not here: other byte-level models, such as n-grams (`otm.models.ngram`).
+N-gram models, which also work on bytes, are in `otm.models.ngram`.
 """

@@ -1,4 +1,4 @@
-"""Byte-level language models, small enough for a CPU, and the four that come with this package."""
+"""Byte-level language models, small enough for a CPU; four models come with this package."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from otm.models.gpt.transformer import BLOCK, GPTConfig, Transformer
 HEADER = "otm.gpt"
 
 SHIPPED = ("target", "large", "medium", "small")
-"""Names of the models in this package, from the largest on."""
+"""Names of the models in this package, the largest first."""
 
 
 def encode(text: str) -> list[int]:
-    """Token ids of a text: the bytes of its UTF-8 form.
+    """Convert a text to token ids, which are the bytes of its UTF-8 encoding.
 
     Parameters
     ----------
@@ -34,12 +34,12 @@ def encode(text: str) -> list[int]:
     Returns
     -------
     list of int
-        From 0 to 255, one a byte.
+        Token ids from 0 to 255, one for each byte.
 
     Raises
     ------
     InvalidInputError
-        If it is no text, or holds half a surrogate pair, which has no such form.
+        If the text is not a string, or has a lone surrogate, which UTF-8 cannot encode.
 
     Examples
     --------
@@ -50,17 +50,17 @@ def encode(text: str) -> list[int]:
         return list(text.encode("utf-8"))
     except (AttributeError, UnicodeEncodeError) as error:
         raise InvalidInputError(
-            f"{shown(text)} has no UTF-8 form; give a string without surrogates"
+            f"{shown(text)} cannot be encoded in UTF-8; give a string without surrogates"
         ) from error
 
 
 def decode(tokens: Any) -> str:
-    """Text of token ids; bytes that are no UTF-8 become U+FFFD.
+    """Convert token ids to text; invalid UTF-8 bytes become U+FFFD.
 
     Parameters
     ----------
     tokens : sequence of int, or int array-like [N]
-        Bytes, from 0 to 255.
+        Bytes from 0 to 255.
 
     Returns
     -------
@@ -70,7 +70,7 @@ def decode(tokens: Any) -> str:
     Raises
     ------
     InvalidInputError
-        If they are no bytes.
+        If a token is not an integer from 0 to 255.
 
     Examples
     --------
@@ -81,7 +81,7 @@ def decode(tokens: Any) -> str:
         data = bytes(map(operator.index, tokens))
     except (TypeError, ValueError, OverflowError) as error:
         raise InvalidInputError(
-            f"{shown(tokens)} are no bytes; give a sequence of integers from 0 to 255"
+            f"{shown(tokens)} is not a sequence of bytes; give integers from 0 to 255"
         ) from error
     return data.decode("utf-8", errors="replace")
 
@@ -89,19 +89,19 @@ def decode(tokens: Any) -> str:
 class GPT(Transformer, LanguageModel):
     """A decoder-only transformer as a language model.
 
-    Like that of [radford2019]_, with rotary positions ([su2024]_).
+    The architecture follows [radford2019]_, with rotary positions [su2024]_.
 
     Parameters
     ----------
     config : GPTConfig
-        Its sizes.
+        Sizes of the model.
     weights : mapping from str to tensor
-        A tensor of floats for each of `config.shapes`, all of one type and on one device.
+        A tensor of floats for each entry of `config.shapes`; all have one type and one device.
 
     Raises
     ------
     InvalidInputError
-        If the weights are not these.
+        If names, shapes, types or devices of the weights are wrong.
     MissingDependencyError
         If torch is not installed.
 
@@ -121,32 +121,35 @@ class GPT(Transformer, LanguageModel):
     """
 
     def start(self, rows: int) -> Session:
-        """Open a session of so many rows, all of them empty."""
+        """Open a session with a number of empty rows."""
         return GPTSession(self, rows)
 
     @classmethod
     def load(cls, path: AnyPath) -> Self:
-        """Read a model from a file of `save`.
+        """Read a model from a file that `save` wrote.
 
         Parameters
         ----------
         path : str or Path
-            A file of safetensors with the sizes in its header; nothing in it is ever executed.
+            A safetensors file with the sizes in its header.  Reading it executes no code from the
+            file.
 
         Returns
         -------
         GPT
-            In float32, on the CPU; see `to`.
+            The model in float32 on the CPU; `to` converts it.
 
         Raises
         ------
         InvalidInputError
-            If the file cannot be read, is no such file, or is cut short.
+            If the file cannot be read, is not a file of a GPT, or is truncated.
         MissingDependencyError
             If torch or safetensors is not installed.
         """
         file = as_path(
-            path, "of a file of `save`, and for a model of this package its name to `load`"
+            path,
+            "of a file that `save` wrote; for a model of this package, give its name to "
+            "otm.models.load",
         )
         torch, safetensors = require("torch"), require("safetensors")
         try:
@@ -156,31 +159,32 @@ class GPT(Transformer, LanguageModel):
                     raise ValueError(f"its header has no {HEADER!r}")
                 config = GPTConfig(**json.loads(sizes))
                 names, count = list(tensors.keys()), 2 + len(BLOCK) * config.layers
-                if len(names) != count:  # before anything is made for a size that is claimed
+                # This check comes first, so that a false size allocates no memory.
+                if len(names) != count:
                     raise ValueError(f"{len(names)} tensors instead of {count}")
                 weights = {name: tensors.get_tensor(name).to(torch.float32) for name in names}
         except (OSError, safetensors.SafetensorError, ValueError, TypeError) as error:
             raise InvalidInputError(
-                f"{file.name} is no file of a GPT ({error!s:.160}); give "
-                "one that GPT.save or otm.models.gpt.train has written"
+                f"{file.name} is not a file of a GPT ({error!s:.160}); give "
+                "a file that GPT.save or otm.models.gpt.train wrote"
             ) from error
         return cls(config, weights)
 
     def save(self, path: AnyPath, *, dtype: Any = None) -> None:
-        """Write the model to a file of safetensors.
+        """Write the model to a safetensors file.
 
         Parameters
         ----------
         path : str or Path
-            Where to; its folder must exist.
+            File to write; its folder must exist.
         dtype : torch.dtype, optional
-            Type to round the weights to, such as `torch.float16`.
+            Floating-point type to which the weights are rounded, such as `torch.float16`.
 
         Raises
         ------
         InvalidInputError
-            If the folder does not exist or cannot be written to, or the weights are to be rounded
-            to a type that is no float.
+            If the folder does not exist or is not writable, or if `dtype` is not a floating-point
+            type.
         MissingDependencyError
             If safetensors is not installed.
 
@@ -213,8 +217,8 @@ class GPT(Transformer, LanguageModel):
 def load(name: str = "target") -> GPT:
     """Load a model that comes with this package.
 
-    All were trained on the same text, the excerpt of the King James Bible in `otm/models/data`;
-    how, and how well they know it, is said beside the weights.
+    All models were trained on the same text, the excerpt of the King James Bible in
+    `otm/models/data`.  A file next to the weights describes the training and the losses.
 
     Parameters
     ----------
@@ -224,12 +228,12 @@ def load(name: str = "target") -> GPT:
     Returns
     -------
     GPT
-        In float32, on the CPU.
+        The model in float32 on the CPU.
 
     Raises
     ------
     UnknownMethodError
-        If there is no model of this name.
+        If this package has no model with this name.
     MissingDependencyError
         If torch or safetensors is not installed.
 

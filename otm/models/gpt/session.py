@@ -1,4 +1,4 @@
-"""Sessions of a transformer: keys and values of all that was read, and attention to them."""
+"""Sessions of a transformer: the key–value cache of all rows, and attention to it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class GPTSession(Session):
-    """Rows of a GPT with the keys and values of their tokens."""
+    """A session of a GPT, with the keys and values of all tokens of its rows."""
 
     def __init__(self, network: Transformer, rows: int) -> None:
         self._network = network
@@ -27,26 +27,26 @@ class GPTSession(Session):
         self._layers = [LayerStorage() for _ in range(network.config.layers)]
 
     def append(self, tokens: PaddedTokens) -> Tensor:
-        """Read further tokens, −1 behind those of a row, and return logits: [R, L] → [R, L, V]."""
+        """Append tokens, padded on the right with −1, and return logits: [R, L] → [R, L, V]."""
         with require("torch").inference_mode():
             return self._network.output(self._read_known(tokens))
 
     def append_tensor(self, tokens: Tensor, counts: npt.NDArray[np.int64]) -> Tensor:
-        """Read tokens that are on the device, so many of each row: [R, L], [R] → [R, L, V]."""
+        """Append `counts` [R] tokens of a device tensor [R, L]; return logits [R, L, V]."""
         order, starts = self._rows.order, self._rows.lengths
         self._rows.append_unknown(counts)
         with require("torch").inference_mode():
             return self._network.output(self._read(tokens, order, starts))
 
     def read(self, tokens: PaddedTokens) -> None:
-        """`append` without the logits, which are not computed."""
+        """Append tokens without computing logits."""
         with require("torch").inference_mode():
             self._read_known(tokens)
 
     def keep(self, rows: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]) -> None:
-        """Rewind to R' rows: row r becomes the first `lengths[r]` tokens of what was row `rows[r]`.
+        """Replace the rows by R' prefixes: new row r is the first `lengths[r]` tokens of `rows[r]`.
 
-        Only what a place does not hold already is copied.
+        Only slots that a place does not already hold are copied.
         """
         copies = self._rows.keep(rows, lengths)
         with require("torch").inference_mode():
@@ -54,11 +54,12 @@ class GPTSession(Session):
                 layer.copy(self._rows.capacity, copies)
 
     def _read_known(self, tokens: PaddedTokens) -> Any:
-        """Read tokens that the host knows."""
+        """Check and append tokens of the host, and return the output of the last block."""
         largest, vocabulary = int(tokens.max(initial=-1)), self._network.config.vocabulary
         if largest >= vocabulary:
             raise InvalidInputError(
-                f"token {largest}; this model has the tokens 0 to {vocabulary - 1}"
+                f"token {largest} is not in the vocabulary; this model has the tokens 0 to "
+                f"{vocabulary - 1}"
             )
         order, starts = self._rows.order, self._rows.lengths
         self._rows.append(tokens)
@@ -66,25 +67,30 @@ class GPTSession(Session):
         return self._read(ids, order, starts)
 
     def _read(self, ids: Tensor, order: Indices | None, starts: Indices) -> Any:
-        """Read ids [R, L] behind so many tokens [R]; returns what the last block makes of them."""
+        """Run the network on ids [R, L]; each row already has `starts` [R] tokens.
+
+        Return the output of the last block, [R, L, width].
+        """
         torch, network = require("torch"), self._network
         (R, L), device = ids.shape, network.turns.device
         if ids.numel() == 0:
             return network.weights["embedding"].new_empty((R, L, network.config.width))
         ids = ids.to(device, non_blocking=True)
-        if order is not None:  # rows are computed in the order of their places
+        # Rows are computed in the order of their places.
+        if order is not None:
             ids, starts = ids[on_device(order, device)], starts[order]
         start, end = int(starts[0]), int(starts.max()) + L
-        alike = bool((starts == start).all())  # then slices are read and written, and one mask
+        # If all rows have equal lengths, slices are read and written, and one mask is enough.
+        alike = bool((starts == start).all())
         positions = torch.from_numpy((starts[:1] if alike else starts)[:, None] + np.arange(L))
-        # [1 or R, L]; those of padding are written, never seen
+        # Shape [1 or R, L]; slots of padding are written, but never visible.
         positions = positions.to(device, non_blocking=True)
         write: tuple[Any, Any] = slice(R), slice(start, end)
         if not alike:
             write = torch.arange(R, device=device)[:, None], positions
-        seen = Window(self._rows.capacity, start, end, write, (slice(R), slice(end)), {})
+        visible = Window(self._rows.capacity, start, end, write, (slice(R), slice(end)), {})
         for layer in self._layers:
-            layer.open(seen)
+            layer.open(visible)
         causal = end == L > 1
         mask = None
         if not (causal or (alike and L == 1)):

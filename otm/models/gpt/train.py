@@ -1,6 +1,7 @@
 """Command line: ``python -m otm.models.gpt.train [TEXT] --preset NAME --out FILE``.
 
-Trains a byte-level GPT on the first 95 % of a text and says how well it knows the rest.
+The program trains a byte-level GPT on the first 95 % of a text, and prints its loss on the last
+5 %.
 """
 
 from __future__ import annotations
@@ -33,16 +34,16 @@ LARGEST_GRADIENT = 1.0
 
 
 class Preset(NamedTuple):
-    """Sizes of a GPT, and the learning rate and dropout that suit them.
+    """Sizes of a GPT, with a suitable learning rate and dropout probability.
 
     Attributes
     ----------
     config : GPTConfig
         Sizes of the model.
     learning_rate : float
-        Peak of the learning rate.
+        Peak learning rate.
     dropout : float
-        Dropout probability, in [0, 1).
+        Dropout probability in [0, 1).
 
     Examples
     --------
@@ -65,11 +66,11 @@ PRESETS = {
     "paper-6m": Preset(GPTConfig(layers=2, width=256, heads=4), 2e-3),
     "paper-2m": Preset(GPTConfig(layers=1, width=128, heads=2), 4e-3),
 }
-"""Four sizes for two CPU cores, and those of [sun2023]_, appendix E, for a GPU.
+"""Four sizes for two CPU cores, and four sizes of [sun2023]_, appendix E, for a GPU.
 
-The latter have the layers, widths and heads of the paper and its numbers of parameters as names;
-with bytes for tokens they have fewer, since the paper's vocabulary of thousands has a matrix of its
-own.
+The presets of the paper have its layers, widths and heads, and its numbers of parameters as names.
+A byte-level model has fewer parameters, since the paper's vocabulary of thousands of tokens has a
+separate matrix.
 
 .. [sun2023] Sun et al., "SpecTr", NeurIPS 2023.
 """
@@ -92,17 +93,17 @@ def default_text() -> bytes:
 
 
 def split(text: bytes) -> tuple[Tensor, Tensor]:
-    """Split a text into its first 95 %, to train on, and the held-out rest.
+    """Split a text into the first 95 % for training and the last 5 % for evaluation.
 
     Parameters
     ----------
     text : bytes
-        N bytes.
+        The text as N bytes.
 
     Returns
     -------
     int64 tensor [M], int64 tensor [N − M]
-        Token ids of both parts: their bytes.
+        Token ids, which are the bytes, of the first and the last part.
 
     Raises
     ------
@@ -132,26 +133,27 @@ def train(
     dropout: float = 0.0,
     bfloat16: bool = False,
 ) -> None:
-    """Train a model in place, with AdamW and a cosine schedule.
+    """Train a model in place with AdamW and a cosine schedule.
 
     Parameters
     ----------
     model : GPT
-        Its weights change, and stay on their device.
+        The model; its weights change and stay on their device.
     tokens : int64 tensor [N]
-        The text, longer than the context.
+        Token ids of the text, more than `context_length`.
     steps : int
         Number of updates.
     batch : int
-        Number of windows for an update, each as long as the context and from a random place.
+        Number of windows of an update.  A window has the length of the context and a random
+        position in the text.
     learning_rate : float
-        Peak of the learning rate, after 5 % of the steps; it falls to a tenth of the peak.
+        Peak learning rate, reached after 5 % of the steps; it then falls to a tenth of the peak.
     seed : int
-        Seed of the windows and of dropout.
+        Seed of the window positions and of dropout.
     dropout : float, optional
-        Dropout probability of what each block adds, in [0, 1).
+        Dropout probability in [0, 1) for the outputs of attention and perceptron in each block.
     bfloat16 : bool, optional
-        Whether to multiply matrices in bfloat16.
+        Whether matrix products use bfloat16.
 
     Raises
     ------
@@ -184,9 +186,9 @@ def train(
     ]
     optimiser = torch.optim.AdamW(groups, betas=(0.9, 0.99), fused=True)
     with watching(None, "training") as watch:
-        told = "step"
+        label = "step"
         for step in range(steps):
-            watch.tell(told, step + 1, steps)
+            watch.tell(label, step + 1, steps)
             for group in optimiser.param_groups:
                 group["lr"] = learning_rate * _schedule(step, steps)
             starts = torch.randint(len(tokens) - length, (batch, 1), generator=generator)
@@ -201,15 +203,15 @@ def train(
             torch.nn.utils.clip_grad_norm_(weights, LARGEST_GRADIENT)
             optimiser.step()
             if step % 20 == 19:
-                told = f"{mean.item():.3f} nats/byte, step"
+                label = f"{mean.item():.3f} nats/byte, step"
     for weight in weights:
         weight.requires_grad_(False)
 
 
 def loss(model: GPT, tokens: Tensor) -> float:
-    """Mean of −log P(byte | bytes before it), in nats, over windows of the context's length.
+    """Return the mean of −log P(byte | earlier bytes) in nats, over windows of the context length.
 
-    Windows do not overlap; the first byte of each is not scored.
+    Windows do not overlap; the first byte of a window is not scored.
     """
     torch = require("torch")
     embedding = model.weights["embedding"]
@@ -227,34 +229,35 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Train a model, write it to a file, and return the exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m otm.models.gpt.train",
-        description="Train a byte-level GPT; the last 5 % of the text are held out.",
+        description="Train a byte-level GPT on a text; the last 5 % are used for evaluation.",
     )
     add = parser.add_argument
-    described = "file to train on (default: the excerpt of the King James Bible in this package)"
-    add("text", nargs="?", type=Path, metavar="TEXT", help=described)
-    add("--preset", choices=PRESETS, default="small", help="sizes (default: small)")
-    add("--steps", type=int, default=2000, help="updates (default: 2000)")
-    add("--batch", type=int, default=4, help="windows for each (default: 4)")
-    add("--learning-rate", type=float, help="its peak (default: by preset)")
-    add("--seed", type=int, default=0, help="draws weights and windows (default: 0)")
-    add("--bfloat16", action="store_true", help="multiply matrices in bfloat16")
-    add("--out", type=Path, required=True, metavar="FILE", help="where to write")
+    text_help = "training text (default: the excerpt of the King James Bible in this package)"
+    add("text", nargs="?", type=Path, metavar="TEXT", help=text_help)
+    add("--preset", choices=PRESETS, default="small", help="model sizes (default: small)")
+    add("--steps", type=int, default=2000, help="number of updates (default: 2000)")
+    add("--batch", type=int, default=4, help="number of windows per update (default: 4)")
+    add("--learning-rate", type=float, help="peak learning rate (default: by preset)")
+    add("--seed", type=int, default=0, help="seed of weights, windows and dropout (default: 0)")
+    add("--bfloat16", action="store_true", help="use bfloat16 for matrix products")
+    add("--out", type=Path, required=True, metavar="FILE", help="model file to write")
     options = parser.parse_args(arguments)
     try:
         config, learning_rate, dropout = PRESETS[options.preset]
         if options.steps < 0 or options.batch < 1:
-            raise InvalidParameterError("give 0 steps or more, and a batch of 1 or more")
+            raise InvalidParameterError("--steps must be at least 0, and --batch at least 1")
         check_place(options.out)
         text = options.text.read_bytes() if options.text else default_text()
         tokens, held_out = split(text)
         if len(held_out) < 2 or len(tokens) <= config.context_length:
             raise InvalidInputError(
-                f"the text has {len(text):,} bytes; give one of {2 * config.context_length:,} or "
-                "more"
+                f"the text has {len(text):,} bytes; give at least {2 * config.context_length:,} "
+                "bytes"
             )
         torch = require("torch")
-        there = torch.accelerator.is_available()  # without one, old versions raise instead
-        device = torch.accelerator.current_accelerator() if there else torch.device("cpu")
+        # Old versions of torch raise from current_accelerator() if there is none.
+        available = torch.accelerator.is_available()
+        device = torch.accelerator.current_accelerator() if available else torch.device("cpu")
         model = GPT.random(config, options.seed).to(device=device)
         print(f"{config.size:,} parameters on {device.type}, {len(tokens):,} bytes", flush=True)
         train(
@@ -263,8 +266,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             bfloat16=options.bfloat16,
         )  # fmt: skip
         model.save(options.out, dtype=torch.float16)
-        held = loss(GPT.load(options.out), held_out)
-        print(f"held out: {held:.4f} nats/byte", flush=True)
+        held_out_loss = loss(GPT.load(options.out), held_out)
+        print(f"held out: {held_out_loss:.4f} nats/byte", flush=True)
     except (OTMError, OSError) as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
         return 2
@@ -275,7 +278,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _schedule(step: int, steps: int) -> float:
-    """Share of the learning rate: up to 1 in a line, then down to 0.1 along a cosine."""
+    """Return the fraction of the peak learning rate: linear up to 1, then a cosine down to 0.1."""
     warm = max(round(WARM_UP * steps), 1)
     if step < warm:
         return (step + 1) / warm

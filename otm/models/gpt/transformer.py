@@ -1,7 +1,7 @@
-"""A decoder-only transformer as a function of a dictionary of tensors.
+"""A decoder-only transformer, computed from a dictionary of tensors.
 
-Norms before the blocks, rotary positions, no biases, and one matrix for embedding and output
-([radford2019]_, [su2024]_).  Nothing here needs torch before it is called.
+It has layer norms before attention and perceptron, rotary positions, no biases, and one matrix for
+embedding and output ([radford2019]_, [su2024]_).  Importing this module does not import torch.
 
 References
 ----------
@@ -25,10 +25,14 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Attention = Callable[[int, Any, Any], Any]
-"""From a layer, queries [R, heads, L, d], and keys and values [2, R, heads, L, d] to averages."""
+"""Attention of one layer, a function of three arguments.
+
+The arguments are the layer's index, the queries [R, heads, L, d], and keys and values
+[2, R, heads, L, d].
+"""
 
 Drop = Callable[[Any], Any]
-"""What is done to each sum that a block adds."""
+"""Dropout of the output of attention or perceptron."""
 
 BLOCK = (
     "attention_norm",
@@ -38,33 +42,34 @@ BLOCK = (
     "perceptron_input",
     "perceptron_output",
 )
-"""Weights of a layer, behind its number and a full stop."""
+"""Names of the weights of a layer; the layer's number and a full stop precede each name."""
 
 LARGEST = 2**20
-"""Largest size, far above any model: a file that claims more is refused before anything is made."""
+"""Largest size, far above any real model; a file with a larger size is rejected early."""
 
 
 @dataclass(frozen=True)
 class GPTConfig:
-    """Sizes of a model.
+    """Sizes of a GPT.
 
     Parameters
     ----------
     layers : int
-        Number of blocks, each of attention and a perceptron of four times the width.
+        Number of blocks.  A block has attention and a perceptron of four times the width.
     width : int
-        Numbers that stand for a token between blocks.
+        Dimension of the hidden states.
     heads : int
-        Attention heads; the width must be an even multiple of them.
+        Number of attention heads; the width must be an even multiple of it.
     context_length : int, optional
-        Most tokens that a row may hold.
+        Largest number of tokens of a row.
     vocabulary : int, optional
         Number of tokens; 256 for bytes.
 
     Raises
     ------
     InvalidParameterError
-        If a size is not an integer from 1 to 2^20, or the heads do not fit the width.
+        If a size is not an integer from 1 to 2^20, or the width is not an even multiple of
+        `heads`.
 
     Examples
     --------
@@ -83,8 +88,8 @@ class GPTConfig:
             object.__setattr__(self, name, as_integer(value, name, 1, LARGEST))
         if self.width % (2 * self.heads):
             raise InvalidParameterError(
-                f"width = {self.width} for {self.heads} heads; give an even multiple of the heads, "
-                "since rotary positions turn pairs of numbers"
+                f"width = {self.width} for {self.heads} heads; rotary positions need a width that "
+                "is an even multiple of heads"
             )
 
     @property
@@ -99,38 +104,42 @@ class GPTConfig:
 
     @property
     def size(self) -> int:
-        """Number of weights in all."""
+        """Total number of weights."""
         return sum(map(math.prod, self.shapes.values()))
 
 
 class Transformer:
-    """The network: a tensor for each of `config.shapes`, of one float type and on one device."""
+    """The network, with one tensor for each entry of `config.shapes`.
+
+    All tensors have the same floating-point type and device.
+    """
 
     def __init__(self, config: GPTConfig, weights: Mapping[str, Tensor]) -> None:
         torch = require("torch")
         self.config = config
         self.vocabulary = config.vocabulary
         self.context_length: int | None = config.context_length
-        given = {name: tuple(weight.shape) for name, weight in weights.items()}
-        if wrong := sorted(given.items() ^ config.shapes.items()):
+        shapes = {name: tuple(weight.shape) for name, weight in weights.items()}
+        if wrong := sorted(shapes.items() ^ config.shapes.items()):
             name = wrong[0][0]
             raise InvalidInputError(
-                f"the weight {name!r} has shape {given.get(name)}; a model of these sizes has "
+                f"the weight {name!r} has shape {shapes.get(name)}; this configuration needs shape "
                 f"{config.shapes.get(name)}"
             )
         kinds = {(weight.dtype, weight.device) for weight in weights.values()}
         if len(kinds) > 1 or not weights["embedding"].is_floating_point():
             raise InvalidInputError(
-                f"weights of {sorted(map(str, kinds))}; they must be floats of one type, on one "
-                "device"
+                f"the weights have types and devices {sorted(map(str, kinds))}; all weights must "
+                "have the same floating-point type and device"
             )
         self.weights = dict(weights)
         embedding = weights["embedding"]
         self.device: Any = embedding.device
         exact = torch.float64 if embedding.dtype == torch.float64 else torch.float32
         pairs = config.width // config.heads // 2
-        # [context_length, 3, 1, pairs]: by how much a position turns the pairs of numbers of
-        # queries, keys and values, in any head; values by 0, which is faster than to skip them
+        # [context_length, 3, 1, pairs]: rotation angles of queries, keys and values, for each
+        # position and pair of coordinates.  The angles of values are 0; this is faster than to
+        # treat values separately.
         angles = torch.outer(
             torch.arange(config.context_length, dtype=torch.float64),
             10_000.0 ** (-torch.arange(pairs, dtype=torch.float64) / pairs),
@@ -142,7 +151,7 @@ class Transformer:
 
     @classmethod
     def random(cls, config: GPTConfig, seed: int) -> Self:
-        """Draw weights to begin a training with, in float32 on the CPU."""
+        """Return a model with random initial weights for training, in float32 on the CPU."""
         torch = require("torch")
         generator = torch.Generator().manual_seed(seed)
         weights = {}
@@ -151,7 +160,8 @@ class Transformer:
                 weights[name] = torch.ones(shape)
                 continue
             deviation = 0.02 if name == "embedding" else shape[1] ** -0.5
-            if name.endswith("_output"):  # these add up, two for each block
+            # The hidden state is a sum with two such outputs per block.
+            if name.endswith("_output"):
                 deviation /= math.sqrt(2 * config.layers)
             weights[name] = torch.randn(shape, generator=generator) * deviation
         return cls(config, weights)
@@ -162,19 +172,19 @@ class Transformer:
         return type(self)(self.config, moved)
 
     def logits(self, tokens: Tensor, drop: Drop | None = None) -> Tensor:
-        """Scores of the next token after each token of whole rows, without a cache.
+        """Return logits of the next token after each token of complete rows, without a cache.
 
         Parameters
         ----------
         tokens : int64 tensor [R, L]
-            Rows that are full and no longer than `context_length`.
+            Rows without padding, of at most `context_length` tokens.
         drop : callable, optional
-            Dropout for a training.
+            Dropout function for training.
 
         Returns
         -------
         tensor [R, L, V]
-            With gradients if the weights have them.
+            Logits; gradients can be computed if the weights require them.
         """
         attention = require("torch").nn.functional.scaled_dot_product_attention
 
@@ -186,11 +196,12 @@ class Transformer:
     def hidden(
         self, tokens: Tensor, turns: Tensor, attend: Attention, drop: Drop | None = None
     ) -> Any:
-        """All blocks, for tokens [R, L] and their turns [(R,) L, 3, 1, d / 2].
+        """Apply all blocks to tokens [R, L] with rotations `turns` [(R,) L, 3, 1, d / 2].
 
         Returns
         -------
         tensor [R, L, width]
+            Output of the last block.
         """
         torch = require("torch")
         F = torch.nn.functional
@@ -210,7 +221,7 @@ class Transformer:
         return x
 
     def output(self, hidden: Tensor) -> Any:
-        """From the last block to logits [R, L, V]."""
+        """Compute logits [R, L, V] from the output of the last block."""
         F = require("torch").nn.functional
         x = F.layer_norm(hidden, (self.config.width,), self.weights["norm"])
         return F.linear(x, self.weights["embedding"])

@@ -1,4 +1,4 @@
 """Causal and encoder–decoder models of Hugging Face transformers.
 
-Not here: our loop inside its `generate` (`otm.integrations.huggingface`).
+Speculative decoding inside `generate` of transformers is in `otm.integrations.huggingface`.
 """

@@ -1,4 +1,4 @@
-"""A byte-level model of this package as a folder that Hugging Face transformers can load."""
+"""Export byte-level models of this package to Hugging Face transformers."""
 
 from __future__ import annotations
 
@@ -13,26 +13,29 @@ from otm.errors import InvalidInputError
 from otm.models.gpt.model import GPT
 
 PRINTABLE = (*range(33, 127), *range(161, 173), *range(174, 256))
-"""Bytes that byte-level tokenizers write as themselves; the others become 256, 257, …"""
+"""Bytes that byte-level tokenizers write as characters of the same code.
+
+The other bytes become the characters 256, 257, …
+"""
 
 
 def save_huggingface(model: GPT, folder: AnyPath) -> None:
-    """Write a model, its tokenizer and how it samples, for `from_pretrained` of transformers.
+    """Write a model, its tokenizer and its generation settings for `from_pretrained`.
 
-    transformers calls this architecture GPT-NeoX; its tokens are bytes.  Any program that serves
-    models of Hugging Face can then serve the models of this package, drafts and target.
+    In transformers the architecture is called GPT-NeoX; its tokens are bytes.  Programs that serve
+    Hugging Face models can then serve the draft and target models of this package.
 
     Parameters
     ----------
     model : GPT
         A model, such as `load("target")`.
     folder : str or Path
-        Where to write; it is made if it is not there.
+        Folder to write to; it is created if it does not exist.
 
     Raises
     ------
     InvalidInputError
-        If it is no such model, or the folder cannot be written to.
+        If the model is not a `GPT`, or the folder is not writable.
     MissingDependencyError
         If transformers is not installed.
 
@@ -46,7 +49,9 @@ def save_huggingface(model: GPT, folder: AnyPath) -> None:
         AutoModelForCausalLM.from_pretrained("models/target")
     """
     if not isinstance(model, GPT):
-        raise InvalidInputError(f'{shown(model)} is no GPT of otm.models; give load("target")')
+        raise InvalidInputError(
+            f'{shown(model)} is not an otm.models.GPT; give a model such as load("target")'
+        )
     transformers, path = require("transformers"), as_path(folder, "of a folder")
     config = model.config
     network = transformers.GPTNeoXForCausalLM(
@@ -68,9 +73,11 @@ def save_huggingface(model: GPT, folder: AnyPath) -> None:
     )
     state = _state(model)
     for name, weight in network.state_dict().items():
-        if name.endswith(".bias"):  # which these models have not
+        # These models have no biases.
+        if name.endswith(".bias"):
             state[name] = 0 * weight
-        elif name not in state:  # the output, under the name that this transformers gives it
+        # Only the output matrix remains; its name depends on the version of transformers.
+        elif name not in state:
             state[name] = model.weights["embedding"]
     network.load_state_dict(state)
     network.tie_weights()
@@ -82,13 +89,13 @@ def save_huggingface(model: GPT, folder: AnyPath) -> None:
         _tokenizer(transformers).save_pretrained(path)
     except OSError as error:
         raise InvalidInputError(
-            f"the folder {shown(str(path))} cannot be written to: {error.strerror}"
+            f"the folder {shown(str(path))} is not writable: {error.strerror}"
         ) from None
 
 
 @contextmanager
 def _without_bars(logging: Any) -> Iterator[None]:
-    """Hide the progress bar of transformers: a model is written in a moment."""
+    """Hide the progress bar of transformers, since writing a model takes only a moment."""
     shows = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()
     try:
@@ -99,7 +106,7 @@ def _without_bars(logging: Any) -> Iterator[None]:
 
 
 def _state(model: GPT) -> dict[str, Any]:
-    """Weights by the names of GPT-NeoX, whose rotary pairs are the halves of a head."""
+    """Return the weights under the names of GPT-NeoX, which rotates the two halves of a head."""
     config, weights = model.config, model.weights
     heads, pairs = config.heads, config.width // config.heads // 2
     state = {
@@ -110,7 +117,8 @@ def _state(model: GPT) -> dict[str, Any]:
         of_layer = f"gpt_neox.layers.{layer}."
         mixed = weights[f"{layer}.queries_keys_values"].view(3, heads, pairs, 2, -1)
         halves = mixed.transpose(2, 3).reshape(3, heads, 2 * pairs, -1)
-        values = mixed[2:].reshape(1, heads, 2 * pairs, -1)  # which are not turned
+        # Values are not rotated, so they keep their order.
+        values = mixed[2:].reshape(1, heads, 2 * pairs, -1)
         packed = require("torch").cat([halves[:2], values]).transpose(0, 1)
         state |= {
             f"{of_layer}attention.query_key_value.weight": packed.reshape(3 * config.width, -1),
@@ -124,7 +132,7 @@ def _state(model: GPT) -> dict[str, Any]:
 
 
 def _tokenizer(transformers: Any) -> Any:
-    """Tokenizer whose token ids are bytes."""
+    """Build a tokenizer whose token ids are bytes."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
     others = iter(range(256, 512))
@@ -132,5 +140,6 @@ def _tokenizer(transformers: Any) -> Any:
     by_bytes = Tokenizer(models.BPE(vocab=names, merges=[]))
     by_bytes.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     by_bytes.decoder = decoders.ByteLevel()
-    inputs = ["input_ids", "attention_mask"]  # all that the model takes
+    # The model accepts only these inputs.
+    inputs = ["input_ids", "attention_mask"]
     return transformers.PreTrainedTokenizerFast(tokenizer_object=by_bytes, model_input_names=inputs)

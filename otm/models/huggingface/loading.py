@@ -1,4 +1,4 @@
-"""Two models of Hugging Face by their names, with the tokenizer that they share."""
+"""Load a draft model and a target model of Hugging Face with their common tokenizer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from otm.errors import InvalidInputError
 
 
 class LoadedPair(NamedTuple):
-    """Causal models in evaluation mode, their tokenizer, and how many tokens both know."""
+    """Two causal models in evaluation mode, their tokenizer and the size of its vocabulary."""
 
     draft: Any
     target: Any
@@ -24,18 +24,19 @@ class LoadedPair(NamedTuple):
 
 
 def load_pair(draft: AnyPath, target: AnyPath, device: str | None = None) -> LoadedPair:
-    """Load what `from_pretrained` takes: folders, or names on the hub.
+    """Load two models by folder or by name on the hub, as for `from_pretrained`.
 
-    Refuses models with different tokens, or a tokenizer that has more than a model gives logits
-    for; logits beyond the tokenizer's tokens, with which some models pad, are to be cut off.
+    Raise if the tokenizers differ, or if a model has fewer logits than the tokenizer has tokens.  A
+    model can have more logits, as padding; the caller must drop logits from `vocabulary` on.
     """
     transformers = require("transformers")
+    # transformers would show its progress bar in pipes too.
     if sys.stderr is None or not sys.stderr.isatty():
-        transformers.utils.logging.disable_progress_bar()  # which it shows in pipes too
+        transformers.utils.logging.disable_progress_bar()
     loaded = []
     for part, name in (("draft", draft), ("target", target)):
         if str(name).startswith((".", "/", "~")) and not Path(name).is_dir():
-            raise InvalidInputError(f"the {part} model {shown(str(name))}: there is no such folder")
+            raise InvalidInputError(f"the folder {shown(str(name))} of the {part} does not exist")
         with _one_line(f"the {part} model {shown(str(name))} cannot be read"):
             tokenizer = transformers.AutoTokenizer.from_pretrained(str(name))
             model = transformers.AutoModelForCausalLM.from_pretrained(str(name)).eval()
@@ -46,23 +47,23 @@ def load_pair(draft: AnyPath, target: AnyPath, device: str | None = None) -> Loa
     (of_draft, draft_model), (tokenizer, target_model) = loaded
     if of_draft.get_vocab() != tokenizer.get_vocab():
         raise InvalidInputError(
-            "the tokenizers of draft and target have different tokens; the distributions of both "
-            "must be over the same ones (a folder without tokenizer files has none of its own)"
+            "the tokenizers of draft and target have different tokens; give two models with the "
+            "same vocabulary (a model folder must contain its tokenizer files)"
         )
     sizes = [model.config.get_text_config(decoder=True).vocab_size for _, model in loaded]
     if len(tokenizer) > min(sizes):
         raise InvalidInputError(
-            f"a model has logits for {min(sizes)} tokens, the tokenizer {len(tokenizer)}; they do "
-            "not belong together"
+            f"a model has logits for {min(sizes)} tokens, but the tokenizer has {len(tokenizer)} "
+            "tokens; give a model with its own tokenizer"
         )
     return LoadedPair(draft_model, target_model, tokenizer, len(tokenizer))
 
 
 @contextmanager
 def _one_line(what: str) -> Iterator[None]:
-    """Turn the errors of transformers and torch into one line."""
+    """Convert errors of transformers and torch to an `InvalidInputError` of one line."""
     try:
         yield
     except (OSError, ValueError, KeyError, RuntimeError, AssertionError) as error:
-        # torch asserts that it was built for GPUs
+        # torch raises AssertionError if it was built without GPU support.
         raise InvalidInputError(f"{what}: {' '.join(str(error).split()):.160}") from None

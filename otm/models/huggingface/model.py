@@ -13,37 +13,37 @@ from otm.models.base import LanguageModel, Session
 from otm.models.huggingface.session import CachedSession, RereadingSession, Sources, new_cache
 
 LIMITS = "max_position_embeddings", "max_target_positions"
-"""What configurations call the most tokens of a row."""
+"""Names in model configurations for the largest number of tokens of a row."""
 
 
 class HuggingFaceModel(LanguageModel):
-    """A causal or encoder–decoder model of transformers, which is left as it is.
+    """A causal or encoder–decoder model of transformers; the model itself is not changed.
 
-    Weights stay where they are, in their type: on any device or several, quantized, or sharded.
-    Rows of equal lengths run as `generate` would run them.  Rows of different lengths are padded on
-    the left if the model takes `position_ids`, and otherwise run length by length.
+    The weights keep their type and device; they can be quantized, or sharded over devices.  Rows of
+    equal lengths run as in `generate`.  Rows of different lengths are padded on the left if the
+    model accepts `position_ids`; otherwise the rows of each length run separately.
 
     Parameters
     ----------
     model : PreTrainedModel
-        A model with a language modelling head, in evaluation mode, as `from_pretrained` gives it.
+        A model with a language modelling head, in evaluation mode, as from `from_pretrained`.
     tokenizer : PreTrainedTokenizerBase, optional
-        Its tokenizer, for `check_same_vocabulary` alone.
+        Tokenizer of the model; only `check_same_vocabulary` uses it.
     vocabulary : int, optional
-        Number of tokens, if the model gives logits for more, which are then cut off: many models
-        pad their vocabulary.
+        Number of tokens, if the model has more logits than tokens; many models pad their
+        vocabulary.  The additional logits are dropped.
     source : array-like [S] or [B, S], or mapping, optional
-        For an encoder–decoder model, and only for one, what it translates: tokens, or the arguments
-        of its encoder as a tokenizer or feature extractor returns them, for all rows or for each of
-        B rows.  Prompts are then what the decoder has written: to begin with, its start token.
+        Input of the encoder; required for an encoder–decoder model, and not allowed for others.
+        Give tokens, or the output of a tokenizer or feature extractor, for all rows or for each of
+        B rows.  Prompts are then decoder tokens and begin with the decoder's start token.
     cache : bool, optional
-        If false, all tokens of a row are read again in each step.  Slow; for models whose state
-        cannot be rewound, such as Mamba, and to compare with.
+        If False, each step reads all tokens of a row again.  This is slow; use it as a baseline, or
+        for models whose state cannot be rewound, such as Mamba.
 
     Raises
     ------
     InvalidParameterError
-        If the model cannot be used in this way; the message says why and what to do.
+        If the model cannot be used; the message gives the reason and a remedy.
     InvalidInputError
         If the source does not fit the model.
     MissingDependencyError
@@ -80,17 +80,18 @@ class HuggingFaceModel(LanguageModel):
         self._sources = _as_sources(model, source)
         self._cached = cache
         if cache:
-            new_cache(model)  # refuses models that have none
+            # This raises for models without a usable cache.
+            new_cache(model)
 
     @property
     def device(self) -> Any:
-        """Where the model reads tokens, as a torch.device."""
+        """Device of the model's input tokens, as a torch.device."""
         return self.model.get_input_embeddings().weight.device
 
     def start(self, rows: int) -> Session:
-        """Open a session of so many rows, all of them empty.
+        """Open a session with a number of empty rows.
 
-        With B > 1 sources row b translates source b, and takes it along when it is kept.
+        With B > 1 sources, row b belongs to source b, and rows made from it keep this source.
 
         Parameters
         ----------
@@ -100,18 +101,18 @@ class HuggingFaceModel(LanguageModel):
         Returns
         -------
         Session
-            Nothing is read yet.
+            A session whose rows have no tokens.
 
         Raises
         ------
         InvalidInputError
-            If there are several sources, but not one for each row.
+            If there are several sources, and their number is not the number of rows.
         """
         count = 1 if self._sources is None else self._sources.count
         if count not in (1, rows):
             raise InvalidInputError(
-                f"{rows} rows for {count} sources; start a row for each source, and repeat rows by "
-                "`keep`"
+                f"{rows} rows for {count} sources; start with one row for each source, and repeat "
+                "rows with `keep`"
             )
         owners = np.arange(rows) % count
         kind = CachedSession if self._cached else RereadingSession
@@ -119,12 +120,12 @@ class HuggingFaceModel(LanguageModel):
 
 
 def check_same_vocabulary(target: HuggingFaceModel, draft: HuggingFaceModel) -> None:
-    """Refuse a draft model whose tokens are not those of the target.
+    """Raise unless the draft model and the target model have the same vocabulary.
 
     Parameters
     ----------
     target, draft : HuggingFaceModel
-        Models; their tokenizers are compared if both have one.
+        The models to compare; their tokenizers are also compared if both have one.
 
     Raises
     ------
@@ -134,9 +135,9 @@ def check_same_vocabulary(target: HuggingFaceModel, draft: HuggingFaceModel) -> 
     if target.vocabulary != draft.vocabulary:
         fewer = min(target.vocabulary, draft.vocabulary)
         raise InvalidInputError(
-            f"the target model has {target.vocabulary} tokens, the draft model "
-            f"{draft.vocabulary}; if the two have one tokenizer, and those from {fewer} on are "
-            f"mere padding, give vocabulary={fewer} to both, and otherwise another draft model"
+            f"the target model has {target.vocabulary} tokens, but the draft model has "
+            f"{draft.vocabulary}.  If both have the same tokenizer and tokens from {fewer} on are "
+            f"padding, give vocabulary={fewer} to both; otherwise choose another draft model"
         )
     if target.tokenizer is None or draft.tokenizer is None:
         return
@@ -144,17 +145,16 @@ def check_same_vocabulary(target: HuggingFaceModel, draft: HuggingFaceModel) -> 
     for i in range(target.vocabulary):
         if ids.get(i) != others.get(i):
             raise InvalidInputError(
-                f"token {i} is {ids.get(i)!r} to the target model and {others.get(i)!r} to the "
-                "draft model; tokens must mean the same to both, so choose two models with one "
-                "tokenizer"
+                f"token {i} is {ids.get(i)!r} for the target model and {others.get(i)!r} for the "
+                "draft model; choose two models with the same tokenizer"
             )
 
 
 def check_loaded(model: Any, name: str) -> None:
-    """Refuse what is no model of transformers, such as the name of one."""
+    """Raise unless the argument is a loaded model of transformers; a name is not enough."""
     if not hasattr(model, "get_input_embeddings") or not hasattr(model, "config"):
         raise InvalidParameterError(
-            f"the {name} is a {type(model).__name__}; give a loaded one, such as "
+            f"the {name} is a {type(model).__name__}; give a loaded model, such as "
             "AutoModelForCausalLM.from_pretrained(name)"
         )
 
@@ -164,30 +164,30 @@ def _check_model(model: Any) -> None:
     check_loaded(model, "model")
     if model.get_output_embeddings() is None:
         raise InvalidParameterError(
-            f"{type(model).__name__} has no language modelling head; load it by "
+            f"{type(model).__name__} has no language modelling head; load it with "
             "AutoModelForCausalLM or AutoModelForSeq2SeqLM"
         )
     if model.training:
         raise InvalidParameterError(
-            f"the model ({type(model).__name__}) is in training mode, in which dropout makes its "
-            "output random; call model.eval() first, of target and draft"
+            f"the model ({type(model).__name__}) is in training mode, so dropout makes its output "
+            "random; call eval() on target and draft first"
         )
 
 
 def _check_head(model: Any, vocabulary: int) -> None:
-    """Raise if the output layer has fewer scores than tokens, as a pruned one has."""
+    """Raise if the output layer has fewer logits than the model has tokens."""
     name, head = type(model).__name__, model.get_output_embeddings()
     if hasattr(head, "pruned_lm_head"):
         raise InvalidParameterError(
-            f"the output layer of this {name} scores {head.pruned_lm_head.out_features} of its "
-            f"{vocabulary} tokens only: transformers pruned it in place, as its decoding with two "
-            "tokenizers does; load the model anew (OTM does not change an assistant)"
+            f"the output layer of this {name} scores only {head.pruned_lm_head.out_features} of "
+            f"{vocabulary} tokens.  Assisted decoding of transformers with two tokenizers pruned "
+            "it in place; load the model again (OTM does not change an assistant)"
         )
     scored = getattr(head, "out_features", vocabulary)
     if isinstance(scored, int) and scored < vocabulary:
         raise InvalidParameterError(
             f"the output layer of this {name} scores {scored} tokens, but its configuration says "
-            f"{vocabulary}; load the model anew, or give vocabulary={scored} if these are its "
+            f"{vocabulary}; load the model again, or give vocabulary={scored} if these are the "
             "first tokens"
         )
 
@@ -196,12 +196,12 @@ def _as_sources(model: Any, source: Any) -> Sources | None:
     if not model.config.is_encoder_decoder:
         if source is not None:
             raise InvalidParameterError(
-                f"{type(model).__name__} has no encoder for a source; give it as the prompt"
+                f"{type(model).__name__} has no encoder; give the source as the prompt"
             )
         return None
     if source is None:
         raise InvalidParameterError(
-            f"{type(model).__name__} is an encoder–decoder model; give what it translates as "
-            "`source`, and as prompts its start token, model.config.decoder_start_token_id"
+            f"{type(model).__name__} is an encoder–decoder model; give the encoder's input as "
+            "`source`, and model.config.decoder_start_token_id as the start of prompts"
         )
     return Sources(model, source)

@@ -1,4 +1,4 @@
-"""Sessions of models of transformers, with their cache and without, and what they translate."""
+"""Sessions of transformers models, with or without a key–value cache, and encoder sources."""
 
 from __future__ import annotations
 
@@ -17,30 +17,31 @@ from otm.models.base import PaddedTokens, Session, TokenRows, check_length
 from otm.models.cached_rows import CachedRows, Indices, LayerStorage, window
 
 STORED = "DynamicLayer", "DynamicSlidingWindowLayer"
-"""Layers of transformers that hold keys and values of each token, and nothing else."""
+"""Cache layers of transformers that hold only the keys and values of each token."""
 
 IDLE = "DummyLayer"
-"""Layers that hold nothing, such as those that use the keys of others."""
+"""A cache layer without data, such as for a layer that uses another layer's keys."""
 
 
 class Sources:
-    """Encoded sources, and the keys and values that the decoder's layers find in them.
+    """Encoded sources, with the decoder's cross-attention keys and values.
 
-    Tokens [S] or [B, S], or the encoder's arguments: what a tokenizer or feature extractor returns,
-    perhaps with an `attention_mask`, or `encoder_outputs`.
+    A source is an array of tokens [S] or [B, S], or a mapping with arguments of the encoder.  The
+    mapping is the output of a tokenizer or feature extractor, or contains `encoder_outputs`; it can
+    contain an `attention_mask`.
     """
 
     def __init__(self, model: Any, source: Any) -> None:
         import torch
 
-        given = dict(source) if isinstance(source, Mapping) else {model.main_input_name: source}
+        fields = dict(source) if isinstance(source, Mapping) else {model.main_input_name: source}
         device = model.get_input_embeddings().weight.device
         self._model = model
-        mask = given.pop("attention_mask", None)
+        mask = fields.pop("attention_mask", None)
         self._mask = None if mask is None else torch.as_tensor(mask, device=device)
-        outputs = given.pop("encoder_outputs", None)
+        outputs = fields.pop("encoder_outputs", None)
         if outputs is None:
-            inputs = {name: torch.as_tensor(value, device=device) for name, value in given.items()}
+            inputs = {name: torch.as_tensor(value, device=device) for name, value in fields.items()}
             if model.main_input_name == "input_ids" and "input_ids" in inputs:
                 inputs["input_ids"] = torch.atleast_2d(inputs["input_ids"])
             if self._mask is not None:
@@ -48,16 +49,16 @@ class Sources:
                 inputs["attention_mask"] = self._mask
             with torch.no_grad():
                 outputs = model.get_encoder()(**inputs, return_dict=True)
-        elif given:
+        elif fields:
             raise InvalidInputError(
-                f"the source has encoder_outputs and beside them {', '.join(given)}; give what "
-                "goes into the encoder, or what comes out of it"
+                f"the source has encoder_outputs and also {', '.join(fields)}; give either the "
+                "inputs or the outputs of the encoder"
             )
         self._hidden = outputs[0]
         self.count = len(self._hidden)
 
     def of(self, owners: Indices) -> dict[str, Any]:
-        """Return arguments of the model for rows with these sources, without a cache."""
+        """Return arguments of the model that pass the sources `owners` of its rows."""
         from transformers.modeling_outputs import BaseModelOutput
 
         chosen = self._select(self._hidden, owners)
@@ -65,7 +66,7 @@ class Sources:
         return {"encoder_outputs": BaseModelOutput(chosen), "attention_mask": mask}
 
     def cross_attention(self, owners: Indices) -> Any:
-        """Return a cache of the keys and values of sources, for rows with these."""
+        """Return a cross-attention cache for rows with the sources `owners`."""
         cross = copy.copy(self._cross)
         cross.layers = [copy.copy(layer) for layer in self._cross.layers]
         for layer in cross.layers:
@@ -75,7 +76,7 @@ class Sources:
 
     @cached_property
     def _cross(self) -> Any:
-        """Let the decoder read one token, whichever, so that its layers look at the sources."""
+        """Cross-attention cache of all sources, from a decoder call on an arbitrary token."""
         import torch
         from transformers import DynamicCache, EncoderDecoderCache
 
@@ -86,7 +87,8 @@ class Sources:
         return cache.cross_attention_cache
 
     def _select(self, tensor: Any, owners: Indices) -> Any:
-        if self.count == 1:  # a view, however many the rows
+        # A view needs no memory, for any number of rows.
+        if self.count == 1:
             return tensor.expand(len(owners), *tensor.shape[1:])
         import torch
 
@@ -95,13 +97,16 @@ class Sources:
 
 @dataclass(eq=False)
 class HuggingFaceSession(Session):
-    """What sessions with and without a cache share."""
+    """Base class of sessions with and without a cache."""
 
     _model: Any
     _sources: Sources | None
-    _owners: Indices  # [R]: the sources of the rows
-    _vocabulary: int  # how many logits are returned
-    _most: int | None  # tokens of a row
+    # [R]: index of the source of each row.
+    _owners: Indices
+    # Number of logits to return for a token.
+    _vocabulary: int
+    # Largest number of tokens of a row.
+    _most: int | None
 
     def __post_init__(self) -> None:
         self._device = self._model.get_input_embeddings().weight.device
@@ -109,29 +114,35 @@ class HuggingFaceSession(Session):
         self._takes_positions = "position_ids" in arguments and self._sources is None
         self._last = {"logits_to_keep": 1} if "logits_to_keep" in arguments else {}
 
-    def _filled(self, tokens: PaddedTokens) -> Any:
-        """Return a tensor of tokens, with some token at the padding."""
+    def _without_padding(self, tokens: PaddedTokens) -> Any:
+        """Return a tensor of tokens, with a valid token in place of padding."""
         return on_device(np.where(tokens < 0, tokens[:, :1], tokens), self._device)
 
     def _run(self, tokens: Any, **arguments: Any) -> Any:
-        """Run the model on a tensor of tokens; what it reads at the padding does not matter."""
+        """Return the model's logits for a tensor of tokens."""
         import torch
 
         name = "input_ids" if self._sources is None else "decoder_input_ids"
         arguments[name] = tokens
-        with torch.no_grad():  # not inference_mode: what a model keeps would be spoilt for training
+        # With inference_mode, tensors that a model stores could not be used for training.
+        with torch.no_grad():
             return self._model(**arguments, return_dict=True).logits[..., : self._vocabulary]
 
 
 class Past(NamedTuple):
-    """Keys and values of the first tokens of each row, which were read elsewhere."""
+    """Keys and values of the first tokens of each row, computed outside the session."""
 
-    lengths: Indices  # [R]
-    layers: list[tuple[Any, Any]]  # [R, heads, N, size], those of a row first
+    # [R]: number of these tokens of each row.
+    lengths: Indices
+    # Keys and values [R, heads, N, size] of each layer, padded on the right.
+    layers: list[tuple[Any, Any]]
 
 
 class CachedSession(HuggingFaceSession):
-    """A session that reads each token once; none of a past, of which the first `read` tells."""
+    """A session with a cache, which reads each token once.
+
+    If `past` is set, the first `read` stores its keys and values instead of reading these tokens.
+    """
 
     past: Past | None = None
 
@@ -142,13 +153,13 @@ class CachedSession(HuggingFaceSession):
         self._cross: tuple[Indices, Any] = self._owners[:0], None
 
     def append(self, tokens: PaddedTokens) -> Any:
-        """Read further tokens in each row, and return a tensor of logits [R, L, V]."""
+        """Append tokens to each row, and return a tensor of logits [R, L, V]."""
         lengths = self._rows.lengths
         self._rows.append(tokens)
-        return self._scores(self._filled(tokens), (tokens >= 0).sum(1), lengths)
+        return self._scores(self._without_padding(tokens), (tokens >= 0).sum(1), lengths)
 
     def append_tensor(self, tokens: Any, counts: Indices) -> Any:
-        """Read tokens that are on the device, so many of each row: [R, L], [R] → [R, L, V]."""
+        """Append `counts` [R] tokens of a device tensor [R, L]; return logits [R, L, V]."""
         lengths = self._rows.lengths
         self._rows.append_unknown(counts)
         return self._scores(tokens.to(self._device, non_blocking=True), counts, lengths)
@@ -156,62 +167,66 @@ class CachedSession(HuggingFaceSession):
     def _scores(self, tokens: Any, counts: Indices, lengths: Indices) -> Any:
         scores: Any = np.broadcast_to(0.0, (*tokens.shape, self._vocabulary))
         for rows, logits in self._forward(tokens, counts, lengths):
+            # If one run had all rows in order, its logits are the result.
             if logits.shape == scores.shape and (rows == np.arange(len(rows))).all():
-                return logits  # as they are: all rows in order
+                return logits
             if isinstance(scores, np.ndarray):
                 scores = logits.new_zeros(scores.shape)
             scores[on_device(rows, scores.device), : logits.shape[1]] = logits
         return scores
 
     def read(self, tokens: PaddedTokens) -> None:
-        """Read further tokens in each row."""
+        """Append tokens to each row without returning logits."""
         if self.past is not None:
-            tokens = self._behind_past(self.past, tokens)
+            tokens = self._store_past(self.past, tokens)
         if not tokens.size:
             return
         lengths = self._rows.lengths
         self._rows.append(tokens)
         counts = (tokens >= 0).sum(1)
-        for _ in self._forward(self._filled(tokens), counts, lengths, **self._last):
+        for _ in self._forward(self._without_padding(tokens), counts, lengths, **self._last):
             pass
 
-    def _behind_past(self, past: Past, tokens: PaddedTokens) -> PaddedTokens:
-        """Store the keys and values of the past, and return the tokens behind it."""
+    def _store_past(self, past: Past, tokens: PaddedTokens) -> PaddedTokens:
+        """Store the keys and values of `past`, and return the tokens after it."""
         self.past = None
         lengths, columns = past.lengths, np.arange(tokens.shape[1])
         self._rows.append(np.where(columns < lengths[:, None], tokens, -1)[:, : lengths.max()])
-        seen = window(len(tokens), self._rows.places, 0 * lengths, lengths, self._device)
+        visible = window(len(tokens), self._rows.places, 0 * lengths, lengths, self._device)
         for layer, (keys, values) in zip(self._layers, past.layers, strict=True):
-            layer.open(seen)
+            layer.open(visible)
             layer.update(keys, values)
         behind = lengths[:, None] + columns
         filled = np.pad(tokens, ((0, 0), (0, 1)), constant_values=-1)
-        rest = np.take_along_axis(filled, behind.clip(max=len(columns)), 1)
-        return rest[:, : (rest >= 0).sum(1).max()]
+        later = np.take_along_axis(filled, behind.clip(max=len(columns)), 1)
+        return later[:, : (later >= 0).sum(1).max()]
 
     def _forward(
         self, tokens: Any, counts: Indices, lengths: Indices, **arguments: Any
     ) -> Iterator[tuple[Indices, Any]]:
-        """Read tokens behind rows of these lengths; yield rows run together, and their logits."""
+        """Append tokens to rows with these lengths; yield each group of rows and its logits."""
         places = self._rows.places
-        reading = np.argsort(places)  # in the order of the places
+        # Rows are run in the order of their places.
+        reading = np.argsort(places)
         reading = reading[counts[reading] > 0]
         groups = [reading] if reading.size else []
         if not self._takes_positions:
             groups = [reading[lengths[reading] == n] for n in np.unique(lengths[reading])]
         for rows in groups:
             capacity, new = self._rows.capacity, counts[rows]
-            seen = window(capacity, places[rows], lengths[rows], new, self._device)
+            visible = window(capacity, places[rows], lengths[rows], new, self._device)
             for layer in self._layers:
-                layer.open(seen)
-            given = arguments | seen.arguments | self._behind(self._owners[rows])
+                layer.open(visible)
+            all_arguments = (
+                arguments | visible.arguments | self._cache_arguments(self._owners[rows])
+            )
             ids = tokens[:, : new.max()]
             if not np.array_equal(rows, np.arange(len(tokens))):
                 ids = ids[on_device(rows, self._device)]
-            yield rows, self._run(ids, use_cache=True, **given)
+            yield rows, self._run(ids, use_cache=True, **all_arguments)
 
-    def _behind(self, owners: Indices) -> dict[str, Any]:
-        """Return arguments that give the cache, and the sources of the rows."""
+    def _cache_arguments(self, owners: Indices) -> dict[str, Any]:
+        """Return arguments that pass the cache and the sources of the rows."""
         if self._sources is None:
             return {"past_key_values": self._cache}
         from transformers import EncoderDecoderCache
@@ -222,7 +237,7 @@ class CachedSession(HuggingFaceSession):
         return {"past_key_values": cache, **self._sources.of(owners)}
 
     def keep(self, rows: Indices, lengths: Indices) -> None:
-        """Rewind, and copy what continued rows do not share with those in their places."""
+        """Replace the rows by prefixes; copy only slots that a place does not already hold."""
         copies = self._rows.keep(rows, lengths)
         self._owners = self._owners[rows]
         for layer in self._layers:
@@ -230,14 +245,14 @@ class CachedSession(HuggingFaceSession):
 
 
 class RereadingSession(HuggingFaceSession, TokenRows):
-    """A session without a cache: it keeps tokens, and reads them all again."""
+    """A session without a cache: it stores tokens, and reads all of them again in each step."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         TokenRows.__init__(self, len(self._owners))
 
     def append(self, tokens: PaddedTokens) -> Any:
-        """Read all tokens again, and return a tensor of logits [R, L, V] for the further ones."""
+        """Read all tokens again, and return a tensor of logits [R, L, V] for the new tokens."""
         before = self.rows
         self.read(tokens)
         longest = max(map(len, self.rows), default=0)
@@ -252,37 +267,37 @@ class RereadingSession(HuggingFaceSession, TokenRows):
         return scores
 
     def read(self, tokens: PaddedTokens) -> None:
-        """Keep further tokens of each row."""
+        """Append tokens to each row."""
         TokenRows.read(self, tokens)
         check_length(max(map(len, self.rows), default=0), self._most)
 
     def keep(self, rows: Indices, lengths: Indices) -> None:
-        """Rewind."""
+        """Replace the rows by prefixes of rows."""
         TokenRows.keep(self, rows, lengths)
         self._owners = self._owners[rows]
 
 
 def new_cache(model: Any) -> tuple[Any, list[LayerStorage]]:
-    """Return a cache and its layers that store something; refuse layers that cannot be rewound."""
+    """Return a cache and its layers with data; raise if a layer cannot be rewound."""
     from transformers import DynamicCache
     from transformers.cache_utils import DynamicLayer
 
     name = type(model).__name__
     if "past_key_values" not in inspect.signature(model.forward).parameters:
         raise InvalidParameterError(
-            f"{name} takes no cache of keys and values; give cache=False, which reads all tokens "
-            "again in each step"
+            f"{name} accepts no key–value cache; give cache=False, which reads all tokens again "
+            "in each step"
         )
     cache: Any = DynamicCache(config=model.config)
     kinds = [type(layer).__name__ for layer in cache.layers]
     odd = sorted({kind for kind in kinds if kind not in (*STORED, IDLE)})
     if getattr(model, "_is_stateful", False) or odd or not kinds:
         raise InvalidParameterError(
-            f"{name} keeps {' and '.join(odd) or 'a state of its own'}, which cannot be rewound to "
-            "fewer tokens; give cache=False, which reads all tokens again in each step"
+            f"the cache of {name} has {' and '.join(odd) or 'another state'}, which cannot be "
+            "rewound; give cache=False, which reads all tokens again in each step"
         )
     layer = type("StoredLayer", (LayerStorage, DynamicLayer), {})
     cache.layers = [
-        held if kind == IDLE else layer() for kind, held in zip(kinds, cache.layers, strict=True)
+        old if kind == IDLE else layer() for kind, old in zip(kinds, cache.layers, strict=True)
     ]
-    return cache, [held for held in cache.layers if isinstance(held, LayerStorage)]
+    return cache, [layer for layer in cache.layers if isinstance(layer, LayerStorage)]

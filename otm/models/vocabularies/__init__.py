@@ -1,4 +1,4 @@
-"""Tokens of two vocabularies: spelled, matched by name, and translated.
+"""Draft and target models with different vocabularies: spellings, shared tokens and translation.
 
-Not here: drafters between vocabularies (`otm.decoding.drafters.strings`).
+Drafters that work between vocabularies are in `otm.decoding.drafters.strings`.
 """

@@ -1,4 +1,4 @@
-"""A draft model with another vocabulary, by the tokens that it shares with the target."""
+"""A draft model with another vocabulary, restricted to the tokens shared with the target."""
 
 from __future__ import annotations
 
@@ -19,36 +19,37 @@ from otm.models.vocabularies.translation import TranslatedRow, Translation, end_
 
 
 class IntersectionModel(LanguageModel):
-    """A model as a draft model for a target of another vocabulary ([timor2025]_, Algorithm 4: TLI).
+    """A draft model for a target with another vocabulary ([timor2025]_, Algorithm 4: TLI).
 
-    Its distribution is that of the model among the tokens that both vocabularies have.  It is a
-    model of the target's vocabulary, so that every rule, drafter and report takes it; and since it
-    is a function of the target's tokens, every lossless rule stays lossless.
+    Its distribution is the draft model's distribution, conditioned on the tokens that are in both
+    vocabularies.  It uses the target's vocabulary, so every rule, drafter and report accepts it.
+    Its distribution depends only on the target's tokens, so every lossless rule remains lossless.
 
     Parameters
     ----------
     model : LanguageModel
         The draft model.
     spelling : Spelling
-        What its tokens spell.
+        Spelling of the draft model's tokens.
     target_spelling : Spelling
-        What the target's tokens spell.
+        Spelling of the target's tokens.
     vocabulary : int, optional
-        Number of tokens of the target, if that is not the number of the spelling's: many models
-        give logits for more than the tokenizer has.
+        Number of tokens of the target, by default the number of texts in `target_spelling`.  Many
+        models have more logits than their tokenizer has tokens.
 
     Raises
     ------
     InvalidInputError
-        If the model is none or a spelling none, or no token is in both vocabularies.
+        If `model` is not a LanguageModel, a spelling is not a Spelling, or the vocabularies share
+        no token.
     InvalidParameterError
         If the vocabulary is not an integer of at least 1.
 
     Notes
     -----
-    The model reads words of the target's text as its own tokenizer cuts them.  Where nothing was
-    read, all shared tokens are equally likely; of a row that is longer than the model takes it
-    reads the end.
+    The draft model's tokenizer splits each word of the target's text, and the draft model reads
+    these tokens.  Before the first token, all shared tokens have equal probability.  If a row is
+    too long for the draft model, it reads the end of the row.
 
     References
     ----------
@@ -84,16 +85,16 @@ class IntersectionModel(LanguageModel):
         self.translation = Translation(target_spelling, spelling, sizes)
         if not self.translation.tokens.by_target:
             raise InvalidInputError(
-                "the two vocabularies have no token in common; a StringDrafter needs none"
+                "the two vocabularies share no token; a StringDrafter needs no shared tokens"
             )
 
     @property
     def device(self) -> Any:
-        """Where the model's tensors are."""
+        """Device of the draft model's tensors."""
         return self.model.device
 
     def start(self, rows: int) -> Session:
-        """Open a session of so many rows of the target's tokens, all of them empty.
+        """Open a session with a number of empty rows of the target's tokens.
 
         Parameters
         ----------
@@ -103,13 +104,13 @@ class IntersectionModel(LanguageModel):
         Returns
         -------
         Session
-            Nothing is read yet.
+            A session whose rows have no tokens.
         """
         return _SharedSession(self.model, self.translation, self.vocabulary, rows)
 
 
 class _SharedSession(Session):
-    """Rows of the target's tokens, which the draft model reads as its own."""
+    """A session on rows of the target's tokens, which are translated for the draft model."""
 
     def __init__(
         self, model: LanguageModel, translation: Translation, vocabulary: int, rows: int
@@ -118,27 +119,28 @@ class _SharedSession(Session):
         self._most = model.context_length
         self._vocabulary = vocabulary
         self._rows = [TranslatedRow(translation) for _ in range(rows)]
-        self._held: list[list[int]] = [[] for _ in range(rows)]  # what the model has read
+        # Draft tokens that the draft model's session holds, for each row.
+        self._held: list[list[int]] = [[] for _ in range(rows)]
         self._shared = translation.tokens.pairs
 
     def append(self, tokens: PaddedTokens) -> Any:
-        """Read tokens, and return what follows each: logits or probabilities [R, L, V]."""
+        """Append tokens, and return logits or probabilities [R, L, V] of the next tokens."""
         if not tokens.shape[1]:
-            return self._among_shared(None, np.zeros((0,), np.int64))[None][[0] * len(tokens)]
-        found = [self._append(column) for column in tokens.T]
-        if is_tensor(found[0]):
-            return require("torch").stack(found, 1)
-        return np.stack(found, 1)
+            return self._shared_scores(None, np.zeros((0,), np.int64))[None][[0] * len(tokens)]
+        scores = [self._append(column) for column in tokens.T]
+        if is_tensor(scores[0]):
+            return require("torch").stack(scores, 1)
+        return np.stack(scores, 1)
 
     def read(self, tokens: PaddedTokens) -> None:
-        """Read tokens."""
-        self._take(tokens)
-        new = self._turned(np.zeros(len(tokens), dtype=bool))
+        """Append tokens without returning scores."""
+        self._extend_rows(tokens)
+        new = self._new_tokens(np.zeros(len(tokens), dtype=bool))
         if new.size:
             self._session.read(new)
 
     def keep(self, rows: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]) -> None:
-        """Rewind, to what the model's tokens have in common."""
+        """Replace the rows by prefixes; the draft model keeps the common prefix of its tokens."""
         pairs = list(zip(rows.tolist(), lengths.tolist(), strict=True))
         kept = [self._rows[row].cut(length) for row, length in pairs]
         held = [self._held[row] for row, _ in pairs]
@@ -147,26 +149,27 @@ class _SharedSession(Session):
         self._rows, self._held = kept, [own[:n] for own, n in zip(held, same, strict=True)]
 
     def _append(self, column: npt.NDArray[np.int64]) -> Any:
-        """Read at most one token [R] of each row, and return what follows it: [R, V]."""
-        self._take(column[:, None])
-        new = self._turned(column >= 0)
+        """Append at most one token [R] to each row, and return scores [R, V] of the next token."""
+        self._extend_rows(column[:, None])
+        new = self._new_tokens(column >= 0)
         scores = self._session.append(new) if new.size else None
         last = (new >= 0).sum(1) - 1
-        return self._among_shared(scores, np.where(column < 0, -1, last))
+        return self._shared_scores(scores, np.where(column < 0, -1, last))
 
-    def _take(self, tokens: PaddedTokens) -> None:
-        """Add tokens to the rows."""
+    def _extend_rows(self, tokens: PaddedTokens) -> None:
+        """Append tokens to the rows of target tokens."""
         if tokens.max(initial=-1) >= self._vocabulary:
             raise InvalidInputError(
-                f"token {tokens.max()}; the target has the tokens 0 to {self._vocabulary - 1}"
+                f"token {tokens.max()} is not in the vocabulary; the target has the tokens 0 to "
+                f"{self._vocabulary - 1}"
             )
-        for row, given in zip(self._rows, tokens.tolist(), strict=True):
-            row.extended(token for token in given if token >= 0)
+        for row, new in zip(self._rows, tokens.tolist(), strict=True):
+            row.extended(token for token in new if token >= 0)
 
-    def _turned(self, asked: npt.NDArray[np.bool_]) -> PaddedTokens:
-        """Rewind to what stays, and return the tokens that the model is to read, −1 behind them.
+    def _new_tokens(self, asked: npt.NDArray[np.bool_]) -> PaddedTokens:
+        """Rewind the draft model, and return its new tokens, padded on the right with −1.
 
-        Rows [R] that are asked what follows read their last token in any case.
+        Rows with `asked` [R] need scores, so the model reads at least their last token again.
         """
         rows = [self._window(row) for row in self._rows]
         most = [max(len(row) - ask, 0) for row, ask in zip(rows, asked.tolist(), strict=True)]
@@ -177,27 +180,31 @@ class _SharedSession(Session):
         return padded([row[n:] for row, n in zip(rows, same, strict=True)])
 
     def _window(self, row: TranslatedRow) -> list[int]:
-        """Return what the model reads of a row."""
+        """Return the draft model's tokens for a row, at most its context length."""
         return end_of_row(row.read(), self._most)
 
-    def _among_shared(self, scores: Any, places: npt.NDArray[np.int64]) -> Any:
-        """Take scores [R, L', V'] at places [R], −1 if unknown, of shared tokens: [R, V]."""
+    def _shared_scores(self, scores: Any, places: npt.NDArray[np.int64]) -> Any:
+        """Move the scores of shared tokens to the target's vocabulary: [R, L', V'] → [R, V].
+
+        `places` [R] is the position of each row's scores, and −1 if there are none.
+        """
         of_target, of_draft = self._shared
         probs = self._model.returns_probs
         empty = 0 if probs else -np.inf
         rows, columns = np.arange(len(places)), places.clip(0)
-        if scores is None:  # any token, to know what scores are like
+        # Score an arbitrary token, to get the type and device of scores.
+        if scores is None:
             scores, rows = self._model.start(1).append(np.zeros((1, 1), np.int64)), rows * 0
         shape = (len(places), self._vocabulary)
         if is_tensor(scores):
             rows, columns, places = (like(scores, index) for index in (rows, columns, places))
             of_target, of_draft = (like(scores, index) for index in (of_target, of_draft))
-            found = scores.new_full(shape, empty)
+            result = scores.new_full(shape, empty)
         else:
-            found = np.full(shape, empty, dtype=scores.dtype)
+            result = np.full(shape, empty, dtype=scores.dtype)
         chosen = scores[rows, columns][:, of_draft]
-        # where nothing is known of what follows, all are equally likely; NaN stays what it is
+        # Without scores, or if all are zero, shared tokens have equal probability; NaN stays NaN.
         unknown = (places < 0) | (chosen <= empty).all(-1)
         chosen[unknown] = Fraction(1) if is_exact(chosen) else 1
-        found[:, of_target] = chosen / chosen.sum(-1)[:, None] if probs else chosen
-        return found
+        result[:, of_target] = chosen / chosen.sum(-1)[:, None] if probs else chosen
+        return result

@@ -1,4 +1,4 @@
-"""The token of each name in a vocabulary, and the tokens that two vocabularies share by name."""
+"""Lookup of tokens by name, and the tokens with the same name in two vocabularies."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import numpy as np
 import numpy.typing as npt
 
 MOST_WORDS = 2**16
-"""Number of words whose tokens are kept before the memory is cleared."""
+"""Largest number of cached words; the cache is cleared when it is full."""
 
 
 class NameIndex:
-    """The token of each name.
+    """A map from names to tokens.
 
-    Several tokens can have one name: SentencePiece has "," and the byte token `<0x2C>`.  The name
-    belongs to the token that the tokenizer writes for the text, since models write that one.  If
-    the tokenizer writes none of them as a single token, the name belongs to the first.
+    Several tokens can have the same name: SentencePiece has "," and the byte token `<0x2C>`.  The
+    name then refers to the token that the tokenizer uses for the text, since models output this
+    token.  If the tokenizer uses no single token for the text, the name refers to the first token.
     """
 
     def __init__(
@@ -26,7 +26,7 @@ class NameIndex:
     ) -> None:
         self._size = len(names)
         self._tokens: dict[str, int] = {}
-        # all tokens of each name that several have; the one that the tokenizer writes is first
+        # For each ambiguous name: its tokens, first the token that the tokenizer uses.
         self._ranked: dict[str, list[int]] = {}
         for token, name in enumerate(names):
             if name and (first := self._tokens.setdefault(name, token)) != token:
@@ -39,25 +39,25 @@ class NameIndex:
         self._shared = WeakKeyDictionary()
 
     def below(self, size: int) -> dict[str, int]:
-        """Return the token of each name among the first tokens, for models that lack the others."""
+        """Return the token of each name among the first `size` tokens of the vocabulary."""
         if size >= self._size:
             return self._tokens
-        found = {name: token for name, token in self._tokens.items() if token < size}
+        kept = {name: token for name, token in self._tokens.items() if token < size}
         for name, tokens in self._ranked.items():
-            if name not in found and min(tokens) < size:
-                found[name] = next(token for token in tokens if token < size)
-        return found
+            if name not in kept and min(tokens) < size:
+                kept[name] = next(token for token in tokens if token < size)
+        return kept
 
     def shared_with(self, draft: NameIndex, sizes: tuple[int, int]) -> SharedTokens:
-        """Return the tokens that a target of this vocabulary shares with a draft model; cached."""
-        known = self._shared.setdefault(draft, {})
-        if sizes not in known:
-            known[sizes] = SharedTokens(self.below(sizes[0]), draft.below(sizes[1]))
-        return known[sizes]
+        """Return the tokens that this target vocabulary shares with a draft model; cached."""
+        cache = self._shared.setdefault(draft, {})
+        if sizes not in cache:
+            cache[sizes] = SharedTokens(self.below(sizes[0]), draft.below(sizes[1]))
+        return cache[sizes]
 
 
 class SharedTokens:
-    """Tokens of a target and a draft model with the same name, and a cache of translated words."""
+    """Tokens with the same name in target and draft model, and a cache of translated words."""
 
     def __init__(self, target: dict[str, int], draft: dict[str, int]) -> None:
         both = ((token, draft[name]) for name, token in target.items() if name in draft)
@@ -72,16 +72,16 @@ class SharedTokens:
 
     @cached_property
     def pairs(self) -> npt.NDArray[np.int64]:
-        """Tokens [2, shared]: of the target, and of the draft model."""
+        """Array [2, n] of the n shared tokens: ids of the target, then ids of the draft model."""
         return np.array(list(self.by_target.items()), dtype=np.int64).reshape(-1, 2).T
 
     def word(
         self, tokens: tuple[int, ...], translate: Callable[[tuple[int, ...]], list[int]]
     ) -> list[int]:
         """Return the draft model's tokens of a word; cached."""
-        found = self._words.get(tokens)
-        if found is None:
+        translated = self._words.get(tokens)
+        if translated is None:
             if len(self._words) >= MOST_WORDS:
                 self._words.clear()
-            found = self._words[tokens] = translate(tokens)
-        return found
+            translated = self._words[tokens] = translate(tokens)
+        return translated

@@ -16,11 +16,11 @@ from otm.models.vocabularies.name_index import NameIndex
 from otm.models.vocabularies.tokenizer_spelling import UNREADABLE, read_tokenizer
 
 Encode = Callable[[str], Sequence[int]]
-"""From a text to the tokens that spell it."""
+"""A function that splits a text into tokens."""
 
 
 class LongestMatch:
-    """Encode by the longest token that fits, of equal ones the first."""
+    """An encoder that takes the longest matching token; of equal texts, the first token."""
 
     def __init__(self, texts: Sequence[str]) -> None:
         self._ids: dict[str, int] = {}
@@ -30,7 +30,7 @@ class LongestMatch:
         self._lengths = sorted({len(text) for text in self._ids}, reverse=True)
 
     def __call__(self, text: str) -> list[int]:
-        """Cut a text, without what no token begins with."""
+        """Split a text into tokens; skip characters at which no token matches."""
         tokens, place = [], 0
         while place < len(text):
             fitting = (n for n in self._lengths if text[place : place + n] in self._ids)
@@ -43,26 +43,26 @@ class LongestMatch:
 
 @dataclass(frozen=True, eq=False)
 class Spelling(ShortRepr):
-    """What each token of a vocabulary spells, and a tokenizer.
+    """The text and name of each token of a vocabulary, with an encoder and a decoder.
 
     Parameters
     ----------
     texts : sequence of V str
-        The text of each token; empty for one that spells none, such as an end token.
+        The text of each token; empty for a token without text, such as an end token.
     encoder : callable, optional
-        From a text to its tokens; if left out, the longest token that fits comes next, again and
-        again, and a character that no token begins with is left out.
+        Function from a text to its tokens.  By default, the longest matching token is taken at each
+        position, and a character at which no token matches is skipped.
     names : sequence of V str, optional
-        What makes tokens of two vocabularies the same, if not the text: end tokens have a name.
-        Tokens with an empty name are shared with none.  If several tokens have one name, it belongs
-        to the token that the encoder writes for its text, else to the first.
+        The name of each token, by default its text.  Tokens of two vocabularies are the same if
+        their names are equal; a token with an empty name is never shared.  A name of several tokens
+        refers to the token that the encoder uses for the text, or else to the first token.
     decoder : callable, optional
-        From tokens to their text, for those that spell a character together.
+        Function from tokens to their text, for tokens that are parts of one character.
 
     Raises
     ------
     InvalidInputError
-        If these are no texts and functions, or the names are not as many.
+        If an argument has a wrong type, or the numbers of names and texts differ.
 
     Examples
     --------
@@ -81,7 +81,7 @@ class Spelling(ShortRepr):
         names = _as_strings(self.names, "names") or texts
         if len(names) != len(texts) or not texts:
             raise InvalidInputError(
-                f"{len(names)} names for {len(texts)} texts; give one of each for every token"
+                f"{len(names)} names for {len(texts)} texts; give a name and a text for every token"
             )
         for name in ("encoder", "decoder"):
             if not (getattr(self, name) is None or callable(getattr(self, name))):
@@ -93,23 +93,24 @@ class Spelling(ShortRepr):
 
     @classmethod
     def of(cls, tokenizer: Any) -> Self:
-        """Take the spelling of a tokenizer of Hugging Face transformers.
+        """Build the spelling of a Hugging Face tokenizer.
 
         Parameters
         ----------
         tokenizer : PreTrainedTokenizerBase
-            Any; end tokens are the same by their role, others by their text, and those that spell a
-            part of a character or none by what the tokenizer calls them.
+            Any tokenizer.  A token's name is its text.  All end tokens have the same name.  A token
+            without a text, or with a part of a character, keeps the tokenizer's name for it.
 
         Returns
         -------
         Spelling
-            The spelling of all its tokens.  It is cached until the tokens of the tokenizer change.
+            The spelling of all tokens.  The table of texts and names is cached until the tokens of
+            the tokenizer change.
 
         Raises
         ------
         InvalidInputError
-            If it is none.
+            If the argument is not a tokenizer of transformers.
 
         Examples
         --------
@@ -118,7 +119,8 @@ class Spelling(ShortRepr):
             Spelling.of(AutoTokenizer.from_pretrained("Qwen/Qwen3-8B"))
         """
         table, functions = read_tokenizer(tokenizer)
-        spelling = object.__new__(cls)  # without the checks, which take long for 262,144 tokens
+        # The checks of the constructor are skipped, since they take long for 262,144 tokens.
+        spelling = object.__new__(cls)
         vars(spelling).update(
             texts=table.texts,
             encoder=functions.encode,
@@ -134,7 +136,7 @@ class Spelling(ShortRepr):
         return NameIndex(self.texts, self.names, self.encode)
 
     def encode(self, text: str) -> list[int]:
-        """Cut a text into tokens.
+        """Split a text into tokens.
 
         Parameters
         ----------
@@ -144,49 +146,51 @@ class Spelling(ShortRepr):
         Returns
         -------
         list of int
-            The tokens that spell it, as far as there are some.
+            The tokens of the text; the default encoder skips characters without a token.
 
         Raises
         ------
         InvalidInputError
-            If it is no text, or the encoder returns no tokens.
+            If the text is not a string, or the encoder does not return token ids.
         """
         if not isinstance(text, str):
-            raise InvalidInputError(f"{shown(text)} is no text; give a string")
-        found = None if self.encoder is None else self.encoder(text)
+            raise InvalidInputError(f"{shown(text)} is not a text; give a string")
+        encoded = None if self.encoder is None else self.encoder(text)
         try:
-            tokens = list(map(operator.index, found or []))
+            tokens = list(map(operator.index, encoded or []))
         except TypeError as error:
             raise InvalidInputError(
-                f"the encoder made {shown(found)} of {shown(text)}; it must return whole numbers"
+                f"the encoder returned {shown(encoded)} for {shown(text)}; it must return integers"
             ) from error
         return self._checked(tokens)
 
     def decode(self, tokens: Iterable[int]) -> str:
-        """Join what tokens spell.
+        """Join the texts of tokens.
 
         Parameters
         ----------
         tokens : iterable of int
-            From 0 to V − 1.
+            Token ids from 0 to V − 1.
 
         Returns
         -------
         str
-            Their texts.
+            The text of the tokens.
 
         Raises
         ------
         InvalidInputError
-            If these are no tokens.
+            If a token is not an integer from 0 to V − 1.
         """
         try:
-            given = self._checked(list(map(operator.index, tokens)))
+            checked = self._checked(list(map(operator.index, tokens)))
         except TypeError as error:
-            raise InvalidInputError(f"{shown(tokens)} are no tokens; give whole numbers") from error
-        text = "".join(self.texts[token] for token in given)
+            raise InvalidInputError(
+                f"{shown(tokens)} is not a sequence of tokens; give integers"
+            ) from error
+        text = "".join(self.texts[token] for token in checked)
         if UNREADABLE in text and self.decoder is not None:
-            return self.decoder(given)
+            return self.decoder(checked)
         return text
 
     def _checked(self, tokens: list[int]) -> list[int]:
@@ -198,7 +202,7 @@ class Spelling(ShortRepr):
 
 
 def check_spellings(model: Any, *spellings: Any) -> None:
-    """Refuse what is no model, or no spelling."""
+    """Raise unless the model is a LanguageModel and all spellings are Spelling objects."""
     if not isinstance(model, LanguageModel):
         raise InvalidInputError(
             f"the draft model is a {type(model).__name__}; give a LanguageModel"
@@ -206,17 +210,17 @@ def check_spellings(model: Any, *spellings: Any) -> None:
     for spelling in spellings:
         if not isinstance(spelling, Spelling):
             raise InvalidInputError(
-                f"a {type(spelling).__name__} as what tokens spell; give a Spelling, such as "
+                f"the spelling is a {type(spelling).__name__}; give a Spelling, such as "
                 "Spelling.of(tokenizer)"
             )
 
 
 def _as_strings(values: Any, name: str) -> tuple[str, ...]:
-    """Check that these are strings."""
+    """Convert to a tuple; raise unless all values are strings."""
     try:
-        given = tuple(values) if not isinstance(values, str) or not values else (None,)
+        strings = tuple(values) if not isinstance(values, str) or not values else (None,)
     except TypeError:
-        given = (None,)
-    if not all(isinstance(value, str) for value in given):
+        strings = (None,)
+    if not all(isinstance(value, str) for value in strings):
         raise InvalidInputError(f"{name} = {shown(values)}; give a string for every token")
-    return given
+    return strings

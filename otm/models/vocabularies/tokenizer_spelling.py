@@ -1,4 +1,4 @@
-"""The texts and names of the tokens of a tokenizer of Hugging Face transformers."""
+"""Texts and names of the tokens of a Hugging Face tokenizer."""
 
 from __future__ import annotations
 
@@ -11,26 +11,30 @@ from otm.errors import InvalidInputError
 from otm.models.vocabularies.name_index import NameIndex
 
 ANCHOR = "\n"
-"""Text put before others, since tokenizers treat the beginning of a text differently."""
+"""Text put before every encoded text, since tokenizers treat the beginning differently."""
 
 OTHER_NAME = "\ud800"
-"""Begins the names of tokens without a text, and no text; alone, it names the end token."""
+"""Prefix of the names of tokens without a text; no text begins with it.
+
+This prefix alone is the name of the end token.
+"""
 
 UNREADABLE = "\ufffd"
-"""Character that a tokenizer writes for a part of a character."""
+"""Character that a tokenizer decodes from an incomplete character."""
 
 PLAIN: dict[str, Any] = {"add_special_tokens": False}
 AS_IT_IS: dict[str, Any] = {"clean_up_tokenization_spaces": False}
 
 
 class Table(NamedTuple):
-    """Texts and names of all tokens, and the token of each name; it keeps no tokenizer alive."""
+    """Texts and names of all tokens, without a reference to the tokenizer."""
 
     state: Hashable
     texts: tuple[str, ...]
     names: tuple[str, ...]
     by_name: NameIndex
-    word: int  # some token with a text of letters
+    # A token whose text consists of letters.
+    word: int
 
 
 _tables: WeakKeyDictionary[Any, Table] = WeakKeyDictionary()
@@ -38,25 +42,25 @@ _tables: WeakKeyDictionary[Any, Table] = WeakKeyDictionary()
 
 
 class TokenizerFunctions:
-    """A tokenizer as functions between tokens and a text within other texts."""
+    """Functions that encode and decode a text as if it followed another text."""
 
     def __init__(self, tokenizer: Any, word: int) -> None:
         self._tokenizer = tokenizer
         self._head = list(tokenizer.encode(ANCHOR, **PLAIN))
-        # Tokens put before a token to decode it: a word, if the tokenizer drops the line break.
+        # Tokens put before all decoded tokens: the anchor, or a word if the anchor has no tokens.
         self._before = self._head or [word]
         self._start = tokenizer.decode(self._before, **AS_IT_IS)
 
     def encode(self, text: str) -> list[int]:
-        """Cut a text into tokens."""
+        """Split a text into tokens."""
         tokens = list(self._tokenizer.encode(ANCHOR + text, **PLAIN))
         if tokens[: len(self._head)] == self._head:
             return tokens[len(self._head) :]
-        # The anchor and the beginning of the text are one token.
+        # Here the anchor and the beginning of the text merge into one token.
         return list(self._tokenizer.encode(text, **PLAIN))
 
     def decode(self, tokens: list[int]) -> str:
-        """Join tokens."""
+        """Join the texts of tokens."""
         text = self._tokenizer.decode([*self._before, *tokens], **AS_IT_IS)
         return text[len(self._start) :] if text.startswith(self._start) else ""
 
@@ -65,22 +69,24 @@ def read_tokenizer(tokenizer: Any) -> tuple[Table, TokenizerFunctions]:
     """Read a tokenizer; compute its table only if it is new or has changed."""
     if not hasattr(tokenizer, "convert_ids_to_tokens"):
         raise InvalidInputError(
-            f"the tokenizer is a {type(tokenizer).__name__}; give one of transformers, such as "
-            "AutoTokenizer.from_pretrained returns"
+            f"the tokenizer is a {type(tokenizer).__name__}; give a tokenizer of transformers, "
+            "such as AutoTokenizer.from_pretrained(name)"
         )
-    state, known = _state(tokenizer), None
-    with suppress(TypeError):  # raised for objects without weak references or without a hash
-        known = _tables.get(tokenizer)
-    if known is None or known.state != state:
-        known = _read(tokenizer, state)
+    state, table = _state(tokenizer), None
+    # TypeError is raised for objects without weak references or without a hash.
+    with suppress(TypeError):
+        table = _tables.get(tokenizer)
+    if table is None or table.state != state:
+        table = _read(tokenizer, state)
         with suppress(TypeError):
-            _tables[tokenizer] = known
-    return known, TokenizerFunctions(tokenizer, known.word)
+            _tables[tokenizer] = table
+    return table, TokenizerFunctions(tokenizer, table.word)
 
 
 def _read(tokenizer: Any, state: Hashable) -> Table:
-    """Decode every token behind another one."""
-    called = {i: name for name, i in tokenizer.get_vocab().items()}  # ids may have gaps
+    """Decode every token after another token, and return the table of texts and names."""
+    # The token ids can have gaps.
+    called = {i: name for name, i in tokenizer.get_vocab().items()}
     word = next((i for i, name in sorted(called.items()) if name.isalpha()), min(called))
     functions = TokenizerFunctions(tokenizer, word)
     special = set(tokenizer.all_special_ids)
@@ -90,7 +96,7 @@ def _read(tokenizer: Any, state: Hashable) -> Table:
         text = functions.decode([i]) if name and i not in special else ""
         readable = text and UNREADABLE not in text
         texts.append(text)
-        names.append(text if readable else name and OTHER_NAME + name)  # no text begins so
+        names.append(text if readable else name and OTHER_NAME + name)
     if tokenizer.eos_token_id in called:
         names[tokenizer.eos_token_id] = OTHER_NAME
     index = NameIndex(texts, names, functions.encode)
@@ -98,7 +104,7 @@ def _read(tokenizer: Any, state: Hashable) -> Table:
 
 
 def _state(tokenizer: Any) -> Hashable:
-    """Return all parts of a tokenizer that its tokens' texts depend on."""
+    """Return all data of a tokenizer that determine the texts of its tokens."""
     backend: Any = getattr(tokenizer, "backend_tokenizer", None)
     parts = ("normalizer", "pre_tokenizer", "decoder")
     return (

@@ -1,9 +1,9 @@
-"""Tokens of a target's vocabulary as a draft model with another tokenizer reads them.
+"""Translation of a target's tokens for a draft model with another tokenizer.
 
-Two models with different tokenizers have in common the texts of their tokens.  A draft model reads
-the target's tokens word by word: its own tokenizer cuts the text of each word.  So its input
-changes at the end only, and its cache is kept.  If its tokenizer would cut the whole text
-otherwise, drafts may be worse, but the output stays right.
+The target's text is translated word by word: the draft model's tokenizer splits the text of each
+word.  So new target tokens change only the end of the draft model's input, and its cache remains
+valid.  The tokenizer might split the whole text differently; then drafts can be worse, but decoding
+stays lossless.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from otm.models.vocabularies.spelling import Spelling
 from otm.models.vocabularies.tokenizer_spelling import UNREADABLE
 
 LONGEST_WORD = 64
-"""Most tokens that are read as one word, for texts without spaces."""
+"""Largest number of tokens of a word; it matters for texts without spaces."""
 
 
 class Translation:
@@ -25,13 +25,14 @@ class Translation:
     Attributes
     ----------
     tokens : SharedTokens
-        The tokens that both vocabularies have, by name; only these are translated without their
-        text.
+        The tokens that both vocabularies share by name.  Tokens without a readable text are
+        translated with this map.
     """
 
     def __init__(self, target: Spelling, draft: Spelling, sizes: tuple[int, int]) -> None:
         self._target, self._draft = target, draft
-        self._size = sizes[1]  # of the draft model, which may have fewer tokens than its tokenizer
+        # The draft model can have fewer tokens than its tokenizer.
+        self._size = sizes[1]
         self.tokens = target.index.shared_with(draft.index, sizes)
 
     def word(self, tokens: tuple[int, ...]) -> list[int]:
@@ -39,30 +40,33 @@ class Translation:
         return self.tokens.word(tokens, self._word)
 
     def begins_word(self, token: int, before: int) -> bool:
-        """Whether a token begins a word: by a space, or since it or the one before has no text."""
+        """Return whether a token begins a word.
+
+        It does if its text begins with a space, or if it or the preceding token has no text.
+        """
         text = self._text(token)
         return not text or text[0].isspace() or not self._text(before)
 
     def row(self, tokens: Iterable[int]) -> list[int]:
-        """Translate tokens of the target into those that the draft model reads."""
+        """Translate target tokens to draft tokens."""
         return TranslatedRow(self).extended(tokens).read()
 
     def _word(self, tokens: tuple[int, ...]) -> list[int]:
-        """Translate the tokens of a word, for the first time."""
+        """Translate the tokens of a word without the cache."""
         text = self._target.decode(tokens) if self._text(tokens[0]) else ""
         if text and UNREADABLE not in text:
             return [i for i in self._draft.encode(text) if i < self._size]
-        # parts of characters and tokens without a text are translated by name
-        found: list[int] = []
+        # Parts of characters and tokens without a text are translated by name.
+        translated: list[int] = []
         runs = itertools.groupby(tokens, key=lambda token: UNREADABLE in self._text(token))
         for by_name, run in runs:
             if by_name or not text:
                 shared = self.tokens.by_target
-                found += [shared[token] for token in run if token in shared]
+                translated += [shared[token] for token in run if token in shared]
             else:
                 own = "".join(map(self._text, run))
-                found += [i for i in self._draft.encode(own) if i < self._size]
-        return found
+                translated += [i for i in self._draft.encode(own) if i < self._size]
+        return translated
 
     def _text(self, token: int) -> str:
         return self._target.texts[token] if token < len(self._target.texts) else ""
@@ -74,8 +78,9 @@ class TranslatedRow:
     def __init__(self, translation: Translation) -> None:
         self._translation = translation
         self.tokens: list[int] = []
-        self._closed: list[int] = []  # translation of the words before the last one
-        # for each word: its place, and the length of the translation before it
+        # Translation of all words before the last word.
+        self._closed: list[int] = []
+        # For each word: its position, and the length of the translation before it.
         self._words: list[tuple[int, int]] = [(0, 0)]
 
     def extended(self, tokens: Iterable[int]) -> TranslatedRow:
@@ -92,12 +97,12 @@ class TranslatedRow:
         return self
 
     def read(self) -> list[int]:
-        """Return the draft model's tokens."""
+        """Return the translation of the row."""
         word = tuple(self.tokens[self._words[-1][0] :])
         return self._closed + (self._translation.word(word) if word else [])
 
     def cut(self, length: int) -> TranslatedRow:
-        """Return an independent row of the first tokens."""
+        """Return an independent row with the first `length` tokens."""
         row = TranslatedRow(self._translation)
         count = max(bisect.bisect_left(self._words, (length, 0)), 1)
         row._words = self._words[:count]
@@ -107,9 +112,9 @@ class TranslatedRow:
 
 
 def end_of_row(tokens: list[int], most: int | None) -> list[int]:
-    """Return the tokens of a row that a model of `most` tokens reads: all, or the end if too long.
+    """Return at most the last `most` tokens of a row, the input of a model with this limit.
 
-    The beginning is cut off in large steps, not token by token, so that the cache can be reused.
+    Tokens are cut off at the beginning in large steps, so that the cache remains valid for long.
     """
     if most is None or len(tokens) <= most:
         return tokens

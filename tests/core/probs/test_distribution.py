@@ -232,7 +232,7 @@ def test_rows_are_copies_and_read_only() -> None:
         ([[F(1), F(0)], [F(1), "x"]], "distribution of row 1 has 'x' of type str at index 1"),
         (
             [[F(1), F(0)], [0, 10**400]],
-            "distribution of row 1 has a number beyond 1e[+]200 at index 1",
+            "distribution of row 1 has a number beyond ±1e[+]200 at index 1",
         ),
         ([0.5, 0.25], "the draft distribution sums to 0.75;"),
         (np.array([HALVES, [0.5, 0.499]], dtype=np.float32), "of row 1 sums .* within 0.0001"),

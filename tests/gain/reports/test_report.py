@@ -437,9 +437,9 @@ def test_paths_may_be_texts(folder: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert from_top_logprobs("lists.jsonl").prompts.size == 1
     assert read_latency("latency.json") == Latency.constant(0.125)
     for wrong in (None, 3, b"pair.npz"):
-        with pytest.raises(InvalidInputError, match="is no path; give that of a f"):
+        with pytest.raises(InvalidInputError, match="is not a path; give the path of a f"):
             from_files(wrong)  # type: ignore[arg-type]
-        with pytest.raises(InvalidInputError, match="is no path; give that of a folder"):
+        with pytest.raises(InvalidInputError, match="is not a path; give the path of a folder"):
             report(source, wrong)  # type: ignore[arg-type]
 
 

@@ -318,9 +318,9 @@ def test_long_texts_are_read_once() -> None:
         (lambda: Spelling(["a", 1]), "give a string for every token"),  # type: ignore[list-item]
         (lambda: Spelling([]), "0 names for 0 texts"),
         (lambda: Spelling(["a"], names=["a", "b"]), "2 names for 1 texts"),
-        (lambda: IntersectionModel(tables(0)[0], STRANGE, TARGET), "no token in common"),
+        (lambda: IntersectionModel(tables(0)[0], STRANGE, TARGET), "share no token"),
         (lambda: Spelling(["a"], "x"), "encoder = 'x'; give a function"),  # type: ignore[arg-type]
-        (lambda: Spelling(["a"], lambda text: [0.7]).encode("a"), "whole numbers"),  # type: ignore[list-item]
+        (lambda: Spelling(["a"], lambda text: [0.7]).encode("a"), "must return integers"),  # type: ignore[list-item]
         (lambda: Spelling(["a"], lambda text: [-1]).encode("a"), "from 0 to 0"),
         (lambda: Spelling(["a"]).decode([1]), "from 0 to 0"),
         (lambda: Spelling(["a"]).encode(5), "give a string"),  # type: ignore[arg-type]
