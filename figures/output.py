@@ -12,7 +12,7 @@ from figures.records import records_of, where
 from figures.registry import DataFigure, Kind, load, module_name
 from figures.table import Table
 from otm._core.digest import data_files
-from otm._core.files.paths import write_whole
+from otm._core.files.paths import write_atomically
 from otm.errors import InvalidInputError
 
 SUFFIXES = ("csv", "json", *PICTURES)
@@ -94,9 +94,9 @@ def write(
         if figure.seed is not None:
             source["seed"] = figure.seed
     folder.mkdir(parents=True, exist_ok=True)
-    write_whole(folder / f"{name}.csv", table.to_csv().encode())
+    write_atomically(folder / f"{name}.csv", table.to_csv().encode())
     text = json.dumps(source, indent=1, ensure_ascii=False) + "\n"
-    write_whole(folder / f"{name}.json", text.encode())
+    write_atomically(folder / f"{name}.json", text.encode())
     save_pictures(figure.draw(table), folder, name)
     return state
 
@@ -115,5 +115,5 @@ def _data(
     cache.mkdir(parents=True, exist_ok=True)
     for old in cache.glob(f"{stem}.*.csv"):
         old.unlink(missing_ok=True)  # another process may have been faster
-    write_whole(file, table.to_csv().encode())
+    write_atomically(file, table.to_csv().encode())
     return table, "computed"

@@ -14,7 +14,7 @@ from typer import Argument, Option
 
 from otm._core.display.text import shown
 from otm._core.files.headers import open_arrays
-from otm._core.files.paths import check_place, file_label, read_json
+from otm._core.files.paths import check_writable, file_label, read_json
 from otm._core.files.stored import StoredArray
 from otm.cli.output import JsonOption, as_json, exact_text, print_json, print_table
 from otm.coupling.compare.comparison import Comparison, compare_pair
@@ -80,7 +80,7 @@ def solve(
     file. Code in a file is never executed.
     """
     if certificate is not None:
-        check_place(certificate)
+        check_writable(certificate)
     probs = read_distributions(files or [], draft, target, exact=exact)
     for distribution in probs:
         _check_exact_size(distribution, k)

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import settings
 
 from otm._core.files.headers import open_arrays
-from otm._core.files.paths import check_place, file_label, file_size, parse_json, read_json
+from otm._core.files.paths import check_writable, file_label, file_size, parse_json, read_json
 from otm.errors import InvalidInputError
 
 NUMBERS = np.random.default_rng(0).normal(size=(37, 11))
@@ -264,12 +264,12 @@ def test_whatever_is_damaged_nothing_foreign_is_raised(save: str, tmp_path: Path
 def test_a_place_where_no_file_can_be_is_refused(tmp_path: Path) -> None:
     """Catches work whose result cannot be kept."""
     (tmp_path / "file").touch()
-    check_place(tmp_path / "file")
-    check_place(tmp_path / "new")
+    check_writable(tmp_path / "file")
+    check_writable(tmp_path / "new")
     for folder in ("missing", "file", "null\0"):
-        assert "create it first" in refused(lambda at=folder: check_place(tmp_path / at / "x"))  # type: ignore[misc]
-    assert "is a folder" in refused(lambda: check_place(tmp_path))
-    assert "cannot be written" in refused(lambda: check_place(tmp_path / ("x" * 300)))
+        assert "create it first" in refused(lambda at=folder: check_writable(tmp_path / at / "x"))  # type: ignore[misc]
+    assert "is a folder" in refused(lambda: check_writable(tmp_path))
+    assert "cannot be written" in refused(lambda: check_writable(tmp_path / ("x" * 300)))
 
 
 def test_what_is_no_file_is_refused(tmp_path: Path) -> None:

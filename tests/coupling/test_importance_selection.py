@@ -180,7 +180,7 @@ def test_only_ratios_of_weights_matter() -> None:
     [
         ([1, 2], r"shape \(2,\)"),
         ([1, 2, -1, 1], "token 2 is -1"),
-        ([1, 2, "a", 1], "no array of numbers"),
+        ([1, 2, "a", 1], "is not an array of numbers"),
         ([1, 2, math.nan, 1], "weight"),
         ([1, 2, math.inf, 1], "weight"),
     ],

@@ -220,8 +220,8 @@ def test_rounding_above_one_is_cut_off() -> None:
     [
         ([[0, 0], [0, 0]], r"shape \(2, 2\).*shape \(3, 2\)"),
         ([0, 0, 0], r"shape \(3,\)"),
-        ([[0, 0], [0], [0, 0]], "no array of numbers"),
-        ([["a", 0], [0, 0], [0, 0]], "no array of numbers"),
+        ([[0, 0], [0], [0, 0]], "is not an array of numbers"),
+        ([["a", 0], [0, 0], [0, 0]], "is not an array of numbers"),
         ([[0, 0], [0, None], [0, 0]], "probabilit"),
         ([[0, 0], [0, float("nan")], [0, 0]], "probabilit"),
         ([[0, 0], [0, float("inf")], [0, 0]], "probabilit"),

@@ -225,7 +225,7 @@ def _finite(digits: str) -> float:
     return number
 
 
-def check_place(path: Path) -> None:
+def check_writable(path: Path) -> None:
     """Raise if no file can be written at a path; call this before long work."""
     try:
         exists, is_folder = path.parent.is_dir(), path.is_dir()
@@ -237,7 +237,7 @@ def check_place(path: Path) -> None:
         raise InvalidInputError(f"{shown(str(path))} is a folder; give a file in it")
 
 
-def write_whole(path: Path, content: bytes) -> None:
+def write_atomically(path: Path, content: bytes) -> None:
     """Write a file atomically: write a temporary file in the same folder, then move it.
 
     If the process ends early, no partial file remains under the final name.  Two writers cannot mix
@@ -258,7 +258,7 @@ def write_csv(path: AnyPath, rows: Iterable[Iterable[object]]) -> None:
     csv.writer(text, lineterminator="\n").writerows(rows)
     file = as_path(path)
     try:
-        write_whole(file, text.getvalue().encode())
+        write_atomically(file, text.getvalue().encode())
     except OSError as error:
         raise InvalidInputError(
             f"{file_label(file)} cannot be written: {error.strerror}; give a file in an existing "

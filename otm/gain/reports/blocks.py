@@ -19,7 +19,7 @@ from otm._core.display.interrupts import ignore_sigint
 from otm._core.display.progress import Progress, watching
 from otm._core.display.text import shown
 from otm._core.files.headers import open_arrays
-from otm._core.files.paths import read_json, write_whole
+from otm._core.files.paths import read_json, write_atomically
 from otm._core.numbers import as_integer
 from otm._core.optional import require
 from otm.errors import InvalidInputError, InvalidParameterError, OTMError, ProblemTooLargeError
@@ -139,7 +139,7 @@ def _claim(folder: Path, key: dict[str, Any]) -> list[Path]:
             # without a manifest, old blocks may belong to another report
             for old in folder.glob("block-*.npz"):
                 old.unlink()
-            write_whole(manifest, text.encode())
+            write_atomically(manifest, text.encode())
             return [manifest, *made]
     stored, expected = read_json(manifest), json.loads(text)
     if stored != expected:
@@ -173,7 +173,7 @@ def _save(path: Path, part: Measured) -> None:
     content = io.BytesIO()
     np.savez(content, **part, **{DIGEST: _digest(part)})  # type: ignore[arg-type]
     with writing(path.parent):
-        write_whole(path, content.getvalue())
+        write_atomically(path, content.getvalue())
 
 
 def _load(path: Path, bounds: Bounds) -> Measured | None:

@@ -21,7 +21,7 @@ import numpy as np
 from otm._core.display.progress import Progress
 from otm._core.display.text import shown
 from otm._core.drawing import COLOURS, MARKERS, blank_figure, journal_style, legend_above
-from otm._core.files.paths import AnyPath, as_path, write_whole
+from otm._core.files.paths import AnyPath, as_path, write_atomically
 from otm._core.means import Floats
 from otm._core.numbers import as_level
 from otm._core.optional import check_installed
@@ -185,8 +185,8 @@ def report(
     summary = summarise(source, measured, chosen, lengths, latency, level=level)
     text = json.dumps(summary.as_json(), ensure_ascii=False, allow_nan=False, indent=1)
     with writing(folder):
-        write_whole(folder / "report.json", f"{text}\n".encode())
-        write_whole(folder / "report.html", page(summary).encode())
+        write_atomically(folder / "report.json", f"{text}\n".encode())
+        write_atomically(folder / "report.html", page(summary).encode())
     return summary
 
 

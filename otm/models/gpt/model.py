@@ -9,7 +9,7 @@ from importlib.resources import as_file, files
 from typing import Any, Self
 
 from otm._core.display.text import shown
-from otm._core.files.paths import AnyPath, as_path, check_place, file_label
+from otm._core.files.paths import AnyPath, as_path, check_writable, file_label
 from otm._core.numbers import check_name
 from otm._core.optional import require
 from otm.errors import InvalidInputError
@@ -199,7 +199,7 @@ class GPT(Transformer, LanguageModel):
         True
         """
         file = as_path(path, "of a file to write")
-        check_place(file)
+        check_writable(file)
         safetensors = require("safetensors")
         from safetensors.torch import save_file
 

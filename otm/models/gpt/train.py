@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from otm._core.display.progress import watching
-from otm._core.files.paths import check_place
+from otm._core.files.paths import check_writable
 from otm._core.optional import require
 from otm.errors import InvalidInputError, InvalidParameterError, OTMError
 from otm.models.gpt.model import GPT
@@ -246,7 +246,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         config, learning_rate, dropout = PRESETS[options.preset]
         if options.steps < 0 or options.batch < 1:
             raise InvalidParameterError("--steps must be at least 0, and --batch at least 1")
-        check_place(options.out)
+        check_writable(options.out)
         text = options.text.read_bytes() if options.text else default_text()
         tokens, held_out = split(text)
         if len(held_out) < 2 or len(tokens) <= config.context_length:

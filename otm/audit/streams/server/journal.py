@@ -8,7 +8,7 @@ from collections import deque
 from pathlib import Path
 from typing import IO, Any
 
-from otm._core.files.paths import check_place, file_label, parse_json
+from otm._core.files.paths import check_writable, file_label, parse_json
 from otm.audit.streams.server.answers import Completion, completion_from
 from otm.errors import EndpointError, InvalidInputError
 
@@ -29,7 +29,7 @@ class Journal:
         self._stored: tuple[deque[Completion], deque[Completion]] = deque(), deque()
         if path is None:
             return
-        check_place(path)
+        check_writable(path)
         head = (json.dumps({"format": FORMAT, "digest": digest}) + "\n").encode()
         try:
             self._file = path.open("a+b")
