@@ -1,4 +1,4 @@
-"""``python -m figures`` hands its options on, and refuses mistakes in one line."""
+"""``python -m figures`` passes its options on, and reports mistakes in one line."""
 
 from __future__ import annotations
 

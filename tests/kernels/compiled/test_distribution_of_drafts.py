@@ -1,8 +1,8 @@
-"""The law of several chains from logits in float32: from its breakpoints, and at full vocabulary.
+"""The output distribution of several chains from float32 logits, small and full vocabularies.
 
-The law is computed for drafts from the exact softmax, from what the float32 arithmetic makes of the
-rest: thresholds, slots and masses.  At a small vocabulary the kernels are run on both sides of
-every edge between two decisions, so that these laws are theirs.
+The drafts follow the exact softmax; thresholds, slots and masses come from float32 arithmetic.
+At a small vocabulary, the kernels run on both sides of every edge between two decisions, so these
+distributions are those of the kernels.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Node(NamedTuple):
 
     Attributes
     ----------
-    law : Tensor [V]
+    distribution : Tensor [V]
         Of the output.
     chance : Tensor [V]
         Of a draft that is tested to be accepted.
@@ -46,7 +46,7 @@ class Node(NamedTuple):
 
 
 def by_k_seq(target: Any, draft: Any, drawn: Any, count: int) -> Node:
-    """Law of k-Seq on float32 laws [V], with drafts from another one."""
+    """Distribution of k-Seq on float32 distributions [V], with drafts from another one."""
     of_target, of_draft = target.double()[None], draft.double()[None]
     split = grid_k_seq.find_split(of_target, of_draft, torch.tensor([[count]]), count)
     mean = split.one_draft(of_target, of_draft)
@@ -59,7 +59,7 @@ def by_k_seq(target: Any, draft: Any, drawn: Any, count: int) -> Node:
 
 
 def by_bins(target: Any, draft: Any, drawn: Any, count: int) -> Node:
-    """Law of the optimum of bins on float32 laws [V], with drafts from another one."""
+    """Return grid optimal's output distribution for float32 rows and the drafts' true one."""
     of_target, of_draft = target.double(), draft.double()
     numbers = grid_optimal.deterministic_count(torch.tensor([[count]]), count)
     places, table = grid_optimal.bin_tokens(of_target[None], of_draft[None], numbers)
