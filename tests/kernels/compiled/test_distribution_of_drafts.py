@@ -29,7 +29,7 @@ class Node(NamedTuple):
 
     Attributes
     ----------
-    distribution : Tensor [V]
+    law : Tensor [V]
         Of the output.
     chance : Tensor [V]
         Of a draft that is tested to be accepted.
