@@ -101,7 +101,7 @@ def verify_chain(
     draft_tokens: Sequence[int],
     uniforms: Sequence[Any],
 ) -> list[int]:
-    """Verify a chain token by token, with a coin for each draft and a uniform for the last token."""
+    """Verify a chain with one coin for each draft and one uniform for the last token."""
     for i, token in enumerate(draft_tokens):
         target, draft = target_probs[i], draft_probs[i]
         if uniforms[i] * draft[token] >= target[token]:

@@ -1,4 +1,4 @@
-"""The stages, in their order: the ones that tell most come first."""
+"""The stages in order; the most informative stages come first."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -10,7 +10,7 @@ from benchmarks.gpu.settings import Setting
 
 
 class Stage(NamedTuple):
-    """A stage: its name, what it shows, the seconds that it may take, and what yields its rows."""
+    """A stage: its name, its title, its time limit in seconds, and a function that yields rows."""
 
     name: str
     title: str
