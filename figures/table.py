@@ -101,11 +101,11 @@ class Table:
             names, *rows = csv.reader(io.StringIO(text, newline=""), strict=True)
         except (ValueError, csv.Error) as error:
             why = str(error) if isinstance(error, csv.Error) else "it is empty"
-            raise InvalidInputError(f"no table in CSV: {why}") from None
+            raise InvalidInputError(f"not a CSV table: {why}") from None
         for number, row in enumerate(rows, 1):
             if len(row) != len(names):
                 raise InvalidInputError(
-                    f"no table in CSV: row {number} has {len(row)} cells, the heading {len(names)}"
+                    f"not a CSV table: row {number} has {len(row)} cells, the heading {len(names)}"
                 )
         return cls(tuple(names), tuple(tuple(map(_as_cell, row)) for row in rows))
 

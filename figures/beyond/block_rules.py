@@ -21,7 +21,7 @@ BOUND = "bound"
     record="block_rules", command="python -m benchmarks.block_rules --save", models=OUR_GPTS
 )
 def block_rules(records: list[dict[str, Any]]) -> Table:
-    """How many tokens a step of several drafts gives, and what no memoryless rule exceeds.
+    """Tokens per step with several drafts, and a bound for all memoryless rules.
 
     The models are the shipped target and its draft models, at contexts where steps of a loop
     begin.  All rules use the same drafts.  The upper panels show the mean number of tokens per

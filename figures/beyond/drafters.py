@@ -20,7 +20,7 @@ KINDS = {"heads": "all at once: heads", "words": "another vocabulary", "": "one 
 
 @measurement(record="drafters", command="python -m benchmarks.drafters --save", models=OUR_GPTS)
 def drafters(records: list[dict[str, Any]]) -> Table:
-    """Draft models, heads, copies and other vocabularies: tokens of a step for one chain of 5.
+    """Draft models, heads, copies and other vocabularies: tokens per step for one chain of 5.
 
     The target is the shipped one, at contexts where steps of a loop begin; each drafter has its
     best rule.  The figure shows tokens per step minus those of the small draft model, with paired

@@ -25,7 +25,7 @@ KINDS = {
 
 @measurement(record="trees", command="python -m benchmarks.trees --save", models=OUR_GPTS)
 def trees(records: list[dict[str, Any]]) -> Table:
-    """Chains, trees and the rules that verify them: tokens of a step for 32 drafts.
+    """Chains, trees and the rules that verify them: tokens per step for 32 drafts.
 
     The models are the shipped target and its draft models, at contexts where steps of a loop begin;
     no path is longer than 8.  The figure shows tokens per step minus those of best-first trees

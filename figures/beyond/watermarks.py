@@ -26,7 +26,7 @@ WAYS = {
 
 @measurement(record="watermark", command="python -m benchmarks.watermark --save", models=OUR_GPTS)
 def watermarks(records: list[dict[str, Any]]) -> Table:
-    """Watermarks beside drafts: evidence in a text against tokens of a step.
+    """Watermarks with drafts: evidence in a text against tokens per step.
 
     The shipped target decodes with the large (filled) and the small draft model (open), in chains
     of 4 drafts.  The evidence is the mean −log10 of the p-value of texts, by a detector that knows
