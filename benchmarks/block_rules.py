@@ -46,7 +46,7 @@ def run(drafts: tuple[str, ...], prompts: int, tokens: int, every: int) -> dict[
                 for other in ("optimal", "traversal", "bound"):
                     found = means.difference(setup, (other, setup.k, setup.gamma))
                     row["less_" + other] = found._asdict()
-                    print(f"  K = {setup.k}, γ = {setup.gamma}: less {other} {found}", flush=True)
+                    print(f"  K = {setup.k}, γ = {setup.gamma}: minus {other} {found}", flush=True)
                 rows[-1] |= row
         results[name] = {"contexts": len(recordings), "rows": rows}
     return results

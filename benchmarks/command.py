@@ -22,7 +22,7 @@ def options_of(parser: argparse.ArgumentParser) -> argparse.Namespace:
     """Parse the command line; reject --quick together with --save."""
     options = parser.parse_args()
     if options.quick and options.save:
-        parser.error("results of --quick are not saved: leave out --quick or --save")
+        parser.error("results of --quick cannot be saved; leave out --quick or --save")
     return options
 
 

@@ -41,7 +41,7 @@ try:
     import triton
     from triton.backends.compiler import GPUTarget
 except ImportError as error:
-    print(f"nothing is compiled: torch and triton are needed ({error})")
+    print(f"cannot compile without torch and Triton ({error})")
     sys.exit()
 
 from otm.coupled.clocks import triton as clocks
@@ -292,7 +292,7 @@ def inexact(ptx: str) -> list[str]:
 def check(rows: list[dict[str, Any]], fused: dict[str, Any]) -> None:
     """Exit if a kernel is inexact, or if the check does not detect the control with fusion."""
     if fused and not any(name.startswith("fma.") for name in fused["inexact"]):
-        raise SystemExit(f"the check is blind: with fusion {fused['kernel']} has no fma")
+        raise SystemExit(f"the check cannot detect fusion: {fused['kernel']} has no fma")
     looked_at = [row for row in rows if "inexact" in row]
     wrong = [row for row in looked_at if row["inexact"]]
     for row in wrong:
@@ -335,8 +335,10 @@ def resources_amd(assembly: str) -> dict[str, int]:
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--targets", nargs="+", choices=TARGETS, default=list(TARGETS))
-    parser.add_argument("--uses", nargs="+", metavar="NAME", help="only these, results not kept")
-    parser.add_argument("--output", type=Path, help="folder to keep the results in")
+    parser.add_argument(
+        "--uses", nargs="+", metavar="NAME", help="only these uses; do not save results"
+    )
+    parser.add_argument("--output", type=Path, help="folder for the results")
     options = parser.parse_args(arguments)
     folder = options.output or (None if options.uses else RESULTS)
     for target in options.targets:

@@ -83,7 +83,7 @@ def accepted(drafts: tuple[str, ...], prompts: int, tokens: int) -> dict[str, An
             mean = clustered_mean(per_prompt[way], clusters)
             less = clustered_mean(per_prompt[way] - per_prompt["chain"], clusters)
             rows.append({"way": way, "bytes": size, **mean._asdict(), "less_chain": less._asdict()})
-            print(f"{name}, {way}: {mean}, {size:,} bytes; less chain {less}", flush=True)
+            print(f"{name}, {way}: {mean}, {size:,} bytes; minus chain {less}", flush=True)
         results[name] = rows
     return results
 

@@ -148,7 +148,7 @@ def measured(temperature: float, prompts: int, tokens: int, texts: int) -> list[
     for setup in means:
         less = means.difference(setup, Setup(BEST, 1, GAMMA))
         rows.append({"way": setup.rule, **means[setup]._asdict(), "less": less._asdict()})
-        print(f"T {temperature}, {setup.rule}: {means[setup]}; less {BEST}: {less}", flush=True)
+        print(f"T {temperature}, {setup.rule}: {means[setup]}; minus {BEST}: {less}", flush=True)
     return rows
 
 

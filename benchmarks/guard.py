@@ -197,7 +197,7 @@ def main() -> int:
         for name, then in recorded.items():
             now = measured.get(name, np.inf)
             print(f"{name:<52}{then:10.3g}{now:10.3g}{'  SLOWER' if name in slow else ''}")
-    print("\nslower than recorded" if failed else "\nnothing is slower than recorded")
+    print("\nslower than recorded" if failed else "\nno ratio is slower than recorded")
     return int(failed)
 
 

@@ -30,7 +30,7 @@ TARGETS = ("sm80", "sm90", "sm100", "gfx942")
 
 
 def compiled() -> str:
-    """Lay out the registers of each kernel by data type, as the maximum over its uses."""
+    """Make a table of each kernel's registers by data type, as the maximum over its uses."""
     found = record("kernels-sm90")
     by_kernel = _by_kernel(found)
     types = list(dict.fromkeys(dtype for by_type in by_kernel.values() for dtype in by_type))
@@ -46,7 +46,7 @@ def compiled() -> str:
 
 
 def targets() -> str:
-    """Lay out the registers of each kernel by target, for fp32, with spilled bytes."""
+    """Make a table of each kernel's registers by target, for fp32, with spilled bytes."""
     records = [record(f"kernels-{name}") for name in TARGETS]
     found = [_by_kernel(each) for each in records]
     rows = []
@@ -133,7 +133,7 @@ def cpu() -> str:
 
 
 def on_cpu() -> str:
-    """Lay out the time of one chain on a CPU, and its ratios to the other contestants."""
+    """Make a table of the times of one chain on a CPU, with ratios to other contestants."""
     found = record("on_cpu")
     cases: dict[tuple[Any, ...], dict[int, dict[str, float]]] = {}
     for row in found["times"]:
@@ -173,7 +173,7 @@ def _is_cpu(found: Any) -> bool:
 
 
 def of_device(name: str, found: Any) -> str:
-    """Lay out tables and pictures of one device, for typical rejections and the largest V."""
+    """Return one device's tables and pictures, for typical rejections and the largest V."""
     parts = [f"### {found['device']}"]
     # On a CPU there are never graphs, so its times need no mark.
     mark = "" if _is_cpu(found) else " (call)"

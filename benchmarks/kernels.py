@@ -154,7 +154,7 @@ def pass_gate(
     tiers: tuple[str, ...] = TIERS,
 ) -> list[dict[str, Any]]:
     """Check all output distributions by tier, and that the check detects a wrong one."""
-    print(f"\nOutput distribution, before anything is timed (a slip of TV {gate.SLIP:.3f} is seen)")
+    print(f"\nCheck of output distributions (it detects a wrong verifier with TV {gate.SLIP:.3f})")
     rows = []
     for tier in tiers:
         single = tier == ONE_SEQUENCE
@@ -163,7 +163,9 @@ def pass_gate(
             Entry(gate.slip), logits=False, one_by_one=False, draws=draws, device=device
         )
         if blind.passed:
-            raise SystemExit(f"the gate is blind: {draws} draws do not reject a wrong distribution")
+            raise SystemExit(
+                f"the check is too weak: {draws} draws do not reject a wrong distribution"
+            )
         for contestant, entry in present.items():
             if tier not in contestant.tiers:
                 continue
@@ -227,7 +229,7 @@ def check_several(
 ) -> tuple[list[dict[str, Any]], dict[str, several.Contestant]]:
     """Check the distributions of several chains; return checks and contestants that passed."""
     present = several.contestants(tier, device)
-    print(f"\nThe output of several chains, before anything is timed: {tier}")
+    print(f"\nCheck of output distributions of several chains: {tier}")
     found = [
         {**row, "statistic": finite(row["statistic"])}
         for row in several.pass_gate(tier, present, plan.draws // 4, device)
@@ -307,7 +309,7 @@ def write(folder: Path, device: torch.device, record: dict[str, Any]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="small sizes, results not kept")
+    parser.add_argument("--quick", action="store_true", help="small sizes; do not save results")
     parser.add_argument(
         "--device", help="torch name of the device; the default is the GPU if there is one"
     )

@@ -120,7 +120,7 @@ def check_distributions(draws: int) -> list[dict[str, Any]]:
                 entry, logits=logits, one_by_one=False, draws=draws, device=CPU, rule=rule
             )
             if not verdict.passed:
-                raise SystemExit(f"{name} by {rule} has another distribution: {verdict}")
+                raise SystemExit(f"{name} with rule {rule} does not follow the target: {verdict}")
             checks.append({"contestant": name, "rule": rule, "logits": logits})
     host.LEAST_VOCABULARY = least
     return checks

@@ -137,7 +137,7 @@ def chains(
             rows.append(row)
             print(
                 f"    {name}, T = {temperature}, γ = {gamma}: α {shown(row['alpha'])}, c "
-                f"{row['c']:.3f}, judging {row['judging']:.2f}, speed {shown(row['speed'])}"
+                f"{row['c']:.3f}, verification {row['judging']:.2f}, speed {shown(row['speed'])}"
             )
     return rows
 

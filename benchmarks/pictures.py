@@ -110,7 +110,7 @@ def several_chains(found: Any) -> "Figure | None":
     axes.set_xlabel("time, as a multiple of the verification of one chain")
     axes.set_ylabel("accepted drafts")
     shape = "B = {B}, γ = {gamma}, V = {V:,}".format(**rows[0])
-    axes.set_title(f"K chains (K beside the points), {shape}", fontsize=9, loc="left")
+    axes.set_title(f"K chains (K next to the points), {shape}", fontsize=9, loc="left")
     axes.legend()
     sign(figure, found)
     return figure

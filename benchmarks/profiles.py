@@ -124,7 +124,7 @@ def run(plan: Plan, device: torch.device) -> dict[str, Any]:
             model, pool, methods, device, gammas=plan.gammas, rounds=plan.rounds
         )
     record["loops"] = loops(device, plan.layers, plan.tokens, *plan.loops)
-    print("\nLoops: seconds of all texts, in verification and in all")
+    print("\nLoops: seconds of all texts, for verification and in total")
     for row in record["loops"]:
         total = sum(row["text s"])
         print(f"  {row['pair']:<28}{row['method']:<10}{row['verification s']:8.3f}{total:8.3f}")
@@ -150,7 +150,7 @@ def pass_gate(draws: int, device: torch.device) -> dict[str, Any]:
     if gate.check(
         gate.Entry(gate.slip), logits=False, one_by_one=False, draws=draws, device=device
     ).passed:
-        raise SystemExit(f"the gate is blind: {draws} draws do not reject a wrong distribution")
+        raise SystemExit(f"the check is too weak: {draws} draws do not reject a wrong distribution")
     methods = entries(device, MODELS[0].scale)
     for name in (BASELINE, EXACT):
         verdict = gate.check(

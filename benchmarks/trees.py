@@ -147,7 +147,7 @@ def measured(
                 "less_best_first": less._asdict(),
             }
         )
-        print(f"T {temperature}, {setup.rule}: {means[setup]}; less best-first {less}", flush=True)
+        print(f"T {temperature}, {setup.rule}: {means[setup]}; minus best-first {less}", flush=True)
     return rows
 
 

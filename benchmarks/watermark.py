@@ -47,7 +47,7 @@ class Way(NamedTuple):
     """A way to decode a text and to detect its watermark."""
 
     name: str
-    method: str | None  # None for no watermark
+    method: str | None  # None means without a watermark
     drafts: bool
     read: str  # the method that the detector assumes
     threshold: float | None = None
@@ -135,7 +135,7 @@ def _row(
         less = clustered_mean(found - values[COUPLED][quantity], clusters)
         row[quantity] = mean._asdict()
         row[f"{quantity}_less_coupled"] = less._asdict()
-        print(f"{name}, T {temperature}, {way}, {quantity}: {mean}; less coupled {less}")
+        print(f"{name}, T {temperature}, {way}, {quantity}: {mean}; minus coupled {less}")
     return row
 
 

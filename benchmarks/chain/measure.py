@@ -96,7 +96,7 @@ def measure(
 
 
 def rotated(inputs: Inputs, to_read: int, cache: int, effort: Effort) -> list[Inputs]:
-    """Copy the inputs until their required bytes fill the last cache five times, within memory."""
+    """Copy the inputs until their required bytes fill the last cache five times, if possible."""
     enough = -(-5 * cache // to_read)
     count = max(1, min(enough, effort.copies, effort.memory // inputs.bytes))
     return [inputs, *(inputs.copy() for _ in range(count - 1))]

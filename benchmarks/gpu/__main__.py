@@ -33,7 +33,7 @@ def options_of(arguments: list[str] | None) -> argparse.Namespace:
         prog="python -m benchmarks.gpu", description=(__doc__ or "").partition("\n")[0]
     )
     parser.add_argument("--list", action="store_true", help="list the stages")
-    parser.add_argument("--rehearse", action="store_true", help="try all stages on a CPU")
+    parser.add_argument("--rehearse", action="store_true", help="test all stages on a CPU")
     parser.add_argument("--only", nargs="+", metavar="STAGE", help="run these stages alone")
     parser.add_argument("--force", action="store_true", help="also run stages that are done")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="end after so many")
@@ -74,11 +74,13 @@ def refusal(options: argparse.Namespace, names: Collection[str]) -> str | None:
     from benchmarks.kernels import RESULTS
 
     if unknown := set(options.only or ()) - set(names):
-        return f"no stage is called {', '.join(sorted(unknown))}; --list names them"
+        return f"unknown stage {', '.join(sorted(unknown))}; --list prints all names"
     if not options.rehearse and not torch.cuda.is_available():
-        return f"torch {torch.__version__} sees no GPU; --rehearse tries the stages on a CPU"
+        return f"torch {torch.__version__} sees no GPU; --rehearse tests the stages on a CPU"
     if options.rehearse and options.output and is_in(options.output, RESULTS):
-        return "a rehearsal measures nothing: its results are no part of the repository"
+        return (
+            "a rehearsal has no valid times; give an --output outside of the repository's results"
+        )
     return None
 
 
@@ -122,7 +124,7 @@ def parent(options: argparse.Namespace) -> int:
         print(f"the kernels use {tuning.adopt(kept['tuning'])}")
     print(f"results: {folder}")
     if left := len(chosen) - len(results):
-        print(f"{left} stages are left for the next run")
+        print(f"{left} stages remain for the next run")
     return int(left > 0 or any(result["status"] == runner.FAILED for result in results))
 
 

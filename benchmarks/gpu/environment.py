@@ -98,7 +98,7 @@ def environment(setting: Setting) -> Iterator[Row]:
     """Yield a row per package, and name the stages that need a missing one."""
     for name, why in (("torch", "all stages"), ("triton", "the kernels")):
         there = find_spec(name) is not None
-        note = "" if there else f"missing, and {why} need it"
+        note = "" if there else f"missing; needed for {why}"
         yield {"case": name, "passed": there, "note": note}
     for name in HELPERS:
         yield {"case": name, "passed": True if find_spec(name) else None, "note": ""}

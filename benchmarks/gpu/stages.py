@@ -22,7 +22,9 @@ STAGES = (
     Stage("environment", "what is installed", 120, environment.environment),
     Stage("copies", "the rate of copies, the cost of launches", 120, environment.copies),
     Stage("decisions", "kernels and torch against NumPy, small vocabularies", 900, decisions.small),
-    Stage("self-checks", 'what "auto" takes, and how long it checks', 540, decisions.checked),
+    Stage(
+        "self-checks", 'the backend of "auto", and the time of its check', 540, decisions.checked
+    ),
     Stage("serving", "kernels against torch and NumPy, large batches", 540, decisions.serving),
     Stage("graphs", "replays with new inputs against calls", 540, decisions.graphs),
     Stage("loop", "the decoding loop with models on the device", 300, loop.loop),

@@ -90,7 +90,7 @@ def main() -> None:
     low, high = interval(killed, judged)
     print(
         f"{killed} of {judged} killed, {killed / judged:.1%} ({low:.1%} to {high:.1%} of all "
-        f"{count}); {found['equivalent']} change nothing"
+        f"{count}); {found['equivalent']} are equivalent"
     )
     if options.save:
         record = {

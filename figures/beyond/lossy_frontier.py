@@ -36,7 +36,7 @@ Outcome = tuple[float, Probs]
 
 
 class LossySetting(NamedTuple):
-    """A family of lossy rules: values of its parameter, and a function to an `Outcome`."""
+    """A family of lossy rules: values of its parameter, and a function that computes an outcome."""
 
     settings: tuple[float, ...]
     outcome: Callable[[Problem, float], Outcome]

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 def solve_time(records: list[dict[str, Any]]) -> Table:
     """How long general solvers take for OTM-k, and how far they get in a minute.
 
-    The same instances are solved in closed form, as SpecTr's linear program (HiGHS; POT's
-    network simplex with a dense and a sparse cost matrix), and as a maximum flow (OR-Tools in
-    integers; networkx in fractions).  A ring marks the largest instance that a method solves
-    within the time limit (dashed) and 8 GiB; networkx has a limit on its arcs instead.  The
-    closed form was not tried on larger instances.  The slope of a straight line is a power of n.
-    The linear program has about n^(k+1) variables; the closed form needs a sort.
+    The same instances are solved in closed form, as SpecTr's linear program (HiGHS; POT's network
+    simplex with a dense and a sparse cost matrix), and as a maximum flow (OR-Tools in integers;
+    networkx in fractions).  A ring marks the largest instance that a method solves within the time
+    limit (dashed) and 8 GiB; networkx has a limit on its arcs instead.  The closed form was not
+    tried on larger instances.  On these logarithmic axes, a slope is an exponent of n.  The linear
+    program has about n^(k+1) variables; the closed form needs a sort.
     """
     rows = []
     for content in records:

@@ -185,7 +185,7 @@ def table_3(records: list[dict[str, Any]]) -> Table:
     The axes are the paper's; the models and the machine are ours.  The small byte-level draft
     model (17k parameters) on one CPU thread replaces a transformer of 6M parameters on a GPU.
     Cells are mean ± standard deviation of repeated runs, timed in turns, relative to the
-    target's mean for 4 tokens in one row.  Brackets have the same for medians.  "shipped" and
+    target's mean for 4 tokens in one row.  Brackets show the ratios of medians.  "shipped" and
     "deepened" name the target (Table 2).
 
     The paper's 0.16 to 0.20 lie between our two targets: relative to the deepened target, our

@@ -82,7 +82,7 @@ def _of_k_seq(draft: Floats, target: Floats, at: Ids, order: Ids, z: Polynomial)
 
 def _of_recursion(draft: Floats, target: Floats, at: Ids, order: Ids, z: Polynomial) -> Polynomial:
     k = z.size - 1
-    rounds = np.zeros((len(at), k, 2))  # nothing in rounds that are never reached
+    rounds = np.zeros((len(at), k, 2))  # tests that are never reached have probability 0
     cap, mass = np.zeros((len(at), 1)), np.ones((len(at), 1))
     reached = np.ones((len(at), 1), dtype=bool)
     for i in range(k):
