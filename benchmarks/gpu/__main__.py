@@ -34,9 +34,11 @@ def options_of(arguments: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--list", action="store_true", help="list the stages")
     parser.add_argument("--rehearse", action="store_true", help="test all stages on a CPU")
-    parser.add_argument("--only", nargs="+", metavar="STAGE", help="run these stages alone")
+    parser.add_argument("--only", nargs="+", metavar="STAGE", help="run only these stages")
     parser.add_argument("--force", action="store_true", help="also run stages that are done")
-    parser.add_argument("--minutes", type=float, default=float("inf"), help="end after so many")
+    parser.add_argument(
+        "--minutes", type=float, default=float("inf"), help="end after this number of minutes"
+    )
     parser.add_argument("--output", type=Path, help="another folder for the results")
     parser.add_argument(
         "--adopt", action="store_true", help="let the kernels use the tuned numbers of warps"
@@ -74,7 +76,7 @@ def refusal(options: argparse.Namespace, names: Collection[str]) -> str | None:
     from benchmarks.kernels import RESULTS
 
     if unknown := set(options.only or ()) - set(names):
-        return f"unknown stage {', '.join(sorted(unknown))}; --list prints all names"
+        return f"unknown stage {', '.join(sorted(unknown))}; --list names them"
     if not options.rehearse and not torch.cuda.is_available():
         return f"torch {torch.__version__} sees no GPU; --rehearse tests the stages on a CPU"
     if options.rehearse and options.output and is_in(options.output, RESULTS):

@@ -210,7 +210,7 @@ def test_the_command_refuses_what_it_cannot_do(capsys: pytest.CaptureFixture[str
     inside = str(speed.kernels.RESULTS / "gpu")
     for arguments, said in (
         (["--rehearse", "--only", "nothing"], "--list names them"),
-        (["--rehearse", "--output", inside], "no part of the repository"),
+        (["--rehearse", "--output", inside], "a rehearsal has no valid times"),
         *([] if torch.cuda.is_available() else [([], "sees no GPU")]),
     ):
         assert program.main(arguments) == 2
