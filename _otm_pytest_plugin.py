@@ -1,8 +1,8 @@
-"""The plugin for pytest: one budget of false alarms for all Monte Carlo checks of a run.
+"""The pytest plugin: one budget of false alarms for all Monte Carlo checks of a run.
 
-pytest loads it in every run wherever OTM is installed.  So it lies beside the package and not in
-it, and imports pytest alone: whoever does not use it pays nothing, and a run that measures coverage
-does not find `otm` loaded before the measurement begins.
+pytest loads this plugin in every run where OTM is installed.  Therefore the plugin is a module
+outside the package and imports only pytest.  Runs that do not use it lose no time, and a run that
+measures coverage does not find `otm` loaded before the measurement begins.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _OUTPUT = "otm_budget"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the two options, each also a setting of the configuration file."""
+    """Add the two options; each is also a setting of the configuration file."""
     group = parser.getgroup("otm", "Monte Carlo checks of the fixture otm_budget")
     for name, kind, metavar, text in (
         ("false_alarms", float, "P", "probability of any false alarm in a run (default: 1e-6)"),
-        ("capacity", int, "N", "number of checks that share it (default: 10000)"),
+        ("capacity", int, "N", "number of checks that share this probability (default: 10000)"),
     ):
         group.addoption(f"--otm-{name.replace('_', '-')}", type=kind, metavar=metavar, help=text)
         parser.addini(f"otm_{name}", text, default="")
@@ -32,28 +32,28 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(scope="session")
 def otm_budget(pytestconfig: pytest.Config) -> Budget:
-    """Share the false alarms of this run among all Monte Carlo checks.
+    """Share the allowed false alarms of this run among all Monte Carlo checks.
 
-    An `otm.testing.Budget`; its numbers are those of the options ``--otm-false-alarms`` and
-    ``--otm-capacity``, or of the settings ``otm_false_alarms`` and ``otm_capacity``.
+    Returns an `otm.testing.Budget`.  Its numbers come from the options ``--otm-false-alarms`` and
+    ``--otm-capacity``, or from the settings ``otm_false_alarms`` and ``otm_capacity``.
     """
     from otm.testing import Budget
 
     settings: dict[str, Any] = {}
     for name, kind in (("false_alarms", float), ("capacity", int)):
-        given = pytestconfig.getoption(f"otm_{name}")
-        given = pytestconfig.getini(f"otm_{name}") if given is None else given
-        if given == "":
+        value = pytestconfig.getoption(f"otm_{name}")
+        value = pytestconfig.getini(f"otm_{name}") if value is None else value
+        if value == "":
             continue
         try:
-            settings[name] = kind(given)
+            settings[name] = kind(value)
         except ValueError:
-            raise pytest.UsageError(f"otm_{name} = {given}; it must be a number") from None
+            raise pytest.UsageError(f"otm_{name} = {value}; it must be a number") from None
     return pytestconfig.stash.setdefault(_BUDGET, Budget(**settings))
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Hand what a worker of pytest-xdist used to its controller, which adds up and judges."""
+    """Send the numbers of a pytest-xdist worker to the controller, which decides on the total."""
     config = session.config
     if hasattr(config, "workeroutput"):
         if _BUDGET in config.stash:
@@ -64,7 +64,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """Take what a worker of pytest-xdist used."""
+    """Receive the numbers of a pytest-xdist worker."""
     used = getattr(node, "workeroutput", {}).get(_OUTPUT)
     if used:
         node.config.stash.setdefault(_WORKERS, []).append(used)
@@ -73,7 +73,7 @@ def pytest_testnodedown(node: Any) -> None:
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
-    """Say how much of the budget the run used, if it used any."""
+    """Print the used part of the budget, if a check used it."""
     used = _used(config)
     if not used:
         return
@@ -89,7 +89,7 @@ def pytest_terminal_summary(
 
 
 def _used(config: pytest.Config) -> dict[str, Any] | None:
-    """Add up what this process and the workers used."""
+    """Add up the numbers of this process and of the workers."""
     none: list[dict[str, Any]] = []
     parts = [*config.stash.get(_WORKERS, none)]
     if _BUDGET in config.stash:
@@ -100,6 +100,6 @@ def _used(config: pytest.Config) -> dict[str, Any] | None:
 
 
 def _numbers(budget: Budget) -> dict[str, Any]:
-    """Return what a budget has given out, as numbers that travel between processes."""
+    """Return the numbers of a budget in a form that can be sent between processes."""
     names = ("checks", "draws", "capacity", "level")
     return {name: getattr(budget, name) for name in names}

@@ -20,14 +20,14 @@ from benchmarks.machine import machine
 from otm.audit import LOSSLESS, Adapter, lossless
 from otm.audit.diagnose.known_bugs import KnownBug
 from otm.audit.diagnose.known_bugs.size_and_place import (
-    behind_from,
-    cut_to,
-    floor_at,
-    hot_from,
     lenient,
     passes_at,
     passing,
-    tiles_of,
+    previous_row_from,
+    residual_cut_to,
+    target_floor_at,
+    temperature_lost_at,
+    tile_sums_of,
 )
 from otm.audit.diagnose.known_bugs.steps import Block, Chain, Loop, Siblings
 
@@ -38,11 +38,11 @@ Draw = Callable[[Random], KnownBug]
 
 MUTANTS: tuple[tuple[int, Draw], ...] = (
     (10, lambda random: passes_at(random.randint(1, 12))),
-    (7, lambda random: hot_from(random.randint(2, 12))),
-    (4, lambda random: behind_from(random.randint(3, 11))),
-    (9, lambda random: cut_to(random.randint(2, 40))),
-    (6, lambda random: tiles_of(8 * random.randint(1, 17))),
-    (6, lambda random: floor_at(Fraction(1, random.randint(10, 1000)))),
+    (7, lambda random: temperature_lost_at(random.randint(2, 12))),
+    (4, lambda random: previous_row_from(random.randint(3, 11))),
+    (9, lambda random: residual_cut_to(random.randint(2, 40))),
+    (6, lambda random: tile_sums_of(8 * random.randint(1, 17))),
+    (6, lambda random: target_floor_at(Fraction(1, random.randint(10, 1000)))),
     (4, lambda random: lenient(Fraction(random.randint(11, 40), 20))),
     (2, lambda random: passing(random.randint(1, 4))),
 )

@@ -199,7 +199,8 @@ def of_device(name: str, found: Any) -> str:
     parts.append(f"`python -m benchmarks.kernels`; {where}.")
     for suffix, chains in (("chain", "one chain"), ("chains", "several chains")):
         if (PICTURES / f"{name}-{suffix}.png").exists():
-            parts.append(f"![Times of {chains} on {found['device']}](pictures/{name}-{suffix}.png)")
+            picture = f"../pictures/{name}-{suffix}.png"
+            parts.append(f"![Times of {chains} on {found['device']}]({picture})")
     return "\n\n".join(parts) + "\n"
 
 

@@ -14,7 +14,7 @@ __all__ = [
     "state",
     "trees",
     "watermark",
-    "watermark_laws",
+    "watermark_statistics",
 ]
 
 COMMAND = "decoding --save"
@@ -133,7 +133,7 @@ def watermark() -> str:
     return markdown(heading, lines, origin(found, "watermark --save"))
 
 
-def watermark_laws() -> str:
+def watermark_statistics() -> str:
     found = record("watermark")
     lines = []
     for setting, of_setting in found["laws"].items():

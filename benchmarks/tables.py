@@ -35,7 +35,7 @@ from benchmarks.loop_tables import (
     state,
     trees,
     watermark,
-    watermark_laws,
+    watermark_statistics,
 )
 
 __all__ = ["PAGES", "TABLES", "filled"]
@@ -43,7 +43,16 @@ __all__ = ["PAGES", "TABLES", "filled"]
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = tuple(
     ROOT / "docs" / f"{name}.md"
-    for name in ("benchmarks", "how-to-choose", "theory/state", "tables/watermarks")
+    for name in (
+        "comparison",
+        "tables/core",
+        "tables/decoding",
+        "tables/trees-and-drafters",
+        "tables/cpu",
+        "tables/kernels",
+        "theory/state",
+        "tables/watermarks",
+    )
 )
 PLACE = re.compile(r"(<!-- table ([\w-]+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
 
@@ -197,7 +206,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "state": state,
     "trees": trees,
     "watermark": watermark,
-    "watermark-laws": watermark_laws,
+    "watermark-laws": watermark_statistics,
     "peers": peers,
     "report": report,
     "rows": rows,

@@ -27,7 +27,7 @@ from benchmarks.command import command, keep, options_of
 from benchmarks.machine import machine
 from figures.shipped_pairs import prompts_of_text, shipped_probs
 from otm._core.means import clustered_mean
-from otm.coupled import decode_watermarked, detect_watermark, watermark_laws
+from otm.coupled import decode_watermarked, detect_watermark, watermark_statistics
 from otm.coupled.watermark import DRAFTS, RECOVERED, RejectionRounds
 from otm.coupled.watermark_detection import late_score, mean_score
 from otm.decoding import SamplingParameters, speculative
@@ -147,7 +147,7 @@ def laws(name: str, temperature: float, prompts: int, tokens: int) -> dict[str, 
     pairs = list(zip(found[name], found["target"], strict=True))
     by_way: dict[str, Any] = {}
     for threshold in THRESHOLDS:
-        of_pairs = [watermark_laws(p, q, threshold=threshold) for p, q in pairs]
+        of_pairs = [watermark_statistics(p, q, threshold=threshold) for p, q in pairs]
         for method in of_pairs[0]:
             way = f"{method}, threshold {threshold:g}" if "keyed" in method else method
             values = [laws[method] for laws in of_pairs]

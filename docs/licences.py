@@ -1,4 +1,4 @@
-"""Write the licences of the pinned packages into docs/dependencies.md, from their own metadata.
+"""Write the licences of the pinned packages into docs/tables/dependencies.md.
 
 python -m venv /tmp/all
 /tmp/all/bin/python -m pip install --no-deps -r constraints.txt triton
@@ -11,7 +11,7 @@ from importlib.metadata import PackageMetadata, metadata
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs" / "dependencies.md"
+PAGE = ROOT / "docs" / "tables" / "dependencies.md"
 TABLE = re.compile(r"(<!-- licences -->\n).*?(<!-- end of licences -->)", re.DOTALL)
 PIN = re.compile(r"(?P<name>[\w.-]+)==(?P<version>\S+)")
 NOT_PINNED = {"triton": "otm[test]"}  # GPU builds of torch pin their own

@@ -16,7 +16,7 @@ from figures.gallery import write_gallery
 from figures.output import digest_for, write
 from figures.progress import beside_others
 from figures.registry import FIGURES, Kind, load
-from otm._core.display.interrupts import deaf_to_interrupts
+from otm._core.display.interrupts import ignore_sigint
 from otm._core.display.progress import SILENT, watching
 from otm.errors import InvalidParameterError, ProblemTooLargeError
 
@@ -148,7 +148,7 @@ def write_all(
         watching(None if several else SILENT.progress, "figures") as watch,
     ):
         try:
-            with deaf_to_interrupts():
+            with ignore_sigint():
                 running = [
                     pool.submit(_timed, name, folder, results, full, digests[name])
                     for name in order
@@ -161,7 +161,7 @@ def write_all(
                 watch.tell("finished", number, len(order))
         # GeneratorExit comes if Ctrl-C interrupts the caller's code.
         except (KeyboardInterrupt, GeneratorExit):
-            with deaf_to_interrupts():  # a second Ctrl-C would print a traceback
+            with ignore_sigint():  # a second Ctrl-C would print a traceback
                 for process in set(multiprocessing.active_children()) - set(others):
                     process.terminate()
                 pool.shutdown(cancel_futures=True)

@@ -382,11 +382,8 @@ def _shown(value: Any) -> str:
 def as_float(value: Any, name: str) -> float:
     """Read a finite hexadecimal float."""
     with suppress(TypeError, ValueError, OverflowError):
-        number = float.fromhex(value)
-        if number.hex() == value and math.isfinite(number):
-            return number
-        # This accepts other spellings whose digits fit a float without rounding.
-        parts = FLOAT.fullmatch(value)
+        number, parts = float.fromhex(value), FLOAT.fullmatch(value)
+        # A float holds all digits of such a number, so it is not rounded.
         if parts and int(parts[1]) >= -1022:
             return number
     raise CertificateRefusedError(f"{name}: {_shown(value)} is not a finite float in hexadecimal")

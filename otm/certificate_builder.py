@@ -35,11 +35,11 @@ from otm._core.arithmetic import (
     is_exact,
     sum_error,
 )
-from otm._core.display.reprs import Facts, number_text
+from otm._core.display.reprs import FactsRepr, number_text
 from otm._core.ratios.bins import RatioBins, in_bins
 from otm.coupling.optimal.plan import OptimalPlan
 from otm.errors import CertificateError
-from otm.optimum.cut import Cut, best_prefix, corner_values, prefix_values
+from otm.optimum.cut import Cut, best_prefix, cut_lower_bounds, prefix_values
 from otm.problem import Problem
 
 LARGEST_WRITTEN_PLAN = 256
@@ -76,7 +76,7 @@ def proves_accepted_mass(bins: RatioBins, problem: Problem, cap: float) -> bool:
     """Whether floats prove v(A) ≤ 1 − (1 − p(A))^k on the level sets A of v = min(q, cap · p).
 
     The level sets are the complements of prefixes H, and v(A) = Σv − q(H).  So the inequality
-    holds if every prefix has the value q(H) + 1 − p(H)^k ≥ Σv.
+    holds if q(H) + 1 − p(H)^k ≥ Σv for every prefix H.
     """
     # If cap ≤ 1, then v ≤ p, so the inequality holds for every set.
     if cap <= 1:
@@ -88,7 +88,7 @@ def proves_accepted_mass(bins: RatioBins, problem: Problem, cap: float) -> bool:
         if (values - rounding_error(values, problem)).min() < total:
             return False
         places = bins.wide[rough - rounding_error(rough, problem) < total]
-        bound = corner_values(bins, problem.k, places)
+        bound = cut_lower_bounds(bins, problem.k, places)
         places = places[bound - rounding_error(bound, problem) < total]
         if not places.size:
             return True
@@ -96,7 +96,7 @@ def proves_accepted_mass(bins: RatioBins, problem: Problem, cap: float) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
-class Certificate(Facts, Frozen):
+class Certificate(FactsRepr, Frozen):
     """Proof that the optimal acceptance probability α_k lies in [lower, upper], for i.i.d. drafts.
 
     A cut H proves the upper bound, and an accepted mass v = min(q, cap · p) proves the lower bound

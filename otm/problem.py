@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from otm._core.arithmetic import Frozen, Probs, is_exact, read_only, zeros
-from otm._core.checks import as_draft_count, as_draft_counts, broadcast_counts, place_of_row
+from otm._core.checks import as_draft_count, as_draft_counts, broadcast_counts, normalize_row
 from otm._core.display.reprs import brief
 from otm._core.display.text import shown
 from otm._core.probs.distribution import as_probs_pair, as_probs_rows, to_exact, to_floats
@@ -295,7 +295,7 @@ class Problem(Frozen):
 
     def __getitem__(self, row: int | tuple[int, ...]) -> Problem:
         """Return the problem of one row."""
-        place = place_of_row(row, self.shape)
+        place = normalize_row(row, self.shape)
         if not self.shape:
             return self
         draft, target = (

@@ -42,7 +42,7 @@ Form = Literal["plan", "verifier", "kernel"]
 """The forms of a rule that `named` and `names` can look up."""
 
 
-def own_rule(plan: Callable[..., Any]) -> Rule:
+def rule_from_plan(plan: Callable[..., Any]) -> Rule:
     """Build a rule for i.i.d. drafts from a function that maps a problem to a plan.
 
     Parameters
@@ -58,7 +58,7 @@ def own_rule(plan: Callable[..., Any]) -> Rule:
     Examples
     --------
     >>> from otm.coupling import KSeq
-    >>> own_rule(KSeq).maximal_for_one
+    >>> rule_from_plan(KSeq).maximal_for_one
     True
     """
     listed = getattr(plan, "rule", None)
@@ -137,7 +137,7 @@ _LIST = (
         verifier="otm.decoding.verifiers.walk_and_keep:verify_walk_and_keep",
     ),
     Rule(
-        "grid k-Seq", "IID", "docs/theory/k-seq.md; SpecTr, Algorithm 2",
+        "grid k-Seq", "IID", "docs/theory/grid.md, Theorem 11.1; SpecTr, Algorithm 2",
         "otm.coupling.grid_k_seq:GridKSeq",
         verifier="otm.decoding.verifiers.grid:verify_grid_k_seq", kernel="otm.kernels.k_seq",
         max_k=64,

@@ -19,9 +19,9 @@ from otm._core.checks import (
     check_generator,
     check_uniforms,
     name_row,
-    place_of_row,
+    normalize_row,
 )
-from otm._core.display.reprs import Facts, number_text
+from otm._core.display.reprs import FactsRepr, number_text
 from otm._core.display.text import html_table
 from otm._core.probs.sparse import places_of
 from otm._core.tensors import like
@@ -46,7 +46,7 @@ OVERHEAD_TOKENS = 32
 
 
 @dataclass(frozen=True, eq=False)
-class Solution(Facts, Frozen):
+class Solution(FactsRepr, Frozen):
     """Solution of a problem, or of many problems, one for each row.
 
     For a problem with rows, `solution[i]` with one index for each leading axis is the solution of
@@ -256,7 +256,7 @@ class Solution(Facts, Frozen):
 
     def __getitem__(self, row: int | tuple[int, ...]) -> Solution:
         """Return the solution of one row."""
-        place = place_of_row(row, self.problem.shape)
+        place = normalize_row(row, self.problem.shape)
         if not self.problem.shape:
             return self
         solution = self._cache.get(place)

@@ -361,13 +361,13 @@ ELSEWHERE: dict[str, tuple[Any, type[otm.OTMError], str]] = {
         lambda: SPARSE.dense(3.5), InvalidParameterError, r"3\.5; .* an integer",
     ),
     "one sparse distribution": (
-        lambda: otm.alpha(SPARSE, [1.0], 2), InvalidDistributionError, "beside a",
+        lambda: otm.alpha(SPARSE, [1.0], 2), InvalidDistributionError, "is a SparseProbs",
     ),
     "one of two to align": (
-        lambda: KSeq(otm.Problem(SPARSE, [1.0], 2)), InvalidDistributionError, "beside a",
+        lambda: KSeq(otm.Problem(SPARSE, [1.0], 2)), InvalidDistributionError, "is a SparseProbs",
     ),
     "one of two to compare": (
-        lambda: otm.compare([1.0], SPARSE, 2), InvalidDistributionError, "beside a",
+        lambda: otm.compare([1.0], SPARSE, 2), InvalidDistributionError, "is a SparseProbs",
     ),
     "k with a joint distribution": (
         lambda: otm.alpha(IID([1.0], 2), [1.0], 2), InvalidDraftCountError, "leave out k",
@@ -434,7 +434,7 @@ ELSEWHERE: dict[str, tuple[Any, type[otm.OTMError], str]] = {
     ),
     "a token beyond 64 bits": (
         lambda: alpha_interval({2**63: 0.5}, {0: 0.5}, 1), InvalidDistributionError,
-        "whole numbers",
+        "tokens are integers",
     ),
     "a vocabulary beyond 64 bits": (
         lambda: alpha_interval({0: 0.5}, {0: 0.5}, 1, vocabulary=10**30),

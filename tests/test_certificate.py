@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import copy
+import functools
 import hashlib
 import itertools
 import json
@@ -16,6 +17,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
@@ -882,3 +884,106 @@ def test_the_page_describes_every_field() -> None:
              for name in re.findall(r"`(\w+)`", row)}  # fmt: skip
     assert named == certificate.FIELDS - {"schema"}
     assert f'"schema": "{certificate.SCHEMA}"' in text
+
+
+def test_distributions_of_different_lengths_are_refused_as_such() -> None:
+    """Catches a check of lengths that is always true, after which tokens are left out."""
+    document = good_document()
+    document["target"] = [*document["target"], 0]
+    with pytest.raises(certificate.CertificateRefusedError, match="differ in length"):
+        certificate.check(sealed(document))
+
+
+def test_one_is_an_upper_bound_whatever_the_cut_is() -> None:
+    """Catches a cut of value above one that must prove an upper end of one."""
+    certificate.check_cut(DRAFT, TARGET, 2, [3], (1, 1), work=certificate.Work(0))
+    with pytest.raises(certificate.CertificateRefusedError, match="does not prove upper"):
+        certificate.check_cut(DRAFT, TARGET, 2, [3], (99, 100), work=certificate.Work(0))
+
+
+def test_floats_with_digits_beyond_the_least_normal_float_are_refused() -> None:
+    """Catches a number that Python's reader would round, and the least normal one refused."""
+    assert certificate.as_float("0x1p-1022", "end") == sys.float_info.min
+    for text in ("0x1p-1023", "0x1.8p-1023"):
+        with pytest.raises(certificate.CertificateRefusedError, match="no finite float"):
+            certificate.as_float(text, "end")
+
+
+def test_every_step_pays_for_its_work() -> None:
+    """Catches a quotient, a power or its memory that costs nothing."""
+
+    def cost(step: Callable[[certificate.Work], object]) -> float:
+        work = certificate.Work(0)
+        before = work.left
+        step(work)
+        return before - work.left
+
+    assert cost(lambda work: work.keep(3_000)) >= 40 * 100
+    assert cost(lambda work: work.divide(3_000, 3_000)) >= 100 * 100
+    bits = 2 * 3_000
+    multiplying = cost(lambda work: work.multiply(bits // 2, bits // 2, times=3))
+    keeping = cost(lambda work: work.keep(bits))
+    assert cost(lambda work: work.power(3, 3_000)) == multiplying + keeping
+    assert cost(lambda work: (work.power(3, 3_000), work.power(3, 3_000))) == multiplying + keeping
+    long, longer = (1 << 3_000, 1), (1, 1 << 9_000)
+    product = cost(lambda work: work.multiply(3_001, 9_001, times=2))
+    assert cost(lambda work: certificate.at_most(long, longer, work)) == product
+    quotient = cost(lambda work: work.divide(600, 3_001))
+    powers = cost(lambda work: work.multiply(600, 600, times=2 * 3))
+    assert quotient != cost(lambda work: work.divide(3_001, 600))
+    assert quotient + powers == cost(
+        lambda work: certificate.at_least_once(1, 1 << 3_000, 5, 600, up=True, work=work)
+    )
+
+
+def test_a_power_has_a_limit_of_its_own() -> None:
+    """Catches a power of a base that was not checked before, which takes hours."""
+    k = certificate.LARGEST_POWER_BITS // 2
+    assert certificate.Work(math.inf).power(1, 2 * k) == 1
+    assert certificate.Work(math.inf).power(2, 100) == 2**100
+    with pytest.raises(certificate.CertificateRefusedError, match="k is too large"):
+        certificate.Work(math.inf).power(3, k + 1)
+
+
+@pytest.mark.parametrize("number", ["1_0", " 1", "1 ", "+1", "\u0661", "0b1", "0o7", "", "0x_1"])
+def test_an_integer_has_digits_alone(number: str) -> None:
+    """Catches spellings that Python reads and other checkers may read otherwise."""
+    for text in (f"{number}/3", f"3/{number}"):
+        with pytest.raises(certificate.CertificateRefusedError, match="not a fraction"):
+            certificate.ratio(text)
+    with pytest.raises(certificate.CertificateRefusedError, match="no integer"):
+        certificate.weights([number], "draft")
+    with pytest.raises(certificate.CertificateRefusedError, match="no integer"):
+        certificate.weights(["0x" + number.removeprefix("0x") + "_"], "draft")
+
+
+def test_a_large_k_is_refused_although_no_power_is_taken() -> None:
+    """Catches a limit that only those claims meet that the first look does not settle."""
+    document = good_document() | {
+        "draft": [1, 1], "target": [1, 1], "cut": [], "cap": "0/1", "plan": None,
+        "lower": "0/1", "upper": "1/1", "gap": "1/1", "interval": ["0x0p+0", "0x1p+0"],
+        "status": "bounded",
+    }  # fmt: skip
+    most = certificate.LARGEST_POWER_BITS // 2  # a sum of two bits
+    certificate.check(sealed(document | {"k": most}))
+    with pytest.raises(certificate.CertificateRefusedError, match="k is too large"):
+        certificate.check(sealed(document | {"k": most + 1}))
+
+
+def test_tokens_are_compared_exactly_about_once_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Catches an exact sort of tokens in any order, which long numbers make take for ever."""
+    rng, compared = random.Random(8), 0
+    draft, target = ([rng.randrange(1, 10**9) for _ in range(1_000)] for _ in "pq")
+
+    def counted(compare: Callable[[int, int], int]) -> Any:
+        def counting(i: int, j: int) -> int:
+            nonlocal compared
+            compared += 1
+            return compare(i, j)
+
+        return functools.cmp_to_key(counting)
+
+    monkeypatch.setattr(certificate, "cmp_to_key", counted)
+    with suppress(certificate.CertificateRefusedError):
+        certificate.accepted_mass(draft, target, 2, (2, 1), work=certificate.Work(0))
+    assert 400 < compared < 1_100

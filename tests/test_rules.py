@@ -137,7 +137,7 @@ def test_a_rule_for_another_number_of_drafts_says_so() -> None:
 
 def test_the_page_lists_every_rule() -> None:
     """Bug: a rule of the list that the documentation lacks, or says other things of."""
-    page = (Path(__file__).parents[1] / "docs" / "how-to-choose.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[1] / "docs" / "comparison.md").read_text(encoding="utf-8")
     section = page.partition("## All rules")[2].partition("\n## ")[0]
     rows = {cells[0]: cells for line in section.splitlines() if (cells := cells_of(line))}
     assert len(rows) == len(RULES) + 2  # the heading and the line below it

@@ -42,6 +42,7 @@ from otm.errors import (
     InvalidDraftCountError,
     InvalidParameterError,
     ProblemTooLargeError,
+    SolverError,
     UnknownMethodError,
 )
 from otm.testing import exact_acceptance, exact_output_distribution
@@ -477,6 +478,20 @@ def test_each_method_is_solved_by_its_own_solver(
     assert solution.method == method
     solution.certificate.check()
     assert solution.certificate.gap < 1e-6
+
+
+@pytest.mark.parametrize("solver", ["highs", "cvxpy"])
+def test_the_name_of_a_method_chooses_the_solver(
+    solver: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Catches the names of the solvers the wrong way round, whether they are installed or not."""
+
+    def called(_: object) -> None:
+        raise SolverError(solver)
+
+    monkeypatch.setattr(f"otm.optimum.solvers.solve_{solver}", called)
+    with pytest.raises(SolverError, match=f"^{solver}$"):
+        otm.solve([0.75, 0.25], [0.25, 0.75], 2, method=f"lp-{solver}")
 
 
 @pytest.mark.parametrize("exact", [True, False])

@@ -190,7 +190,7 @@ def wins_with(plan: OptimalPlan, token: int, count: int) -> Fraction:
     probs, found = plan.problem.draft, F(0)
     for drafts in product(range(plan.problem.n), repeat=2):
         if drafts.count(token) == count:
-            wins = winning_probabilities([plan.slot_law(x) for x in drafts])
+            wins = winning_probabilities([plan.slot_distribution(x) for x in drafts])
             won = sum((w for x, w in zip(drafts, wins, strict=True) if x == token), F(0))
             found += probs[drafts[0]] * probs[drafts[1]] * won
     return found
@@ -210,7 +210,7 @@ def test_chains_and_trees_are_drawn_from_the_draft_model(
 
     def drawn(uniforms: Randomness) -> Any:
         (tree,) = ModelDrafter(model, branching).draft([(0,)], [2], None, [uniforms])
-        return tuple(sorted(tree.drawn_paths()))
+        return tuple(sorted(tree.repeated_leaf_paths()))
 
     expected: dict[Any, Fraction] = defaultdict(Fraction)
     roots, ends = levels

@@ -48,7 +48,9 @@ tests/test_sparse_problems.py tests/test_bad_input.py tests/test_solution_rows.p
 tests/test_concurrency.py tests/core/ratios/test_bins.py tests/core/probs/test_sparse.py
 tests/core/test_tensors.py tests/optimum/test_cut.py tests/optimum/test_bounds.py
 tests/optimum/test_torch.py tests/coupling/test_k_seq.py tests/coupling/test_maximal.py
-tests/coupling/test_mutants.py tests/coupling/test_one_set.py tests/coupling/optimal/test_plan.py
+tests/coupling/test_mutants.py tests/coupling/test_one_set.py
+tests/coupling/lossy/test_lenient.py tests/coupling/lossy/test_typical_acceptance.py
+tests/coupling/optimal/test_agreeing.py tests/coupling/optimal/test_plan.py
 tests/coupling/test_plan_input.py tests/coupling/test_plan_protocol.py
 tests/coupling/test_recursive_rejection.py tests/coupling/test_transport.py
 """.split()

@@ -124,7 +124,7 @@ def _highest_slot(plan: OptimalPlan, token: int, z: Polynomial) -> Polynomial:
     from_residual = plan.problem.target[token] - plan.accepted_mass[token]
     masses: Polynomial = np.full(k + 1, from_residual, dtype=np.complex128)
     if p > 0:
-        slots, distribution = plan.slot_law(token)
+        slots, distribution = plan.slot_distribution(token)
         below = plan.slots.bins.draft_below
         own = p * np.concatenate([[0], np.cumsum(distribution)])
         lower, not_higher = (

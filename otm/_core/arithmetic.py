@@ -18,7 +18,7 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.display.reprs import Brief
+from otm._core.display.reprs import ShortRepr
 
 Probs: TypeAlias = npt.NDArray[Any]
 """Array with one number per token: float64, or `fractions.Fraction` in an object array."""
@@ -114,7 +114,7 @@ def read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return array
 
 
-class Frozen(Brief):
+class Frozen(ShortRepr):
     """Base class whose arrays stay read-only in copies and pickles, which NumPy does not ensure."""
 
     def __setstate__(self, state: dict[str, Any]) -> None:

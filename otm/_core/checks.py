@@ -91,7 +91,7 @@ def broadcast_counts(shape: tuple[int, ...], counts: Any) -> tuple[int, ...]:
         ) from None
 
 
-def place_of_row(row: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
+def normalize_row(row: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
     """Return the index of one row as nonnegative integers, one per axis; raise if out of range."""
     index = row if isinstance(row, tuple) else (row,)
     place = [i for i in map(whole, index) if i is not None]

@@ -1,4 +1,4 @@
-"""Intervals: numbers of which only bounds are known."""
+"""Intervals: a lower and an upper bound in place of an unknown number."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from otm.errors import InvalidParameterError
 
 @dataclass(frozen=True)
 class Interval:
-    """A number of which only a lower and an upper bound are known.
+    """A lower and an upper bound on a number that is not known exactly.
 
     An interval does not convert to a float, since one number would hide the gap between the bounds.
 

@@ -1,6 +1,6 @@
 """Optional packages: their purpose, the extra that installs them, and how to import them.
 
-`import otm` loads none of these packages.  A function that needs one imports it with `require`.
+`import otm` does not load these packages.  A function that needs one imports it with `require`.
 An absent package counts as not installed.  If an installed package fails to import, for example
 because one of its own libraries is missing, this error is raised unchanged.
 """

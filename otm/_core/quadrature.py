@@ -77,7 +77,7 @@ def node_chunks(nodes: int, tokens: int) -> Iterator[slice]:
 
 
 def _frequency(powers: int) -> float:
-    """Return the frequency y at which |Γ(j + 1 + iy)| / j!, for j = `powers`, is small enough.
+    """Return a frequency y at which |Γ(j + 1 + iy)| / j!, for j = `powers`, is ≤ e^LOG_ERROR.
 
     The quotient increases with j and decreases with y.  It follows from
     |Γ(1 + iy)|² = πy / sinh(πy), since the l-th factor t multiplies it by |1 + iy/l|.

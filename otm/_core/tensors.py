@@ -90,7 +90,7 @@ def in_inference_mode() -> bool:
 
 @contextmanager
 def inference_mode(enabled: bool) -> Iterator[None]:
-    """Switch torch's inference mode on or off inside the context, whatever the caller's mode."""
+    """Switch torch's inference mode on or off inside the context, independent of the caller's."""
     if in_inference_mode() == enabled:
         yield
         return

@@ -1,9 +1,10 @@
-"""The audit, which answers whether a verifier is lossless.
+"""Audit whether a verifier is lossless.
 
-`lossless` takes a function, such as a rule for one token, a verifier of chains or a whole decoding
-loop, and returns a `Report`.  `recorded` takes steps that an engine wrote to a file, where nothing
-can be run.  `otm.audit.adapters` make an `Adapter` of what other libraries have,
-`otm.audit.diagnose.known_bugs` are the mistakes that a report can name.
+`lossless` takes a function, such as a rule for one token, a verifier of chains or a decoding loop,
+and returns a `Report`.  `recorded` takes a file of steps that an engine recorded; it runs no code.
+`audit_server` takes the address of a server.  The modules of `otm.audit.adapters` turn verifiers of
+other libraries into an `Adapter`.  `otm.audit.diagnose.known_bugs` lists the mistakes that a report
+can name.
 
 >>> from otm.audit import lossless
 >>> def verify(target_probs, draft_probs, draft_tokens, uniforms):

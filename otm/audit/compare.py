@@ -1,4 +1,4 @@
-"""Compare the output of a verifier with the target: the verdict, and where a deviation shows."""
+"""Compare the output of a verifier with the target, and choose a counterexample."""
 
 from __future__ import annotations
 
@@ -14,25 +14,28 @@ from otm._core.interval import Interval
 from otm.audit.adapters.base import Adapter, Failure, Instance, Source
 from otm.audit.evidence import Counterexample, Isolated
 from otm.audit.instances import rows_of, shape_of
-from otm.audit.observe.observation import TELLING, Observation, Observed
+from otm.audit.observe.observation import MAX_RATIO, Observation, Observed
 from otm.audit.report import LOSSLESS, NOT_LOSSLESS, UNDECIDED
 from otm.audit.runs import CRASHES
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Verdict and distance of a verifier's output from the target, with the evidence."""
+    """Verdict about a verifier, its distance from the target, and the evidence."""
 
     verdict: str
-    tv_distance: Number  # the largest on all instances
+    # Largest distance on all instances.
+    tv_distance: Number
     tv_interval: Interval
-    example: Observation | None  # a small one that deviates, if any does
-    counterexample: Counterexample | None = None  # the same for the report
+    # Smallest observation with a large deviation; None without a deviation.
+    example: Observation | None
+    # The same example in the form of the report.
+    counterexample: Counterexample | None = None
     isolated: Isolated | None = None
 
 
 def compare(observed: Observed) -> Comparison:
-    """Compare what was observed with the target."""
+    """Compare the observed output distributions with the target."""
     worst = max(observed.seen, key=lambda seen: seen.tv_distance)
     interval = Interval(worst.tv_distance, worst.tv_distance)
     if error := observed.radius + worst.error:
@@ -49,36 +52,41 @@ def compare(observed: Observed) -> Comparison:
         interval,
         example,
         _counterexample(observed.runner.adapter, example, is_off),
-        _isolated(observed, example) if is_off else None,  # else they are the counterexample
+        # Without a larger deviation, the isolated outputs are the counterexample.
+        _isolated(observed, example) if is_off else None,
     )
 
 
 def _choose_example(observed: Observed) -> Observation | None:
-    """Choose the smallest instance with a large deviation; prefer the one of the search."""
+    """Choose the smallest instance with a large deviation; prefer that of the search."""
     deviating = observed.deviating
     most = max((float(seen.tv_distance) for seen in deviating), default=0.0)
     telling = [
         seen
         for seen in deviating
-        if seen.is_off(observed.tolerance) and float(seen.tv_distance) >= most / TELLING
+        if seen.is_off(observed.tolerance) and float(seen.tv_distance) >= most / MAX_RATIO
     ]
 
-    def reading(seen: Observation) -> tuple[tuple[int, ...], bool, float]:
+    def sort_key(seen: Observation) -> tuple[tuple[int, ...], bool, float]:
         return size(seen.instance), seen is not observed.smallest, -float(seen.tv_distance)
 
-    return min(telling or deviating, key=reading, default=None)
+    return min(telling or deviating, key=sort_key, default=None)
 
 
 def _counterexample(adapter: Adapter, seen: Observation, is_off: bool) -> Counterexample:
-    """Show an output that is too frequent, or an impossible one if it is frequent enough."""
+    """Build the counterexample from an impossible output, or from the largest excess.
+
+    An impossible output is chosen only if it is frequent enough.
+    """
     impossible = seen.impossible
     if impossible is not None and is_off:
-        enough = 0.0 if isinstance(impossible, Failure) else float(seen.tv_distance) / TELLING
+        enough = 0.0 if isinstance(impossible, Failure) else float(seen.tv_distance) / MAX_RATIO
         impossible = impossible if float(seen.probs[impossible]) > enough else None
-    output = seen.likeliest_excess() if impossible is None else impossible
+    output = seen.largest_excess() if impossible is None else impossible
     uniforms, drafts = seen.examples.get(output), None
     if uniforms is not None:
-        with suppress(*CRASHES):  # of a verifier that crashes before it has drafts
+        # The verifier may crash before it has drafts.
+        with suppress(*CRASHES):
             drafts = adapter.drafted(seen.instance, Source(np.array(uniforms)))
     return Counterexample(
         seen.instance,
@@ -92,7 +100,7 @@ def _counterexample(adapter: Adapter, seen: Observation, is_off: bool) -> Counte
 
 
 def _isolated(observed: Observed, example: Observation) -> Isolated | None:
-    """Find impossible outcomes of negligible probability, first on the example."""
+    """Find impossible outputs of negligible probability, first on the example."""
     deviating = (seen for seen in observed.deviating if seen is not observed.smallest)
     for seen in [example, *sorted(deviating, key=lambda seen: size(seen.instance))]:
         if outcomes := seen.isolated():
@@ -104,7 +112,10 @@ def _isolated(observed: Observed, example: Observation) -> Isolated | None:
 
 @lru_cache(maxsize=4096)
 def size(instance: Instance) -> tuple[int, ...]:
-    """Return the reading size of an instance: its positive probabilities, then its shape."""
+    """Return a key that sorts instances by how easy they are to read.
+
+    The key has the number of positive probabilities, the shape and the length of the prompt.
+    """
     rows = rows_of(instance)
     positive = sum(int((probs > 0).sum()) for each in rows for probs in each.values())
     return positive, *shape_of(instance), len(instance.prompt)

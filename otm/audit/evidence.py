@@ -1,4 +1,4 @@
-"""The evidence in a report: counterexamples and known mistakes, and the lines that show them."""
+"""Evidence in a report: counterexamples and known mistakes, and their printed lines."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from otm._core.arithmetic import Number
-from otm._core.display.reprs import Brief
+from otm._core.display.reprs import ShortRepr
 from otm.audit import formatting
 from otm.audit.adapters.base import Drafts, Failure, Instance, Outcome
 from otm.audit.instances import rows_of
@@ -18,58 +18,69 @@ from otm.audit.instances import rows_of
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """A known mistake with the output distribution of the verifier on all instances tried."""
+    """A known mistake that has the verifier's output distribution on all instances tried."""
 
-    name: str  # of the bug in `otm.audit.diagnose.known_bugs`
-    mistake: str  # what kind of mistake it is
-    summary: str  # what was wrong there
-    threads: tuple[str, ...]  # where it was reported
-    # whether only instances were compared on which the verifier returns tokens at all uniforms: how
-    # it fails where its mistake leaves nothing to draw differs from one verifier to another
+    # Name of the bug in `otm.audit.diagnose.known_bugs`.
+    name: str
+    # Kind of mistake.
+    mistake: str
+    # What was wrong in the reported case.
+    summary: str
+    # Where the bug was reported.
+    threads: tuple[str, ...]
+    # Whether the comparison skipped instances on which the verifier fails at some uniforms:
+    # verifiers with the same mistake may fail in different ways where no mass remains.
     partly: bool = False
-    apart: bool = False  # whether outcomes at isolated uniforms, which differ, were set aside
+    # Whether the comparison ignored outcomes at isolated uniforms, which differ.
+    apart: bool = False
 
     def _line(self) -> str:
         known = "; ".join((self.name, *self.threads))
-        where = ", where it returns tokens" if self.partly else ""
-        where += ", isolated uniforms set aside" if self.apart else ""
-        return f"  same distribution as{where}: {self.mistake} ({known})"
+        limits = "; compared where the verifier always returns tokens" if self.partly else ""
+        limits += "; isolated uniforms ignored" if self.apart else ""
+        return f"  same distribution as: {self.mistake} ({known}){limits}"
 
 
 @dataclass(frozen=True)
 class Nearest:
-    """The known mistake that comes nearest to a verifier where none has its distribution."""
+    """The known mistake nearest to a verifier whose distribution no known mistake has."""
 
     diagnosis: Diagnosis
-    tv_distance: float  # mean distance (TV) of the two, on the pairs of models where most is wrong
-    from_target: float  # that of verifier and target there
+    # Mean distance (TV) between mistake and verifier, on the most deviating pairs of models.
+    tv_distance: float
+    # Mean distance (TV) between the target and the verifier on the same pairs.
+    from_target: float
 
     def _line(self) -> str:
         return (
-            f"  nearest: {self.diagnosis.mistake} ({self.diagnosis.name}), at "
-            f"{self.tv_distance:.2g} where the target is at {self.from_target:.2g}"
+            f"  nearest known mistake: {self.diagnosis.mistake} ({self.diagnosis.name}), at "
+            f"distance {self.tv_distance:.2g} from the output; the target is at "
+            f"{self.from_target:.2g}"
         )
 
 
 @dataclass(frozen=True, eq=False)
-class Isolated(Brief):
-    """Outcomes that the target never gives, and that next to no uniforms lead to.
+class Isolated(ShortRepr):
+    """Outcomes that are impossible under the target and come from almost no uniforms.
 
-    They come from single values of a uniform, such as 0, or from rounding.
+    Such outcomes come from single values of a uniform, such as 0, or from rounding.
     """
 
-    instance: Instance  # where they come out
+    # Pair of models with these outcomes.
+    instance: Instance
     outcomes: tuple[Outcome, ...]
-    probability: Number  # of all of them there; 0 if only isolated values of a uniform give them
-    uniforms: tuple[Number, ...] | None  # some that give the first of them
+    # Total probability of the outcomes; 0 if only isolated values of a uniform lead to them.
+    probability: Number
+    # Uniforms that lead to the first outcome.
+    uniforms: tuple[Number, ...] | None
 
     def _line(self) -> str:
         outputs = ", ".join(map(formatting.outcome, self.outcomes[:3]))
         more = ", ..." if len(self.outcomes) > 3 else ""
         at = f" at uniforms {formatting.numbers(self.uniforms)}" if self.uniforms else ""
         return (
-            "  besides, isolated uniforms or rounding give what the target never gives: "
-            f"{outputs}{more} (probability {formatting.number(self.probability)}){at}"
+            "  in addition, isolated uniforms or rounding give outputs that are impossible under "
+            f"the target: {outputs}{more} (probability {formatting.number(self.probability)}){at}"
         )
 
     def _as_dict(self) -> dict[str, Any]:
@@ -78,21 +89,24 @@ class Isolated(Brief):
 
 @dataclass(frozen=True)
 class Sampled:
-    """Larger pairs of models that were sampled for some seconds, where no deviation shows."""
+    """Larger pairs of models on which some seconds of sampling found no deviation."""
 
-    instances: int  # how many
-    runs: int  # on all of them
-    delta: float  # a deviation (TV) of this size on one of them is missed with probability 10^−3
+    # Number of pairs.
+    instances: int
+    # Number of runs on all pairs.
+    runs: int
+    # A deviation (TV) of this size on one pair is missed with probability 10^−3.
+    delta: float
 
     def _line(self) -> str:
         return (
-            f"  sampled besides: {self.instances} larger pairs, {self.runs:,} runs; no "
-            f"deviation, but up to {min(self.delta, 1):.2g} would be missed"
+            f"  sampled in addition: {self.instances} larger pairs, {self.runs:,} runs; no "
+            f"deviation found, but one of up to {min(self.delta, 1):.2g} may be missed"
         )
 
 
 @dataclass(frozen=True, eq=False)
-class Counterexample(Brief):
+class Counterexample(ShortRepr):
     """Models on which the output does not follow the target, and a run that shows it.
 
     Attributes
@@ -100,18 +114,18 @@ class Counterexample(Brief):
     instance : Instance
         The models, in fractions.
     tv_distance : float or Fraction
-        Distance (TV) of output and target there, in [0, 1].
+        Distance (TV) between output and target on these models, in [0, 1].
     output : tuple of int or Failure
-        An output that comes too often, or that must never come.
+        An output that is too frequent, or that must not occur.
     probability : float or Fraction
-        Probability of this output; 0 if isolated values of a uniform give it.
+        Probability of this output; 0 if it only occurs at isolated values of a uniform.
     impossible : bool
-        Whether the target never gives this output.
-    drafts : tuple of int, tuple of these, dict or None
-        The drafts of the run, if the verifier tells them: one chain, several, or a tree as its
-        "tokens" and their "parents".
+        Whether this output is impossible under the target.
+    drafts : tuple of int, tuple of tuples, dict or None
+        Drafts of the run, if they are known: one chain, several chains, or a tree with its "tokens"
+        and their "parents".
     uniforms : tuple of numbers or None
-        Uniforms that give it, if they are an argument.
+        Uniforms that lead to this output, if they are an argument of the verifier.
 
     Examples
     --------
@@ -136,7 +150,7 @@ class Counterexample(Brief):
         drafts = ", ".join(map(str, instance.gammas or (instance.gamma,)))
         turns = " in turn" if instance.gammas else ""
         shape = f"{instance.vocabulary} tokens, γ = {drafts}{turns}, k = {instance.k}"
-        asked = "" if instance.length is None else f", {instance.length} tokens asked for"
+        asked = "" if instance.length is None else f", max_tokens {instance.length}"
         prompt = formatting.tokens(instance.prompt)
         yield f"  smallest counterexample: {shape}, prompt {prompt}{asked}"
         for name, rows in zip(("target", "draft"), rows_of(instance), strict=True):
@@ -149,7 +163,7 @@ class Counterexample(Brief):
             yield f"    {self.output.text} (probability {formatting.number(self.probability)})"
         elif self.impossible:
             yield (
-                f"    output: {formatting.tokens(self.output)}, which the target never gives "
+                f"    output: {formatting.tokens(self.output)}, impossible under the target "
                 f"(probability {formatting.number(self.probability)})"
             )
         else:
@@ -161,7 +175,7 @@ class Counterexample(Brief):
 
 
 def _with_models(evidence: Any) -> dict[str, Any]:
-    """Write evidence as JSON has it, with the models in place of the instance."""
+    """Convert evidence for JSON: a dictionary, with the models in place of the instance."""
     instance: Instance = evidence.instance
     target, draft = (list(rows.items()) for rows in rows_of(instance))
     shape = {name: getattr(instance, name) for name in ("gamma", "k", "prompt", "length", "gammas")}
@@ -169,7 +183,7 @@ def _with_models(evidence: Any) -> dict[str, Any]:
 
 
 def as_json(value: Any) -> Any:
-    """Turn parts of a report into what JSON has; probabilities and uniforms become strings."""
+    """Convert parts of a report to JSON values; probabilities and uniforms become strings."""
     if isinstance(value, dict):
         return {name: as_json(part) for name, part in value.items() if name != "instance"}
     if isinstance(value, tuple | list | np.ndarray):

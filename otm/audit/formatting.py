@@ -1,4 +1,4 @@
-"""How reports write numbers, rows, tokens and drafts."""
+"""Format numbers, rows, tokens and drafts for reports."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from otm.audit.adapters.base import Drafts, Failure, Outcome
 from otm.decoding.reading import Path
 
 MAX_SHOWN = 12
-"""Most rows of a model, and most tokens of a row, that are shown."""
+"""Largest number of rows of a model, and of tokens of a row, that reports show."""
 
 
 def number(value: Number) -> str:
-    """Write out a number; a float with four digits."""
+    """Format a number; a float gets four digits."""
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def short(value: Number) -> str:
-    """Write out a number, but no fraction of many digits."""
+    """Format a number; replace a long fraction by a float."""
     exact = number(value)
     return exact if len(exact) <= MAX_SHOWN else f"{float(value):.4g}"
 
 
 def numbers(values: Iterable[Number]) -> str:
-    """Write out numbers."""
+    """Format numbers, separated by commas."""
     return ", ".join(map(number, values))
 
 
 def probs(row: Probs) -> str:
-    """Write out a row; of many tokens, those with a positive probability."""
+    """Format a row; if it has many tokens, only its positive probabilities."""
     if row.size <= MAX_SHOWN:
         return f"({numbers(row.tolist())})"
     positive = np.flatnonzero(row > 0).tolist()
@@ -42,25 +42,25 @@ def probs(row: Probs) -> str:
 
 
 def tokens(path: Path) -> str:
-    """Write out tokens."""
+    """Format tokens."""
     return " ".join(map(str, path)) or "(none)"
 
 
-def outcome(given: Outcome) -> str:
-    """Write out an output, or how a run failed."""
-    return given.text if isinstance(given, Failure) else tokens(given)
+def outcome(value: Outcome) -> str:
+    """Format the output of a run, or its failure."""
+    return value.text if isinstance(value, Failure) else tokens(value)
 
 
-def drafts(given: Drafts) -> str:
-    """Write out a chain, several, or a tree."""
-    if isinstance(given, Mapping):
-        return ", ".join(f"{name} {tokens(values)}" for name, values in given.items())
-    chains = [part for part in given if isinstance(part, tuple)]
-    return " | ".join(map(tokens, chains)) if chains else tokens(given)  # type: ignore[arg-type]
+def drafts(value: Drafts) -> str:
+    """Format one chain, several chains or a tree."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {tokens(values)}" for name, values in value.items())
+    chains = [part for part in value if isinstance(part, tuple)]
+    return " | ".join(map(tokens, chains)) if chains else tokens(value)  # type: ignore[arg-type]
 
 
 def table(rows: dict[Path, Probs]) -> str:
-    """Write out the rows of a model, those after the shortest contexts first."""
+    """Format the rows of a model, sorted by the length of the context."""
     shown = [
         f"after {tokens(path)} {probs(row)}" if path else probs(row)
         for path, row in itertools.islice(rows.items(), MAX_SHOWN)

@@ -1,4 +1,4 @@
-"""Pairs of models that tell mistakes apart, small ones first."""
+"""Pairs of models on which different mistakes have different outputs, small ones first."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ Rows = Sequence[int] | Mapping[tuple[int, ...], Sequence[int]]
 
 
 def _model(rows: Rows) -> TableModel:
-    """Table of whole weights, as fractions of their sums; one row stands for every context."""
+    """Convert integer weights to a table of fractions; one row stands for every context."""
     table = rows if isinstance(rows, Mapping) else {(): rows}
     return TableModel({after: as_fractions(row) / sum(row) for after, row in table.items()})
 
 
 def pair(target: Rows, draft: Rows, gamma: int = 1, k: int = 1) -> Instance:
-    """Make an instance of whole weights, by context or for every one."""
+    """Make an instance from integer weights, by context or for every context."""
     return Instance(_model(target), _model(draft), gamma, k)
 
 
@@ -45,7 +45,7 @@ INSTANCES: dict[str, Instance] = {
     "rows differ": pair(*TWO),
     "equal": pair([1, 2, 3], [1, 2, 3]),
     "disjoint": pair([0, 0, 1, 2], [2, 1, 0, 0]),
-    "one token wanted": pair([0, 1, 0], [1, 2, 3]),
+    "one possible token": pair([0, 1, 0], [1, 2, 3]),
     "one token drafted": pair([1, 2, 3], [0, 1, 0]),
     "zeros": pair([0, 1, 3], [2, 2, 0]),
     "ties": pair([1, 1, 2], [1, 1, 1]),
@@ -54,32 +54,34 @@ INSTANCES: dict[str, Instance] = {
     "two drafts, two tokens": pair(*TWO, gamma=2),
     "two drafts": pair(*THREE, gamma=2),
     "equal at first": pair({(): [1, 2, 3], (1,): [3, 2, 1]}, [1, 2, 3], gamma=2),
-    "behind a block": pair({(): [1, 1, 2], (2,): [1, 0, 3]}, {(): [1, 0, 4], (2,): [0, 2, 3]}, 2),
+    "after a block": pair({(): [1, 1, 2], (2,): [1, 0, 3]}, {(): [1, 0, 4], (2,): [0, 2, 3]}, 2),
     "three drafts": pair(*TWO, gamma=3),
     "pairs": pair([1, 3], [3, 1], k=2),
     "pairs of three tokens": pair(*THREE, k=2),
     "pairs with zeros": pair([0, 1, 3, 4], [2, 2, 0, 4], k=2),
-    "pairs, both rejected": pair([2, 9, 5], [6, 8, 2], k=2),  # the second neither surely nor never
+    # The second draft is accepted with a probability strictly between 0 and 1.
+    "pairs, both rejected": pair([2, 9, 5], [6, 8, 2], k=2),
     "equal pairs": pair([1, 2, 3], [1, 2, 3], k=2),
     "disjoint pairs": pair([0, 0, 1, 2], [2, 1, 0, 0], k=2),
-    "pairs, one token wanted": pair([0, 1, 0], [1, 2, 3], k=2),
+    "pairs, one possible token": pair([0, 1, 0], [1, 2, 3], k=2),
     "pairs of two drafts": pair(*TWO, gamma=2, k=2),
     "three of two tokens": pair(*TWO, k=3),
     "rare tokens": pair([1, 10**7, 5 * 10**6], [5 * 10**6, 10**7, 1]),
-    "three of three tokens": pair([1, 4, 5], [5, 3, 2], k=3),  # each rejection changes the next
+    # Each rejection changes the next residual.
+    "three of three tokens": pair([1, 4, 5], [5, 3, 2], k=3),
 }
-"""By name.  The prompt of all is (0,), and the row (0, 0) is for a first output 0 alone."""
+"""Instances by name.  All have the prompt (0,); the row (0, 0) applies after a first output 0."""
 
 NEEDED = ("rows differ", "pairs", "two drafts, two tokens")
-"""Names of the instances that come first, and without which no verifier is called lossless."""
+"""Names of the instances that come first; the verdict "lossless" requires all of them."""
 
 MAX_ROWS = 1_000
-"""Most contexts of one length whose rows are listed."""
+"""Largest number of contexts of one length whose rows are listed."""
 
 CHANGING = tuple(
     replace(pair(*TWO, gamma=2), gammas=gammas, length=4) for gammas in ((2, 1), (1, 2))
 )
-"""For loops whose policy changes γ from step to step."""
+"""Instances for loops whose policy changes γ from step to step."""
 
 FOR_SAMPLING = (
     "zeros",
@@ -87,20 +89,21 @@ FOR_SAMPLING = (
     "equal at first",
     "two drafts, two tokens",
     "two drafts",
-    "behind a block",
+    "after a block",
     "pairs of three tokens",
     "pairs, both rejected",
     "equal pairs",
     "three of two tokens",
     "40 tokens",
     "five tokens back",
-    "four drafts",  # what shows from the third draft on, such as coins that are not independent
+    # This instance shows mistakes from the third draft on, such as dependent coins.
+    "four drafts",
 )
-"""Instances for Monte Carlo, also of `otm.audit.larger_instances`: each costs many runs."""
+"""Instances for Monte Carlo, also from `otm.audit.larger_instances`: each costs many runs."""
 
 
 def needed() -> set[Instance]:
-    """Return the instances without which no verifier is called lossless."""
+    """Return the instances that a verdict "lossless" requires."""
     return {INSTANCES[name] for name in NEEDED}
 
 
@@ -114,14 +117,14 @@ GROUPS: dict[str, Callable[[Instance], bool]] = {
     "longer texts": lambda instance: instance.length is not None and not instance.gammas,
     "a γ that changes": lambda instance: bool(instance.gammas),
 }
-"""Kinds of pairs; each shows mistakes that no other kind does, so a verdict needs all of them.
+"""Kinds of pairs of models; each shows mistakes that no other kind shows.
 
-A pair may be of several kinds.
+A verdict therefore needs all kinds.  A pair may belong to several kinds.
 """
 
 
 def left_out(seen: Sequence[Instance], late: Sequence[Instance]) -> tuple[str, ...]:
-    """Name the kinds of pairs in `late`, for which no time was left, that `seen` has none of."""
+    """Name the kinds of pairs that occur in `late`, the untried pairs, but not in `seen`."""
     return tuple(
         name
         for name, belongs in GROUPS.items()
@@ -130,14 +133,14 @@ def left_out(seen: Sequence[Instance], late: Sequence[Instance]) -> tuple[str, .
 
 
 def shape_of(instance: Instance) -> tuple[int, int, int]:
-    """Return the vocabulary, number of drafts γ of a chain and number of chains k."""
+    """Return the vocabulary size, number of drafts γ of a chain and number of chains k."""
     return instance.vocabulary, instance.gamma, instance.k
 
 
 def rows_of(instance: Instance) -> tuple[dict[Path, Probs], dict[Path, Probs]]:
-    """List the distributions of target and draft after the prompt and what can follow it.
+    """List the distributions of target and draft after the prompt and its possible continuations.
 
-    A context is left out if a shorter one has the same distribution.
+    A context is omitted if a shorter one has the same distribution.
     """
     models = instance.target, instance.draft
     rows: tuple[dict[Path, Probs], dict[Path, Probs]] = ({}, {})

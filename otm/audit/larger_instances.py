@@ -1,7 +1,8 @@
-"""Larger pairs of models: many tokens, long chains, prompts, contexts that reach far back.
+"""Larger pairs of models: many tokens, long chains, long prompts, long contexts.
 
-Mistakes that show only with size show here.  A verifier still has few paths on them, since their
-distributions have few tokens, spread over the vocabulary, or are certain after most contexts.
+These pairs show mistakes that depend on size.  A verifier still has few paths on them: their
+distributions have few possible tokens, spread over the vocabulary, or only one token after most
+contexts.
 """
 
 from __future__ import annotations
@@ -19,25 +20,25 @@ from otm.decoding.reading import Path
 from otm.models.table import TableModel
 
 ORDER = 5
-"""Number of tokens that models look back where they look far."""
+"""Length of the longest context that a row depends on."""
 
 WIDE, NARROW = 12, 4
-"""Numbers of tokens that a row has, of many."""
+"""Numbers of possible tokens in a row, in wide and in narrow rows."""
 
 WIDER, WIDEST = 24, 48
-"""Numbers of tokens of wider rows, which have few paths with one draft and certainty after it."""
+"""Numbers of possible tokens in wider rows, for one draft followed by a certain token."""
 
 DEEP = 12
 """Number of drafts of the longest chain."""
 
 RARE = Fraction(1, 50)
-"""Least weight of a token, where others have 1 to 5: its probability is below 1/1000."""
+"""Smallest weight of a token; other tokens have 1 to 5, so its probability is below 1/1000."""
 
 MOST_TOKENS, MOST_DRAFTS = 10_000, 32
-"""Most tokens and drafts of instances that are made to order."""
+"""Largest numbers of tokens and drafts that a user may request."""
 
 Rows = dict[Path, dict[int, Fraction]]
-"""Weights of tokens after contexts."""
+"""Weights of tokens, by context."""
 
 
 def spread(vocabulary: int, count: int) -> list[int]:
@@ -47,9 +48,10 @@ def spread(vocabulary: int, count: int) -> list[int]:
 
 
 def _weights(tokens: list[int], random: Random) -> dict[int, Fraction]:
-    """Draw weights of some tokens; one is rare if the tokens are many."""
+    """Draw weights of some tokens; one token is rare if there are many."""
     count = len(tokens)
-    if count > WIDE:  # all different: which are the largest does not depend on how ties are broken
+    if count > WIDE:
+        # All weights differ, so that the order of tokens does not depend on ties.
         drawn = random.sample(range(1, count + 1), count)
     else:
         drawn = [random.randint(1, 5) for _ in tokens]
@@ -80,9 +82,10 @@ def spread_out(
     seed: int = 0,
     counts: tuple[int, int] = (WIDE, NARROW),
 ) -> Instance:
-    """Make a target of many tokens and a draft of few after the prompt, or the other way round.
+    """Make a pair with a target of many tokens and a draft of few, or the reverse if not `wide`.
 
-    `counts` says how many these are.  After other contexts the next token is certain.
+    `counts` has the numbers of possible tokens after the prompt.  After other contexts, only one
+    token is possible.
     """
     random = Random(seed)
     many = spread(vocabulary, counts[0])
@@ -106,10 +109,9 @@ def far_back(
     seed: int = 0,
     tokens: int = 2,
 ) -> Instance:
-    """Make models of a few tokens whose rows depend on the last five.
+    """Make models on a few tokens whose rows depend on the last tokens, up to five.
 
-    `certain` says of how many rows in eight, in the target and in the draft, the next token is
-    certain.
+    `certain` has the share of rows with a single possible token, in eighths, for target and draft.
     """
     random = Random(seed)
     alphabet = spread(vocabulary, tokens)
@@ -127,13 +129,14 @@ def far_back(
 
 
 def ladder(gamma: int) -> Instance:
-    """Make models whose rows down to depth γ are all reached often and have few paths.
+    """Make models whose rows down to depth γ are reached often and have few paths.
 
-    Three tokens change roles from row to row: one is the next rung, which both models give the same
-    probability, so that it never replaces a draft, and two leave the ladder, after which all is
-    certain.  The row behind 12 drafts is reached with probability 1/4.
+    Three tokens change roles from row to row.  One is the next rung: both models give it the same
+    probability, so it never replaces a draft.  The other two leave the ladder; after them only one
+    token is possible.  A run reaches the row after 12 drafts with probability 1/4.
     """
-    start = 3  # comes in the prompt only, so that no shorter context is that of a rung
+    # This token is only in the prompt, so that no shorter context is the context of a rung.
+    start = 3
     target: Rows = {(): {0: Fraction(1)}}
     draft: Rows = {(): {0: Fraction(1)}}
     path: Path = (start,)
@@ -161,15 +164,15 @@ def ending(end: int) -> tuple[Instance, ...]:
     )
 
 
-OF_ALL_KINDS = (
+ONE_OF_EACH_KIND = (
     *("rows differ", "two drafts, two tokens", "zeros", "three tokens"),
     *("four drafts", "five tokens back"),
 )
-"""Names of pairs of models of few tokens, for one chain."""
+"""Names of pairs with few tokens, for one chain."""
 
 
 def renamed(instance: Instance, token: int) -> Instance:
-    """Give the last token of a pair of models another number, which no other token has."""
+    """Give the last token of a pair of models a new number that is not in use."""
     last = instance.vocabulary - 1
 
     def number(old: int) -> int:
@@ -192,10 +195,11 @@ def renamed(instance: Instance, token: int) -> Instance:
 
 def with_token(token: int) -> tuple[Instance, ...]:
     """Make pairs of all kinds that contain a token, from pairs without it."""
-    if token < 2:  # all have it
+    if token < 2:
+        # All pairs contain these tokens.
         return ()
     known = INSTANCES | larger_instances()
-    few = (known[name] for name in OF_ALL_KINDS)
+    few = (known[name] for name in ONE_OF_EACH_KIND)
     return tuple(renamed(each, token) for each in few if each.vocabulary <= token)
 
 
@@ -223,9 +227,9 @@ def larger_instances() -> dict[str, Instance]:
 def of_size(
     vocabulary: int | None, gamma: int | None, prompt: Path | None, seed: int
 ) -> list[Instance]:
-    """Make pairs of models of the sizes asked for, for one draft and for two.
+    """Make pairs of models of the requested sizes, for one draft and for two.
 
-    The last is for γ alone, if it is asked for.
+    If γ is requested, the last pair is a ladder of this depth.
     """
     tokens = max([(vocabulary or 2) - 1, *(prompt or (1,))]) + 1
     drafts, before = gamma or 2, (0, 1) if prompt is None else prompt
@@ -233,7 +237,7 @@ def of_size(
     for k in (1, 2):
         shape: dict[str, Any] = {"gamma": drafts if k == 1 else 1, "k": k, "seed": seed}
         made += [spread_out(tokens, wide=wide, prompt=before, **shape) for wide in (True, False)]
-        # what follows of a long chain, if no row of the target is certain, has too many ways
+        # Long chains whose target has no certain row would have too many continuations.
         for certain in ((0, 8), (5, 5)) if drafts <= DEEP else ((5, 5),):
             length = drafts + 2
             made.append(far_back(tokens, certain, prompt=before, length=length, **shape))

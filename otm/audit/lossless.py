@@ -1,4 +1,4 @@
-"""The audit of a verifier in four stages: adapt, observe, compare, diagnose."""
+"""Audit a verifier in four stages: adapt, observe, compare, diagnose."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from otm.audit.scope import AT_LEAST, SHARE, AuditBudget, InstanceChoice, instan
 from otm.testing.statistics import LEAST_DELTA
 
 SECONDS = 40.0
-"""Longest time of an audit, before the additional seconds of `otm.audit.scope`."""
+"""Default time limit of an audit, before the additional seconds of `otm.audit.scope`."""
 
 
 def lossless(
@@ -45,86 +45,87 @@ def lossless(
     progress: Progress | None = None,
     slow: bool = False,
 ) -> Report:
-    """Find out whether a verifier is lossless: whether its output is distributed as the target.
+    """Audit whether a verifier is lossless: whether its output has the target's distribution.
 
-    Lossless in the sense of docs/theory/problem.md; the audit is our own design (docs/audit.md).
+    docs/theory/problem.md defines lossless; docs/audit.md describes the audit, which is our own
+    design.
 
-    The output distribution is computed exactly where the verifier works on fractions and only
-    compares its uniforms; from its breakpoints where its randomness is an argument; and by Monte
-    Carlo otherwise.  It is compared with the target on telling pairs of small models, and on pairs
-    that Hypothesis searches for.
+    If the verifier works on fractions and only compares its uniforms, the audit computes the output
+    distribution exactly.  If the verifier's randomness is an argument, the audit computes the
+    distribution from breakpoints.  Otherwise it estimates the distribution by Monte Carlo.  The
+    audit compares this distribution with the target on pairs of small models, and on pairs that
+    Hypothesis generates.
 
     Parameters
     ----------
     verifier : callable, DeviceVerifier or Adapter
-        A function as `otm.audit.chain`, `token_rule`, `loop`, `chains`, `tree`, `batch`, `stateful`
-        or `windowed` take it; a `DeviceVerifier` of `otm.decoding`, of which one step is audited;
-        or what the former and the adapters of other libraries return.
+        A function that `otm.audit.chain`, `token_rule`, `loop`, `chains`, `tree`, `batch`,
+        `stateful` or `windowed` accepts; a `DeviceVerifier` of `otm.decoding`, for an audit of one
+        step; or an adapter, such as these functions and the adapters of other libraries return.
     kind : str, optional
-        "chain", "token", "loop", "chains", "tree", "batch", "stateful" or "windowed"; may be left
-        out for a function of `target_probs`, `draft_probs`,
-        `draft_tokens` and perhaps more, which is a chain, and for a rule of `otm.coupling`.
+        "chain", "token", "loop", "chains", "tree", "batch", "stateful" or "windowed".  The kind may
+        be omitted for a function whose first parameters are `target_probs`, `draft_probs` and
+        `draft_tokens`, which is a chain, and for a rule of `otm.coupling`.
     method : str, optional
-        "exact paths", "breakpoints" or "Monte Carlo"; the first that serves if left out.
+        "exact paths", "breakpoints" or "Monte Carlo"; by default the first method that works.
     instances : sequence of Instance, optional
-        Pairs of models in place of those that come with the audit.
+        Pairs of models that replace the audit's own pairs.
     vocabulary, gamma : int, optional
-        Number of tokens, and of drafts γ of a chain, of more pairs of models.
+        Vocabulary size and number of drafts γ of additional pairs of models.
     prompt : sequence of int, optional
-        Prompt of more pairs of models.
+        Prompt of additional pairs of models.
     examples : int, optional
-        Number of pairs of models to search through; 0 to leave the search out.  Monte Carlo never
-        searches: the search would select for noise.
+        Number of pairs of models that Hypothesis generates; 0 turns the search off.  With Monte
+        Carlo there is no search, because it would pick pairs on which noise looks like a deviation.
     false_alarms : float, optional
-        Bound on the probability that Monte Carlo rejects a lossless verifier, on all instances
-        together.
+        Bound on the probability that Monte Carlo rejects a lossless verifier, over all instances.
     delta : float, optional
-        The deviation (TV) that Monte Carlo must see on each instance, with probability 1 − 10^−3;
+        The deviation (TV) that Monte Carlo must detect on each instance with probability 1 − 10^−3;
         above 10^−9.
     max_runs : int, optional
-        Most runs of the verifier, for breakpoints and again for Monte Carlo.
+        Largest number of runs of the verifier, for breakpoints and again for Monte Carlo.
     max_seconds : float, optional
-        Longest time of the audit, in seconds.  Monte Carlo after another method, and the comparison
-        with known mistakes, may each take a quarter of it more, but at most ten seconds.  A run
-        that has begun is finished.  If no time is left for a whole kind of pairs, or for enough
-        runs, a verifier without a deviation is "undecided".
+        Time limit of the audit in seconds.  Monte Carlo after another method, and the comparison
+        with known mistakes, may each take a quarter of this limit more, but at most ten seconds.
+        The audit never interrupts a run.  If the time ends before enough runs are done, or before a
+        whole kind of pairs is tried, a verifier without a deviation is "undecided".
     tolerance : float, optional
-        Deviations (TV) up to this are taken for rounding.
+        Deviations (TV) up to this value count as rounding.
     seed : int, optional
-        Of all that is random in the audit.
+        Seed of the audit's random numbers.
     progress : callable, optional
-        Called with what is worked on, its number, and how many there are (0 if unknown).  Without
-        it, an audit that takes more than two seconds shows one line on standard error, on
-        terminals only.
+        Function that gets the name of the current work, the number of the current item and the
+        number of items (0 if unknown).  By default, an audit of more than two seconds shows one
+        line on standard error if that is a terminal.
     slow : bool, optional
-        For code that takes hundredths of a second or more for a run, such as kernels in an
-        interpreter: a few instances, no search, a coarser look and about a minute in all.
+        Whether one run takes hundredths of a second or more, as kernels in an interpreter do.  The
+        audit then uses a few instances, no search, lower precision, and about a minute in all.
 
     Returns
     -------
     Report
-        The verdict, and the evidence for it.  What a verifier does wrong, such as a crash or a
-        token that does not exist, is in the report and raises nothing.
+        The verdict and the evidence for it.  A mistake of the verifier, such as a crash or an
+        unknown token, is in the report; it raises no error.
 
     Raises
     ------
     InvalidParameterError
-        If an argument is out of range, or the verifier is not such a function, or does not go with
-        the method or with any of the instances.
+        If an argument is out of range, the verifier is not one of the above, it does not support
+        the method, or it supports none of the instances.
     UnknownMethodError
-        If there is no such method or kind.
+        If the method or kind is unknown.
     MissingDependencyError
-        If Hypothesis is not installed, `examples` is not 0 and the method not Monte Carlo; before
-        the verifier is run.
+        If Hypothesis is not installed, `examples` is not 0 and the method is not Monte Carlo.  The
+        check precedes the first run.
 
     Examples
     --------
     >>> from otm.coupling import KSeq
     >>> print(lossless(KSeq, examples=0))  # doctest: +ELLIPSIS
-    KSeq: lossless on everything tried
+    KSeq: lossless on everything tried, ... pairs of models by exact paths
       method: exact paths, ... pairs of models, ... runs
-      distance to the target (TV), at worst: 0
-      This is evidence, not a proof: other models were not tried, none of more than 300 tokens, ...
+      largest distance to the target (TV): 0
+      This is evidence, not a proof: no model with more than 300 tokens, ...
     """
     adapter = as_adapter(verifier, kind)
     methods = tuple(METHODS) if method is None else (check_name("method", method, METHODS),)
@@ -144,7 +145,8 @@ def lossless(
         asked=frozenset(asked),
     )
     if budget.examples and method != "Monte Carlo":
-        check_installed("hypothesis", advice="or do not search, with examples 0")  # not in the end
+        # Check this before the audit runs the verifier.
+        check_installed("hypothesis", advice="or do not search, with examples 0")
     observed = observe(InstanceChoice(adapter, instances, asked, slow), budget, methods, progress)
     with isolated_rng_state(budget.seed):
         comparison = compare(observed)
@@ -154,7 +156,7 @@ def lossless(
 
 
 def _report(observed: Observed, comparison: Comparison, explanation: Explanation) -> Report:
-    """Put together what the stages have found."""
+    """Build the report from the results of the stages."""
     example, sampled = comparison.example, observed.sampled
     shapes = [shape_of(seen.instance) for seen in observed.seen]
     return Report(

@@ -1,4 +1,4 @@
-"""The report of an audit, for people and for machines."""
+"""The report of an audit: printed lines, and a dictionary for JSON."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from otm._core.arithmetic import Number
-from otm._core.display.reprs import Printed
+from otm._core.display.reprs import TextRepr
 from otm._core.interval import Interval
 from otm.audit import formatting
 from otm.audit.evidence import Counterexample, Diagnosis, Isolated, Nearest, Sampled, as_json
@@ -19,20 +19,20 @@ NOT_LOSSLESS = "not lossless"
 UNDECIDED = "undecided"
 
 MORE_TIME = "max_seconds, --max-seconds"
-"""Argument and option that give an audit more time."""
+"""Names of the argument and the option that give an audit more time."""
 
 RARELY = ", but only at isolated values of a uniform, such as 0, or by rounding"
-"""What the first line adds to a verdict where the distance is no more than rounding."""
+"""Addition to a verdict if the largest distance is at most the tolerance for rounding."""
 
 
-class BaseReport(Printed):
-    """A report with a verdict, which is printed line by line."""
+class BaseReport(TextRepr):
+    """A report that has a verdict and is printed line by line."""
 
     verdict: str
 
     @property
     def lossless(self) -> bool:
-        """Whether no deviation shows, where one of the size asked for would have."""
+        """Whether the audit found no deviation and would have detected one of the required size."""
         return self.verdict == LOSSLESS
 
     def _lines(self) -> Iterable[str]:
@@ -42,75 +42,79 @@ class BaseReport(Printed):
         return "\n".join(self._lines())
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all of it as numbers, strings, lists and dicts, for JSON."""
+        """Return the whole report as numbers, strings, lists and dicts, for JSON."""
         return dataclasses.asdict(self)  # type: ignore[call-overload,no-any-return]
 
 
 def power_text(log10: float) -> str:
-    """Write a power of ten by its logarithm."""
+    """Format a power of ten from its logarithm."""
     return f"10^{log10:.1f}"
 
 
 @dataclass(frozen=True, eq=False)
 class Report(BaseReport):
-    """The answer of `otm.audit.lossless` about a verifier.
+    """Result of `otm.audit.lossless`: the verdict about a verifier, and the evidence.
 
     Attributes
     ----------
     verifier : str
-        The name of the verifier.
+        Name of the verifier.
     verdict : str
-        "lossless on everything tried", "not lossless", or "undecided": no deviation shows, but too
-        few runs were allowed to see deviations of the size asked for, or no time was left for whole
-        kinds of pairs (`left_out`), or runs change later runs (`later_runs`).
+        "lossless on everything tried", "not lossless" or "undecided".  Undecided: the audit found
+        no deviation, but it had too few runs to detect a deviation of the required size, it had no
+        time for whole kinds of pairs (`left_out`), or runs change later runs (`later_runs`).
     method : str
         "exact paths", "breakpoints" or "Monte Carlo".
     why_not_exact : tuple of str
-        Why the methods before it do not work.
+        Why the preceding methods do not work.
     tv_distance : float or Fraction
-        Distance (TV) of the output from the target on the instance where it is largest.
+        Largest distance (TV) between output and target on any instance.
     tv_interval : Interval
-        Where that distance lies: certain for exact paths; up to bisection for breakpoints; for
-        Monte Carlo at confidence 1 − `false_alarms`, on all instances at once.
+        Interval that contains this distance.  The interval is certain for exact paths, holds up to
+        bisection for breakpoints, and has confidence 1 − `false_alarms` on all instances together
+        for Monte Carlo.
     instances : int
-        Number of pairs of models on which it was run.
+        Number of pairs of models on which the verifier was run.
     runs : int
         Number of runs.
     skipped : int
         Number of pairs that were too large for the method.
     largest_instance : tuple of int
-        Largest vocabulary, number of drafts γ of a chain and number of chains k of an instance.
+        Largest vocabulary, number of drafts γ of a chain, and number of chains k of an instance.
     false_alarms : float
-        Bound on the probability that Monte Carlo rejects a lossless verifier; 0 if nothing was left
-        to chance.
+        Bound on the probability that Monte Carlo rejects a lossless verifier; 0 for a method that
+        does not sample.
     delta : float
-        A deviation (TV) of this size on an instance is missed with probability at most 10^−3: by
-        Monte Carlo, or where a breakpoint was missed; 0 if nothing was left to chance.
+        The audit misses a deviation (TV) of this size on an instance with probability at most
+        10^−3, because of sampling or an undetected breakpoint; 0 if the method cannot miss a
+        deviation.
     tolerance : float
-        Deviations (TV) up to this were taken for rounding.
+        Deviations (TV) up to this value counted as rounding.
     worst_prefix : WorstPrefix or None
-        Where the next token goes most wrong, on the counterexample.
+        Prefix on the counterexample after which the next token deviates most.
     counterexample : Counterexample or None
-        The smallest one with a distance of the order of the largest.
+        Smallest pair of models whose distance is similar to the largest one.
     isolated : Isolated or None
-        Outcomes that the target never gives, of a probability of at most 2^−23, beside the
-        counterexample: from single values of a uniform, such as 0, or from rounding.
+        Outputs that are impossible under the target and have probability at most 2^−23, in addition
+        to the counterexample.  Such outputs come from single values of a uniform, such as 0, or
+        from rounding.
     diagnoses : tuple of Diagnosis
-        The known mistakes with the same output distributions.
+        Known mistakes with the same output distributions.
     nearest : Nearest or None
-        Without these, a known mistake that is much nearer to the output than the target is.
+        If `diagnoses` is empty, a known mistake that is much nearer to the output than the target
+        is.
     sampled : Sampled or None
-        Larger pairs that were sampled beside, where breakpoints had to leave some out.
+        Larger pairs that were sampled in addition, because they were too large for breakpoints.
     left_out : tuple of str
-        Kinds of pairs, such as "several chains", that were not tried for lack of time.
+        Kinds of pairs, such as "several chains", that the audit had no time to try.
     compared : bool
-        Whether time sufficed to compare the output with all known mistakes.
+        Whether the audit had time to compare the output with all known mistakes.
     later_runs : str or None
-        How runs change later runs, if Monte Carlo sees it; None otherwise.  A single run then has
-        no distribution of its own, and the numbers of Monte Carlo do not hold.  It is a false alarm
-        with probability at most `false_alarms`.
+        How runs change later runs, if Monte Carlo detects it; None otherwise.  If they do, a single
+        run has no output distribution, and the numbers of Monte Carlo do not hold.  A false alarm
+        has probability at most `false_alarms`.
     slower : float or None
-        Time of a run at the end of Monte Carlo over that at the start; None if below 4.
+        Time of a run at the end of Monte Carlo divided by its time at the start; None if below 4.
 
     Examples
     --------
@@ -146,16 +150,15 @@ class Report(BaseReport):
     slower: float | None = None
 
     def _lines(self) -> Iterable[str]:
-        rare = self.counterexample is not None and self.tv_distance <= self.tolerance
-        yield f"{self.verifier}: {self.verdict}{RARELY if rare else ''}"
-        left_out = f" ({self.skipped} left out: too large, or no time)" if self.skipped else ""
         pairs = f"{self.instances} {'pair' if self.instances == 1 else 'pairs'} of models"
-        yield f"  method: {self.method}, {pairs}, {self.runs:,} runs{left_out}"
+        yield f"{self.verifier}: {self.verdict}{self._scope(pairs)}"
+        skipped = f" ({self.skipped} skipped: too large, or no time)" if self.skipped else ""
+        yield f"  method: {self.method}, {pairs}, {self.runs:,} runs{skipped}"
         yield from (f"  not by {reason}" for reason in self.why_not_exact)
         low, high = (float(end) for end in (self.tv_interval.lower, self.tv_interval.upper))
         between = "" if low == high else f", between {low:.3g} and {high:.3g}"
         distance = formatting.short(self.tv_distance)
-        yield f"  distance to the target (TV), at worst: {distance}{between}"
+        yield f"  largest distance to the target (TV): {distance}{between}"
         if self.false_alarms:
             yield (
                 f"  false alarms: probability at most {self.false_alarms:g}; a distance of "
@@ -163,15 +166,15 @@ class Report(BaseReport):
             )
         elif self.delta and self.lossless:
             yield (
-                f"  breakpoints: what happens in fewer than {self.delta:.2g} of the runs may have "
-                "been missed"
+                f"  breakpoints: events in fewer than {self.delta:.2g} of the runs may have been "
+                "missed"
             )
         if self.lossless and 0 < self.tv_distance <= self.tolerance:
-            yield f"  A distance up to {self.tolerance:g} is taken for rounding."
+            yield f"  A distance up to {self.tolerance:g} counts as rounding."
         if self.sampled is not None:
             yield self.sampled._line()
         if self.later_runs is not None:
-            yield f"  a run changes later runs: {self.later_runs}"
+            yield f"  runs change later runs: {self.later_runs}"
         if self.slower is not None:
             yield (
                 f"  a run takes {self.slower:.0f} times as long at the end as at the start: the "
@@ -188,6 +191,17 @@ class Report(BaseReport):
             yield self.isolated._line()
         yield from self._conclusion()
 
+    def _scope(self, pairs: str) -> str:
+        """Continue the verdict of the first line by the instances that support it."""
+        if self.verdict == LOSSLESS:
+            return f", {pairs} by {self.method}"
+        if self.verdict != NOT_LOSSLESS:
+            return f" after {self.runs:,} runs on {pairs}, without a deviation so far"
+        if self.counterexample is not None and self.tv_distance <= self.tolerance:
+            return f"{RARELY} ({pairs})"
+        distance = formatting.short(self.tv_distance)
+        return f", with a distance to the target of up to {distance} (TV) on {pairs}"
+
     def _conclusion(self) -> Iterable[str]:
         if self.verdict == NOT_LOSSLESS:
             if not self.compared:
@@ -198,19 +212,19 @@ class Report(BaseReport):
                 yield self.nearest._line()
             yield from (diagnosis._line() for diagnosis in self.diagnoses[:4])
             if len(self.diagnoses) > 4:
-                yield f"  and as {len(self.diagnoses) - 4} other known bugs"
+                yield f"  and the same as {len(self.diagnoses) - 4} other known bugs"
         elif self.verdict == LOSSLESS:
             tokens, gamma, k = self.largest_instance
             yield (
-                "  This is evidence, not a proof: other models were not tried, none of more than "
-                f"{tokens} tokens, γ = {gamma}, k = {k}."
+                f"  This is evidence, not a proof: no model with more than {tokens} tokens, "
+                f"γ = {gamma}, k = {k} was tried."
             )
             yield "  Larger ones: vocabulary, gamma, prompt (--vocabulary, --gamma, --prompt)."
         else:
-            yield f"  No deviation shows, but {self._missing()}"
+            yield f"  No deviation was found, but {self._missing()}"
 
     def _missing(self) -> str:
-        """Say why a verdict is undecided, and what to do."""
+        """Return why a verdict is undecided, and what to do."""
         if self.later_runs is not None:
             return "runs change later runs: let the code clear its state before each run."
         if self.left_out:
@@ -218,11 +232,11 @@ class Report(BaseReport):
             return f"no time was left for whole kinds of pairs: {kinds}; allow more ({MORE_TIME})."
         missed = "too few pairs were tried"
         if self.false_alarms:
-            missed = "one of the size asked for may be missed"
+            missed = "a deviation of the required size may have been missed"
         return f"{missed}: allow more runs, or more time ({MORE_TIME})."
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all of it as numbers, strings, lists and dicts, for JSON.
+        """Return the whole report as numbers, strings, lists and dicts, for JSON.
 
         Fractions are strings such as "1/3".
         """

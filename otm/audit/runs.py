@@ -1,4 +1,4 @@
-"""How a verifier is run: its output is checked, and a failure is an outcome like others."""
+"""Run a verifier, check its output, and turn a failure into an outcome."""
 
 from __future__ import annotations
 
@@ -35,21 +35,24 @@ from otm.errors import MissingDependencyError, ProblemTooLargeError
 AnySource = TypeVar("AnySource", bound=Randomness)
 
 MOST_UNIFORMS = 4096
-"""Most uniforms that a run may take; each run gets fewer at first."""
+"""Largest number of uniforms of a run; a run starts with fewer."""
 
 OWN_CODE = str(pathlib.Path(__file__).parent)
-"""The folder of the audit: its lines are not named in a crash."""
+"""Folder of the audit; a crash report does not name lines of its files."""
 
 CRASHES = (Exception, SystemExit, GeneratorExit)
-"""What a verifier may raise; SystemExit would end the audit with whatever status it has."""
+"""Exceptions of a verifier that the audit catches; an uncaught SystemExit would end the audit."""
 
-NOT_OF_THE_VERIFIER = (MissingDependencyError, ProblemTooLargeError)
-"""Errors that say nothing about a verifier, and go on to the caller."""
+CALLER_ERRORS = (MissingDependencyError, ProblemTooLargeError)
+"""Errors that say nothing about the verifier; the audit raises them to the caller."""
 
 
 @dataclass(frozen=True)
 class Runner:
-    """Run a verifier on uniforms; with `rng`, its generators draw from these uniforms too."""
+    """Object that runs a verifier on uniforms.
+
+    With `rng`, the random generators of the verifier draw from the same uniforms.
+    """
 
     adapter: Adapter
     rng: InterceptedRng | None = None
@@ -61,45 +64,46 @@ class Runner:
 
     @property
     def is_vectorized(self) -> bool:
-        """Whether the verifier makes many runs at once, faster than one after another."""
+        """Whether the verifier computes many runs at once, faster than one after another."""
         return self.rng is None and type(self.adapter).outputs is not Adapter.outputs
 
     @property
     def reads_noise(self) -> bool:
-        """Whether a run has looked at the values of random noise."""
+        """Whether a run has read the values of random noise."""
         return self.rng is not None and self.rng.reads_noise
 
     def max_tokens(self, instance: Instance) -> int:
-        """Most tokens that a run may return."""
+        """Return the largest number of tokens that a run may return."""
         return max_tokens(self.adapter, instance)
 
     def run(self, instance: Instance, source: Randomness) -> Outcome:
-        """Run once; a crash or a wrong output is a `Failure`."""
+        """Run once; return a `Failure` for a crash or an invalid output."""
         ((_, outcome),) = self.run_each(instance, [source])
         return outcome
 
     def on(self, instance: Instance) -> Callable[[Randomness], Outcome]:
-        """Return the outcome on an instance as a function of the source."""
+        """Return a function from a source of uniforms to the outcome on an instance."""
         return lambda source: self.run(instance, source)
 
     def run_each(
         self, instance: Instance, sources: Iterable[AnySource]
     ) -> Iterator[tuple[AnySource, Outcome]]:
-        """Run on one source after another; generators are replaced once for all of them."""
+        """Run on each source in turn; replace the random generators once for all runs."""
         run = partial(_run, self.adapter, instance)
         if self.rng is not None:
             return self.rng.run_each(run, sources)
         return ((source, run(source)) for source in sources)
 
     def run_rows(self, instance: Instance, uniforms: npt.NDArray[np.float64]) -> list[Outcome]:
-        """Run on each row of uniforms; failures are outcomes."""
+        """Run on each row of uniforms; return failures as outcomes."""
         if not self.is_vectorized:
             return [outcome for _, outcome in self.run_each(instance, map(Source, uniforms))]
         try:
             outputs: Sequence[Path] = self.adapter.outputs(instance, uniforms)
-        except NOT_OF_THE_VERIFIER:
+        except CALLER_ERRORS:
             raise
-        except CRASHES as error:  # of one of the rows: which?
+        except CRASHES as error:
+            # One row crashed; single runs show which one.
             if len(uniforms) == 1:
                 return [_crash(error)]
             return [self.run_rows(instance, row[None])[0] for row in uniforms]
@@ -121,9 +125,9 @@ def _run(adapter: Adapter, instance: Instance, source: Randomness) -> Outcome:
     """Run once; return a crash as a failure."""
     try:
         output = adapter.output(instance, source)
-    except NOT_OF_THE_VERIFIER:
+    except CALLER_ERRORS:
         raise
-    except CRASHES as error:  # whatever code of others raises is what the audit reports
+    except CRASHES as error:
         return _crash(error)
     return _checked(adapter, instance, output)
 
@@ -131,15 +135,16 @@ def _run(adapter: Adapter, instance: Instance, source: Randomness) -> Outcome:
 def _crash(error: BaseException) -> Failure:
     try:
         text = " ".join(_without_address(str(error)).split())
-    except Exception:  # raised by the error's own `__str__`
+    except Exception:
+        # The error's own `__str__` may raise.
         text = "(its message cannot be read)"
     hints = "".join(f"; {note}" for note in getattr(error, "__notes__", ()))
-    what = f"{type(error).__name__}: {text:.150}{_where(error)}"
-    return Failure(f"crashed with {what}{hints:.200}", crashed=True)
+    description = f"{type(error).__name__}: {text:.150}{_where(error)}"
+    return Failure(f"crashed with {description}{hints:.200}", crashed=True)
 
 
 def _where(error: BaseException) -> str:
-    """Name the line of the verifier, or of code that it calls, where an error was raised."""
+    """Return the line that raised an error, in the verifier or in a library that it calls."""
     steps = [(f.f_code.co_filename, line) for f, line in traceback.walk_tb(error.__traceback__)]
     others = [step for step in steps if not step[0].startswith(OWN_CODE)]
     of_the_verifier = [step for step in others if "site-packages" not in step[0]]
@@ -155,7 +160,10 @@ def _without_address(text: str) -> str:
 
 
 def _checked(adapter: Adapter, instance: Instance, output: Any) -> Outcome:
-    """Check that an output is one or more tokens of the vocabulary, and not too many."""
+    """Return an output as tokens, or as a failure if it is invalid.
+
+    A valid output has at least one token, not too many, and only tokens of the vocabulary.
+    """
     if isinstance(output, Failure):
         return output
     if not isinstance(output, Sequence) or isinstance(output, str):
@@ -163,46 +171,48 @@ def _checked(adapter: Adapter, instance: Instance, output: Any) -> Outcome:
         return Failure(f"returned {text} of type {type(output).__name__}, not tokens")
     limit = max_tokens(adapter, instance)
     if not 0 < len(output) <= limit:
-        most = f"one run gives at most {limit}"
+        most = f"one run may return at most {limit}"
         if adapter.loops:
-            most = f"{limit} were asked for: cut off the others"
+            most = f"max_tokens was {limit}: cut off the additional tokens"
         return Failure(f"returned {len(output)} tokens; {most}" if output else "returned no token")
     for token in output:
         if isinstance(token, bool) or not isinstance(token, int | np.integer):
             text = _without_address(shown(token))
             return Failure(f"returned {text} of type {type(token).__name__} as a token")
         if not 0 <= token < instance.vocabulary:
-            return Failure(f"returned token {shown(token)} of {instance.vocabulary}")
+            size = instance.vocabulary
+            return Failure(f"returned token {shown(token)}, but the vocabulary has {size} tokens")
     tokens = tuple(map(int, output))
     wrong_end = _wrong_end(adapter, tokens, limit)
     return tokens if wrong_end is None else Failure(wrong_end)
 
 
 def _wrong_end(adapter: Adapter, tokens: Path, limit: int) -> str | None:
-    """Describe why the end of an output is wrong; None if it is right."""
+    """Describe what is wrong with the end of an output; return None if the end is right."""
     end = adapter.end
     if end is not None and end in tokens[:-1]:
-        behind = len(tokens) - 1 - tokens.index(end)
-        return f"returned {behind} tokens behind the end token {end}; no token may follow it"
+        after = len(tokens) - 1 - tokens.index(end)
+        tokens_after = f"{after} token{'s' if after > 1 else ''} after the end token {end}"
+        return f"returned {tokens_after}; no token may follow it"
     if len(tokens) == limit or not (adapter.loops or adapter.whole) or end == tokens[-1]:
         return None
     if end is None:
         return (
-            f"returned {len(tokens)} of the {limit} tokens asked for, and no end token was stated: "
-            "give loop(…, end=token) if the loop stops at one"
+            f"returned {len(tokens)} of {limit} tokens, but no end token was stated: if the loop "
+            "stops at one, give loop(…, end=token)"
         )
     return (
-        f"returned {len(tokens)} of {limit} tokens, and the last is not the end token {end}; if "
-        "the loop stops at other tokens too, let it stop at this one alone here"
+        f"returned {len(tokens)} of {limit} tokens, and the last one is not the end token {end}; "
+        "if the loop stops at other tokens too, let it stop only at this one here"
     )
 
 
 @contextmanager
 def isolated_rng_state(seed: int) -> Iterator[None]:
-    """Seed the generators of Python, NumPy and torch (on the CPU), restore them; silence warnings.
+    """Seed the CPU generators of Python, NumPy and torch, restore them; silence warnings.
 
-    A verifier that draws for itself usually draws from these: the audit then repeats itself.  What
-    it does after 0/0 shows in its output.
+    A verifier that draws for itself usually uses these generators, so the audit becomes
+    reproducible.  Warnings are not needed: the effect of 0/0 shows in the output.
     """
     torch = sys.modules.get("torch")
     restored = torch.random.fork_rng(devices=[]) if torch is not None else nullcontext()

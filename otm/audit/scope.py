@@ -1,4 +1,4 @@
-"""What an audit covers: its pairs of models, its runs and its time."""
+"""Limits of an audit: its pairs of models, its runs and its time."""
 
 from __future__ import annotations
 
@@ -19,28 +19,29 @@ from otm.audit.larger_instances import MOST_DRAFTS, MOST_TOKENS, larger_instance
 from otm.errors import InvalidParameterError, ProblemTooLargeError
 
 FOR_SLOW = (*NEEDED, "three tokens")
-"""Names of the instances for code that is slow."""
+"""Names of the instances for slow code."""
 
 FIRST = (*NEEDED, "40 tokens", "five tokens back", "four drafts", "zeros", "three tokens")
-"""Names of the first instances, one of each kind, in case the time does not suffice for all."""
+"""Names of the first instances, one of each kind, in case time is short."""
 
 SAMPLED_TOO = ("five tokens back", "drafts from far back", "four drafts")
-"""Names of larger instances that are sampled where breakpoints leave some out."""
+"""Names of larger instances to sample if they are too large for breakpoints."""
 
 AT_LEAST, SHARE = 10.0, 0.25
-"""Least seconds for Monte Carlo and for the search for known mistakes; less if this share of the
-audit's time is shorter."""
+"""Minimum seconds for Monte Carlo and for the search for known mistakes.
+
+If `SHARE` of the audit's time is shorter than `AT_LEAST`, this share is the minimum."""
 
 SECONDS = 0.25
-"""About the longest time between two looks at the clock."""
+"""Approximate longest time in seconds between two checks of the clock."""
 
 GROWTH = 16
-"""Largest factor by which the number of runs grows from one look to the next."""
+"""Largest factor by which the number of runs grows between two checks of the clock."""
 
 
 @dataclass(frozen=True)
 class AuditBudget:
-    """How much an audit does, and what it tolerates: as in `otm.audit.lossless`."""
+    """Limits and tolerances of an audit, as in `otm.audit.lossless`."""
 
     examples: int
     false_alarms: float
@@ -49,10 +50,14 @@ class AuditBudget:
     tolerance: float
     seed: int
     watch: Watch = SILENT
-    deadline: float = math.inf  # of `time.monotonic`
-    at_least: float = AT_LEAST  # seconds for the work after the deadline
-    slow: bool = False  # whether a run of the verifier takes long
-    asked: frozenset[Instance] = frozenset()  # pairs that the user asked for
+    # A time of `time.monotonic`.
+    deadline: float = math.inf
+    # Minimum seconds for the work after the deadline.
+    at_least: float = AT_LEAST
+    # Whether a run of the verifier takes long.
+    slow: bool = False
+    # Pairs of models that the user requested by size.
+    asked: frozenset[Instance] = frozenset()
 
     def until(self) -> float:
         """Return the time by which work that begins now must end."""
@@ -61,7 +66,7 @@ class AuditBudget:
 
 @dataclass(frozen=True)
 class InstanceChoice:
-    """The instances of an audit: those given, or those of the audit, and those asked for."""
+    """Instances of an audit: the user's or the audit's own, and instances of requested sizes."""
 
     adapter: Adapter
     given: Sequence[Instance] | None
@@ -69,7 +74,7 @@ class InstanceChoice:
     slow: bool
 
     def for_method(self, name: str) -> Sequence[Instance]:
-        """Choose the instances that a verifier takes, few for methods that take many runs."""
+        """Choose the instances that the verifier supports; only few if each one needs many runs."""
         more = self.asked if self.slow else [*self.adapter.more, *self.asked]
         if self.given is None:
             known = INSTANCES | larger_instances()
@@ -79,16 +84,16 @@ class InstanceChoice:
         else:
             instances = [*self.given, *more]
         if not instances or not all(isinstance(instance, Instance) for instance in instances):
-            raise InvalidParameterError("`instances` must hold Instance objects, at least one")
+            raise InvalidParameterError("`instances` must contain Instance objects, at least one")
         taken = [instance for instance in instances if self.adapter.supports(instance)]
         if not taken:
             raise InvalidParameterError(
-                f"{self.adapter.name} takes none of the {len(instances)} instances; give others"
+                f"{self.adapter.name} supports none of the {len(instances)} instances; give others"
             )
         return taken
 
     def sampled_too(self) -> Sequence[Instance]:
-        """Choose larger instances to sample where breakpoints leave some out."""
+        """Choose larger instances to sample if they are too large for breakpoints."""
         if self.given is not None or self.slow:
             return ()
         chosen = (larger_instances()[name] for name in SAMPLED_TOO)
@@ -98,7 +103,7 @@ class InstanceChoice:
 def instances_of_size(
     vocabulary: int | None, gamma: int | None, prompt: Sequence[int] | None, seed: int
 ) -> list[Instance]:
-    """Make instances of the sizes asked for, if any."""
+    """Build instances of the requested sizes, if any."""
     if vocabulary is None and gamma is None and prompt is None:
         return []
     vocabulary = (
@@ -115,33 +120,35 @@ def instances_of_size(
 
 
 class TimeIsUpError(ProblemTooLargeError):
-    """The time is up before the work is finished."""
+    """The time limit was reached before the work was finished."""
 
 
-def check_time(deadline: float, what: str) -> None:
-    """Raise `TimeIsUpError` past a time of `time.monotonic`; `what` begins the message."""
+def check_time(deadline: float, subject: str) -> None:
+    """Raise `TimeIsUpError` after a time of `time.monotonic`; `subject` begins the message."""
     if time.monotonic() > deadline:
-        raise TimeIsUpError(f"{what} more than the time that is left")
+        raise TimeIsUpError(f"{subject} more than the remaining time")
 
 
 class Pace:
-    """Divide rows of uniforms into parts: a single run first, then as many as run times allow."""
+    """Splitting of rows of uniforms into parts, first a single run, then as many as time allows."""
 
     def __init__(self, deadline: float = math.inf, most: int = 2**20) -> None:
         self.deadline, self.size, self._most = deadline, 1, most
 
-    def parts(self, rows: npt.NDArray[np.float64], what: str) -> Iterator[npt.NDArray[np.float64]]:
-        """Yield rows part by part; raise `TimeIsUpError` between two parts past the deadline."""
+    def parts(
+        self, rows: npt.NDArray[np.float64], subject: str
+    ) -> Iterator[npt.NDArray[np.float64]]:
+        """Yield rows part by part; raise `TimeIsUpError` between two parts after the deadline."""
         start = 0
         while start < len(rows):
-            check_time(self.deadline, what)
+            check_time(self.deadline, subject)
             with self.measured(len(rows) - start) as count:
                 yield rows[start : start + count]
             start += count
 
     @contextmanager
     def measured(self, left: int) -> Iterator[int]:
-        """Yield the number of runs to make now, out of those left, and time them."""
+        """Yield how many of the remaining runs to make now, and measure their time."""
         count, begin = min(self.size, left), time.monotonic()
         yield count
         seconds = max(time.monotonic() - begin, 1e-9)

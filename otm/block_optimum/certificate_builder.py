@@ -19,7 +19,7 @@ import numpy as np
 
 from otm._core import certificate_json
 from otm._core.arithmetic import Number, as_fraction, at_least_once, rounded
-from otm._core.display.reprs import Facts, number_text
+from otm._core.display.reprs import FactsRepr, number_text
 from otm.block_optimum import certificate
 from otm.block_optimum.hull import PathDrafts
 from otm.block_optimum.program import Bounds
@@ -30,7 +30,7 @@ from otm.errors import CertificateError
 
 
 @dataclass(frozen=True, eq=False)
-class BlockCertificate(Facts):
+class BlockCertificate(FactsRepr):
     """Proof of how many drafts a lossless rule can accept on average: lower ≤ optimum ≤ upper.
 
     Multipliers of antichains prove the upper end, and a feasible S the lower one (Theorem 13.5 of

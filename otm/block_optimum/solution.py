@@ -10,7 +10,7 @@ from functools import cached_property
 from itertools import combinations_with_replacement
 
 from otm._core.arithmetic import Number, as_fraction
-from otm._core.display.reprs import BriefDict, Facts, number_text
+from otm._core.display.reprs import FactsRepr, ShortDict, number_text
 from otm._core.interval import Interval
 from otm.block_optimum.certificate_builder import BlockCertificate
 from otm.block_optimum.hull import PathDrafts
@@ -26,7 +26,7 @@ Drafted = tuple[Path, ...]
 
 
 @dataclass(frozen=True, eq=False)
-class BlockSolution(Facts):
+class BlockSolution(FactsRepr):
     """The most drafts that any memoryless lossless rule accepts on average, with its proof.
 
     Attributes
@@ -116,7 +116,7 @@ class BlockSolution(Facts):
             members, chances = drafts.members, drafts.chances
         passed = [self.nodes.get(path, 0 * tree.targets[-1]) for path in tree.paths]
         flow = maximum_flow(chances, members, ending(tree, passed))
-        plan: dict[Drafted, dict[Path, Number]] = BriefDict()
+        plan: dict[Drafted, dict[Path, Number]] = ShortDict()
         for nodes, chance, shares in zip(members, chances, flow.shares, strict=True):
             whole = as_fraction(chance)
             of_path: dict[Path, Number] = {

@@ -13,7 +13,7 @@ import numpy as np
 from otm._core.arithmetic import Number, as_fraction, rounded, total
 from otm._core.checks import as_draft_count
 from otm._core.display.progress import Watch, watching
-from otm._core.display.reprs import BriefDict
+from otm._core.display.reprs import ShortDict
 from otm._core.display.text import shown
 from otm._core.interval import Interval
 from otm._core.numbers import as_integer, as_positive, as_real, whole
@@ -195,7 +195,7 @@ def _solve(
         accepted = float(lower)
     else:
         accepted = Interval(rounded(lower, -np.inf), rounded(upper, np.inf))
-    found = BriefDict((path, passed[y]) for path, y in tree.places.items() if passed[y])
+    found = ShortDict((path, passed[y]) for path, y in tree.places.items() if passed[y])
     return BlockSolution(
         accepted, _sum_of_levels(drafts), found, certificate, method, why, tree, drafts
     )

@@ -1,4 +1,4 @@
-"""The commands of `otm`, put together."""
+"""The application `otm` with its commands."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from otm.errors import InvalidInputError
 
 HELP = "Lossless speculative decoding: solve, audit, report, decode."
 STATUS = (
-    "Exit status: 0 if all went well, 2 if the command line or its input is wrong, 70 after a "
-    "bug of OTM, 130 after Ctrl-C; `otm audit --help` has more."
+    "Exit status: 0 for success, 2 for a wrong command line or input, 70 for an internal error of "
+    "OTM, 130 after Ctrl-C. `otm audit --help` lists more."
 )
 AUDIT_SERVER = "audit server"
 
-# plain text: rich would draw boxes around the help in a pipe too
+# plain text, because rich would draw boxes around the help in a pipe too
 app = typer.Typer(
     help=HELP,
     epilog=STATUS,
@@ -33,13 +33,15 @@ app = typer.Typer(
 
 
 def run(arguments: Sequence[str] | None) -> int:
-    """Run a command line, None for that of this process, and return the exit status."""
+    """Run a command line, by default the process's own, and return the exit status."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    if words[:2] == AUDIT_SERVER.split():  # a verifier's name has a colon
+    # "server" cannot be the verifier of `otm audit`, because such names have a colon
+    if words[:2] == AUDIT_SERVER.split():
         words[:2] = [AUDIT_SERVER]
     elif words[:1] == [AUDIT_SERVER.replace(" ", "-")]:
         words[0] = AUDIT_SERVER
-    usage_error: Any = typer.BadParameter.__base__  # typer names the derived class alone
+    # typer exports only the derived class
+    usage_error: Any = typer.BadParameter.__base__
     try:
         status = app(words, prog_name="otm", standalone_mode=False)
     except usage_error as error:
@@ -65,7 +67,7 @@ def _start(
 
 
 def _add(command: Callable[..., int | None], name: str | None = None) -> None:
-    """Add a command, named as its function or otherwise; its errors become a line and a status."""
+    """Add a command, by default under its function's name; turn its errors into exit statuses."""
 
     @functools.wraps(command)
     def guarded(*arguments: Any, **keywords: Any) -> None:

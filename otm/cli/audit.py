@@ -27,7 +27,7 @@ def audit(
         str | None,
         Argument(
             metavar="MODULE:FUNCTION",
-            help="What to audit; the module may be in the current folder. With --known-bugs, the "
+            help="The verifier; its module may be in the current folder. With --known-bugs, the "
             "name of a bug.",
         ),
     ] = None,
@@ -35,67 +35,73 @@ def audit(
     kind: Annotated[
         str | None,
         Option(
-            help="chain, token, loop, chains, tree, batch, stateful or windowed; inferred for a "
-            "chain and a rule."
+            help="chain, token, loop, chains, tree, batch, stateful or windowed; may be omitted "
+            "for a chain or a rule."
         ),
     ] = None,
     method: Annotated[
         str | None,
-        Option(help='"exact paths", "breakpoints" or "Monte Carlo"; the first that applies.'),
+        Option(
+            help='"exact paths", "breakpoints" or "Monte Carlo"; default: the first that works.'
+        ),
     ] = None,
     false_alarms: Annotated[
         float, Option(help="Bound on the probability that a lossless verifier is rejected.")
     ] = 1e-6,
     delta: Annotated[
         float | None,
-        Option(help="Deviation (TV) that Monte Carlo must detect, 0.03; with --recorded 0.05."),
+        Option(help="Deviation (TV) that must be detected; 0.03 by default, 0.05 with --recorded."),
     ] = None,
-    examples: Annotated[int, Option(help="Number of pairs of models to search through.")] = 50,
-    max_runs: Annotated[int, Option(help="Most calls of the verifier.")] = 1_000_000,
+    examples: Annotated[
+        int, Option(help="Number of pairs of models that Hypothesis generates.")
+    ] = 50,
+    max_runs: Annotated[int, Option(help="Largest number of runs of the verifier.")] = 1_000_000,
     max_seconds: Annotated[
-        float | None, Option(help="Longest time of the audit in seconds, about; 40 if left out.")
+        float | None, Option(help="Approximate time limit in seconds; 40 by default.")
     ] = None,
     vocabulary: Annotated[
-        int | None, Option(help="Number of tokens of more pairs of models.")
+        int | None, Option(help="Vocabulary size of additional pairs of models.")
     ] = None,
-    gamma: Annotated[int | None, Option(help="Drafts of a chain in more pairs of models.")] = None,
+    gamma: Annotated[
+        int | None, Option(help="Number of drafts of a chain in additional pairs of models.")
+    ] = None,
     prompt: Annotated[
-        str | None, Option(help='Prompt of more pairs of models, such as "0,1,0".')
+        str | None, Option(help='Prompt of additional pairs of models, such as "0,1,0".')
     ] = None,
     seed: Annotated[int, Option(help="Seed of the audit's random numbers.")] = 0,
     recorded: Annotated[
         Path | None,
-        Option(help="A file of steps that an engine recorded, in place of a verifier."),
+        Option(help="File of steps that an engine recorded; takes the place of a verifier."),
     ] = None,
     rounding: Annotated[
         float | None,
-        Option(help="With --recorded: largest relative error of a probability; else by its type."),
+        Option(help="With --recorded: largest relative error of a probability; default: by type."),
     ] = None,
     slow: Annotated[
-        bool, Option("--slow", help="For code that takes hundredths of a second or more to run.")
+        bool, Option("--slow", help="For code that takes hundredths of a second or more per run.")
     ] = False,
     known_bugs: Annotated[
-        bool, Option("--known-bugs", help="List the known bugs, or audit the one named.")
+        bool, Option("--known-bugs", help="List the known bugs, or audit the named bug.")
     ] = False,
     json: JsonOption = False,
 ) -> int:
-    """Find out whether a verifier is lossless: whether its output has the target's distribution.
+    """Find out whether a verifier is lossless: whether its output follows the target.
 
-    A chain is a function of target_probs, draft_probs, draft_tokens and uniforms; a token rule one
-    of target_probs, draft_probs, drafts and uniforms, or a rule of otm.coupling; a loop one of
-    target, draft, prompt, gamma, max_tokens and uniforms; docs/audit.md has the other kinds. In
-    place of uniforms it may take rng, generator or seed; a function that takes none of them has its
-    own randomness.
+    A chain is a function of target_probs, draft_probs, draft_tokens and uniforms. A token rule is
+    a function of target_probs, draft_probs, drafts and uniforms, or a rule of otm.coupling. A loop
+    is a function of target, draft, prompt, gamma, max_tokens and uniforms. docs/audit.md describes
+    the other kinds. In place of uniforms, a function may take rng, generator or seed; a function
+    without these parameters draws its own random numbers.
 
-    The module is imported, which runs it.
+    The command imports the module, which runs its code.
 
-    With --recorded nothing is run: FILE has steps, with the distributions of both models, as
-    docs/audit.md describes them.
+    With --recorded, the command runs no verifier: FILE contains steps with the distributions of
+    both models, in the format of docs/audit.md.
 
-    otm audit server URL audits a server: see otm audit server --help.
+    To audit a server, use otm audit server URL; see otm audit server --help.
 
-    Exit status: 0 lossless on everything tried, 1 not lossless, 2 an error, 3 undecided, 70 a
-    bug of OTM.
+    Exit status: 0 lossless on everything tried, 1 not lossless, 2 an error, 3 undecided, 70 a bug
+    in OTM.
     """
     from otm.audit import lossless
 
@@ -104,16 +110,16 @@ def audit(
             raise InvalidInputError("--recorded FILE takes no verifier, kind or method")
         return _recorded(recorded, false_alarms, delta, rounding, as_json=json)
     if rounding is not None:
-        raise InvalidInputError("--rounding goes with --recorded FILE")
+        raise InvalidInputError("--rounding requires --recorded FILE")
     if verifier is None:
         if not known_bugs:
             raise InvalidInputError(
-                "nothing to audit; name a MODULE:FUNCTION, such as otm.coupling:KSeq"
+                "no verifier to audit; give MODULE:FUNCTION, such as otm.coupling:KSeq"
             )
         _list_known_bugs(as_json=json)
         return 0
     seconds: dict[str, Any] = {} if max_seconds is None else {"max_seconds": max_seconds}
-    # what the verifier prints must not end up in the report
+    # Redirect the verifier's own output, so that standard output has only the report.
     with contextlib.redirect_stdout(sys.stderr):
         adapter = _known_bug(verifier) if known_bugs else _imported(verifier)
         report = lossless(
@@ -145,7 +151,7 @@ def _recorded(
 
 
 def print_report(report: Report | RecordedReport | ServerReport, *, as_json: bool) -> int:
-    """Print a report and return its status."""
+    """Print a report and return the exit status."""
     if as_json:
         print_json(report.to_dict())
     else:
@@ -160,27 +166,28 @@ def _tokens(text: str) -> list[int]:
         return [int(token) for token in text.split(",")]
     except ValueError:
         raise InvalidInputError(
-            f"the prompt is {shown(text)}; give token ids with commas, such as 0,1,0"
+            f"the prompt is {shown(text)}; give token ids separated by commas, such as 0,1,0"
         ) from None
 
 
 def _imported(name: str) -> Any:
-    """Import a function that is named as entry points are, module:function."""
+    """Import the function that an entry point module:function names."""
     module_name, colon, path = name.partition(":")
     if not (
         colon and all(part.isidentifier() for part in (*module_name.split("."), *path.split(".")))
     ):
         raise InvalidInputError(
-            f"{shown(name)} names no function; write MODULE:FUNCTION, such as otm.coupling:KSeq"
+            f"{shown(name)} does not name a function; give MODULE:FUNCTION, such as "
+            "otm.coupling:KSeq"
         )
     folder = str(Path.cwd())
     if folder not in sys.path:
         sys.path.insert(0, folder)
     try:
         verifier: Any = importlib.import_module(module_name)
-    except (Exception, SystemExit) as error:  # whatever a module of the user's raises
+    except (Exception, SystemExit) as error:  # The user's module may raise any exception.
         name = module_name.removesuffix(".py")
-        hint = f"; a module is named as in Python: {name}:{path}" if name != module_name else ""
+        hint = f"; give the module name as in Python: {name}:{path}" if name != module_name else ""
         raise InvalidInputError(
             f"module {shown(module_name)} cannot be imported: {type(error).__name__}: {error}{hint}"
         ) from error

@@ -1,4 +1,4 @@
-"""``otm audit server``: whether a server samples from the distribution of its model."""
+"""``otm audit server``: whether a server samples from its model's distribution."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from otm.cli.output import JsonOption
 from otm.errors import InvalidInputError
 
 BETWEEN = 30.0
-"""Seconds between two lines of progress where standard error is no terminal."""
+"""Seconds between two lines of progress if standard error is not a terminal."""
 
 
 class PipedProgress:
-    """Write a new line of progress every half minute: a log has no line to overwrite."""
+    """Progress as a new line every half minute, because a log cannot overwrite a line."""
 
     def __init__(self) -> None:
-        self._begin = self._told = time.monotonic()
+        self._begin = self._last_line = time.monotonic()
         self._first: int | None = None
 
     def __call__(self, what: str, number: int, total: int) -> None:
-        """Report the kind of work, the number of the current item and the total."""
+        """Write the kind of work, the number of the current item and the total."""
         now = time.monotonic()
         if self._first is None:
             self._begin, self._first = now, number
-        if now - self._told < BETWEEN or number <= self._first:
+        if now - self._last_line < BETWEEN or number <= self._first:
             return
-        self._told = now
+        self._last_line = now
         left = (now - self._begin) / (number - self._first) * (total - number)
         sys.stderr.write(f"{what} {number:,} of {total:,}, at most {left / 60:.0f} min more\n")
         sys.stderr.flush()
@@ -44,76 +44,86 @@ def audit_server(
     url: Annotated[str, Argument(metavar="URL", help="The server, such as http://localhost:8000.")],
     *,
     reference: Annotated[
-        str | None, Option(metavar="URL", help="A second server to compare with.")
+        str | None, Option(metavar="URL", help="Second server to compare with.")
     ] = None,
     model: Annotated[
         Path | None,
-        Option(metavar="FOLDER", help="A model of Hugging Face to compare with, as files."),
+        Option(metavar="FOLDER", help="Folder of a Hugging Face model to compare with."),
     ] = None,
     draft: Annotated[
         Path | None,
-        Option(metavar="FOLDER", help="Its draft model: which acceptance do the two allow?"),
+        Option(
+            metavar="FOLDER",
+            help="Folder of the draft model; the report then has the possible acceptance.",
+        ),
     ] = None,
     texts_alone: Annotated[
         bool,
-        Option("--texts", help="With --model: the server takes and returns texts alone."),
+        Option("--texts", help="With --model: the server accepts and returns only texts."),
     ] = False,
     prompts: Annotated[
         Path | None,
-        Option(metavar="FILE", help="A prompt a line: a text, or token ids as a JSON list."),
+        Option(metavar="FILE", help="One prompt per line: a text, or token ids as a JSON list."),
     ] = None,
     temperature: Annotated[
-        list[float] | None, Option(help="Temperature; may be repeated (1 and 0.7).")
+        list[float] | None, Option(help="Temperature; repeat the option for several values.")
     ] = None,
-    top_k: Annotated[list[int] | None, Option(help="Top-k, 0 for none; may be repeated.")] = None,
-    top_p: Annotated[list[float] | None, Option(help="Top-p; may be repeated.")] = None,
+    top_k: Annotated[
+        list[int] | None, Option(help="Top-k, 0 to turn it off; repeat the option for several.")
+    ] = None,
+    top_p: Annotated[
+        list[float] | None, Option(help="Top-p; repeat the option for several values.")
+    ] = None,
     leave_out: Annotated[
         list[str] | None,
         Option(
             metavar="NAME",
-            help="A sampling parameter to leave out of all requests, such as temperature, or all: "
-            "the server's own value is compared with the one stated here; may be repeated.",
+            help="Sampling parameter to omit from all requests, such as temperature, or all. The "
+            "server's default is then compared with the value stated here. May be repeated.",
         ),
     ] = None,
     concurrency: Annotated[
-        list[int] | None, Option(help="Requests at a time; may be repeated (1 and 8).")
+        list[int] | None,
+        Option(help="Number of simultaneous requests; repeat the option for several values."),
     ] = None,
-    max_tokens: Annotated[int, Option(help="Tokens of each answer.")] = 8,
-    requests: Annotated[int, Option(help="Most requests.")] = 2000,
-    tv: Annotated[float, Option(help="Distance that must be excluded.")] = 0.05,
+    max_tokens: Annotated[int, Option(help="Number of tokens of each answer.")] = 8,
+    requests: Annotated[int, Option(help="Largest number of requests.")] = 2000,
+    tv: Annotated[float, Option(help="Distance (TV) that the audit must exclude.")] = 0.05,
     false_alarms: Annotated[
-        float, Option(help="Bound on the probability that a right server is rejected.")
+        float, Option(help="Bound on the probability that a correct server is rejected.")
     ] = 1e-6,
     processed: Annotated[
         bool,
         Option(
-            "--processed", help="The listed log-probabilities are after temperature and truncation."
+            "--processed",
+            help="The server lists log-probabilities after temperature and truncation.",
         ),
     ] = False,
     rounding: Annotated[
-        float | None, Option(help="Error of a probability that passes; 0.001, for a model 0.01.")
+        float | None,
+        Option(help="Allowed error of a probability; 0.001 by default, 0.01 with --model."),
     ] = None,
-    name: Annotated[str | None, Option(help="The model's name on the server.")] = None,
+    name: Annotated[str | None, Option(help="Name of the model on the server.")] = None,
     chat: Annotated[
-        bool, Option("--chat", help="Send chats, to a server that takes no texts.")
+        bool, Option("--chat", help="Send chats, for a server that does not accept texts.")
     ] = False,
     logprobs: Annotated[
-        int, Option(help="Length of the lists that are asked for; some servers give 5 at most.")
+        int, Option(help="Requested length of the lists; some servers allow at most 5.")
     ] = 20,
-    timeout: Annotated[float, Option(help="Seconds for an answer.")] = 60.0,
-    retries: Annotated[int, Option(help="How often a request is sent again.")] = 4,
+    timeout: Annotated[float, Option(help="Seconds to wait for an answer.")] = 60.0,
+    retries: Annotated[int, Option(help="Number of retries of a failed request.")] = 4,
     resume: Annotated[
-        Path | None, Option(metavar="FILE", help="Keep the answers here, and begin with them.")
+        Path | None, Option(metavar="FILE", help="File of answers; read them first, add new ones.")
     ] = None,
     json: JsonOption = False,
 ) -> int:
-    """Find out whether a server samples from the distribution that its model has.
+    """Find out whether a server samples from the distribution of its model.
 
-    The server is compared with the log-probabilities that it lists, or with a second server, or
-    with a local model. A key is read from the environment, OTM_API_KEY or else OPENAI_API_KEY.
+    The audit compares the server with the log-probabilities that it lists, with a second server,
+    or with a local model. It reads a key from the environment: OTM_API_KEY or else OPENAI_API_KEY.
 
     Exit status: 0 lossless within the stated distance, 1 not lossless, 2 an error, 3 undecided, 70
-    a bug of OTM, 130 after Ctrl-C.
+    a bug in OTM, 130 after Ctrl-C.
     """
     from otm.audit import audit_server as audit
     from otm.audit.streams.server.audit import SAMPLING
@@ -132,7 +142,7 @@ def audit_server(
     target = drafter = None
     tokenizer: Any = None
     if texts_alone and model is None:
-        raise InvalidInputError("--texts is for --model: its tokenizer reads them")
+        raise InvalidInputError("--texts requires --model, whose tokenizer reads the texts")
     if model is not None:
         target, tokenizer = _load(model)
         if draft is not None:
@@ -170,20 +180,20 @@ def audit_server(
 
 
 def _load(folder: Path) -> tuple[Any, Any]:
-    """Load a model and its tokenizer from files; nothing is downloaded or executed."""
+    """Load a model and its tokenizer from files, without downloading or executing any code."""
     transformers = require("transformers")
     from otm.models import HuggingFaceModel
 
     if not folder.is_dir():
         raise InvalidInputError(
-            f"there is no folder {shown(str(folder))}; download the model first"
+            f"folder {shown(str(folder))} does not exist; download the model first"
         )
     try:
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
         model = transformers.AutoModelForCausalLM.from_pretrained(folder, local_files_only=True)
     except (OSError, ValueError, KeyError, RuntimeError, ImportError) as error:
         raise InvalidInputError(
-            f"{shown(str(folder))} holds no model with a tokenizer that can be read: "
+            f"folder {shown(str(folder))} has no readable model with a tokenizer: "
             f"{type(error).__name__}: {error!s:.200}"
         ) from None
     return HuggingFaceModel(model.eval(), tokenizer=tokenizer), tokenizer

@@ -1,4 +1,4 @@
-"""``otm decode``: one prompt decoded in many ways, with traces of the drafts and a table."""
+"""``otm decode``: decode one prompt with many methods, and print a table and traces."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, TextIO
+from typing import Annotated, Any
 
 import numpy as np
 import typer
@@ -20,7 +20,7 @@ from otm._core.display.progress import watching
 from otm._core.display.text import text_table
 from otm._core.numbers import check_name
 from otm._core.optional import is_installed
-from otm.cli.output import JsonOption, print_json
+from otm.cli.output import JsonOption, print_headline, print_json, wants_colour
 from otm.cli.sampling import GenerationConfig, MinP, Temperature, TopK, TopP, sampling_of
 from otm.decoding import (
     Generation,
@@ -42,13 +42,13 @@ from otm.models.huggingface.loading import load_pair
 from otm.rules import names
 
 NGRAMS = tuple(f"ngram-{order}" for order in range(1, 8))
-"""Models of the shipped text that need no torch, by their order."""
+"""N-gram models of the shipped text, by order; they work without torch."""
 
 CHAINS = [1, 4, 8]
 RULES = ["k-Seq", "optimal", "traversal"]
 
 COLUMNS = (
-    "way",
+    "method",
     "tokens",
     "calls",
     "tokens/call",
@@ -61,20 +61,20 @@ COLUMNS = (
 )
 
 STEPS_SHOWN = 6
-"""Steps of SpecTr that are traced; one takes as many lines as it has drafts."""
+"""Number of traced SpecTr steps; each takes one line per draft."""
 
 
 def decode(
     *,
-    prompt: Annotated[str, typer.Option(help="Text to go on from.")] = "And it came to pass",
-    max_tokens: Annotated[int, typer.Option(help="Most new tokens.")] = 96,
-    gamma: Annotated[int, typer.Option(help="Drafts of a path.")] = 4,
+    prompt: Annotated[str, typer.Option(help="Text to continue.")] = "And it came to pass",
+    max_tokens: Annotated[int, typer.Option(help="Largest number of new tokens.")] = 96,
+    gamma: Annotated[int, typer.Option(help="Number of drafts in a path.")] = 4,
     k: Annotated[
-        list[int], typer.Option("-k", "--k", help="Number of SpecTr's chains; may be repeated.")
+        list[int], typer.Option("-k", "--k", help="Number of chains for SpecTr; may be repeated.")
     ] = CHAINS,
     rule: Annotated[
         list[str],
-        typer.Option(help=f"Rule of SpecTr, one of {', '.join(tree_rules())}; may be repeated."),
+        typer.Option(help=f"Rule for SpecTr, one of {', '.join(tree_rules())}; may be repeated."),
     ] = RULES,
     temperature: Temperature = 1.0,
     top_k: TopK = None,
@@ -84,91 +84,118 @@ def decode(
     target: Annotated[
         str | None,
         typer.Option(
-            help="Target model, or its folder or name/on-the-hub for a model of Hugging Face.  "
-            "[default: target; without torch ngram-5]"
+            help="Target model: a shipped name, or the folder or name/on-the-hub of a Hugging Face "
+            "model.  [default: target; without torch ngram-5]"
         ),
     ] = None,
     draft: Annotated[
         str | None,
-        typer.Option(
-            help="Draft model, of the same kind.  [default: small; without torch ngram-3]"
-        ),
+        typer.Option(help="Draft model of the same kind.  [default: small; without torch ngram-3]"),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the randomness.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 0,
     colour: Annotated[
         bool | None,
         typer.Option(
-            "--colour/--no-colour", help="Use colours; else on a terminal, unless NO_COLOR is set."
+            "--colour/--no-colour",
+            help="Use colours. Default: on a terminal, unless NO_COLOR is set.",
         ),
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Decode a prompt with and without drafts; show what was accepted, and what it saves.
+    """Decode a prompt with and without drafts.
 
-    Models are the GPTs target, large, medium and small, which need torch, and ngram-1 to ngram-7.
-    All know bytes, from the same text, seven books of the King James Bible.  Two models of Hugging
-    Face need one tokenizer, which reads the prompt.
+    The command compares speeds, and shows the accepted drafts. Shipped models are the GPTs target,
+    large, medium and small, which need torch, and ngram-1 to ngram-7. Their tokens are bytes, and
+    all were fitted to seven books of the King James Bible. Two Hugging Face models must have the
+    same tokenizer.
     """
     with_torch = is_installed("torch") and is_installed("safetensors")
     if not with_torch and None in (target, draft):
-        print("torch is not installed: n-gram models stand in for GPTs", file=sys.stderr)
+        print("torch is not installed: n-gram models replace the GPTs", file=sys.stderr)
     target = ("target" if with_torch else "ngram-5") if target is None else target
     draft = ("small" if with_torch else "ngram-3") if draft is None else draft
     sampling = sampling_of(temperature, top_k, top_p, min_p, generation_config)
     for name in (target, draft):
         if name in (*SHIPPED, *NGRAMS) and Path(name).is_dir():
-            print(f"{name} is the model that comes with OTM, not ./{name}", file=sys.stderr)
+            print(f"{name} is the model shipped with OTM, not the folder ./{name}", file=sys.stderr)
     models, tokens, text_of = _load_both(target, draft, prompt)
     prompts, _ = check_task(*models, [tokens], max_tokens, LanguageModel)
-    ways = _ways(models, prompts, rule, k, gamma=gamma, sampling=sampling, seed=seed)
-    if not json:
-        settings = f"γ = {gamma}, {sampling}, seed {seed}"
-        print(f"target: {target}, draft: {draft}, {settings}", flush=True)
-    generations = {}
+    methods = _methods(models, prompts, rule, k, gamma=gamma, sampling=sampling, seed=seed)
+    generations: dict[str, Generation] = {}
     with watching(None, "decoding") as watch:
-        for number, (name, way) in enumerate(ways.items(), 1):
-            watch.tell(f"{name}; way", number, len(ways))
-            generations[name] = way(max_tokens=max_tokens)
+        for number, (name, method) in enumerate(methods.items(), 1):
+            watch.tell(f"{name}; method", number, len(methods))
+            generations[name] = method(max_tokens=max_tokens)
     if json:
-        found = [_document(name, way, text_of) for name, way in generations.items()]
-        print_json({"target": target, "draft": draft, "seed": seed, "ways": found})
+        documents = [
+            _document(name, generation, text_of) for name, generation in generations.items()
+        ]
+        print_json({"target": target, "draft": draft, "seed": seed, "ways": documents})
         return
     colour = wants_colour(sys.stdout) if colour is None else colour
+    print_headline(_answer(generations))
+    print("Each method ran once with one seed; other seeds give other numbers.")
+    if target in NGRAMS:
+        print("Drafts save no time here: an n-gram target looks up each draft separately.")
+    elif target in SHIPPED:
+        print(
+            "Drafts save calls, not time, with models this small: a draft token takes about half "
+            "the time of a target call (docs/how-to-choose.md)."
+        )
+    print(f"target: {target}, draft: {draft}, γ = {gamma}, {sampling}, seed {seed}")
+    print(f"\n{statistics(generations)}\n")
     print(trace_legend(colour=colour))
     show = partial(_print_trace, generations, text_of, colour=colour)
     show("speculative, chain", None)
     if several := [count for count in k if count > 1]:
         show(_spectr(rule[0], several[0]), STEPS_SHOWN)
-    print(f"\n{statistics(generations)}\n")
-    print("One generation of each, at one seed: another seed gives other numbers.")
-    if target in NGRAMS:
-        print("An n-gram model looks up every draft by itself: fewer calls of it save no time.")
-    elif target in SHIPPED:
-        print(
-            "With models this small drafts save calls, not time: a draft takes about half as long "
-            "as a call of the target (docs/how-to-choose.md)."
-        )
 
 
-def _ways(
+def _answer(generations: Mapping[str, Generation]) -> str:
+    """Write a line with the fastest method and the method with the fewest target calls."""
+    plain, *drafting = generations
+    speeds = {name: _speed(generation) for name, generation in generations.items()}
+    fewest = max(drafting, key=lambda name: generations[name].block_efficiency)
+    fastest = max(generations, key=lambda name: speeds[name])
+
+    def result(name: str) -> str:
+        tokens = f"{generations[name].block_efficiency:.2f} tokens per target call"
+        return f"{name} ({tokens}, {speeds[name] / speeds[plain]:.2f} times plain speed)"
+
+    if fastest == plain:
+        return f"Plain decoding was the fastest. Fewest target calls: {result(fewest)}."
+    if fastest == fewest:
+        return f"Fastest, and fewest target calls: {result(fastest)}."
+    return f"Fastest: {result(fastest)}. Fewest target calls: {result(fewest)}."
+
+
+def _speed(generation: Generation) -> float:
+    """Return the tokens per second; NaN without a step."""
+    return generation.tokens / generation.seconds.total if generation.steps else math.nan
+
+
+def _methods(
     models: tuple[LanguageModel, LanguageModel],
     prompts: Any,
     rules: Sequence[str],
     counts: Sequence[int],
     **options: Any,
 ) -> dict[str, Callable[..., Generation]]:
-    """All ways to decode, by name, as functions of `max_tokens`; each has been tried."""
+    """Return all decoding methods by name, as functions of `max_tokens`, after a short trial."""
     plain = {name: value for name, value in options.items() if name != "gamma"}
-    ways: dict[str, Callable[..., Generation]] = {
+    methods: dict[str, Callable[..., Generation]] = {
         "autoregressive": partial(autoregressive, models[0], prompts, **plain)
     }
     for rule in names("verifier", several=False):
-        ways[f"speculative, {rule}"] = partial(speculative, *models, prompts, rule=rule, **options)
+        methods[f"speculative, {rule}"] = partial(
+            speculative, *models, prompts, rule=rule, **options
+        )
     for rule, k in itertools.product(rules, counts):
-        ways[_spectr(rule, k)] = partial(spectr, *models, prompts, rule=rule, k=k, **options)
-    for way in ways.values():
-        way(max_tokens=2)  # refuses what is wrong before the work, and warms up
-    return ways
+        methods[_spectr(rule, k)] = partial(spectr, *models, prompts, rule=rule, k=k, **options)
+    for method in methods.values():
+        # a short trial raises errors before the work, and warms up the models
+        method(max_tokens=2)
+    return methods
 
 
 def _spectr(rule: str, k: int) -> str:
@@ -178,17 +205,18 @@ def _spectr(rule: str, k: int) -> str:
 def _load_both(
     target: str, draft: str, prompt: str
 ) -> tuple[tuple[LanguageModel, LanguageModel], list[int], Decode]:
-    """Load both models, write the prompt in their tokens, and say how tokens are read."""
-    ours = (*SHIPPED, *NGRAMS, "")  # even where there is a folder with such a name
+    """Return both models, the tokens of the prompt, and a function from tokens to text."""
+    # a shipped name wins over a folder with that name
+    ours = (*SHIPPED, *NGRAMS, "")
     outside = [x for x in (target, draft) if x not in ours and ("/" in x or Path(x).is_dir())]
     if not outside:
-        # the bytes that were typed, UTF-8 or not
+        # keep the typed bytes, even if they are not UTF-8
         return (_load(target), _load(draft)), list(os.fsencode(prompt)), bytes_as_text
     for name in (target, draft):
         if name not in outside:
             raise InvalidInputError(
-                f"{outside[0]!r} is a model of Hugging Face and {name!r} is not; give both by "
-                "--target and --draft, with the same tokenizer"
+                f"{outside[0]!r} is a Hugging Face model and {name!r} is not; give two models with "
+                "the same tokenizer by --target and --draft"
             )
     pair = load_pair(draft, target)
     size = pair.vocabulary
@@ -203,11 +231,12 @@ def _load(name: str) -> LanguageModel:
     if name in NGRAMS:
         tokens = np.frombuffer(default_text(), np.uint8)
         return NGramModel.witten_bell(tokens, order=1 + NGRAMS.index(name), vocabulary=256)
-    folders = "or give two folders of models of Hugging Face by --target and --draft"
+    folders = "or give the folders of two Hugging Face models by --target and --draft"
     model = load(check_name("model", name, SHIPPED + NGRAMS, advice=folders))
     import torch
 
-    torch.set_num_threads(1)  # threads that wait for each other make models so small slower
+    # for models this small, threads lose more time waiting than they save
+    torch.set_num_threads(1)
     return model
 
 
@@ -219,7 +248,7 @@ def _print_trace(
     *,
     colour: bool,
 ) -> None:
-    """Print what happened in the steps of a way, or in the first of them."""
+    """Print the trace of a method's steps, or of the first few steps."""
     generation, width = generations[name], shutil.get_terminal_size((100, 24)).columns
     print(f"\n{name}" + (f", the first {first} steps" if first else "") + "\n")
     steps = generation.steps[:first]
@@ -227,24 +256,18 @@ def _print_trace(
         print(line)
 
 
-def wants_colour(file: TextIO) -> bool:
-    """Whether to write colours into a file: a terminal, no ``NO_COLOR``, and not ``TERM=dumb``."""
-    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
-    return not plain and file.isatty()
-
-
 def statistics(generations: Mapping[str, Generation]) -> str:
-    """Write a table that compares ways of decoding; the speed-up is over the first.
+    """Write a table that compares decoding methods; the speed-up is relative to the first.
 
-    "tokens/call" is the block efficiency, "accepted" a share of the verified drafts, and – a mean
-    of nothing.
+    "tokens/call" is the block efficiency, and "accepted" is the share of accepted drafts among the
+    verified ones. A dash marks a mean without data.
     """
     if not generations:
-        raise InvalidInputError("there is no generation to compare; give at least one")
+        raise InvalidInputError("there are no generations to compare; give at least one")
     rows: list[list[str]] = []
     first = math.nan
     for name, generation in generations.items():
-        speed = generation.tokens / generation.seconds.total if generation.steps else math.nan
+        speed = _speed(generation)
         first = first if rows else speed
         ratios = generation.block_efficiency, generation.acceptance_rate
         numbers = *ratios, *dataclasses.astuple(generation.seconds), speed, speed / first
@@ -254,7 +277,7 @@ def statistics(generations: Mapping[str, Generation]) -> str:
 
 
 def _document(name: str, generation: Generation, text_of: Decode) -> dict[str, Any]:
-    """Return what JSON says of a way to decode."""
+    """Return the JSON object of a decoding method."""
     rate = generation.acceptance_rate
     return {
         "way": name,
@@ -268,5 +291,5 @@ def _document(name: str, generation: Generation, text_of: Decode) -> dict[str, A
 
 
 def _calls(generation: Generation) -> int:
-    """Count the calls of the target model."""
+    """Return the number of target model calls."""
     return len({step.call for step in generation.steps})

@@ -1,12 +1,13 @@
-"""What the commands print: tables on a terminal, aligned text in a pipe, or JSON."""
+"""Output of the commands: tables on a terminal, aligned text in a pipe, or JSON."""
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Annotated, Any
+from typing import Annotated, Any, TextIO
 
 from typer import Option
 
@@ -15,10 +16,10 @@ from otm._core.display.text import text_table
 from otm._core.interval import Interval
 
 JsonOption = Annotated[bool, Option("--json", help="Print JSON.")]
-"""The option of every command that has numbers to print."""
+"""Option `--json` of every command that prints numbers."""
 
 LONGEST_FRACTION = 1024
-"""Most bits of a numerator or denominator that is written out."""
+"""Largest number of bits of a printed numerator or denominator."""
 
 
 def print_json(value: Any) -> None:
@@ -27,22 +28,33 @@ def print_json(value: Any) -> None:
 
 
 def as_json(value: Number | Interval) -> float | list[float]:
-    """Return a number as JSON has it: a float, or the two ends of an interval."""
+    """Convert a number for JSON: to a float, or an interval to its two ends."""
     if isinstance(value, Interval):
         return [float(value.lower), float(value.upper)]
     return float(value)
 
 
 def exact_text(value: Number) -> str | None:
-    """Write a fraction; None for a float, and for a fraction that would fill a screen."""
+    """Write a fraction; return None for a float and for a very long fraction."""
     if not isinstance(value, Fraction):
         return None
     longest = max(value.numerator.bit_length(), value.denominator.bit_length())
     return str(value) if longest <= LONGEST_FRACTION else None
 
 
+def print_headline(text: str) -> None:
+    """Print the answer of a command as one line, in bold if the terminal shows colours."""
+    print(f"\x1b[1m{text}\x1b[0m" if wants_colour(sys.stdout) else text)
+
+
+def wants_colour(file: TextIO) -> bool:
+    """Whether a file is a terminal with colours, without ``NO_COLOR`` and ``TERM=dumb``."""
+    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    return not plain and file.isatty()
+
+
 def print_table(columns: Sequence[str] | None, rows: Sequence[Sequence[str]]) -> None:
-    """Print a table, under column names or none: coloured on a terminal, as text in a pipe."""
+    """Print a table with optional column names: styled on a terminal, plain text in a pipe."""
     if sys.stdout.isatty():
         _print_rich_table(columns, rows)
         return
@@ -59,5 +71,5 @@ def _print_rich_table(columns: Sequence[str] | None, rows: Sequence[Sequence[str
         table.add_column(heading, style="bold" if index == 0 else None, overflow="fold")
     for row in rows:
         table.add_row(*row)
-    # cells are text: a [word] in brackets is no markup
+    # without markup, a [word] in brackets is printed as text
     Console(file=sys.stdout, markup=False, highlight=False, emoji=False).print(table)

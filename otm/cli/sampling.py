@@ -1,4 +1,4 @@
-"""Options of commands that sample from both models, and the sampling that they ask for."""
+"""Options for the sampling parameters of both models."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ GenerationConfig: TypeAlias = Annotated[
     Path | None,
     Option(
         metavar="DIR|FILE",
-        help="generation_config.json of the target, or its folder: sample as generate does.",
+        help="The target's generation_config.json or its folder, for the sampling parameters.",
     ),
 ]
 
@@ -32,7 +32,7 @@ def sampling_of(
     min_p: float | None,
     generation_config: Path | None,
 ) -> SamplingParameters:
-    """Return the sampling of these options, of which a configuration stands alone."""
+    """Return the sampling parameters; raise if a configuration and other options are given."""
     from otm.decoding.generation_config import read_generation_config
     from otm.decoding.sampling_parameters import SamplingParameters
 
@@ -41,6 +41,6 @@ def sampling_of(
         return sampling
     if sampling != SamplingParameters():
         raise InvalidInputError(
-            "--generation-config beside --temperature, --top-k, --top-p or --min-p; give either"
+            "--generation-config excludes --temperature, --top-k, --top-p and --min-p; give either"
         )
     return read_generation_config(generation_config)

@@ -1,4 +1,4 @@
-"""``otm solve``: the optimal acceptance probability of a pair of distributions."""
+"""``otm solve``: compute the optimal acceptance probability of two distributions."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from otm.solution import Solution
 from otm.solve import solve as solve_problem
 
 MAX_TOKENS = 2**24
-"""Most tokens of a distribution in a file: a hundred times what vocabularies have."""
+"""Largest number of tokens of a distribution in a file, about 100 times a usual vocabulary."""
 
 LARGEST_POWER_BITS = 2**20
-"""Most bits of the k-th power of a common denominator, so that its certificate can be checked."""
+"""Largest number of bits of the k-th power of a common denominator, for fast certificate checks."""
 
-# limits on digits and exponents: 1e1000000000 is a short text and a long number
+# digits and exponents are limited, because a short text such as 1e1000000000 is a huge number
 _NUMBER = re.compile(
     r"[+-]?(?:\d{1,400}/0*[1-9]\d{0,400}"
     r"|(?:\d{1,400}(?:\.\d{0,400})?|\.\d{1,400})(?:[eE][+-]?\d{1,3})?)",
@@ -46,33 +46,38 @@ def solve(
     files: Annotated[
         list[Path] | None,
         Argument(
-            help="A file of both distributions, or one of the draft distribution and one of the "
-            "target distribution: .json, .npy, .npz or .safetensors.",
+            help="One file with both distributions, or a file with the draft distribution and a "
+            "file with the target distribution: .json, .npy, .npz or .safetensors.",
             metavar="FILE",
         ),
     ] = None,
     *,
     draft: Annotated[
-        str | None, Option(help="The draft distribution, such as 0.5,0.5 or 1/3,2/3.")
+        str | None, Option(help="Draft distribution, such as 0.5,0.5 or 1/3,2/3.")
     ] = None,
-    target: Annotated[str | None, Option(help="The target distribution, likewise.")] = None,
+    target: Annotated[str | None, Option(help="Target distribution, in the same form.")] = None,
     k: Annotated[int, Option("-k", "--k", help="Number of i.i.d. drafts.")] = 1,
     exact: Annotated[
         bool,
-        Option("--exact", help="Compute in fractions; so it is if a distribution has any."),
+        Option("--exact", help="Compute in fractions; always on if a distribution has one."),
     ] = False,
-    method: Annotated[str, Option(help="auto, closed-form, lp-highs or lp-cvxpy.")] = "auto",
-    compared: Annotated[bool, Option("--compare", help="Compare all rules on this pair.")] = False,
+    method: Annotated[
+        str, Option(help="Method: auto, closed-form, lp-highs or lp-cvxpy.")
+    ] = "auto",
+    compared: Annotated[
+        bool, Option("--compare", help="Compare all rules on these distributions.")
+    ] = False,
     certificate: Annotated[
         Path | None, Option(help="Write a proof of optimality to this file.", metavar="FILE")
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Find the optimal acceptance probability α for k drafts, and prove it.
+    """Compute the optimal acceptance probability α.
 
-    A JSON file is a list of numbers, or {"draft": [...], "target": [...]}; fractions are written as
-    strings, "1/3".  In .npz and .safetensors files the distributions are called draft and target,
-    or there is one file for each.  Nothing in a file is executed.
+    The solution for k drafts comes with a proof of optimality. A JSON file has a list of numbers,
+    or {"draft": [...], "target": [...]}; fractions are strings such as "1/3". In .npz and
+    .safetensors files the arrays are named draft and target, or each distribution has a separate
+    file. Code in a file is never executed.
     """
     if certificate is not None:
         check_place(certificate)
@@ -91,7 +96,7 @@ def solve(
     if json:
         print_json(_document(solution, comparison))
         return
-    print_table(None, solution._lines())
+    print_table(None, sorted(solution._lines(), key=lambda line: line[0] != "α"))
     if comparison is not None:
         print()
         heading, *rules = comparison._table
@@ -132,14 +137,14 @@ def _document(solution: Solution, comparison: Comparison | None) -> dict[str, An
 def read_distributions(
     files: Sequence[Path], draft: str | None, target: str | None, *, exact: bool
 ) -> tuple[Any, Any]:
-    """Read the draft and the target distribution from files, or from numbers with commas between.
+    """Read the draft and target distributions from files, or from comma-separated numbers.
 
-    One file has both, two have one each.  With `exact`, or if either has a fraction such as 1/3,
-    decimals in text become fractions.
+    One file has both distributions; of two files, each has one. With `exact`, or if a distribution
+    has a fraction such as 1/3, decimals in text become fractions.
     """
     if files:
         if draft is not None or target is not None:
-            raise InvalidInputError(f"there are distributions in files and in options; {HOW}")
+            raise InvalidInputError(f"distributions are given in files and in options; {HOW}")
         probs = _from_files(files)
     elif draft is None or target is None:
         inline = {"draft": draft, "target": target}
@@ -155,14 +160,14 @@ def read_distributions(
 
 
 def _check_exact_size(probs: Any, k: int) -> None:
-    """Refuse at once what would take minutes in fractions: k-th powers of a large denominator."""
+    """Raise if k-th powers of a large denominator would take minutes."""
     unit = 1
     for denominator in {entry.denominator for entry in probs if isinstance(entry, Fraction)}:
         unit = math.lcm(unit, denominator)
         if k * unit.bit_length() > LARGEST_POWER_BITS:
             raise ProblemTooLargeError(
-                f"exact numbers for k = {k} drafts from these distributions would have more than "
-                f"{LARGEST_POWER_BITS:,} bits; give decimals without --exact, or a smaller k"
+                f"exact numbers for k = {k} drafts would have more than {LARGEST_POWER_BITS:,} "
+                "bits with these distributions; give decimals without --exact, or a smaller k"
             )
 
 
@@ -175,8 +180,8 @@ def _from_files(files: Sequence[Path]) -> dict[str, Any]:
         if content.keys() != {"draft", "target"}:
             names = ", ".join(shown(name) for name in list(content)[:4] if name) or "without names"
             raise InvalidInputError(
-                f"{file_label(files[0])} should hold two distributions, 'draft' and 'target', and "
-                f"holds {len(content)}: {names}; {HOW}"
+                f"{file_label(files[0])} must have two distributions, 'draft' and 'target', but "
+                f"has {len(content)}: {names}; {HOW}"
             )
         return content
     for path, content in zip(files, contents, strict=True):
@@ -187,7 +192,7 @@ def _from_files(files: Sequence[Path]) -> dict[str, Any]:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """Distributions of a file by their names: arrays, or lists of JSON."""
+    """Return the distributions of a file by name, as arrays or lists from JSON."""
     if path.suffix.lower() != ".json":
         return {name: _array(rows) for name, rows in open_arrays(path).items()}
     content = read_json(path)
@@ -204,7 +209,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _array(rows: StoredArray) -> npt.NDArray[Any]:
     if len(rows.shape) != 1 or not 0 < rows.shape[0] <= MAX_TOKENS:
-        empty = ", and so no tokens" if 0 in rows.shape else ""
+        empty = ", so it has no tokens" if 0 in rows.shape else ""
         raise InvalidInputError(
             f"{rows.description} has the shape {shown(rows.shape)}{empty}; a distribution has one "
             f"axis, with 1 to {MAX_TOKENS:,} tokens"
@@ -213,13 +218,13 @@ def _array(rows: StoredArray) -> npt.NDArray[Any]:
 
 
 def _number(entry: Any, name: str, index: int, exact: bool) -> Any:
-    """Turn text into a number; JSON may have numbers already."""
+    """Convert a text to a number; return a number from JSON unchanged."""
     if isinstance(entry, int | float) and not isinstance(entry, bool):
         return entry
     text = entry.strip() if isinstance(entry, str) else ""
     if not _NUMBER.fullmatch(text):
         raise InvalidDistributionError(
             f"the {name} distribution has {shown(entry)} at index {index}; allowed are numbers "
-            "such as 0.25, 1e-3 and 1/3, of at most 400 digits"
+            "such as 0.25, 1e-3 and 1/3, with at most 400 digits"
         )
     return Fraction(text) if exact else float(text)

@@ -1,8 +1,8 @@
-"""Drafts and output from the same seed: list coupling, its clocks, coupled decoding, watermarks.
+"""Drafts and output from one seed: list coupling, shared clocks, coupled decoding, watermarks.
 
-`decode_coupled` decodes a text that no drafter changes, `decode_watermarked` one that
-`detect_watermark` recognises by a key.  `ListCoupling` is the rule for one token, exactly.
-Not here: verification with randomness of its own (`otm.decoding`).
+`decode_coupled` decodes a text that does not depend on the drafter.  `decode_watermarked` decodes a
+text that `detect_watermark` recognises with a key.  `ListCoupling` is the exact rule for one token.
+Verification with independent randomness is in `otm.decoding`.
 """
 
 from typing import TYPE_CHECKING
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from otm.coupled.watermark import WatermarkVerifier, watermark_keys
     from otm.coupled.watermark_detection import (
         Detection,
-        WatermarkLaw,
+        WatermarkStatistics,
         detect_watermark,
-        watermark_laws,
+        watermark_statistics,
     )
 else:
     __getattr__, __dir__ = lazy(__name__)
@@ -27,11 +27,11 @@ __all__ = [
     "CoupledVerifier",
     "Detection",
     "ListCoupling",
-    "WatermarkLaw",
+    "WatermarkStatistics",
     "WatermarkVerifier",
     "decode_coupled",
     "decode_watermarked",
     "detect_watermark",
     "watermark_keys",
-    "watermark_laws",
+    "watermark_statistics",
 ]

@@ -1,4 +1,4 @@
-"""Ways to decode in which a seed or a key draws drafts and output together."""
+"""Decoding functions in which a seed or a key determines drafts and output together."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Unpack
 from otm._core.checks import as_draft_count
 from otm.coupled.rounds import CoupledVerifier
 from otm.coupled.watermark import WatermarkVerifier
-from otm.decoding.drafters.base import Branching, Drafter, as_branching, drafts_of_token
+from otm.decoding.drafters.base import Branching, Drafter, as_branching, max_children
 from otm.decoding.generate import as_drafter, decode
 from otm.decoding.loop import DecodingOptions, Prompts
 from otm.decoding.policies import GammaPolicy
@@ -29,57 +29,59 @@ def decode_coupled(
     draft_sampling: SamplingParameters | None = None,
     **options: Unpack[DecodingOptions],
 ) -> Generation:
-    """Decode with drafts and output coupled by a seed: a text that no drafter changes.
+    """Decode with drafts and output coupled by a seed; the text does not depend on the drafter.
 
-    Draft and target read the same exponential clocks, one for each list, position and token
-    ([daliri2024]_; several lists: [rowan2025]_).  The text follows from the seed, the number of
-    lists and the target alone: it is the same with any drafter, any γ and none.  No draft
-    probabilities are needed.  In return fewer drafts are accepted than by the rules of `spectr`.
+    Draft model and target read the same exponential clocks, one for each list, position and token
+    ([daliri2024]_; several lists: [rowan2025]_).  Only the seed, the number of lists and the target
+    determine the text, so it is the same for every drafter and every γ.  No draft probabilities are
+    needed.  In return, fewer drafts are accepted than with the rules of `spectr`.
 
     Parameters
     ----------
     target : LanguageModel
         The model to sample from.
     draft : LanguageModel, Drafter or None
-        A cheaper model on the same vocabulary, whose drafts read the clocks; anything else that
-        drafts, in its own way; or None, to decode without drafts.
+        A cheaper model with the same vocabulary, whose drafts read the clocks; another drafter,
+        which draws as usual; or None to decode without drafts.
     prompts : sequence of sequences of int
-        Tokens to go on from, at least one in each; a single prompt is given as [prompt].
+        Tokens to continue, at least one per prompt; a single prompt is passed as [prompt].
     k : int or tuple of int, optional
-        Of a model's drafts: number K of chains, or the numbers of children (k_1, …, k_L) at the
-        levels of a prefix tree.  Chain m reads list m, child m of a node in a tree too.
+        For a draft model: number K of chains, or the numbers of children (k_1, …, k_L) at the
+        levels of a prefix tree.  Chain m reads list m; in a tree, child m of a node reads list m.
     lists : int, optional
-        Number of lists; the largest number of drafts of a token in `k` if left out.  Another number
-        gives other texts.
+        Number of lists; by default the largest number of drafts of a token in `k`.  The texts
+        depend on this number.
     gamma : int or GammaPolicy, optional
         Length of the chains, or depth of the tree.
     draft_sampling : SamplingParameters, optional
-        How to sample from the draft model, if not as from the target.
+        How to sample from the draft model; by default in the same way as from the target.
     **options
         See `DecodingOptions`.
 
     Returns
     -------
     Generation
-        The new tokens, distributed as those of `autoregressive`, and all steps.
+        The new tokens, with the same distribution as those of `autoregressive`, and all steps.
 
     Raises
     ------
     InvalidDraftCountError, ProblemTooLargeError
-        If a number in k or `lists` is not an integer of at least 1, or there would be more than
-        2^16 paths.
+        If a number in k or `lists` is not an integer of at least 1, or the tree has more than 2^16
+        paths.
     InvalidInputError, InvalidParameterError
-        As for `stream`, if there are fewer lists than drafts of a token, or if `k` or a
-        `draft_sampling` is given beside a drafter.
+        As for `stream`.  Raised also if there are fewer lists than drafts of a token, or if `k` or
+        `draft_sampling` is combined with a drafter.
     InvalidDistributionError, InvalidDraftsError, InvalidUniformsError
         While decoding, as for `stream`.
 
     Notes
     -----
-    Rounding of the models can change a text: scores of one token at a time and of several differ in
-    their last digits, and the first to ring of two nearly equal clocks with them.  Clocks are in
-    floats, also for models in fractions.  Of models that return tensors on a GPU, chains and
-    prompt lookup run there, without probabilities of drafts; the clocks are the same, to the bit.
+    Rounding of the models can change a text.  Scores that are computed one token at
+    a time differ in their last digits from scores of several tokens.  This can swap two nearly
+    equal clock times.
+    Clocks are floats, even for models with fractions.  If the models return tensors on a GPU,
+    chains and prompt lookup run there, without draft probabilities; the clocks are bitwise the
+    same.
 
     References
     ----------
@@ -99,11 +101,11 @@ def decode_coupled(
     >>> [len(text.steps) for text in texts]
     [8, 2, 3]
     """
-    drafts = drafts_of_token(as_branching(k))
+    drafts = max_children(as_branching(k))
     count = drafts if lists is None else as_draft_count(lists)
     if count < drafts:
         raise InvalidParameterError(
-            f"lists = {count} for {drafts} drafts of a token; each needs a list of its own"
+            f"lists = {count} for {drafts} drafts of a token; use at least one list per draft"
         )
     drafter = None
     if draft is not None:
@@ -123,35 +125,35 @@ def decode_watermarked(
     draft_sampling: SamplingParameters | None = None,
     **options: Unpack[DecodingOptions],
 ) -> Generation:
-    """Decode a text that whoever knows a key can tell from others, with `detect_watermark`.
+    """Decode a text that `detect_watermark` recognises with a key.
 
-    Over random keys each text has exactly the target's distribution.  By "coupled", whose text is
-    the same with any draft model and none, every token shows as much of the key as it can; fewer
-    drafts are accepted than by rejection.
+    Over random keys, each text has exactly the target's distribution.  With "coupled", the text is
+    the same for every draft model and without one.  Every token then reveals as much about the key
+    as possible, but fewer drafts are accepted than with rejection sampling.
 
     Parameters
     ----------
     target : LanguageModel
         The model to sample from.
     draft : LanguageModel, Drafter or None
-        A cheaper model on the same vocabulary, or a ModelDrafter of one sampled chain; "coupled"
-        takes any drafter.  None to decode without drafts.
+        A cheaper model with the same vocabulary, or a ModelDrafter of one sampled chain; "coupled"
+        accepts any drafter.  If None, decode without drafts.
     prompts : sequence of sequences of int
-        Tokens to go on from, at least one in each; a single prompt is given as [prompt].
+        Tokens to continue, at least one per prompt; a single prompt is passed as [prompt].
     key : int or sequence of int
-        From 0 to 2^64 − 1: one for all prompts, or one for each.  Texts of one key are not
-        independent: equal prompts get equal texts.
+        One key for all prompts, or one key per prompt, from 0 to 2^64 − 1.  Texts with the same key
+        are not independent: equal prompts get equal texts.
     method : {"coupled", "rejection", "keyed rejection"}, optional
-        `decode_coupled` with one list ([aaronson2022]_, [daliri2024]_); or chain verification with
-        drafts by one list of clocks and recovered tokens by another ([hu2024]_), where the coins of
-        acceptance are those of the seed, or also follow from the key ([he2026]_).  Without drafts
-        all are the same.
+        "coupled" is `decode_coupled` with one list ([aaronson2022]_, [daliri2024]_).  The other two
+        use chain verification, with one list of clocks for drafts and another for recovered tokens
+        ([hu2024]_).  The uniforms that decide acceptance come from the seed for "rejection", and
+        from the key for "keyed rejection" ([he2026]_).  Without drafts, all methods are equal.
     gamma : int or GammaPolicy, optional
         Number of drafts γ of a step.
     draft_sampling : SamplingParameters, optional
-        How to sample from the draft model, if not as from the target.
+        How to sample from the draft model; by default in the same way as from the target.
     **options
-        See `DecodingOptions`; the seed is for the coins of "rejection" alone.
+        See `DecodingOptions`; only "rejection" uses the seed.
 
     Returns
     -------
@@ -163,8 +165,8 @@ def decode_watermarked(
     UnknownMethodError
         If there is no such method.
     InvalidInputError, InvalidParameterError
-        As for `stream`, and if a key is outside its range, keys are not as many as prompts, or a
-        `draft_sampling` is given beside a drafter.
+        As for `stream`.  Raised also if a key is outside its range, the number of keys differs from
+        the number of prompts, or `draft_sampling` is combined with a drafter.
     InvalidDistributionError, InvalidDraftsError, InvalidUniformsError
         While decoding, as for `stream`.
 

@@ -1,7 +1,7 @@
-"""Coupled rounds on the device of the models: the clocks are computed where the scores are.
+"""Coupled decoding steps on the device of the models: clocks are computed next to the scores.
 
-The text is that of `CoupledRounds`, up to the rounding of scores: both read the same clocks, and a
-clock rings at the same time on every device, to the last bit.
+The text equals that of `CoupledRounds`, up to rounding of the scores.  Both read the same clocks,
+whose times are bitwise equal on all devices.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from otm._core.optional import require
 from otm._core.tensors import on_device
 from otm.coupled.clocks.first_rings import first_rings
-from otm.coupled.clocks.numpy import drawn_key
+from otm.coupled.clocks.numpy import draw_key
 from otm.decoding.device.drafts import Drafted, DrawLevel, ModelDrafts, as_drafts
 from otm.decoding.device.rounds import DeviceRounds
 from otm.decoding.draft_tree import Randomness
@@ -26,40 +26,42 @@ from otm.kernels.results import Verified
 
 
 class DeviceClocks:
-    """The clocks of the sequences of a round, at the positions behind their contexts."""
+    """The clocks of the sequences of a step, at the positions after their contexts."""
 
     def __init__(self, backend: str = AUTO) -> None:
         self._backend = backend
         self._keys: list[int] = []
         self._lengths: list[int] = []
-        self._there: dict[Any, Any] = {}  # keys and lengths [2, B] on each device, of this round
+        # Keys and context lengths [2, B] of this step on each device.
+        self._on_devices: dict[Any, Any] = {}
 
     def follow(self, batch: Batch) -> None:
-        """Take the sequences of a round."""
+        """Store keys and context lengths of the sequences of a step."""
         if batch.parents is None:
-            self._keys = list(map(drawn_key, batch.uniforms))
+            self._keys = list(map(draw_key, batch.uniforms))
         else:
             self._keys = [self._keys[parent] for parent in batch.parents]
         self._lengths = list(map(len, batch.contexts))
-        self._there = {}
+        self._on_devices = {}
 
     def first(self, probs: Any, offsets: Any, lists: Any, count: int) -> Any:
-        """Token that rings first in each row [B, L, V], so far [L] behind the context: [B, L].
+        """Return the token with the smallest time in each row [B, L, V]: [B, L].
 
-        In any of so many lists from one on [L].
+        Row l is `offsets[l]` positions after the context.  The minimum is over `count` lists from
+        `lists[l]` on.
         """
         device = probs.device
-        if device not in self._there:
+        if device not in self._on_devices:
             numbers = np.array([self._keys, self._lengths], np.int64)
-            self._there[device] = on_device(numbers, device)
-        keys, lengths = self._there[device]
+            self._on_devices[device] = on_device(numbers, device)
+        keys, lengths = self._on_devices[device]
         positions = lengths[:, None] + offsets
         lists = lists.expand(positions.shape)
         return first_rings(probs, keys, positions, lists, count, backend=self._backend)
 
 
 class CoupledDrafts(ModelDrafts):
-    """Chains that a model draws by the clocks, chain m by those of list m."""
+    """Chains that a model draws from the clocks; chain m reads list m."""
 
     keeps_probs = False
 
@@ -70,7 +72,7 @@ class CoupledDrafts(ModelDrafts):
     def _drawing(
         self, depths: Sequence[int], uniforms: Sequence[Randomness], device: Any
     ) -> DrawLevel:
-        """Draw by the clocks of each level; no uniform is taken."""
+        """Return a function that draws a level from the clocks; it uses no uniforms."""
         torch = require("torch")
         lists = torch.arange(self.chains, device=device)
 
@@ -82,7 +84,7 @@ class CoupledDrafts(ModelDrafts):
 
 
 class CoupledDeviceRounds(DeviceRounds):
-    """Rounds whose output follows the clocks, for as long as a chain agrees with it."""
+    """Steps whose output follows the clocks while at least one chain agrees with it."""
 
     def __init__(self, task: RoundsTask, lists: int) -> None:
         self._clocks, self._lists = DeviceClocks(task.backend), lists
@@ -90,15 +92,15 @@ class CoupledDeviceRounds(DeviceRounds):
         super().__init__(task, as_drafts(task.drafter, task.target, of_model, several=False))
 
     def follow(self, batch: Batch) -> None:
-        """Let the keys follow their sequences."""
+        """Copy the keys of each parent to its continuation."""
         self._clocks.follow(batch)
 
     def _decide(
         self, drafted: Drafted, tokens: Any, target: Any, uniforms: Sequence[Randomness]
     ) -> Verified[Any]:
-        """Follow the output along one of the chains that agree with it, position by position.
+        """Follow the output along the chains that agree with it, one position after another.
 
-        With one chain all positions are computed at once.
+        With a single chain, all positions are computed at once.
         """
         torch = require("torch")
         batch, chains, gamma = tokens.shape
@@ -111,7 +113,7 @@ class CoupledDeviceRounds(DeviceRounds):
         columns = []
         for i in range(gamma + 1):
             running = agree.any(1)
-            # the first that agrees; of a sequence that has ended, as it was
+            # Follow the first agreeing chain; an ended sequence keeps its chain.
             place = numbers.where(agree, chains).amin(1)
             chain = place.where(running, chain)
             if output is None:
@@ -125,5 +127,5 @@ class CoupledDeviceRounds(DeviceRounds):
         return Verified(torch.stack(columns, 1), accepted, chain)
 
     def _output(self, rows: Any, offsets: Any) -> Any:
-        """Tokens that ring first in any list: [B, L, V], [L] → [B, L]."""
+        """Return the tokens with the smallest time over all lists: [B, L, V], [L] → [B, L]."""
         return self._clocks.first(rows, offsets, 0 * offsets, self._lists)

@@ -1,30 +1,33 @@
-"""What exponential clocks have done by the time of the output: the integrals of list coupling.
+"""Integrals of list coupling: distributions of drafts and output from shared exponential clocks.
 
-Letters: list m has a clock S_i^m ~ Exp(1) for each token i, all independent; its draft is
-X^m = argmin_i S_i^m/p_i, and Y = argmin_i min_m S_i^m/q_i.  Let t be that last minimum, attained
-in list m*.  As S_i^m/q_i is exponential of rate q_i, t ~ Exp(k), Y ~ q and m* (uniform) are
-independent.  Given them, S_Y^{m*} = q_Y t, and all other clocks have S_i^m > q_i t: what exceeds
-q_i t is again Exp(1), independently (memorylessness).  With r = q/p, the time S_i^m/p_i is
-therefore r_i t + Exp(p_i): that of a clock of rate p_i which starts at r_i t.
+List m has a clock S_i^m ~ Exp(1) for each token i, all independent.  Its draft is
+X^m = argmin_i S_i^m/p_i, and the output is Y = argmin_i min_m S_i^m/q_i.  Let t be this minimum,
+attained in list m*.  Since S_i^m/q_i is exponential of rate q_i, the variables t ~ Exp(k), Y ~ q
+and m* (uniform) are independent.  Given them, S_Y^{m*} = q_Y t, and all other clocks satisfy
+S_i^m > q_i t.  By memorylessness, the excess of each clock over q_i t is again Exp(1), independent
+of the others.  With r = q/p, the time S_i^m/p_i therefore equals r_i t + Exp(p_i): a clock of rate
+p_i that starts at r_i t.
 
-Sort the tokens with p > 0 by r ascending, and let P_l be the mass p of the first l.  Between r_l t
-and r_{l+1} t the first l clocks run, so none has rung by r_l t with probability e^(−D_l t) ::
+Sort the tokens with p > 0 by ascending r, and let P_l be the draft mass of the first l tokens.
+Between r_l t and r_{l+1} t the first l clocks run.  With probability e^(−D_l t), no clock has rung
+before r_l t, where ::
 
     D_1 = 0,   D_{l+1} = D_l + P_l (r_{l+1} − r_l),   D_{m+1} = ∞
 
-and the first to ring does so between r_l t and r_{l+1} t, and is i ≤ l, with probability p_i F_l,
-F_l = (e^(−D_l t) − e^(−D_{l+1} t)) / P_l.  Hence, with Ĝ_i = Σ_{l ≥ i} F_l,
+The first clock to ring does so between r_l t and r_{l+1} t and belongs to token i ≤ l with
+probability p_i F_l, where F_l = (e^(−D_l t) − e^(−D_{l+1} t)) / P_l.  Hence, with
+Ĝ_i = Σ_{l ≥ i} F_l,
 
 - a list m ≠ m* drafts x with probability p_x Ĝ_x;
 - list m* drafts x with probability p_x (Ĝ_x − Ĝ_y) if x comes before y, e^(−D_y t) if x = y, and 0
   if x comes after y (where p_y = 0, y comes last, Ĝ_y = 0, and y is not drafted).
 
-Given the drafts x the distribution of Y is therefore q_y W_y with
+Given the drafts x, the distribution of Y is therefore q_y W_y with
 
     W_y = ∫ e^(−kt) Σ_{m*} (Ĝ_{x_m*} − Ĝ_y, or e^(−D_y t)/p_y, or 0) Π_{m ≠ m*} Ĝ_{x_m} dt
 
-and Pr(Y = y, accepted) = q_y ∫ k e^(−kt) [1 − (1 − e^(−D_y t)) (1 − p_y Ĝ_y)^(k−1)] dt.  Here are
-the integrals, in floats and in fractions.
+and Pr(Y = y, accepted) = q_y ∫ k e^(−kt) [1 − (1 − e^(−D_y t)) (1 − p_y Ĝ_y)^(k−1)] dt.  This
+module computes these integrals in floats and in fractions.
 """
 
 from __future__ import annotations
@@ -50,36 +53,38 @@ Floats: TypeAlias = npt.NDArray[np.float64]
 Places: TypeAlias = npt.NDArray[np.int64]
 
 LARGEST_RATIO = 2.0**900
-"""Float ratios q/p above this are taken as this; otherwise times would leave the floats."""
+"""Upper limit for float ratios q/p; larger ratios would make times overflow."""
 
 LONGEST_TIME = 100.0
-"""Given any drafts, t is above this with probability 1e-20 at most.
+"""Upper limit of t in quadrature; given any drafts, t exceeds it with probability ≤ 1e-20.
 
-The tokens with p ≤ 2q have half of the mass q or more.  Let E ~ Exp(1) be the first S_i/p_i of one
-list.  If its draft is one of these tokens, t ≤ 2E; if not, t is at most 2E plus an exponential time
-of rate 1/2 or more that is independent of E and of the draft.
+The tokens with p ≤ 2q have at least half of the mass of q.  Let E ~ Exp(1) be the smallest S_i/p_i
+of one list.  If the draft of this list is one of these tokens, t ≤ 2E.  Otherwise t is at most 2E
+plus an exponential time of rate at least 1/2, which is independent of E and of the draft.
 """
 
 _T = TypeVar("_T")
 _Add: TypeAlias = Callable[[_T, _T], _T]
 
 ExponentialSum: TypeAlias = dict[Fraction, Fraction]
-"""The sum Σ c e^(−a t): coefficients c by rates a."""
+"""The sum Σ c e^(−a t), as a dict from rates a to coefficients c."""
 
 LARGEST_EXPANSION = 200_000
-"""Most terms that a product of sums of exponentials may have, times tokens."""
+"""Maximum number of terms of a product of sums of exponentials, times tokens."""
 
 
 @dataclass(frozen=True, eq=False)
 class FloatClocks(Frozen):
     """The integrals in floats, by the trapezoid rule in log t.
 
-    All integrands are mixtures of t^j e^(−a t), 0 ≤ j ≤ k, with positive weights, so that the rule
-    has a relative error below 2e-17; rounding leaves an absolute one of about 1e-15.
+    All integrands are mixtures of t^j e^(−a t), 0 ≤ j ≤ k, with positive weights.  So the rule has
+    a relative error below 2e-17; rounding adds an absolute error of about 1e-15.
     """
 
-    order: RatioOrder  # the m tokens with p > 0 in ascending order of q/p
-    k: int  # number of drafts
+    # The m tokens with p > 0, in ascending order of q/p.
+    order: RatioOrder
+    # Number of drafts.
+    k: int
 
     @cached_property
     def _ratio(self) -> Floats:
@@ -92,20 +97,20 @@ class FloatClocks(Frozen):
         return read_only(running_sum(steps, from_zero=True))
 
     def _tables(self) -> Iterator[tuple[Floats, Floats, Floats, Floats]]:
-        """Nodes t and weights, e^(−t − D t) and e^(−t) Ĝ: arrays [T], [T], [T, m] and [T, m + 1].
+        """Yield nodes t [T], weights [T], e^(−t − D t) [T, m] and e^(−t) Ĝ [T, m + 1].
 
-        They come in chunks of few nodes.  The factor e^(−t) keeps products of Ĝ below one.
+        Each chunk has few nodes.  The factor e^(−t) keeps products of Ĝ below one.
         """
         gaps, masses = np.diff(self._ratio), self.order.draft_below
         steps = masses[1:-1] * gaps
-        # given any drafts, t is below this with probability k (1 + max r) low at most
+        # Given any drafts, t is below `low` with probability at most k (1 + max r) low.
         low = 2.0**-60 / (self.k * (1 + self._ratio[-1]))
         nodes, weights = log_trapezoid(low, LONGEST_TIME, self.k)
         for chunk in node_chunks(nodes.size, self.order.tokens.size):
             t = nodes[chunk, None]
             silent = np.exp(-t * (1 + self.rates))
-            # F as t (r_{l+1} − r_l) e^(−D t) times the mean of e^(−z u) over u in [0, 1], so that
-            # nothing cancels and nothing is divided by P
+            # F is t (r_{l+1} − r_l) e^(−D t) times the mean of e^(−z u) over u in [0, 1].  This
+            # form avoids cancellation and divisions by P.
             z = t * steps
             mean = np.divide(-np.expm1(-z), z, out=np.ones_like(z), where=z > 0)
             rung = np.zeros((len(t), gaps.size + 2))
@@ -115,18 +120,20 @@ class FloatClocks(Frozen):
             yield nodes[chunk], weights[chunk], silent, rung
 
     def probs_given(self, places: Places) -> Floats:
-        """Distribution of Y along the order, given drafts at ascending places: [B, k] → [B, m + 1].
+        """Return distributions of Y in ratio order, given ascending drafts: [B, k] → [B, m + 1].
 
-        The last column is W for the tokens with p = 0, to be multiplied by their target
-        distribution.
+        The last column is W for tokens with p = 0; callers multiply it by their target
+        probabilities.
         """
-        of_list = np.zeros((len(places), self.order.tokens.size + 1))  # W but for the draft of m*
+        # This array is W without the terms in which Y is the draft of list m*.
+        of_list = np.zeros((len(places), self.order.tokens.size + 1))
         of_draft = np.zeros(places.shape)
         for _, weights, silent, rung in self._tables():
             for row, tokens in enumerate(places):
                 others = weights[:, None] * _product_of_others(rung[:, tokens])
                 of_draft[row] += (others * silent[:, tokens]).sum(axis=0)
-                upto = np.cumsum(others, axis=1)  # the lists whose drafts come before a y
+                # Sums over the lists whose drafts come before a token y.
+                upto = np.cumsum(others, axis=1)
                 reached = np.cumsum((others * rung[:, tokens]).sum(axis=0))
                 ends = np.append(tokens[1:], len(of_list[row]) - 1)
                 for j in range(self.k):
@@ -138,7 +145,7 @@ class FloatClocks(Frozen):
         return output
 
     def accepted_mass(self) -> Floats:
-        """Pr(Y = y, accepted) along the order: array [m]."""
+        """Return Pr(Y = y, accepted) in ratio order: array [m]."""
         accepted = np.zeros(self.order.tokens.size)
         for t, weights, silent, rung in self._tables():
             growth = np.exp(t)[:, None]
@@ -151,15 +158,16 @@ class FloatClocks(Frozen):
         return accepted * self.order.target
 
     def output_distribution(self) -> Floats:
-        """Pr(Y = y) along the order, summed over all drafts: array [m + 1].
+        """Return Pr(Y = y) in ratio order, summed over all drafts: array [m + 1].
 
-        The last entry is for the tokens with p = 0, to be multiplied by their target distribution.
+        The last entry is for tokens with p = 0; callers multiply it by their target probabilities.
         """
         output = np.zeros(self.order.tokens.size + 1)
         for t, weights, silent, rung in self._tables():
             growth = np.exp(t)[:, None]
             before = np.cumsum(self.order.draft * rung[:, :-1], axis=1)
-            own = np.zeros_like(rung)  # the drafts of m*, summed
+            # Sum over the drafts of m*.
+            own = np.zeros_like(rung)
             own[:, 1:] = before - self.order.draft_below[1:] * rung[:, 1:]
             own[:, :-1] = own[:, :-1] + silent
             density = weights * self.k * np.exp(-self.k * t)
@@ -168,9 +176,9 @@ class FloatClocks(Frozen):
         return output
 
     def agreeing(self, alive: int) -> Floats:
-        """Pr(Y = y, b of the first lists drafted it), b = 0, …, alive, along the order: [b, m]."""
+        """Return Pr(Y = y, b of `alive` lists drafted y) in ratio order: array [alive + 1, m]."""
         share = alive / self.k
-        law = np.zeros((alive + 1, self.order.tokens.size))
+        joint = np.zeros((alive + 1, self.order.tokens.size))
         for t, weights, silent, rung in self._tables():
             growth = np.exp(t)[:, None]
             own = silent * growth
@@ -181,12 +189,12 @@ class FloatClocks(Frozen):
             with_own = _counts(one, [(own, 1 - own), *others * (alive - 1)], np.add, np.multiply)
             without = _counts(one, others * alive, np.add, np.multiply)
             for b in range(alive + 1):
-                law[b] += density @ (share * with_own[b] + (1 - share) * without[b])
-        return law * self.order.target
+                joint[b] += density @ (share * with_own[b] + (1 - share) * without[b])
+        return joint * self.order.target
 
 
 def _product_of_others(factors: Floats) -> Floats:
-    """Product of all but each of the columns: [T, k] → [T, k]."""
+    """Return, for each column, the product of all other columns: [T, k] → [T, k]."""
     before = np.ones_like(factors)
     after = np.ones_like(factors)
     before[:, 1:] = np.cumprod(factors[:, :-1], axis=1)
@@ -196,19 +204,21 @@ def _product_of_others(factors: Floats) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class ExactClocks(Frozen):
-    """The integrals in fractions: sums of exponentials, multiplied out; refused if too many."""
+    """The integrals in fractions, as sums of exponentials; too many terms raise an error."""
 
-    order: RatioOrder  # the m tokens with p > 0 in ascending order of q/p, in fractions
-    k: int  # number of drafts
+    # The m tokens with p > 0, in ascending order of q/p, in fractions.
+    order: RatioOrder
+    # Number of drafts.
+    k: int
 
     def __post_init__(self) -> None:
         m = self.order.tokens.size
         terms = m * math.comb(m + self.k - 1, self.k)
         if terms > LARGEST_EXPANSION:
             raise ProblemTooLargeError(
-                f"list coupling of {m:,} tokens and k = {self.k} drafts in fractions takes "
-                f"{scientific(terms)} terms, above the limit of {LARGEST_EXPANSION:,}; in floats "
-                "any size works"
+                f"list coupling of {m:,} tokens and k = {self.k} drafts in fractions needs "
+                f"{scientific(terms)} terms, but the limit is {LARGEST_EXPANSION:,}; floats have "
+                "no limit"
             )
 
     @cached_property
@@ -232,19 +242,19 @@ class ExactClocks(Frozen):
 
     @cached_property
     def _products(self) -> dict[tuple[int, ...], ExponentialSum]:
-        """Products of Ĝ that have been needed, by places."""
+        """Cache for products of Ĝ, by indices of tokens."""
         return {(): {Fraction(0): Fraction(1)}}
 
     @cached_property
     def _probs(self) -> dict[tuple[int, ...], Probs]:
-        """Distributions that have been asked for, by places."""
+        """Cache for distributions of Y, by indices of the drafts."""
         return {}
 
     def probs_given(self, places: Places) -> Probs:
-        """Distribution of Y along the order, given drafts at ascending places: [B, k] → [B, m + 1].
+        """Return distributions of Y in ratio order, given ascending drafts: [B, k] → [B, m + 1].
 
-        The last column is W for the tokens with p = 0, to be multiplied by their target
-        distribution.
+        The last column is W for tokens with p = 0; callers multiply it by their target
+        probabilities.
         """
         output = zeros((len(places), self.rates.size + 1), self.order.draft)
         for row, drafts in enumerate(map(tuple, places.tolist())):
@@ -254,7 +264,8 @@ class ExactClocks(Frozen):
         return output
 
     def _probs_given(self, places: tuple[int, ...]) -> Probs:
-        of_list = zeros(self.rates.size + 1, self.order.draft)  # W but for the draft of m*
+        # This array is W without the terms in which Y is the draft of list m*.
+        of_list = zeros(self.rates.size + 1, self.order.draft)
         probs = zeros(self.rates.size + 1, self.order.draft)
         for place, count in Counter(places).items():
             rest = list(places)
@@ -278,7 +289,7 @@ class ExactClocks(Frozen):
         return self._products[places]
 
     def accepted_mass(self) -> Probs:
-        """Pr(Y = y, accepted) along the order: array [m]."""
+        """Return Pr(Y = y, accepted) in ratio order: array [m]."""
         one = {Fraction(0): Fraction(1)}
         accepted = self.order.target.copy()
         for y, own_rate in enumerate(self.rates):
@@ -291,10 +302,10 @@ class ExactClocks(Frozen):
         return accepted
 
     def agreeing(self, alive: int) -> Probs:
-        """Pr(Y = y, b of the first lists drafted it), b = 0, …, alive, along the order: [b, m]."""
+        """Return Pr(Y = y, b of `alive` lists drafted y) in ratio order: array [alive + 1, m]."""
         one: ExponentialSum = {Fraction(0): Fraction(1)}
         share = Fraction(alive, self.k)
-        law = zeros((alive + 1, self.rates.size), self.order.draft)
+        joint = zeros((alive + 1, self.rates.size), self.order.draft)
         for y, own_rate in enumerate(self.rates):
             hit = {rate: self.order.draft[y] * c for rate, c in self._rung[y].items()}
             other = hit, _plus(one, _scaled(hit, -1))
@@ -306,8 +317,8 @@ class ExactClocks(Frozen):
             for weight, counts in mixed:
                 for b, terms in enumerate(counts):
                     integral = sum(c * self.k / (self.k + rate) for rate, c in terms.items())
-                    law[b, y] += weight * self.order.target[y] * integral
-        return law
+                    joint[b, y] += weight * self.order.target[y] * integral
+        return joint
 
 
 def _scaled(a: ExponentialSum, factor: int) -> ExponentialSum:
@@ -315,13 +326,13 @@ def _scaled(a: ExponentialSum, factor: int) -> ExponentialSum:
 
 
 def _counts(one: _T, hits: Sequence[tuple[_T, _T]], plus: _Add[_T], times: _Add[_T]) -> list[_T]:
-    """Law of the number of hits among independent ones, from each one's hit and miss."""
-    law = [one]
+    """Return the distribution of the number of hits, from hit and miss of independent trials."""
+    counts = [one]
     for hit, miss in hits:
-        missed, found = ([times(of, part) for of in law] for part in (miss, hit))
-        inner = [plus(a, b) for a, b in zip(missed[1:], found[:-1], strict=True)]
-        law = [missed[0], *inner, found[-1]]
-    return law
+        missed, hit_terms = ([times(count, part) for count in counts] for part in (miss, hit))
+        inner = [plus(a, b) for a, b in zip(missed[1:], hit_terms[:-1], strict=True)]
+        counts = [missed[0], *inner, hit_terms[-1]]
+    return counts
 
 
 def _plus(a: ExponentialSum, b: ExponentialSum) -> ExponentialSum:

@@ -21,22 +21,22 @@ from otm.optimum.multisets import multiset_probabilities, multisets
 class ListCoupling(TransportPlan):
     """Draw drafts and output from the same exponential clocks (Gumbel-max list sampling, GLS).
 
-    For each of k lists and each token there is a clock S_i^m ~ Exp(1), and ::
+    Each of k lists has a clock S_i^m ~ Exp(1) for each token i, and ::
 
         X^m = argmin_i S_i^m / p_i,     Y = argmin_i min_m S_i^m / q_i
 
-    so that drafts and output are coupled by shared randomness alone ([rowan2025]_): `couple` is the
-    rule as published.  Given the clocks, the output does not depend on the draft distribution: it
-    is drafter invariant, and all that drafter and target must share are k and the clocks.
+    Shared randomness alone couples the drafts X^m and the output Y ([rowan2025]_).  `couple` is the
+    rule as published.  Given the clocks, the output does not depend on the draft distribution.
+    This drafter invariance requires only that drafter and target share k and the clocks.
 
-    As a plan for given drafts, the distribution of Y is that of the clocks conditioned on the
-    drafts (`otm.coupled.integrals` derives it), and a uniform is turned into Y by its
-    inverse. Y then has the same joint distribution with the drafts, but drafter invariance is lost.
+    As a plan for given drafts, the rule samples Y from its conditional distribution given the
+    drafts (`otm.coupled.integrals` derives it), by inversion of one uniform.  Drafts and Y then
+    have the same joint distribution, but drafter invariance is lost.
 
-    In fractions the distributions are exact, for few tokens.  In floats they have an absolute error
-    of about 1e-14, and a call costs O(n) for each of a few hundred nodes of a quadrature, and O(n)
-    more with a smaller constant for each set of drafts: at n = 150,000 about 2 s, and 0.05 s a set.
-    `couple` takes O(k n).
+    With fractions the distributions are exact, for few tokens.  With floats the distributions have
+    an absolute error of about 1e-14.  A call costs O(n) for each of a few hundred quadrature nodes,
+    and less for each set of drafts: at n = 150,000 about 2 s, and 0.05 s per set.  `couple` costs
+    O(k n).
 
     Parameters
     ----------
@@ -46,9 +46,9 @@ class ListCoupling(TransportPlan):
     Raises
     ------
     InvalidInputError
-        If it is given no problem, one with rows, or one about other drafts.
+        If the argument is not a problem, has several rows, or has drafts of another kind.
     ProblemTooLargeError
-        On use, in exact mode, if the integrals have too many terms; `couple` never raises it.
+        On use, in exact mode, if the integrals have too many terms; `couple` does not raise it.
 
     References
     ----------
@@ -66,7 +66,7 @@ class ListCoupling(TransportPlan):
     """
 
     uniforms_per_selection = 1
-    """One uniform, for Y given the drafts."""
+    """Number of uniforms for sampling Y given the drafts."""
 
     @cached_property
     def acceptance(self) -> Number:
@@ -80,25 +80,25 @@ class ListCoupling(TransportPlan):
         return at_most_one(self._clocks.accepted_mass().sum())
 
     def agreeing(self, alive: int | None = None) -> Probs:
-        """Probability of each output together with the number of drafts that equal it.
+        """Compute the joint distribution of the output and the number of drafts that equal it.
 
-        In a loop over several positions only some of the k lists still agree with the output;
-        all of them decide the next one.
+        After several positions of a decoding loop, only some of the k lists still agree with the
+        output, but all lists decide the next output.
 
         Parameters
         ----------
         alive : int, optional
-            Number of lists whose drafts count, at most k; all of them if left out.
+            Number of lists whose drafts count, at most k; all lists by default.
 
         Returns
         -------
         array [alive + 1, n]
-            Pr(Y = y, exactly b of these drafts equal y), for b = 0, …, alive.
+            Pr(Y = y, exactly b of the counted drafts equal y), for b = 0, …, alive.
 
         Raises
         ------
         InvalidParameterError
-            If there are not so many lists.
+            If `alive` exceeds the number of lists.
         ProblemTooLargeError
             In exact mode, if the integrals have too many terms.
 
@@ -108,7 +108,7 @@ class ListCoupling(TransportPlan):
         >>> from otm import Problem
         >>> quarter = Fraction(1, 4)
         >>> plan = ListCoupling(Problem([3 * quarter, quarter], [quarter, 3 * quarter], k=2))
-        >>> [str(sum(law)) for law in plan.agreeing()]      # no draft, one or both are the output
+        >>> [str(sum(row)) for row in plan.agreeing()]  # zero, one or two drafts equal the output
         ['11/32', '3/8', '9/32']
         """
         count = self.problem.k if alive is None else as_integer(alive, "alive", 0)
@@ -116,18 +116,19 @@ class ListCoupling(TransportPlan):
             raise InvalidParameterError(
                 f"alive = {count} of k = {self.problem.k} lists; give at most {self.problem.k}"
             )
-        law: Probs = zeros((count + 1, self.problem.n), self.problem.target)
-        law[0] = self.problem.target  # of tokens that are never drafted
+        joint: Probs = zeros((count + 1, self.problem.n), self.problem.target)
+        # Tokens of draft probability zero are never drafts.
+        joint[0] = self.problem.target
         if count:
-            law[:, self.problem.by_ratio.tokens] = self._clocks.agreeing(count)
-        return law
+            joint[:, self.problem.by_ratio.tokens] = self._clocks.agreeing(count)
+        return joint
 
     @property
     def lower_bound(self) -> Number:
         """Lower bound Σ_j k / (Σ_i max(q_i/q_j, p_i/p_j) + (k − 1)/q_j) on the acceptance.
 
-        The list matching lemma of [rowan2025]_.  It is the probability that the list in which the
-        clock of Y rang first has drafted Y, and so the acceptance itself for k = 1.
+        By the list matching lemma of [rowan2025]_, the bound is the probability that the list with
+        the smallest time of Y has drafted Y.  For k = 1 the bound equals the acceptance.
 
         Raises
         ------
@@ -144,12 +145,12 @@ class ListCoupling(TransportPlan):
         return as_number((order.target * (k / (k + self._clocks.rates))).sum())
 
     def output_distribution(self) -> Probs:
-        """Distribution of the output Y: the conditional distributions summed over all drafts.
+        """Compute the distribution of the output Y, summed over all drafts.
 
         Raises
         ------
         ProblemTooLargeError
-            In exact mode, if there are too many terms.
+            In exact mode, if the integrals have too many terms.
         """
         if isinstance(self._clocks, FloatClocks):
             return np.asarray(self._on_vocabulary(self._clocks.output_distribution()[None])[0])
@@ -159,7 +160,7 @@ class ListCoupling(TransportPlan):
         return np.asarray(probability @ self._output_given(sets))
 
     def couple(self, uniforms: npt.ArrayLike) -> tuple[Drafts, npt.NDArray[np.int64]]:
-        """Draw the drafts and the output from the same clocks; always in floats.
+        """Draw the drafts and the output from the same clocks, always in floats.
 
         Parameters
         ----------
@@ -169,15 +170,14 @@ class ListCoupling(TransportPlan):
         Returns
         -------
         drafts : int array [..., k]
-            The drafts; draft m depends on the uniforms of list m and on the draft distribution
-            alone.
+            The drafts; draft m depends only on the uniforms of list m and the draft distribution.
         token : int array [...]
-            The output, which depends on the uniforms and on the target distribution alone.
+            The output, which depends only on the uniforms and the target distribution.
 
         Raises
         ------
         InvalidUniformsError
-            If the uniforms have a wrong shape or do not lie in [0, 1).
+            If the uniforms have the wrong shape or are not in [0, 1).
 
         Examples
         --------
@@ -191,8 +191,8 @@ class ListCoupling(TransportPlan):
         shape = (*leading_shape(uniforms, 2), k, n)
         need = f"the clocks need uniforms of shape [..., {k}, {n}], one for each list and token"
         clocks = -np.log1p(-check_uniforms(uniforms, shape, False, need))
-        drafts = _first_ring(clocks, self.problem.draft)
-        token = _first_ring(clocks.min(axis=-2), self.problem.target)
+        drafts = _first_to_ring(clocks, self.problem.draft)
+        token = _first_to_ring(clocks.min(axis=-2), self.problem.target)
         return self.drafts.ids(drafts), self.drafts.ids(token[()])
 
     @cached_property
@@ -201,25 +201,26 @@ class ListCoupling(TransportPlan):
         return clocks(self.problem.by_ratio, self.problem.k)
 
     def _on_vocabulary(self, output: Probs) -> Probs:
-        """Bring distributions along the order, [B, m + 1], to the vocabulary: [B, n]."""
+        """Reorder distributions from ratio order, [B, m + 1], to the vocabulary: [B, n]."""
         on_vocabulary: Probs = output[:, self.problem.by_ratio.place]
         undraftable = np.flatnonzero(self.problem.draft == 0)
         on_vocabulary[:, undraftable] *= self.problem.target[undraftable]
         return on_vocabulary
 
     def _output_given(self, drafts: Drafts) -> Probs:
-        # the order of the drafts does not matter: every multiset is integrated once
+        # The order of drafts does not matter, so each multiset is integrated only once.
         places = np.sort(self.problem.by_ratio.place[drafts], axis=1)
         sets, row = np.unique(places, axis=0, return_inverse=True)
         output = self._on_vocabulary(self._clocks.probs_given(sets))
-        output /= output.sum(axis=1, keepdims=True)  # which is one but for rounding
+        # The sum is 1 up to rounding.
+        output /= output.sum(axis=1, keepdims=True)
         return output[row.ravel()]
 
 
-def _first_ring(clocks: npt.NDArray[np.float64], probs: Probs) -> npt.NDArray[np.int64]:
-    """Token whose clock, sped up by its probability, rings first: [..., n] → [...]."""
+def _first_to_ring(clocks: npt.NDArray[np.float64], probs: Probs) -> npt.NDArray[np.int64]:
+    """Return the token with the smallest clock divided by its probability: [..., n] → [...]."""
     speed = probs.astype(np.float64)
-    # to infinity, by overflow too: then only the other clocks ring
+    # A quotient may overflow to infinity; then other tokens have smaller times.
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         times = np.where(speed > 0, clocks / speed, np.inf)
     return np.asarray(times.argmin(axis=-1))

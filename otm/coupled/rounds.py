@@ -1,9 +1,10 @@
-"""Rounds in which drafts and output read the same clocks: the text does not depend on the drafts.
+"""Decoding steps in which drafts and output read the same exponential clocks.
 
-At each position the output is the token whose clock rings first in any of the lists, whatever was
-drafted; a draft is accepted if it is that token.  So verification needs no draft probabilities, and
-a seed gives the same text with any drafter or none.  Drafts of a model read the clocks of their own
-list, which makes them agree often.  docs/theory/coupled.md has the laws.
+A clock is an Exp(1) number S for each list, position and token.  At each position, the output is
+the token with the smallest time S/q over all lists, where q is its target probability.  A draft is
+accepted if it equals this token.  So verification needs no draft probabilities, and the text of a
+seed is the same with any drafter or without drafts.  A draft model reads the clocks of its own
+list, so its drafts often equal the output.  docs/theory/coupled.md derives the distributions.
 """
 
 from __future__ import annotations
@@ -14,32 +15,32 @@ from functools import partial
 
 from otm._core.checks import as_draft_count
 from otm._core.probs.sparse import SparseProbs
-from otm.coupled.clocks.numpy import SharedClocks, drawn_key
+from otm.coupled.clocks.numpy import SharedClocks, draw_key
 from otm.decoding.draft_tree import DraftNode, Randomness
 from otm.decoding.reading import Path, ProbsAfter
 from otm.decoding.rounds import Batch, HostRounds, Rounds, RoundsTask
 from otm.decoding.verifiers.base import TargetProbs
 
 RULE = "list coupling"
-"""Name of the rule in `otm.rules`; one token of it is `ListCoupling.couple`."""
+"""Name of the rule in `otm.rules`; `ListCoupling.couple` is the rule for one token."""
 
 
 @dataclass(frozen=True)
 class CoupledVerifier:
-    """Verification by shared clocks, for `stream`; `decode_coupled` is simpler.
+    """Verification by shared exponential clocks, for `stream`; `decode_coupled` is simpler to use.
 
-    Chains of models that return tensors are drafted and verified on the models' device.
+    If the models return tensors, chains are drafted and verified on the models' device.
 
     Parameters
     ----------
     lists : int, optional
-        Number of lists of clocks.  It is part of what decides the text: take the largest number of
-        drafts of a token, and the same with every drafter.
+        Number of lists of clocks, which affects the text.  Use the largest number of drafts of a
+        token, and the same number with every drafter.
 
     Raises
     ------
     InvalidDraftCountError
-        If it is not an integer of at least 1.
+        If `lists` is not an integer of at least 1.
 
     Examples
     --------
@@ -57,17 +58,17 @@ class CoupledVerifier:
         object.__setattr__(self, "lists", as_draft_count(self.lists))
 
     def rounds(self, task: RoundsTask) -> Rounds:
-        """Make rounds on the device of the models if that suits, else on the host.
+        """Return an object that runs the steps of one batch, on the device or on the host.
 
         Parameters
         ----------
         task : RoundsTask
-            The models and the settings of a batch.
+            The models and settings of a batch.
 
         Returns
         -------
         Rounds
-            The rounds that `stream` calls.
+            The object whose steps `stream` calls.
         """
         if not task.suits_device():
             return CoupledRounds(task, self.lists)
@@ -77,7 +78,7 @@ class CoupledVerifier:
 
 
 class CoupledRounds(HostRounds):
-    """Rounds on the host, with clocks that follow each sequence."""
+    """Steps on the host; each sequence keeps its own clocks."""
 
     keeps_draft_probs = False
 
@@ -87,22 +88,22 @@ class CoupledRounds(HostRounds):
         self._clocks: list[SharedClocks] = []
 
     def follow(self, batch: Batch) -> None:
-        """Take the clocks of the parents, or begin with those of the keys."""
+        """Copy the clocks of each parent; in the first step, create the clocks from the keys."""
         if batch.parents is None:
-            keys = map(drawn_key, batch.uniforms) if self._keys is None else self._keys
+            keys = map(draw_key, batch.uniforms) if self._keys is None else self._keys
             self._clocks = [SharedClocks(key, self._lists) for key in keys]
         else:
             self._clocks = [self._clocks[parent] for parent in batch.parents]
 
     def draft(self, batch: Batch) -> list[DraftNode]:
-        """Let a model draw drafts by the clocks; other drafters draw in their own way."""
+        """Draft; a model draws its drafts from the clocks, other drafters draw as usual."""
         if self._drafter is None:
             return super().draft(batch)
 
         def draw(
             b: int, chain: int | None, node: DraftNode, probs: SparseProbs, count: int
         ) -> None:
-            # chain m reads list m; in a prefix tree child m of any node does
+            # Chain m reads list m.  In a prefix tree, child m of every node reads list m.
             lists = range(count) if chain is None else [chain]
             position = len(batch.contexts[b]) + len(node.path)
             tokens = [self._clocks[b].draft(position, m, probs) for m in lists]
@@ -112,7 +113,7 @@ class CoupledRounds(HostRounds):
         return self._drafter.draft_with(draw, *batch)
 
     def verify(self, batch: Batch, trees: Sequence[DraftNode], probs: ProbsAfter) -> list[Path]:
-        """Follow the output of each sequence."""
+        """Return the output of each sequence."""
         return [
             self.output(self._clocks[b], tree, len(context), partial(probs, b), uniforms)
             for b, (tree, context, uniforms) in enumerate(
@@ -128,7 +129,7 @@ class CoupledRounds(HostRounds):
         target_probs: TargetProbs,
         uniforms: Randomness,
     ) -> Path:
-        """Follow the clocks from position `start` on, as long as there is a draft."""
+        """Return the clocks' tokens from position `start` up to the first token without a draft."""
         drafted = {node.path for node in root.nodes()}
         path: Path = ()
         while path in drafted:

@@ -1,11 +1,11 @@
-"""Watermarks by position: rounds whose randomness follows from a key.
+"""Watermarks by position: decoding steps whose randomness comes from a key.
 
-Coupled decoding is the Gumbel watermark [aaronson2022]_: its token is the one whose clock rings
-first, so that the clocks of a text are early.  Speculative decoding by rejection can be
-watermarked as well ([hu2024]_): drafts by the clocks of one list, recovered and bonus tokens by
-those of another, and the coins of acceptance at random or by the key ([he2026]_).  Whoever knows
-the key reads the clocks of a text, without any model (`watermark_detection`).
-docs/theory/watermarks.md has the laws.
+Coupled decoding is the Gumbel watermark of [aaronson2022]_: each token has the smallest clock time,
+so the clocks of a text are small.  Speculative decoding by rejection can carry a watermark too
+([hu2024]_).  Drafts then come from one list of clocks, and recovered tokens from another.  The
+uniforms that decide acceptance are random, or come from the key ([he2026]_).  A detector that knows
+the key reads the clocks of a text without any model (`watermark_detection`).
+docs/theory/watermarks.md derives the distributions.
 
 References
 ----------
@@ -24,10 +24,10 @@ from typing import Any
 
 import numpy as np
 
-from otm._core.display.reprs import Brief
+from otm._core.display.reprs import ShortRepr
 from otm._core.numbers import as_integer, as_positive, check_name
 from otm._core.probs.sparse import SparseProbs, of_one_kind
-from otm.coupled.clocks.numpy import SharedClocks, drawn_key
+from otm.coupled.clocks.numpy import SharedClocks, draw_key
 from otm.coupled.rounds import CoupledRounds
 from otm.decoding.checks import as_sources
 from otm.decoding.draft_tree import DraftNode, Randomness
@@ -35,27 +35,28 @@ from otm.decoding.drafters.model import samples_one_chain
 from otm.decoding.reading import Path
 from otm.decoding.rounds import RoundsTask
 from otm.decoding.verifiers.base import TargetProbs
-from otm.decoding.verifiers.chain import residual_on
+from otm.decoding.verifiers.chain import aligned_residual
 from otm.errors import InvalidInputError, InvalidParameterError
 
 METHODS = ("coupled", "rejection", "keyed rejection")
-"""How texts are watermarked."""
+"""Watermarking methods."""
 
 LARGEST_KEY = 2**64 - 1
 
 DRAFTS, RECOVERED, COINS = range(3)
-"""Lists of clocks of the rules by rejection."""
+"""Lists of clocks for drafts, recovered tokens and acceptance uniforms."""
 
 
 @dataclass(frozen=True)
-class WatermarkVerifier(Brief):
+class WatermarkVerifier(ShortRepr):
     """Verification with randomness from a key, for `stream`; `decode_watermarked` is simpler.
 
     Parameters
     ----------
     key : int or sequence of int
-        From 0 to 2^64 − 1: one for all sequences, or one for each.  Sequences of one key read the
-        same clocks: each has the target's distribution, but they are not independent.
+        One key for all sequences, or one key per sequence, from 0 to 2^64 − 1.  Sequences with the
+        same key read the same clocks.  Each sequence has the target's
+        distribution, but the sequences are dependent.
     method : {"coupled", "rejection", "keyed rejection"}, optional
         As for `decode_watermarked`.
 
@@ -75,7 +76,8 @@ class WatermarkVerifier(Brief):
     [(0,), (0,), (0,)]
     """
 
-    key: int | Sequence[int] = field(repr=False)  # which nobody wants in a log
+    # The repr omits the key, so that keys do not get into logs.
+    key: int | Sequence[int] = field(repr=False)
     method: str = "coupled"
 
     def __post_init__(self) -> None:
@@ -86,52 +88,55 @@ class WatermarkVerifier(Brief):
         object.__setattr__(self, "key", key)
 
     def rounds(self, task: RoundsTask) -> CoupledRounds:
-        """Make rounds on the host, with a key for each sequence.
+        """Return an object that runs the steps of one batch on the host, with a key per sequence.
 
         Parameters
         ----------
         task : RoundsTask
-            The models and the settings of a batch.
+            The models and settings of a batch.
 
         Returns
         -------
         Rounds
-            The rounds that `stream` calls.
+            The object whose steps `stream` calls.
 
         Raises
         ------
         InvalidInputError
-            If the method needs the distributions of a draft model, and the drafter has none.
+            If the method needs the distributions of a draft model, but the drafter has none.
         InvalidParameterError
-            If there are not as many keys as sequences.
+            If the number of keys differs from the number of sequences.
         """
         keys = [self.key] * task.sequences if isinstance(self.key, int) else self.key
         if len(keys) != task.sequences:
             raise InvalidParameterError(
-                f"{len(keys)} keys for {task.sequences} prompts; give one for each, or one for all"
+                f"{len(keys)} keys for {task.sequences} prompts; give one key for all prompts, or "
+                "one key per prompt"
             )
         drafter = task.drafter
         if self.method == "coupled":
             return CoupledRounds(task, 1, keys)
         if drafter is not None and not samples_one_chain(drafter):
             raise InvalidInputError(
-                f"watermarks by {self.method} draw drafts by the key, from the distributions of a "
-                "model for one chain; give a model, or a ModelDrafter of one sampled chain"
+                f"watermarking by {self.method} draws drafts with the key from the distributions "
+                "of a draft model for one chain; give a model, or a ModelDrafter of one sampled "
+                "chain"
             )
         return RejectionRounds(task, keys, keyed=self.method == "keyed rejection")
 
 
 class RejectionRounds(CoupledRounds):
-    """Chain verification (`verify_chain`) of drafts by the clocks of a list.
+    """Chain verification (`verify_chain`) whose drafts come from a list of clocks.
 
-    Clocks may belong to positions, because a decision about a draft depends on no later one: where
-    drafts are drawn again behind a rejection, their clocks have decided nothing.
+    Clocks can be indexed by position, because the decision about a draft depends on no later draft.
+    After a rejection, later positions are drafted again, and their clocks have decided nothing yet.
     """
 
-    draws_afresh = False  # the clocks behind a rejected draft are read again
+    # Later steps read the clocks after a rejected draft again.
+    steps_are_independent = False
     keeps_draft_probs = True
     bonus = DRAFTS
-    """List of the bonus token: not the second one, since a detector looks where most tokens are."""
+    """List of the bonus token; drafts use it too, so a detector finds most tokens in one list."""
 
     def __init__(self, task: RoundsTask, keys: Sequence[int], *, keyed: bool) -> None:
         super().__init__(task, 1, keys)
@@ -145,35 +150,35 @@ class RejectionRounds(CoupledRounds):
         target_probs: TargetProbs,
         uniforms: Randomness,
     ) -> Path:
-        """Accept drafts up to the first that is rejected; clocks draw the token that follows."""
+        """Return the accepted drafts and the next token, which is drawn from clocks."""
         node = root
         for position in range(start, start + len(root.leaf_paths()[0])):
             draft, target = of_one_kind(node.checked_draft_probs(), target_probs(node.path))
             coin = clocks.uniform(position, COINS, 0) if self._keyed else uniforms(1)[0]
             token = node.children[0].token
             if not coin * draft.of(token) < target.of(token):
-                tokens, weights = residual_on(draft, target)
-                left = SparseProbs.from_support(tokens[weights > 0], weights[weights > 0])
-                return (*node.path, clocks.draft(position, RECOVERED, left))
+                tokens, weights = aligned_residual(draft, target)
+                residual = SparseProbs.from_support(tokens[weights > 0], weights[weights > 0])
+                return (*node.path, clocks.draft(position, RECOVERED, residual))
             node = node.children[0]
         last = clocks.draft(start + len(node.path), self.bonus, target_probs(node.path))
         return (*node.path, last)
 
 
 def watermark_keys(seed: int, count: int) -> tuple[int, ...]:
-    """Return the keys of sequences that were decoded by `decode_coupled` with a seed.
+    """Return the keys that `decode_coupled` used for a seed, for use in `detect_watermark`.
 
     Parameters
     ----------
     seed : int
-        The seed that `decode_coupled` was called with.
+        The seed of the `decode_coupled` call.
     count : int
-        How many prompts it had, at least.
+        Number of keys, at most the number of prompts of the call.
 
     Returns
     -------
     tuple of int
-        For each sequence the key that `detect_watermark` takes.
+        The key of each sequence.
 
     Raises
     ------
@@ -192,9 +197,9 @@ def watermark_keys(seed: int, count: int) -> tuple[int, ...]:
     True
     """
     known = as_integer(seed, "seed", 0)
-    return tuple(map(drawn_key, as_sources(known, None, as_positive(count, "count"))))
+    return tuple(map(draw_key, as_sources(known, None, as_positive(count, "count"))))
 
 
 def as_key(key: Any) -> int:
-    """Return a key, which Philox takes."""
+    """Return a key of the Philox generator as an int; raise if it is outside 64 bits."""
     return as_integer(key, "key", 0, LARGEST_KEY)

@@ -1,8 +1,8 @@
-"""What the key of a text shows of its watermark: the test, and its mean in closed form.
+"""Watermark detection with a key: the test, and its mean score in closed form.
 
-A clock of the list that drew a token is early.  If the token has probability p there, its clock is
-p times an Exp(1), and the mean of its score −ln u is the harmonic number H(1/p); that of any other
-clock is H(1) = 1.
+A token that was drawn from a list has a small clock there, and so a small uniform u.  If the token
+has probability p, its clock is p times an Exp(1) variable, and its score −ln u has as its mean the
+harmonic number H(1/p).  For an independent clock, the mean is H(1) = 1.
 
 References
 ----------
@@ -30,23 +30,24 @@ from otm.errors import InvalidInputError, InvalidParameterError
 from otm.problem import Problem
 
 THRESHOLD = 0.9
-"""Coins below it point at the list of drafts, if nothing else is said."""
+"""Default threshold: smaller acceptance uniforms select the list of drafts."""
 
 Floats = npt.NDArray[np.float64]
 
 
 class Detection(NamedTuple):
-    """How early the clocks of a text are.
+    """Result of a watermark test.
 
     Attributes
     ----------
     score : float
-        Sum of −ln u over the clocks that were read; u is uniform if the text knows nothing of the
-        key, and small if it was generated with it.
+        Sum of −ln u over the clocks of the text, where u is the uniform of a clock.  If the text is
+        independent of the key, u is uniform on (0, 1); if the key generated the text, u is smaller.
     clocks : int
-        Number n of clocks that were read; without the key the score is Gamma(n), with mean n.
+        Number n of clocks that the test reads.  If the text is independent of the key, the score
+        has the distribution Gamma(n), with mean n.
     p_value : float
-        Probability that a text independent of the key has this score or more.
+        Probability that a text independent of the key has at least this score.
 
     Examples
     --------
@@ -68,7 +69,7 @@ def detect_watermark(
     lists: int = 1,
     threshold: float | None = None,
 ) -> Detection:
-    """Test whether a text was generated with a key, by its tokens alone.
+    """Test whether a key generated a text, from the tokens of the text only.
 
     Parameters
     ----------
@@ -77,29 +78,29 @@ def detect_watermark(
     key : int
         The key, from 0 to 2^64 − 1.
     start : int
-        Position of the first token: the number of tokens of the prompt.
+        Position of the first token, which is the number of tokens of the prompt.
     method : {"coupled", "rejection", "keyed rejection"}, optional
-        How it would have been generated.  By "rejection" the clocks of both lists are read, with
-        keyed coins that of the list that the coin points at.  "coupled" with one list reads that of
-        drafts: where most drafts are accepted, it is the better test for "rejection", too.
+        Decoding method to test for.  "rejection" reads the clocks of both lists.  "keyed rejection"
+        reads the list that the key's acceptance uniform selects.  "coupled" with one list reads the
+        list of drafts; if most drafts are accepted, it is also the better test for "rejection".
     lists : int, optional
-        Number of lists of `decode_coupled`; the earliest clock of a token is read.
+        Number of lists of `decode_coupled`; the test reads the smallest clock of a token.
     threshold : float, optional
-        Of keyed rejection: coins below it point at the list of drafts, 0.9 if left out.  With 1 the
-        coins are not looked at.
+        For keyed rejection: acceptance uniforms below it select the list of drafts; 0.9 by default.
+        With 1, the test always reads the list of drafts.
 
     Returns
     -------
     Detection
-        Score, number of clocks and p-value, which is uniform for any text that is independent of
-        the key.
+        Score, number of clocks, and p-value; the p-value is uniform for a text that is independent
+        of the key.
 
     Raises
     ------
     InvalidInputError
-        If there is no token, or tokens are no flat sequence of whole numbers of at least 0.
+        If there are no tokens, or they are not a flat sequence of integers of at least 0.
     InvalidParameterError
-        If a number is outside its range, or belongs to another method.
+        If a number is outside its range, or a parameter belongs to another method.
     InvalidDraftCountError
         If `lists` is not an integer of at least 1.
     UnknownMethodError
@@ -122,7 +123,7 @@ def detect_watermark(
     2e-10
     0.9
     """
-    # scipy takes its time to load, and generation does without it
+    # scipy loads slowly, and generation does not need it.
     from scipy.special import gammaincc
 
     check_name("watermark", method, METHODS)
@@ -130,17 +131,19 @@ def detect_watermark(
     number = as_draft_count(lists)
     limit = _as_threshold(threshold)
     if number > 1 and method != "coupled":
-        raise InvalidParameterError(f"lists = {number} for {method}; coupled decoding alone has it")
+        raise InvalidParameterError(
+            f"lists = {number} for {method}; only coupled decoding uses several lists"
+        )
     if threshold is not None and method != "keyed rejection":
         raise InvalidParameterError(
-            f"threshold = {limit} for {method}; only keyed rejection has coins that point at lists"
+            f"threshold = {limit} for {method}; only keyed rejection uses a threshold"
         )
     clocks = SharedClocks(as_key(key), number)
     score, count = 0.0, len(text)
     for position, token in enumerate(text, first):
         if method == "coupled":
             least = min(clocks.uniform(position, m, token) for m in range(number))
-            # the least of K uniforms u is below v with probability 1 − (1 − v)^K
+            # The minimum of K uniforms is below v with probability 1 − (1 − v)^K.
             score -= math.log(-math.expm1(number * math.log1p(-least)))
             continue
         drafted = method == "rejection" or clocks.uniform(position, COINS, 0) < limit
@@ -153,24 +156,24 @@ def detect_watermark(
     return Detection(score, count, float(gammaincc(count, score)))
 
 
-class WatermarkLaw(NamedTuple):
-    """What a watermark is worth for one token, on the mean over keys.
+class WatermarkStatistics(NamedTuple):
+    """Acceptance and detectability of a watermark for one token, as means over keys.
 
     Attributes
     ----------
     acceptance : float
         Probability that a draft is accepted.
     strength : float
-        Information of the key about the token in nats, E KL(law given the key ‖ target), the
-        strength of [he2026]_: what a detector can use that knows the models, too.
+        Mutual information of key and token in nats, E KL(distribution given the key ‖ target).
+        The strength of [he2026]_ is the information for a detector that also knows the models.
     score : float
-        Mean score of the token in `detect_watermark`, which knows the key alone.
+        Mean score of the token in `detect_watermark`, which knows only the key.
     clocks : int
-        Mean score of a token that knows nothing of the key: the clocks that are read.
+        Number of clocks that the test reads, and mean score of a token independent of the key.
 
     Examples
     --------
-    >>> watermark_laws([0.5, 0.5], [0.5, 0.5])["coupled"].score  # H(2)
+    >>> watermark_statistics([0.5, 0.5], [0.5, 0.5])["coupled"].score  # H(2)
     1.5
     """
 
@@ -180,10 +183,10 @@ class WatermarkLaw(NamedTuple):
     clocks: int
 
 
-def watermark_laws(
+def watermark_statistics(
     draft_probs: npt.ArrayLike, target_probs: npt.ArrayLike, *, threshold: float | None = None
-) -> dict[str, WatermarkLaw]:
-    """Compute acceptance and detectability of each watermark, of a token that is drafted once.
+) -> dict[str, WatermarkStatistics]:
+    """Compute acceptance and detectability of each watermarking method for one drafted token.
 
     Parameters
     ----------
@@ -194,13 +197,13 @@ def watermark_laws(
 
     Returns
     -------
-    dict of str to WatermarkLaw
-        By method.
+    dict of str to WatermarkStatistics
+        Acceptance and detectability by method.
 
     Raises
     ------
     InvalidDistributionError
-        If the two are no distributions on one vocabulary.
+        If the two are not distributions on one vocabulary.
     InvalidParameterError
         If the threshold is outside [0, 1].
 
@@ -211,7 +214,7 @@ def watermark_laws(
 
     Examples
     --------
-    >>> for method, law in watermark_laws([0.5, 0.25, 0.25], [0.25, 0.5, 0.25]).items():
+    >>> for method, law in watermark_statistics([0.5, 0.25, 0.25], [0.25, 0.5, 0.25]).items():
     ...     print(f"{method}: {law.acceptance:.2f} accepted, score {law.score - law.clocks:+.2f}")
     coupled: 0.70 accepted, score +0.79
     rejection: 0.75 accepted, score +0.58
@@ -220,47 +223,52 @@ def watermark_laws(
     problem = Problem(draft_probs, target_probs, 1)
     p, q = (np.asarray(probs, dtype=np.float64) for probs in (problem.draft, problem.target))
     limit = _as_threshold(threshold)
-    both, left = np.minimum(p, q), np.maximum(q - p, 0)
-    ratio = np.divide(both, p, out=np.ones_like(p), where=p > 0)  # a draft is accepted with it
-    rejected = float(left.sum())
-    residual = left / rejected if rejected else left
-    of_draft, of_target, of_residual = map(mean_score, (p, q, residual))
+    both, excess = np.minimum(p, q), np.maximum(q - p, 0)
+    # Acceptance probability of each draft.
+    ratio = np.divide(both, p, out=np.ones_like(p), where=p > 0)
+    rejected = float(excess.sum())
+    residual = excess / rejected if rejected else excess
+    draft_score, target_score, residual_score = map(mean_score, (p, q, residual))
     late = late_score(p)
     entropy = float(_surprise(q).sum())
     coins = float((p * (_surprise(ratio) + _surprise(1 - ratio))).sum())
-    both_lists = (both * (of_draft + 1) + left * (late + of_residual)).sum()
-    # keyed coins: accepted and rejected ones below the threshold, and above it
+    both_lists = (both * (draft_score + 1) + excess * (late + residual_score)).sum()
+    # With keyed uniforms, split accepted and rejected drafts at the threshold.
     low, high = np.minimum(ratio, limit), np.maximum(ratio, limit)
-    accepted_score = (p * (low * of_draft + (ratio - low))).sum()
+    accepted_score = (p * (low * draft_score + (ratio - low))).sum()
     low_rejected, high_rejected = (p * (limit - low)).sum(), (p * (1 - high)).sum()
-    rejected_score = (residual * (low_rejected * late + high_rejected * of_residual)).sum()
+    rejected_score = (residual * (low_rejected * late + high_rejected * residual_score)).sum()
     most = float(both.sum())
     return {
-        "coupled": WatermarkLaw(
-            float(ListCoupling(problem).acceptance), entropy, float((q * of_target).sum()), 1
+        "coupled": WatermarkStatistics(
+            float(ListCoupling(problem).acceptance), entropy, float((q * target_score).sum()), 1
         ),
-        "rejection": WatermarkLaw(most, entropy - coins, float(both_lists), 2),
-        "keyed rejection": WatermarkLaw(most, entropy, float(accepted_score + rejected_score), 1),
+        "rejection": WatermarkStatistics(most, entropy - coins, float(both_lists), 2),
+        "keyed rejection": WatermarkStatistics(
+            most, entropy, float(accepted_score + rejected_score), 1
+        ),
     }
 
 
 def mean_score(probs: Floats) -> Floats:
-    """Mean score H(1/p) of tokens that are drawn with these probabilities; 0 where it is 0."""
+    """Return the mean score H(1/p) of tokens drawn with probabilities p; 0 where p is 0."""
     from scipy.special import digamma
 
     positive = probs > 0
-    inverse = 1 / np.maximum(probs, 1e-300)  # beyond it a score is no float, and never counts
+    # Below 1e-300 the score is not a finite float, and its weight is negligible.
+    inverse = 1 / np.maximum(probs, 1e-300)
     return np.where(positive, digamma(1 + inverse) + np.euler_gamma, 0.0)
 
 
 def late_score(probs: Floats) -> Floats:
-    """Mean score of tokens that were not drawn, below 1: their clocks are late."""
-    drawn = probs * mean_score(probs)  # as the mean over both cases is 1
+    """Return the mean score of tokens that were not drawn, which is below 1."""
+    # The mean over drawn and undrawn tokens is 1.
+    drawn = probs * mean_score(probs)
     return np.divide(1 - drawn, 1 - probs, out=np.ones_like(probs), where=probs < 1)
 
 
 def _surprise(probs: Floats) -> Floats:
-    """Terms −p ln p of an entropy, in nats."""
+    """Return the terms −p ln p of an entropy, in nats."""
     return -probs * np.log(probs, out=np.zeros_like(probs), where=probs > 0)
 
 
@@ -269,18 +277,19 @@ def _as_threshold(threshold: Any) -> float:
 
 
 def _as_text(tokens: Any) -> list[int]:
-    """Return tokens of a text, at least one."""
+    """Return the tokens of a text; raise if there are none, or if they are invalid."""
     values: npt.NDArray[Any] | None
     try:
         values = as_array(tokens, "the text", InvalidInputError)
-    except Exception:  # whatever foreign objects raise
+    # A foreign object may raise any error.
+    except Exception:
         values = None
     if values is None or values.ndim != 1 or not values.size or values.dtype.kind not in "iu":
         raise InvalidInputError(
             f"the tokens are {shown(tokens)}; give the token ids of one text, at least one, as a "
-            "flat sequence of whole numbers"
+            "flat sequence of integers"
         )
     text: list[int] = values.tolist()
     if min(text) < 0:
-        raise InvalidInputError(f"token {min(text)} in the text; token ids are at least 0")
+        raise InvalidInputError(f"token {min(text)} in the text; token ids must be at least 0")
     return text

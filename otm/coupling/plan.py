@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from otm._core.arithmetic import Frozen, Number, Probs, zeros
 from otm._core.checks import Drafts, Uniforms, check_generator, check_uniforms
-from otm._core.display.reprs import Brief
+from otm._core.display.reprs import ShortRepr
 from otm._core.display.text import shown
 from otm._core.interval import Interval
 from otm._core.probs.sampling import chunks, locate_in_rows
@@ -44,7 +44,7 @@ NEED = (
 
 
 @dataclass(frozen=True, eq=False)
-class Selection(Brief):
+class Selection(ShortRepr):
     """Result of a selection, elementwise over the leading axes; unpacks as (token, index).
 
     If the drafts are a tensor, both attributes are tensors on the same device.
@@ -305,11 +305,12 @@ class TransportPlan(Frozen, ABC):
                 f"{LARGEST_TABLE:,}: use fewer tokens or drafts, or call `conditional`"
             )
         sets, rows, masses, tuples = by_set(drafts.tuples())
-        given = self.conditional(tuples) * np.array(masses)[:, None]
+        probs = np.array(masses)
+        given = self.conditional(tuples) * probs[:, None]
         mass = zeros((len(sets), n), self.problem.target)
         np.add.at(mass, rows, given)
         drafted = zeros(len(sets), self.problem.target)
-        np.add.at(drafted, rows, np.array(masses))
+        np.add.at(drafted, rows, probs)
         output = self.problem.target if self.lossless else self.output_distribution()
         transport = Transport(tuple(sets), self.problem.tokens, mass, names, drafted, output)
         transport.check()

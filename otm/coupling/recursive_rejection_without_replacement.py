@@ -41,8 +41,8 @@ class RecursiveRejectionWithoutReplacement(TransportPlan):
     Unlike with i.i.d. drafts, p_i and t_i depend on which drafts were rejected.  Given the drafts,
     all distributions are exact and take O(n k) time.  `acceptance` and `output_distribution` are
     means over the drafts, computed as sums over all paths of rejected drafts.  The paths for
-    `acceptance` have k − 2 drafts, so it works for any vocabulary if k ≤ 2.  The paths for
-    `output_distribution` have k − 1 drafts.  If there are too many paths, average
+    `acceptance` have k − 2 drafts, so `acceptance` works for any vocabulary if k ≤ 2.  The paths
+    for `output_distribution` have k − 1 drafts.  If there are too many paths, average
     `acceptance_given` over sampled drafts.
 
     Parameters
@@ -254,7 +254,7 @@ def _last(target: Probs, draft: Probs, rejected: npt.NDArray[np.int64]) -> Probs
     It depends on x only through the cap 1 / (Σw − w(x)).
     """
     scale = scale_of_weights(draft)
-    bins = RatioBins.of_measures(draft * scale, target)
+    bins = RatioBins.from_masses(draft * scale, target)
     before = running_sum(draft, from_zero=True)[:-1]
     others = before + running_sum(draft[::-1], from_zero=True)[-2::-1]
     caps = 1 / (others[rejected] * scale)

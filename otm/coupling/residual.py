@@ -278,7 +278,7 @@ class TokenwisePlan(SequentialPlan):
         return self.accept_probability[drafts]
 
 
-def only_likeliest(target: Probs) -> Probs:
+def argmax_weights(target: Probs) -> Probs:
     """Return weights [n] that are 1 for the first most probable token and 0 elsewhere."""
     weights = zeros(target.size, target)
     weights[target.argmax()] += 1

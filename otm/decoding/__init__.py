@@ -1,17 +1,19 @@
 """Speculative decoding: draft, verify, continue, without changing the target's distribution.
 
-- `autoregressive`, `speculative` and `spectr` decode prompts; `stream` is the loop that they share;
-  `beam_search` and `speculative_beam_search` search.
-- `ModelDrafter`, `AcceleratedDrafter`, `NonAutoregressiveDrafter` and `PromptLookup` draft, and
-  whole trees `BestFirstDrafter`, `StaticTreeDrafter` and `DynamicTreeDrafter`, and `StringDrafter`
-  for a target of another vocabulary; `verify_chain`, `verify_traversal`, `verify_walk_and_keep`,
-  `verify_target_only` and `spectr_verifier` verify, `GreedyBlockVerifier`
-  with a state, `entropy_window_verifier` and `verify_hierarchical` with loss; policies choose the
-  number of speculative tokens γ of a step.
-- `SamplingParameters` turns logits into the distribution that is sampled from.
+- `autoregressive`, `speculative` and `spectr` decode prompts.  All three use the loop `stream`.
+  `beam_search` and `speculative_beam_search` search for probable continuations.
+- Drafters of chains and prefix trees: `ModelDrafter`, `AcceleratedDrafter`,
+  `NonAutoregressiveDrafter` and `PromptLookup`.  Drafters of other trees: `BestFirstDrafter`,
+  `StaticTreeDrafter` and `DynamicTreeDrafter`.  `StringDrafter` drafts for a target with another
+  vocabulary.
+- Lossless verifiers: `verify_chain`, `verify_traversal`, `verify_walk_and_keep`,
+  `verify_target_only`, `spectr_verifier`, and `GreedyBlockVerifier`, which keeps a state.  Lossy
+  verifiers: `entropy_window_verifier` and `verify_hierarchical`.
+- Policies choose the number of speculative tokens γ of each step.
+- `SamplingParameters` turns logits into the distribution that tokens are sampled from.
 
-Drafts and output from one seed, and watermarks, are in `otm.coupled`, formulas of the gain in
-`otm.gain`, language models in `otm.models`.  The command `otm decode` shows a text step by step.
+Coupled decoding and watermarks are in `otm.coupled`, formulas of the gain in `otm.gain`, and
+language models in `otm.models`.  The command `otm decode` shows a text step by step.
 """
 
 from otm.decoding.beam import Beams, beam_search, speculative_beam_search

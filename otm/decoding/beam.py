@@ -1,17 +1,17 @@
 """Beam search, and the same beam search with fewer calls of the target model.
 
-A hypothesis is a sequence of new tokens; its score is its probability given the prompt, the product
-of the probabilities that the sampling parameters leave its tokens, without a penalty for length.
-From the empty hypothesis on, a step takes the finished hypotheses of the beam as they are, and all
-continuations of the others by a token of positive probability; the w of largest score are the next
-beam ([meister2020]_, Algorithm 1).  Of equal scores the lexicographically smaller sequence of
-tokens wins.  A hypothesis is finished by an end token; the search is finished when all of the beam
-is, or at the limit of the length.
+A hypothesis is a sequence of new tokens.  The score of a hypothesis is its probability after the
+prompt: the product of the probabilities of its tokens under the sampling parameters, without a
+length penalty.  The search begins with the empty hypothesis.  Each step keeps the finished
+hypotheses of the beam, and extends the other hypotheses by every token of positive probability.
+The w hypotheses of largest score are the next beam ([meister2020]_, Algorithm 1).  Ties go to the
+lexicographically smaller sequence of tokens.  An end token finishes a hypothesis.  The search ends
+when all hypotheses of the beam are finished, or at the maximum length.
 
-In fractions scores are products, compared exactly.  In floats they are sums of logarithms, added
-from the first token to the last, so that the ways to search round alike.
+With fractions, scores are products and are compared exactly.  With floats, scores are sums of
+logarithms, added from the first token to the last, so all search functions round alike.
 
-The speculative beam is that of [leviathan2023]_, appendix A.4: see `speculative_beam_search`.
+`speculative_beam_search` implements the speculative beam of [leviathan2023]_, appendix A.4.
 
 References
 ----------
@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from otm._core.display.reprs import Brief
+from otm._core.display.reprs import ShortRepr
 from otm._core.display.text import shown
 from otm._core.numbers import as_positive
 from otm.decoding.checks import as_end, check_draft, check_task
@@ -43,22 +43,23 @@ from otm.models.base import LanguageModel
 
 
 @dataclass(frozen=True)
-class Beams(Brief):
-    """Outcome of a beam search for a batch of prompts.
+class Beams(ShortRepr):
+    """Result of a beam search for a batch of prompts.
 
     Attributes
     ----------
     prompts : tuple of tuple of int
-        What was given.
+        The prompts of the batch.
     hypotheses : tuple of tuple of Hypothesis
-        For each prompt the last beam, the best first: w hypotheses, or all if there are fewer.
+        The last beam of each prompt in descending order of score: w hypotheses, or fewer if fewer
+        exist.
     steps : int
-        Steps of all searches: the calls of the target model that plain beam search needs, counted
-        for each prompt by itself.
+        Number of search steps, summed over prompts.  Plain beam search needs this
+        number of target calls.
     target_calls : int
-        Calls of the target model, counted alike; the difference is saved.
+        Number of calls of the target model, summed over prompts.
     seconds : Seconds
-        Where the time went.
+        Time of the search.
 
     Examples
     --------
@@ -76,7 +77,7 @@ class Beams(Brief):
 
     @property
     def steps_per_call(self) -> float:
-        """Steps for each call of the target model, between 1 and γ + 1."""
+        """Mean number of search steps per call of the target model, between 1 and γ + 1."""
         return self.steps / self.target_calls
 
 
@@ -89,44 +90,45 @@ def beam_search(
     eos_token_id: int | Collection[int] | None = None,
     sampling: SamplingParameters | None = None,
 ) -> Beams:
-    """Search for likely continuations; see the module for what is scored.
+    """Search for probable continuations with a beam; the module page defines the scores.
 
     [meister2020]_, Algorithm 1.
 
     Parameters
     ----------
     target : LanguageModel
-        The model.
+        The model to search with.
     prompts : sequence of sequences of int
-        Tokens to go on from, at least one in each; a single prompt is given as [prompt].
+        Tokens to continue, at least one per prompt; a single prompt is passed as [prompt].
     width : int, optional
         Width w of the beam.
     max_tokens : int, optional
-        Most new tokens.
+        Maximum number of new tokens.
     eos_token_id : int or collection of int, optional
         Tokens that finish a hypothesis.
     sampling : SamplingParameters, optional
-        From the model's scores to the probabilities that count: with a temperature other than
-        1, or truncated, these are not the model's own.
+        Sampling parameters of the scored distribution.  With truncation, or a temperature other
+        than 1, this distribution differs from the model's.
 
     Returns
     -------
     Beams
-        The hypotheses of the last beam, and how they were found.
+        The hypotheses of the last beam, and statistics of the search.
 
     Raises
     ------
     InvalidInputError
-        If a prompt is empty or holds no tokens, or the model cannot take prompt and new tokens.
+        If a prompt is empty or does not contain tokens, or if prompt and new tokens exceed the
+        context length of the model.
     InvalidParameterError
         If a parameter is outside its range.
 
     Notes
     -----
-    Hugging Face's `generate(num_beams=w, length_penalty=0)` finds the same beams as long as there
-    is no end token.  With one it sets finished hypotheses aside, where they take no place in the
-    beam, goes on with w unfinished ones, and stops by a rule of its own (`early_stopping`); it
-    counts the end token among at most the w best continuations of a step.
+    Without an end token, Hugging Face's `generate(num_beams=w, length_penalty=0)` finds the same
+    beams.  With an end token, `generate` moves finished hypotheses out of the beam, continues with
+    w unfinished hypotheses, and stops by its own rule (`early_stopping`).  `generate` finishes a
+    hypothesis only if the end token is among the w best continuations of a step.
 
     References
     ----------
@@ -160,31 +162,30 @@ def speculative_beam_search(
 ) -> Beams:
     """Find the beams of `beam_search` with fewer calls of the target ([leviathan2023]_, A.4).
 
-    The draft model continues the beam, from the target's scores on, by γ steps of beam search of
-    width u.  One call of the target gives its distributions after all hypotheses that were in one
-    of these beams.  With these the target's own search goes on, for as many steps as they suffice:
-    it makes another step if all unfinished hypotheses of its beam were drafted, and ends the block
-    at the first beam that has others, or after step γ + 1.  So every call makes at least one step.
+    The draft model continues the beam by γ steps of beam search of width u, starting from the
+    target's scores.  One call of the target then gives its distributions after every hypothesis of
+    these beams.  The target's own search continues with these distributions.  The target makes
+    another step while the draft beams contain all unfinished hypotheses of its beam, at most γ + 1
+    steps in total.  So every call makes at least one step.
 
     Parameters
     ----------
     target, prompts, width, max_tokens, eos_token_id, sampling
         As for `beam_search`.
     draft : LanguageModel
-        A cheaper model on the same vocabulary.
+        A cheaper model with the same vocabulary.
     draft_width : int, optional
-        Width u ≥ w of the beam of drafts; 2w if left out.
+        Width u ≥ w of the draft beam; 2w by default.
     gamma : int, optional
-        Steps γ that the draft model makes before each call of the target.
+        Number γ of draft steps before each call of the target.
     draft_sampling : SamplingParameters, optional
-        How to sample from the draft model, if not as from the target.
+        Sampling parameters of the draft model; by default those of the target.
 
     Returns
     -------
     Beams
-        The hypotheses of `beam_search`, in the same order and with the same scores.  Of a model
-        whose probabilities round differently from batch to batch, two hypotheses of all but equal
-        score may change places.
+        The hypotheses of `beam_search`, in the same order and with the same scores.  If a model
+        rounds differently from batch to batch, two hypotheses of almost equal score may swap.
 
     Raises
     ------
@@ -193,9 +194,9 @@ def speculative_beam_search(
 
     Notes
     -----
-    A call of the target reads up to w + uγ hypotheses in place of w.  The paper asks that the w
-    best of the target be among the drafts; here finished ones need not be, since nothing is read
-    after them.
+    A call of the target scores up to w + uγ hypotheses instead of w.  The paper requires that the
+    drafts contain the w best hypotheses of the target.  Here the drafts need not contain finished
+    hypotheses, because the target scores no tokens after them.
 
     References
     ----------
@@ -231,30 +232,30 @@ def _search(
     max_tokens: int,
     eos_token_id: int | Collection[int] | None,
 ) -> Beams:
-    """Search with a speculative beam, or without drafts."""
-    begun = time.perf_counter()
+    """Run a beam search, with a speculative beam unless `draft` is None."""
+    start = time.perf_counter()
     partner = None if draft is None else draft.model
-    given, limit = check_task(target.model, partner, prompts, max_tokens, LanguageModel)
+    checked_prompts, limit = check_task(target.model, partner, prompts, max_tokens, LanguageModel)
     ends = as_end(eos_token_id, target.model.vocabulary)
     w, u = as_positive(width, "width"), as_positive(draft_width, "draft_width")
-    most = as_gamma(gamma)
+    max_gamma = as_gamma(gamma)
     if u < w:
         raise InvalidParameterError(
-            f"draft_width = {u} is below width = {shown(w)}; a narrower beam of drafts never holds "
-            "all that the target keeps, so give at least the width"
+            f"draft_width = {u} is below width = {shown(w)}; a narrower draft beam never contains "
+            "all hypotheses that the target keeps, so give at least the width"
         )
 
     def growing(beam: Beam) -> set[Path]:
-        """Hypotheses that a step of the search continues."""
+        """Return the hypotheses of a beam that the next step extends."""
         return {h.tokens for h in beam if len(h.tokens) < limit and not h.finished(ends)}
 
-    beams: list[Beam] = [(EMPTY,)] * len(given)
+    beams: list[Beam] = [(EMPTY,)] * len(checked_prompts)
     steps = calls = 0
-    block = Block(given, [growing(beam) for beam in beams])
+    block = Block(checked_prompts, [growing(beam) for beam in beams])
     while block.contexts:
         drafted = {b: growing(beams[b]) for b in block.lengths}
         if draft is not None:
-            depths = {b: min(most, limit - 1 - length) for b, length in block.lengths.items()}
+            depths = {b: min(max_gamma, limit - 1 - length) for b, length in block.lengths.items()}
             ahead = list(beams)
             for depth in range(max(depths.values())):
                 level = {b: growing(ahead[b]) for b in depths if depth < depths[b]}
@@ -265,13 +266,16 @@ def _search(
         probs = block.read(target, drafted, first=True, whole=True)
         for b, known in drafted.items():
             calls += 1
-            left = known
-            while left and left <= known:  # the distributions after all of them are known
+            to_extend = known
+            # Continue while the distributions after all unfinished hypotheses are known.
+            while to_extend and to_extend <= known:
                 beams[b] = best_continuations(beams[b], partial(probs, b), w, ends)
                 steps += 1
-                left = growing(beams[b])
-        block = Block(given, [growing(beam) for beam in beams], block)
+                to_extend = growing(beams[b])
+        block = Block(checked_prompts, [growing(beam) for beam in beams], block)
 
     in_draft = 0.0 if draft is None else draft.seconds
-    other = time.perf_counter() - begun - in_draft - target.seconds
-    return Beams(given, tuple(beams), steps, calls, Seconds(in_draft, target.seconds, other))
+    other = time.perf_counter() - start - in_draft - target.seconds
+    return Beams(
+        checked_prompts, tuple(beams), steps, calls, Seconds(in_draft, target.seconds, other)
+    )

@@ -1,4 +1,4 @@
-"""What the loops refuse, before any model is run."""
+"""Checks of the arguments of the decoding loops, before any model runs."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ from otm.models.base import LanguageModel
 
 
 def as_prompts(prompts: Any, vocabulary: int) -> tuple[Context, ...]:
-    """Return prompts as tuples of tokens, at least one in each."""
+    """Return prompts as tuples of token ids; raise if a prompt is empty or invalid."""
     try:
         rows = [as_array(prompt, "the prompts", InvalidInputError) for prompt in prompts]
-    except Exception as reason:  # whatever foreign objects raise
+    except Exception as reason:
+        # A foreign object may raise any error.
         raise InvalidInputError(
-            f"the prompts are a {type(prompts).__name__} that does not hold rows of tokens "
+            f"the prompts are a {type(prompts).__name__} that does not contain rows of tokens "
             f"({shown(reason)}); give a sequence of sequences of token ids"
         ) from reason
     if not rows:
@@ -36,12 +37,12 @@ def as_prompts(prompts: Any, vocabulary: int) -> tuple[Context, ...]:
         if row.ndim != 1 or (row.size and row.dtype.kind not in "iu"):
             raise InvalidInputError(
                 f"prompt {b} is an array of type {row.dtype} and shape {row.shape}; each prompt "
-                "must be a sequence of token ids, and a single one is given as [prompt]"
+                "must be a sequence of token ids; pass a single prompt as [prompt]"
             )
         if row.size == 0:
             raise InvalidInputError(
-                f"prompt {b} is empty; a model needs a token to go on from, such as its token for "
-                "the beginning of a text"
+                f"prompt {b} is empty; a model needs at least one token to continue, such as its "
+                "token for the beginning of a text"
             )
         wrong = row[(row < 0) | (row >= vocabulary)]
         if wrong.size:
@@ -53,10 +54,10 @@ def as_prompts(prompts: Any, vocabulary: int) -> tuple[Context, ...]:
 
 
 def as_end(end: Any, vocabulary: int) -> frozenset[int]:
-    """Return the tokens that end a sequence."""
-    given = () if end is None else end if isinstance(end, Collection) else (end,)
-    tokens = [token for token in map(whole, given) if token is not None]
-    if len(tokens) < len(given) or not all(0 <= token < vocabulary for token in tokens):
+    """Return the set of tokens that end a sequence."""
+    candidates = () if end is None else end if isinstance(end, Collection) else (end,)
+    tokens = [token for token in map(whole, candidates) if token is not None]
+    if len(tokens) < len(candidates) or not all(0 <= token < vocabulary for token in tokens):
         raise InvalidParameterError(
             f"eos_token_id = {shown(end)}; it must be a token of the target model, 0 to "
             f"{vocabulary - 1}, a collection of such tokens, or None"
@@ -71,39 +72,39 @@ def as_sources(seed: Any, uniforms: Any, count: int) -> list[Randomness]:
         children = np.random.SeedSequence(entropy).spawn(count)
         return [np.random.default_rng(child).random for child in children]
     if seed is not None:
-        raise InvalidParameterError("both `seed` and `uniforms` are given; give one of them")
+        raise InvalidParameterError("`seed` and `uniforms` exclude each other; give only one")
     sources = list(uniforms) if isinstance(uniforms, Sequence) else []
     if len(sources) != count or not all(map(callable, sources)):
         raise InvalidParameterError(
             f"uniforms = {shown(uniforms)}; give one function for each of the {count} prompts, "
-            "which takes a number m and returns m uniforms, such as `rng.random`"
+            "from a number m to m uniforms, such as `rng.random`"
         )
-    return [partial(_taken, source) for source in sources]
+    return [partial(_checked_uniforms, source) for source in sources]
 
 
-def _taken(source: Randomness, m: int) -> npt.NDArray[Any]:
-    """Take uniforms from somebody's source."""
-    given: Any = source(m)
-    exact = isinstance(given, np.ndarray) and given.dtype == object
-    return check_uniforms(given, (m,), exact, f"{m} were asked for: give an array ({m},)")
+def _checked_uniforms(source: Randomness, m: int) -> npt.NDArray[Any]:
+    """Draw m uniforms from the caller's source, and check them."""
+    uniforms: Any = source(m)
+    exact = isinstance(uniforms, np.ndarray) and uniforms.dtype == object
+    return check_uniforms(uniforms, (m,), exact, f"the loop needs {m}: return an array ({m},)")
 
 
 def as_device_backend(backend: str) -> str:
-    """Check the name of a backend for tensors, the only arrays on a device."""
+    """Check the name of a tensor backend; arrays on a device are always tensors."""
     return check_name("backend", backend, (AUTO, *(x for x in BACKENDS if x != "numpy")))
 
 
 def check_options(options: Mapping[str, Any], known: Iterable[str]) -> None:
-    """Refuse options that do not exist, and what should be a function and is none."""
+    """Raise if an option is unknown, or a function option is not callable."""
     unknown = sorted(set(options) - set(known))
     if unknown:
         raise InvalidParameterError(
-            f"there is no option {unknown[0]!r}; there are {', '.join(known)}, and temperature, "
-            "top_k, top_p and min_p belong to sampling=SamplingParameters(…)"
+            f"there is no option {unknown[0]!r}; the options are {', '.join(known)}; pass "
+            "temperature, top_k, top_p and min_p as sampling=SamplingParameters(…)"
         )
     kinds = {
         "stop": "of the new tokens that returns whether to stop",
-        "logits_processor": "of token ids [M, L], scores [M, V] and numbers of prompts [M] that "
+        "logits_processor": "of token ids [M, L], scores [M, V] and prompt indices [M] that "
         "returns scores",
     }
     for name, kind in kinds.items():
@@ -113,7 +114,7 @@ def check_options(options: Mapping[str, Any], known: Iterable[str]) -> None:
 
 
 def check_models(target: Any, drafter: Any, kind: type = Drafter) -> None:
-    """Refuse what is no model or no drafter of this kind, and a drafter for another vocabulary."""
+    """Raise unless target and drafter have the right types and the same vocabulary."""
     if not isinstance(target, LanguageModel):
         raise InvalidInputError(
             f"the target is a {type(target).__name__}; give a LanguageModel, such as "
@@ -125,17 +126,17 @@ def check_models(target: Any, drafter: Any, kind: type = Drafter) -> None:
 
 
 def check_vocabularies(drafter: Any, drafting: str, model: Any, verifying: str) -> None:
-    """Refuse a drafter for another vocabulary than that of the model which reads the drafts."""
+    """Raise unless the drafter has the vocabulary of the model that scores its drafts."""
     if drafter.vocabulary not in (None, model.vocabulary):
         raise InvalidInputError(
             f"the {drafting} has a vocabulary of {drafter.vocabulary} tokens, the {verifying} one "
-            f"of {model.vocabulary}; tokens must mean the same to both, so choose two models with "
-            "one tokenizer"
+            f"of {model.vocabulary}; both must use the same tokens, so choose two models with the "
+            "same tokenizer"
         )
 
 
 def check_draft(draft: Any, *kinds: type) -> None:
-    """Refuse what is none of these kinds of drafters and draft models."""
+    """Raise unless `draft` is an instance of one of these types."""
     if not isinstance(draft, kinds):
         allowed = " or a ".join(kind.__name__ for kind in kinds)
         name, example = "draft", ""
@@ -149,7 +150,7 @@ def check_draft(draft: Any, *kinds: type) -> None:
 def check_task(
     target: Any, drafter: Any, prompts: Any, max_tokens: Any, kind: type = Drafter
 ) -> tuple[tuple[Context, ...], int]:
-    """Return prompts and the most new tokens; refuse models and contexts that do not fit."""
+    """Return prompts and the maximum number of new tokens, after checking them with the models."""
     check_models(target, drafter, kind)
     contexts = as_prompts(prompts, target.vocabulary)
     limit = as_positive(max_tokens, "max_tokens")
@@ -158,21 +159,24 @@ def check_task(
 
 
 def check_length(target: Any, drafter: Any, length: int, more: int, name: str) -> None:
-    """Refuse contexts that do not fit the models with so many more tokens, counted by `name`."""
+    """Raise if a context and `more` new tokens exceed the context length of a model.
+
+    `name` is the parameter that sets `more`; the message asks for a smaller value.
+    """
     for part, model in {"target": target, "draft": drafter}.items():
         most = getattr(model, "context_length", None)  # None without a drafter
         if most is not None and length + more > most:
             raise InvalidInputError(
                 f"a context of {length} tokens and {shown(more)} more do not fit the {part} model, "
-                f"which takes {most} tokens; shorten it, or let {name} be at most "
+                f"whose limit is {most} tokens; shorten the context, or set {name} to at most "
                 f"{max(most - length, 0)}"
             )
 
 
 def as_paths(trees: Any, depths: Sequence[int], vocabulary: int) -> list[list[Path]]:
-    """Return the paths of drafts, if they are within their depths and the vocabulary.
+    """Return the paths of each draft tree; raise if they exceed their depth or the vocabulary.
 
-    That `draft_probs` can give them is checked by the verifier.
+    The verifier checks that `draft_probs` can produce the drafts.
     """
     if not isinstance(trees, Sequence) or len(trees) != len(depths):
         raise InvalidDraftsError(

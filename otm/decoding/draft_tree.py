@@ -1,9 +1,9 @@
-"""Drafts as a tree, each with the distribution of its children.
+"""Draft trees; each node knows the distribution of its children.
 
-A node is a token after the tokens above it.  K chains are a tree that branches at its root alone
-(SpecTr, section 7); a prefix tree branches at every level (SpecTr, Algorithm 4); one chain is what
-Leviathan's Algorithm 1 drafts.  Children are kept as they were drawn: a token that was drawn twice
-has two nodes.
+A node stands for one draft token, and its ancestors are the draft tokens before this token.
+K chains are a tree that branches only at its root (SpecTr, section 7).  A prefix tree branches at
+every level (SpecTr, Algorithm 4).  Leviathan's Algorithm 1 drafts one chain.  Children keep the
+order in which they were drawn; a token that was drawn twice has two nodes.
 """
 
 from __future__ import annotations
@@ -16,33 +16,33 @@ import numpy as np
 import numpy.typing as npt
 
 import otm.drafts
-from otm._core.display.reprs import Brief
+from otm._core.display.reprs import ShortRepr
 from otm._core.probs.sparse import SparseProbs
 from otm.decoding.reading import Path
 from otm.errors import InvalidDraftsError
 
 Randomness = Callable[[int], npt.NDArray[Any]]
-"""m independent uniforms in [0, 1) for a number m: `numpy.random.Generator.random` is one."""
+"""Function of m that returns m independent uniforms in [0, 1), such as NumPy's `rng.random`."""
 
 
 @dataclass(eq=False)
-class DraftNode(Brief):
-    """A draft token, below the tokens that come before it.
+class DraftNode(ShortRepr):
+    """A node of a draft tree: a draft token and its children.
 
     Attributes
     ----------
     path : tuple of int
-        The draft tokens from the root's child down to this one; empty at the root, which stands
-        for the last token that is known.
+        Draft tokens from the root's child down to this node; empty at the root, which stands for
+        the last token of the context.
     draft_probs : SparseProbs or None
-        The distribution that the children were drawn from; None if there are none, or if they are
-        certain ("Top").
+        The distribution that the children were drawn from.  None if the node has no children, or
+        if the children are deterministic (kind "Top").
     children : list of DraftNode
-        One for each draw, in the order of the draws.
+        One child for each draw, in the order of the draws.
     draft_kind : str
-        How the children were drawn together: a class of `otm.drafts`, "IID" for independently.
-        Each verifier is lossless for one kind alone, except `verify_target_only`, which takes any
-        tree.
+        Joint distribution of the children: the name of a class of `otm.drafts`; "IID" means
+        independent draws.  Each verifier is lossless for one kind only, except
+        `verify_target_only`, which accepts any tree.
 
     Examples
     --------
@@ -60,49 +60,49 @@ class DraftNode(Brief):
 
     @property
     def token(self) -> int:
-        """The draft token itself; the root has none."""
+        """The draft token of this node; the root has none."""
         return self.path[-1]
 
     def checked_draft_probs(self, draft_kind: str = "IID") -> SparseProbs:
-        """Return the distribution of the children, after checking that it can give them.
+        """Return the distribution of the children, after checking that it can produce them.
 
         Parameters
         ----------
         draft_kind : str, optional
-            How the children must have been drawn, if there are several.
+            Kind of draft sampling that is required if the node has several children.
 
         Raises
         ------
         InvalidDraftsError
-            If the children were drawn in another way, or the node has no distribution, or a child
-            that it cannot give or whose path does not continue the node's.
+            If the children are of another kind, the node has no distribution, a child has
+            probability zero, or the path of a child does not continue the path of the node.
         """
         if self.draft_kind != draft_kind and (len(self.children) > 1 or self.draft_kind == "Top"):
             raise InvalidDraftsError(
                 f"the drafts after {self.path} are {self.draft_kind} drafts, and this rule is "
-                f"lossless for {draft_kind} drafts alone; choose a rule for {self.draft_kind} "
-                f"drafts, or draft otherwise (`ModelDrafter(…, draft_kind={draft_kind!r})`)"
+                f"lossless for {draft_kind} drafts only; choose a rule for {self.draft_kind} "
+                f"drafts, or another kind of drafts (`ModelDrafter(…, draft_kind={draft_kind!r})`)"
             )
         if not isinstance(self.draft_probs, SparseProbs):
             raise InvalidDraftsError(
-                f"the drafts after {self.path} come with a {type(self.draft_probs).__name__} as "
-                "the distribution that they were drawn from; without it only target-only sampling "
-                'and coupled decoding are lossless: take `rule="target-only"` or `decode_coupled`, '
-                "or give a SparseProbs as `draft_probs` beside `children`"
+                f"the drafts after {self.path} have a {type(self.draft_probs).__name__} as "
+                "`draft_probs`; without a SparseProbs only target-only sampling and coupled "
+                'decoding are lossless: use `rule="target-only"` or `decode_coupled`, or set '
+                "`draft_probs` of the node to a SparseProbs"
             )
         for child in self.children:
             if child.path[:-1] != self.path or not self.draft_probs.of(child.token) > 0:
                 raise InvalidDraftsError(
-                    f"draft {child.path} after {self.path}; a draft must lengthen the path by a "
-                    "token that the distribution it was drawn from can give"
+                    f"draft {child.path} after {self.path}; a draft must extend the path by one "
+                    "token that has positive probability under `draft_probs`"
                 )
         return self.draft_probs
 
     def merged_children(self) -> list[DraftNode]:
-        """List the children, of which the first with a token takes what grew below all of these.
+        """Return the children; the first child with a token gets the subtrees of its duplicates.
 
-        What is below a node is drawn independently of its being drawn again beside it, so that it
-        may as well have been drawn below the first.
+        The draws below a node are independent of duplicates of the node, so a subtree may move to
+        the first child with the same token.
         """
         first: dict[int, DraftNode] = {}
         children = []
@@ -116,7 +116,7 @@ class DraftNode(Brief):
         return children
 
     def nodes(self) -> Iterator[DraftNode]:
-        """Go through the tree, from this node down, parents before their children."""
+        """Yield the nodes of the subtree of this node, parents before their children."""
         waiting = [self]
         while waiting:
             node = waiting.pop()
@@ -124,13 +124,13 @@ class DraftNode(Brief):
             waiting.extend(reversed(node.children))
 
     def leaf_paths(self) -> list[Path]:
-        """List the different paths that no other one continues."""
+        """Return the distinct paths that no other path in the tree extends."""
         paths = dict.fromkeys(node.path for node in self.nodes())
         continued = {path[:-1] for path in paths if path}
         return [path for path in paths if path not in continued]
 
-    def drawn_paths(self) -> list[Path]:
-        """List the paths to the last drafts, as often as each was drawn."""
+    def repeated_leaf_paths(self) -> list[Path]:
+        """Return the path of each leaf; a path that was drawn twice appears twice."""
         return [node.path for node in self.nodes() if node.path and not node.children]
 
     def draw_children(
@@ -140,19 +140,19 @@ class DraftNode(Brief):
         uniforms: Randomness,
         draft_kind: str = "IID",
     ) -> None:
-        """Draw children from a distribution, with a uniform each if they are independent.
+        """Draw the children of this node from a distribution.
 
         Parameters
         ----------
         draft_probs : SparseProbs
-            The distribution of a child.
+            The distribution of one child.
         count : int
-            How many to draw.
+            Number of children.
         uniforms : Randomness
-            Source of independent uniforms in [0, 1).
+            Source of independent uniforms in [0, 1); independent draws use one uniform per child.
         draft_kind : str, optional
-            How they are drawn together: "IID", "WithoutReplacement", "Greedy" or "Top"; but for
-            "IID" there are at most as many as the distribution has tokens.
+            Joint distribution of the children: "IID", "WithoutReplacement", "Greedy" or "Top".
+            For kinds other than "IID", `count` is at most the number of tokens of the distribution.
         """
         self.draft_probs = draft_probs if draft_kind != "Top" else None
         self.draft_kind = draft_kind
@@ -166,7 +166,10 @@ class DraftNode(Brief):
 
 
 def one_chain(node: DraftNode, why: str) -> list[DraftNode]:
-    """List a node and all below it, which must be one chain; `why` ends the refusal of others."""
+    """Return the nodes from `node` down; raise unless they are a chain.
+
+    `why` is the end of the error message.
+    """
     nodes = [node]
     while children := nodes[-1].children:
         if len(children) > 1:
@@ -176,7 +179,7 @@ def one_chain(node: DraftNode, why: str) -> list[DraftNode]:
 
 
 def shared_draft_probs(nodes: Sequence[DraftNode], draft_kind: str = "IID") -> SparseProbs:
-    """Return the draft distribution of nodes with one path; raise if they do not share one."""
+    """Return the draft distribution that nodes of one path share; raise if they do not share it."""
     probs = nodes[0].checked_draft_probs(draft_kind)
     for node in nodes[1:]:
         other = node.checked_draft_probs("IID")
@@ -187,14 +190,14 @@ def shared_draft_probs(nodes: Sequence[DraftNode], draft_kind: str = "IID") -> S
         if not same or len(node.children) != len(nodes[0].children):
             raise InvalidDraftsError(
                 f"two nodes of the path {node.path} have different distributions, or different "
-                "numbers of children; both must follow from the path, or their drafts are not "
-                "i.i.d."
+                "numbers of children; distribution and number must depend on the path only, or the "
+                "drafts are not i.i.d."
             )
     return probs
 
 
 def extend(end: DraftNode, probs: SparseProbs, token: int) -> DraftNode:
-    """Put a draft behind the last one of a chain."""
+    """Append a draft token to the last node of a chain, and return the new node."""
     end.draft_probs = probs
     end.children = [DraftNode((*end.path, token))]
     return end.children[0]

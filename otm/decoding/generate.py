@@ -1,4 +1,4 @@
-"""The ways to decode a batch of prompts: each is the loop with one drafter and one verifier."""
+"""Functions that decode a batch of prompts: the decoding loop with one drafter and one verifier."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from otm.decoding.drafters.model import ModelDrafter
 from otm.decoding.loop import DecodingOptions, Prompts, stream
 from otm.decoding.policies import GammaPolicy
 from otm.decoding.rounds import AnyVerifier
-from otm.decoding.sampling_parameters import SamplingParameters, ranked_by
+from otm.decoding.sampling_parameters import SamplingParameters, ranking_parameters
 from otm.decoding.trace import Generation
 from otm.decoding.verifiers.by_rule import RuleVerifier, chain_rule, tree_rule
 from otm.errors import InvalidParameterError
@@ -19,27 +19,27 @@ from otm.models.base import LanguageModel
 from otm.rules import RULES
 
 CHAINS = 8
-"""Number of chains if nothing else is said."""
+"""Default number of chains."""
 
 
 def autoregressive(
     target: LanguageModel, prompts: Prompts, **options: Unpack[DecodingOptions]
 ) -> Generation:
-    """Decode without drafts, one token for each call of the target model.
+    """Decode without drafts: each call of the target model yields one token.
 
     Parameters
     ----------
     target : LanguageModel
         The model to sample from.
     prompts : sequence of sequences of int
-        Tokens to go on from, at least one in each; a single prompt is given as [prompt].
+        Tokens to continue, at least one per prompt; a single prompt is passed as [prompt].
     **options
         See `DecodingOptions`.
 
     Returns
     -------
     Generation
-        The new tokens, and all steps.
+        The new tokens and all steps.
 
     Raises
     ------
@@ -76,32 +76,32 @@ def speculative(
     target : LanguageModel
         The model to sample from.
     draft : LanguageModel or Drafter
-        A cheaper model on the same vocabulary, or anything that drafts a chain.
+        A cheaper model with the same vocabulary, or a drafter of chains.
     prompts : sequence of sequences of int
-        Tokens to go on from, at least one in each; a single prompt is given as [prompt].
+        Tokens to continue, at least one per prompt; a single prompt is passed as [prompt].
     gamma : int or GammaPolicy, optional
         Number of drafts γ of a step.
     rule : {"chain", "block"}, optional
-        Accept drafts up to the first that is rejected (Algorithm 1), or verify them together, which
-        accepts at least as much on average ([sun2024block]_).
+        "chain" accepts drafts up to the first rejected one (Algorithm 1).  "block" verifies the
+        drafts together, which accepts at least as many on average ([sun2024block]_).
     draft_sampling : SamplingParameters, optional
-        How to sample from the draft model, if not as from the target.
+        How to sample from the draft model; by default in the same way as from the target.
     **options
         See `DecodingOptions`.
 
     Returns
     -------
     Generation
-        The new tokens, distributed as those of `autoregressive`, and all steps.
+        The new tokens, with the same distribution as those of `autoregressive`, and all steps.
 
     Raises
     ------
     UnknownMethodError
         If there is no such rule.
     InvalidInputError, InvalidParameterError
-        As for `stream`, and if a `draft_sampling` is given beside a drafter.
+        As for `stream`, and if `draft_sampling` is combined with a drafter.
     InvalidDistributionError, InvalidDraftsError, InvalidUniformsError
-        While decoding, as for `stream`, and if a drafter gives a tree where a chain is needed.
+        While decoding, as for `stream`, and if a drafter returns a tree that is not a chain.
 
     References
     ----------
@@ -133,53 +133,58 @@ def spectr(
     draft_sampling: SamplingParameters | None = None,
     **options: Unpack[DecodingOptions],
 ) -> Generation:
-    """Decode with K chains, or a prefix tree, of drafts in each step ([sun2023]_, Algorithm 3).
+    """Decode with K chains of drafts, or a prefix tree, in each step ([sun2023]_, Algorithm 3).
 
     Parameters
     ----------
     target : LanguageModel
         The model to sample from.
     draft : LanguageModel or Drafter
-        A cheaper model on the same vocabulary, or anything that drafts trees as the rule needs.
+        A cheaper model with the same vocabulary, or a drafter of trees that suit the rule.
     prompts : sequence of sequences of int
-        Tokens to go on from, at least one in each; a single prompt is given as [prompt].
+        Tokens to continue, at least one per prompt; a single prompt is passed as [prompt].
     k : int or tuple of int, optional
         Number K of chains, or the numbers of children (k_1, …, k_L) at the levels of a prefix tree
-        ([sun2023]_, Algorithm 4), which is then at most L deep; 8 chains if left out.  A drafter
-        has its own.
+        ([sun2023]_, Algorithm 4), which then has at most L levels.  The default is 8 chains.  A
+        drafter has its own number and excludes this parameter.
     gamma : int or GammaPolicy, optional
         Length of the chains, or depth of the tree.
     rule : str or callable, optional
-        How one of the drafts of a node is selected: a name (`tree_rules` lists them), such as
-        "k-Seq" or "optimal"; a function from a `Problem` to a plan, such as a lenient one; or one
-        that verifies whole paths: "traversal", from the leaves to the root ([weng2025]_), or "walk
-        and keep", down to the end of a path and up again (`verify_walk_and_keep`).  The rule also
-        says how a model's drafts of a node are drawn: nearly always independently, for "recursive
-        rejection without replacement" and "greedy" as these say, for "target-only" not at all: the
-        likeliest tokens are taken.  Of models on a GPU, "grid k-Seq", "grid optimal" and "grid walk
-        and keep" verify chains there; with several chains all other rules copy scores to the host.
-        These three are the same rules on the host, where they also take prefix trees; their drafts
-        need a shape that does not depend on tokens.
+        How the verifier selects one of the drafts of a node.
+
+        - A name that `tree_rules` lists, such as "k-Seq" or "optimal".
+        - A function from a `Problem` to a plan, such as a lenient one.
+        - A rule that verifies whole paths: "traversal" goes from the leaves to the root
+          ([weng2025]_); "walk and keep" goes down to the end of a path and up again
+          (`verify_walk_and_keep`).
+
+        The rule also decides how a draft model draws the children of a node.  Nearly all rules use
+        independent draws.  "recursive rejection without replacement" and "greedy" draw as their
+        names say, and "target-only" takes the most probable tokens without sampling.
+
+        On a GPU, "grid k-Seq", "grid optimal" and "grid walk and keep" verify chains on the
+        device.  With several chains, all other rules copy scores to the host.  On the host these
+        three rules also verify prefix trees, whose shape must not depend on tokens.
     draft_sampling : SamplingParameters, optional
-        How to sample from the draft model, if not as from the target.
+        How to sample from the draft model; by default in the same way as from the target.
     **options
         See `DecodingOptions`.
 
     Returns
     -------
     Generation
-        The new tokens, distributed as those of `autoregressive` if the rule is lossless, and all
-        steps.
+        The new tokens and all steps.  If the rule is lossless, the tokens have the same
+        distribution as those of `autoregressive`.
 
     Raises
     ------
     UnknownMethodError
         If there is no such rule.
     InvalidDraftCountError, ProblemTooLargeError
-        If a number in k is not an integer of at least 1, or there would be more than 2^16 paths.
+        If a number in k is not an integer of at least 1, or the tree has more than 2^16 paths.
     InvalidInputError, InvalidParameterError
-        As for `stream`, and if the rule returns no plan or is for drafts that are not independent,
-        or `k` or a `draft_sampling` is given beside a drafter.
+        As for `stream`.  Raised also if the rule returns no plan or needs drafts that are not
+        independent, or if `k` or `draft_sampling` is combined with a drafter.
     InvalidDistributionError, InvalidDraftsError, InvalidUniformsError
         While decoding, as for `stream`.
 
@@ -212,12 +217,12 @@ def decode(
     gamma: int | GammaPolicy,
     options: DecodingOptions,
 ) -> Generation:
-    """Decode to the end with a drafter and a verifier."""
+    """Decode all sequences to their ends with a drafter and a verifier."""
     check_models(target, drafter)
-    given = as_prompts(prompts, target.vocabulary)
+    checked_prompts = as_prompts(prompts, target.vocabulary)
     gamma = 0 if drafter is None else gamma
-    steps = stream(target, given, drafter, verifier, gamma=gamma, **options)
-    return Generation(given, tuple(steps))
+    steps = stream(target, checked_prompts, drafter, verifier, gamma=gamma, **options)
+    return Generation(checked_prompts, tuple(steps))
 
 
 def as_drafter(
@@ -229,16 +234,16 @@ def as_drafter(
     k: Branching | None = None,
     draft_kind: str = "IID",
 ) -> Drafter:
-    """Return a drafter as it is, or make one of a model, with `chains` chains unless k is given."""
+    """Return `draft` if it is a drafter; for a model, a drafter of k (or `chains`) chains."""
     if isinstance(draft, LanguageModel):
         chosen = options.get("sampling") if sampling is None else sampling
-        chosen = ranked_by(chosen) if draft_kind == "Top" else chosen
+        chosen = ranking_parameters(chosen) if draft_kind == "Top" else chosen
         processor = options.get("logits_processor")
         return ModelDrafter(draft, chains if k is None else k, chosen, processor, draft_kind)
     check_draft(draft, LanguageModel, Drafter)
     for name, value in {"k": k, "draft_sampling": sampling}.items():
         if value is not None:
             raise InvalidParameterError(
-                f"`{name}` is given beside a drafter, which has its own; give it there"
+                f"`{name}` has no effect on a drafter; set it when you create the drafter"
             )
     return draft

@@ -1,4 +1,4 @@
-"""The sampling parameters that a model of Hugging Face is served with, from its folder."""
+"""Reading the sampling parameters of a Hugging Face model from its `generation_config.json`."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from otm.errors import InvalidInputError
 FILE = "generation_config.json"
 
 DEFAULTS: Mapping[str, Any] = {"temperature": 1.0, "top_k": 50, "top_p": 1.0, "min_p": None}
-"""What `generate` takes where neither the call nor the file says anything."""
+"""Values that `generate` uses if neither the call nor the file sets them."""
 
 NEUTRAL: Mapping[str, Any] = {
-    # searches instead of sampling
+    # Search methods that replace sampling.
     "num_beams": 1, "num_beam_groups": 1, "diversity_penalty": 0.0, "penalty_alpha": 0.0,
     "dola_layers": None, "constraints": None, "force_words_ids": None,
-    # processors of scores
+    # Processors of scores.
     "typical_p": 1.0, "epsilon_cutoff": 0.0, "eta_cutoff": 0.0, "top_h": None,
     "repetition_penalty": 1.0, "encoder_repetition_penalty": 1.0, "no_repeat_ngram_size": 0,
     "encoder_no_repeat_ngram_size": 0, "bad_words_ids": None, "sequence_bias": None,
@@ -27,25 +27,27 @@ NEUTRAL: Mapping[str, Any] = {
     "forced_eos_token_id": None, "forced_decoder_ids": None, "guidance_scale": 1.0,
     "min_length": 0, "min_new_tokens": 0, "exponential_decay_length_penalty": None,
     "watermarking_config": None, "token_healing": False,
-    # drafts that are accepted for another distribution than the target's
+    # This setting mixes the assistant into the output distribution.
     "assistant_ensemble_weight": None,
 }  # fmt: skip
-"""Settings that change distributions in other ways, at the values that do not."""
+"""Other settings that change the distribution, each with the value that does not change it."""
 
 WITHOUT_EFFECT = {
-    *("max_length", "max_new_tokens", "max_time", "stop_strings"),  # where a text ends
-    *("early_stopping", "length_penalty", "low_memory"),  # of searches, which are refused
+    # Settings that decide where a text ends.
+    *("max_length", "max_new_tokens", "max_time", "stop_strings"),
+    # Settings of search methods, which `NEUTRAL` excludes.
+    *("early_stopping", "length_penalty", "low_memory"),
     *("renormalize_logits", "remove_invalid_values", "num_return_sequences", "use_cache"),
     *("cache_config", "max_cache_len", "prefill_chunk_size", "compile_config", "disable_compile"),
     *("continuous_batching_config", "output_attentions", "output_hidden_states", "output_scores"),
     *("output_logits", "return_dict_in_generate", "return_legacy_cache"),
     *("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id"),
-    # how drafts are made
+    # Settings of draft generation.
     *("is_assistant", "num_assistant_tokens", "num_assistant_tokens_schedule", "use_mtp"),
     *("assistant_confidence_threshold", "prompt_lookup_num_tokens", "max_matching_ngram_size"),
     *("assistant_early_exit", "assistant_lookbehind", "target_lookbehind", "speculation_type"),
     *("_from_model_config", "transformers_version", "_commit_hash", "generation_kwargs"),
-    # for the chats of models that bring code of their own
+    # Settings of chat models that come with custom code.
     *("chat_format", "max_window_size", "user_token_id", "assistant_token_id"),
 }
 """Settings that do not change the distribution of the next token."""
@@ -59,30 +61,30 @@ OTHER_FILES: Mapping[str, tuple[str, ...]] = {
         *("bos_token", "eos_token", "added_tokens"),
     ),
 }
-"""Names that show that a file is another one of a model's folder."""
+"""Settings that identify other files of a model's folder."""
 
 
 def read_generation_config(path: AnyPath) -> SamplingParameters:
-    """Read how `generate` of transformers samples from a model, if a call says nothing else.
+    """Read the default sampling parameters of `generate` in transformers for a model.
 
     Parameters
     ----------
     path : str or Path
-        The file `generation_config.json`, or the folder of a model, in which it is.
+        The file `generation_config.json`, or the folder of a model with this file.
 
     Returns
     -------
     SamplingParameters
-        Temperature, top-k, top-p and min-p of a call with `do_sample=True`; temperature 0 if the
-        file says `"do_sample": false`.  What the file leaves out is as in transformers, whose
-        top-k is 50.
+        Temperature, top-k, top-p and min-p of a call with `do_sample=True`.  The temperature is 0
+        if the file says `"do_sample": false`.  Missing settings have the defaults of transformers;
+        top-k is 50 there.
 
     Raises
     ------
     InvalidInputError
-        If there is no such file, if it is another file of the folder, or if it has a setting that
-        these parameters cannot express (beams, least lengths, penalties, watermarks) or that is
-        unknown.
+        If the file does not exist, is another file of the folder, or has a setting that is unknown
+        or that sampling parameters cannot express, such as beams, minimum lengths, penalties and
+        watermarks.
     InvalidParameterError
         If a parameter is outside its range.
 
@@ -100,20 +102,23 @@ def read_generation_config(path: AnyPath) -> SamplingParameters:
     file = place / FILE if place.is_dir() else place
     settings = read_json(file)
     if not isinstance(settings, dict):
-        raise InvalidInputError(f"{file_label(file)} holds {shown(settings)}; it must be an object")
+        raise InvalidInputError(
+            f"{file_label(file)} contains {shown(settings)}; it must be a JSON object"
+        )
     _check_names(settings, file_label(file))
     others = [
         f"{name} = {shown(settings[name])}"
         for name, neutral in NEUTRAL.items()
         if settings.get(name) not in (None, neutral, *(() if neutral is not None else ([], {})))
     ]
-    if settings.get("cache_implementation") == "quantized":  # scores from rounded keys and values
+    # A quantized cache computes scores from rounded keys and values.
+    if settings.get("cache_implementation") == "quantized":
         others.append("cache_implementation = 'quantized'")
     if others:
         raise InvalidInputError(
             f"{file_label(file)} sets {', '.join(others)}, which temperature, top-k, top-p and "
-            "min-p cannot express; if you serve without it, give the sampling parameters "
-            "themselves; if it is a logits processor, record its output and give that"
+            "min-p cannot express; if you serve the model without this setting, give the sampling "
+            "parameters themselves; if it is a logits processor, record its output and use that"
         )
     if not isinstance(settings.get("do_sample"), bool | None):
         raise InvalidInputError(
@@ -135,24 +140,24 @@ def read_generation_config(path: AnyPath) -> SamplingParameters:
 
 
 def _unless(neutral: int, value: Any) -> Any:
-    """Return None for the number that keeps all tokens, and what else was given."""
+    """Return None for the value that keeps all tokens, and any other value unchanged."""
     return None if not isinstance(value, bool) and value == neutral else value
 
 
 def _check_names(settings: Mapping[str, Any], label: str) -> None:
-    """Raise for other files of a model's folder, and for unknown settings."""
+    """Raise if the settings come from another file of a model's folder, or are unknown."""
     unknown = sorted(set(settings) - KNOWN)
     for what, names in OTHER_FILES.items():
         there = [name for name in names if name in settings]
         if there:
             raise InvalidInputError(
-                f"{label} has {', '.join(map(repr, there))}: it is {what}, which does not say how "
-                f"tokens are sampled; give {FILE} or the folder that has it, or the sampling "
-                "parameters themselves"
+                f"{label} has {', '.join(map(repr, there))}: it is {what}, which has no sampling "
+                f"settings; give {FILE}, the folder that contains it, or the sampling parameters "
+                "themselves"
             )
     if unknown:
         raise InvalidInputError(
             f"{label} sets {', '.join(f'{name} = {shown(settings[name])}' for name in unknown)}, "
-            "which generate in transformers does not have; correct the name, remove it if it "
+            "which generate in transformers does not know; correct the name, remove it if it "
             "changes no probabilities, or give the sampling parameters themselves"
         )

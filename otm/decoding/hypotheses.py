@@ -1,4 +1,4 @@
-"""Hypotheses of beam search: their scores, which are the best, and what models read of them."""
+"""Hypotheses of beam search: their scores, the best continuations, and reading them with models."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ import numpy as np
 import numpy.typing as npt
 
 from otm._core.arithmetic import Number, Probs, is_exact
-from otm._core.display.reprs import Brief
+from otm._core.display.reprs import ShortRepr
 from otm._core.probs.sparse import SparseProbs
 from otm.decoding.reading import Context, Path, Reader
 from otm.decoding.sampling_parameters import kth_largest
 
 
 @dataclass(frozen=True)
-class Hypothesis(Brief):
+class Hypothesis(ShortRepr):
     """A sequence of new tokens and its score.
 
     Attributes
     ----------
     tokens : tuple of int
-        The new tokens, with the end token if they have reached one.
+        The new tokens; a finished hypothesis ends with its end token.
     score : float or Fraction
-        Logarithm of their probability, in nats; of a model that gives fractions the probability
-    itself.
+        Logarithm of the probability of the tokens, in nats.  If the model returns fractions, the
+        probability itself.
 
     Examples
     --------
@@ -40,13 +40,14 @@ class Hypothesis(Brief):
 
     @property
     def log_probability(self) -> float:
-        """Logarithm of the probability, in nats, whichever of the two the score is."""
-        if isinstance(self.score, Fraction):  # as a float it may be zero
+        """Logarithm of the probability of the tokens, in nats, for both types of score."""
+        # A small fraction could become zero as a float.
+        if isinstance(self.score, Fraction):
             return math.log(self.score.numerator) - math.log(self.score.denominator)
         return self.score
 
     def finished(self, end: frozenset[int]) -> bool:
-        """Whether an end token is reached.
+        """Return whether the last token is an end token.
 
         Parameters
         ----------
@@ -57,21 +58,21 @@ class Hypothesis(Brief):
 
 
 Beam = tuple[Hypothesis, ...]
-"""Different hypotheses, the best first."""
+"""Distinct hypotheses in descending order of score."""
 
 EMPTY = Hypothesis((), Fraction(1))
-"""Where every search begins."""
+"""Hypothesis without tokens, from which every search begins."""
 
 NOTHING = SparseProbs.from_support(np.array([-1]), np.array([Fraction(1)]))
-"""What a finished hypothesis is continued by: no token, which leaves its score as it is."""
+"""Continuation of a finished hypothesis: no token, with probability 1."""
 
 
 def best_continuations(
     beam: Beam, probs_after: Callable[[Path], SparseProbs], width: int, end: frozenset[int]
 ) -> Beam:
-    """One step of beam search (Meister et al. 2020, Algorithm 1, lines 3 to 11).
+    """Return the next beam: one step of beam search (Meister et al. 2020, Algorithm 1, lines 3–11).
 
-    Returns the `width` best of all finished hypotheses and all continuations of the others.
+    The beam holds the `width` best finished hypotheses and continuations of unfinished hypotheses.
     """
     parents = sorted(beam, key=lambda hypothesis: hypothesis.tokens)
     nexts = [NOTHING if parent.finished(end) else probs_after(parent.tokens) for parent in parents]
@@ -93,9 +94,9 @@ def best_continuations(
 
 
 class Block:
-    """The unfinished hypotheses that a call of the target begins with, as sequences for a reader.
+    """The unfinished hypotheses before one call of the target, as sequences for a reader.
 
-    Those of a prompt have one length; a prompt whose search is finished has none.
+    All hypotheses of a prompt have the same length.  A finished prompt has no hypotheses.
     """
 
     def __init__(
@@ -118,9 +119,10 @@ class Block:
         first: bool,
         whole: bool,
     ) -> Callable[[int, Path], SparseProbs]:
-        """Read hypotheses of some prompts, all below this block; return the probs after each.
+        """Read hypotheses that extend this block; return a function to the probs after each one.
 
-        `first`: the reader has not read in this block; `whole`: some hypotheses continue others.
+        `first` says that the reader has not read in this block yet.  `whole` says that some
+        hypotheses extend others.
         """
         paths: list[list[Path]] = [[] for _ in self.contexts]
         for b, beam in beams.items():
@@ -133,15 +135,16 @@ class Block:
         return lambda b, tokens: probs(*self._place(b, tokens))
 
     def _place(self, b: int, tokens: Path) -> tuple[int, Path]:
-        """Index of the hypothesis of the block that another one continues, and by what."""
+        """Return the index of the block's hypothesis that `tokens` extend, and the added tokens."""
         length = self.lengths[b]
         return self._indices[b, tokens[:length]], tokens[length:]
 
 
 def _largest(scores: Probs, count: int) -> npt.NDArray[np.int64]:
-    """Places of the largest scores, the largest first; of equal ones the first is larger.
+    """Return the indices of the largest scores, in descending order of score.
 
-    Since hypotheses are laid out in lexicographic order, the first is lexicographically smaller.
+    Ties go to the smaller index.  Hypotheses are in lexicographic order, so ties go to the
+    lexicographically smaller hypothesis.
     """
     places = np.flatnonzero(scores >= kth_largest(scores, min(count, scores.size)))
     order: npt.NDArray[np.int64] = places[np.argsort(-scores[places], kind="stable")[:count]]

@@ -1,4 +1,4 @@
-"""The loop: draft, let the target read the drafts, verify them, go on after the output."""
+"""The decoding loop: draft, score the drafts with the target, verify them, append the output."""
 
 from __future__ import annotations
 
@@ -18,41 +18,43 @@ from otm.decoding.draft_tree import Randomness
 from otm.decoding.drafters.base import Drafter
 from otm.decoding.policies import GammaPolicy, as_gamma, as_policy
 from otm.decoding.reading import Context, LogitsProcessor, Path
-from otm.decoding.rounds import AnyVerifier, Batch, Rounds, RoundsTask, maker_of_rounds
+from otm.decoding.rounds import AnyVerifier, Batch, Rounds, RoundsTask, rounds_factory
 from otm.decoding.sampling_parameters import SamplingParameters
 from otm.decoding.trace import FinishReason, Seconds, Step
 from otm.models.base import LanguageModel
 
 Prompts = Sequence[Sequence[int]]
 LONGEST_HISTORY = 256
-"""Most steps of a sequence that a policy for γ sees, the last ones."""
+"""Maximum number of last steps of a sequence that a policy for γ receives."""
 
 
 class DecodingOptions(TypedDict, total=False):
-    """What every way of decoding takes; all of it may be left out.
+    """Options that all decoding functions share; every option is optional.
 
     Attributes
     ----------
     sampling : SamplingParameters
-        How to sample from the target model; if left out, as the model says.
+        How to sample from the target model; by default from its unchanged distribution.
     logits_processor : LogitsProcessor
-        Called with token ids [M, L], scores [M, V] of the tokens that follow, and the number [M] of
-        the prompt of each row; returns the scores that are sampled from (`sampling` comes after
-        it).  Ids and scores are tensors on the model's device if it has one; scores may be changed
-        in place.  It must be a function of each row alone.
+        Function that adjusts scores before `sampling` applies.  Its arguments are token ids [M, L],
+        scores [M, V] of the next tokens, and the prompt index [M] of each row.  The function
+        returns the adjusted scores.  Ids and scores are tensors on the model's device if the model
+        has one.  The function may change the scores in place.  Each row of its result must depend
+        on that row only.
     max_tokens : int
-        Most new tokens of a sequence, at least 1; 64 if left out.
+        Maximum number of new tokens of a sequence, at least 1; 64 by default.
     eos_token_id : int or collection of int
-        Tokens that end a sequence; they are output.
+        Tokens that end a sequence; the output includes them.
     stop : callable
-        Called with the new tokens of a sequence after each of them; true ends the sequence there.
+        Function that receives the new tokens of a sequence after each new token; a true result
+        ends the sequence.
     seed : int
-        Seed of the randomness.  Sequence b draws from child b of the seed alone, so that it does
-        not depend on what else is in the batch.
+        Seed of the random numbers.  Sequence b uses child b of the seed only, so its random
+        numbers do not depend on the other sequences of the batch.
     uniforms : sequence of Randomness
-        In place of a seed, a source of uniforms for each sequence, such as `rng.random`.
+        Sources of uniforms that replace the seed, one per sequence, such as `rng.random`.
     backend : {"auto", "torch", "triton"}
-        Backend of verification on a device, as for `otm.kernels.verify_probs`.
+        Backend for verification on a device, as for `otm.kernels.verify_probs`.
 
     Examples
     --------
@@ -82,43 +84,43 @@ def stream(
     gamma: int | GammaPolicy = 5,
     **options: Unpack[DecodingOptions],
 ) -> Iterator[Step]:
-    """Decode with any drafter and verifier, and yield each step as soon as it is made.
+    """Decode with any drafter and verifier, and yield each step when it is complete.
 
     Parameters
     ----------
     target : LanguageModel
         The model to sample from.
     prompts : sequence of sequences of int
-        Tokens to go on from, at least one in each; a single prompt is given as [prompt].
+        Tokens to continue, at least one per prompt; a single prompt is passed as [prompt].
     drafter : Drafter, optional
-        What drafts; without one the target decodes alone.
+        The drafter; without a drafter, the target decodes alone.
     verifier : Verifier or RoundsVerifier, optional
-        A function such as `verify_chain`, the default, or a verifier that makes its own rounds:
-        `DeviceVerifier`, `GreedyBlockVerifier`, `otm.coupled.CoupledVerifier` or
+        A function such as `verify_chain`, the default, or a verifier with its own implementation
+        of a step: `DeviceVerifier`, `GreedyBlockVerifier`, `otm.coupled.CoupledVerifier` or
         `otm.coupled.WatermarkVerifier`.
     gamma : int or GammaPolicy, optional
-        Most drafts γ of a path.
+        Maximum number γ of drafts in a path.
     **options
         See `DecodingOptions`.
 
     Yields
     ------
     Step
-        One for each sequence that is not finished, in the order of the prompts, again and again.
+        In each iteration, one step for each unfinished sequence, in the order of the prompts.
 
     Raises
     ------
     InvalidInputError
-        If the drafter is none, a prompt is empty or holds no tokens, a model cannot take prompt and
-        new tokens, or the vocabularies differ.
+        If `drafter` is not a drafter, a prompt is empty or does not contain tokens, the prompt and
+        the new tokens exceed the context length of a model, or the vocabularies differ.
     InvalidParameterError
         If γ or an option is outside its range.
     InvalidDistributionError
-        While decoding, if a model returns too few logits, or such that give no distribution.
+        While decoding, if a model returns too few logits, or logits without a distribution.
     InvalidDraftsError
-        While decoding, if a drafter returns no such trees, or drafts that it cannot have drawn.
+        While decoding, if a drafter returns invalid trees, or drafts that it cannot have drawn.
     InvalidUniformsError
-        While decoding, if a source of uniforms returns something else than m uniforms.
+        While decoding, if a source of uniforms does not return m uniforms.
 
     Examples
     --------
@@ -133,26 +135,26 @@ def stream(
     """
     check_options(options, DecodingOptions.__annotations__)
     backend = as_device_backend(options.get("backend", "auto"))
-    given, limit = check_task(target, drafter, prompts, options.get("max_tokens", 64))
+    checked_prompts, limit = check_task(target, drafter, prompts, options.get("max_tokens", 64))
     end = as_end(options.get("eos_token_id"), target.vocabulary)
-    sources = as_sources(options.get("seed"), options.get("uniforms"), len(given))
+    sources = as_sources(options.get("seed"), options.get("uniforms"), len(checked_prompts))
     task = RoundsTask(
         target,
         drafter,
         options.get("sampling"),
         options.get("logits_processor"),
-        len(given),
+        len(checked_prompts),
         backend,
     )
-    make_rounds = maker_of_rounds(verifier)
+    make_rounds = rounds_factory(verifier)
     rounds = make_rounds(task)
     loop = _Loop(rounds, as_policy(gamma), limit, end, options.get("stop"))
-    return loop.steps(given, sources)
+    return loop.steps(checked_prompts, sources)
 
 
 @dataclass(frozen=True)
 class _Loop:
-    """All that the steps of one batch share."""
+    """State that all steps of one batch share."""
 
     rounds: Rounds
     policy: GammaPolicy
@@ -161,24 +163,25 @@ class _Loop:
     stop: Callable[[Sequence[int]], bool] | None
 
     def steps(self, prompts: Sequence[Context], sources: Sequence[Randomness]) -> Iterator[Step]:
-        """Step with all sequences that are not finished, until all are."""
+        """Yield steps of all unfinished sequences until every sequence is finished."""
         new: list[Path] = [()] * len(prompts)
         history: list[deque[Step]] = [deque(maxlen=LONGEST_HISTORY) for _ in prompts]
         running = list(range(len(prompts)))
         parents: list[int] | None = None
-        inference = in_inference_mode()  # what models keep can be changed in one mode alone
+        # PyTorch forbids changes to a cache outside the inference mode that created it.
+        inference = in_inference_mode()
         for call in itertools.count():
-            begun = self.clock()
+            start = self.clock()
             contexts = [prompts[b] + new[b] for b in running]
             gammas = [as_gamma(self.policy(history[b])) for b in running]
-            left = [self.limit - len(new[b]) - 1 for b in running]
-            depths = list(map(min, gammas, left))
+            remaining = [self.limit - len(new[b]) - 1 for b in running]
+            depths = list(map(min, gammas, remaining))
             batch = Batch(contexts, depths, parents, [sources[b] for b in running])
             with inference_mode(inference):
                 outcomes = self.rounds.step(batch)
-            total, draft, target = (self.clock() - begun).tolist()
+            total, draft, target = (self.clock() - start).tolist()
             seconds = Seconds(draft, target, total - draft - target)
-            going = []
+            unfinished = []
             for i, b in enumerate(running):
                 drafts, verified = outcomes[i]
                 output, finish_reason = self.cut(new[b], verified)
@@ -194,21 +197,23 @@ class _Loop:
                     seconds=seconds,
                 )
                 new[b] += output
-                history[b].append(step if self.rounds.draws_afresh else _seen(step))
+                history[b].append(
+                    step if self.rounds.steps_are_independent else _without_unreached_drafts(step)
+                )
                 if finish_reason is None:
-                    going.append(i)
+                    unfinished.append(i)
                 yield step
-            parents = going
-            running = [running[i] for i in going]
+            parents = unfinished
+            running = [running[i] for i in unfinished]
             if not running:
                 return
 
     def clock(self) -> npt.NDArray[np.float64]:
-        """Seconds until now: in all, of the drafter, of the target."""
+        """Return the seconds until now: in total, in the drafter, in the target; array [3]."""
         return np.array([time.perf_counter(), *self.rounds.seconds])
 
     def cut(self, before: Path, output: Path) -> tuple[Path, FinishReason | None]:
-        """Cut the output after new tokens off at the first ending, and say which it is."""
+        """Return the output up to the first token that ends the sequence, and the finish reason."""
         for i, token in enumerate(output, start=1):
             if token in self.end:
                 return output[:i], "eos"
@@ -219,9 +224,10 @@ class _Loop:
         return output, None
 
 
-def _seen(step: Step) -> Step:
-    """Leave out the drafts that were not reached, which a policy must not know.
+def _without_unreached_drafts(step: Step) -> Step:
+    """Remove the drafts that verification did not reach, because a policy must not know them.
 
-    Their random numbers are read again: a γ that follows from them would change the distribution.
+    Later steps read the same random numbers again; a γ that depends on them would change the
+    distribution.
     """
     return replace(step, drafts=tuple(path[: step.accepted + 1] for path in step.drafts))

@@ -1,14 +1,14 @@
-"""How many drafts γ a step asks for: always the same number, or one that follows what was accepted.
+"""Number of drafts γ of a step: a constant, or a policy that adapts γ to the acceptance so far.
 
-A policy sees the steps of its sequence that are over, the last `LONGEST_HISTORY` of the loop, and
-so it may look at whatever they hold, their times and their rejected drafts included.  Given all of
-this, a step draws its drafts and coins afresh, and so what it outputs, continued by the target, has
-the distribution of the target whatever γ is.  A policy that saw the drafts of the step itself would
-break this.  Where a key draws, by the clocks of positions, later steps read again what decided
-about drafts that were not reached: policies are not shown these.
+A policy receives the last steps of its sequence, at most `LONGEST_HISTORY` of them.  A policy may
+use every field of a step, including times and rejected drafts.  Each step draws its drafts and
+uniforms independently of earlier steps, so the output has the target's distribution for every γ.  A
+policy that saw the drafts of the step itself would break this guarantee.  In coupled and
+watermarked decoding, later steps read the random numbers of unreached drafts again.  In these
+modes, the loop hides unreached drafts from policies.
 
-No policy gains more than `otm.gain.oracle_speedup` with its α, if every draft is accepted with
-the same probability: 1/(1 − α) where drafts cost nothing ([leviathan2023]_, section 3.5).
+If all drafts have the same acceptance probability α, no policy gains more than
+`otm.gain.oracle_speedup`: 1/(1 − α) where drafts cost nothing ([leviathan2023]_, section 3.5).
 
 References
 ----------
@@ -25,14 +25,14 @@ from otm._core.numbers import as_integer, as_positive
 from otm.decoding.trace import Step
 
 GammaPolicy = Callable[[Sequence[Step]], int]
-"""From the last steps of a sequence to the most drafts γ ≥ 0 of a path in the next one.
+"""Function from the last steps of a sequence to the maximum number γ ≥ 0 of drafts in a path.
 
-It sees nothing of the drafts to come, so that decoding stays lossless.
+A policy receives no drafts of the coming step, so decoding stays lossless.
 """
 
 
 def as_policy(gamma: int | GammaPolicy) -> GammaPolicy:
-    """Return a policy, that of a fixed γ for a number."""
+    """Return a policy; an integer becomes the policy of this constant γ."""
     if callable(gamma):
         return gamma
     fixed = as_gamma(gamma)
@@ -40,32 +40,32 @@ def as_policy(gamma: int | GammaPolicy) -> GammaPolicy:
 
 
 def as_gamma(value: Any) -> int:
-    """Return a number of drafts γ, an integer of at least 0."""
+    """Return the number of drafts γ as an integer of at least 0."""
     return as_integer(
         value,
         "γ",
         0,
-        advice="0 to decode without drafts, or a policy: a function from the steps so far to γ",
+        advice="0 to decode without drafts, or a policy, which is a function from steps to γ",
     )
 
 
 def huggingface_heuristic(initial_gamma: int = 5, *, max_gamma: int | None = None) -> GammaPolicy:
-    """Draft 2 more after a step that accepted all drafts, and otherwise 1 fewer, but at least 1.
+    """Return a policy: 2 drafts more after a step without a rejection, else 1 fewer (at least 1).
 
-    The schedule "heuristic" of Hugging Face transformers, with γ = 5 at first as in
-    [wagner2024]_.
+    This is the schedule "heuristic" of Hugging Face transformers.  The default of the first step,
+    γ = 5, is that of [wagner2024]_.
 
     Parameters
     ----------
     initial_gamma : int, optional
         γ of the first step of each sequence, at least 1.
     max_gamma : int, optional
-        Most drafts of a step; there is no such limit in transformers.
+        Maximum number of drafts of a step; transformers has no such limit.
 
     Returns
     -------
     GammaPolicy
-        The schedule, which nothing but the last step decides.
+        The schedule, which depends on the last step only.
 
     Raises
     ------
@@ -74,14 +74,14 @@ def huggingface_heuristic(initial_gamma: int = 5, *, max_gamma: int | None = Non
 
     Notes
     -----
-    As in transformers (5.23), all drafts counts as what was really drafted, which may be fewer than
-    γ near the longest length allowed.  A step that drafted nothing leaves γ as it is here; there it
-    can be the last one only.
+    As in transformers (5.23), "all drafts" means the drafts that the step really had, which may be
+    fewer than γ near the maximum length.  Here, a step without drafts leaves γ unchanged; in
+    transformers, only the last step can have no drafts.
 
-    Across calls, "heuristic" there writes the last γ back to the assistant's generation
-    configuration, so that the next call goes on with it; here every sequence begins with
-    `initial_gamma`, as "heuristic_transient" does.  Neither is the default there, which is
-    "constant", 20 drafts, of which a draft model leaves off those that follow an unlikely one.
+    In transformers, "heuristic" writes the last γ back to the assistant's generation configuration,
+    and the next call continues with this γ.  Here every sequence begins with `initial_gamma`, as in
+    the schedule "heuristic_transient".  The default of transformers is "constant": 20 drafts, where
+    a draft model stops after a token of low probability.
 
     References
     ----------

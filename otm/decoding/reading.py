@@ -1,4 +1,4 @@
-"""Reading trees of drafts through a model's cache: what was read before is not read again."""
+"""Scoring draft trees with a model; its cache makes the model read each token only once."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ Context = tuple[int, ...]
 """All tokens of a sequence so far."""
 
 Path = tuple[int, ...]
-"""Draft tokens that follow a context."""
+"""Draft tokens after a context."""
 
 ProbsAfter = Callable[[int, Path], SparseProbs]
-"""The distribution after the context of sequence b and a path, as a function of b and the path."""
+"""Function of a sequence index b and a path; it returns the next-token distribution after them."""
 
 
 LogitsProcessor = Callable[[Any, Any, Any], Any]
-"""A function that adjusts scores, given what stands before them.
+"""A function that adjusts scores before sampling.
 
-It takes token ids [M, L] (int64, all tokens of M rows of one length), scores [M, V] of the tokens
-that follow, which are its own to change, and the number [M] of the prompt that each row begins
-with, an int64 array; it returns scores [M, V].  Ids and scores are tensors, on one device, if the
-model returns tensors.  It must be a function of each row, whatever other rows there are and
-whatever it was called with before.
+The first argument is token ids [M, L] (int64): all tokens of M rows of equal length.  The second
+argument is the scores [M, V] of the next tokens, which the function may change in place.  The third
+argument is the prompt index [M] of each row as an int64 array.  The result is scores [M, V].  If
+the model returns tensors, ids and scores are tensors on one device.  Each row of the result must
+depend on that row only, not on other rows or earlier calls.
 """
 
 
 class _Row(NamedTuple):
-    """What a row of the session holds."""
+    """Tokens in the cache of one row of a session, and the sequence that owns the row."""
 
     owner: int
     context: Context
@@ -47,10 +47,11 @@ class _Row(NamedTuple):
 
 
 class Reader:
-    """The probs of a model after contexts and paths; only new tokens are read.
+    """Computes a model's distributions after contexts and paths; the model reads only new tokens.
 
-    Each sequence names the earlier one that it continues; the row of it that agrees longest is kept
-    as far as it agrees.  The cache changes no probs but by the model's own rounding.
+    Each sequence names the earlier sequence that it continues.  Among the rows of the earlier
+    sequence, the reader keeps the row with the longest common prefix, cut to this prefix.  Apart
+    from rounding, the cache does not change the distributions.
     """
 
     def __init__(
@@ -61,12 +62,15 @@ class Reader:
     ) -> None:
         self.model = model
         self.sampling = as_sampling(sampling)
-        self.processor = processor  # adjusts scores before they are sampled from
-        self.seconds = 0.0  # spent in the model so far
-        self.calls = 0  # its forward passes so far
+        # Adjusts scores before sampling.
+        self.processor = processor
+        self.seconds = 0.0
+        # Number of forward passes of the model so far.
+        self.calls = 0
         self._session: Session | None = None
         self._rows: list[_Row] = []
-        self._prompts: list[int] = []  # number of the prompt that each sequence began with
+        # Index of the prompt that each sequence began with.
+        self._prompts: list[int] = []
 
     def read(
         self,
@@ -76,10 +80,11 @@ class Reader:
         *,
         whole: bool,
     ) -> ProbsAfter:
-        """Read different paths behind each context; a sequence without paths waits.
+        """Score distinct paths after each context; a sequence without paths keeps its cache.
 
-        `parents[b]` is the sequence of the last call that b continues.  Returns the probs by b and
-        path: all along the paths if `whole`, else at their ends.
+        `parents[b]` is the sequence of the last call that sequence b continues.  Returns a function
+        from b and a path to probabilities: for all prefixes of the paths if `whole`, else only for
+        complete paths.
         """
         if self._session is None or parents is None:
             self._session = self._begin(contexts)
@@ -87,10 +92,11 @@ class Reader:
         self._prompts = prompts = [self._prompts[p] for p in parents]
         session = self._session
         rows, sources, kept, starts = self._place(contexts, paths, parents, whole=whole)
-        held = [len(row.context) + len(row.path) for row in self._rows]
-        if kept != held or sources != list(range(len(held))):
+        lengths = [len(row.context) + len(row.path) for row in self._rows]
+        if kept != lengths or sources != list(range(len(lengths))):
             self._timed(session.keep, np.array(sources, np.int64), np.array(kept, np.int64))
-        if any(b - a > 1 for a, b in zip(kept, starts, strict=True)):  # not just one left unread
+        # Read a single unread token together with the paths below, not in a separate call.
+        if any(b - a > 1 for a, b in zip(kept, starts, strict=True)):
             self._timed(session.read, _tokens(rows, kept, starts))
             self.calls += 1
             kept = starts
@@ -98,7 +104,8 @@ class Reader:
         scores: Any = None
         if tokens.size:
             scores = self._timed(session.append, tokens)
-            if self.processor is None:  # which would come first
+            # A processor runs before the scores move to the host.
+            if self.processor is None:
                 scores = self._timed(partial(to_host, widen=False), scores)
             check_scores(scores, (*tokens.shape, self.model.vocabulary), self.model)
             self.calls += 1
@@ -110,31 +117,35 @@ class Reader:
             for i in range(max(-known, 0), len(row.path) + 1):
                 places.setdefault((row.owner, row.path[:i]), (r, known + i))
 
-        def probs_of(asked: Sequence[tuple[int, Path]]) -> list[SparseProbs]:
-            rows, columns = zip(*(places[each] for each in asked), strict=True)
+        def probs_of(queries: Sequence[tuple[int, Path]]) -> list[SparseProbs]:
+            rows, columns = zip(*(places[query] for query in queries), strict=True)
             if self.processor is None:
                 first, alike = rows[0], len(set(columns)) == 1
-                if alike and rows == tuple(range(first, first + len(rows))):  # without a copy
+                # Consecutive rows are a slice, which needs no copy.
+                if alike and rows == tuple(range(first, first + len(rows))):
                     return self._probs(scores[first : first + len(rows), columns[0]])
                 return self._probs(scores[list(rows), list(columns)])
-            chosen = scores[list(rows), list(columns)]  # [M, V], copied
-            before = [contexts[b] + path for b, path in asked]
-            return self._processed(self.processor, chosen, before, [prompts[b] for b, _ in asked])
+            # Indexing by lists copies the scores [M, V], so the processor may change them.
+            chosen = scores[list(rows), list(columns)]
+            before = [contexts[b] + path for b, path in queries]
+            indices = [prompts[b] for b, _ in queries]
+            return self._processed(self.processor, chosen, before, indices)
 
-        if whole:  # computed when called, since perhaps few of them are needed
+        # Distributions are computed on demand, because a verifier may need only a few of them.
+        if whole:
             return lambda b, path: probs_of([(b, path)])[0]
         found = dict(zip(places, probs_of(list(places)) if places else [], strict=True))
         return lambda b, path: found[b, path]
 
     def _timed(self, ask: Callable[..., Any], *arguments: Any) -> Any:
-        """Ask the session something, and add the time that it takes."""
-        begun = time.perf_counter()
-        answer = ask(*arguments)
-        self.seconds += time.perf_counter() - begun
-        return answer
+        """Call a method of the session, and add its time to `seconds`."""
+        begin_time = time.perf_counter()
+        result = ask(*arguments)
+        self.seconds += time.perf_counter() - begin_time
+        return result
 
     def _begin(self, contexts: Sequence[Context]) -> Session:
-        """Open a session and read each context once, however many paths go on from it."""
+        """Open a session and read each context once, whatever the number of its paths."""
         self._rows = [_Row(b, context[:-1], ()) for b, context in enumerate(contexts)]
         session = self.model.start(len(contexts))
         tokens = _tokens(self._rows, [0] * len(contexts), [None] * len(contexts))
@@ -151,7 +162,7 @@ class Reader:
         *,
         whole: bool,
     ) -> tuple[list[_Row], list[int], list[int], list[int]]:
-        """Rows to be held, the rows they continue, how much stays, and where scores are needed."""
+        """Return the new rows, their source rows, the kept lengths, and the first scored tokens."""
         rows: list[_Row] = []
         places: list[tuple[int, int, int]] = []
         owned: dict[int, list[int]] = {}
@@ -165,7 +176,8 @@ class Reader:
                     length = len(row.context) + len(row.path)
                     rows.append(row._replace(owner=b))
                     places.append((r, length, length))
-            before = self._rows[earlier[0]].context  # of all rows of a sequence
+            # All rows of a sequence have the same context.
+            before = self._rows[earlier[0]].context
             agreed = common_length(context, before)
             for path in paths[b]:
                 source, most = earlier[0], agreed
@@ -179,16 +191,17 @@ class Reader:
         return rows, sources, kept, starts
 
     def _closest(self, tokens: Path, earlier: Sequence[int]) -> tuple[int, int]:
-        """Of rows of one context, find the one whose path agrees longest with what follows it."""
+        """Return the row whose path has the longest common prefix with `tokens`, and its length."""
         agreed = tokens[:-1]
         for r in earlier:
-            if self._rows[r].path == agreed:  # what a longer draft goes on from
+            # The usual case: a draft extends the path of a row by one token.
+            if self._rows[r].path == agreed:
                 return r, len(agreed)
         best = max(earlier, key=lambda r: common_length(tokens, self._rows[r].path))
         return best, common_length(tokens, self._rows[best].path)
 
     def _probs(self, scores: Any) -> list[SparseProbs]:
-        """From the scores after tokens [M, V] to the distributions of the next."""
+        """Return the next-token distributions of scores [M, V]."""
         if not self.model.returns_probs:
             return self.sampling.sparse_probs_rows(scores)
         if self.sampling == SamplingParameters():
@@ -202,7 +215,7 @@ class Reader:
         before: Sequence[Path],
         prompts: Sequence[int],
     ) -> list[SparseProbs]:
-        """Process scores [M, V] after these tokens, those of one length together."""
+        """Process scores [M, V] after the tokens `before`, in groups of equal length."""
         scores = _logarithms(scores) if self.model.returns_probs else scores
         groups: dict[int, list[int]] = {}
         for r, tokens in enumerate(before):
@@ -214,16 +227,16 @@ class Reader:
                 for values in (rows, [before[r] for r in rows])
             )
             numbers = np.array([prompts[r] for r in rows])
-            given = scores[index]
-            processed = self._timed(processor, ids, given, numbers)
+            row_scores = scores[index]
+            processed = self._timed(processor, ids, row_scores, numbers)
             processed = self._timed(partial(to_host, widen=False), processed)
-            check_processed(processed, tuple(given.shape))
+            check_processed(processed, tuple(row_scores.shape))
             found |= zip(rows, self.sampling.sparse_probs_rows(processed), strict=True)
         return [found[r] for r in range(len(before))]
 
 
 def _logarithms(probs: Any) -> Any:
-    """Turn probabilities into scores: log(0) = −∞, a token that never comes."""
+    """Convert probabilities to scores; log(0) = −∞ excludes a token."""
     if is_tensor(probs):
         return probs.log()
     with np.errstate(divide="ignore"):
@@ -231,7 +244,7 @@ def _logarithms(probs: Any) -> Any:
 
 
 def check_scores(scores: Any, shape: tuple[int, ...], model: LanguageModel) -> None:
-    """Refuse what a session returned if these are no scores of this shape [R, L, V]."""
+    """Raise unless a session returned scores of this shape [R, L, V]."""
     if not is_array(scores) or tuple(scores.shape) != shape:
         returned = getattr(scores, "shape", type(scores).__name__)
         raise InvalidDistributionError(
@@ -242,7 +255,7 @@ def check_scores(scores: Any, shape: tuple[int, ...], model: LanguageModel) -> N
 
 
 def check_processed(scores: Any, shape: tuple[int, ...]) -> None:
-    """Refuse what a logits processor returned if these are no scores of this shape [M, V]."""
+    """Raise unless a logits processor returned scores of this shape [M, V]."""
     if not is_array(scores) or tuple(scores.shape) != shape:
         returned = getattr(scores, "shape", type(scores).__name__)
         raise InvalidDistributionError(
@@ -254,6 +267,6 @@ def check_processed(scores: Any, shape: tuple[int, ...]) -> None:
 def _tokens(
     rows: Sequence[_Row], starts: Sequence[int], ends: Sequence[int | None]
 ) -> npt.NDArray[np.int64]:
-    """Tokens of rows of different lengths, filled up with −1."""
+    """Return tokens `starts` to `ends` of each row, padded with −1 to an array."""
     triples = zip(rows, starts, ends, strict=True)
     return padded([(row.context + row.path)[a:b] for row, a, b in triples])

@@ -1,9 +1,9 @@
-"""Traces of decoding as text: what was drafted, and what became of it.
+"""Decoding traces as text: which tokens were drafted, accepted and rejected.
 
-A trace looks like [leviathan2023]_, Figure 1, and for several drafts like [sun2023]_, Figure 3.
-Marks say what became of a token, and optional colours say it again: a bar ends the text so far
-(faint), accepted drafts are plain (green), [rejected drafts] stand in brackets (red), +tokens of
-the target+ between plus signs (blue).
+A trace looks like Figure 1 of [leviathan2023]_; with several drafts, like Figure 3 of [sun2023]_.
+Marks show the status of each token, and optional colours repeat it.  A bar ends the text so far
+(faint).  Accepted drafts have no mark (green).  [Rejected drafts] are in brackets (red).  +Tokens
+of the target+ are between plus signs (blue).
 
 References
 ----------
@@ -23,31 +23,32 @@ from otm.errors import InvalidInputError
 from otm.models.base import common_length
 
 Decode = Callable[[Sequence[int]], str]
-"""From token ids to text; called with single parts of a sequence."""
+"""Function from token ids to text; it receives single parts of a sequence."""
 
 
 class _Kind(NamedTuple):
-    """How a kind of text is marked, and its colour as parameters of an ANSI escape sequence."""
+    """Marks around one kind of text, and its colour as parameters of an ANSI escape sequence."""
 
     before: str
     after: str
     colour: str
 
 
-CONTEXT = _Kind("", "|", "2")  # faint
-ACCEPTED = _Kind("", "", "32")  # green
-REJECTED = _Kind("[", "]", "31")  # red
-TARGETS = _Kind("+", "+", "1;34")  # blue; bold, since it is dark on black
+# The colours are faint, green, red and bold blue; normal blue is too dark on black.
+CONTEXT = _Kind("", "|", "2")
+ACCEPTED = _Kind("", "", "32")
+REJECTED = _Kind("[", "]", "31")
+TARGETS = _Kind("+", "+", "1;34")
 
 LABEL = 5
-"""Characters in front of a step: its number."""
+"""Width of the step number at the start of a line, in characters."""
 
 LEAST_CONTEXT = 10
-"""Characters of the context that are shown even if the line becomes too long."""
+"""Number of context characters that a line always shows, even if it becomes too long."""
 
 
 def _marked(text: str, kind: _Kind, colour: bool) -> str:
-    """Write a text with its marks, and in its colour."""
+    """Return a text with the marks of its kind, and with its colour if `colour` is true."""
     marked = kind.before + text + kind.after if text else ""
     return f"\x1b[{kind.colour}m{marked}\x1b[0m" if colour and marked else marked
 
@@ -60,36 +61,36 @@ def render_trace(
     width: int = 100,
     colour: bool = False,
 ) -> Iterator[str]:
-    r"""Write what happened in each step, one line for each call of the target.
+    r"""Yield one line for each step: its accepted drafts, its rejected drafts and its last token.
 
-    A line has the number of the step, the end of the text so far, the accepted drafts, of a single
-    chain the rejected ones, and the token of the target.  Where several paths were drafted, these
-    stand below, each under the place where it begins: what was accepted of it, and the rest.
+    A line has the step number, the end of the text so far, the accepted drafts, and the token of
+    the target.  If there is only one draft path, the line also has the rejected drafts.  If there
+    are several, each path has its own line below, which shows its accepted and rejected drafts.
 
     Parameters
     ----------
     steps : iterable of Step
-        The steps of a `Generation`, or of `stream` while they are made.
+        The steps of a `Generation`, or the running iterator of `stream`.
     prompts : sequence of sequences of int
-        The prompts that they continue.
+        The prompts of these steps.
     decode : callable
-        From token ids to text.  It is called with the drafts by themselves, so that a character of
-        several tokens shows as a replacement character where it is cut.
+        Function from token ids to text.  The function receives the drafts without their context.
+        So a character of several tokens appears as a replacement character where it is cut.
     width : int, optional
-        Characters of a line, for which the text so far is shortened.
+        Maximum number of characters of a line; the text so far is shortened to fit.
     colour : bool, optional
         Whether to add colours, as ANSI escape sequences.
 
     Yields
     ------
     str
-        A line, without its end.  Characters of the texts that do not print, and line ends, are
-        written as Python writes them in strings.
+        A line without its newline.  Line ends and unprintable characters of the texts are escaped
+        as in Python strings.
 
     Raises
     ------
     InvalidInputError
-        If a step continues a prompt that is not there.
+        If a step belongs to a prompt that is missing from `prompts`.
 
     Examples
     --------
@@ -108,31 +109,31 @@ def render_trace(
        3 acbbbbbb|b+b+
     """
 
-    def written(parts: Iterable[tuple[Path, _Kind]], colour: bool = colour) -> str:
+    def rendered(parts: Iterable[tuple[Path, _Kind]], colour: bool = colour) -> str:
         return "".join(_marked(_printable(decode(part)), kind, colour) for part, kind in parts)
 
     so_far = [tuple(prompt) for prompt in prompts]
     for step in steps:
         if step.sequence >= len(so_far):
             raise InvalidInputError(
-                f"a step continues prompt {step.sequence} and {len(so_far)} were given; give those "
-                "of the generation"
+                f"a step belongs to prompt {step.sequence}, but the number of prompts is "
+                f"{len(so_far)}; pass all prompts of the generation"
             )
         before = so_far[step.sequence]
         so_far[step.sequence] = before + step.output
         name = f"{step.sequence}:{step.call}" if len(so_far) > 1 else f"{step.call}"
         parts = _output_parts(step)
-        space = width - LABEL - 1 - len(written(parts, colour=False))
+        space = width - LABEL - 1 - len(rendered(parts, colour=False))
         context = _ending(_printable(decode(before)), max(space, LEAST_CONTEXT))
-        yield f"{name:>{LABEL - 1}} " + _marked(context, CONTEXT, colour) + written(parts)
+        yield f"{name:>{LABEL - 1}} " + _marked(context, CONTEXT, colour) + rendered(parts)
         if len(step.drafts) > 1:
             indent = " " * (LABEL + len(_marked(context, CONTEXT, colour=False)))
             for path in step.drafts:
-                yield indent + written(_draft_parts(path, step))
+                yield indent + rendered(_draft_parts(path, step))
 
 
 def _output_parts(step: Step) -> list[tuple[Path, _Kind]]:
-    """List the accepted drafts, of a single chain the rejected ones too, and the last token."""
+    """Return the parts of a line: accepted drafts, rejected drafts of a chain, the last token."""
     accepted, last = step.output[: step.accepted], step.output[step.accepted :]
     drafts = [(accepted, ACCEPTED)]
     if len(step.drafts) == 1:
@@ -141,9 +142,9 @@ def _output_parts(step: Step) -> list[tuple[Path, _Kind]]:
 
 
 def _draft_parts(path: Path, step: Step) -> list[tuple[Path, _Kind]]:
-    """Split a path into what was accepted of it and what was not.
+    """Split a path into its accepted and its rejected drafts.
 
-    Drafts behind an end token are neither: nobody knows what would have become of them.
+    Drafts after an end token belong to neither part, because verification did not decide on them.
     """
     agreed = common_length(path, step.output[: step.accepted])
     rest = () if agreed == len(step.output) else path[agreed:]
@@ -151,7 +152,7 @@ def _draft_parts(path: Path, step: Step) -> list[tuple[Path, _Kind]]:
 
 
 def trace_legend(*, colour: bool = False) -> str:
-    """Explain the marks of a trace by a line of one.
+    """Return a line that explains the marks of a trace.
 
     Parameters
     ----------
@@ -161,7 +162,7 @@ def trace_legend(*, colour: bool = False) -> str:
     Returns
     -------
     str
-        A line, without its end.
+        A line without its newline.
 
     Examples
     --------
@@ -178,10 +179,10 @@ def trace_legend(*, colour: bool = False) -> str:
 
 
 def _printable(text: str) -> str:
-    r"""Write what does not print, such as \n or an escape sequence, as in a string of Python."""
+    r"""Escape characters that do not print, such as \n, as in a Python string."""
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def _ending(text: str, length: int) -> str:
-    """Shorten a text to its end."""
+    """Return the end of a text, at most `length` characters long."""
     return text if len(text) <= length else "…" + text[len(text) - length + 1 :]

@@ -1,7 +1,8 @@
-"""One round of a batch: draft, let the target read the drafts, verify them.
+"""One step of a batch: draft, score the drafts with the target, verify them.
 
-A verifier is either a function of the drafts of one sequence (`TreeRounds` calls it on the host, in
-floats or fractions, with any drafter), or an object whose method `rounds` makes its own rounds.
+There are two kinds of verifiers.  A verifier may be a function of the drafts of one sequence;
+`TreeRounds` calls it on the host, in floats or fractions, with any drafter.  Other verifiers are
+objects whose method `rounds` returns their own implementation of the steps.
 """
 
 from __future__ import annotations
@@ -17,35 +18,39 @@ from otm.decoding.checks import as_paths
 from otm.decoding.draft_tree import DraftNode, Randomness
 from otm.decoding.drafters.base import Drafter
 from otm.decoding.reading import Context, LogitsProcessor, Path, ProbsAfter, Reader
-from otm.decoding.sampling_parameters import SamplingParameters, as_sampling, leaves_all
+from otm.decoding.sampling_parameters import SamplingParameters, as_sampling, keeps_all_tokens
 from otm.decoding.verifiers.base import TargetProbs, Verifier
 from otm.decoding.verifiers.chain import verify_chain
 from otm.errors import InvalidDraftsError, InvalidParameterError
 from otm.models.base import LanguageModel
 
 LEAST_VOCABULARY = 2048
-"""The smallest vocabulary for which a CPU verifies by tensor operations without being asked to."""
+"""Smallest vocabulary for which a CPU verifies by tensor operations by default."""
 
 
 class Batch(NamedTuple):
-    """The sequences of a round."""
+    """The sequences of a step."""
 
     contexts: Sequence[Context]
-    depths: Sequence[int]  # most drafts of a path
-    parents: Sequence[int] | None  # the sequence that each continues; None to begin anew
+    # Maximum number of drafts in a path of each sequence.
+    depths: Sequence[int]
+    # For each sequence, the index in the previous batch that it continues; None in the first step.
+    parents: Sequence[int] | None
     uniforms: Sequence[Randomness]
 
 
 class Outcome(NamedTuple):
-    """The drafts and the output of one sequence in a round."""
+    """The drafts and the output of one sequence in a step."""
 
-    drafts: tuple[Path, ...]  # the paths, as often as each was drawn
-    output: Path  # the accepted drafts and one more token
+    # The draft paths; a path that was drawn twice appears twice.
+    drafts: tuple[Path, ...]
+    # The accepted drafts and one more token.
+    output: Path
 
 
 @dataclass(frozen=True)
 class RoundsTask:
-    """The models of a batch, how to sample, the number of sequences and the kernels' backend."""
+    """Models, sampling parameters, number of sequences and kernel backend of a batch."""
 
     target: LanguageModel
     drafter: Drafter | None
@@ -55,18 +60,20 @@ class RoundsTask:
     backend: str
 
     def suits_device(self) -> bool:
-        """Whether drafts and target are on a device, and the host does not verify better."""
+        """Return whether to verify on the device of the models, instead of on the host."""
         if self.target.device is None or not (self.drafter is None or self.drafter.suits_device):
             return False
         if self.target.device.type != "cpu":
             return True
-        # With fewer tokens a call of torch takes longer than its work.  If truncation leaves few
-        # tokens, the host works on these alone.
-        return self.target.vocabulary >= LEAST_VOCABULARY and leaves_all(as_sampling(self.sampling))
+        # For smaller vocabularies, the overhead of a torch call exceeds its work.  If truncation
+        # keeps few tokens, the host computes with these tokens only.
+        return self.target.vocabulary >= LEAST_VOCABULARY and keeps_all_tokens(
+            as_sampling(self.sampling)
+        )
 
 
 class _Timed(Protocol):
-    """A model's reader, or a drafter."""
+    """An object that counts its model time: a reader or a drafter."""
 
     @property
     def seconds(self) -> float:
@@ -74,35 +81,35 @@ class _Timed(Protocol):
 
 
 class Rounds(ABC):
-    """Makes one round after another, each with the sequences that still go on.
+    """Implementation of the steps of one batch; each step gets the unfinished sequences.
 
     Attributes
     ----------
-    draws_afresh : bool
-        Whether later rounds use none of the randomness that decided about drafts not reached.
+    steps_are_independent : bool
+        Whether the randomness of later steps is independent of the drafts that were not reached.
     """
 
-    draws_afresh = True
+    steps_are_independent = True
 
     def __init__(self, drafter: _Timed | None, target: _Timed) -> None:
         self._timed = drafter, target
 
     @property
     def seconds(self) -> tuple[float, float]:
-        """Seconds of drafter and target so far; on a GPU, of launching their kernels."""
+        """Seconds in drafter and target so far; on a GPU, the time of launching their kernels."""
         drafter, target = self._timed
         return (0.0 if drafter is None else drafter.seconds), target.seconds
 
-    def follow(self, batch: Batch) -> None:  # noqa: B027 - rounds without a state need none
-        """Let the state of each sequence follow it; `step` calls this before it drafts."""
+    def follow(self, batch: Batch) -> None:  # noqa: B027 - stateless rounds need no override
+        """Reorder the state to match the batch; `step` calls this before it drafts."""
 
     @abstractmethod
     def step(self, batch: Batch) -> list[Outcome]:
-        """Draft paths behind each context, and verify them."""
+        """Draft paths after each context, verify them, and return the outcomes."""
 
 
 class HostRounds(Rounds):
-    """Rounds in which distributions are on the host, each by its support."""
+    """Steps that keep distributions on the host, each restricted to its support."""
 
     def __init__(self, task: RoundsTask) -> None:
         self._drafter = task.drafter
@@ -110,7 +117,7 @@ class HostRounds(Rounds):
         super().__init__(self._drafter, self._reader)
 
     def draft(self, batch: Batch) -> list[DraftNode]:
-        """Draft a tree for each sequence."""
+        """Return a draft tree for each sequence."""
         if self._drafter is None:
             return [DraftNode() for _ in batch.contexts]
         return self._drafter.draft(*batch)
@@ -120,18 +127,18 @@ class HostRounds(Rounds):
         """Return the output of each sequence, from its tree and the target's distributions."""
 
     def step(self, batch: Batch) -> list[Outcome]:
-        """Draft trees, read them, and verify them."""
+        """Draft trees, score them with the target, and verify them."""
         self.follow(batch)
         trees = self.draft(batch)
         paths = as_paths(trees, batch.depths, self._reader.model.vocabulary)
         probs = self._reader.read(batch.contexts, paths, batch.parents, whole=True)
         outputs = self.verify(batch, trees, probs)
-        drafts = [tuple(tree.drawn_paths()) for tree in trees]
+        drafts = [tuple(tree.repeated_leaf_paths()) for tree in trees]
         return list(map(Outcome, drafts, outputs))
 
 
 class TreeRounds(HostRounds):
-    """Rounds of a verifier that is a function of one sequence's drafts."""
+    """Steps of a verifier that is a function of one sequence's drafts."""
 
     def __init__(self, task: RoundsTask, verifier: Verifier) -> None:
         super().__init__(task)
@@ -149,37 +156,37 @@ def verify_batch(
     target_probs: Iterable[TargetProbs],
     uniforms: Sequence[Randomness],
 ) -> list[Path]:
-    """Verify the trees of B sequences; raise for an output without a token, which never ends."""
+    """Return the verified output of each of B trees; raise if an output has no token."""
     outputs = [verifier(*parts) for parts in zip(trees, target_probs, uniforms, strict=True)]
     if not all(outputs):
         raise InvalidDraftsError(
-            "the verifier returned no token; it must return the accepted drafts and one token more"
+            "the verifier returned no token; it must return the accepted drafts and one more token"
         )
     return outputs
 
 
 class RoundsVerifier(Protocol):
-    """A verifier that makes rounds of its own, on a device or with a state."""
+    """A verifier with its own implementation of a step, on a device or with a state."""
 
     def rounds(self, task: RoundsTask) -> Rounds:
-        """Make the rounds of one batch."""
+        """Return an object that runs the steps of one batch."""
         ...
 
 
 AnyVerifier: TypeAlias = Verifier | RoundsVerifier
-"""A function of one sequence's drafts, or a verifier that makes rounds of its own."""
+"""A function of one sequence's drafts, or a verifier with its own implementation of a step."""
 
 
-def maker_of_rounds(verifier: AnyVerifier | None) -> Callable[[RoundsTask], Rounds]:
-    """Return the verifier's own way to make rounds, or rounds on the host that call it.
+def rounds_factory(verifier: AnyVerifier | None) -> Callable[[RoundsTask], Rounds]:
+    """Return the verifier's own `rounds` method, or a factory of host steps that call the verifier.
 
-    None is chain verification.
+    If `verifier` is None, use chain verification.
     """
     own: Callable[[RoundsTask], Rounds] | None = getattr(verifier, "rounds", None)
     if isinstance(verifier, type) or not (verifier is None or own or callable(verifier)):
         raise InvalidParameterError(
             f"verifier = {shown(verifier)}; give a function such as `verify_chain`, or an object "
-            "that makes its rounds, such as `DeviceVerifier()`"
+            "with a method `rounds`, such as `DeviceVerifier()`"
         )
     function: Any = verify_chain if verifier is None else verifier
     return partial(TreeRounds, verifier=function) if own is None else own

@@ -1,9 +1,9 @@
-"""From logits to distributions: every way of sampling is drawing from an adjusted distribution.
+"""Sampling parameters: from logits to the distribution that tokens are sampled from.
 
-Temperature, top-k, nucleus and min-p sampling, and argmax, all change the distribution of the next
-token and then draw from it ([leviathan2023]_, section 2.2).  Speculative decoding is stated for
-distributions and so serves all of them alike, as long as drafts are drawn from, and verified by,
-the distribution that their `SamplingParameters` gives.
+Temperature, top-k, nucleus and min-p sampling, and argmax, all adjust the distribution of the next
+token and then sample from it ([leviathan2023]_, section 2.2).  Speculative decoding is stated for
+distributions, so it covers all of these methods.  Drafts must be drawn from, and verified with, the
+distribution of their `SamplingParameters`.
 """
 
 from __future__ import annotations
@@ -27,32 +27,32 @@ from otm.errors import InvalidDistributionError, InvalidParameterError
 KEEP = "or None to keep all tokens"
 
 GROUP = 32
-"""How many scores a group has when the largest are looked for."""
+"""Number of scores per group in the search for the largest scores."""
 
 
 @dataclass(frozen=True)
 class SamplingParameters:
     """Sampling parameters: a function from logits to probabilities ([leviathan2023]_, section 2.2).
 
-    They act in this order, each on the distribution that those before it leave:
+    The parameters act in this order, each on the distribution that the previous one leaves:
 
-    1. `temperature` T: softmax(logits / T); for T = 0 all mass is on the largest logit.
-    2. `top_k`: the k tokens of largest logits stay, exactly k of them.
-    3. `top_p`: the most likely tokens stay, as few as have mass p; the one that reaches p is kept.
-    4. `min_p`: tokens stay that are at least min_p times as likely as the most likely one.
+    1. `temperature` T: softmax(logits / T); T = 0 puts all mass on the largest logit.
+    2. `top_k`: keep the k tokens with the largest logits, exactly k.
+    3. `top_p`: keep the smallest set of most probable tokens whose mass is at least p.
+    4. `min_p`: keep the tokens whose probability is at least min_p times the largest probability.
 
-    Where equal logits compete for the last places, the lowest token ids win.
+    Ties for the last kept tokens go to the lowest token ids.
 
     Parameters
     ----------
     temperature : float, optional
         T, finite and at least 0.
     top_k : int, optional
-        k, at least 1; more than the vocabulary holds keep all of it.
+        k, at least 1; a k above the vocabulary size keeps all tokens.
     top_p : float, optional
         p, above 0 and at most 1.
     min_p : float, optional
-        In [0, 1].
+        Fraction of the largest probability, in [0, 1].
 
     Raises
     ------
@@ -61,10 +61,10 @@ class SamplingParameters:
 
     Notes
     -----
-    The order is that of Hugging Face transformers, and so are the results, up to rounding, but for
-    ties: there, top-k keeps all tokens that tie with the k-th, and top-p keeps unspecified ones of
-    equal tokens.  Temperature 0, which stands for `do_sample=False`, puts all mass on one token;
-    the limit T → 0 of the softmax would share it among tokens that tie.
+    Order and results are those of Hugging Face transformers, up to rounding and ties.  In
+    transformers, top-k keeps all tokens that tie with the k-th, and top-p breaks ties in an
+    unspecified way.  Temperature 0 corresponds to `do_sample=False` and puts all mass on one token;
+    the limit T → 0 of the softmax would split it among tied tokens.
 
     References
     ----------
@@ -88,7 +88,8 @@ class SamplingParameters:
 
     def __post_init__(self) -> None:
         greedy = "where 0 means the most likely token"
-        checked = vars(self)  # frozen for others
+        # The dataclass is frozen, so the checked values go through its dictionary.
+        checked = vars(self)
         checked["temperature"] = as_real(self.temperature, "temperature", least=0, advice=greedy)
         if self.top_k is not None:
             checked["top_k"] = as_integer(self.top_k, "top_k", 1, advice=KEEP)
@@ -101,49 +102,52 @@ class SamplingParameters:
     def __str__(self) -> str:
         names = {"temperature": "T", "top_k": "top-k", "top_p": "top-p", "min_p": "min-p"}
         values = {short: getattr(self, name) for name, short in names.items()}
-        given = (f"{name} {value:g}" for name, value in values.items() if value is not None)
-        return ", ".join(given)
+        parts = (f"{name} {value:g}" for name, value in values.items() if value is not None)
+        return ", ".join(parts)
 
     def __call__(self, logits: Any) -> Any:
-        """Distributions of the next token.
+        """Convert logits to next-token distributions.
 
         Parameters
         ----------
         logits : array-like or tensor [..., V]
-            Scores of all tokens along the last axis, in any type of real numbers; −∞ excludes a
-            token.  Unnormalised log-probabilities serve as well.
+            Scores of all tokens along the last axis, as real numbers; −∞ excludes a token.
+            Unnormalised log-probabilities are valid scores.
 
         Returns
         -------
         array or tensor [..., V]
-            Probabilities in float64: of a tensor a tensor on its device, without gradient.
+            Probabilities in float64.  For a tensor, a tensor on the same device, without gradient.
 
         Raises
         ------
         InvalidDistributionError
-            If the logits are not numbers along a last axis, or a row has NaN, +∞, or nothing but
-            −∞, which names the row.
+            If the logits are not numbers with a token axis, or a row has NaN, +∞ or only −∞; the
+            message names the row.
 
         Notes
         -----
-        Everything is computed in float64, whatever the type of the logits; decoding on a device
-        takes float32, about 10^−7 (TV) away.  Checking the rows waits for the tensor's device once.
+        All computations use float64, for every type of logits.  Decoding on a device uses float32,
+        with an error of about 10^−7 in total variation.  The check of the rows synchronizes once
+        with the device of a tensor.
         """
         xp, scores = _as_float64(logits)
-        highest = xp.amax(scores, -1, keepdims=True)  # NaN if the row has one
+        # The maximum is NaN if the row has a NaN.
+        highest = xp.amax(scores, -1, keepdims=True)
         _check_rows(highest)
         return self._weighed(xp, scores, highest)
 
     def _weighed(self, xp: Any, scores: Any, highest: Any) -> Any:
-        """Probabilities from scores whose largest are known, in NumPy or torch."""
+        """Return probabilities of scores whose maxima are known, in NumPy or torch."""
         if self.temperature == 0:
             largest = scores == highest
             first = largest & (xp.cumsum(largest, -1) == 1)
             return first * xp.ones_like(highest)
 
         def weigh(scores: Any) -> Any:
-            """Probs times what makes the largest 1: subtracted first, nothing overflows."""
-            with np.errstate(over="ignore"):  # to −∞, which is a weight of zero
+            """Return probabilities divided by the largest one; exponents ≤ 0 cannot overflow."""
+            # A difference may overflow to −∞, which gives a weight of zero.
+            with np.errstate(over="ignore"):
                 exponents = scores - highest
                 if self.temperature != 1:
                     exponents /= self.temperature
@@ -154,27 +158,28 @@ class SamplingParameters:
         if top_k < scores.shape[-1] or self.top_p is not None:
             weights *= _most_likely(xp, scores, weigh, top_k, self.top_p)
         if self.min_p is not None:
-            weights *= weights >= self.min_p  # the largest weight is 1
+            # The largest weight is 1.
+            weights *= weights >= self.min_p
         weights /= weights.sum(-1)[..., None]
         return weights
 
     def sparse_probs(self, logits: Any) -> SparseProbs:
-        """Distribution of the next token by its support; truncated tokens cost next to nothing.
+        """Return the next-token distribution by its support; truncated tokens cost almost no time.
 
         Parameters
         ----------
         logits : array-like or tensor [V]
-            As for a call, for one distribution.
+            Logits of one distribution; `__call__` describes them.
 
         Returns
         -------
         SparseProbs
-            What a call returns, up to rounding.
+            The distribution that a call returns, up to rounding.
 
         Raises
         ------
         InvalidDistributionError
-            As for a call.
+            If `logits` is not one row, or `__call__` would raise this error.
 
         Examples
         --------
@@ -187,32 +192,33 @@ class SamplingParameters:
         scores = as_array(logits, "the logits", InvalidDistributionError, widen=False)
         if scores.ndim != 1:
             raise InvalidDistributionError(
-                f"logits of shape {scores.shape}; one row takes [V], `sparse_probs_rows` [M, V]"
+                f"logits of shape {scores.shape}; pass one row [V], or use `sparse_probs_rows` for "
+                "several rows [M, V]"
             )
         return self.sparse_probs_rows(scores[None])[0]
 
     def sparse_probs_rows(self, logits: Any) -> list[SparseProbs]:
-        """Distributions of the next token by their supports, those of `sparse_probs` row by row.
+        """Return the distribution of `sparse_probs` for each row of logits.
 
         Parameters
         ----------
         logits : array-like or tensor [M, V]
-            As for a call.
+            Rows of logits; `__call__` describes them.
 
         Returns
         -------
         list of SparseProbs
-            A distribution for each row.
+            One distribution per row.
 
         Raises
         ------
         InvalidDistributionError
-            As for a call.
+            If `logits` is not an array [M, V], or `__call__` would raise this error.
         """
         scores = as_array(logits, "the logits", InvalidDistributionError, widen=False)
         if scores.ndim != 2:
             raise InvalidDistributionError(
-                f"logits of shape {scores.shape}; several rows of logits are an array [M, V]"
+                f"logits of shape {scores.shape}; pass the rows of logits as an array [M, V]"
             )
         k = 1 if self.temperature == 0 else self.top_k
         if scores.dtype.kind == "f" and k is not None and k < scores.shape[-1]:
@@ -221,7 +227,7 @@ class SamplingParameters:
 
 
 def as_sampling(sampling: object) -> SamplingParameters:
-    """Return how to sample, from the distributions as they are if nothing is said."""
+    """Return the sampling parameters, by default those that change nothing."""
     if not isinstance(sampling, SamplingParameters | None):
         raise InvalidParameterError(
             f"sampling = {shown(sampling)}; give a SamplingParameters, such as "
@@ -230,25 +236,25 @@ def as_sampling(sampling: object) -> SamplingParameters:
     return sampling or SamplingParameters()
 
 
-def ranked_by(sampling: SamplingParameters | None) -> SamplingParameters | None:
-    """Return how the draft model's tokens are ranked where the likeliest are drafted, not sampled.
+def ranking_parameters(sampling: SamplingParameters | None) -> SamplingParameters | None:
+    """Return the parameters for ranking draft tokens, where drafts are the most probable tokens.
 
-    At temperature 0 it would leave one token of each node, and other drafts are worth as much.
+    Temperature 0 would keep only one token per node, so it is replaced by the default.
     """
     if sampling is not None and sampling.temperature == 0:
         return SamplingParameters()
     return sampling
 
 
-def leaves_all(sampling: SamplingParameters) -> bool:
-    """Whether no token is left out."""
+def keeps_all_tokens(sampling: SamplingParameters) -> bool:
+    """Return whether the parameters keep every token."""
     return sampling.temperature > 0 and sampling == SamplingParameters(sampling.temperature)
 
 
 def dtype_on_device(sampling: SamplingParameters, logits: Any) -> Any:
-    """Return the type of probabilities on a device: float32, unless logits or parameters need more.
+    """Return the dtype of probabilities on a device: float32 unless float64 is necessary.
 
-    That is for logits in float64, top-p, and temperatures that float32 cannot divide by.
+    Float64 is necessary for float64 logits, top-p, and temperatures too small for float32 division.
     """
     import torch
 
@@ -257,38 +263,42 @@ def dtype_on_device(sampling: SamplingParameters, logits: Any) -> Any:
 
 
 def probs_on_device(sampling: SamplingParameters, logits: Any, out: Any = None) -> tuple[Any, Any]:
-    """Distributions of rows of a tensor without a wait for its device, and which rows have one.
+    """Return distributions [..., V] of tensor rows, and whether each is valid (bool [...]).
 
-    [..., V] → [..., V] and bool [...]; they go to `out` if it is given.  What stands in a row that
-    has none means nothing.
+    The call does not synchronize with the device.  Distributions go to `out` if it is not None.
+    Invalid rows have undefined values.
     """
     import torch
 
     scores = logits.detach().to(dtype_on_device(sampling, logits))
-    if not leaves_all(sampling):
+    if not keeps_all_tokens(sampling):
         highest = scores.amax(-1, keepdim=True)
         probs = sampling._weighed(torch, scores, highest)
         return (probs if out is None else out.copy_(probs)), highest[..., 0].abs() < math.inf
-    if sampling.temperature != 1:  # the largest first, so that nothing overflows
+    # Subtract the maximum before the division, so that no value overflows.
+    if sampling.temperature != 1:
         scores = (scores - scores.amax(-1, keepdim=True)).div_(sampling.temperature)
     probs = torch.softmax(scores, -1, out=out)
-    return probs, probs[..., 0] >= 0  # what is wrong anywhere makes a whole row NaN
+    # The softmax of an invalid row is NaN everywhere.
+    return probs, probs[..., 0] >= 0
 
 
 def _most_likely(
     xp: Any, scores: Any, weigh: Callable[[Any], Any], top_k: int, top_p: float | None
 ) -> Any:
-    """Which tokens top-k and then top-p leave, as booleans.
+    """Return which tokens top-k and then top-p keep, as booleans.
 
-    Logits are ranked, not weights, which tie where they are rounded or zero.  Top-p adds from the
-    least likely token on, so that p near 1 is decided by the small sums.
+    Tokens are ranked by logits, because rounded or zero weights would tie.  Top-p sums from the
+    least probable token, so that small sums decide for p near 1.
     """
     ascending = xp.sort(scores) if xp is np else xp.sort(scores).values
     weights = weigh(ascending)
     weights[..., : weights.shape[-1] - top_k] = 0
-    tail = xp.cumsum(weights, -1)  # mass of a token and of all that are less likely
+    # Mass of each token together with all less probable tokens.
+    tail = xp.cumsum(weights, -1)
     kept = tail > (1 - (1.0 if top_p is None else top_p)) * tail[..., -1:]
-    kept[..., -1] = True  # also where p is lost in 1 − p
+    # Keep the first token even if 1 − p rounds to 1.
+    kept[..., -1] = True
     least = xp.amin(xp.where(kept, ascending, xp.inf), -1, keepdims=True)
     above, ties = scores > least, scores == least
     places = (kept.sum(-1) - above.sum(-1))[..., None]
@@ -296,9 +306,9 @@ def _most_likely(
 
 
 def _as_float64(logits: Any) -> tuple[Any, Any]:
-    """Return the library that these logits belong to, and the logits in float64.
+    """Return the library of the logits (NumPy or torch), and the logits in float64.
 
-    What is used of the two libraries has the same names and meanings in both, except for `sort`.
+    Callers use only functions that both libraries share, except `sort`.
     """
     xp: Any = np
     if is_tensor(logits):
@@ -315,33 +325,37 @@ def _as_float64(logits: Any) -> tuple[Any, Any]:
             f"logits of type {scores.dtype} and shape {tuple(scores.shape)}; they must be real "
             "numbers, one for each token along the last axis"
         )
-    with np.errstate(over="ignore"):  # to infinity, which is refused by its row
+    # An overflow gives infinity, and `_check_rows` raises for the row.
+    with np.errstate(over="ignore"):
         return xp, scores.astype(np.float64, copy=False) if xp is np else scores.double()
 
 
 def _check_rows(highest: Any) -> None:
-    """Refuse a row whose largest logit [..., 1] is not finite."""
+    """Raise if the largest logit [..., 1] of a row is not finite."""
     largest = to_host(highest)[..., 0]
     if np.isfinite(largest).all():
         return
     row = tuple(int(i) for i in np.argwhere(~np.isfinite(largest))[0])
-    found = {-np.inf: "nothing but −∞", np.inf: "+∞"}.get(float(largest[row]), "NaN")
+    fault = {-np.inf: "only −∞", np.inf: "+∞"}.get(float(largest[row]), "NaN")
     raise InvalidDistributionError(
-        f"{name_row(row)}the logits have {found}; there must be a finite logit, and beside it "
-        "only finite ones and −∞"
+        f"{name_row(row)}the logits have {fault}; at least one logit must be finite, and all "
+        "others must be finite or −∞"
     )
 
 
 def _truncated(sampling: SamplingParameters, scores: Any, k: int) -> SparseProbs:
-    """Probs of a row of which few tokens are left: the others are sorted out first."""
+    """Return the distribution of a row with few kept tokens, after discarding most tokens."""
     if sampling.temperature == 0:
-        first = scores.argmax()  # NaN if there is one
+        # If the row has a NaN, argmax returns its index.
+        first = scores.argmax()
         if not abs(scores[first]) < math.inf:
-            sampling(scores)  # refuses the row
+            # The row is invalid, and the call raises.
+            sampling(scores)
         return SparseProbs.from_support(np.array([first]), np.ones(1))
     near, highest = _near_largest(scores, k)
     if not highest < math.inf:
-        sampling(scores)  # refuses NaN and +∞
+        # The row has a NaN or +∞, and the call raises.
+        sampling(scores)
     values = scores[near]
     kept = values >= np.partition(values, -k)[-k]
     tokens, values = near[kept], values[kept]
@@ -352,14 +366,15 @@ def _truncated(sampling: SamplingParameters, scores: Any, k: int) -> SparseProbs
 
 
 def kth_largest(scores: Any, k: int) -> Any:
-    """Return the k-th largest score, of the few that reach a bound which is cheap to find."""
+    """Return the k-th largest score; a cheap lower bound discards most scores first."""
     return np.partition(scores[_near_largest(scores, k)[0]], -k)[-k]
 
 
 def _near_largest(scores: Any, k: int) -> tuple[Tokens, Any]:
-    """Return tokens of which k have the largest scores, mostly not many more, and the largest.
+    """Return a small set of tokens that contains the k largest scores, and the largest score.
 
-    They reach the k-th largest of the largest scores of many groups: k groups have one that does.
+    Scores are split into groups.  The threshold is the k-th largest group maximum, so at least k
+    scores reach the threshold.
     """
     groups = scores.size // GROUP
     if k > groups:
@@ -368,7 +383,8 @@ def _near_largest(scores: Any, k: int) -> tuple[Tokens, Any]:
     of_groups = scores[:whole].reshape(GROUP, groups).max(axis=0)
     highest = of_groups.max()
     if whole < scores.size:
-        highest = np.maximum(highest, scores[whole:].max())  # NaN if one of them is
+        # The maximum is NaN if any score is NaN.
+        highest = np.maximum(highest, scores[whole:].max())
     return np.flatnonzero(scores >= np.partition(of_groups, -k)[-k]), highest
 
 
@@ -378,7 +394,7 @@ def _all_tokens(count: int) -> Tokens:
 
 
 def _supported(tokens: Tokens, probs: Any) -> SparseProbs:
-    """Return probs by their support, without the tokens of probability zero."""
+    """Return probabilities restricted to their support."""
     if not probs.all():
         support = probs > 0
         tokens, probs = tokens[support], probs[support]

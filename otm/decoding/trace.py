@@ -1,4 +1,4 @@
-"""What happened while decoding: every step of every sequence, and what they add up to."""
+"""Traces of decoding: every step of every sequence, and summary statistics."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
-from otm._core.display.reprs import Brief, Facts
+from otm._core.display.reprs import FactsRepr, ShortRepr
 from otm.decoding.reading import Path
 
 FinishReason = Literal["eos", "length", "stop"]
-"""Why a sequence is finished: an end token, the limit of its length, or the user's own function."""
+"""Why a sequence ended: an end token, the limit of its length, or the user's `stop` function."""
 
 
 @dataclass(frozen=True)
 class Seconds:
-    """Where the time of a step of the whole batch went, in seconds.
+    """Seconds that a step of the whole batch spent in the drafter, in the target and elsewhere.
 
     Attributes
     ----------
     draft : float
-        In the models of the drafter.
+        Seconds in the models of the drafter.
     target : float
-        In the target model.
+        Seconds in the target model.
     other : float
-        In drawing drafts, in judging them, and in everything else of the loop.
+        Seconds in all other parts of the loop, such as sampling drafts and verification.
 
     Examples
     --------
@@ -40,35 +40,36 @@ class Seconds:
 
     @property
     def total(self) -> float:
-        """All of it, in seconds."""
+        """Sum of the three parts, in seconds."""
         return self.draft + self.target + self.other
 
 
 @dataclass(frozen=True)
-class Step(Brief):
+class Step(ShortRepr):
     """One call of the target model, for one sequence.
 
     Attributes
     ----------
     sequence : int
-        Which prompt this continues.
+        Index of the prompt.
     call : int
         Number of the step of the batch, from 0.
     position : int
-        Number of tokens before the step, the prompt's included.
+        Number of tokens before the step, including the prompt.
     gamma : int
-        Most drafts of a path by the policy; near the limit of the length, and without a
-        drafter, fewer are drafted.
+        Maximum number of drafts in a path, as the policy chose it.  The step has fewer drafts near
+        the maximum length, and none without a drafter.
     drafts : tuple of tuple of int
-        The paths that were drafted, as often as each was.
+        The draft paths; a path that was drawn twice appears twice.
     output : tuple of int
         Tokens that the step adds.
     accepted : int
-        How many of these were drafts; the one that follows them, if it is not cut off, was not.
+        Number of output tokens that were drafts.  The token after these drafts was not drafted; it
+        is missing if the output ends before it.
     finish_reason : "eos", "length", "stop" or None
-        Why the sequence is finished, if it is.
+        Why the sequence ended; None if it continues.
     seconds : Seconds
-        Of the step of the whole batch.
+        Time of the step of the whole batch.
 
     Examples
     --------
@@ -89,7 +90,7 @@ class Step(Brief):
 
     @property
     def drafted(self) -> int:
-        """Length of the longest path of drafts, in tokens."""
+        """Length of the longest draft path, in tokens."""
         return max(map(len, self.drafts), default=0)
 
     @property
@@ -103,15 +104,15 @@ class Step(Brief):
 
 
 @dataclass(frozen=True)
-class Generation(Facts):
-    """Outcome of decoding a batch of prompts.
+class Generation(FactsRepr):
+    """Result of decoding a batch of prompts.
 
     Attributes
     ----------
     prompts : tuple of tuple of int
-        What was given.
+        The prompts of the batch.
     steps : tuple of Step
-        All steps, in the order in which they were made.
+        All steps in chronological order.
 
     Examples
     --------
@@ -145,7 +146,7 @@ class Generation(Facts):
 
     @cached_property
     def sequences(self) -> tuple[Path, ...]:
-        """New tokens of each sequence, without its prompt."""
+        """New tokens of each sequence, without the prompt."""
         tokens: list[list[int]] = [[] for _ in self.prompts]
         for step in self.steps:
             tokens[step.sequence].extend(step.output)
@@ -153,7 +154,7 @@ class Generation(Facts):
 
     @property
     def finish_reasons(self) -> tuple[FinishReason | None, ...]:
-        """Why each sequence was finished."""
+        """Why each sequence ended; None for sequences that did not end."""
         last = {step.sequence: step.finish_reason for step in self.steps}
         return tuple(last.get(b) for b in range(len(self.prompts)))
 
@@ -164,10 +165,10 @@ class Generation(Facts):
 
     @property
     def block_efficiency(self) -> float:
-        """New tokens for each call of the target model, counted for each sequence by itself.
+        """Mean number of new tokens per step of a sequence, that is, per call of the target model.
 
-        It lies between 1 and γ + 1 ([sun2023]_, section 7), but for steps that an ending cuts
-        short; NaN if there is no step.
+        The mean lies between 1 and γ + 1 ([sun2023]_, section 7), unless the end of a sequence cuts
+        steps short.  NaN if there are no steps.
 
         References
         ----------
@@ -178,10 +179,10 @@ class Generation(Facts):
 
     @property
     def acceptance_rate(self) -> float:
-        """Accepted drafts over those that were verified one after another, an estimate of α.
+        """Fraction of the individually verified drafts that were accepted: an estimate of α.
 
-        A probability: the α of [leviathan2023]_, section 3.1, where a single chain was verified
-        draft by draft; NaN if none was drafted.
+        If single chains were verified draft by draft, it estimates the acceptance probability α of
+        [leviathan2023]_, section 3.1.  NaN if there were no drafts.
 
         References
         ----------
@@ -194,7 +195,7 @@ class Generation(Facts):
 
     @property
     def seconds(self) -> Seconds:
-        """Where the time went, over all steps."""
+        """Seconds of all steps, by part of the loop."""
         calls = {step.call: step.seconds for step in self.steps}.values()
         return Seconds(
             sum(call.draft for call in calls),
@@ -213,6 +214,6 @@ class Generation(Facts):
         Returns
         -------
         sequence of Step
-            In the order in which they were made; none for a number beyond the prompts.
+            Its steps in chronological order; empty if there is no such prompt.
         """
         return [step for step in self.steps if step.sequence == sequence]

@@ -99,7 +99,7 @@ class DraftDistribution(Frozen, ABC):
         return ((tuple(names[i] for i in drafts), mass) for drafts, mass in self.position_tuples())
 
     @abstractmethod
-    def missed(self, order: npt.NDArray[np.int64]) -> Probs:
+    def miss_probability(self, order: npt.NDArray[np.int64]) -> Probs:
         """Return the probability that the first j tokens of an order miss at least one draft.
 
         Parameters
@@ -118,8 +118,8 @@ class DraftDistribution(Frozen, ABC):
         """Return the distribution of the draft that comes last in an order of the tokens.
 
         A rule may pick that draft, so this mass can be accepted.  The mass of a token is the
-        decrease of `missed` at this token; subclasses compute it directly if the difference would
-        cancel.
+        decrease of `miss_probability` at this token; subclasses compute it directly if the
+        difference would cancel.
 
         Parameters
         ----------
@@ -132,7 +132,7 @@ class DraftDistribution(Frozen, ABC):
             For each token, the probability that it is a draft and all other drafts come before it
             in the order.
         """
-        missed = self.missed(order)
+        missed = self.miss_probability(order)
         return np.asarray(np.maximum(missed[:-1] - missed[1:], zeros(1, missed)))
 
     def distribution_of_one(self) -> Probs:

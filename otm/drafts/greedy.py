@@ -81,7 +81,7 @@ class Greedy(DifferentTokens):
         for token in np.flatnonzero(self.last).tolist():
             yield (*sure, token), self.last.item(token)
 
-    def missed(self, order: npt.NDArray[np.int64]) -> Probs:
+    def miss_probability(self, order: npt.NDArray[np.int64]) -> Probs:
         """Return the probability that a prefix H of an order misses a draft.
 
         It is 1 if H lacks a deterministic draft, otherwise the probability that H lacks the last

@@ -57,13 +57,13 @@ class HubPairs(SingleDistribution):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "k", self.as_sets.k)
+        object.__setattr__(self, "k", self.as_greedy.k)
 
     uniforms_per_draw = 1
     """One uniform, which draws the pair."""
 
     @cached_property
-    def as_sets(self) -> Greedy:
+    def as_greedy(self) -> Greedy:
         """The `Greedy` drafts with the same distribution of the set of drafts."""
         return Greedy(self.probs, 2, tokens=self.tokens)
 
@@ -77,9 +77,9 @@ class HubPairs(SingleDistribution):
         probabilities = map(self._weights.item, range(self.tuple_count))
         return zip(map(tuple, self._pairs.tolist()), probabilities, strict=True)
 
-    def missed(self, order: npt.NDArray[np.int64]) -> Probs:
+    def miss_probability(self, order: npt.NDArray[np.int64]) -> Probs:
         """Return the probability that a prefix of an order misses a draft."""
-        return self.as_sets.missed(order)
+        return self.as_greedy.miss_probability(order)
 
     def __str__(self) -> str:
         return f"{self.k} with the hub"

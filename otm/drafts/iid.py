@@ -60,7 +60,7 @@ class IID(SingleDistribution):
         """Yield each tuple of drafts with positive probability, and its probability."""
         return independent_tuples([self.probs] * self.k)
 
-    def missed(self, order: npt.NDArray[np.int64]) -> Probs:
+    def miss_probability(self, order: npt.NDArray[np.int64]) -> Probs:
         """Return the probability 1 − p(H)^k that a prefix H of an order misses a draft."""
         return at_least_once(mass_beyond(self.probs, order), self.k)
 

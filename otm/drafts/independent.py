@@ -72,7 +72,7 @@ class Independent(FromProbs):
         """Yield each tuple of drafts with positive probability, and its probability."""
         return independent_tuples(list(self.probs))
 
-    def missed(self, order: npt.NDArray[np.int64]) -> Probs:
+    def miss_probability(self, order: npt.NDArray[np.int64]) -> Probs:
         """Return the probability 1 − Π p_i(H) that a prefix H of an order misses a draft."""
         missed = zeros(order.size + 1, self.probs)
         for probs in self.probs:

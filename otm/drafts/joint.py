@@ -63,7 +63,7 @@ class Joint(DraftDistribution):
     Examples
     --------
     >>> drafts = Joint({(0, 1): 0.5, (1, 2): 0.25, (2, 2): 0.25}, n=3)
-    >>> drafts.missed(np.array([1, 2, 0]))
+    >>> drafts.miss_probability(np.array([1, 2, 0]))
     array([1. , 1. , 0.5, 0. ])
     >>> drafts.draw([[0.0], [0.5], [0.75]]).tolist()
     [[0, 1], [1, 2], [2, 2]]
@@ -189,7 +189,7 @@ class Joint(DraftDistribution):
         """Yield each tuple of drafts with positive probability, and its probability."""
         return zip(map(tuple, self.rows.tolist()), self.probabilities.tolist(), strict=True)
 
-    def missed(self, order: npt.NDArray[np.int64]) -> Probs:
+    def miss_probability(self, order: npt.NDArray[np.int64]) -> Probs:
         """Return the probability that a prefix of an order misses a draft, for each prefix."""
         missed: Probs = running_sum(self._by_last(order)[::-1])[::-1]
         # Rounding can make a sum larger than 1.

@@ -72,7 +72,7 @@ class Top(DifferentTokens):
         """Yield the only tuple of drafts, with probability 1."""
         yield tuple(self.sure.tolist()), 1 + zeros(1, self.probs).item(0)
 
-    def missed(self, order: npt.NDArray[np.int64]) -> Probs:
+    def miss_probability(self, order: npt.NDArray[np.int64]) -> Probs:
         """Return 1 for each prefix of an order that misses a draft, and 0 for the others."""
         missed = zeros(order.size + 1, self.probs)
         missed[: places_along(order, self.n)[self.sure].max() + 1] = 1 + missed.item(0)

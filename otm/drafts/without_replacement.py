@@ -1,7 +1,8 @@
 """Drafts without replacement: successive sampling, as tree methods draw the children of a node.
 
-In floats, `missed` uses exponential clocks, for all prefixes H of an order at once.  The clock of
-token x rings at an exponential time of rate p(x), and the drafts are the k tokens that ring first.
+In floats, `miss_probability` uses exponential clocks, for all prefixes H of an order at once.  The
+clock of token x rings at an exponential time of rate p(x), and the drafts are the k tokens that
+ring first.
 H misses a draft if a clock outside H rings before k clocks of H.  With s the mass outside H::
 
     Pr(S ⊄ H) = ∫ s e^(−s t) Pr(fewer than k clocks of H have rung by t) dt
@@ -92,7 +93,7 @@ class WithoutReplacement(DifferentTokens):
         one = 1 + 0 * self.probs.item(0)
         return self._extensions((), one, np.flatnonzero(self.draftable).tolist())
 
-    def missed(self, order: npt.NDArray[np.int64]) -> Probs:
+    def miss_probability(self, order: npt.NDArray[np.int64]) -> Probs:
         """Return the probability that a prefix of an order misses a draft, for each prefix.
 
         For floats, this is a quadrature with a few hundred points, each of cost O(n k): 0.3 s at
@@ -104,7 +105,7 @@ class WithoutReplacement(DifferentTokens):
             If p is in fractions and has too many sets of drafts to list.
         """
         if self.exact:
-            return self._sets.missed(order)
+            return self._sets.miss_probability(order)
         drafted = self.draftable[order]
         outside = self.draftable.copy()
         outside[order] = False
@@ -244,8 +245,8 @@ def _quadrature(k: int, smallest: float, size: int) -> Iterator[tuple[Floats, Fl
 def _step(k: int) -> float:
     """Return the largest step of the trapezoid rule with an error below e^−LOG_PRECISION.
 
-    For complex t at the angle y, the integrand grows by a factor of up to cos(y)^−k.  So the error
-    is at most about exp(−2π y / step) cos(y)^−k, for every y < π/2.
+    For complex t with the argument y, the integrand is larger by a factor of up to cos(y)^−k.  So
+    the error is at most about exp(−2π y / step) cos(y)^−k, for every y < π/2.
     """
     y = np.linspace(0.01, 1.5, 150)
     return float((2 * math.pi * y / (LOG_PRECISION - k * np.log(np.cos(y)))).max())

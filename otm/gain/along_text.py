@@ -1,19 +1,20 @@
-"""Expected accepted drafts along a text of the target, differentiable: what to train a draft for.
+"""Expected number of accepted drafts along a text of the target: a differentiable objective.
 
-Let c_i = Π_{j≤i} p(x_j)/q(x_j) for the tokens x_1, …, x_γ that the target drew after a context, p
-the draft's probabilities there and q the target's.  Chain verification accepts the first i of γ
-drafts with probability
+Let x_1, …, x_γ be tokens that the target sampled after a context. Let p be the draft's
+probabilities there, q the target's, and c_i = Π_{j≤i} p(x_j)/q(x_j). Chain verification accepts the
+first i of γ drafts with probability
 
     Σ Π_j min(p(x_j), q(x_j)) = E Π_{j≤i} min(1, p(x_j)/q(x_j)),
 
-with the sum over all paths, and block verification with Σ q(x_1 … x_i) min_{j≤i} c_j =
-E min_{0≤j≤i} c_j.  Both are means over texts of the target, which do not depend on the draft: their
-gradients are those of what stands in the mean, and no drafts need to be drawn.  The last token of
-each path is summed over instead of taken from the text, which lowers the variance:
+where the sum is over all paths. Block verification accepts them with probability
+Σ q(x_1 … x_i) min_{j≤i} c_j = E min_{0≤j≤i} c_j. Both are means over texts of the target, whose
+distribution does not depend on the draft. So the gradient of the mean is the mean of the gradient,
+and no drafts need to be sampled. To lower the variance, the last token of each path is summed over
+instead of taken from the text:
 
     chain  Π_{j<i} min(1, p(x_j)/q(x_j)) α_1          block  Σ_v min(u q(v), c_{i−1} p(v))
 
-with u = min_{0≤j<i} c_j.  Each term of the second is concave in p after one path, as α_1 is.
+with u = min_{0≤j<i} c_j. For a fixed path, each term of the block sum is concave in p, like α_1.
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ from otm.errors import InvalidDistributionError, InvalidInputError
 RULES = ("chain", "block")
 
 CLOSE, LOOSE = 1e-4, 2e-2
-"""How far probabilities may sum from one: rounding of float32, and of bfloat16."""
+"""Allowed distance of a sum of probabilities from one, for float32 and for bfloat16."""
 
 LARGEST = 80.0
-"""Logarithm of the largest factor of a draft's probabilities."""
+"""Logarithm of the largest factor that multiplies a draft's probabilities."""
 
 
 def accepted_along_text(
@@ -43,43 +44,43 @@ def accepted_along_text(
     rule: str = "block",
     validate: bool = True,
 ) -> Any:
-    """Estimate how many drafts a step accepts from each position of a text of the target.
+    """Estimate the number of drafts accepted by steps that begin at each position of a text.
 
-    The mean over texts that the target drew is the expected number, without bias, and so is its
-    gradient: a draft model can be trained for it (docs/train-a-draft.md).
+    The text must be sampled from the target. Then the estimate is unbiased for the expected number,
+    and its gradient for the gradient. So it can train a draft model (docs/train-a-draft.md).
 
     Parameters
     ----------
     draft_probs, target_probs : float tensors [..., L, V]
-        Probabilities of each model for each token of a text, given those before it; the gradient
-        goes to the draft's.
+        Probabilities of each model for each token of a text, conditioned on the tokens before it.
+        The gradient flows to `draft_probs`.
     tokens : int64 tensor [..., L]
-        The text, drawn from `target_probs`.  Along any other text the estimate is biased.
+        The text, sampled from `target_probs`. Along any other text the estimate is biased.
     gamma : int
         Number of drafts γ of a step, from 1 to L.
     rule : {"chain", "block"}, optional
-        Accept drafts up to the first that is rejected ([leviathan2023]_, Algorithm 1), or verify
-        them together ([sun2024block]_).
+        "chain" accepts drafts up to the first rejection ([leviathan2023]_, Algorithm 1). "block"
+        verifies all drafts jointly ([sun2024block]_).
     validate : bool, optional
-        Whether to check probabilities, and that the target can draw the tokens, which waits for the
-        device.
+        Whether to check the probabilities, and that each token has a positive target probability.
+        The check synchronizes with the device.
 
     Returns
     -------
     tensor [..., L − γ + 1]
-        Accepted drafts of a step that begins at each position with all its drafts within the text;
-        tokens of a step are one more.
+        Number of drafts that a step from each position accepts, if its γ drafts lie within the
+        text. The step outputs one token more.
 
     Raises
     ------
     InvalidInputError
-        If these are no tensors of such shapes and types.
+        If the arguments are not tensors of these shapes and types.
     InvalidParameterError
         If γ is not an integer from 1 to L.
     UnknownMethodError
-        If there is no such rule.
+        If `rule` is not "chain" or "block".
     InvalidDistributionError
-        If these are no probabilities, or the target gives a token of the text none.
+        If the probabilities are invalid, or the target gives a token of the text probability 0.
     MissingDependencyError
         If torch is not installed.
 
@@ -95,7 +96,7 @@ def accepted_along_text(
     >>> p, q = torch.tensor([[2 / 3, 1 / 3]] * 2), torch.tensor([[1 / 3, 2 / 3]] * 2)
     >>> texts = torch.tensor([[0, 0], [0, 1], [1, 0], [1, 1]])
     >>> values = [accepted_along_text(p, q, text, gamma=2, rule="block") for text in texts]
-    >>> torch.cat(values)  # its mean with the probabilities of the texts is 11/9
+    >>> torch.cat(values)  # the mean, weighted by the texts' probabilities, is 11/9
     tensor([1.6667, 1.6667, 1.0000, 1.0000])
     """
     torch = require("torch")
@@ -124,33 +125,36 @@ def accepted_along_text(
     )
     if validate and not bool((of_target > 0).all()):
         raise InvalidDistributionError(
-            "the target gives a token of the text probability 0; give the text that was drawn from "
-            "these probabilities"
+            "the target gives a token of the text probability 0; give a text that was sampled from "
+            "`target_probs`"
         )
-    least = torch.finfo(of_draft.dtype).tiny  # whose logarithm is finite
+    # the smallest normal number has a finite logarithm
+    least = torch.finfo(of_draft.dtype).tiny
     logs = of_draft.clamp(min=least).log() - of_target.clamp(min=least).log()
     accepted = _chain if rule == "chain" else _block
     return accepted(draft_probs, target_probs, logs, gamma)
 
 
 def _chain(p: Any, q: Any, logs: Any, gamma: int) -> Any:
-    """Sum over i of Π_{j<i} min(1, p(x_j)/q(x_j)) α_1 at i."""
+    """Return the sum over i of Π_{j<i} min(1, p(x_j)/q(x_j)) α_1 at i."""
     starts = logs.shape[-1] - gamma + 1
     alpha, kept = p.minimum(q).sum(-1), logs.clamp(max=0).exp()
     accepted = alpha[..., gamma - 1 :]
-    for i in range(gamma - 2, -1, -1):  # from the last draft to the first
+    # from the last draft back to the first
+    for i in range(gamma - 2, -1, -1):
         accepted = alpha[..., i : i + starts] + kept[..., i : i + starts] * accepted
     return accepted
 
 
 def _block(p: Any, q: Any, logs: Any, gamma: int) -> Any:
-    """Sum over i of Σ_v min(u q(v), c p(v)), c and u being those of the path before i."""
+    """Return the sum over i of Σ_v min(u q(v), c p(v)), with c and u of the path before i."""
     starts = logs.shape[-1] - gamma + 1
     log_c = log_u = logs.new_zeros(1).expand_as(logs[..., :starts])
     accepted = 0
     for i in range(gamma):
         here = slice(i, i + starts)
-        u, c = log_u.exp(), log_c.clamp(max=LARGEST).exp()  # beyond it u q is less at any p
+        # above LARGEST, the minimum below is u q for any p
+        u, c = log_u.exp(), log_c.clamp(max=LARGEST).exp()
         masses = (u[..., None] * q[..., here, :]).minimum(c[..., None] * p[..., here, :])
         accepted = accepted + masses.sum(-1)
         log_c = log_c + logs[..., here]
@@ -159,17 +163,17 @@ def _block(p: Any, q: Any, logs: Any, gamma: int) -> Any:
 
 
 def _check(torch: Any, draft: Any, target: Any, tokens: Any) -> None:
-    """Refuse what are no probabilities [..., L, V] and tokens [..., L] of one text."""
+    """Raise unless these are probabilities [..., L, V] and tokens [..., L] of one text."""
     given = ("draft_probs", draft), ("target_probs", target), ("tokens", tokens)
     for name, tensor in given:
         if not is_tensor(tensor):
             raise InvalidInputError(f"{name} is a {type(tensor).__name__}; give a torch tensor")
     for name, tensor in given[:2]:
         if not tensor.is_floating_point() or tensor.dtype != draft.dtype:
-            raise InvalidInputError(f"{name} has {tensor.dtype}; both must have one type of floats")
+            raise InvalidInputError(f"{name} has {tensor.dtype}; give both in one float type")
     if draft.dtype == torch.float16:
         raise InvalidInputError(
-            "the probabilities are of torch.float16, in which gradients overflow; give "
+            "the probabilities have type torch.float16, in which gradients overflow; give "
             "logits.float().softmax(-1)"
         )
     shapes = [tuple(tensor.shape) for _, tensor in given]

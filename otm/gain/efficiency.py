@@ -1,13 +1,13 @@
 """Block efficiency from recorded drafts and distributions, without decoding.
 
-How many tokens a step adds depends on its drafts and on the verifier's coins.  The mean over the
-coins is computed, so that contexts and drafts are the only noise; and all rules, numbers of drafts
-and lengths see the same drafts, so that most of this noise is gone from their differences.
+The number of tokens per step depends on the drafts and on the verifier's random numbers. The mean
+over the random numbers is computed exactly, so only contexts and drafts cause noise. All rules,
+numbers of drafts and lengths see the same drafts, which removes most noise from their differences.
 
-With one chain, K = 1, every rule that is optimal for one draft is the chain verification of
-Leviathan et al. (2023), and traversal is block verification.
+For K = 1, every rule that is optimal for one draft equals the chain verification of Leviathan et
+al. (2023), and traversal equals block verification.
 
-End tokens and a longest length, which cut steps short, are left out of account.
+End tokens and maximum lengths, which shorten steps, are ignored.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ from otm.decoding.drafters.base import Branching, as_branching
 from otm.decoding.policies import as_gamma
 from otm.decoding.sampling_parameters import SamplingParameters
 from otm.errors import InvalidInputError, InvalidParameterError
-from otm.gain.recording import Recording, pruned
+from otm.gain.recording import Recording, prune_tree
 from otm.gain.reports.pairs import Pairs
 from otm.gain.reports.score_files import Source
 from otm.gain.tokens_given_drafts import OF_WHOLE_PATHS, tokens_by_rule
 from otm.problem import Problem
 
 Rules = Iterable[str] | Mapping[str, PlanBuilder | None]
-"""Names of rules; or functions from a problem to a plan by name, None for what the name says."""
+"""Names of rules, or a mapping from names to plan builders; None stands for the known rule."""
 
 KNOWN: dict[str, PlanBuilder | None] = {**PLANS, **dict.fromkeys(OF_WHOLE_PATHS)}
-"""Rules by name; None stands for one that verifies whole trees."""
+"""Rules by name; None marks a rule that verifies whole trees."""
 
 
 def block_efficiency(
@@ -53,50 +53,52 @@ def block_efficiency(
     *,
     level: float = 0.95,
 ) -> PairedMeans:
-    """Mean number of tokens of a step, for each rule, number of drafts and length.
+    """Return the mean tokens per step, by rule, number of drafts and length.
 
-    The block efficiency of [sun2023]_, section 7; given the drafts it is computed, not simulated.
+    This is the block efficiency of [sun2023]_, section 7. It is computed from the recorded drafts,
+    without simulation.
 
     Parameters
     ----------
     recordings : sequence of Recording
-        From `record`.
+        Recordings from `record`.
     rules : names, or mapping from names to rules, optional
-        Names in `otm.rules.RULES` of rules that have a plan for the drafts that were recorded (most
-        are for i.i.d. ones), "traversal", "walk and keep", or of any tree "target-only";
-        "module:name" of your own; or functions from a problem to a plan.
+        Names in `otm.rules.RULES` of rules that have a plan for the recorded drafts (most plans
+        are for i.i.d. drafts), "traversal", "walk and keep", or "target-only" for any tree. Also
+        "module:name" for your own rule, or functions from a problem to a plan.
     ks : iterable of int or tuple of int, optional
-        Numbers K of chains, or of children at the levels of a prefix tree; at most what was
-        recorded, which is taken if they are left out.
+        Numbers K of chains, or numbers of children per level of a prefix tree. They are at most
+        the recorded number, which is the default.
     gammas : iterable of int, optional
-        Lengths γ, at most the recorded one, which is taken if they are left out.
+        Lengths γ, at most the recorded length, which is the default.
     level : float, optional
-        Probability that an interval covers its mean, nearly.
+        Approximate probability that an interval covers its mean.
 
     Returns
     -------
     PairedMeans
-        For each `Setup` the mean with its interval; `difference` compares two of them.
+        The mean and its interval for each `Setup`; `difference` compares two setups.
 
     Raises
     ------
     UnknownMethodError
-        If a rule is asked for by a name that does not exist.
+        If a rule name is unknown.
     InvalidInputError
-        If there are no recordings, or more drafts are asked for than were recorded.
+        If there are no recordings, or they have fewer drafts than `ks` or `gammas` ask for.
     InvalidDraftCountError, ProblemTooLargeError
         If a number in `ks` is not an integer of at least 1, or has too many paths.
     InvalidParameterError
-        If a rule is no function, returns no plan or is for drafts of another law, nothing is asked
-        for, or the level is not above 0 and below 1.
+        If a rule is not a function, returns no plan, or needs drafts of another distribution. Also
+        if `rules`, `ks` or `gammas` is empty, or `level` is not above 0 and below 1.
     InvalidDraftsError
         If a rule that verifies whole paths gets drafts that are not i.i.d.
 
     Notes
     -----
-    The contexts decide what is estimated: at those where the steps of a loop began
-    (`contexts_from`) it is the block efficiency of that loop, and close to it that of one with
-    other drafts; over all positions of a text it is too large.
+    The contexts determine the estimated quantity. Use the contexts at which the steps of a decoding
+    loop began (`contexts_from`). The mean is then the block efficiency of that loop, and
+    approximately that of a loop with other drafts. Over all positions of a text the mean is too
+    large.
 
     References
     ----------
@@ -112,7 +114,7 @@ def block_efficiency(
     >>> contexts = [[[0]] * 10] * 4
     >>> recordings = record(target, ModelDrafter(draft, 2), contexts, depth=2, seed=0)
     >>> print(block_efficiency(recordings, ["k-Seq", "traversal"], ks=[1, 2], gammas=[1, 2]))
-    tokens of a step: mean ± half of the 95 % interval, 40 contexts of 4 prompts
+    tokens per step: mean ± half of the 95 % interval, 40 contexts of 4 prompts
     rule       K  γ = 1          γ = 2
     ---------  -  -------------  -------------
     k-Seq      1  1.758 ± 0.152  2.333 ± 0.288
@@ -120,22 +122,22 @@ def block_efficiency(
     traversal  1  1.758 ± 0.152  2.408 ± 0.200
     traversal  2  1.800 ± 0.137  2.504 ± 0.226
     """
-    prompts = prompts_of(recordings, level)
+    prompts = prompts_of_recordings(recordings, level)
     compared = named_rules(rules, KNOWN)
-    chosen_ks, chosen_gammas = drafts_of(recordings, ks, gammas)
+    chosen_ks, chosen_gammas = choose_drafts(recordings, ks, gammas)
     if not compared:
-        raise InvalidParameterError("there is nothing to compute; give at least one rule")
+        raise InvalidParameterError("`rules` is empty; give at least one rule")
     depth = max(chosen_gammas)
     setups = itertools.product(compared, chosen_ks, chosen_gammas)
     values = {Setup(*setup): np.empty(len(recordings)) for setup in setups}
     for (r, recording), k in itertools.product(enumerate(recordings), chosen_ks):
-        tree = pruned(recording.tree, k, depth)
+        tree = prune_tree(recording.tree, k, depth)
         for name, rule in compared.items():
             means = partial(tokens_by_rule, rule) if rule else OF_WHOLE_PATHS[name]
             tokens = means(tree, recording.target.__getitem__, depth)
             for gamma in chosen_gammas:
                 values[Setup(name, k, gamma)][r] = tokens[gamma]
-    return PairedMeans("tokens of a step", values, prompts, level)
+    return PairedMeans("tokens per step", values, prompts, level)
 
 
 def first_step_acceptance(
@@ -147,44 +149,45 @@ def first_step_acceptance(
     level: float = 0.95,
     progress: Progress | None = None,
 ) -> PairedMeans:
-    """Mean probability that a rule accepts one of the first drafts; exact, given the probs.
+    """Return the mean probability that a rule accepts one of the first drafts.
 
-    Unlike `block_efficiency` it does not depend on what was drafted, so that any number of drafts
-    can be asked for, and both models' distributions are enough.
+    It is exact given the distributions. Unlike `block_efficiency` it does not depend on the sampled
+    drafts. So any number of drafts is allowed, and both models' distributions suffice.
 
     Parameters
     ----------
     recordings : sequence of Recording, or Source
-        From `record`; or positions from `from_models` or `from_files`.
+        Recordings from `record`, or positions from `from_models` or `from_files`.
     rules : names, or mapping from names to rules, optional
-        Names in `otm.rules.RULES`, "module:name" of your own, or functions from a problem to a
-        plan; "traversal" and "walk and keep", which verify whole paths, have no such probability
-        and are left out.
+        Names in `otm.rules.RULES`, "module:name" for your own rule, or functions from a problem to
+        a plan. "traversal" and "walk and keep" verify whole paths and have no such probability, so
+        they are skipped.
     ks : iterable of int, optional
         Numbers of drafts, at least 1.
     sampling : SamplingParameters, optional
-        How to sample from both models of a `Source`; recordings were sampled already.
+        Sampling parameters of both models, for a `Source` only. For recordings, `record` has
+        already applied them.
     level : float, optional
-        Probability that an interval covers its mean, nearly.
+        Approximate probability that an interval covers its mean.
     progress : callable, optional
-        Called with what is worked on, the number of the context and of all; otherwise a terminal
-        shows a line after two seconds.
+        Function that receives a description, the number of the context and the number of contexts.
+        If omitted, a terminal shows a progress line after two seconds.
 
     Returns
     -------
     PairedMeans
-        For each `Setup` with γ = 1 the mean of `TransportPlan.acceptance`; 0 where nothing was
-        drafted.
+        For each `Setup` with γ = 1, the mean of `TransportPlan.acceptance`. A context without
+        drafts counts as 0.
 
     Raises
     ------
     UnknownMethodError
-        If a rule is asked for by a name that does not exist.
+        If a rule name is unknown.
     InvalidInputError
-        If there are no recordings or positions, or the source holds no whole distributions.
+        If there are no recordings or positions, or the source has only the most probable tokens.
     InvalidParameterError
-        If a rule is no function or returns no plan, the level is not above 0 and below 1, or a
-        sampling is given beside recordings.
+        If a rule is not a function or returns no plan, `level` is not above 0 and below 1, or
+        `sampling` is given together with recordings.
     InvalidDraftCountError
         If a number of drafts is not an integer of at least 1.
     ProblemTooLargeError
@@ -210,70 +213,70 @@ def first_step_acceptance(
     if isinstance(recordings, Sequence):
         if sampling is not None:
             raise InvalidParameterError(
-                "recordings hold the distributions that were sampled from; give no sampling"
+                "recordings already fix the sampling parameters; omit `sampling`"
             )
-        prompts = prompts_of(recordings, level)
+        prompts = prompts_of_recordings(recordings, level)
         pairs: Iterator[Problem | None] = map(_first_pair, recordings)
     elif hasattr(recordings, "blocks"):
         prompts, pairs = recordings.prompts, _pairs_of(recordings, sampling)
     else:
         raise InvalidInputError(
-            f"the recordings are {shown(recordings)}; give recordings as `record` makes them, or a "
-            "source such as `from_models(...)` or `from_files(...)`"
+            f"the recordings are {shown(recordings)}; give recordings from `record`, or a source "
+            "such as `from_models(...)` or `from_files(...)`"
         )
     means = compare_pairs(pairs, counts, named, prompts=prompts, level=level, progress=progress)
     return replace(means, quantity="acceptance of a first draft")
 
 
 def _first_pair(recording: Recording) -> Problem | None:
-    """Both distributions after the context of a recording, if anything was drafted there."""
+    """Return both distributions after the context of a recording; None without drafts."""
     root = recording.tree
     return Problem(root.checked_draft_probs(), recording.target[()], 1) if root.children else None
 
 
 def _pairs_of(source: Source, sampling: SamplingParameters | None) -> Iterator[Problem | None]:
-    """Both distributions at each position of a source."""
+    """Yield both distributions at each position of a source."""
     how = sampling or SamplingParameters()
     for block in source.blocks(source.bounds):
         if not isinstance(block, Pairs):
             raise InvalidInputError(
-                f"{source.name} holds the most likely tokens alone; give whole distributions"
+                f"{source.name} has only the most probable tokens; give whole distributions"
             )
         for _, (draft,), target in block.rows([how], how):
             yield Problem(draft, target, 1)
 
 
-def drafts_of(
+def choose_drafts(
     recordings: Sequence[Recording],
     ks: Iterable[Branching] | None,
     gammas: Iterable[int] | None,
 ) -> tuple[list[Branching], list[int]]:
-    """Numbers of drafts and lengths as asked for, or as recorded; refuses more than there are."""
+    """Return the requested or recorded numbers of drafts and lengths; raise if too large."""
     widths = _widths(recordings)
     if not widths:
-        raise InvalidInputError("nothing was drafted in these recordings; record deeper ones")
+        raise InvalidInputError("these recordings have no drafts; record with a larger depth")
     recorded = tuple(widths) if max(widths[1:], default=1) > 1 else widths[0]
     chosen_ks = [recorded] if ks is None else [as_branching(k) for k in ks]
     chosen_gammas = [len(widths)] if gammas is None else [as_gamma(gamma) for gamma in gammas]
     if not (chosen_ks and chosen_gammas):
-        raise InvalidParameterError("there is nothing to compute; give at least one K and one γ")
+        raise InvalidParameterError("`ks` or `gammas` is empty; give at least one K and one γ")
     for k in chosen_ks:
         children = k if isinstance(k, tuple) else (k,)
         if len(children) > len(widths) or any(map(int.__gt__, children, widths)):
             raise InvalidInputError(
-                f"k = {k}; the recordings have at most {tuple(widths)} drafts of a node at each "
-                "level: record more, or ask for fewer"
+                f"k = {k}; nodes of the recordings have at most {tuple(widths)} drafts at each "
+                "level: record more drafts, or give a smaller k"
             )
     if (depth := max(chosen_gammas)) > len(widths):
         raise InvalidInputError(
             f"γ = {depth}; the recorded drafts have at most {len(widths)} tokens: "
-            "record deeper ones, or ask for less"
+            "record with a larger depth, or give a smaller γ"
         )
     return chosen_ks, chosen_gammas
 
 
 def _widths(recordings: Sequence[Recording]) -> list[int]:
-    """Most children of a node at each level."""
+    """Return the largest number of children of a node, for each level."""
     widths: defaultdict[int, int] = defaultdict(int)
     for recording in recordings:
         for node in recording.tree.nodes():
@@ -281,14 +284,13 @@ def _widths(recordings: Sequence[Recording]) -> list[int]:
     return [width for _, width in sorted(widths.items()) if width > 0]
 
 
-def prompts_of(recordings: Sequence[Recording], level: float) -> npt.NDArray[np.int64]:
-    """Prompts of recordings; refuses none, and a level that is no probability."""
+def prompts_of_recordings(recordings: Sequence[Recording], level: float) -> npt.NDArray[np.int64]:
+    """Return the prompt of each recording; raise on an empty list or an invalid level."""
     as_level(level)
     given: Sequence[object] = recordings
     if wrong := [each for each in given if not isinstance(each, Recording)]:
         raise InvalidInputError(
-            f"the recordings hold {shown(wrong[0])}; give a list of recordings, as `record` makes "
-            "them"
+            f"the recordings hold {shown(wrong[0])}; give a list of recordings from `record`"
         )
     if not recordings:
         raise InvalidInputError("there are no recordings; make some with `record`")

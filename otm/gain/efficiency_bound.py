@@ -1,18 +1,17 @@
-"""Bound on the block efficiency of any memoryless lossless verifier, from recorded drafts.
+"""Upper bound on the block efficiency of every memoryless lossless verifier, from recorded drafts.
 
-If the output of a step, continued by the target, has the target's distribution, then the accepted
-path goes through depth i with probability at most T_i(H) + Pr(some draft of i tokens is outside H),
-for every set H of paths of i tokens: if it is in H it has the target's distribution T_i, and if not
-it must have been drafted (docs/theory/block.md).  The best H holds the paths whose ratio T_i/D_i to
-the draft's distribution is at most some threshold.  A verifier with a state can exceed the bound
-(docs/theory/state.md).
+Suppose that the output of a step, continued by the target, has the target's distribution. Then the
+accepted path passes depth i with probability at most T_i(H) + Pr(some draft of i tokens is outside
+H), for every set H of paths of i tokens. A path in H has the target's distribution T_i; a path
+outside H must have been drafted (docs/theory/block.md). The best H has the paths whose ratio
+T_i/D_i to the draft's distribution is at most some threshold. A verifier with a state can exceed
+the bound (docs/theory/state.md).
 
-Both terms are means over drafts.  T_i(H) is that of T_i/D_i on the drafts in H, so that the target
-need not write texts of its own.  The last token of a draft is averaged over, not drawn; for i = 1
-nothing is left to chance, and the bound is α_K of the context.  A threshold that was chosen where
-it is used would make the bound too small: the drafts of each half of the prompts take the
-thresholds that are best on the other half.  So the mean of what is computed is an upper bound, and
-its interval covers it as any interval of a mean does.
+Both terms are means over drafts. T_i(H) is the mean of T_i/D_i over the drafts in H, so the target
+need not sample texts. The last token of a draft is averaged over instead of sampled. For i = 1 the
+bound is therefore exact: it is α_K of the context. If the same drafts chose and used a threshold,
+the bound would be too small. So each half of the prompts uses the thresholds that are best on the
+other half. The expected value is then an upper bound, and its interval is that of any mean.
 """
 
 from __future__ import annotations
@@ -29,16 +28,16 @@ from otm.decoding.draft_tree import DraftNode
 from otm.decoding.drafters.base import Branching, children_at
 from otm.decoding.verifiers.base import TargetProbs
 from otm.errors import InvalidInputError
-from otm.gain.efficiency import drafts_of, prompts_of
-from otm.gain.recording import Recording, pruned
+from otm.gain.efficiency import choose_drafts, prompts_of_recordings
+from otm.gain.recording import Recording, prune_tree
 from otm.optimum.cut import optimal_value
 from otm.problem import Problem
 
 THRESHOLDS = 64
-"""Thresholds that are tried at each depth."""
+"""Number of thresholds at each depth."""
 
 LEAST_THRESHOLD = 2.0**-12
-"""The least of them but for 0, as a share of the largest, the number of drafts."""
+"""Smallest positive threshold divided by the largest finite one, the number of drafts."""
 
 
 def efficiency_bound(
@@ -48,44 +47,45 @@ def efficiency_bound(
     *,
     level: float = 0.95,
 ) -> PairedMeans:
-    """Upper bound on `block_efficiency` for every memoryless lossless verifier, known or not.
+    """Return an upper bound on `block_efficiency` for every memoryless lossless verifier.
 
-    One plus the sum over depths i of the least T_i(H) + Pr(some draft of i tokens is outside H)
-    over thresholds (docs/theory/block.md).
+    The bound is one plus a sum over depths i. Each term is the minimum over thresholds of
+    T_i(H) + Pr(some draft of i tokens is outside H) (docs/theory/block.md).
 
     Parameters
     ----------
     recordings : sequence of Recording
-        From `record`, of two prompts or more.
+        Recordings from `record`, from two prompts or more.
     ks : iterable of int or tuple of int, optional
-        Numbers K of chains, or of children at the levels of a prefix tree; at most what was
-        recorded, which is taken if they are left out.
+        Numbers K of chains, or numbers of children per level of a prefix tree. They are at most
+        the recorded number, which is the default.
     gammas : iterable of int, optional
-        Lengths γ, at most the recorded one, which is taken if they are left out.
+        Lengths γ, at most the recorded length, which is the default.
     level : float, optional
-        Probability that an interval covers its mean, nearly.
+        Approximate probability that an interval covers its mean.
 
     Returns
     -------
     PairedMeans
-        For each `Setup`, with "bound" for a rule, the mean and its interval.  ``means | bound``
-        puts it beside rules on the same recordings, for a table and for differences.
+        The mean and its interval for each `Setup`, with "bound" as rule. ``means | bound`` adds
+        the bound to the means of rules on the same recordings, for a table and for differences.
 
     Raises
     ------
     InvalidInputError
-        If the recordings are of fewer than two prompts, or have fewer drafts than are asked for.
+        If the recordings have fewer than two prompts, or fewer drafts than `ks` or `gammas` ask
+        for.
     InvalidDraftCountError, ProblemTooLargeError
-        If a number in `ks` is not an integer of at least 1, or has too many paths.
+        If a number in `ks` is not an integer of at least 1, or leads to too many paths.
     InvalidParameterError
-        If nothing is asked for, or the level is not above 0 and below 1.
+        If `ks` or `gammas` is empty, or `level` is not above 0 and below 1.
 
     Notes
     -----
-    The mean is at least the best block efficiency at these contexts; its interval takes prompts
-    alone to be independent.  Thresholds of one half of the prompts come from the other half, so
-    that they do not adapt to what they are applied to.  That a draft ends early may depend on its
-    own tokens and on nothing else, as for `ModelDrafter`.
+    The expected value is at least the best block efficiency at these contexts. The interval treats
+    only prompts as independent. Each half of the prompts uses thresholds from the other half, so
+    thresholds do not adapt to the data that they are applied to. The early end of a draft may
+    depend only on the draft's own tokens, as for `ModelDrafter`.
 
     Examples
     --------
@@ -97,19 +97,19 @@ def efficiency_bound(
     >>> recordings = record(target, ModelDrafter(draft, 2), contexts, depth=2, seed=0)
     >>> means = block_efficiency(recordings, "optimal", gammas=[1, 2])
     >>> print(means | efficiency_bound(recordings, gammas=[1, 2]))
-    tokens of a step: mean ± half of the 95 % interval, 40 contexts of 4 prompts
+    tokens per step: mean ± half of the 95 % interval, 40 contexts of 4 prompts
     rule     K  γ = 1          γ = 2
     -------  -  -------------  -------------
     optimal  2  1.933 ± 0.046  2.746 ± 0.095
     bound    2  1.938 ± 0.000  2.806 ± 0.215
     """
-    prompts = prompts_of(recordings, level)
-    chosen_ks, chosen_gammas = drafts_of(recordings, ks, gammas)
+    prompts = prompts_of_recordings(recordings, level)
+    chosen_ks, chosen_gammas = choose_drafts(recordings, ks, gammas)
     names, index = np.unique(prompts, return_inverse=True)
     if names.size < 2:
         raise InvalidInputError(
-            "these recordings are of one prompt; the bound chooses thresholds on one half of the "
-            "prompts and applies them to the other: record at least two"
+            "these recordings have only one prompt; the bound splits the prompts into two halves, "
+            "so record at least two prompts"
         )
     halves = [np.flatnonzero(index % 2 == half) for half in (0, 1)]
     values: dict[Setup, Floats] = {}
@@ -122,14 +122,15 @@ def efficiency_bound(
             accepted[here] = terms[here][:, np.arange(depth), best]
         tokens = 1 + np.cumsum(accepted, axis=1)
         values |= {Setup("bound", k, gamma): tokens[:, gamma - 1] for gamma in chosen_gammas}
-    return PairedMeans("tokens of a step", values, prompts, level)
+    return PairedMeans("tokens per step", values, prompts, level)
 
 
 def _terms(recording: Recording, k: Branching, depth: int) -> Floats:
-    """Bounds on the probability of i accepted drafts, for each depth i and threshold."""
-    root, target_probs = pruned(recording.tree, k, depth), recording.target.__getitem__
+    """Return bounds on the probability of i accepted drafts, by depth i and threshold."""
+    root, target_probs = prune_tree(recording.tree, k, depth), recording.target.__getitem__
     terms = np.zeros((depth, THRESHOLDS))
-    if root.children:  # the first depth exactly, whatever the threshold
+    # the first depth is exact and needs no threshold
+    if root.children:
         _, draft, aim = align(root.checked_draft_probs(), target_probs(()))
         terms[0] = optimal_value(Problem(draft, aim, len(root.children)))
     nodes = children_at(k, 0)
@@ -141,7 +142,7 @@ def _terms(recording: Recording, k: Branching, depth: int) -> Floats:
 
 
 def thresholds(nodes: int) -> Floats:
-    """Thresholds of a depth with so many drafts: none above can be best, as no slope of g is."""
+    """Return thresholds for a depth with `nodes` drafts; larger thresholds are never optimal."""
     some = np.geomspace(nodes * LEAST_THRESHOLD, nodes, THRESHOLDS - 2)
     return np.concatenate([[0], some, [math.inf]])
 
@@ -149,15 +150,15 @@ def thresholds(nodes: int) -> Floats:
 def cut_terms(
     root: DraftNode, target_probs: TargetProbs, level: int, thresholds: Floats
 ) -> tuple[Floats, Floats]:
-    """Estimate T_i(H), and the probability of a draft outside of H, for depth i = level + 1.
+    """Estimate T_i(H) and the probability of a draft outside H, at depth i = level + 1.
 
-    H has the paths whose ratio is at most each threshold: arrays of their shape, whose means over
-    the drafts above this depth are the two.
+    For each threshold, H has the paths whose ratio is at most the threshold. The two returned
+    arrays have the shape of `thresholds`; their means over the drafts above depth i are unbiased.
     """
-    inside, none_outside = np.zeros(thresholds.shape), np.ones(thresholds.shape)
+    inside, all_inside_probability = np.zeros(thresholds.shape), np.ones(thresholds.shape)
 
     def visit(node: DraftNode, ratio: float, share: float) -> None:
-        """Add what follows a node with this ratio; its share is its weight among its level."""
+        """Add the terms below a node with this ratio; `share` is its weight in its level."""
         if not node.children:
             return
         target = target_probs(node.path)
@@ -169,11 +170,12 @@ def cut_terms(
             return
         _, draft_probs, probs = align(node.checked_draft_probs(), target)
         bins = RatioBins.of(draft_probs.astype(np.float64), probs.astype(np.float64))
-        with np.errstate(divide="ignore", invalid="ignore"):  # a ratio of 0 is below all
+        # a ratio of 0 is below every threshold
+        with np.errstate(divide="ignore", invalid="ignore"):
             most = np.where(ratio > 0, thresholds / ratio, math.inf)
         below = bins.least.searchsorted(most, side="right")
         inside[...] += share * ratio * bins.target_below[below]
-        none_outside[...] *= bins.draft_below[below] ** len(node.children)
+        all_inside_probability[...] *= bins.draft_below[below] ** len(node.children)
 
     visit(root, 1.0, 1.0)
-    return inside, 1 - none_outside
+    return inside, 1 - all_inside_probability

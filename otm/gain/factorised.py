@@ -1,16 +1,16 @@
-"""The best drafts of a model that does not see what it has drafted before.
+"""Optimal drafts for a model that does not see its earlier drafts.
 
-Heads, diffusion and n-grams of several distances draft all tokens of a step at once: the i-th from
-one distribution d, whatever the tokens before it.  The target's distribution T(·|y) depends on
-these, y.  With weights w(y), the probability that they are y and accepted, the i-th is accepted
-with probability
+Heads, diffusion models and n-grams over several distances draft all tokens of a step at once. Token
+i comes from one distribution d that does not depend on the tokens y before it, while the target's
+distribution T(·|y) does. Let w(y) be the probability that y is drafted and accepted. Then token i
+is accepted with probability
 
     Σ_y w(y) Σ_v min(d(v), T(v|y)),
 
-which is concave in d.  It gains Pr_w(T(v|y) > d(v)) from more mass at v, and is largest where that
-is the same for all v: d(v) is a quantile of T(v|y) over y, of one level for all v, at which the
-quantiles sum to one (docs/theory/factorised.md, Theorem 21.1).  The marginal, from which sampled
-drafts are drawn, is the mean of T(v|y) in its place.
+which is concave in d. Its derivative with respect to d(v) is Pr_w(T(v|y) > d(v)). At the maximum
+this derivative is equal for all v. So d(v) is a quantile of T(v|y) over y, and all v share the
+level at which these quantiles sum to one (docs/theory/factorised.md, Theorem 21.1). Usual drafters
+sample from the marginal, which has the mean of T(v|y) in place of the quantile.
 """
 
 from __future__ import annotations
@@ -29,31 +29,31 @@ from otm.errors import InvalidInputError
 
 
 def common_draft(target_probs: Any, weights: Any = None) -> Probs:
-    """Find the one distribution to draft from at several contexts that is accepted most.
+    """Find the one draft distribution with the highest acceptance over several contexts.
 
     Parameters
     ----------
     target_probs : array-like [N, V]
         The target's distribution at each context.
     weights : array-like [N], optional
-        How likely each context is, up to a factor; equally likely ones if left out.
+        Probability of each context, up to a common factor; equal if omitted.
 
     Returns
     -------
     array [V]
-        The distribution d with the largest Σ_n w_n Σ_v min(d(v), T_n(v)); of several the one that
-        gives most to the first tokens.  In fractions if the rows are.
+        The distribution d with the largest Σ_n w_n Σ_v min(d(v), T_n(v)). If several are optimal,
+        the first tokens get the most mass. The result has fractions if the rows have fractions.
 
     Raises
     ------
     InvalidDistributionError
-        If a row is no distribution.
+        If a row is not a distribution.
     InvalidInputError
-        If there is no row, or the weights are not as many, negative or all zero.
+        If there are no rows, or the weights are negative, all zero, or not one per row.
 
     Examples
     --------
-    One context is a little likelier than the other; its mean serves neither:
+    The first context is slightly more probable. The mean of the two rows is accepted less often:
 
     >>> rows, weights = [[0.9, 0.1], [0.1, 0.9]], [0.6, 0.4]
     >>> common_draft(rows, weights)
@@ -67,11 +67,12 @@ def common_draft(target_probs: Any, weights: Any = None) -> Probs:
     w = _as_weights(weights, rows)
     order = np.argsort(-rows, axis=0, kind="stable")
     sizes = np.take_along_axis(rows, order, 0)
-    # between the j-th largest of a token and the next, as many contexts as j gain from more mass
+    # an interval between the j-th and (j+1)-th largest probability of a token gains j contexts
     lengths = sizes.copy()
     lengths[:-1] -= sizes[1:]
     gains = np.cumsum(w[order], axis=0)
-    flat = np.argsort(-gains.T.ravel(), kind="stable")  # tokens first, in their order
+    # a stable sort keeps the order of the tokens among equal gains
+    flat = np.argsort(-gains.T.ravel(), kind="stable")
     taken = lengths.T.ravel()[flat]
     ends = np.cumsum(taken)
     last = int(np.searchsorted(ends, 1 + 0 * ends[-1])) if ends[-1] >= 1 else flat.size - 1
@@ -83,38 +84,39 @@ def common_draft(target_probs: Any, weights: Any = None) -> Probs:
 
 
 def factorised_draft(target_probs: Any, tokens: Any) -> list[Probs]:
-    """Find the distributions to draft each token of a step from, without the tokens before it.
+    """Find draft distributions for the tokens of a step, without the tokens before each.
 
-    The first is the target's own; each later one is `common_draft` of what the target has after
-    texts that it drew itself, weighted by the probability that chain verification gets so far.
+    The first distribution is the target's own. Each later distribution is the `common_draft` of the
+    target's distributions after texts that the target sampled. Each text has the probability that
+    chain verification reaches it as weight.
 
     Parameters
     ----------
     target_probs : array-like [N, L, V]
-        The target's distribution for each token of N texts that it drew after one context.
+        The target's distribution for each token of N texts, which it sampled after one context.
     tokens : int array-like [N, L]
         The texts.
 
     Returns
     -------
     list of L arrays [V]
-        A distribution for each token.
+        One distribution per token of the step.
 
     Raises
     ------
     InvalidDistributionError
-        If a row is no distribution.
+        If a row is not a distribution.
     InvalidInputError
-        If these are no rows and texts of one length, or a text has a token of probability 0.
+        If the shapes are not [N, L, V] and [N, L], or a text has a token of probability 0.
 
     Notes
     -----
-    Each depth is the best after those before it, not all together: an earlier one that gives up
-    some of its own acceptance for later ones could gain more.
+    Each depth is optimal given the depths before it. All depths together may not be optimal: an
+    earlier depth could give up some acceptance and raise the acceptance of later depths by more.
 
     Examples
     --------
-    The second token follows from the first, which is 0 more often than not:
+    The second token follows from the first, which is 0 in six of ten texts:
 
     >>> after = {0: [0.8, 0.2], 1: [0.2, 0.8]}
     >>> texts = [[0, 0]] * 6 + [[1, 1]] * 4
@@ -127,31 +129,31 @@ def factorised_draft(target_probs: Any, tokens: Any) -> list[Probs]:
     if rows.ndim != 3 or ids.shape != rows.shape[:2] or not rows.size or ids.dtype.kind not in "iu":
         raise InvalidInputError(
             f"distributions of shape {rows.shape} for tokens of shape {ids.shape}; give "
-            "[N, L, V] and whole numbers [N, L]"
+            "[N, L, V] and integers [N, L]"
         )
     if ids.min() < 0 or ids.max() >= rows.shape[2]:
         raise InvalidInputError(f"tokens must be from 0 to {rows.shape[2] - 1}")
     drafts = []
     weights = zeros(len(rows), rows[0, 0]) + 1
     for i in range(rows.shape[1]):
-        here, drawn = _as_rows(rows[:, i]), ids[:, i]
-        of_target = here[np.arange(len(here)), drawn]
+        here, sampled = _as_rows(rows[:, i]), ids[:, i]
+        of_target = here[np.arange(len(here)), sampled]
         if not (of_target > 0).all():
             raise InvalidInputError(
-                "a text has a token that its distribution cannot give; draw texts from these"
+                "a text has a token with probability 0; sample texts from these distributions"
             )
         drafts.append(common_draft(here, weights if weights.any() else None))
-        ratios = drafts[-1][drawn] / of_target
+        ratios = drafts[-1][sampled] / of_target
         weights = weights * np.minimum(ratios, 1 + 0 * ratios)
     return drafts
 
 
 def _as_rows(values: Any) -> npt.NDArray[Any]:
-    """Check distributions [N, V], of one kind of number."""
+    """Check distributions [N, V], and convert them to one kind of number."""
     given = as_array(values, "distributions", InvalidInputError)
     if given.ndim != 2 or not given.size:
         raise InvalidInputError(
-            f"distributions of shape {given.shape}; give an array [N, V], a row for each context"
+            f"distributions of shape {given.shape}; give an array [N, V], one row per context"
         )
     rows = [as_probs(row, f"row {n}") for n, row in enumerate(given)]
     if not all(map(is_exact, rows)):
@@ -160,7 +162,7 @@ def _as_rows(values: Any) -> npt.NDArray[Any]:
 
 
 def _as_weights(weights: Any, rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Check weights [N], and divide them by the largest."""
+    """Check weights [N], and divide them by the largest weight."""
     if weights is None:
         return zeros(len(rows), rows[0]) + 1
     given = as_array(weights, "weights", InvalidInputError)
@@ -169,10 +171,10 @@ def _as_weights(weights: Any, rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
     floats = given.astype(np.float64)
     if given.shape != rows.shape[:1] or not (np.isfinite(floats) & (floats >= 0)).all():
         raise InvalidInputError(
-            f"weights {shown(weights)} for {len(rows)} contexts; give a finite one of at least 0 "
-            "for each"
+            f"weights {shown(weights)} for {len(rows)} contexts; give one finite number of at "
+            "least 0 per context"
         )
     if not floats.any():
-        raise InvalidInputError("all weights are 0; one context must count")
+        raise InvalidInputError("all weights are 0; give at least one positive weight")
     scaled: npt.NDArray[Any] = given / given.max()
     return scaled

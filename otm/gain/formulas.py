@@ -1,16 +1,16 @@
-"""What speculative decoding gains: Leviathan et al., Definition 3.2 to Theorem 3.11, as functions.
+"""Formulas for the gain of speculative decoding: Leviathan et al., Definition 3.2 to Theorem 3.11.
 
-One block drafts γ tokens, which the target model verifies in one call.  Each draft is accepted with
-the same probability α, independently of the others (the assumption of section 3.1), and the drafts
-behind the first that is rejected are lost.  A call of the draft model costs c calls of the target.
+A block drafts γ tokens, and the target model verifies them in one call. Each draft is accepted with
+the same probability α, independently of the others (the assumption of section 3.1). All drafts
+after the first rejected draft are lost. A call of the draft model costs c calls of the target.
 
-Every function takes numbers or arrays, which broadcast, and gives a number or an array.  Where α
-and c are fractions, or whole numbers beside a fraction, the result is exact; otherwise it is in
-float64.  All results hold at α = 1, where the printed formulas are 0/0.
+Every function takes numbers or arrays, which broadcast, and returns a number or an array. If α
+and c are fractions, or integers together with a fraction, the result is exact; otherwise it is in
+float64. All results hold at α = 1, where the printed formulas are 0/0.
 
-Two things in the paper are not to be copied.  Corollary 3.6 writes E(min(p, q)) for the mean of
-Σ_x min(p(x), q(x)).  Appendix A.5 quotes improvements of 2.5, 3.1, 3.6 and 5 at c = 0.015, where
-Theorem 3.8 gives 2.33, 2.94, 3.45 and 4.79: more than the rounding of the printed α explains.
+The paper has two errors. Corollary 3.6 writes E(min(p, q)) for the mean of
+Σ_x min(p(x), q(x)). Appendix A.5 states improvements of 2.5, 3.1, 3.6 and 5 at c = 0.015, where
+Theorem 3.8 gives 2.33, 2.94, 3.45 and 4.79. Rounding of the printed α does not explain this.
 """
 
 from __future__ import annotations
@@ -29,18 +29,19 @@ from otm.gain.parameters import (
     as_costs,
     as_draft_numbers,
     as_kind,
+    as_one_type,
     geometric_sum,
     in_unit_interval,
-    of_one_kind,
     result,
 )
 
 
 def lk_divergence(draft: Any, target: Any) -> Any:
-    """Divergence D_LK(p, q) = Σ abs(p − M), M = (p + q)/2 ([leviathan2023]_, Definition 3.2).
+    """Return the divergence D_LK(p, q) = Σ abs(p − M), M = (p + q)/2.
 
-    It is 1 − Σ min(p, q) (Lemma 3.3), symmetric, 0 only if p = q and 1 only if their supports are
-    disjoint (Corollary 3.4): the total variation distance.
+    This is Definition 3.2 of [leviathan2023]_. It equals 1 − Σ min(p, q) (Lemma 3.3), which is the
+    total variation distance. It is symmetric. It is 0 only if p = q, and 1 only if the supports of
+    p and q are disjoint (Corollary 3.4).
 
     Parameters
     ----------
@@ -50,12 +51,12 @@ def lk_divergence(draft: Any, target: Any) -> Any:
     Returns
     -------
     float, Fraction or array [...]
-        In [0, 1].
+        The divergence, in [0, 1].
 
     Raises
     ------
     InvalidDistributionError
-        If a row is no distribution, or the two do not fit together.
+        If a row is not a distribution, or the two shapes do not broadcast.
 
     References
     ----------
@@ -69,13 +70,14 @@ def lk_divergence(draft: Any, target: Any) -> Any:
     """
     p, q = as_probs_rows(draft, target)
     divergence = np.abs(p - q).sum(axis=-1) / 2
-    return result(np.minimum(divergence, 1))  # a sum of floats can pass one
+    # rounding can bring a sum of floats above one
+    return result(np.minimum(divergence, 1))
 
 
 def acceptance_from_divergence(divergence: Any) -> Any:
-    """Probability β = 1 − D_LK that a draft is accepted ([leviathan2023]_, Theorem 3.5).
+    """Return the probability β = 1 − D_LK that a draft is accepted ([leviathan2023]_, Theorem 3.5).
 
-    The acceptance rate α of a pair of models is the mean of β over prefixes (Corollary 3.6).
+    The acceptance rate α of two models is the mean of β over prefixes (Corollary 3.6).
 
     Parameters
     ----------
@@ -85,7 +87,7 @@ def acceptance_from_divergence(divergence: Any) -> Any:
     Returns
     -------
     float, Fraction or array
-        In [0, 1].
+        The probability, in [0, 1].
 
     Raises
     ------
@@ -102,13 +104,13 @@ def acceptance_from_divergence(divergence: Any) -> Any:
     >>> acceptance_from_divergence(lk_divergence([0.75, 0.25], [0.25, 0.75]))
     0.5
     """
-    return result(1 - of_one_kind(in_unit_interval(divergence, "D_LK"))[0])
+    return result(1 - as_one_type(in_unit_interval(divergence, "D_LK"))[0])
 
 
 def expected_tokens(alpha: Any, gamma: Any) -> Any:
-    """Mean number of tokens from one block, 1 + α + … + α^γ ([leviathan2023]_, Equation (1)).
+    """Return the mean tokens per block, 1 + α + … + α^γ ([leviathan2023]_, Equation (1)).
 
-    It is (1 − α^(γ+1)) / (1 − α), and γ + 1 for α = 1.
+    The sum is (1 − α^(γ+1)) / (1 − α), and γ + 1 for α = 1.
 
     Parameters
     ----------
@@ -120,7 +122,7 @@ def expected_tokens(alpha: Any, gamma: Any) -> Any:
     Returns
     -------
     float, Fraction or array
-        From 1 to γ + 1.
+        The mean, from 1 to γ + 1.
 
     Raises
     ------
@@ -140,27 +142,28 @@ def expected_tokens(alpha: Any, gamma: Any) -> Any:
     >>> expected_tokens(1, [0, 4])
     array([1., 5.])
     """
-    a, g = of_one_kind(in_unit_interval(alpha), as_draft_numbers(gamma))
+    a, g = as_one_type(in_unit_interval(alpha), as_draft_numbers(gamma))
     return result(geometric_sum(a, g + 1))
 
 
 def walltime_improvement(alpha: Any, gamma: Any, cost: Any) -> Any:
-    """Speed over decoding without drafts ([leviathan2023]_, Theorem 3.8).
+    """Return the speed relative to decoding without drafts ([leviathan2023]_, Theorem 3.8).
 
-    It is `expected_tokens` over γ c + 1, the time of a block.  The target is assumed to read
-    γ + 1 positions in the time of one.
+    The speed is `expected_tokens` divided by γ c + 1, the time of a block. The target is assumed to
+    read γ + 1 positions in the time of one.
 
     Parameters
     ----------
     alpha, gamma
         As for `expected_tokens`.
     cost : float, Fraction or array
-        Time c of a call of the draft model over that of the target (Definition 3.7), at least 0.
+        Time c of a draft model call divided by the time of a target call (Definition 3.7), at
+        least 0.
 
     Returns
     -------
     float, Fraction or array
-        Above 1 where drafting pays.
+        The speed; above 1 if drafting pays.
 
     Raises
     ------
@@ -177,28 +180,28 @@ def walltime_improvement(alpha: Any, gamma: Any, cost: Any) -> Any:
     >>> round(walltime_improvement(0.8, gamma=5, cost=0), 2)
     3.69
     """
-    a, g, c = of_one_kind(in_unit_interval(alpha), as_draft_numbers(gamma), as_costs(cost))
+    a, g, c = as_one_type(in_unit_interval(alpha), as_draft_numbers(gamma), as_costs(cost))
     return result(geometric_sum(a, g + 1) / (g * c + 1))
 
 
 def operations_factor(alpha: Any, gamma: Any, cost: Any) -> Any:
-    """Arithmetic operations over those of decoding without drafts ([leviathan2023]_, Theorem 3.11).
+    """Return the arithmetic operations relative to decoding without drafts.
 
-    It is (γ ĉ + γ + 1) over `expected_tokens`: a block runs the target on γ + 1 positions, and what
-    follows a rejected draft is wasted.
+    By [leviathan2023]_, Theorem 3.11, this is (γ ĉ + γ + 1) divided by `expected_tokens`. A block
+    runs the target on γ + 1 positions, and the positions after a rejected draft are wasted.
 
     Parameters
     ----------
     alpha, gamma
         As for `expected_tokens`.
     cost : float, Fraction or array
-        Operations ĉ for a token of the draft model over those of the target (Definition 3.10), at
-        least 0; not the c of time.
+        Operations ĉ per token of the draft model divided by operations per token of the target
+        (Definition 3.10), at least 0. The c of other functions is a ratio of times instead.
 
     Returns
     -------
     float, Fraction or array
-        At least 1.
+        The factor, at least 1.
 
     Raises
     ------
@@ -215,16 +218,16 @@ def operations_factor(alpha: Any, gamma: Any, cost: Any) -> Any:
     >>> round(operations_factor(0.8, gamma=5, cost=0), 2)
     1.63
     """
-    a, g, c = of_one_kind(in_unit_interval(alpha), as_draft_numbers(gamma), as_costs(cost, "ĉ"))
+    a, g, c = as_one_type(in_unit_interval(alpha), as_draft_numbers(gamma), as_costs(cost, "ĉ"))
     return result((g * c + g + 1) / geometric_sum(a, g + 1))
 
 
 def memory_accesses_factor(alpha: Any, gamma: Any) -> Any:
-    """Ratio of reads of the target's weights and cache to those without drafts.
+    """Return the reads of the target's weights and cache relative to decoding without drafts.
 
-    A block reads them once, so that this is the inverse of `expected_tokens`, which the paper calls
-    the factor by which the reads shrink ([leviathan2023]_, section 3.4).  Reads for the draft model
-    are not counted.
+    A block reads the weights and the cache once. So the ratio is the inverse of `expected_tokens`,
+    which the paper calls the factor by which the reads shrink ([leviathan2023]_, section 3.4).
+    Reads of the draft model are not counted.
 
     Parameters
     ----------
@@ -234,7 +237,7 @@ def memory_accesses_factor(alpha: Any, gamma: Any) -> Any:
     Returns
     -------
     float, Fraction or array
-        From 1/(γ + 1) to 1.
+        The ratio, from 1/(γ + 1) to 1.
 
     Raises
     ------
@@ -256,22 +259,23 @@ def memory_accesses_factor(alpha: Any, gamma: Any) -> Any:
 
 
 def single_draft_improvement(alpha: Any, cost: Any) -> Any:
-    """Improvement (1 + α) / (1 + c) with a single draft ([leviathan2023]_, Corollary 3.9).
+    """Return the speed (1 + α) / (1 + c) with a single draft ([leviathan2023]_, Corollary 3.9).
 
-    If α > c, it is above 1, and the best γ improves by at least as much.  Otherwise it is at most
-    1, and no γ improves: the mean of α, …, α^γ falls with γ, and must be above c.
+    If α > c, the speed is above 1, and the best γ is at least as fast. Otherwise the speed is at
+    most 1, and no γ helps: drafting pays only if the mean of α, …, α^γ exceeds c, and that mean
+    falls with γ.
 
     Parameters
     ----------
     alpha : float, Fraction or array
         Acceptance rate α, in [0, 1].
     cost : float, Fraction or array
-        Time c of a call of the draft model over that of the target, at least 0.
+        Time c of a draft model call divided by the time of a target call, at least 0.
 
     Returns
     -------
     float, Fraction or array
-        Above 1 just where some γ improves.
+        The speed; above 1 if and only if some γ makes decoding faster.
 
     Raises
     ------
@@ -289,27 +293,28 @@ def single_draft_improvement(alpha: Any, cost: Any) -> Any:
     >>> single_draft_improvement(Fraction(3, 4), Fraction(1, 50))
     Fraction(175, 102)
     """
-    a, c = of_one_kind(in_unit_interval(alpha), as_costs(cost))
+    a, c = as_one_type(in_unit_interval(alpha), as_costs(cost))
     return result((1 + a) / (1 + c))
 
 
 def oracle_speedup(alpha: Any, cost: Any = 0) -> Any:
-    """Speed if γ were known to be the number of drafts that will pass ([leviathan2023]_, 3.5).
+    """Return the speed if γ always equals the number of accepted drafts ([leviathan2023]_, 3.5).
 
-    For c = 0 it is the paper's 1/(1 − α), the mean number of tokens from a block and the bound on
-    Theorem 3.8 for all γ.  With a cost it is 1/(1 − α + α c): drafts of accepted tokens take time.
+    For c = 0 this is the paper's 1/(1 − α): the mean number of tokens per block, and the upper
+    bound of Theorem 3.8 over all γ. With a cost it is 1/(1 − α + α c), because the drafts of
+    accepted tokens take time.
 
     Parameters
     ----------
     alpha : float, Fraction or array
         Acceptance rate α, in [0, 1].
     cost : float, Fraction or array, optional
-        Time c of a call of the draft model over that of the target, at least 0.
+        Time c of a draft model call divided by the time of a target call, at least 0.
 
     Returns
     -------
     float, Fraction or array
-        Infinite, a float, for α = 1 and c = 0.
+        The speed; the float infinity for α = 1 and c = 0.
 
     Raises
     ------
@@ -327,38 +332,41 @@ def oracle_speedup(alpha: Any, cost: Any = 0) -> Any:
     >>> oracle_speedup(Fraction(4, 5)), oracle_speedup(1)
     (Fraction(5, 1), inf)
     """
-    a, c = of_one_kind(in_unit_interval(alpha), as_costs(cost))
+    a, c = as_one_type(in_unit_interval(alpha), as_costs(cost))
     time = 1 - a + a * c
-    with np.errstate(over="ignore"):  # to infinity
+    # 1 divided by a tiny time may overflow to infinity
+    with np.errstate(over="ignore"):
         return result(np.where(time == 0, math.inf, 1 / np.where(time == 0, 1, time)))
 
 
 def best_gamma(alpha: Any, cost: Any, *, max_gamma: int | None = None) -> Any:
-    """Find the number of drafts γ that improves walltime most ([leviathan2023]_, section 3.5).
+    """Find the number of drafts γ with the highest speed ([leviathan2023]_, section 3.5).
 
-    The `walltime_improvement` rises up to one γ and never again: draft γ adds to it just if ::
+    The `walltime_improvement` rises up to one γ and falls afterwards. Draft number γ raises
+    the speed if and only if ::
 
-        α^γ (1 + (γ − 1) c) > c (1 + α + … + α^(γ−1)),
+        α^γ (1 + (γ − 1) c) > c (1 + α + … + α^(γ−1)).
 
-    and the difference of the two sides falls with γ.  So the last draft that pays is bisected.
+    The left side minus the right side falls with γ, so the last draft that pays is found by
+    bisection.
 
     Parameters
     ----------
     alpha, cost
         As for `single_draft_improvement`.
     max_gamma : int, optional
-        Most drafts that a block may have, at least 0 (2^53 if not given).
+        Largest allowed number of drafts in a block, at least 0; 2^53 if omitted.
 
     Returns
     -------
     int or int array
-        The smallest best γ; 0 where α ≤ c, since no draft pays (Corollary 3.9).
+        The smallest best γ; 0 if α ≤ c, because then no draft pays (Corollary 3.9).
 
     Raises
     ------
     InvalidParameterError
-        If an argument is outside its range or the arguments do not broadcast; or if every further
-        draft pays (c = 0 < α, or c < 1 = α) and `max_gamma` is not given.
+        If an argument is outside its range, or the arguments do not broadcast. The same error is
+        raised if every further draft pays (c = 0 < α, or c < 1 = α) and `max_gamma` is omitted.
 
     References
     ----------
@@ -372,17 +380,18 @@ def best_gamma(alpha: Any, cost: Any, *, max_gamma: int | None = None) -> Any:
     >>> best_gamma(0.75, 0, max_gamma=8)
     8
     """
-    a, c = of_one_kind(in_unit_interval(alpha), as_costs(cost))
+    a, c = as_one_type(in_unit_interval(alpha), as_costs(cost))
     endless = ((c == 0) & (a > 0)) | ((a == 1) & (c < 1))
     if max_gamma is None:
         if np.any(endless):
             raise InvalidParameterError(
-                "with c = 0 < α or c < 1 = α every further draft pays, and no γ is best; give the "
-                "`max_gamma` that a block may have"
+                "with c = 0 < α or c < 1 = α every further draft pays, so no γ is best; give "
+                "`max_gamma`, the largest γ of a block"
             )
         max_gamma = LARGEST_GAMMA
     limit = int(as_draft_numbers(max_gamma, "max_gamma", single=True))
-    a = np.where(endless, 0, a)  # nothing to search there
+    # an unlimited γ needs no search
+    a = np.where(endless, 0, a)
 
     def pays(drafts: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
         number = as_kind(drafts, exact=is_exact(a))

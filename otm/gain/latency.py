@@ -1,8 +1,8 @@
-"""What a step costs: how long both models take for so many tokens in so many rows.
+"""Cost of a step: time of both models by numbers of tokens and rows.
 
 Leviathan et al. (2023) and SpecTr ([sun2023]_, section 7) assume that the target verifies all
-drafts in the time of one token.  That holds where reading the weights takes the time, and SpecTr's
-appendix E measures how far; here it is measured on one's own models.
+drafts in the time of one token. This holds if reading the weights dominates the time. SpecTr's
+appendix E measures how far it holds; this module measures it on your own models.
 
 References
 ----------
@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.display.reprs import Brief
+from otm._core.display.reprs import ShortRepr
 from otm._core.display.text import shown
 from otm._core.files.paths import AnyPath, file_label, read_json
 from otm._core.numbers import as_positive
@@ -33,10 +33,10 @@ from otm.models.base import LanguageModel, Session
 
 
 @dataclass(frozen=True)
-class Latency(Brief):
+class Latency(ShortRepr):
     """Times of both models, for grids of numbers of tokens and of rows, in any unit.
 
-    Between the points of the grids times are interpolated linearly; outside they are not known.
+    Between grid points, times are interpolated linearly. Outside the grid they are unknown.
 
     Parameters
     ----------
@@ -45,22 +45,22 @@ class Latency(Brief):
     tokens : sequence of int
         Numbers of tokens that the target reads in each row, ascending from 1: γ + 1 for γ drafts.
     draft : sequence of float
-        For each number of rows the time in which the draft model reads one token in each.
+        Time in which the draft model reads one token per row, for each number of rows.
     target : sequence of sequences of float
-        For each number of tokens, and there for each number of rows, the time of the target.
+        Time of the target, for each number of tokens and then each number of rows.
     overhead, autoregressive_overhead : float, optional
-        Time of a step outside of the models, with drafts and without.
+        Time of a step outside the models, with drafts and without drafts.
 
     Raises
     ------
     InvalidInputError
-        If the numbers do not ascend from 1, or the times are not as many.
+        If a grid does not ascend from 1, or the times do not have its shape.
     InvalidParameterError
-        If a time is negative, or the target's for one token in one row is not above 0.
+        If a time is negative, or the target's time for one token in one row is not above 0.
 
     Examples
     --------
-    A table from elsewhere is given by its entries, and written by `dataclasses.asdict`:
+    The entries of a table can be read from JSON, and `dataclasses.asdict` returns them:
 
     >>> import json
     >>> text = '{"rows": [1, 8], "tokens": [1, 9], "draft": [1, 1.5], '
@@ -84,15 +84,16 @@ class Latency(Brief):
             counts = [as_positive(count, name) for count in grid]
             if counts[:1] != [1] or any(a >= b for a, b in itertools.pairwise(counts)):
                 raise InvalidInputError(
-                    f"{name} = {shown(grid)}; the numbers must ascend from 1, for which decoding "
-                    "without drafts is known"
+                    f"{name} = {shown(grid)}; the numbers must ascend and start with 1, because "
+                    "decoding without drafts reads one token in one row"
                 )
         shapes = as_costs(self.draft, "draft").shape, as_costs(self.target, "target").shape
         rows, tokens = len(self.rows), len(self.tokens)
         if shapes != ((rows,), (tokens, rows)):
             raise InvalidInputError(
-                f"times of shapes {shapes[0]} for the draft and {shapes[1]} for the target; {rows} "
-                f"numbers of rows and {tokens} of tokens need {(rows,)} and {(tokens, rows)}"
+                f"times of shapes {shapes[0]} for the draft and {shapes[1]} for the target; with "
+                f"{rows} numbers of rows and {tokens} numbers of tokens, the shapes must be "
+                f"{(rows,)} and {(tokens, rows)}"
             )
         as_costs(self.overhead, "overhead")
         as_costs(self.autoregressive_overhead, "autoregressive_overhead")
@@ -104,22 +105,22 @@ class Latency(Brief):
 
     @classmethod
     def constant(cls, cost: float) -> Latency:
-        """Return what [leviathan2023]_, Theorem 3.8, assumes: c a draft, 1 for the target.
+        """Return costs as in [leviathan2023]_, Theorem 3.8: c per draft, 1 per target call.
 
         Parameters
         ----------
         cost : float
-            Time c of a call of the draft model over that of the target, at least 0.
+            Time c of a draft model call divided by the time of a target call, at least 0.
 
         Returns
         -------
         Latency
-            In units of the target's time for one token, for all numbers of drafts and chains.
+            Times in units of the target's time for one token, for all numbers of drafts and chains.
 
         Raises
         ------
         InvalidParameterError
-            If c is not such a number.
+            If c is not a number of at least 0.
 
         References
         ----------
@@ -139,9 +140,10 @@ class Latency(Brief):
 
     @property
     def is_constant(self) -> bool:
-        """Whether a call of either model takes the same time for any K and γ, as for `constant`.
+        """Whether both models take the same time for any K and γ, as from `constant`.
 
-        More chains would then cost nothing, and the largest K win: such costs do not decide on K.
+        More chains would then cost nothing, and the largest K would always be fastest. So such
+        costs cannot decide on K.
 
         Examples
         --------
@@ -156,9 +158,9 @@ class Latency(Brief):
         return float(self.target[0][0])
 
     def step_time(self, gamma: int, k: int) -> float:
-        """Time γ t_draft(K) + t(γ + 1, K) + overhead of a step with K chains of γ drafts.
+        """Return the time γ t_draft(K) + t(γ + 1, K) + overhead of a step with K chains.
 
-        The first level of drafts is the same row for all chains, and may take less.
+        All chains share the row of their first draft, so a real step may take less time.
 
         Parameters
         ----------
@@ -170,47 +172,47 @@ class Latency(Brief):
         Returns
         -------
         float
-            In the unit of the table.
+            Time in the unit of the table.
 
         Raises
         ------
         InvalidInputError
-            If the table does not reach so far.
+            If the table has no time for γ or K.
         InvalidParameterError
-            If γ or K is not such a number.
+            If γ or K is not an integer in its range.
         """
         tokens, rows = as_gamma(gamma) + 1, as_positive(k, "k")
         if rows > self.rows[-1] or tokens > self.tokens[-1]:
             raise InvalidInputError(
-                f"γ = {gamma} and K = {k}; times are known for at most γ = {self.tokens[-1] - 1} "
-                f"and K = {self.rows[-1]}: measure more, or ask for no more (reports go up to 8 of "
-                "both if nothing else is said)"
+                f"γ = {gamma} and K = {k}; the table has times up to γ = {self.tokens[-1] - 1} "
+                f"and K = {self.rows[-1]}: measure more, or give smaller γ and K (reports use up "
+                "to 8 by default)"
             )
         draft = np.interp(rows, self.rows, self.draft)
         by_tokens = [np.interp(rows, self.rows, times) for times in self.target]
         return float(gamma * draft + np.interp(tokens, self.tokens, by_tokens) + self.overhead)
 
     def speedup(self, block_efficiency: float, gamma: int, k: int) -> float:
-        """Speed over decoding without drafts, of steps that add so many tokens on average.
+        """Return the speed relative to decoding without drafts, for a block efficiency.
 
         Parameters
         ----------
         block_efficiency : float
-            Block efficiency, the mean number of tokens of a step.
+            Mean number of tokens per step.
         gamma, k : int
             K chains of γ drafts.
 
         Returns
         -------
         float
-            Without a unit; above 1 where drafting pays.
+            Speed without a unit; above 1 if drafting pays.
 
         Raises
         ------
         InvalidInputError
-            If the table does not reach so far.
+            If the table has no time for γ or K.
         InvalidParameterError
-            If γ or K is not such a number.
+            If γ or K is not an integer in its range.
         """
         alone = self.autoregressive_time + self.autoregressive_overhead
         return block_efficiency * alone / self.step_time(gamma, k)
@@ -219,8 +221,8 @@ class Latency(Brief):
 def read_latency(path: AnyPath) -> Latency:
     """Read a latency table from JSON: the arguments of `Latency`, or a number c.
 
-    A number is the time of the draft model for one token over that of the target, whatever the
-    number of rows or tokens (`Latency.constant`).
+    The number c is the draft model's time per token divided by the target's, for any number of rows
+    or tokens (`Latency.constant`).
 
     Parameters
     ----------
@@ -230,12 +232,12 @@ def read_latency(path: AnyPath) -> Latency:
     Returns
     -------
     Latency
-        In the unit of the table.
+        Table in its own unit.
 
     Raises
     ------
     InvalidInputError
-        If it is no such table.
+        If the file does not contain such a table.
 
     Examples
     --------
@@ -251,9 +253,9 @@ def read_latency(path: AnyPath) -> Latency:
         return Latency(**table) if isinstance(table, dict) else Latency.constant(table)
     except (InvalidInputError, TypeError, ValueError, OverflowError) as error:
         raise InvalidInputError(
-            f"{file_label(path)} is no table of latencies: {error!s:.200}; give a number, the time "
-            "of the draft model over that of the target, or an object with draft, rows, target, "
-            "tokens"
+            f"{file_label(path)} is not a latency table: {error!s:.200}; give a number, the draft "
+            "model's time per token divided by the target's, or an object with draft, rows, target "
+            "and tokens"
         ) from None
 
 
@@ -268,39 +270,39 @@ def measure_latency(
     overhead: float = 0.0,
     autoregressive_overhead: float = 0.0,
 ) -> Latency:
-    """Measure how long two models take behind a prompt.
+    """Measure the times of two models after a prompt.
 
-    All shapes are timed in turn, again and again, so that whatever slows the machine down for a
-    while slows all of them; of the times of a shape the median is taken, after one that is thrown
-    away.  A shape is taken to need no more time than any larger one, so that a time that is too
-    long, above all that of decoding without drafts, cannot feign a gain.
+    All shapes are timed in turn, many times, so that a slow phase of the machine affects all shapes
+    alike. The time of a shape is the median over its runs; the first run is discarded. A shape
+    never gets a longer time than a larger shape. Otherwise a time that is too long, above all for
+    decoding without drafts, could suggest a gain that does not exist.
 
-    What is timed is one `append` to a session, up to the first of its scores, and the `keep` that
-    takes it back, as in a step.
+    Each run times one `append` to a session, until its first scores are ready, and the `keep` that
+    removes the appended tokens, as in a step.
 
     Parameters
     ----------
     target, draft : LanguageModel
         The two models.
     prompt_length : int
-        Number of tokens that every row has before, at least 1.
+        Number of tokens in every row before the timed tokens, at least 1.
     gammas, ks : iterable of int
-        Numbers of drafts γ and of chains K; 0 and 1 are measured in any case.
+        Numbers of drafts γ and of chains K. γ = 0 and K = 1 are always measured.
     repeats : int, optional
-        How often each shape is timed.
+        Number of timed runs per shape.
     overhead, autoregressive_overhead : float, optional
-        Seconds of a step outside of the models, with drafts and without, such as
-        `Generation.seconds.other` over the number of steps.
+        Seconds of a step outside the models, with drafts and without, such as
+        `Generation.seconds.other` divided by the number of steps.
 
     Returns
     -------
     Latency
-        In seconds.
+        Times in seconds.
 
     Raises
     ------
     InvalidInputError
-        If prompt and drafts do not fit a model.
+        If the prompt with its drafts is too long for a model.
     InvalidParameterError
         If a number is outside its range.
 
@@ -323,38 +325,39 @@ def measure_latency(
     shapes += [(timer, count) for count in tokens for timer in target_timers]
     runs = [[timer(count) for timer, count in shapes] for _ in range(times + 1)][1:]
     medians = np.median(runs, axis=0)
-    of_draft = _least_of_larger(medians[: len(rows)])
-    of_target = _least_of_larger(medians[len(rows) :].reshape(-1, len(rows)))
+    of_draft = _least_over_larger(medians[: len(rows)])
+    of_target = _least_over_larger(medians[len(rows) :].reshape(-1, len(rows)))
     return Latency(
         rows, tokens, of_draft.tolist(), of_target.tolist(), overhead, autoregressive_overhead
     )
 
 
-def _least_of_larger(times: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Least time of each shape and all that have no fewer tokens and no fewer rows."""
+def _least_over_larger(times: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Lower each time to the smallest time among shapes with as many tokens and rows or more."""
     for axis in range(times.ndim):
         times = np.flip(np.minimum.accumulate(np.flip(times, axis), axis), axis)
     return times
 
 
 class _Timer:
-    """A session of rows that have read a prompt, timed on the tokens behind it."""
+    """A callable that times new tokens in a session whose rows have already read a prompt."""
 
     def __init__(self, model: LanguageModel, length: int, rows: int) -> None:
         self._vocabulary = model.vocabulary
         self._rng = np.random.default_rng(0)
-        # all go on behind one row, as chains do behind the one that was accepted
+        # all rows continue row 0, as chains continue the accepted chain
         self._rows, self._lengths = np.zeros(rows, dtype=np.int64), np.full(rows, length)
         self._session: Session = model.start(rows)
         self._session.read(self._tokens(length))
 
     def __call__(self, count: int) -> float:
         tokens = self._tokens(count)
-        begun = time.perf_counter()
+        start = time.perf_counter()
         scores: Any = self._session.append(tokens)
-        np.asarray(to_host(scores[-1, -1, :1]))  # a device may still be at work before this
+        # wait for the device, which may still compute
+        np.asarray(to_host(scores[-1, -1, :1]))
         self._session.keep(self._rows, self._lengths)
-        return time.perf_counter() - begun
+        return time.perf_counter() - start
 
     def _tokens(self, count: int) -> npt.NDArray[np.int64]:
         return self._rng.integers(0, self._vocabulary, (self._rows.size, count))

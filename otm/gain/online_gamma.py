@@ -1,4 +1,4 @@
-"""Policies that choose the number of drafts γ by what it gains, for known or measured α and c.
+"""Policies that choose the number of drafts γ with the highest speed, for known or measured α, c.
 
 References
 ----------
@@ -22,30 +22,30 @@ from otm.gain.formulas import best_gamma
 from otm.gain.parameters import as_costs, in_unit_interval
 
 FIRST_COST = 0.05
-"""The c that is assumed before anything was timed: what [leviathan2023]_ give as a bound."""
+"""The assumed c before any measurement: an upper bound in [leviathan2023]_."""
 
 
 def best_gamma_policy(alpha: float, cost: float, *, max_gamma: int | None = None) -> GammaPolicy:
-    """Draft the number γ that is best for known α and c ([leviathan2023]_, Theorem 3.8).
+    """Return a policy that always drafts the best γ for known α and c.
 
     Parameters
     ----------
     alpha : float
         Acceptance rate α, in [0, 1].
     cost : float
-        Time c of a call of the draft model over that of the target, at least 0.
+        Time c of a draft model call divided by the time of a target call, at least 0.
     max_gamma : int, optional
-        Most drafts of a step.
+        Largest number of drafts in a step.
 
     Returns
     -------
     GammaPolicy
-        Always `otm.gain.best_gamma`.
+        A policy that always returns `otm.gain.best_gamma` ([leviathan2023]_, Theorem 3.8).
 
     Raises
     ------
     InvalidParameterError
-        If a number is outside its range, or every further draft pays and `max_gamma` is not given.
+        If a number is outside its range, or every further draft pays and `max_gamma` is omitted.
 
     References
     ----------
@@ -62,24 +62,24 @@ def best_gamma_policy(alpha: float, cost: float, *, max_gamma: int | None = None
 
 @dataclass(frozen=True)
 class OnlineGamma:
-    """Estimate α and c from the steps so far, and draft the γ that is best for them.
+    """A policy that estimates α and c from past steps, and drafts the best γ for the estimates.
 
-    Best by [leviathan2023]_, Theorem 3.8; the estimates are our own design.
+    The best γ follows from [leviathan2023]_, Theorem 3.8; the estimates are our own design.
 
-    The estimate of α is the share of accepted drafts among those that were verified, where a step
-    counts f times as much as the one after it.  Imagined drafts are added; where none is drafted,
-    they take over again, so that a γ of 0 does not last because of what was seen long ago.  The
-    estimate of c is the median of the draft model's time for one level of drafts over the target's.
+    The estimate of α is the share of accepted drafts among verified drafts. Each step has f times
+    the weight of the step after it. Prior counts of drafts are added. While γ is 0, the prior
+    counts regain weight, so old steps cannot keep γ at 0 forever. The estimate of c is the median
+    of the draft model's time for one level of drafts divided by the target's time.
 
     Parameters
     ----------
     cost : float, optional
-        The known c, at least 0; measured from the times of the steps if left out.  Then γ, and with
-        it the tokens that a seed gives, differ from run to run; their distribution does not.
+        The known c, at least 0; by default measured from the times of the steps. With measured
+        times γ varies between runs, so the tokens of a seed vary too, but not their distribution.
     max_gamma : int, optional
-        Most drafts of a step, at least 1.
+        Largest number of drafts in a step, at least 1.
     prior_counts : (float, float), optional
-        Numbers of accepted and of rejected drafts to begin with, at least 0 and together above 0.
+        Prior numbers of accepted and rejected drafts, at least 0 and not both 0.
     decay : float, optional
         The factor f, in [0, 1].
 
@@ -90,9 +90,9 @@ class OnlineGamma:
 
     Notes
     -----
-    Where several drafts are verified at each level, α is the share of levels that accept one of
-    them.  Times are those of the whole batch: where its sequences draft different numbers, c comes
-    out too large for those that draft fewer.
+    If several drafts are verified at each level, α is the share of levels that accept a draft.
+    Times are measured for the whole batch. If its sequences draft different numbers, c is too large
+    for the sequences that draft fewer.
 
     References
     ----------
@@ -133,7 +133,7 @@ class OnlineGamma:
         return int(best_gamma(self.acceptance_rate(steps), cost, max_gamma=self.max_gamma))
 
     def acceptance_rate(self, steps: Sequence[Step]) -> float:
-        """Estimate α.
+        """Return the estimate of α.
 
         Parameters
         ----------
@@ -143,7 +143,7 @@ class OnlineGamma:
         Returns
         -------
         float
-            A probability.
+            The estimate, a probability.
         """
         accepted = rejected = 0.0
         for step in steps:
@@ -154,6 +154,7 @@ class OnlineGamma:
 
 
 def _measured_cost(steps: Sequence[Step]) -> float:
+    """Return the median cost of a draft token over past steps, or `FIRST_COST` before any."""
     costs = [
         step.seconds.draft / (step.drafted * step.seconds.target)
         for step in steps

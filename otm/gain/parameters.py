@@ -1,4 +1,4 @@
-"""Numbers that the formulas take: rates, costs, numbers of drafts; floats or fractions."""
+"""Check arguments of the formulas: rates, costs and numbers of drafts, as floats or fractions."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from otm._core.numbers import is_real
 from otm.errors import InvalidParameterError
 
 LARGEST_GAMMA = 2**53
-"""Most drafts in a block; beyond it float64 skips whole numbers."""
+"""Largest number of drafts in a block; float64 skips integers beyond it."""
 
 LARGEST_COST = 1e200
-"""Costs beyond this are refused, before their products can exceed all floats."""
+"""Largest allowed cost, so that products of costs stay below the largest float."""
 
 
 def in_unit_interval(values: Any, name: str = "α") -> Probs:
-    """Return numbers in [0, 1], such as acceptance rates."""
+    """Return numbers in [0, 1], such as acceptance rates; raise on other values."""
     return _as_numbers(values, name, 1, "a number in [0, 1]")
 
 
 def as_costs(values: Any, name: str = "c") -> Probs:
-    """Return costs, relative to a call of the target model."""
+    """Return costs relative to a call of the target model; raise on other values."""
     return _as_numbers(values, name, LARGEST_COST, f"a number from 0 to {LARGEST_COST:g}")
 
 
 def _as_numbers(values: Any, name: str, most: float, allowed: str) -> Probs:
-    """Return numbers in [0, most]: floats as float64, fractions and whole numbers as they are."""
+    """Return numbers in [0, most]: floats as float64, fractions and integers unchanged."""
     array = as_array(values, name, InvalidParameterError, f"it must be {allowed}, or an array")
     if array.dtype == object and all(map(is_real, array.flat)):
         if not all(isinstance(value, numbers.Rational) for value in array.flat):
@@ -39,7 +39,7 @@ def _as_numbers(values: Any, name: str, most: float, allowed: str) -> Probs:
                 array = array.astype(np.float64)
             except OverflowError:
                 raise InvalidParameterError(
-                    f"{name} = {shown(values)} has a number beyond all floats; it must be {allowed}"
+                    f"{name} = {shown(values)} exceeds the largest float; it must be {allowed}"
                 ) from None
     elif array.dtype.kind not in "iuf":
         raise InvalidParameterError(f"{name} = {shown(values)}; it must be {allowed}")
@@ -54,7 +54,7 @@ def _as_numbers(values: Any, name: str, most: float, allowed: str) -> Probs:
 
 
 def as_draft_numbers(values: Any, name: str = "γ", *, single: bool = False) -> Probs:
-    """Return numbers of drafts as int64."""
+    """Return numbers of drafts as int64; raise on other values."""
     allowed = f"an integer from 0 to {LARGEST_GAMMA}"
     array = _as_numbers(values, name, LARGEST_GAMMA, allowed)
     if array.dtype.kind not in "iu" or (single and array.ndim):
@@ -62,8 +62,8 @@ def as_draft_numbers(values: Any, name: str = "γ", *, single: bool = False) -> 
     return array.astype(np.int64)
 
 
-def of_one_kind(*arrays: Probs) -> tuple[Probs, ...]:
-    """Broadcast arrays, as fractions if one is so and none holds floats, otherwise as floats."""
+def as_one_type(*arrays: Probs) -> tuple[Probs, ...]:
+    """Broadcast arrays: to fractions if one array has fractions and no array has floats."""
     exact = any(map(is_exact, arrays)) and all(array.dtype.kind != "f" for array in arrays)
     try:
         together = np.broadcast_arrays(*arrays)
@@ -76,21 +76,22 @@ def of_one_kind(*arrays: Probs) -> tuple[Probs, ...]:
 
 
 def as_kind(array: Probs, *, exact: bool) -> Probs:
-    """Return an array in float64, or as fractions over Python's own integers."""
+    """Convert an array to float64, or to fractions of Python integers."""
     return as_fractions(array) if exact else array.astype(np.float64)
 
 
 def geometric_sum(alpha: Probs, terms: Probs) -> Probs:
-    """Sum of α^i over i < terms (at least 1), both as from `of_one_kind`: [...], [...] → [...]."""
-    certain = alpha == 1
-    left = np.where(certain, 1, 1 - alpha)
+    """Return the sum of α^i over 0 ≤ i < terms, elementwise; `terms` must be at least 1."""
+    is_one = alpha == 1
+    denominator = np.where(is_one, 1, 1 - alpha)
     if is_exact(alpha):
-        return np.where(certain, terms, (1 - alpha**terms) / left)
-    with np.errstate(divide="ignore"):  # log(0) = −∞, whose exponential is 0
-        return np.where(certain, terms, -np.expm1(terms * np.log(alpha)) / left)
+        return np.where(is_one, terms, (1 - alpha**terms) / denominator)
+    # log(0) = −∞ is intended, because its exponential is 0
+    with np.errstate(divide="ignore"):
+        return np.where(is_one, terms, -np.expm1(terms * np.log(alpha)) / denominator)
 
 
 def result(values: Any) -> Any:
-    """Return an array of no axes as the number that it holds."""
+    """Return an array without axes as a number, and any other array unchanged."""
     array = np.asarray(values)
     return array.item() if array.ndim == 0 else array

@@ -1,8 +1,8 @@
-"""Which rule, how many drafts and how long ones to decode with, and what that gains.
+"""Choose the rule and the numbers of drafts for decoding, and estimate the speed.
 
-Block efficiency says how many tokens a step adds on average, measured times say what the step
-costs (`latency`); the quotient of the two decides.  `recommend` computes the block efficiency from
-recorded drafts, `report` from recorded distributions; `ranked` orders the setups of both.
+The block efficiency is the mean number of tokens per step, and measured times give the cost of a
+step (`latency`). The quotient gives the speed. `recommend` computes block efficiencies from
+recorded drafts, and `report` from recorded distributions. `rank_setups` orders the setups for both.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from otm._core.display.reprs import Printed
+from otm._core.display.reprs import TextRepr
 from otm._core.display.text import html_table, shown, text_table
 from otm._core.means import Estimate, Floats, Prompts, Setup
 from otm._core.numbers import as_positive
@@ -30,29 +30,29 @@ from otm.gain.latency import Latency
 from otm.gain.recording import record
 from otm.models.base import LanguageModel
 
-Way = tuple[Setup, SamplingParameters]
-"""A setup, and how the draft model is sampled."""
+SampledSetup = tuple[Setup, SamplingParameters]
+"""A setup with the sampling parameters of the draft model."""
 
 SHOWN = 10
-"""Candidates that are printed."""
+"""Number of printed candidates."""
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A way to decode, and what it gains.
+    """A way of decoding with drafts, with its estimated speed.
 
     Attributes
     ----------
     setup : Setup
         Rule, K and γ.
     draft_sampling : SamplingParameters
-        How to sample from the draft model.
+        Sampling parameters of the draft model.
     block_efficiency : Estimate
-        Mean number of tokens of a step.
+        Mean number of tokens per step.
     speedup : Estimate
-        Speed over decoding without drafts; no unit.
+        Speed relative to decoding without drafts; no unit.
     gap_to_best : Estimate
-        By how much the speed-up of the best candidate is larger, at the same contexts.
+        Speed-up of the best candidate minus speed-up of this candidate, at the same contexts.
     bound : Estimate, optional
         Upper bound on the block efficiency of every memoryless lossless verifier with these drafts,
         from `efficiency_bound`; None if it was not computed.
@@ -73,26 +73,26 @@ class Candidate:
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """What to pass to `otm.decoding.spectr`, for a rule that is known there by this name."""
+        """Keyword arguments for `otm.decoding.spectr`, if it knows the rule by this name."""
         return {**self.setup._asdict(), "draft_sampling": self.draft_sampling}
 
 
 @dataclass(frozen=True, eq=False)
-class Recommendation(Printed):
-    """Ways to decode, the fastest first; printed as a table of the first ten.
+class Recommendation(TextRepr):
+    """Candidates for decoding, fastest first; printed as a table of the first ten.
 
     Attributes
     ----------
     candidates : tuple of Candidate
-        All that the costs decide between.  Costs that are the same for any number of chains
-        (`Latency.is_constant`) do not say what more of them cost: these are then the ways with the
-        fewest chains.
+        The compared candidates. If the latency does not depend on the number of chains
+        (`Latency.is_constant`), the cost of more chains is unknown. Then only the candidates with
+        the fewest chains are compared.
     contexts, prompts : int
-        Number of contexts that were measured, and of prompts that they belong to.
+        Number of measured contexts, and number of their prompts.
     level : float, optional
-        Probability that an interval covers its mean, nearly.
+        Approximate probability that an interval covers its mean.
     if_chains_are_free : tuple of Candidate, optional
-        All others, the fastest first if more chains cost nothing.
+        The candidates with more chains, fastest first if chains cost nothing.
 
     Examples
     --------
@@ -110,12 +110,12 @@ class Recommendation(Printed):
 
     @property
     def best(self) -> Candidate:
-        """The fastest that the costs decide on."""
+        """The fastest compared candidate."""
         return self.candidates[0]
 
     @property
     def beats_autoregressive(self) -> bool:
-        """Whether the fastest is faster than decoding without drafts, beyond its interval."""
+        """Whether the whole interval of the best candidate's speed-up is above 1."""
         return self.best.speedup.low > 1
 
     def __str__(self) -> str:
@@ -128,8 +128,8 @@ class Recommendation(Printed):
 
     @property
     def _table(self) -> list[list[str]]:
-        """Heading, and the first candidates."""
-        rows = [["rule", "K", "γ", "draft model", "tokens a step", "speed-up", "gap to best"]]
+        """Heading and rows of the first candidates."""
+        rows = [["rule", "K", "γ", "draft model", "tokens/step", "speed-up", "gap to best"]]
         for candidate in self.candidates[:SHOWN]:
             estimates = candidate.block_efficiency, candidate.speedup, candidate.gap_to_best
             sampling = str(candidate.draft_sampling)
@@ -138,76 +138,97 @@ class Recommendation(Printed):
 
     @property
     def _title(self) -> str:
-        """What to take, what bounds it, and what was measured."""
-        rule, k, gamma = self.best.setup
-        first = "no setup is certain to be faster than decoding without drafts; the best guess is "
-        first += f"{rule}, K = {k}, γ = {gamma}: {self.best.speedup} times that speed"
-        if self.best.speedup.high < 1:
-            first = (
-                "every setup is slower than decoding without drafts, so do not draft; the least "
-                f"slow is {rule}, K = {k}, γ = {gamma}: {self.best.speedup} times that speed"
-            )
-        if self.beats_autoregressive:
-            speed = f"{self.best.speedup} times the speed of decoding without drafts"
-            first = f"{rule}, K = {k}, γ = {gamma}: {speed}"
+        """The verdict, the bound of all verifiers, and the size of the measurement."""
+        k = self.best.setup.k
+        first = " ".join(filter(None, verdict_sentences(self)))
         if (bound := self.best.bound) is not None:
             first += (
-                f"\nno memoryless lossless verifier exceeds {bound} tokens a step with these drafts"
+                f"\nNo memoryless lossless verifier exceeds {bound} tokens per step with these "
+                "drafts."
             )
         if self.if_chains_are_free:
-            other, speedup = self.if_chains_are_free[0].setup, self.if_chains_are_free[0].speedup
+            other = self.if_chains_are_free[0]
             first += (
-                f"\nwhat more than K = {k} costs was not given; if it cost nothing, {other.rule}, "
-                f"K = {other.k}, γ = {other.gamma} would be {speedup} times as fast as no drafts"
+                f"\nThe cost of more than K = {k} chains is unknown. If they cost nothing, "
+                f"{setup_text(other.setup)} would be {rounded_text(other.speedup)} times as fast "
+                "as plain decoding."
             )
         counts = f"{len(self.candidates)} setups, {self.contexts} contexts of "
         if self.prompts == 1:
-            return f"{first}\n{counts}one prompt, which gives no intervals"
+            return f"{first}\n{counts}one prompt, so no intervals"
         return f"{first}\n{counts}{self.prompts} prompts, {100 * self.level:g} % intervals"
 
 
-def ranked(
-    tokens: Mapping[Way, Floats],
+def verdict_sentences(recommendation: Recommendation) -> tuple[str, str]:
+    """Return the verdict as a short sentence, and a second sentence or an empty string."""
+    best = recommendation.best
+    setup, speed = setup_text(best.setup), rounded_text(best.speedup)
+    if recommendation.beats_autoregressive:
+        return f"Use {setup}: {speed} times as fast as plain decoding.", ""
+    detail = f"The best setting found ({setup}) decodes at {speed} of plain speed."
+    if best.speedup.high < 1:
+        return "Do not use drafts with these models.", detail
+    if np.isfinite(best.speedup.high):
+        return "It is uncertain whether drafts pay with these models.", detail
+    return "The speed with drafts is an estimate without an interval.", detail
+
+
+def setup_text(setup: Setup) -> str:
+    """Write a setup, such as "k-Seq, K = 1, γ = 4"."""
+    return f"{setup.rule}, K = {setup.k}, γ = {setup.gamma}"
+
+
+def rounded_text(estimate: Estimate) -> str:
+    """Write an estimate with two decimals, or three if its interval is very narrow."""
+    half = estimate.high - estimate.mean
+    if not np.isfinite(half):
+        return f"{estimate.mean:.2f}"
+    decimals = 2 if half >= 0.005 else 3
+    return f"{estimate.mean:.{decimals}f} ± {half:.{decimals}f}"
+
+
+def rank_setups(
+    tokens: Mapping[SampledSetup, Floats],
     latency: Latency,
     prompts: Prompts,
     bounds: Mapping[Any, Estimate] = MappingProxyType({}),
 ) -> Recommendation:
-    """Order ways to decode by speed, from sums [P] over prompts of the tokens of a step.
+    """Order setups by speed, from sums [P] of tokens per step over the positions of each prompt.
 
-    Costs that are the same for any K decide between the ways with the fewest chains alone.
-
-    Rules that verify the same drafts alike appear once, by the first of their names.  Bounds are by
-    the drafts: (K, γ, how the draft model is sampled).
+    If the costs do not depend on K, compare only the setups with the fewest chains. Rules that
+    verify the same drafts alike appear once, under the first of their names. The keys of `bounds`
+    are (K, γ, sampling parameters of the draft model).
     """
-    speed: dict[Way, Floats] = {}
+    speed: dict[SampledSetup, Floats] = {}
     different: dict[Any, list[Floats]] = {}
-    for way, sums in tokens.items():
-        (_, k, gamma), sampling = way
+    for sampled_setup, sums in tokens.items():
+        (_, k, gamma), sampling = sampled_setup
         others = different.setdefault((k, gamma, sampling), [])
         if not any(np.allclose(sums, other) for other in others):
             others.append(sums)
-            speed[way] = sums * latency.speedup(1.0, gamma, as_positive(k, "k"))
-    order = sorted(speed, key=lambda way: -float(speed[way].sum()))
-    decided = order
-    if latency.is_constant:  # the largest K would win, whatever it really costs
-        fewest = min(as_positive(way[0].k, "k") for way in order)
-        decided = [way for way in order if way[0].k == fewest]
+            speed[sampled_setup] = sums * latency.speedup(1.0, gamma, as_positive(k, "k"))
+    order = sorted(speed, key=lambda key: -float(speed[key].sum()))
+    compared = order
+    # with a constant latency the largest K would always be fastest, for any real cost
+    if latency.is_constant:
+        fewest = min(as_positive(setup.k, "k") for setup, _ in order)
+        compared = [key for key in order if key[0].k == fewest]
     candidates = {
-        way: Candidate(
-            *way,
-            block_efficiency=prompts.mean(tokens[way]),
-            speedup=prompts.mean(speed[way]),
-            gap_to_best=prompts.mean(speed[decided[0]] - speed[way]),
-            bound=bounds.get((way[0].k, way[0].gamma, way[1])),
+        key: Candidate(
+            *key,
+            block_efficiency=prompts.mean(tokens[key]),
+            speedup=prompts.mean(speed[key]),
+            gap_to_best=prompts.mean(speed[compared[0]] - speed[key]),
+            bound=bounds.get((key[0].k, key[0].gamma, key[1])),
         )
-        for way in order
+        for key in order
     }
     return Recommendation(
-        tuple(candidates[way] for way in decided),
+        tuple(candidates[key] for key in compared),
         prompts.index.size,
         prompts.sizes.size,
         prompts.level,
-        tuple(candidates[way] for way in order if way not in decided),
+        tuple(candidates[key] for key in order if key not in compared),
     )
 
 
@@ -226,58 +247,58 @@ def recommend(
     batch: int = 8,
     seed: int | None = 0,
 ) -> Recommendation:
-    """Find the fastest way to decode with two models.
+    """Find the fastest setup for decoding with two models.
 
     Parameters
     ----------
     target, draft : LanguageModel
         The two models.
     contexts : sequence, for each prompt, of sequences of int
-        Where to look at the models, as for `record`: many prompts like those that will be decoded,
-        at the contexts where the steps of a loop with drafts begin, which `contexts_from` takes
-        from a run of `spectr`.
+        Contexts as for `record`, from many prompts like those that you will decode. Use the
+        contexts at which the steps of a decoding loop begin: `contexts_from` returns them for a run
+        of `spectr`.
     latency : Latency
-        What steps cost, from `measure_latency` or a table.
+        Cost of steps, from `measure_latency` or a table.
     rules : names, or mapping from names to rules, optional
-        As for `block_efficiency`.
+        Rules as for `block_efficiency`.
     ks, gammas : iterable of int, optional
-        Numbers of chains K and of drafts γ to compare, which the latency must cover.
+        Numbers of chains K and of drafts γ to compare; `latency` must cover them.
     sampling : SamplingParameters, optional
-        How the target is sampled.
+        Sampling parameters of the target.
     draft_temperatures : iterable of float, optional
-        Temperatures of the draft model to compare; that of the target if left out.
+        Temperatures of the draft model to compare; by default the target's temperature.
     draft_truncations : iterable of mapping, optional
         Truncations of the draft model to compare, as changes of the target's: {"top_k": 20},
-        {"top_p": 0.9} or both; {} changes nothing.
+        {"top_p": 0.9} or both. {} keeps the target's truncation.
     batch : int, optional
-        Number of prompts that are read at a time.
+        Number of prompts that the models read together.
     seed : int, optional
-        Seed of the drafts, the same for all ways of sampling them.
+        Seed of the drafts, the same for all temperatures and truncations.
 
     Returns
     -------
     Recommendation
-        Setups, the fastest first, those of the fewest chains if `latency` is the same for any
-        number of them; rules that verify the same drafts alike, as many do for one
-        chain, appear once, by the first of their names.  With the contexts of two prompts or more,
-        each has the bound of all lossless verifiers.
+        The setups, fastest first. If `latency` does not depend on the number of chains, only the
+        setups with the fewest chains are compared. Rules that verify the same drafts alike appear
+        once, under the first of their names; many rules are alike for one chain. If the contexts
+        have two prompts or more, each setup has the bound of all memoryless lossless verifiers.
 
     Raises
     ------
     UnknownMethodError
-        If a rule is asked for by a name that does not exist.
+        If a rule name is unknown.
     InvalidInputError, InvalidParameterError
-        If an argument is outside its range; before any model is run, but for a rule that returns no
-        plan, or one whose drafts are not independent.
+        If an argument is outside its range. This is checked before a model runs. Two errors occur
+        later: a rule returns no plan, or the drafts are not independent.
     ProblemTooLargeError
         If K has more than 2^16 paths.
 
     Notes
     -----
-    The largest of many noisy means is too large on average: where runner-ups are close behind, the
-    interval of the best is optimistic, and contexts of other prompts show what it gains.  The
-    contexts, too, are those of the loop that they come from; with contexts from a run of what is
-    recommended, a second call confirms it.
+    The largest of many noisy means is too large on average. If other setups are close to the best,
+    its interval is optimistic, and contexts of other prompts give a better estimate. The contexts
+    also depend on the loop that they come from. To confirm a recommendation, call the function
+    again with contexts from a run of the recommended setup.
 
     Examples
     --------
@@ -286,10 +307,10 @@ def recommend(
     >>> contexts = [[[0]] * 4] * 5
     >>> latency = Latency((1, 2), (1, 5), (0.05, 0.05), ((1.0, 1.1), (1.1, 1.2)))
     >>> print(recommend(target, draft, contexts, latency, ks=[1, 2], gammas=[2, 4]))
-    walk and keep, K = 2, γ = 4: 2.913 ± 0.115 times the speed of decoding without drafts
-    no memoryless lossless verifier exceeds 4.206 ± 0.433 tokens a step with these drafts
+    Use walk and keep, K = 2, γ = 4: 2.91 ± 0.11 times as fast as plain decoding.
+    No memoryless lossless verifier exceeds 4.206 ± 0.433 tokens per step with these drafts.
     12 setups, 20 contexts of 5 prompts, 95 % intervals
-    rule           K  γ  draft model  tokens a step  speed-up       gap to best
+    rule           K  γ  draft model  tokens/step    speed-up       gap to best
     -------------  -  -  -----------  -------------  -------------  -------------
     walk and keep  2  4  T 1          4.079 ± 0.160  2.913 ± 0.115  0.000 ± 0.000
     optimal        2  4  T 1          3.903 ± 0.115  2.788 ± 0.082  0.125 ± 0.047
@@ -305,7 +326,8 @@ def recommend(
     chosen_ks = sorted({as_positive(k, "k") for k in ks})
     chosen_gammas = sorted({as_positive(gamma, "gamma") for gamma in gammas})
     for k, gamma in itertools.product(chosen_ks, chosen_gammas):
-        latency.step_time(gamma, k)  # refuses what the table does not reach
+        # raise now if the latency table does not cover these numbers
+        latency.step_time(gamma, k)
     compared = named_rules(rules, KNOWN)
     of_target = sampling or SamplingParameters()
     temperatures = [of_target.temperature] if draft_temperatures is None else draft_temperatures
@@ -314,16 +336,16 @@ def recommend(
         unknown = set(truncation) - {"top_k", "top_p", "min_p"}
         if unknown:
             raise InvalidParameterError(
-                f"a draft truncation with {shown(unknown.pop())}; it may have 'top_k', 'top_p' "
-                "and 'min_p'"
+                f"a draft truncation has {shown(unknown.pop())}; allowed are 'top_k', 'top_p' and "
+                "'min_p'"
             )
         samplings.append(replace(of_target, temperature=temperature, **truncation))
     if not (chosen_ks and chosen_gammas and compared and samplings):
         raise InvalidParameterError(
-            "there is nothing to compare; give at least one rule, K, γ, draft temperature and "
-            "draft truncation"
+            "a list of values to compare is empty; give at least one rule, K, γ, draft temperature "
+            "and draft truncation"
         )
-    tokens: dict[Way, Floats] = {}
+    tokens: dict[SampledSetup, Floats] = {}
     bounds: dict[Any, Estimate] = {}
     for draft_sampling in dict.fromkeys(samplings):
         drafter = ModelDrafter(draft, chosen_ks[-1], draft_sampling)
@@ -337,4 +359,4 @@ def recommend(
         if prompts.sizes.size > 1:
             bound = efficiency_bound(recordings, chosen_ks, chosen_gammas)
             bounds |= {(key.k, key.gamma, draft_sampling): bound[key] for key in bound}
-    return ranked(tokens, latency, prompts, bounds)
+    return rank_setups(tokens, latency, prompts, bounds)

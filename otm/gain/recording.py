@@ -1,8 +1,8 @@
-"""Drafts and distributions, recorded at contexts, for all that can be computed without decoding.
+"""Record drafts and distributions at contexts, for computations without decoding.
 
 A recording is a tree of drafts after a context, with the distributions of both models at every
-node.  Whatever a verifier would do with these drafts follows from it, and so one recording serves
-all verifiers, fewer drafts and shorter ones.
+node. It determines the behaviour of any verifier on these drafts. So one recording serves all
+verifiers, and also smaller numbers of drafts and shorter drafts.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from otm._core.display.progress import Progress, watching
-from otm._core.display.reprs import Brief
+from otm._core.display.reprs import ShortRepr
 from otm._core.display.text import shown
 from otm._core.numbers import as_positive
 from otm._core.probs.sparse import SparseProbs
@@ -36,17 +36,17 @@ from otm.models.base import LanguageModel
 
 
 @dataclass(frozen=True, eq=False)
-class Recording(Brief):
-    """Drafts after one context, and the distributions of both models.
+class Recording(ShortRepr):
+    """Drafts after one context, with the distributions of both models.
 
     Attributes
     ----------
     prompt : int
-        Number of the prompt that the context belongs to; contexts of one prompt are alike.
+        Index of the context's prompt; contexts of one prompt are similar.
     context : tuple of int
         All tokens before the drafts.
     tree : DraftNode
-        The drafts; every node that has children has the draft probs.
+        The drafts. Every node with children has its draft probabilities.
     target : dict from tuple of int to SparseProbs
         The target's distribution after the path of every node.
 
@@ -75,46 +75,46 @@ def record(
     seed: int | None = None,
     progress: Progress | None = None,
 ) -> list[Recording]:
-    """Draft after each context, and let the target read the drafts.
+    """Sample drafts after each context, and record the distributions of both models.
 
     Parameters
     ----------
     target : LanguageModel
         The target model.
     drafter : Drafter
-        What drafts.
+        The drafter.
     contexts : sequence, for each prompt, of sequences of int
-        Contexts grouped by prompt, each of at least one token; where one continues the one before
-        it, only what is new is read.  `contexts_from` takes them from what was decoded; a context
-        that is given several times has as many drafts.
+        Contexts grouped by prompt, each with at least one token. If a context continues the
+        previous one, the models read only its new tokens. `contexts_from` returns the contexts of a
+        decoding run. A context that appears several times gets that many recordings.
     depth : int
-        Most drafts γ of a path.
+        Largest number of drafts γ in a path.
     sampling : SamplingParameters, optional
-        How to sample from the target model.
+        Sampling parameters of the target model.
     batch : int, optional
-        Number of prompts that are read at a time; changes nothing but time and memory.
+        Number of prompts that the models read together; affects only time and memory.
     seed : int, optional
-        Seed of the drafts; prompt i draws from child i of the seed alone.
+        Seed of the drafts. Prompt i uses child seed i only.
     progress : callable, optional
-        Takes what is worked on, its number and how many there are: the contexts.  If left out,
-        what takes more than two seconds says so in a line on standard error, on terminals
-        only.
+        Function that receives a description, the number of the current context and the number of
+        contexts. If omitted, a terminal shows a progress line after two seconds.
 
     Returns
     -------
     list of Recording
-        One for each context, in the order of the prompts.
+        One recording per context, in the order of the prompts.
 
     Raises
     ------
     InvalidInputError
-        If a context is empty, holds no tokens, or does not fit a model with its drafts, or the
-        vocabularies differ; or the drafter is a model, of which `ModelDrafter` makes one.
+        If a context is empty, has invalid tokens, or is too long for a model. The same error is
+        raised if the vocabularies differ, or the drafter is a model; wrap a model in
+        `ModelDrafter`.
     InvalidParameterError
-        If a number, the seed or the sampling is outside its range.
+        If a number, the seed or the sampling parameters are outside their ranges.
     InvalidDraftsError
-        If the drafter returns no trees, trees that are too deep, or drafts without a distribution
-        that they can come from.
+        If the drafter returns no trees, or trees that are too deep, or drafts with probability 0 or
+        without a distribution.
 
     Examples
     --------
@@ -140,7 +140,8 @@ def record(
     with watching(progress, "recording") as watch:
         for start in range(0, len(groups), together):
             active = [i for i in range(start, min(start + together, len(groups))) if groups[i]]
-            parents: Sequence[int] = [0] * len(active)  # which have little in common with any
+            # at the start, no context continues an earlier context
+            parents: Sequence[int] = [0] * len(active)
             while active:
                 watch.tell("context", sum(map(len, recordings)) + len(active), total)
                 now, depths = [groups[i][len(recordings[i])] for i in active], [depth] * len(active)
@@ -148,7 +149,8 @@ def record(
                 paths = as_paths(trees, depths, target.vocabulary)
                 nodes = [list(tree.nodes()) for tree in trees]
                 for node in itertools.chain(*nodes):
-                    if node.children and node.draft_kind != "Top":  # which needs no probs
+                    # drafts of the kind "Top" need no probabilities
+                    if node.children and node.draft_kind != "Top":
                         node.checked_draft_probs(node.draft_kind)
                 probs = reader.read(now, paths, parents, whole=True)
                 for b, i in enumerate(active):
@@ -163,25 +165,25 @@ def record(
 
 
 def contexts_from(generation: Generation, *, every: int = 1) -> list[list[Context]]:
-    """Contexts at which the steps of a decoding began, grouped by prompt.
+    """Return the contexts at which the steps of a decoding run began, grouped by prompt.
 
-    Steps of a loop with drafts begin rarely where drafting is easy, since they are long there.  So
-    the mean over them is the block efficiency of such a loop, while the mean over all positions,
-    which are the contexts of `autoregressive`, is larger: where half of a text is drafted at 5
-    tokens a step and the other half at 1, it is 3, and the block efficiency 1/(0.5/5 + 0.5/1) =
-    1.67.
+    In a decoding loop, steps begin rarely where drafts are accepted often, because steps are long
+    there. The mean over the steps is the block efficiency of the loop. The mean over all positions,
+    which are the contexts of `autoregressive`, is larger. For example, let one half of a text have
+    5 tokens per step and the other half 1. The mean over positions is then 3, but the block
+    efficiency is 1/(0.5/5 + 0.5/1) = 1.67.
 
     Parameters
     ----------
     generation : Generation
-        What was decoded.
+        The decoding run.
     every : int, optional
-        Take the first context of each sequence and then each of so many.
+        Return only every n-th context of each sequence, from the first; `every` is n.
 
     Returns
     -------
     list of list of tuple of int
-        For each prompt its contexts.
+        The contexts of each prompt.
 
     Raises
     ------
@@ -206,20 +208,20 @@ def contexts_from(generation: Generation, *, every: int = 1) -> list[list[Contex
     ]
 
 
-def pruned(tree: DraftNode, branching: Branching, depth: int) -> DraftNode:
-    """Return the first drafts of a tree, as if fewer had been drafted: a new tree, same probs.
+def prune_tree(tree: DraftNode, branching: Branching, depth: int) -> DraftNode:
+    """Copy a tree with only its first drafts, as if fewer had been sampled.
 
-    Children are drawn one after another, so the first of them are what would have been drafted; but
-    for greedy ones, of which the last alone is random.
+    Children are sampled one after another, so a smaller number would have given the same
+    first children. Greedy drafts are an exception: only their last child is random.
     """
     level = len(tree.path)
     width = children_at(branching, level) if level < depth else 0
     if tree.draft_kind == "Greedy" and 0 < width < len(tree.children):
         raise InvalidInputError(
-            f"{width} of {len(tree.children)} greedy drafts are asked for, and the first of these "
-            "are no greedy drafts; record as many as are asked for"
+            f"the recording has {len(tree.children)} greedy drafts, whose first {width} "
+            f"are not valid greedy drafts; record {width} drafts"
         )
-    children = [pruned(child, branching, depth) for child in tree.children[:width]]
+    children = [prune_tree(child, branching, depth) for child in tree.children[:width]]
     return DraftNode(tree.path, tree.draft_probs if children else None, children, tree.draft_kind)
 
 
@@ -231,7 +233,7 @@ def _as_groups(contexts: Any, vocabulary: int) -> list[tuple[Context, ...]]:
         groups = []
     if not any(groups):
         raise InvalidInputError(
-            f"contexts = {shown(contexts)}; give at least one, as a sequence for each prompt of "
-            "sequences of tokens: a single context is [[context]]"
+            f"contexts = {shown(contexts)}; give at least one context, grouped by prompt: a single "
+            "context is [[context]]"
         )
     return [as_prompts(group, vocabulary) if group else () for group in groups]

@@ -1,10 +1,10 @@
-"""Mean number of output tokens of a step, given its drafts, for each way to verify them.
+"""Mean number of output tokens of a step, conditioned on its drafts, by verifier.
 
-For a selection rule ([sun2023]_, Algorithm 3) the mean is one plus the sum over levels of the
-probability that the output gets there: at each node `TransportPlan.conditional` says how likely
-each drafted token is.  For traversal verification ([weng2025]_) the weight of each node is known
-given the tree, and one pass gives the probability that the output ends there.  For walk and keep
-it is one plus the sum over levels of the share of the node that the walk passes.
+For a selection rule ([sun2023]_, Algorithm 3) the mean is one plus a sum over levels: the
+probability that the output reaches the level. `TransportPlan.conditional` gives the probability of
+each drafted token at a node. For traversal verification ([weng2025]_) the tree determines the
+weight of each node, and one pass gives the probability that the output ends there. For walk and
+keep, the mean is one plus a sum over levels of the probability that the walk passes the node.
 
 References
 ----------
@@ -23,19 +23,19 @@ from otm.coupling.build import PlanBuilder
 from otm.decoding.draft_tree import DraftNode, shared_draft_probs
 from otm.decoding.verifiers.base import TargetProbs
 from otm.decoding.verifiers.block_traversal import OpenNode
-from otm.decoding.verifiers.recursion import plan_of_tree
+from otm.decoding.verifiers.recursion import build_tree_plan
 from otm.decoding.verifiers.walk_and_keep import Walk
 
 TreeMeans = Callable[[DraftNode, TargetProbs, int], Probs]
-"""From drafts of depth L and the target's distributions to mean numbers of tokens [L + 1]."""
+"""Function from drafts of depth L and the target's distributions to mean tokens [L + 1]."""
 
 
 def tokens_by_rule(
     rule: PlanBuilder, root: DraftNode, target_probs: TargetProbs, depth: int
 ) -> Probs:
-    """Mean number of output tokens of SpecTr's Algorithm 3, given drafts of depth L: [L + 1].
+    """Return the mean output tokens of SpecTr's Algorithm 3, given drafts of depth L: [L + 1].
 
-    Entry γ is the mean for paths cut to γ drafts; entry 0 is 1.  Fractions if the probs are.
+    Entry γ is the mean for paths cut to γ drafts; entry 0 is 1. Exact for fractions.
     """
     reached = zeros(depth + 1, target_probs(root.path).probabilities)
 
@@ -50,7 +50,7 @@ def tokens_by_rule(
             survivors.setdefault(child.token, []).append(child)
         draft_kind = nodes[0].draft_kind
         draft_probs = shared_draft_probs(nodes, draft_kind)
-        plan = plan_of_tree(rule, draft_probs, target_probs(path), len(drafts), draft_kind)
+        plan = build_tree_plan(rule, draft_probs, target_probs(path), len(drafts), draft_kind)
         outputs = plan.conditional([child.token for child in drafts])
         for token, agreeing in survivors.items():
             selected = outputs.item(int(np.searchsorted(plan.problem.tokens, token)))
@@ -62,25 +62,25 @@ def tokens_by_rule(
 
 
 def tokens_by_traversal(root: DraftNode, target_probs: TargetProbs, depth: int) -> Probs:
-    """Mean number of output tokens of traversal verification, given drafts of depth L: [L + 1].
+    """Return the mean output tokens of traversal verification, given drafts of depth L: [L + 1].
 
-    Entry γ is the mean for paths cut to γ drafts; the tree is traversed anew for each γ, as what is
-    accepted depends on what is below.
+    Entry γ is the mean for paths cut to γ drafts. Each γ needs a new pass, because acceptance of a
+    node depends on the nodes below it.
     """
     one: Number = 1 + 0 * target_probs(root.path).probabilities.item(0)
 
     def visit(node: DraftNode, weight: Number, levels: int) -> tuple[Number, Number]:
-        """Probability that something at or below the node is output, and its mean length there."""
+        """Return the probability that the output ends in this subtree, and its mean length."""
         opened = OpenNode(
             node if len(node.path) < levels else DraftNode(node.path), weight, target_probs
         )
-        refused, length = one, 0 * one
+        rejected, length = one, 0 * one
         for child in opened.children:
             output, of_child = visit(child, opened.weight_of(child), levels)
-            length, refused = length + refused * of_child, refused * (1 - output)
+            length, rejected = length + rejected * of_child, rejected * (1 - output)
             opened.reject()
-        accepted = refused * (opened.weight if node.path else one)
-        return 1 - (refused - accepted), length + accepted * (len(node.path) + 1)
+        accepted = rejected * (opened.weight if node.path else one)
+        return 1 - (rejected - accepted), length + accepted * (len(node.path) + 1)
 
     means = zeros(depth + 1, target_probs(root.path).probabilities)
     for levels in range(depth + 1):
@@ -89,11 +89,11 @@ def tokens_by_traversal(root: DraftNode, target_probs: TargetProbs, depth: int) 
 
 
 def tokens_by_walk(root: DraftNode, target_probs: TargetProbs, depth: int) -> Probs:
-    """Mean number of output tokens of walk and keep, given drafts of depth L: [L + 1].
+    """Return the mean output tokens of walk and keep, given drafts of depth L: [L + 1].
 
-    Entry γ is the mean for paths cut to γ drafts.  It is the mean over the coins and over what
-    could have been drafted below the walk: a node that it passes is accepted with its `share`.
-    Of one chain it is that of traversal, which then is the same rule.
+    Entry γ is the mean for paths cut to γ drafts. It averages over the random numbers and over
+    possible drafts below the walk: a node on the walk is accepted with probability `share`. For one
+    chain, walk and keep is the same rule as traversal.
     """
     if all(len(node.children) < 2 for node in root.nodes()):
         return tokens_by_traversal(root, target_probs, depth)
@@ -102,22 +102,23 @@ def tokens_by_walk(root: DraftNode, target_probs: TargetProbs, depth: int) -> Pr
     def visit(node: Walk, probability: Number) -> None:
         reached[len(node.path)] += probability * node.share
         if len(node.path) < depth and node.drafts:
-            for token, won in node.winning().items():
-                if won > 0:
-                    visit(node.to(token), probability * won)
+            for token, probability_of_token in node.winning().items():
+                if probability_of_token > 0:
+                    visit(node.to(token), probability * probability_of_token)
 
     visit(Walk.begin(root, target_probs), 1 + 0 * reached.item(0))
     return np.cumsum(reached)
 
 
 def tokens_by_target_only(root: DraftNode, target_probs: TargetProbs, depth: int) -> Probs:
-    """Mean number of output tokens of target-only verification, given drafts of depth L: [L + 1].
+    """Return the mean output tokens of target-only verification, given drafts of depth L: [L + 1].
 
-    One more than the sum of the target's probabilities of all paths of the tree.
+    The mean is one plus the target's probabilities of all paths in the tree.
     """
     reached = zeros(depth + 1, target_probs(root.path).probabilities)
     probability = {root.path: 1 + reached.item(0)}
-    for node in root.nodes():  # parents before their children
+    # `nodes` yields parents before their children
+    for node in root.nodes():
         if node.path not in probability:
             above = node.path[:-1]
             probability[node.path] = probability[above] * target_probs(above).of(node.token)
@@ -131,4 +132,4 @@ OF_WHOLE_PATHS: dict[str, TreeMeans] = {
     "traversal": tokens_by_traversal,
     "walk and keep": tokens_by_walk,
 }
-"""Rules that verify whole trees, without a plan at each node."""
+"""Rules that verify whole trees and have no plan for single nodes."""

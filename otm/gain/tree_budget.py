@@ -1,4 +1,4 @@
-"""Which tree to draft for a budget of nodes.
+"""Choose the draft tree for a budget of nodes.
 
 References
 ----------
@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from otm._core.checks import as_draft_count
-from otm._core.display.reprs import Brief
+from otm._core.display.reprs import ShortRepr
 from otm._core.display.text import shown
 from otm._core.numbers import as_positive
 from otm.decoding.drafters.trees import Shape
@@ -25,21 +25,21 @@ from otm.errors import InvalidInputError, ProblemTooLargeError
 from otm.gain.recording import Recording
 
 MAX_WORK = 2**28
-"""Most steps of the dynamic program: about a second."""
+"""Largest number of steps of the dynamic program, about one second."""
 
 Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class PlannedTree(Brief):
-    """A shape, and what it is expected to give.
+class PlannedTree(ShortRepr):
+    """A tree shape and its expected number of accepted drafts.
 
     Attributes
     ----------
     shape : tuple of tuples
-        What a `StaticTreeDrafter` takes.
+        The shape, as `StaticTreeDrafter` takes it.
     accepted : float
-        Mean number of accepted drafts; tokens a step are one more.
+        Mean number of accepted drafts; a step outputs one token more.
 
     Examples
     --------
@@ -52,41 +52,41 @@ class PlannedTree(Brief):
 
 
 def best_tree(hits: npt.ArrayLike, nodes: int, depth: int | None = None) -> PlannedTree:
-    """Find the shape of at most N nodes that has the most accepted drafts on average.
+    """Find the tree shape of at most N nodes with the most accepted drafts on average.
 
-    It is Sequoia's dynamic program ([chen2024]_), which takes it that the output is the i-th child
-    of a node with a probability that the place i alone decides, or the place and the level.
+    This is Sequoia's dynamic program ([chen2024]_). It assumes that the probability of accepting
+    the i-th child of a node depends only on i, or only on i and the level.
 
     Parameters
     ----------
     hits : array-like [k] or [L, k]
-        Probability that the output goes on from a node to its i-th child: the same for all nodes,
-        or for those of each level.  `rank_hits` measures it for the likeliest tokens; for drafts
-        that a rule selects from it is the i-th difference of its acceptance by the number of
-        drafts.
+        Probability that the output continues from a node to its i-th child: one row for all nodes,
+        or one row per level. `rank_hits` measures it for the most probable tokens. For drafts that
+        a rule verifies, it is the acceptance with i drafts minus the acceptance with i − 1.
     nodes : int
         The budget N.
     depth : int, optional
-        Most levels; as many as there are rows, or nodes, if left out.
+        Largest number of levels; by default the number of rows, or of nodes.
 
     Returns
     -------
     PlannedTree
-        The shape and its mean number of accepted drafts, under that assumption.
+        The shape and its mean number of accepted drafts under this assumption.
 
     Raises
     ------
     InvalidInputError
-        If the hits are no such probabilities, or a node's sum to more than one.
+        If `hits` are not probabilities, or the probabilities of one node sum to more than one.
     InvalidParameterError
         If a number is not an integer of at least 1.
     ProblemTooLargeError
-        If the program would take more than some seconds.
+        If the program would take more than a few seconds.
 
     Notes
     -----
-    Where hits fall with the place and are the same at all levels, the best tree has the N largest
-    products of hits along a path (Theorem 18.4 of docs/theory/trees.md).
+    Suppose that the hits fall with i and are the same at all levels. Then the best tree has the N
+    nodes with the largest products of hits along their paths (Theorem 18.4 of
+    docs/theory/trees.md).
 
     References
     ----------
@@ -109,36 +109,36 @@ def best_tree(hits: npt.ArrayLike, nodes: int, depth: int | None = None) -> Plan
     work = rows.size * (budget + 1) ** 2
     if work > MAX_WORK:
         raise ProblemTooLargeError(
-            f"{budget:,} nodes of {rows.shape[0]:,} levels with {rows.shape[1]:,} children take "
+            f"{budget:,} nodes on {rows.shape[0]:,} levels with {rows.shape[1]:,} children need "
             f"{work:.2g} steps, more than {MAX_WORK:.2g}; give fewer nodes, a depth or fewer hits"
         )
     below = np.zeros(budget + 1)
     levels: list[npt.NDArray[np.int64]] = []
     for row in rows[::-1]:
-        below, given = _best_children(row, below)
-        levels.append(given)
+        below, spent = _best_children(row, below)
+        levels.append(spent)
     return PlannedTree(_shape(levels[::-1], budget), below.item(budget))
 
 
 def rank_hits(recordings: Sequence[Recording], k: int) -> Floats:
-    """Measure how often the target's next token is the draft model's i-th likeliest.
+    """Measure how often the target's next token is the draft model's i-th most probable token.
 
     Parameters
     ----------
     recordings : sequence of Recording
-        From `otm.gain.record`, with one or more drafts of a `ModelDrafter`.
+        Recordings from `otm.gain.record`, with at least one draft of a `ModelDrafter`.
     k : int
-        Number of places.
+        Number of ranks i.
 
     Returns
     -------
     float64 array [k]
-        The mean over the contexts, for `best_tree`; exact given the distributions.
+        The mean over the contexts, for `best_tree`. It is exact given the distributions.
 
     Raises
     ------
     InvalidInputError
-        If there are no recordings, or one without a draft distribution.
+        If there are no recordings, or one recording has no draft distribution.
     InvalidDraftCountError
         If k is not an integer of at least 1.
 
@@ -167,7 +167,7 @@ def rank_hits(recordings: Sequence[Recording], k: int) -> Floats:
 
 
 def _as_hits(hits: Any) -> Floats:
-    """Check probabilities of the children of a node: [k] or [L, k]."""
+    """Check the probabilities of a node's children: [k] or [L, k]."""
     try:
         rows = np.array(hits, dtype=np.float64)
     except (TypeError, ValueError):
@@ -175,35 +175,37 @@ def _as_hits(hits: Any) -> Floats:
     valid = rows.ndim in {1, 2} and rows.size and (rows >= 0).all()
     if not valid or (rows.sum(axis=-1) > 1 + 1e-9).any():
         raise InvalidInputError(
-            f"hits = {shown(hits)}; give the probability that the output goes on to each child of "
-            "a node, for all nodes [k] or for those of each level [L, k]: at least 0, and at most "
-            "1 together"
+            f"hits = {shown(hits)}; give the probability that the output continues to each "
+            "child of a node, for all nodes [k] or per level [L, k]: at least 0, with a sum of at "
+            "most 1"
         )
     return rows
 
 
 def _best_children(hits: Floats, below: Floats) -> tuple[Floats, npt.NDArray[np.int64]]:
-    """Best value of at most n nodes below a node, and how many go to child i and below: [k, N + 1].
+    """Return the best value of n nodes below a node, and the nodes spent on each child: [k, N + 1].
 
-    `below` are the best values of n nodes below a child.
+    `below` has the best values of n nodes below a child.
     """
     k, most = hits.size, below.size
-    n, m = np.ogrid[:most, 1:most]  # nodes in all; those of a child, itself among them
+    # n: nodes to spend; m: nodes spent on one child, including the child itself
+    n, m = np.ogrid[:most, 1:most]
     rest, possible = np.maximum(n - m, 0), m <= n
-    value, given = np.zeros(most), np.zeros((k, most), dtype=np.int64)  # without further children
+    # the values without the children that come later
+    value, spent = np.zeros(most), np.zeros((k, most), dtype=np.int64)
     for i in reversed(range(k)):
         values = np.where(possible, hits[i] * (1 + below[:-1]) + value[rest], 0.0)
         best = values.max(axis=1)
-        given[i] = np.where(best > 0, values.argmax(axis=1) + 1, 0)
+        spent[i] = np.where(best > 0, values.argmax(axis=1) + 1, 0)
         value = best
-    return value, given
+    return value, spent
 
 
 def _shape(levels: Sequence[npt.NDArray[np.int64]], nodes: int) -> Shape:
-    """Read a shape off the tables of how many nodes each child and what is below it get."""
+    """Build the shape from tables of the nodes spent on each child's subtree."""
     children: list[Shape] = []
-    for given in levels[0] if levels else ():
-        taken = given.item(nodes)
+    for spent in levels[0] if levels else ():
+        taken = spent.item(nodes)
         if not taken:
             break
         children.append(_shape(levels[1:], taken - 1))

@@ -1,4 +1,4 @@
-"""Where models are served: the decoding loops inside other libraries.
+"""OTM inside libraries that serve models.
 
-Not here: models of other libraries (`otm.models`), audits of their code (`otm.audit.adapters`).
+Models of other libraries are in `otm.models`, and audits of their code in `otm.audit.adapters`.
 """

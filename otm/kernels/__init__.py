@@ -1,27 +1,28 @@
-"""Verification of drafts on tensors: tensors and uniforms in, decisions out.
+"""Verification of drafts on arrays and tensors: probabilities and uniforms in, decisions out.
 
-`verify_probs` and `verify_logits` verify chains of drafts by a rule, `verify_tree_probs` and
-`verify_tree_logits` trees of drafts. Each rule has a folder, with a file for each backend, and so
-have the recursion and what rules share: `numpy` is the definition, exact on arrays of fractions;
-`torch` and `triton` decide bit for bit as it does.
+`verify_probs` and `verify_logits` verify chains of drafts by a rule.  `verify_tree_probs` and
+`verify_tree_logits` verify trees of drafts.  Each rule has a folder with one file for each backend.
+The file `numpy` is the reference and is exact on arrays of fractions; `torch` and `triton` make the
+same decisions, bit for bit.
 
-- `chain`, `block`: one chain of drafts;
-- `k_seq`, `optimal`: rules that select among several drafts of a position, and `multi_draft`:
-  SpecTr's recursion over them along several chains;
-- `walk_and_keep`: several chains as a whole;
-- `tree`: trees of drafts, certain ones or sampled without replacement;
-- `common`: what they share.
+- `chain`, `block`: rules for one chain of drafts;
+- `k_seq`, `optimal`: rules that select among several drafts of one position;
+- `multi_draft`: SpecTr's recursion, which applies such a rule along several chains;
+- `walk_and_keep`: a rule that considers several whole chains;
+- `tree`: trees of deterministic drafts, or of drafts sampled without replacement;
+- `common`: code that several rules share.
 
-Formulas of one node are written once, in `numpy`, for arrays and tensors (`common.arrays`); a file
-of `torch` has what differs, the walk through a whole batch.
+A formula for one node is written once, in `numpy`, for arrays and tensors (`common.arrays`).  The
+file `torch` adds the loop that verifies a whole batch.
 
-`registry` chooses the backend that fits the arrays, `checks` raises for arguments that they cannot
-take, `self_check` compares Triton with torch on a GPU.  `verify_chains` and
-`mass` are for authors of kernels: docs/add-a-kernel.md adds one with them.
+`registry` chooses the backend that fits the arrays.  `checks` raises for invalid arguments.
+`self_check` compares Triton with torch on a GPU.  `verify_chains` and `mass` are for authors of
+kernels: docs/add-a-kernel.md adds a kernel with them.
 
-Nothing waits for the device, sums are sums of whole numbers, so decisions depend neither on the
-order of work nor on the rest of the batch, and all can be captured in a CUDA graph.  With unchecked
-input no token lies outside the vocabulary: NaN and rows that do not sum to one give some token.
+No kernel waits for the device, so every call can be captured in a CUDA graph.  Sums are sums of
+integers, so decisions depend neither on the order of work nor on the other sequences of the batch.
+With unchecked input every returned token still lies in the vocabulary, even if a row has NaN or
+does not sum to one.
 
 Not here: rules for one token as transport plans (`otm.coupling`), decoding loops (`otm.decoding`).
 """

@@ -1,8 +1,8 @@
-"""What a verification refuses, for NumPy arrays and torch tensors alike.
+"""Checks of the arguments of a verification, for NumPy arrays and torch tensors alike.
 
-To look at the numbers is a pass over all of them (of probabilities two) and, on a GPU, a wait for
-it; on a hot path the entry is therefore told not to.  A row is looked at through its smallest or
-largest number and its sum, in which NaN and ∞ show.
+The checks read all rows once, or twice for probabilities, and on a GPU they wait for the result.
+Fast loops therefore skip the checks with `validate=False`.  A row is checked by its sum and its
+smallest or largest number, because NaN and ∞ propagate to these numbers.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ INFINITY = float("inf")
 def check_arguments(chains: Chains, rule: str | Rule = "chain", *, logits: bool) -> None:
     """Check all arguments of a verification by a rule; the target is an array or a tensor.
 
-    Messages count chain c of sequence b, of K chains each, as bK + c.
+    Messages number the chains of all sequences: chain c of sequence b is number bK + c.
     """
     target, draft, tokens, uniforms, temperature, offsets, counted, _ = chains
     library = array_module(target)
@@ -64,9 +64,9 @@ def check_arguments(chains: Chains, rule: str | Rule = "chain", *, logits: bool)
     needed = (batch, gamma * coins + 2)
     if tuple(uniforms.shape) != needed:
         raise InvalidUniformsError(
-            f"uniforms of shape {tuple(uniforms.shape)}; draft tokens of shape "
-            f"{tuple(tokens.shape)} need {needed} by this rule: its coins for each position, one "
-            "for the residual, one for the bonus"
+            f"uniforms have shape {tuple(uniforms.shape)}; for draft tokens of shape "
+            f"{tuple(tokens.shape)} this rule needs {needed}: {coins} for each position, one for "
+            "the recovered token and one for the bonus token"
         )
     whole = [tokens, draft.tokens if sparse else tokens, offsets if packed else tokens]
     check_types(target, draft.probs if sparse else draft, whole, uniforms, logits=logits)
@@ -80,15 +80,15 @@ def check_arguments(chains: Chains, rule: str | Rule = "chain", *, logits: bool)
 
 
 def check_uniforms(uniforms: Any) -> None:
-    """Refuse uniforms outside of [0, 1)."""
+    """Raise if a uniform lies outside [0, 1)."""
     values = to_host(uniforms)
     if values.dtype == object and any(isinstance(u, Decimal) for u in values.ravel().tolist()):
         raise InvalidUniformsError(
-            "uniforms of type Decimal, which cannot be multiplied by fractions; give fractions"
+            "uniforms are of type Decimal, which cannot be multiplied by fractions; give fractions"
         )
     try:
         inside = bool(((values >= 0) & (values < 1)).all())
-    except TypeError:  # objects that cannot be compared with numbers
+    except TypeError:  # objects that do not compare with numbers
         inside = False
     if not inside:
         raise InvalidUniformsError(
@@ -97,15 +97,16 @@ def check_uniforms(uniforms: Any) -> None:
 
 
 def check_arrays(library: ModuleType, arrays: dict[str, Any], temperature: Any) -> None:
-    """Refuse what is no dense array of a library, and arrays on different devices."""
+    """Raise unless all arrays are dense arrays of one library on one device."""
     kind = np.ndarray if library is np else library.Tensor
     for name, array in arrays.items():
         if fault := masked_fault(array):
             raise InvalidInputError(f"{name} is {fault}")
-        if not isinstance(array, kind) or is_masked(array):  # in which arithmetic makes new masks
-            one_hot = " (several chains must have been sampled: there is no one-hot form)"
+        # Arithmetic on a masked array creates new masks.
+        if not isinstance(array, kind) or is_masked(array):
+            one_hot = " (a rule for several chains needs the distributions of the drafts)"
             raise InvalidInputError(
-                f"{name} is a {type(array).__name__}; beside a target of this kind it must be a "
+                f"{name} is a {type(array).__name__}; with a target of this kind it must be a "
                 f"{kind.__name__} of {library.__name__}{one_hot if array is None else ''}"
             )
     if fault := masked_fault(temperature):
@@ -121,25 +122,25 @@ def check_arrays(library: ModuleType, arrays: dict[str, Any], temperature: Any) 
         ):
             raise InvalidInputError(
                 f"{name} is a tensor of layout {array.layout}{' (nested)' * array.is_nested} on "
-                f"device {array.device}; give a dense tensor that holds numbers, as .to_dense() "
-                "makes of a sparse one"
+                f"device {array.device}; give a dense tensor with data; .to_dense() converts a "
+                "sparse tensor"
             )
 
 
 def _check_numbers(
     library: ModuleType, target: Any, draft: Any, tokens: Any, *, layout: Layout, temperatures: Any
 ) -> None:
-    """Refuse rows and drafts that cannot be; temperatures [B] are None for probabilities.
+    """Raise for invalid rows and drafts; `temperatures` [B] is None for probabilities.
 
-    All chains are looked at as if each had a sequence of its own.
+    Each chain is checked as if it were a separate sequence.
     """
     drafts, sparse = layout.drafts, isinstance(draft, SparseDrafts)
     chains, gamma = drafts.shape
     size = (target if draft is None or sparse else draft).shape[-1]
     if gamma and not ((drafts >= -1) & (drafts < size)).all():
         raise InvalidDraftsError(
-            f"draft tokens must lie in [0, {size}), the draft model's vocabulary, or be −1 beyond "
-            f"the end of a chain; these are {drafts.min()} to {drafts.max()}"
+            f"draft tokens must lie in [0, {size}), the draft model's vocabulary, or be −1 after "
+            f"the end of a chain; these range from {drafts.min()} to {drafts.max()}"
         )
     live = np.logical_and.accumulate(drafts >= 0, axis=1)
     logits = temperatures is not None
@@ -147,15 +148,18 @@ def _check_numbers(
     used = np.concatenate([np.ones((chains, 1), bool), live], axis=1)
     names = [f"the target's row after draft, number {i}" for i in range(gamma)]
     names = ["the target's first row, number 0", *names]
-    _refuse(faults(library, target), used, layout.target_rows, names)
+    _raise_first_fault(faults(library, target), used, layout.target_rows, names)
     if draft is None or not live.any():
         return
-    if logits:  # a greedy draft is one-hot, whatever its logits
+    # At temperature 0 a draft is one-hot, so its logits are not used.
+    if logits:
         live = live & (temperatures.repeat(chains // len(temperatures))[:, None] > 0)
     logits = logits and not sparse
     name = "the logits of draft" if logits else "the distribution of draft"
-    found = _faults_of_lists(draft, size) if sparse else faults(library, draft)
-    _refuse(found, live, layout.draft_rows, [f"{name}, number {i}" for i in range(gamma)])
+    draft_faults = _faults_of_lists(draft, size) if sparse else faults(library, draft)
+    _raise_first_fault(
+        draft_faults, live, layout.draft_rows, [f"{name}, number {i}" for i in range(gamma)]
+    )
     if sparse:
         here = to_host(draft.tokens) == to_host(tokens)[..., None]
         drafted = np.where(here, to_host(draft.probs), 0).sum(-1)
@@ -170,22 +174,23 @@ def _check_numbers(
         raise InvalidDraftsError(
             f"draft {step} of chain {chain} is token {drafts[chain, step]}, which has "
             "probability 0 and cannot have been sampled; pass the distributions that the drafts "
-            "were really sampled from"
+            "were sampled from"
         )
 
 
 def _check_shapes(target: Any, draft: Any, tokens: Any, *, several: bool, offsets: Any) -> None:
-    """Refuse shapes that do not fit those of the draft tokens."""
+    """Raise for shapes that do not fit the shape of the draft tokens."""
     packed = offsets is not None
     if packed and (several or offsets.ndim != 1 or len(offsets) == 0):
         raise InvalidDraftsError(
-            f"offsets of shape {tuple(offsets.shape)}; give [B + 1] to a rule for one chain, and "
-            "none to a rule for several chains, which takes [B, K, γ] padded with −1"
+            f"offsets have shape {tuple(offsets.shape)}; give [B + 1] to a rule for one chain, and "
+            "no offsets to a rule for several chains, which takes [B, K, γ] padded with −1"
         )
     if tokens.ndim != (1 if packed else 2 + several) or (several and tokens.shape[1] == 0):
         takes = "several chains takes [B, K, γ] with K ≥ 1" if several else "one chain takes [B, γ]"
         raise InvalidDraftsError(
-            f"draft_tokens of shape {tuple(tokens.shape)}; a rule for {takes}, or [N] with offsets"
+            f"draft_tokens have shape {tuple(tokens.shape)}; a rule for {takes}, or [N] with "
+            "offsets"
         )
     *leading, gamma = tokens.shape
     size = target.shape[-1] if target.ndim else 0
@@ -193,8 +198,8 @@ def _check_shapes(target: Any, draft: Any, tokens: Any, *, several: bool, offset
     if tuple(target.shape[:-1]) != rows or size == 0:
         raise InvalidDistributionError(
             f"the target has shape {tuple(target.shape)}; for draft tokens of shape "
-            f"{tuple(tokens.shape)} it must be {rows} and the vocabulary: one row more than drafts "
-            "of each chain, for the bonus token"
+            f"{tuple(tokens.shape)} it must be {rows} and the vocabulary: each chain has a row for "
+            "every draft and one for the bonus token"
         )
     if isinstance(draft, SparseDrafts):
         lists = tuple(draft.tokens.shape)
@@ -205,8 +210,8 @@ def _check_shapes(target: Any, draft: Any, tokens: Any, *, several: bool, offset
         ):
             raise InvalidDistributionError(
                 f"sparse drafts have tokens of shape {lists} and probabilities of shape "
-                f"{tuple(draft.probs.shape)}; both must be {tuple(tokens.shape)} and the number of "
-                "tokens that a row lists, at least 1"
+                f"{tuple(draft.probs.shape)}; both must have shape {tuple(tokens.shape)} followed "
+                "by the number of listed tokens, at least 1"
             )
     elif draft is not None and (
         draft.ndim != target.ndim
@@ -215,39 +220,39 @@ def _check_shapes(target: Any, draft: Any, tokens: Any, *, several: bool, offset
     ):
         raise InvalidDistributionError(
             f"the draft has shape {tuple(draft.shape)}; it must be {tuple(tokens.shape)} and a "
-            f"vocabulary of at most the target's {size} tokens (cut off what the target lacks, "
-            "before sampling from it)"
+            f"vocabulary of at most the target's {size} tokens (before sampling, remove the tokens "
+            "that the target does not have)"
         )
 
 
 def check_types(
     target: Any, draft: Any, tokens: Sequence[Any], uniforms: Any, *, logits: bool
 ) -> None:
-    """Refuse types that are not allowed, or do not fit each other."""
-    allowed = FLOATS if logits else FLOATS | {"object"}  # fractions, NumPy only
+    """Raise for types that are not allowed or do not fit each other."""
+    allowed = FLOATS if logits else FLOATS | {"object"}  # only NumPy has fractions
     types = {_type(array) for array in (target, draft) if array is not None}
     if not types <= allowed or ("object" in types and len(types) > 1):
         raise InvalidDistributionError(
             f"target and draft are of type {', '.join(sorted(types))}; allowed are "
-            f"{', '.join(sorted(FLOATS))}, and fractions if both are and the arrays are NumPy's"
+            f"{', '.join(sorted(FLOATS))}, and fractions in NumPy arrays if both are fractions"
         )
     exact = "object" in types
     entries = (x for rows in (target, draft) if exact and rows is not None for x in rows.flat)
     for entry in entries:
         if not is_real(entry):
             raise InvalidDistributionError(
-                f"target and draft hold {shown(entry)}; of type object they must hold fractions"
+                f"target and draft contain {shown(entry)}; arrays of objects must contain fractions"
             )
     wrong = {_type(array) for array in tokens} - INTEGERS
     if wrong:
         raise InvalidDraftsError(
-            f"tokens or offsets of type {', '.join(sorted(wrong))}; allowed are "
+            f"tokens or offsets are of type {', '.join(sorted(wrong))}; allowed are "
             f"{', '.join(sorted(INTEGERS))}"
         )
     if _type(uniforms) != "float64" and not exact:
         raise InvalidUniformsError(
-            f"uniforms of type {_type(uniforms)}; they must be drawn as float64: 24 bits are too "
-            "few to locate a token in a large vocabulary"
+            f"uniforms are of type {_type(uniforms)}; draw them as float64: 24 bits cannot locate "
+            "a token in a large vocabulary"
         )
 
 
@@ -256,21 +261,21 @@ def check_temperature(library: ModuleType, temperature: Any, batch: int) -> Any:
     number = is_real(temperature)
     if not number and type(temperature).__module__.partition(".")[0] != library.__name__:
         raise InvalidParameterError(
-            f"a temperature of type {type(temperature).__name__}; give a number, or an array of "
-            f"{library.__name__} with one for each of the {batch} sequences"
+            f"the temperature is of type {type(temperature).__name__}; give a number, or an array "
+            f"of {library.__name__} with one number for each of the {batch} sequences"
         )
     try:
         values = library.asarray(float(temperature) if number else temperature)
-    except OverflowError:  # an integer beyond all floats
+    except OverflowError:  # an integer larger than all floats
         values = library.asarray(INFINITY)
     if not _type(values).startswith(("float", "bfloat", "int", "uint")):
         raise InvalidParameterError(
-            f"temperatures of type {_type(values)}; they must be floats or integers"
+            f"temperatures are of type {_type(values)}; they must be floats or integers"
         )
     if tuple(values.shape) not in ((), (batch,)):
         raise InvalidParameterError(
-            f"temperatures of shape {tuple(values.shape)}; give one number, or one for each of the "
-            f"{batch} sequences"
+            f"temperatures have shape {tuple(values.shape)}; give one number, or one for each of "
+            f"the {batch} sequences"
         )
     values = to_host(values)
     if not ((values >= 0) & (values < INFINITY)).all():
@@ -279,15 +284,18 @@ def check_temperature(library: ModuleType, temperature: Any, batch: int) -> Any:
 
 
 Faults = list[tuple[npt.NDArray[np.bool_], str]]
-"""Which rows [...] are wrong, and why."""
+"""Pairs of a mask of invalid rows [...] and the reason why they are invalid."""
 
 
 def faults_of_probs(library: ModuleType, rows: Any, kind: str = "") -> Faults:
-    """Find rows [..., V] that are no distributions, within the tolerance of a type or their own."""
+    """Find rows [..., V] that are not distributions; return the invalid rows with the reasons.
+
+    A sum may differ from one by the tolerance of the type `kind`, by default the type of the rows.
+    """
     kind = kind or _type(rows)
     remedy = "(logits go to verify_logits)"
     wide = library.float64 if _type(rows) == "float64" else library.float32
-    with np.errstate(invalid="ignore", over="ignore"):  # in rows that are not used
+    with np.errstate(invalid="ignore", over="ignore"):  # unused rows may contain NaN
         least = _over_tokens("min", rows)
         total = to_host(rows.sum(-1) if kind == "object" else rows.sum(-1, dtype=wide))
         none = ~((least >= 0) & (total < INFINITY))
@@ -301,7 +309,7 @@ def faults_of_probs(library: ModuleType, rows: Any, kind: str = "") -> Faults:
 
 
 def _faults_of_lists(draft: SparseDrafts[Any], size: int) -> Faults:
-    """Find lists [..., m] that are no distributions on so many tokens."""
+    """Find lists [..., m] that are not distributions on tokens below `size`."""
     tokens = to_host(draft.tokens)
     ordered = np.sort(tokens, axis=-1)
     twice = ((ordered[..., 1:] == ordered[..., :-1]) & (ordered[..., 1:] >= 0)).any(-1)
@@ -321,21 +329,21 @@ def faults_of_logits(library: ModuleType, rows: Any) -> Faults:
 
 
 def _over_tokens(name: str, rows: Any) -> npt.NDArray[Any]:
-    """Reduce rows [..., V] by "min" or "max"; NaN if there is one."""
+    """Return the "min" or "max" of each row [..., V], or NaN if the row contains one."""
     reduce = getattr(rows, name if isinstance(rows, np.ndarray) else f"a{name}")
-    with np.errstate(invalid="ignore"):  # NaN
+    with np.errstate(invalid="ignore"):
         reduced: npt.NDArray[Any] = to_host(reduce(-1))
     return reduced
 
 
-def _refuse(
+def _raise_first_fault(
     faults: Faults, used: npt.NDArray[np.bool_], places: npt.NDArray[Any], names: Sequence[str]
 ) -> None:
-    """Refuse the first row that is wrong and used, if any, by its place among all rows: [C, R]."""
+    """Raise for the first row that is both invalid and used; `places` [C, R] index all rows."""
     for wrong, what in faults:
-        refused = wrong.ravel()[places] & used
-        if refused.any():
-            chain, step = _first(refused)
+        faulty = wrong.ravel()[places] & used
+        if faulty.any():
+            chain, step = _first(faulty)
             raise InvalidDistributionError(f"{names[step]} of chain {chain}, {what}")
 
 
@@ -350,5 +358,5 @@ def _type(array: Any) -> str:
 
 @cache
 def _name(dtype: Any) -> str:
-    """Name of a type: NumPy takes its time to make one."""
+    """Return the name of a type; the cache saves NumPy's slow conversion."""
     return str(dtype).removeprefix("torch.")

@@ -1,4 +1,4 @@
-"""Arguments of a call, and which of its rows belong to which draft: padded, packed or shared."""
+"""Arguments of a call, and the row indices of each draft: padded, packed or shared."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Chains(NamedTuple):
 
     @property
     def gamma(self) -> int:
-        """Most drafts of a chain."""
+        """Largest number of drafts of a chain."""
         return int(self.tokens.shape[-1] if self.offsets is None else self.uniforms.shape[1] - 2)
 
     @property
@@ -39,20 +39,20 @@ class Chains(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """Name the contents of the rows."""
+        """Contents of the rows, such as "logits"."""
         if self.sigmoid:
             return "logits by sigmoids"
         return "probabilities" if self.temperature is None else "logits"
 
     @property
     def draft_size(self) -> int:
-        """Number of tokens that can be drafts."""
+        """Size of the vocabulary that drafts come from."""
         dense = self.draft is not None and not isinstance(self.draft, SparseDrafts)
         return int((self.draft if dense else self.target).shape[-1])
 
 
 class Layout(NamedTuple):
-    """Drafts of C chains, −1 beyond their ends, and the places of their rows among all rows."""
+    """Drafts of C chains, −1 after their ends, and the indices of their rows among all rows."""
 
     drafts: Indices  # [C, γ]
     target_rows: Indices  # [C, γ + 1]
@@ -60,7 +60,7 @@ class Layout(NamedTuple):
 
 
 def padded_layout(tokens: Any) -> Layout:
-    """Layout of draft tokens [..., γ], as if each chain had a sequence of its own."""
+    """Return the layout of draft tokens [..., γ], with each chain as a separate sequence."""
     *leading, gamma = tokens.shape
     count = math.prod(leading)
     places = (np.arange(count * rows).reshape(count, rows) for rows in (gamma + 1, gamma))
@@ -68,9 +68,10 @@ def padded_layout(tokens: Any) -> Layout:
 
 
 def packed_layout(tokens: Any, offsets: Any, most: int) -> Layout:
-    """Layout of packed draft tokens [N] of sequences with at most so many drafts; checks offsets.
+    """Return the layout of packed draft tokens [N] with at most `most` drafts a sequence.
 
-    A place beyond the last row stands for it; it belongs to no draft.
+    Raise if the offsets are invalid.  Indices of rows that do not exist are clamped to the last
+    row.
     """
     drafts, ends = to_host(tokens), to_host(offsets).astype(np.int64)
     lengths = np.diff(ends)
@@ -82,7 +83,7 @@ def packed_layout(tokens: Any, offsets: Any, most: int) -> Layout:
     if (lengths > most).any():
         raise InvalidDraftsError(
             f"sequence {lengths.argmax()} has {lengths.max()} drafts; the uniforms are for at most "
-            f"{most}: draw [B, γ + 2] of them, with γ the most drafts of a sequence"
+            f"{most}: draw uniforms [B, γ + 2], where γ is the largest number of drafts"
         )
     sequence, place = np.arange(lengths.size)[:, None], np.arange(most + 1)
     rows = ends[:-1, None] + place
@@ -94,33 +95,33 @@ def packed_layout(tokens: Any, offsets: Any, most: int) -> Layout:
 
 
 def check_counted(tokens: Any, counted: Any, several: bool) -> None:
-    """Refuse paths [B, K, γ] that share a draw with no earlier path of the same tokens."""
+    """Raise if a draft [B, K, γ] that is not counted has no earlier path with the same tokens."""
     if not several:
         raise InvalidDraftsError(
-            "this rule takes one chain, every draft of which is a draw; counted is for rules for "
-            "several chains"
+            "this rule takes one chain, in which every draft is a separate draw; counted is for "
+            "rules for several chains"
         )
     if tuple(counted.shape) != tuple(tokens.shape):
         raise InvalidDraftsError(
-            f"counted has shape {tuple(counted.shape)}; it must be that of the draft tokens, "
-            f"{tuple(tokens.shape)}"
+            f"counted has shape {tuple(counted.shape)}; it must have the shape of the draft "
+            f"tokens, {tuple(tokens.shape)}"
         )
-    own, drafts = to_host(counted), to_host(tokens)
-    if own.dtype != bool:
-        raise InvalidDraftsError(f"counted is of type {own.dtype}; it must hold booleans")
+    is_draw, drafts = to_host(counted), to_host(tokens)
+    if is_draw.dtype != bool:
+        raise InvalidDraftsError(f"counted is of type {is_draw.dtype}; it must hold booleans")
     live = np.logical_and.accumulate(drafts >= 0, axis=2)
-    shared = live & ~own
-    before_too = np.logical_and.accumulate(~own, axis=2)
+    shared = live & ~is_draw
+    shared_before = np.logical_and.accumulate(~is_draw, axis=2)
     alike = np.logical_and.accumulate(drafts[:, :, None] == drafts[:, None], axis=3)
     earlier = np.tri(drafts.shape[1], k=-1, dtype=bool)[:, :, None]
-    found = (alike & earlier & own[:, None]).any(axis=2)  # [B, K, K, γ] → [B, K, γ]
-    wrong = np.argwhere(shared & ~(before_too & found))
+    has_earlier = (alike & earlier & is_draw[:, None]).any(axis=2)  # [B, K, K, γ] → [B, K, γ]
+    wrong = np.argwhere(shared & ~(shared_before & has_earlier))
     if wrong.size:
         sequence, chain, step = wrong[0].tolist()
         raise InvalidDraftsError(
-            f"draft {step} of chain {chain} of sequence {sequence} is not counted, so it must be "
-            "the draw of an earlier chain with the same tokens up to there, which is counted, and "
-            "so must be the drafts before it"
+            f"draft {step} of chain {chain} of sequence {sequence} is not counted; an earlier "
+            "chain must have the same tokens up to this draft and count it, and the drafts before "
+            "it must not be counted either"
         )
 
 

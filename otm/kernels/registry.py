@@ -1,4 +1,4 @@
-"""Which backend fits the arrays, and how many uniforms a rule takes there."""
+"""Choice of the backend that fits the arrays, and the number of uniforms that a rule needs."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ AUTO = "auto"
 
 
 def uniforms_per_position(rule: str | Rule, chains: int = 1) -> int:
-    """Count the uniforms that a rule takes at each position, of so many chains.
+    """Count the uniforms that a rule needs at each position for this number of chains.
 
-    A sequence takes two more: for the recovered token and for the bonus token.
+    A sequence needs two more uniforms: for the recovered token and for the bonus token.
     """
     definition = named(rule, "kernel").load_kernel("numpy")
     count: int = definition.uniforms_per_position(chains)
@@ -31,20 +31,21 @@ def uniforms_per_position(rule: str | Rule, chains: int = 1) -> int:
 
 
 def backend_of_environment() -> str:
-    """Return the backend that the environment names; "auto" if it names none."""
+    """Return the backend that the environment variable names, or "auto" if it is not set."""
     named_there = os.environ.get(VARIABLE) or AUTO
     advice = f"the name comes from the environment variable {VARIABLE}"
     return check_name("backend", named_there, (AUTO, *BACKENDS), advice=advice)
 
 
 def choose_backend(target: Any, backend: str, backends: Collection[str] = BACKENDS) -> str:
-    """Return the backend by argument, environment and arrays; raise if it is for other arrays.
+    """Return the backend for the arrays; raise if the named backend cannot process them.
 
-    "auto" means Triton, unless a self-check fails.  NumPy arrays have one backend, whatever the
-    environment says.
+    The argument takes precedence over the environment.  If this function returns "auto", a
+    self-check decides between Triton and torch.  NumPy arrays always use the backend "numpy".
     """
     check_name("backend", backend, (AUTO, *backends))
-    torch = sys.modules.get("torch")  # whoever has a tensor has loaded it
+    # Any caller that has a tensor has already imported torch.
+    torch = sys.modules.get("torch")
     is_tensor = torch is not None and isinstance(target, torch.Tensor)
     if not is_tensor and not isinstance(target, np.ndarray):
         raise InvalidInputError(
@@ -59,8 +60,8 @@ def choose_backend(target: Any, backend: str, backends: Collection[str] = BACKEN
         source = f" (of the environment variable {VARIABLE})" if backend != AUTO else ""
     if backend not in fits:
         raise InvalidInputError(
-            f"backend {backend!r}{source} cannot work on a {type(target).__name__}: 'numpy' takes "
-            "NumPy arrays, 'torch' and 'triton' take tensors; here there are "
+            f"backend {backend!r}{source} cannot process a {type(target).__name__}: 'numpy' takes "
+            "NumPy arrays, 'torch' and 'triton' take tensors; this function has the backends "
             f"{', '.join(backends)}"
         )
     return backend
@@ -70,6 +71,6 @@ def suits_triton(target: Any) -> bool:
     """Whether Triton's kernels can be the fastest backend for a tensor."""
     if not target.is_cuda:
         return False
-    from otm.kernels.common.runtime import compiles  # loads Triton, which takes a second
+    from otm.kernels.common.runtime import compiles  # importing Triton takes a second
 
     return compiles()

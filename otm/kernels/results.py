@@ -1,4 +1,4 @@
-"""What a verification returns."""
+"""Results of a verification."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ Array = TypeVar("Array")
 
 
 class Verified(NamedTuple, Generic[Array]):
-    """Outcome of the verification of the drafts of B sequences.
+    """Result of verifying the drafts of B sequences.
 
-    Of the drafts of a sequence some are *accepted*, from the first on; then follows one token more:
-    a *recovered* token, drawn from the residual where the next draft was rejected, or the *bonus*
-    token, from the target's next row, where no draft was left.
+    Some drafts of a sequence are *accepted*, starting from the first.  One more token follows: if a
+    draft was rejected, a *recovered* token, which is drawn from the residual distribution; if all
+    drafts were accepted, the *bonus* token, which is drawn from the target's next row.
 
     Attributes
     ----------
     tokens : int64 array or Tensor [B, γ + 1]
         The output: the accepted drafts, the recovered or bonus token, then −1.
     accepted : int64 array or Tensor [B]
-        Number of accepted drafts, so that `accepted + 1` tokens are output.
+        Number of accepted drafts; the output has `accepted + 1` tokens.
     chain : int64 array or Tensor [B], or None
-        The first chain that begins with the accepted drafts: the one whose cache is kept.  None
-        from a rule for one chain.
+        The first chain that begins with the accepted drafts; its key-value cache can be kept.  None
+        if the rule is for one chain.
 
     Examples
     --------
@@ -40,16 +40,17 @@ class Verified(NamedTuple, Generic[Array]):
 
 
 class VerifiedTree(NamedTuple, Generic[Array]):
-    """Outcome of the verification of a tree of drafts for each of B sequences.
+    """Result of verifying a tree of drafts for each of B sequences.
 
     Attributes
     ----------
     tokens : int64 array or Tensor [B, L + 1]
-        The output: the drafts along the way through the tree, one token more, then −1.
+        The output: the accepted drafts along a path of the tree, one more token, then −1.
     accepted : int64 array or Tensor [B]
-        Number of accepted drafts, so that `accepted + 1` tokens are output.
+        Number of accepted drafts; the output has `accepted + 1` tokens.
     node : int64 array or Tensor [B]
-        The last accepted draft, whose path is kept in the cache; −1 if none was accepted.
+        Index of the last accepted draft, or −1 if no draft was accepted.  The key-value cache of
+        its path can be kept.
 
     Examples
     --------

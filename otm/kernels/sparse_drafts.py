@@ -1,4 +1,4 @@
-"""Draft distributions as engines keep them: the few tokens that a draft can be."""
+"""Sparse draft distributions, which list the few tokens with a positive probability."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from otm.kernels.results import Array
 
 
 class SparseDrafts(NamedTuple, Generic[Array]):
-    """Distributions of drafts that list m tokens each; all other tokens have probability 0.
+    """Draft distributions that list m tokens each; all other tokens have probability 0.
 
-    They take the place of rows of the whole vocabulary, and lead to the same decisions, bit for
-    bit.
+    A sparse draft replaces dense rows of the whole vocabulary.  Sparse and dense drafts lead to the
+    same decisions, bit for bit.
 
     Attributes
     ----------
-    tokens : int32 or int64 array or Tensor [B, γ, m], packed [N, m], of K chains [B, K, γ, m]
-        The listed tokens, each once, in any order.  −1 is padding, where lists are shorter.
-    probs : array or Tensor, as the tokens
-        Their probabilities, which sum to one; those of padding are not looked at.
+    tokens : int32 or int64 array or Tensor [B, γ, m], packed [N, m], for K chains [B, K, γ, m]
+        The listed tokens in any order, without repetition.  Shorter lists are padded with −1.
+    probs : array or Tensor, same shape as `tokens`
+        Probabilities of the listed tokens, which sum to one.  The values at padding are ignored.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The entry: probabilities or logits, one chain or several, on the backend that fits."""
+"""Verification of chains of drafts: check the arguments, choose a backend and apply a rule."""
 
 from __future__ import annotations
 
@@ -33,97 +33,102 @@ def verify_probs(
     offsets: Any = None,
     counted: Any = None,
 ) -> Verified[Any]:
-    """Verify drafts, losslessly: the output has the distribution of the target model.
+    """Verify drafts losslessly: the output has the target model's distribution.
 
-    One chain of γ drafts for each of B sequences by [leviathan2023]_, Algorithm 1, or
-    [sun2024block]_, Algorithm 2; K chains by [sun2023]_, Algorithm 3, which selects among the
-    drafts of a position by k-Seq or by bins (docs/theory/verification.md, Theorems 12.1 and 12.4;
-    docs/theory/grid.md, Theorems 11.1 and 11.2), or as a whole (docs/theory/walk-and-keep.md,
-    Theorem 14.6).
+    Each of B sequences has one chain of γ drafts, or K chains.  One chain is verified by
+    [leviathan2023]_, Algorithm 1, or [sun2024block]_, Algorithm 2.  K chains are verified by
+    [sun2023]_, Algorithm 3, or as a whole.  Algorithm 3 selects among the drafts of a position by
+    k-Seq or by the optimal rule for bins (docs/theory/verification.md, Theorems 12.1 and 12.4;
+    docs/theory/grid.md, Theorems 11.1 and 11.2).  The rule for whole chains is in
+    docs/theory/walk-and-keep.md, Theorem 14.6.
 
     Parameters
     ----------
-    target_probs : array or Tensor [B, γ + 1, V], of K chains [B, K, γ + 1, V]
-        The target model's probabilities at each position; float16, bfloat16, float32, float64, or
-        fractions (NumPy only).  Where chains begin alike, so do their rows: those of the first that
-        has a draft there are read; rows that chains share can be broadcast.
-    draft_probs : array or Tensor [B, γ, V'], of K chains [B, K, γ, V'], SparseDrafts or None
-        What the drafts were sampled from, V' ≤ V: tokens beyond V' have probability 0.
-        `SparseDrafts` list the tokens that have any.  None if the drafts of one chain were not
-        sampled but chosen, so that each distribution is one-hot.
-    draft_tokens : int array or Tensor [B, γ], of K chains [B, K, γ]
-        The drafts; the first −1 ends a chain, so that chains may have any length from 0 to γ.  What
-        stands in the arrays beyond a chain's end is never looked at.  K chains are sampled
-        independently, or as `counted` says, and their lengths must not depend on tokens.
+    target_probs : array or Tensor [B, γ + 1, V], for K chains [B, K, γ + 1, V]
+        The target model's probabilities at each position, in float16, bfloat16, float32, float64,
+        or fractions (NumPy only).  Chains with a common prefix must have equal rows along this
+        prefix; only the rows of the first such chain are read.  Rows that chains share can be
+        broadcast.
+    draft_probs : array or Tensor [B, γ, V'], for K chains [B, K, γ, V'], SparseDrafts or None
+        The distributions that the drafts were sampled from.  V' ≤ V, and tokens V', …, V − 1 have
+        probability 0.  `SparseDrafts` list only the tokens with a positive probability.  None means
+        that the drafts of one chain were chosen, not sampled: each distribution is one-hot.
+    draft_tokens : int array or Tensor [B, γ], for K chains [B, K, γ]
+        The drafts.  The first −1 ends a chain, so chains may have any length from 0 to γ.  Entries
+        after the end of a chain are ignored in all arrays.  K chains must be sampled independently,
+        except for draws that `counted` marks as shared.  Their lengths must not depend on tokens.
     uniforms : float64 array or Tensor [B, nγ + 2]
-        Independent, in [0, 1).  At each position a rule takes n of them: "chain" and "block" 1,
-        "grid k-Seq" K, "grid optimal" and "grid walk and keep" K + 1; the last two are for the
-        recovered and bonus tokens.
-        Tokens are located by them in the cumulative distribution, for which 53 bits are needed:
-        uniforms of 24 bits are about 10^−3 away from it (TV) at V = 131,072.
+        Independent uniforms in [0, 1).  A rule uses n uniforms at each position: "chain" and
+        "block" use 1, "grid k-Seq" K, "grid optimal" and "grid walk and keep" K + 1.  The last two
+        columns are for the recovered and the bonus token.  A uniform locates a token in the
+        cumulative distribution, which needs 53 bits.  Uniforms of 24 bits change the output
+        distribution by about 10^−3 (TV) at V = 131,072.
     rule : {"chain", "block", "grid k-Seq", "grid optimal", "grid walk and keep"}, optional
-        A name or a `Rule`.  "chain" accepts drafts up to the first rejection; "block" looks at all
-        of them together and accepts more on average.  The others are for K chains: "grid k-Seq" is
-        k-Seq with the smallest valid division factor of a grid; "grid optimal", the optimal rule
-        for bins of the ratio of the probabilities, accepts more and takes longer; "grid walk and
-        keep" looks at whole chains, accepts the most on the models that were measured, and takes
-        longest.
+        A name or a `Rule`.  "chain" accepts drafts up to the first rejection.  "block" considers
+        all drafts of a chain together and accepts more on average.  The other rules are for K
+        chains.  "grid k-Seq" is k-Seq with the smallest valid division factor of a grid.  "grid
+        optimal" is the optimal rule for bins of the probability ratio; it accepts more and is
+        slower.  "grid walk and keep" considers whole chains; it accepted the most drafts in the
+        measurements and is the slowest.
     backend : {"auto", "numpy", "torch", "triton"}, optional
-        "auto" takes NumPy for arrays.  For tensors it takes the backend that the environment
-        variable OTM_BACKEND names; if this is not set, Triton for CUDA tensors and torch for all
-        others.  Triton must be installed and pass a self-check against torch in the first call of a
-        kind, else torch is used (`self_checks`).  A named backend is not checked or replaced.
+        "auto" uses NumPy for arrays.  For tensors it uses the backend that the environment variable
+        OTM_BACKEND names.  If the variable is not set, it uses Triton for CUDA tensors and torch
+        for all others.  Triton must be installed and pass a self-check against torch in the first
+        call of each kind, otherwise torch is used (`self_checks`).  A backend that is named is
+        neither checked nor replaced.
     validate : bool, optional
-        Whether to check all arguments first, which reads every row, of probabilities twice, and
-        waits for the device (docs/benchmarks.md has the time).  Without it shapes and types are
-        not checked either, and NaN and rows that do not sum to one give some token of the
-        vocabulary.
+        Whether to check all arguments first.  The checks read every row, or twice for
+        probabilities, and wait for the device (times are in docs/tables/cpu.md).  Without these
+        checks shapes and types are not checked either.  Unchecked rows with NaN or a wrong sum
+        still yield tokens of the vocabulary.
     workspace : Workspace, optional
-        Work memory that calls share, so that Triton's kernels allocate nothing but the result; the
-        other backends do not use it.
+        Work memory that calls share, so that Triton's kernels allocate only the result.  The other
+        backends ignore it.
     offsets : int array or Tensor [B + 1], optional
-        If given, the N drafts of all sequences are packed, of one chain each: the drafts of
-        sequence b are those from offsets[b] to offsets[b + 1].  The target is then [N + B, V], of
-        each sequence one row more than drafts; the draft is [N, V'] or lists [N, m], and draft
-        tokens are [N].  γ, the most drafts of a sequence, is that of the uniforms [B, γ + 2]; a
-        sequence uses the same of them as if it were padded.
+        Boundaries of packed drafts, for rules for one chain: sequence b has the drafts from
+        offsets[b] to offsets[b + 1].  With N drafts in total, draft tokens have shape [N], dense
+        draft rows [N, V'] and sparse lists [N, m].  The target has shape [N + B, V], because each
+        sequence has one row more than drafts.  The uniforms have shape [B, γ + 2] for at most γ
+        drafts a sequence.  A packed sequence uses the same uniforms as a padded sequence.
     counted : bool array or Tensor [B, K, γ], optional
-        False where a draft of K chains is the same draw as that of an earlier chain, as where paths
-        of a prefix tree share a node.  The rule counts each draw once.  Which nodes are shared must
-        not depend on tokens.  None if every draft is a draw of its own.
+        False where a draft is the same draw as a draft of an earlier chain, for example at a shared
+        node of a prefix tree.  The rule counts each draw once.  Which nodes are shared must not
+        depend on tokens.  None means that every draft is a separate draw.
 
     Returns
     -------
     Verified
-        int64 tokens [B, γ + 1], padded with −1, the number of accepted drafts [B], and of K chains
-        one that begins with them [B].
+        int64 tokens [B, γ + 1], padded with −1; the number of accepted drafts [B]; and, for K
+        chains, a chain that begins with the accepted drafts [B].
 
     Raises
     ------
     UnknownMethodError
-        If there is no such rule or backend.
+        If the rule or backend does not exist.
     InvalidInputError
-        If the backend cannot work on the arrays, they are of several libraries or devices, or a
-        CUDA graph is being captured before the self-check of its kernels.
+        If the backend cannot process the arrays, if the arrays belong to several libraries or
+        devices, or if a CUDA graph is being captured before the self-check of its kernels.
     MissingDependencyError
         If Triton is needed and not installed.
     InvalidDistributionError
         If the probabilities have wrong shapes, types or entries, or do not sum to one.
     InvalidDraftsError
         If the drafts have a wrong shape or type, lie outside the vocabulary, or have draft
-        probability zero; if offsets, or what is counted, cannot be.
+        probability zero; or if `offsets` or `counted` is invalid.
     InvalidUniformsError
         If the uniforms have a wrong shape or type, or do not lie in [0, 1).
 
     Notes
     -----
-    All backends make the same decisions, bit for bit; NumPy is the definition, exact on fractions.
+    All backends make the same decisions, bit for bit.  NumPy is the reference and is exact on
+    fractions.
 
-    Probabilities are not normalised, which would take a pass over rows that are not read otherwise.
-    With sums D of a draft row and T of a target row, the distribution of an output token of one
-    chain is at most abs(D − T) / max(D, T) away from the target (TV): 10^−6 for a float32 softmax,
-    but up to 10^−3 for one in half precision; with K chains at most abs(D − 1) + abs(T − 1) was
-    measured.  Give half-precision *logits* to `verify_logits` instead.
+    Probabilities are not normalised, because this would read rows that are otherwise unread.  For
+    one chain, let D and T be the sums of a draft row and a target row.  The distribution of an
+    output token then differs from the target by at most abs(D − T) / max(D, T) (TV): 10^−6 for a
+    float32 softmax, but up to 10^−3 for a half-precision softmax.  For K chains the measured
+    difference was at most abs(D − 1) + abs(T − 1).  Give half-precision *logits* to `verify_logits`
+    instead.
 
     References
     ----------
@@ -142,7 +147,7 @@ def verify_probs(
     >>> verify_probs(target, draft, np.array([[0]]), np.array([[0.7, 0.3, 0.5]]))
     Verified(tokens=array([[ 1, -1]]), accepted=array([0]), chain=None)
 
-    Two chains, of which the second begins with the accepted draft:
+    Verify two chains; the second chain begins with the accepted draft:
 
     >>> target, draft = (x[:, None].repeat(2, axis=1) for x in (target, draft))
     >>> tokens, uniforms = np.array([[[0], [1]]]), np.array([[0.7, 0.3, 0.5, 0.5]])
@@ -170,25 +175,26 @@ def verify_logits(
 ) -> Verified[Any]:
     """Verify drafts by `verify_probs`, with probabilities softmax(logits / temperature).
 
-    The drafts must have been sampled from that distribution: at the same temperature, after the
-    same top-k or top-p (tokens left out have logit −inf), and not in lower precision than float32.
+    The drafts must have been sampled from this distribution: at the same temperature, after the
+    same top-k or top-p, and in at least float32 precision.  Tokens that top-k or top-p removed have
+    logit −inf.
 
     Parameters
     ----------
-    target_logits : array or Tensor [B, γ + 1, V], of K chains [B, K, γ + 1, V]
-        Logits of the target model; float16, bfloat16, float32 or float64, −inf for impossible
+    target_logits : array or Tensor [B, γ + 1, V], for K chains [B, K, γ + 1, V]
+        Logits of the target model, in float16, bfloat16, float32 or float64; −inf for impossible
         tokens.
-    draft_logits : array or Tensor [B, γ, V'], of K chains [B, K, γ, V'], SparseDrafts or None
+    draft_logits : array or Tensor [B, γ, V'], for K chains [B, K, γ, V'], SparseDrafts or None
         Logits of the draft model, V' ≤ V; None for one-hot drafts of one chain.  `SparseDrafts`
-        hold probabilities, those that the drafts were sampled with: after temperature, top-k and
+        hold the probabilities that the drafts were sampled with: after temperature, top-k and
         top-p.
     draft_tokens, uniforms, rule, backend, validate, workspace, offsets, counted
         As for `verify_probs`.
     temperature : float, or float array or Tensor [B], optional
-        Of both models, for each sequence; in a Tensor on the device it saves the launch that fills
-        one.  0 means greedy: a draft is accepted if it has the target's largest logit, the first if
-        there are several, and draft logits or lists are not looked at.  The chains of a greedy
-        sequence are alike; where they differ, the first of them counts.
+        Temperature of both models, for each sequence.  A Tensor on the device saves the launch that
+        fills one.  0 means greedy: a draft is accepted if it is the token with the target's largest
+        logit; in a tie this is the first token.  Greedy sequences ignore draft logits and lists.
+        The chains of a greedy sequence should be equal; if they differ, the first chain is used.
 
     Returns
     -------
@@ -201,19 +207,21 @@ def verify_logits(
     InvalidUniformsError
         As for `verify_probs`.
     InvalidDistributionError
-        If logits have wrong shapes or types, hold NaN or +inf, or a row is −inf everywhere; if
-        there are more than 2^20 tokens, on Triton.
+        If logits have wrong shapes or types, contain NaN or +inf, or a row is −inf everywhere; or
+        if Triton is used and the vocabulary has more than 2^20 tokens.
     InvalidParameterError
-        If a temperature is negative or not finite, or there is not one for each sequence.
+        If a temperature is negative or not finite, or if there is neither a single temperature nor
+        one for each sequence.
 
     Notes
     -----
-    Of float64 logits NumPy and torch take the softmax in float64.  Of all others, and on Triton, it
-    may be taken in float32, within 10^−6 of the exact one (TV): the decisions of two backends then
-    differ only if a uniform is that close to an edge.
+    NumPy and torch compute the softmax of float64 logits in float64.  For all other types, and on
+    Triton, the softmax may be computed in float32, within 10^−6 of the exact softmax (TV).  Two
+    backends can then decide differently only if a uniform is this close to a boundary between
+    tokens.
 
-    Probabilities cannot be told from logits, and are taken for logits here without a word; they go
-    to `verify_probs`.
+    This function cannot detect probabilities, and would treat them as logits without an error.
+    Pass probabilities to `verify_probs`.
 
     Examples
     --------
@@ -237,18 +245,19 @@ def _check_and_verify(
     validate: bool,
     logits: bool = False,
 ) -> Verified[Any]:
-    """Choose a backend, check the arguments if told to, and verify."""
+    """Choose a backend, check the arguments if `validate` is set, and verify."""
     rule = named(name, "kernel")
     chosen = choose_backend(chains.target, backend, rule.backends)
     if validate:
         check_arguments(chains, rule, logits=logits)
-    if is_real(chains.temperature):  # torch does not know NumPy's scalars
+    # torch does not accept NumPy scalars.
+    if is_real(chains.temperature):
         chains = chains._replace(temperature=float(chains.temperature))
     return _verify(rule, chosen, chains, workspace)
 
 
 def _verify(rule: Rule, backend: str, chains: Chains, workspace: Workspace | None) -> Verified[Any]:
-    """Verify by a rule on a backend: probabilities, or logits if there is a temperature."""
+    """Verify by a rule on a backend: logits if a temperature is given, else probabilities."""
     if backend == AUTO:
         from otm.kernels.self_check import chain_cases
         from otm.kernels.self_check import run as self_check
@@ -258,12 +267,14 @@ def _verify(rule: Rule, backend: str, chains: Chains, workspace: Workspace | Non
     *rows, uniforms, temperature, offsets, counted, _ = chains
     verify: Callable[..., Verified[Any]] = rule.load_kernel(backend).verify
     options = {} if counted is None else {"counted": counted}
-    if backend == "triton":  # takes the softmax on the way, and rows where they are
+    # Triton's kernels compute the softmax themselves and read packed rows in place.
+    if backend == "triton":
         options |= {} if offsets is None else {"offsets": offsets}
         options |= {} if temperature is None else {"kind": "logits", "temperature": temperature}
         return verify(*rows, uniforms, workspace=workspace, **options)
     most = (uniforms.shape[1] - 2) // uniforms_per_position(rule) if offsets is not None else 0
-    with np.errstate(all="ignore"):  # in numbers that nobody checked, or that nobody needs
+    # Unchecked or unused numbers may be NaN or ∞.
+    with np.errstate(all="ignore"):
         if backend == "torch":
             from otm.kernels.common import host
 
@@ -272,5 +283,5 @@ def _verify(rule: Rule, backend: str, chains: Chains, workspace: Workspace | Non
         of_backend = import_module(f"otm.kernels.common.rows.{backend}")
         if offsets is not None:
             rows = of_backend.unpack(*rows, offsets, most)
-        given = of_backend.read(*rows, chains.target.shape[-1], temperature)
-        return verify(*given, rows[2], uniforms, **options)
+        prob_rows = of_backend.read(*rows, chains.target.shape[-1], temperature)
+        return verify(*prob_rows, rows[2], uniforms, **options)

@@ -10,15 +10,15 @@ if TYPE_CHECKING:
 
 
 class Workspace:
-    """Buffers that grow on demand and stay where they are once they are large enough.
+    """Buffers that grow on demand and never move once they are large enough.
 
-    A verification with one allocates nothing but its result.  What is left in it between two
-    calls means nothing, and the decisions do not depend on it.
+    With a workspace, a verification allocates only its result.  Between two calls the contents of
+    the buffers have no meaning, and decisions do not depend on them.
 
-    One workspace serves one stream at a time: calls that can run at once need one each.  Buffers
-    that were outgrown are kept as long as the workspace, since a CUDA graph that was captured with
-    them writes to their addresses; as buffers at least double, these are less than the buffers in
-    use.
+    One workspace serves one stream at a time: calls that may run at once need separate workspaces.
+    Replaced buffers are kept as long as the workspace, because a captured CUDA graph writes to
+    their addresses.  Each new buffer at least doubles the size, so replaced buffers need less
+    memory than the current ones.
 
     Examples
     --------
@@ -38,28 +38,28 @@ class Workspace:
 
     @property
     def nbytes(self) -> int:
-        """Memory that is held, in bytes."""
-        held = [*self._buffers.values(), *self._outgrown]
-        return sum(buffer.numel() * buffer.element_size() for buffer in held)
+        """Memory of all buffers, in bytes."""
+        buffers = [*self._buffers.values(), *self._outgrown]
+        return sum(buffer.numel() * buffer.element_size() for buffer in buffers)
 
     def take(self, name: str, shape: tuple[int, ...], dtype: Any, device: Any) -> Tensor:
-        """Return the buffer of a name in a shape; it holds whatever it held before.
+        """Return the buffer of this name in a shape, with its previous contents.
 
         Parameters
         ----------
         name : str
-            Buffers of different names never overlap.
+            Name of the buffer; buffers with different names never overlap.
         shape : tuple of int
-            Its shape.
+            Shape of the returned view.
         dtype : torch.dtype
             Type of its numbers.
         device : torch.device
-            Where it lies.
+            Device of the buffer.
 
         Returns
         -------
         Tensor
-            A view in that shape, valid until the next call with this name.
+            A view of this shape, valid until the next call with this name.
         """
         import torch
 

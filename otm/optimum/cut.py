@@ -130,7 +130,7 @@ def cut_in_bins(bins: RatioBins, k: int) -> tuple[Number, int, RatioBins]:
     Returns
     -------
     tuple of (float or Fraction, int, RatioBins)
-        α_k, the number of bins in a minimum cut, and all bins, of which the cut has the first.
+        α_k, the number of bins in a minimum cut, and all bins.  The cut has the first bins.
     """
     (value,), (size,), bins = cuts_in_bins(bins, [k])
     return value, size, bins
@@ -152,7 +152,7 @@ def cuts_in_bins(bins: RatioBins, ks: Sequence[int]) -> tuple[list[Number], list
             if bins.wide.size:
                 limit = values[sizes[-1]] * (1 - FULL_SUPPORT_TOLERANCE)
                 places = bins.wide[rough < limit]
-                doubtful.append(places[corner_values(bins, k, places) < limit])
+                doubtful.append(places[cut_lower_bounds(bins, k, places) < limit])
         if not sum(places.size for places in doubtful):
             return found, sizes, bins
         bins = bins.split(np.concatenate(doubtful))
@@ -171,7 +171,7 @@ def prefix_values(bins: RatioBins, k: int) -> tuple[Probs, Probs]:
     return below + hit, below[bins.wide] + hit[bins.wide + 1]
 
 
-def corner_values(bins: RatioBins, k: int, places: npt.NDArray[np.int64]) -> Probs:
+def cut_lower_bounds(bins: RatioBins, k: int, places: npt.NDArray[np.int64]) -> Probs:
     """Compute closer lower bounds than those of `prefix_values`, for the bins at `places`."""
     if not places.size:
         return bins.least[:0]

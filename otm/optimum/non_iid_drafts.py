@@ -29,7 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from otm._core.arithmetic import TINY, Number, Probs, at_most_one, running_sum, sum_error
-from otm._core.display.reprs import Brief
+from otm._core.display.reprs import ShortRepr
 from otm._core.interval import Interval
 from otm._core.numbers import as_positive, as_real
 from otm._core.ratios.order import RatioOrder, scale_of_weights
@@ -59,7 +59,7 @@ MAX_ENTRIES = 2**25
 
 
 @dataclass(frozen=True, eq=False)
-class Optimum(Brief):
+class Optimum(ShortRepr):
     """Optimal acceptance probability of a problem.
 
     Attributes
@@ -163,7 +163,7 @@ def optimum_of(
 def _optimal_order(drafts: DraftDistribution, target: Probs) -> npt.NDArray[np.int64] | None:
     """Return an order with a prefix that is a minimum cut, or None if no such order is known."""
     if isinstance(drafts, HubPairs):
-        drafts = drafts.as_sets
+        drafts = drafts.as_greedy
     if isinstance(drafts, Greedy):
         last = RatioOrder(drafts.last, target)
         return np.append(drafts.sure, last.tokens)
@@ -176,7 +176,7 @@ def _optimal_order(drafts: DraftDistribution, target: Probs) -> npt.NDArray[np.i
 
 def _best_prefix(drafts: DraftDistribution, target: Probs, order: npt.NDArray[np.int64]) -> Cut:
     """Return the prefix H of an order that minimises q(H) + 1 − Pr(S ⊆ H)."""
-    values = running_sum(target[order], from_zero=True) + drafts.missed(order)
+    values = running_sum(target[order], from_zero=True) + drafts.miss_probability(order)
     size = int(values.argmin())
     return Cut(at_most_one(values[size]), order[:size])
 

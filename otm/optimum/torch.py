@@ -21,8 +21,8 @@ NumPy computes long rows of CPU tensors.  On other devices torch puts long rows 
 ratio; then the host waits once for the number of tokens in bins that must be split.  If the host
 may not wait, or if rows are short, torch sorts all tokens.  The computation needs memory for about
 a dozen float64 tensors of the size of the distributions.  Values equal those of NumPy up to a
-relative error of about 1e-15: expm1 and log1p compute the power in one step, so that k may stay on
-the device.
+relative error of about 1e-15, because torch computes the power with expm1 and log1p, for which the
+host need not read k from the device.
 """
 
 from __future__ import annotations

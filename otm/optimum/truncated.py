@@ -45,7 +45,7 @@ def measure_value(draft: Probs, target: Probs, k: int) -> Number:
 
     For distributions this is α_k.  It never decreases when a mass increases.
     """
-    bins = RatioBins.of_measures(draft, target)
+    bins = RatioBins.from_masses(draft, target)
     one = 0 * as_number(draft[0]) + 1
     values = bins.target_below + at_least_once(np.minimum(bins.draft_above, one), k)
     return min(as_number(values.min()), one)
@@ -55,8 +55,8 @@ def nearest_completion(draft: TopList, target: TopList) -> tuple[Probs, Probs]:
     """Build the completions with the largest Σ min(q, λ p) for every λ, and so the largest α_k.
 
     Return the masses of both on the listed tokens and, as the last entry, on all others together.
-    The unlisted masses must fit under the caps in some vocabulary; the result is the same for every
-    vocabulary that is large enough.
+    There must be a vocabulary in which the unlisted masses fit under the caps; the result is the
+    same for every vocabulary that is large enough.
     """
     # Each distribution spreads its unlisted mass over the tokens that only the other one lists, in
     # proportion to the masses there, but at most its cap on each.  Any remaining mass goes to
@@ -132,7 +132,7 @@ def _pour(total: Number, weights: Probs, caps: Probs) -> Probs:
     """Return masses min(cap, c · weight) that sum to `total`, or the caps if their sum is less."""
     caps = np.where(weights > 0, caps, 0 * caps)
     with np.errstate(over="ignore", invalid="ignore"):
-        level, _ = RatioBins.of_measures(weights, caps).cap_of_mass(total)
+        level, _ = RatioBins.from_masses(weights, caps).cap_of_mass(total)
         # For subnormal weights the level may overflow.  Then the caps are used, which is an upper
         # bound.
         poured = caps if level is None else np.minimum(caps, level * weights)

@@ -12,8 +12,8 @@ import pytest
 
 from otm.audit import METHODS, Adapter, Instance, Report, chain, lossless
 from otm.audit.instances import INSTANCES
-from otm.audit.observe.breakpoints import by_breakpoints
-from otm.audit.observe.exact import by_paths
+from otm.audit.observe.breakpoints import observe_by_breakpoints
+from otm.audit.observe.exact import observe_by_paths
 from otm.audit.observe.observation import UnsuitedError
 from otm.audit.runs import Runner
 from otm.coupling.build import PLANS
@@ -131,7 +131,7 @@ def test_the_counterexample_is_small_and_shows_the_deviation() -> None:
     assert (instance.vocabulary, instance.gamma, instance.k) == (2, 1, 1)
     target, draft = instance.target.probs((0,)), instance.draft.probs((0,))
     assert max(p.denominator for p in (*target, *draft)) <= 3
-    assert by_paths(Runner(chain(verify)), instance).tv_distance == example.tv_distance
+    assert observe_by_paths(Runner(chain(verify)), instance).tv_distance == example.tv_distance
     assert example.uniforms is not None
     assert example.drafts is not None
     x, *coins = example.uniforms
@@ -173,9 +173,9 @@ def _raises(target_probs: Any, draft_probs: Any, draft_tokens: Any, uniforms: An
     [
         (_returns([]), "returned no token"),
         (_returns([-1, -1]), "returned no token"),
-        (_returns([7]), "returned token 7 of 2"),
-        (_returns([-1, 0]), "returned token -1 of 2"),
-        (_returns([0] * 9), "returned 9 tokens; one run gives at most 2"),
+        (_returns([7]), "returned token 7, but the vocabulary has 2 tokens"),
+        (_returns([-1, 0]), "returned token -1, but the vocabulary has 2 tokens"),
+        (_returns([0] * 9), "returned 9 tokens; one run may return at most 2"),
         (_returns([0.5]), "returned 0.5 of type float as a token"),
         (_returns(np.array([np.nan])), "returned nan"),
         (_returns(None), "returned None of type NoneType, not tokens"),
@@ -245,7 +245,7 @@ def test_breakpoints_find_the_law_of_float32() -> None:
         return right(*arrays, draft_tokens, uniforms.astype(np.float32))
 
     for name in ("two drafts", "four tokens"):
-        seen = by_breakpoints(
+        seen = observe_by_breakpoints(
             Runner(chain(narrow)), INSTANCES[name], np.random.default_rng(1), max_runs=10**6
         )
         assert 0 <= seen.tv_distance < 1e-6
@@ -258,8 +258,8 @@ def test_breakpoints_stop_where_the_runs_end() -> None:
     report = lossless(right, method="breakpoints", instances=FEW, examples=10, max_runs=2_000)
     assert report.verdict == "undecided"
     assert (report.instances, report.skipped) == (2, 1)
-    assert "(1 left out: too large, or no time)" in str(report)
-    assert "No deviation shows, but too few pairs were tried: allow more runs" in str(report)
+    assert "(1 skipped: too large, or no time)" in str(report)
+    assert "No deviation was found, but too few pairs were tried: allow more runs" in str(report)
 
 
 def test_a_seed_among_the_uniforms_has_no_breakpoints() -> None:
@@ -274,7 +274,9 @@ def test_a_seed_among_the_uniforms_has_no_breakpoints() -> None:
             return (int(np.random.default_rng(seed).integers(instance.vocabulary)),)
 
     with pytest.raises(UnsuitedError, match=r"steps in one uniform|not constant"):
-        by_breakpoints(Runner(Seeded()), INSTANCES["two tokens"], np.random.default_rng(0), 10**6)
+        observe_by_breakpoints(
+            Runner(Seeded()), INSTANCES["two tokens"], np.random.default_rng(0), 10**6
+        )
 
 
 def test_too_few_runs_leave_it_undecided() -> None:
@@ -313,7 +315,7 @@ def test_the_audit_repeats_itself_and_leaves_global_generators_alone() -> None:
         ({"tolerance": "much"}, "tolerance = 'much'"),
         ({"seed": 0.5}, "seed = 0.5"),
         ({"instances": []}, "at least one"),
-        ({"instances": [INSTANCES["pairs"]]}, "takes none of the 1 instances"),
+        ({"instances": [INSTANCES["pairs"]]}, "supports none of the 1 instances"),
         ({"kind": "beam"}, "no kind of verifier 'beam'; there are chain"),
     ],
 )

@@ -12,12 +12,16 @@ import pytest
 
 from otm.audit import Report, chain, loop, lossless
 from otm.audit.adapters.base import Adapter
-from otm.audit.diagnose.known_bugs.size_and_place import cut_to, hot_from, passes_at
+from otm.audit.diagnose.known_bugs.size_and_place import (
+    passes_at,
+    residual_cut_to,
+    temperature_lost_at,
+)
 from otm.audit.diagnose.known_bugs.steps import Block, Chain, Loop
 from otm.audit.diagnose.self_drafting import samples_twice
 from otm.audit.instances import INSTANCES
 from otm.audit.larger_instances import larger_instances, of_size, spread
-from otm.audit.observe.exact import by_paths
+from otm.audit.observe.exact import observe_by_paths
 from otm.audit.runs import Runner
 from otm.errors import InvalidParameterError
 from otm.testing.exact import regions, summed
@@ -160,17 +164,17 @@ def test_mistakes_of_size_are_found_and_named(name: str, where: str) -> None:
 def test_every_rung_of_a_ladder_shows_its_mistakes(place: int) -> None:
     """Bug: rows that are certain where a chain is deep, or too seldom reached to matter."""
     instance = larger_instances()["twelve drafts"]
-    hot = by_paths(Runner(hot_from(place).verifier), instance)
+    hot = observe_by_paths(Runner(temperature_lost_at(place).verifier), instance)
     assert hot.tv_distance > Fraction(1, 50)
     assert hot.runs < 250
-    passed = by_paths(Runner(passes_at(place).verifier), instance)
+    passed = observe_by_paths(Runner(passes_at(place).verifier), instance)
     assert passed.tv_distance > Fraction(1, 60) * (place <= instance.gamma) - Fraction(1, 10**9)
 
 
 @pytest.mark.parametrize("kept", [12, 30, 44])
 def test_the_widest_row_shows_a_residual_of_any_size(kept: int) -> None:
     """Bug: residuals of 12 tokens at most, to which a cut behind the 12 largest does nothing."""
-    seen = by_paths(Runner(cut_to(kept).verifier), larger_instances()["48 tokens"])
+    seen = observe_by_paths(Runner(residual_cut_to(kept).verifier), larger_instances()["48 tokens"])
     assert seen.tv_distance > Fraction(1, 1000)
     assert seen.runs < 300
 
@@ -191,7 +195,7 @@ def test_n_grams_are_found_by_a_prompt_that_repeats() -> None:
     assert report.verdict == "not lossless"
     example = report.counterexample
     assert example is not None
-    assert "prompt 2 0 1 2 0 1 2, 4 tokens asked for" in str(report)
+    assert "prompt 2 0 1 2 0 1 2, max_tokens 4" in str(report)
     assert [diagnosis.name for diagnosis in report.diagnoses] == ["second sample after a mismatch"]
 
 
@@ -230,7 +234,9 @@ def test_other_mistakes_of_loops_are_no_second_samples() -> None:
     ) -> list[int]:
         return [draw(draft.probs(prompt), uniforms(1)[0])]
 
-    assert not samples_twice([by_paths(Runner(loop(draft_alone)), INSTANCES["three tokens"])])
+    assert not samples_twice(
+        [observe_by_paths(Runner(loop(draft_alone)), INSTANCES["three tokens"])]
+    )
 
 
 def test_nothing_else_is_called_wrong() -> None:
@@ -242,7 +248,7 @@ def test_nothing_else_is_called_wrong() -> None:
 
 
 @pytest.mark.parametrize(
-    ("edge", "seen"), [(False, "no deviation"), (True, "isolated outcomes alone")]
+    ("edge", "seen"), [(False, "no deviation"), (True, "only isolated outcomes")]
 )
 def test_larger_instances_are_sampled_where_breakpoints_leave_them_out(
     edge: bool, seen: str
@@ -262,7 +268,7 @@ def test_larger_instances_are_sampled_where_breakpoints_leave_them_out(
     assert (report.verdict, report.method) == ("lossless on everything tried", "breakpoints")
     assert report.skipped > 0
     assert report.sampled is not None
-    assert f"sampled besides: {report.sampled.instances} larger pairs" in str(report)
+    assert f"sampled in addition: {report.sampled.instances} larger pairs" in str(report)
 
 
 def test_coins_that_depend_on_each_other_from_the_third_on_are_seen() -> None:
@@ -340,7 +346,9 @@ def test_what_has_an_effect_comes_first() -> None:
     assert example.probability > Fraction(1, 20)
     assert besides is not None
     assert besides.probability == 0
-    assert "besides, isolated uniforms or rounding give what the target never gives" in str(report)
+    assert "isolated uniforms or rounding give outputs that are impossible under the target" in str(
+        report
+    )
 
 
 def test_isolated_outcomes_alone_are_the_counterexample() -> None:
@@ -401,5 +409,5 @@ def test_following_fewer_isolated_values_changes_no_distribution(adapter: Adapte
     """Catches a comparison that is decided although both outcomes have a probability."""
     instance = INSTANCES["zeros"]
     whole = summed(regions(lambda source: adapter.output(instance, source)))
-    few = by_paths(Runner(adapter), instance).probs
+    few = observe_by_paths(Runner(adapter), instance).probs
     assert {x: p for x, p in whole.items() if p} == {x: p for x, p in few.items() if p}

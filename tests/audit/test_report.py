@@ -66,7 +66,7 @@ def test_the_nearest_mistake_is_named_where_none_fits() -> None:
     assert report.nearest is not None
     assert report.nearest.diagnosis.name == "temperature of the bonus"
     assert 0 < 2 * report.nearest.tv_distance < report.nearest.from_target
-    assert "nearest: sampling parameters of the last token alone (temp" in str(report)
+    assert "nearest known mistake: sampling parameters of the last token alone (temp" in str(report)
     assert report.to_dict()["nearest"]["diagnosis"]["name"] == "temperature of the bonus"
 
 
@@ -84,7 +84,7 @@ def test_the_text_is_short_and_says_what_matters() -> None:
     text = str(audit("exact paths"))
     assert len(text.splitlines()) <= 25
     for part in (
-        "no_residual: not lossless",
+        "no_residual: not lossless, with a distance to the target of up to ",
         "method: exact paths, 3 pairs of models",
         "target: (1/4, 3/4)",
         "draft: (3/4, 1/4)",

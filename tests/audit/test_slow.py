@@ -61,4 +61,4 @@ def test_what_takes_too_long_is_left_out() -> None:
     """Bug: a limit of time that nobody looks at."""
     report = lossless(chain(right, convert=np.asarray), slow=True, max_seconds=1e-9)
     assert (report.verdict, report.method) == ("undecided", "Monte Carlo")
-    assert any("more than the time that is left" in why for why in report.why_not_exact)
+    assert any("more than the remaining time" in why for why in report.why_not_exact)

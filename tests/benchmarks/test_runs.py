@@ -140,8 +140,8 @@ def test_results_of_a_gpu_appear_on_the_page(
         "the output distribution failed: a wrong one.",
         "Not installed or not working there: flashinfer.",
         "SYNTHETIC GPU, 2000-01-01, copy rate 4,000 GB/s, torch 0.0, triton 0.1.",
-        "(pictures/kernels-synthetic-gpu-chain.png)",
-        "(pictures/kernels-synthetic-gpu-chains.png)",
+        "(../pictures/kernels-synthetic-gpu-chain.png)",
+        "(../pictures/kernels-synthetic-gpu-chains.png)",
     ):
         assert expected in text
     assert "V = 100 " not in text, "the largest vocabulary alone"

@@ -85,13 +85,13 @@ def test_an_audit_that_is_not_allowed_enough_runs_has_status_3() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "nothing to audit"),
-        (["verifiers_of_a_test"], "names no function"),
-        (["verifiers_of_a_test:"], "names no function"),
-        (["../x:f"], "names no function"),
+        ([], "no verifier to audit"),
+        (["verifiers_of_a_test"], "does not name a function"),
+        (["verifiers_of_a_test:"], "does not name a function"),
+        (["../x:f"], "does not name a function"),
         (["verifiers_of_a_test:nothing"], "has no 'nothing'"),
         (["verifiers_of_a_test:number"], "the verifier is 3"),
-        (["mine.py:f"], "a module is named as in Python: mine:f"),
+        (["mine.py:f"], "give the module name as in Python: mine:f"),
         (["broken_module_of_a_test:f"], "cannot be imported: SystemExit: two lines"),
         (["no_such_module_of_a_test:f"], "No module named 'no_such_module_of_a_test'"),
         (["otm.coupling:KSeq", "--kind", "magic"], "no kind of verifier 'magic'; there are"),
@@ -160,7 +160,7 @@ def test_recorded_steps_have_the_statuses_of_verdicts(capsys: pytest.CaptureFixt
         (["--recorded", "none.jsonl", "otm.coupling:KSeq"], "--recorded FILE takes no verifier"),
         (["--recorded", "none.jsonl", "--kind", "chain"], "--recorded FILE takes no verifier"),
         (["--recorded", "verifiers_of_a_test.py"], "line 2 of file 'verifiers_of_a_test.py' is no"),
-        (["otm.coupling:KSeq", "--rounding", "0.1"], "--rounding goes with --recorded"),
+        (["otm.coupling:KSeq", "--rounding", "0.1"], "--rounding requires --recorded"),
     ],
 )
 def test_bad_calls_about_recorded_steps(

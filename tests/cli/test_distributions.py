@@ -128,9 +128,9 @@ def test_a_pipe_with_a_name_does_not_keep_the_command_waiting(
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ({"draft": [1]}, "holds 1: 'draft'"),
-        ({"draft": [1], "aim": [1]}, "holds 2: 'draft', 'aim'"),
-        ([1], "holds 1: without names"),
+        ({"draft": [1]}, "but has 1: 'draft'"),
+        ({"draft": [1], "aim": [1]}, "but has 2: 'draft', 'aim'"),
+        ([1], "but has 1: without names"),
     ],
 )
 def test_one_file_must_have_both_laws(

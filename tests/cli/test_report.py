@@ -58,8 +58,40 @@ def test_the_text_names_the_files_and_the_means(capsys: pytest.CaptureFixture[st
     for row in found["acceptance"]:
         assert f"{row['mean']['mean']:.3f}" in out
     assert str(Path("report/report.html")) in out
-    assert "so that no interval can be" in out
+    assert "the report has no intervals" in out
     assert "±" not in out
+
+
+@pytest.mark.parametrize(
+    ("options", "answer"),
+    [
+        (["--latency", "0.05"], "Use optimal, K = 1, γ = 2: 1."),
+        (["--latency", "3"], "Do not use drafts with these models. The best setting found (opt"),
+        (["--latency", "0.4"], "It is uncertain whether drafts pay with these models. The best"),
+        ([], "With one chain of γ = 2 drafts, a target call gives 1."),
+        (["--rule", "greedy"], "With one chain of γ = 2 drafts, a target call gives 1."),
+    ],
+)
+def test_the_first_line_is_the_answer(
+    options: list[str], answer: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Catches an answer below the description of the input, and an unknown speed as a verdict."""
+    files = ["draft.npy", "target.npy", "--prompts", "prompts.npy"]
+    assert main(["report", *files, *SMALL, *options]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith(answer)
+    assert ("The speed is unknown" in out) == ("--latency" not in options)
+    page = Path("report/report.html").read_text(encoding="utf-8")
+    assert f"<h1>{answer[:30]}" in page
+
+
+def test_rules_without_tokens_per_call_have_an_acceptance(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    files = ["draft.npy", "target.npy", "-k", "2", "--rule", "greedy", "--workers", "1"]
+    assert main(["report", *files]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("With k = 2 drafts, greedy accepts one with probability 0.")
 
 
 def test_a_second_run_goes_on_where_the_first_stopped(capsys: pytest.CaptureFixture[str]) -> None:
@@ -92,8 +124,11 @@ def test_responses_of_two_servers_give_bounds(capsys: pytest.CaptureFixture[str]
         Path(f"{name}.json").write_text(text, encoding="utf-8")
     assert main(["report", "draft.json", "target.json", "-k", "2", "--workers", "1"]) == 0
     out = capsys.readouterr().out
+    assert out.startswith(
+        "With k = 2 drafts, the best lossless rule accepts one with a probability"
+    )
     assert "file 'draft.json' and file 'target.json'" in out
-    assert "α, between" in out
+    assert "bounds on α" in out
 
 
 @pytest.mark.parametrize(
@@ -103,30 +138,30 @@ def test_responses_of_two_servers_give_bounds(capsys: pytest.CaptureFixture[str]
         (["draft.pt", "target.pt"], "pickles can run code when loaded, and are never read"),
         (["missing.npy", "target.npy"], "cannot be found"),
         (["draft.npy"], "'draft.npy' holds one array; give a file for each model, or one file"),
-        ([".", "target.npy"], "'.' is a folder; if it is a model of Hugging Face, give a text"),
+        ([".", "target.npy"], "'.' is a folder; if it is a Hugging Face model, give a text"),
         (["lists.jsonl", "target.npy"], "which has both models' lists"),
-        (["draft.json"], "or two files (.json, .jsonl), the responses of each model's server"),
+        (["draft.json"], "or two files (.json, .jsonl) with the responses of each model's server"),
         (["lists.jsonl", "--slack", "1"], "slack = 1.0"),
-        (["draft.npy", "target.npy", "--slack", "0.1"], "--slack would have no effect on arrays"),
-        (["lists.jsonl", "--temperature", "0.5"], "--temperature would have no effect on lists"),
-        (["lists.jsonl", "--gamma", "2"], "--gamma would have no effect on lists"),
-        (["lists.jsonl", "--kind", "logits"], "--kind would have no effect on lists"),
+        (["draft.npy", "target.npy", "--slack", "0.1"], "--slack has no effect on arrays"),
+        (["lists.jsonl", "--temperature", "0.5"], "--temperature has no effect on lists"),
+        (["lists.jsonl", "--gamma", "2"], "--gamma has no effect on lists"),
+        (["lists.jsonl", "--kind", "logits"], "--kind has no effect on lists"),
         (
             ["a", "b", "--text", "text", "--tokens", "tokens.npy"],
-            "--tokens would have no effect",
+            "--tokens has no effect",
         ),
         (["a", "b", "--text", "text", "--tokens", "t.npy"], "no effect on models that read"),
-        (["a", "b", "--text", "text", "--kind", "logits"], "--kind would have no effect"),
-        (["draft.npy", "target.npy", "--sampled"], "--sampled would have no effect on arrays"),
-        (["draft.npy", "target.npy", "--window", "128"], "--window would have no effect"),
-        (["draft.npy", "target.npy", "--device", "cpu"], "--device would have no effect"),
-        (["a", "b", "--text", "text", "--vocabulary", "9"], "--vocabulary would have no effect"),
+        (["a", "b", "--text", "text", "--kind", "logits"], "--kind has no effect"),
+        (["draft.npy", "target.npy", "--sampled"], "--sampled has no effect on arrays"),
+        (["draft.npy", "target.npy", "--window", "128"], "--window has no effect"),
+        (["draft.npy", "target.npy", "--device", "cpu"], "--device has no effect"),
+        (["a", "b", "--text", "text", "--vocabulary", "9"], "--vocabulary has no effect"),
         (["draft.npy", "target.npy", "--vocabulary", "0"], "vocabulary = 0"),
-        (["lists.jsonl", "--latency", "0.1"], "--latency would have no effect"),
-        (["lists.jsonl", "--generation-config", "."], "--generation-config would have no effect"),
+        (["lists.jsonl", "--latency", "0.1"], "--latency has no effect"),
+        (["lists.jsonl", "--generation-config", "."], "--generation-config has no effect"),
         (
             ["draft.npy", "target.npy", "--generation-config", ".", "--top-k", "3"],
-            "--generation-config beside --temperature, --top-k",
+            "--generation-config excludes --temperature, --top-k",
         ),
         (["draft.npy", "target.npy", "--generation-config", "."], "cannot be found"),
         (
@@ -142,7 +177,7 @@ def test_responses_of_two_servers_give_bounds(capsys: pytest.CaptureFixture[str]
         (["draft.npy", "target.npy", "--workers", "9" * 30], "workers = 999"),
         (["draft.npy", "target.npy", "--workers", "-7"], "workers = -7"),
         (["draft.npy", "target.npy", "-k", "9" * 30], "k is above 9223372036854775807"),
-        (["draft.npy", "target.npy", "--gamma", "9" * 30], "a report takes at most 1000"),
+        (["draft.npy", "target.npy", "--gamma", "9" * 30], "a report accepts at most 1000"),
         (["draft.npy", "target.npy", "--latency", "nan"], "--latency = nan"),
         (["draft.npy", "target.npy", "--latency", "-1"], "--latency = -1.0; it must be"),
         (["draft.npy", "target.npy", "--latency", "."], "is no regular file"),
@@ -173,17 +208,19 @@ def test_probabilities_are_named_with_the_option_and_leave_no_folder(
     np.save("others.npy", np.full((4, 3), 1 / 3))
     assert main(["report", "laws.npy", "others.npy", *SMALL]) == 2
     err = capsys.readouterr().err
-    assert '--kind, as "probabilities"' in err
+    assert '--kind to "probabilities"' in err
     assert "kind=" not in err
     assert not Path("report").exists()
 
 
 def test_the_recommendation_says_what_it_assumes(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", "draft.npy", "target.npy", *SMALL, "--latency", "0.05"]) == 0
-    assert "0.05 of the time of the target" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert out.startswith("The speed with drafts is an estimate without an interval. The best set")
+    assert "a draft token takes 0.05 times as long as a target token" in out
     greedy = ["--rule", "greedy", "--latency", "0.05", "--output", "other"]
     assert main(["report", "draft.npy", "target.npy", *SMALL, *greedy]) == 0
-    assert "not in a recommendation: greedy, whose tokens of a step" in capsys.readouterr().out
+    assert "\nNot in the recommendation: greedy. " in capsys.readouterr().out
 
 
 def test_a_report_samples_as_generate_would(capsys: pytest.CaptureFixture[str]) -> None:

@@ -45,6 +45,11 @@ def test_json_has_the_numbers_of_the_library(capsys: pytest.CaptureFixture[str])
     }
 
 
+def test_the_first_line_is_the_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["solve", *INLINE, "-k", "2"]) == 0
+    assert capsys.readouterr().out.startswith("α  ")
+
+
 def test_fractions_stay_exact(capsys: pytest.CaptureFixture[str]) -> None:
     """Bug: 1/3 turned into a float on the way."""
     found = printed_json(["--draft", "1/3,2/3", "--target", "2/3,1/3", "-k", "2"], capsys)
@@ -118,7 +123,7 @@ def test_the_app_runs_under_typer_s_own_runner() -> None:
     [
         ([], "no draft and no target distribution is given"),
         (["--draft", "1"], "no target distribution is given"),
-        ([*INLINE, "x.npy"], "distributions in files and in options"),
+        ([*INLINE, "x.npy"], "distributions are given in files and in options"),
         (["a.npy", "b.npy", "c.npy"], "3 files"),
         ([*INLINE, "-k", "0"], "k = 0"),
         ([*INLINE, "-k", "two"], "Invalid value for '-k'"),
@@ -129,7 +134,7 @@ def test_the_app_runs_under_typer_s_own_runner() -> None:
         (["--draft", "nan,1", "--target", "1,0"], "has 'nan' at index 0"),
         (["--draft", "1/0,1", "--target", "1,0"], "has '1/0' at index 0"),
         (["--draft", "1e1000000000,1", "--target", "1,0", "--exact"], "at index 0"),
-        (["--draft", "9" * 5000 + "/3", "--target", "1"], "of at most 400 digits"),
+        (["--draft", "9" * 5000 + "/3", "--target", "1"], "at most 400 digits"),
         (["--draft", "1e999,1", "--target", "1,0"], "has inf at index 0"),
         (["--draft", "-1,2", "--target", "1,0"], "must be a finite number of at least 0"),
         (["--draft", "1/3,2/3", "--target", "1,0", "-k", "10000000"], "a smaller k"),

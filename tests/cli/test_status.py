@@ -63,7 +63,7 @@ def test_version_and_unknown_commands(capsys: pytest.CaptureFixture[str]) -> Non
     [
         (InvalidInputError("two\nlines\x1b[31m"), 2, "otm: two lines\\x1b[31m\n"),
         (FileNotFoundError(2, "No such file", "a\nb"), 2, "otm: a b: No such file\n"),
-        (MemoryError(), 2, "otm: there is not enough memory\n"),
+        (MemoryError(), 2, "otm: out of memory\n"),
         (KeyboardInterrupt(), 130, "otm: interrupted\n"),
     ],
 )

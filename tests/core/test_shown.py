@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import otm
-from otm._core.display.reprs import Brief, BriefDict, Facts, brief
+from otm._core.display.reprs import FactsRepr, ShortDict, ShortRepr, brief
 from otm.audit import lossless
 from otm.coupling import PLANS, TransportPlan
 from otm.coupling.lossy import LenientPlan, distance_to_target
@@ -86,7 +86,7 @@ def test_no_result_floods_a_screen(tmp_path: Path) -> None:
         text = repr(result)
         assert len(text) <= CHARACTERS, type(result)
         assert text.count("\n") < LINES, type(result)
-        if isinstance(result, Facts):
+        if isinstance(result, FactsRepr):
             assert result._repr_html_().count("<tr>") >= text.count("\n")
         seen.add(type(result).__name__)
     assert len(seen) > 30
@@ -106,7 +106,7 @@ def test_public_dataclasses_are_written_in_brief() -> None:
                 for word in ("Array", "tuple[", "Mapping", "dict", "Path", "Probs", "Ints")
             )
             laid_out = not vars(found)["__dataclass_params__"].repr
-            assert issubclass(found, Brief) or not long or laid_out or name in FEW_FIELDS, name
+            assert issubclass(found, ShortRepr) or not long or laid_out or name in FEW_FIELDS, name
 
 
 def test_brief() -> None:
@@ -115,14 +115,14 @@ def test_brief() -> None:
     assert brief(np.array([0.25, 0.75])) == "[0.25, 0.75]"
     assert brief(list(range(7))) == "7 entries"
     assert brief({1: 2}) == "{1: 2}"
-    long = BriefDict({i: i for i in range(40)})
+    long = ShortDict({i: i for i in range(40)})
     assert repr(long).endswith("5: 5, … 34 more}")
     assert long._repr_html_().count("<tr>") == 31
-    assert repr(BriefDict({1: 2})) == "{1: 2}"
+    assert repr(ShortDict({1: 2})) == "{1: 2}"
     with pytest.raises(NotImplementedError):
-        _ = Facts()._title
+        _ = FactsRepr()._title
     with pytest.raises(NotImplementedError):
-        Facts()._lines()
+        FactsRepr()._lines()
 
 
 def test_a_rule_of_ones_own_is_written_in_brief() -> None:

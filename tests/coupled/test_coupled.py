@@ -170,11 +170,11 @@ def test_agreeing_drafts_add_up() -> None:
 def test_bad_input() -> None:
     with pytest.raises(InvalidDraftCountError):
         CoupledVerifier(0)
-    with pytest.raises(InvalidParameterError, match="a list of its own"):
+    with pytest.raises(InvalidParameterError, match="at least one list per draft"):
         decode_coupled(TARGET, DRAFT, [[0]], k=4, lists=2)
-    with pytest.raises(InvalidParameterError, match="beside a drafter"):
+    with pytest.raises(InvalidParameterError, match="no effect on a drafter"):
         decode_coupled(TARGET, PromptLookup(), [[0]], k=2)
-    with pytest.raises(InvalidParameterError, match="beside a drafter"):
+    with pytest.raises(InvalidParameterError, match="no effect on a drafter"):
         decode_coupled(
             TARGET, PromptLookup(), [[0]], draft_sampling=SamplingParameters(temperature=2)
         )

@@ -200,7 +200,7 @@ def test_no_draft_probabilities_are_kept(on_device: Use, monkeypatch: pytest.Mon
 def test_scores_without_a_distribution_are_refused(place: str, on_device: Use) -> None:
     on_device(True)
     models = {"target": Broken(0.0, 3), "draft": Broken(0.0, 3), place: Broken(np.nan, 3)}
-    named = f"sequence 1 of the batch: of the {place} model the logits have NaN"
+    named = f"sequence 1 of the batch: the logits of the {place} model have NaN"
     for chains in CHAINS:
         with pytest.raises(InvalidDistributionError, match=named):
             steps(

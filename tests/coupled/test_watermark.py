@@ -22,7 +22,7 @@ from otm.coupled import (
     decode_watermarked,
     detect_watermark,
     watermark_keys,
-    watermark_laws,
+    watermark_statistics,
 )
 from otm.coupled.clocks.numpy import SharedClocks, clock_bits
 from otm.coupled.watermark import COINS, DRAFTS, METHODS, RECOVERED, RejectionRounds
@@ -336,7 +336,7 @@ PAIRS = [
 @pytest.mark.parametrize(("p", "q"), PAIRS)
 def test_acceptance_and_strength_are_those_of_the_definition(p: Any, q: Any) -> None:
     """Strength as E KL over all drafts and recovered tokens."""
-    laws, problem = watermark_laws(p, q), Problem(p, q, 1)
+    laws, problem = watermark_statistics(p, q), Problem(p, q, 1)
     assert laws["coupled"].acceptance == ListCoupling(problem).acceptance
     best = pytest.approx(float(MaximalCoupling(problem).acceptance), abs=1e-15)
     assert [laws[name].acceptance for name in REJECTION] == [best, best]
@@ -357,7 +357,7 @@ def test_scores_where_drafts_are_all_or_none() -> None:
     """Equal models accept all, disjoint ones nothing; the other list says nothing."""
     p, q = [0.75, 0.25, 0.0, 0.0], [0.0, 0.0, 0.5, 0.5]
     for pair, threshold in (((q, q), 1), ((p, q), 0)):
-        laws = watermark_laws(*pair, threshold=threshold)
+        laws = watermark_statistics(*pair, threshold=threshold)
         assert laws["coupled"].score == 1.5  # H(2)
         assert laws["keyed rejection"].score == pytest.approx(1.5)
         assert laws["rejection"].score == pytest.approx(2.5)
@@ -389,7 +389,7 @@ def scores(method: str, p: Any, q: Any, wrong: int = 0) -> Callable[..., npt.NDA
 def test_scores_have_the_mean_of_the_law(method: str) -> None:
     """Catches late clocks, or coins, that the closed form forgets."""
     p, q = [1 / 16] * 16, [1 / 32] * 8 + [3 / 32] * 8  # high scores, which few draws show
-    law = watermark_laws(p, q)[method]
+    law = watermark_statistics(p, q)[method]
     BUDGET.check_mean(
         f"scores of watermarks: {method}",
         scores(method, p, q),
@@ -403,10 +403,10 @@ def test_scores_have_the_mean_of_the_law(method: str) -> None:
 def test_two_tokens_have_no_trade_off_and_three_have() -> None:
     """Coupled drafts of two tokens are accepted as often as can be, with all of the score."""
     for p, q in (([0.75, 0.25], [0.25, 0.75]), ([0.5, 0.5], [0.1, 0.9])):
-        laws = watermark_laws(p, q)
+        laws = watermark_statistics(p, q)
         assert laws["coupled"].acceptance == pytest.approx(laws["rejection"].acceptance)
         assert laws["coupled"].score > laws["keyed rejection"].score
-    laws = watermark_laws(*PAIRS[0])
+    laws = watermark_statistics(*PAIRS[0])
     assert laws["coupled"].acceptance == pytest.approx(0.7)
     assert laws["rejection"].acceptance == 0.75
 
@@ -473,7 +473,7 @@ def test_a_policy_does_not_see_drafts_whose_clocks_are_read_again(
     right = sequence_distribution(pair[0], PROMPT, 3)
     assert law_of_texts(pair, method, looking_ahead, 3, None) == right
     if method != "coupled":
-        monkeypatch.setattr(RejectionRounds, "draws_afresh", True)
+        monkeypatch.setattr(RejectionRounds, "steps_are_independent", True)
         assert law_of_texts(pair, method, looking_ahead, 3, None) != right
 
 

@@ -102,6 +102,16 @@ def test_numbers_at_the_ends(draft: list[float], target: list[float], k: int) ->
         assert tuple(plan.select(drafts[i], numbers[i])) == (together.token[i], together.index[i])
 
 
+def test_a_token_of_the_target_that_never_wins_by_rounding_is_accepted() -> None:
+    """Catches a rejection where the probability to win underflows, with another residual."""
+    plan = OptimalPlan(Problem([0.5, 0.5, 1e-323, 0.0], [0.3, 0.3, 5e-324, 0.4], 8))
+    assert plan.winner_distribution[2] == 0
+    for coin in (0.0, 1 - 2.0**-53):
+        numbers = [0.5] * 8 + [coin, 0.5]
+        assert tuple(plan.select([2] * 8, numbers)) == (2, 0)
+        assert plan.select([[2] * 8] * 2, [numbers] * 2).index.tolist() == [0, 0]
+
+
 @pytest.mark.parametrize("name", [*INSTANCES, "many"])
 def test_slots_at_the_ends_of_moves(name: str) -> None:
     """Catches another rounding, or another place to cut stretched uniforms off."""
@@ -115,6 +125,25 @@ def test_slots_at_the_ends_of_moves(name: str) -> None:
             many = table.slots_of(bins, rates, uniforms).tolist()
             some = table.slots_of_few(bins, rates.tolist(), uniforms.tolist())
             assert some == many
+
+
+@pytest.mark.parametrize("k", [2, 4])
+def test_tokens_of_one_bin_with_different_ratios(k: int) -> None:
+    """Catches the rate of another token of the bin, also where a winner is always accepted."""
+    rng = np.random.default_rng(5)
+    p, q = rng.random((2, 10_000)) + 0.5
+    plan = OptimalPlan(Problem(p / p.sum(), q / q.sum(), k))
+    assert_as_many(plan, 200)
+    drafts, numbers = plan.drafts.sample(rng, 200), rng.random((200, k + 2))
+    numbers[:, k] = 1 - 2.0**-40  # the coin
+    places, rates = plan.slots.place(plan.problem.target[drafts] / plan.problem.draft[drafts])
+    unlike = (abs(rates - 1) > 0.01) & (plan.slots.win_ratio[1][places] != 0)
+    assert np.count_nonzero(unlike) > 50
+    together = plan.select(drafts, numbers)
+    assert np.count_nonzero(together.index >= 0) > 50
+    for i in range(200):
+        one = plan.select(drafts[i], numbers[i])
+        assert (one.token, one.index) == (together.token[i], together.index[i])
 
 
 def test_sparse_problems() -> None:

@@ -175,3 +175,26 @@ def test_a_seed_is_no_generator(seed: Any) -> None:
         plan.sample([0, 1], seed)
     with pytest.raises(InvalidParameterError, match=r"^rng = "):
         plan.drafts.sample(seed)
+
+
+class Blind(TransportPlan):
+    """A rule that outputs the target whatever the drafts are, with uniforms to spare."""
+
+    uniforms_per_selection = 2
+    acceptance = F(0)
+
+    def output_distribution(self) -> Any:
+        return self.problem.target
+
+    def _output_given(self, drafts: Any) -> Any:
+        return np.broadcast_to(self.problem.target, (len(drafts), self.problem.n))
+
+
+def test_the_first_uniform_draws_the_output_in_chunks_of_sets(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Catches sets beyond the first chunk that are left out, and the last uniform for the first."""
+    monkeypatch.setattr("otm.coupling.plan.CHUNK_ENTRIES", 5)
+    plan = Blind(Problem([0.5, 0.5], [0.25, 0.75], 2))
+    numbers = np.array([[0.1, 0.9], [0.9, 0.1]] * 4)
+    assert plan.select([[0, 1]] * 8, numbers).token.tolist() == [0, 1] * 4

@@ -133,7 +133,7 @@ def test_files_that_say_nothing_about_sampling_are_refused(
 
 
 def test_what_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInputError, match="must be an object"):
+    with pytest.raises(InvalidInputError, match="must be a JSON object"):
         read_generation_config(written(tmp_path, [1]))
     with pytest.raises(InvalidParameterError, match="temperature = 'hot'"):
         read_generation_config(written(tmp_path, {"temperature": "hot"}))

@@ -269,7 +269,7 @@ GOOD = _Logits([0.0, 1.0, 2.0])
         ([[0]], {"eos_token_id": 3}, InvalidParameterError, "eos_token_id = 3"),
         ([[0]], {"seed": -1}, InvalidParameterError, "seed = -1"),
         ([[0]], {"uniforms": []}, InvalidParameterError, "each of the 1"),
-        ([[0]], {"seed": 1, "uniforms": [lambda m: 0]}, InvalidParameterError, "both"),
+        ([[0]], {"seed": 1, "uniforms": [lambda m: 0]}, InvalidParameterError, "only one"),
         ([[0]], {"rule": "tree"}, UnknownMethodError, "chain, block"),
         ([[0]], {"rule": ["chain"]}, UnknownMethodError, "chain, block"),
         ([[0]], {"temperature": 0}, InvalidParameterError, "no option 'temperature'.*sampling="),
@@ -297,7 +297,7 @@ def test_models_that_do_not_fit_are_refused_before_any_work() -> None:
         speculative(GOOD, small, [[0]])
     short = _Logits([0.0, 1.0, 2.0], context_length=10)
     for pair, name in (((short, GOOD), "target"), ((GOOD, short), "draft")):
-        with pytest.raises(InvalidInputError, match=f"{name} model, which takes 10"):
+        with pytest.raises(InvalidInputError, match=f"{name} model, whose limit is 10"):
             speculative(*pair, [[0, 1, 2]], max_tokens=8)
         assert speculative(*pair, [[0, 1, 2]], max_tokens=7, seed=0).tokens == 7
 
@@ -333,10 +333,10 @@ def test_rules_without_a_plan_are_refused(wrong: object, k: int) -> None:
 
 def test_a_tree_needs_a_verifier_for_trees_and_drafts_need_their_law() -> None:
     drafter = ModelDrafter(GOOD, 2)
-    with pytest.raises(InvalidDraftsError, match="takes one chain"):
+    with pytest.raises(InvalidDraftsError, match="needs a single chain"):
         list(stream(GOOD, [[0]], drafter))
     root = DraftNode(children=[DraftNode((1,))])
-    with pytest.raises(InvalidDraftsError, match="distribution that they were drawn from"):
+    with pytest.raises(InvalidDraftsError, match="NoneType as `draft_probs`"):
         verify_chain(root, lambda path: SparseProbs([1], [1.0]), np.random.default_rng(0).random)
 
 
@@ -388,10 +388,10 @@ def _chain(*tokens: int) -> DraftNode:
         ([DraftNode((0,))], "the root of a tree"),
         ([DraftNode((), HALF, [DraftNode((-1,))])], "tokens 0 to 2"),
         ([DraftNode((), HALF, [DraftNode((7,))])], "tokens 0 to 2"),
-        ([DraftNode((), HALF, [DraftNode((2,))])], "can give"),
-        ([DraftNode((), SparseProbs([0], [1.0]), [DraftNode((1,))])], "can give"),
-        ([DraftNode((), None, [DraftNode((1,))])], "NoneType as the distribution"),
-        ([DraftNode((), np.ones(3), [DraftNode((1,))])], "ndarray as the distribution"),  # type: ignore[arg-type]
+        ([DraftNode((), HALF, [DraftNode((2,))])], "positive probability"),
+        ([DraftNode((), SparseProbs([0], [1.0]), [DraftNode((1,))])], "positive probability"),
+        ([DraftNode((), None, [DraftNode((1,))])], "NoneType as `draft_probs`"),
+        ([DraftNode((), np.ones(3), [DraftNode((1,))])], "ndarray as `draft_probs`"),  # type: ignore[arg-type]
         (
             [
                 DraftNode(
@@ -402,7 +402,7 @@ def _chain(*tokens: int) -> DraftNode:
             ],
             "at most 2",
         ),
-        ([DraftNode((), HALF, [DraftNode((0,), HALF, [DraftNode((1, 0))])])], "lengthen the path"),
+        ([DraftNode((), HALF, [DraftNode((0,), HALF, [DraftNode((1, 0))])])], "extend the path"),
     ],
 )
 @pytest.mark.parametrize(
@@ -483,11 +483,11 @@ def test_what_is_no_model_is_refused() -> None:
         autoregressive("gpt2", [[0]])  # type: ignore[arg-type]
     with pytest.raises(InvalidInputError, match="the draft is a str"):
         speculative(GOOD, "gpt2", [[0]])  # type: ignore[arg-type]
-    with pytest.raises(InvalidParameterError, match="beside a drafter"):
+    with pytest.raises(InvalidParameterError, match="no effect on a drafter"):
         spectr(GOOD, ModelDrafter(GOOD), [[0]], k=2)
-    with pytest.raises(InvalidParameterError, match="beside a drafter"):
+    with pytest.raises(InvalidParameterError, match="no effect on a drafter"):
         speculative(GOOD, ModelDrafter(GOOD), [[0]], draft_sampling=SamplingParameters())
-    with pytest.raises(InvalidParameterError, match="a name, one of optimal, k-Seq"):
+    with pytest.raises(InvalidParameterError, match="one of the names optimal, k-Seq"):
         spectr(GOOD, GOOD, [[0]], rule=None)  # type: ignore[arg-type]
 
 

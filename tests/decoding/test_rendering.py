@@ -133,5 +133,5 @@ def test_no_text_of_a_model_reaches_the_terminal_as_a_command() -> None:
 
 def test_what_does_not_belong_together_is_refused() -> None:
     """Bug: a trace with too few prompts ends in an error of Python's."""
-    with pytest.raises(InvalidInputError, match="prompt 1 and 1 were given"):
+    with pytest.raises(InvalidInputError, match="prompt 1, but the number of prompts is 1"):
         lines(step((), (1,), 0, sequence=1))

@@ -302,10 +302,10 @@ def test_hugging_face_keeps_more_than_k_at_ties() -> None:
     ("logits", "message"),
     [
         ([np.nan, 1.0], r"^the logits have NaN"),
-        ([[0.0, 1.0], [-INF, -INF]], r"^row 1: the logits have nothing but −∞"),
+        ([[0.0, 1.0], [-INF, -INF]], r"^row 1: the logits have only −∞"),
         ([[[0.0, 1.0], [0.0, INF]]], r"^row \(0, 1\): the logits have \+∞"),
         ([[INF, np.nan]], r"^row 0: the logits have NaN"),
-        ([-INF], "nothing but −∞"),
+        ([-INF], "only −∞"),
         ([True, False], "type bool"),
         ([1j], "type complex128"),
         (["a"], "real numbers"),

@@ -93,7 +93,7 @@ def test_the_tuples_are_a_law(drafts: DraftDistribution) -> None:
 @given(draft_laws(exact=True), orders)
 def test_missed_is_the_enumeration_in_fractions(drafts: DraftDistribution, random: object) -> None:
     order = some_order(drafts.n, random)
-    assert drafts.missed(order).tolist() == missed_by_enumeration(drafts, order.tolist())
+    assert drafts.miss_probability(order).tolist() == missed_by_enumeration(drafts, order.tolist())
 
 
 @settings(max_examples=200)
@@ -101,7 +101,7 @@ def test_missed_is_the_enumeration_in_fractions(drafts: DraftDistribution, rando
 def test_missed_keeps_its_digits_in_floats(drafts: DraftDistribution, random: object) -> None:
     """Catches 1 − Pr(S ⊆ H) computed by subtraction: nothing is left of it when it is small."""
     order = some_order(drafts.n, random)
-    found = drafts.missed(order)
+    found = drafts.miss_probability(order)
     assert found.dtype == np.float64
     expected = missed_by_enumeration(drafts.to_exact(), order.tolist())
     for value, exact in zip(found.tolist(), expected, strict=True):
@@ -113,7 +113,7 @@ def test_missed_keeps_its_digits_in_floats(drafts: DraftDistribution, random: ob
 @given(draft_laws(exact=True), orders)
 def test_the_law_of_the_last_draft(drafts: DraftDistribution, random: object) -> None:
     order = some_order(drafts.n, random)
-    missed = drafts.missed(order)
+    missed = drafts.miss_probability(order)
     assert drafts.distribution_of_last(order).tolist() == (missed[:-1] - missed[1:]).tolist()
 
 
@@ -121,7 +121,7 @@ def test_the_law_of_the_last_draft(drafts: DraftDistribution, random: object) ->
 def test_the_law_of_the_last_draft_keeps_its_digits(
     drafts: DraftDistribution, random: object
 ) -> None:
-    """Catches differences of `missed`, which lose the masses of rare tokens."""
+    """Catches differences of `miss_probability`, which lose the masses of rare tokens."""
     order = some_order(drafts.n, random)
     expected = drafts.to_exact().distribution_of_last(order)
     relative = 1e-13 if isinstance(drafts, Independent | Joint) else 0
@@ -270,7 +270,10 @@ def test_token_ids_are_those_of_the_positions(kind: str, exact: bool) -> None:
     assert drafts.tolist() == ids[plain.draw(uniforms)].tolist()
     assert named.check(drafts).tolist() == drafts.tolist()
     assert named.positions(drafts).tolist() == plain.draw(uniforms).tolist()
-    assert named.missed(np.array([2, 0])).tolist() == plain.missed(np.array([2, 0])).tolist()
+    assert (
+        named.miss_probability(np.array([2, 0])).tolist()
+        == plain.miss_probability(np.array([2, 0])).tolist()
+    )
     assert not named.tokens.flags.writeable
 
 

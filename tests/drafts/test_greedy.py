@@ -33,7 +33,7 @@ def test_a_small_support_is_drafted_whole(k: int) -> None:
     drafts = Greedy([0.25, 0.0, 0.75], k)
     assert drafts.k == 2
     assert list(drafts.tuples()) == [((2, 0), 1.0)]
-    assert drafts.missed(np.array([0, 1, 2])).tolist() == [1, 1, 1, 0]
+    assert drafts.miss_probability(np.array([0, 1, 2])).tolist() == [1, 1, 1, 0]
 
 
 def test_a_token_of_probability_zero_is_never_sure() -> None:

@@ -46,7 +46,7 @@ def test_a_hub_that_rounds_to_all_mass_still_has_partners() -> None:
     assert drafts.k == 2
     weights = dict(drafts.tuples())
     assert weights[0, 2] == pytest.approx(0.75)
-    assert drafts.missed(np.array([0, 2, 1])).tolist() == pytest.approx([1, 1, 0.25, 0])
+    assert drafts.miss_probability(np.array([0, 2, 1])).tolist() == pytest.approx([1, 1, 0.25, 0])
 
 
 def test_ties_go_to_the_lowest_token() -> None:

@@ -17,7 +17,7 @@ F = Fraction
 @pytest.mark.parametrize(("n", "k"), [(1, 1), (2, 2), (9, 1), (20, 3), (50, 8), (200, 64)])
 def test_uniform_laws(n: int, k: int) -> None:
     """All sets of k tokens are equally likely: an oracle in integers at any k."""
-    missed = WithoutReplacement(np.full(n, 1 / n), k).missed(np.arange(n))
+    missed = WithoutReplacement(np.full(n, 1 / n), k).miss_probability(np.arange(n))
     expected = [float(1 - F(math.comb(j, k), math.comb(n, k))) for j in range(n + 1)]
     np.testing.assert_allclose(missed, expected, rtol=3e-14, atol=0)
 
@@ -28,27 +28,27 @@ def test_a_finer_quadrature_changes_nothing(k: int, monkeypatch: pytest.MonkeyPa
     rng = np.random.default_rng(k)
     law = rng.dirichlet(np.full(700, 0.1))
     drafts, order = WithoutReplacement(law, k), rng.permutation(700)
-    missed = drafts.missed(order)
+    missed = drafts.miss_probability(order)
     step = clocks._step(k)
     monkeypatch.setattr(clocks, "_step", lambda _: step / 2)
     monkeypatch.setattr(clocks, "LOG_PRECISION", 60.0)
-    np.testing.assert_allclose(drafts.missed(order), missed, rtol=1e-13, atol=0)
+    np.testing.assert_allclose(drafts.miss_probability(order), missed, rtol=1e-13, atol=0)
 
 
 def test_chunks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(0)
     drafts, order = WithoutReplacement(rng.dirichlet(np.ones(90)), 4), rng.permutation(90)
-    missed = drafts.missed(order)
+    missed = drafts.miss_probability(order)
     monkeypatch.setattr(clocks, "CHUNK", 90)
-    np.testing.assert_allclose(drafts.missed(order), missed, rtol=1e-14, atol=0)
+    np.testing.assert_allclose(drafts.miss_probability(order), missed, rtol=1e-14, atol=0)
 
 
 def test_subnormal_masses() -> None:
     """Catches times beyond the largest float: the second of two such clocks rings after 2^1074."""
     law = [1.0, 2.0**-1074, 3 * 2.0**-1074]
     drafts = WithoutReplacement(law, 2)
-    expected = WithoutReplacement([F(x) for x in law], 2).missed(np.array([0, 1, 2]))
-    assert drafts.missed(np.array([0, 1, 2])).tolist() == pytest.approx(
+    expected = WithoutReplacement([F(x) for x in law], 2).miss_probability(np.array([0, 1, 2]))
+    assert drafts.miss_probability(np.array([0, 1, 2])).tolist() == pytest.approx(
         [float(x) for x in expected], rel=1e-13
     )
 
@@ -62,5 +62,5 @@ def test_two_drafts_against_the_sum_over_the_first() -> None:
     above = np.append(np.cumsum(p[::-1])[::-1], 0)
     rest = np.array([np.delete(p, x).sum() for x in range(300)])
     expected = [above[j] + (p[:j] * above[j] / rest[:j]).sum() for j in range(301)]
-    missed = WithoutReplacement(law, 2).missed(order)
+    missed = WithoutReplacement(law, 2).miss_probability(order)
     np.testing.assert_allclose(missed, np.minimum(expected, 1), rtol=1e-12, atol=0)

@@ -30,7 +30,7 @@ def test_k_is_cut_to_the_support(k: int) -> None:
     drafts = WithoutReplacement([0.5, 0.0, 0.5], k)
     assert drafts.k == drafts.uniforms_per_draw == 2
     assert [tokens for tokens, _ in drafts.tuples()] == [(0, 2), (2, 0)]
-    assert drafts.missed(np.array([1, 2, 0])).tolist() == [1, 1, 1, 0]
+    assert drafts.miss_probability(np.array([1, 2, 0])).tolist() == [1, 1, 1, 0]
 
 
 @pytest.mark.parametrize("k", [0, -1, True, 1.5])
@@ -67,4 +67,4 @@ def test_many_drafts_of_a_skewed_law_are_different() -> None:
 def test_fractions_have_a_limit_that_says_what_to_do() -> None:
     drafts = WithoutReplacement([F(1, 40)] * 40, 5)
     with pytest.raises(ProblemTooLargeError, match="in floats"):
-        drafts.missed(np.arange(40))
+        drafts.miss_probability(np.arange(40))

@@ -40,7 +40,7 @@ from otm.decoding.drafters.base import Branching
 from otm.decoding.reading import Path
 from otm.errors import InvalidInputError, InvalidParameterError, UnknownMethodError
 from otm.gain.efficiency import block_efficiency, first_step_acceptance
-from otm.gain.recording import contexts_from, pruned, record
+from otm.gain.recording import contexts_from, prune_tree, record
 from otm.gain.tokens_given_drafts import tokens_by_rule, tokens_by_traversal, tokens_by_walk
 from otm.models import TableModel
 from otm.problem import Problem
@@ -198,7 +198,7 @@ def test_fewer_drafts_of_a_recording_are_as_good_as_new_ones() -> None:
         return SparseProbs.from_dense(target.probs(PROMPT + path))
 
     found = sum(
-        probability * tokens_by_rule(OptimalPlan, pruned(root, 1, 2), law, 2)
+        probability * tokens_by_rule(OptimalPlan, prune_tree(root, 1, 2), law, 2)
         for probability, root in all_chains(draft, 3, 2)
     )
     assert (found == mean_tokens(OptimalPlan, target, draft, 1, 2)).all()
@@ -321,7 +321,7 @@ def test_one_recording_gives_the_whole_table() -> None:
     assert table().prompts.tolist() == [0, 0, 1, 2, 2]
     for setup in table():
         for r, recording in enumerate(recordings):
-            tree = pruned(recording.tree, setup.k, setup.gamma)
+            tree = prune_tree(recording.tree, setup.k, setup.gamma)
             laws = recording.target.__getitem__
             if setup.rule == "k-Seq":
                 expected = tokens_by_rule(KSeq, tree, laws, setup.gamma)[-1]
@@ -385,25 +385,25 @@ def test_what_was_not_recorded_is_refused() -> None:
         block_efficiency(recordings, "k-Seq", [3])
     with pytest.raises(InvalidInputError, match="record more"):
         block_efficiency(recordings, "k-Seq", [(2, 2)])
-    with pytest.raises(InvalidInputError, match="record deeper"):
+    with pytest.raises(InvalidInputError, match="record with a larger depth"):
         block_efficiency(recordings, "k-Seq", gammas=[3])
     with pytest.raises(UnknownMethodError, match="traversal"):
         block_efficiency(recordings, ["no such"])
-    with pytest.raises(InvalidParameterError, match="nothing to compute"):
+    with pytest.raises(InvalidParameterError, match="is empty; give at least one"):
         block_efficiency(recordings, "k-Seq", gammas=[])
     for none in ("abc", [1, 2]):
         for function in (block_efficiency, first_step_acceptance):
-            with pytest.raises(InvalidInputError, match="as `record` makes them"):
+            with pytest.raises(InvalidInputError, match="recordings from `record`"):
                 function(none, ["k-Seq"], [1])  # type: ignore[arg-type, operator]
     with pytest.raises(InvalidInputError, match="or a source such as"):
         first_step_acceptance(None, ["k-Seq"], [1])  # type: ignore[arg-type]
-    with pytest.raises(InvalidInputError, match="nothing was drafted"):
+    with pytest.raises(InvalidInputError, match="have no drafts"):
         block_efficiency(record(TARGET, ModelDrafter(DRAFT), [[PROMPT]], 0))
     with pytest.raises(InvalidInputError, match="no recordings"):
         block_efficiency([])
     with pytest.raises(InvalidParameterError, match="give a function"):
         block_efficiency(recordings, {"mine": None})  # None says: what the name says
-    with pytest.raises(InvalidParameterError, match="those of this tree are 2 IID drafts"):
+    with pytest.raises(InvalidParameterError, match="this tree has 2 IID drafts"):
         block_efficiency(recordings, {"without": RecursiveRejectionWithoutReplacement})
     for means in (block_efficiency, first_step_acceptance):
         with pytest.raises(InvalidParameterError, match="returned None"):

@@ -162,16 +162,16 @@ def test_drafts_that_end_early_and_models_that_never_meet() -> None:
 def test_bad_input_is_refused() -> None:
     target, draft = CONSTANT
     one = record(target, ModelDrafter(draft, 2), [[[0]] * 4], 2, seed=0)
-    with pytest.raises(InvalidInputError, match="are of one prompt"):
+    with pytest.raises(InvalidInputError, match="have only one prompt"):
         efficiency_bound(one)
     two = record(target, ModelDrafter(draft, 2), [[[0]], [[1]]], 2, seed=0)
     with pytest.raises(InvalidInputError, match="record more"):
         efficiency_bound(two, [3])
-    with pytest.raises(InvalidInputError, match="record deeper"):
+    with pytest.raises(InvalidInputError, match="record with a larger depth"):
         efficiency_bound(two, gammas=[3])
     with pytest.raises(InvalidDraftCountError):
         efficiency_bound(two, [0])
-    with pytest.raises(InvalidParameterError, match="nothing to compute"):
+    with pytest.raises(InvalidParameterError, match="is empty; give at least one"):
         efficiency_bound(two, [])
     with pytest.raises(InvalidParameterError, match="differ in their quantity, level or contexts"):
         _ = efficiency_bound(two) | efficiency_bound(two, level=0.9)

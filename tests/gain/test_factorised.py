@@ -140,7 +140,7 @@ def test_drafts_drawn_in_any_way_keep_the_law(temperature: float) -> None:
         (lambda: common_draft([[0.5, 0.5]], [1j]), InvalidInputError, "give numbers"),
         (lambda: common_draft([[0.5, 0.5]], [np.inf]), InvalidInputError, "finite"),
         (lambda: common_draft([[0.5, 0.5]], [0]), InvalidInputError, "all weights are 0"),
-        (lambda: factorised_draft([[[1.0, 0.0]]], [[1]]), InvalidInputError, "cannot give"),
+        (lambda: factorised_draft([[[1.0, 0.0]]], [[1]]), InvalidInputError, "probability 0"),
         (lambda: factorised_draft([[[1.0, 0.0]]], [[2]]), InvalidInputError, "from 0 to 1"),
         (lambda: factorised_draft([[[1.0, 0.0]]], [0]), InvalidInputError, "of shape"),
     ],

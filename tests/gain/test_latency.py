@@ -160,7 +160,7 @@ def test_what_is_no_model_is_not_measured() -> None:
 def test_what_cannot_be_measured_is_refused() -> None:
     model = TimedModel(Clock(), 1, 1, 1)
     model.context_length = 8
-    with pytest.raises(InvalidInputError, match="draft model, which takes 8 tokens"):
+    with pytest.raises(InvalidInputError, match="draft model, whose limit is 8 tokens"):
         measure_latency(TimedModel(Clock(), 1, 1, 1), model, 6, [3], [1])
     with pytest.raises(InvalidParameterError, match="repeats"):
         measure_latency(model, model, 4, [3], [1], repeats=0)

@@ -17,7 +17,7 @@ from otm.decoding import (
     spectr,
 )
 from otm.errors import InvalidDraftsError, InvalidInputError, InvalidParameterError
-from otm.gain.recording import Recording, contexts_from, pruned, record
+from otm.gain.recording import Recording, contexts_from, prune_tree, record
 from otm.models import Session, TableModel
 from otm.models.base import PaddedTokens
 
@@ -122,7 +122,7 @@ def test_pruned_chains_are_the_first_ones() -> None:
     """Catches chains that are cut to their first token, and trees that are changed in place."""
     (recording,) = record(TARGET, ModelDrafter(DRAFT, 4), [[(0,)]], 3, seed=7)
     whole = [node.path for node in recording.tree.nodes()]
-    tree = pruned(recording.tree, 2, 2)
+    tree = prune_tree(recording.tree, 2, 2)
     chains = [whole[1 + 3 * i : 3 + 3 * i] for i in range(2)]
     assert [node.path for node in tree.nodes()] == [(), *chains[0], *chains[1]]
     assert [node.path for node in recording.tree.nodes()] == whole
@@ -135,10 +135,10 @@ def test_pruned_trees_keep_the_first_children_at_each_level() -> None:
     def shape(node: DraftNode) -> list[object]:
         return [shape(child) for child in node.children]
 
-    assert shape(pruned(recording.tree, (2, 1), 3)) == [[[]], [[]]]
-    assert shape(pruned(recording.tree, (1, 2, 2), 2)) == [[[], []]]
-    assert shape(pruned(recording.tree, 2, 3)) == [[[[]]], [[[]]]]
-    assert shape(pruned(recording.tree, 3, 0)) == []
+    assert shape(prune_tree(recording.tree, (2, 1), 3)) == [[[]], [[]]]
+    assert shape(prune_tree(recording.tree, (1, 2, 2), 2)) == [[[], []]]
+    assert shape(prune_tree(recording.tree, 2, 3)) == [[[[]]], [[[]]]]
+    assert shape(prune_tree(recording.tree, 3, 0)) == []
 
 
 class Short(TableModel):
@@ -157,9 +157,9 @@ def test_what_does_not_fit_is_refused() -> None:
     """Before the models run, which would fail in their own words, or not at all."""
     short = Short({(): [0.5, 0.25, 0.25]})
     assert record(short, ModelDrafter(DRAFT), [[(0, 1)]], 2)
-    with pytest.raises(InvalidInputError, match="target model, which takes 4 tokens"):
+    with pytest.raises(InvalidInputError, match="target model, whose limit is 4 tokens"):
         record(short, ModelDrafter(DRAFT), [[(0, 1)]], 3)
-    with pytest.raises(InvalidInputError, match="depth be at most 2"):
+    with pytest.raises(InvalidInputError, match="depth to at most 2"):
         record(TARGET, ModelDrafter(short), [[(0, 1)]], 3)
     with pytest.raises(InvalidInputError, match="vocabulary"):
         record(TARGET, ModelDrafter(TableModel({(): [0.5, 0.5]})), [[(0, 1)]], 3)
@@ -190,12 +190,12 @@ LAW = SparseProbs([0, 1], [0.5, 0.5])
 @pytest.mark.parametrize(
     ("tree", "message"),
     [
-        (DraftNode((), None, [DraftNode((1,))]), "NoneType as the distribution"),
+        (DraftNode((), None, [DraftNode((1,))]), "NoneType as `draft_probs`"),
         (
             DraftNode((), LAW, [DraftNode((1,), None, [DraftNode((1, 0))])]),
-            "NoneType as the distribution",
+            "NoneType as `draft_probs`",
         ),
-        (DraftNode((), LAW, [DraftNode((2,))]), "can give"),
+        (DraftNode((), LAW, [DraftNode((2,))]), "positive probability"),
         (DraftNode((), LAW, [DraftNode((3,))]), "tokens 0 to 2"),
         (DraftNode((1,)), "root"),
         (None, "root"),

@@ -13,7 +13,7 @@ from otm._core.ratios.bins import RatioBins
 from otm.coupling import KSeq, OptimalPlan, RecursiveRejection
 from otm.coupling.compare.capped import by_cut, by_division_factor, by_rounds
 from otm.coupling.plan import TransportPlan
-from otm.gain.reports.summary import steps_of_prompts
+from otm.gain.reports.summary import mean_steps_of_prompts
 
 # Distributions of the next token after each last token, of a text over two tokens
 DRAFT = np.array([[0.75, 0.25], [0.375, 0.625]])
@@ -88,7 +88,7 @@ def steps_of_report(
             caps = CAPS[rule](RatioBins.of(DRAFT[b], TARGET[b]), (1, k)).cap
             row[0] = np.minimum(caps * DRAFT[b, y] / TARGET[b, y], 1)
         prompts = Prompts(np.zeros(length, dtype=np.int64))
-        steps += probability * steps_of_prompts(accepted, (gamma,), prompts)[0, 0, 1, 0]
+        steps += probability * mean_steps_of_prompts(accepted, (gamma,), prompts)[0, 0, 1, 0]
     return float(steps[0]), float(steps[1])
 
 
@@ -112,10 +112,10 @@ def test_prompts_run_side_by_side_as_they_do_alone() -> None:
     rng = np.random.default_rng(2)
     of_position = np.repeat([5, 1, 9], [4, 7, 2])
     accepted = np.sort(rng.random((13, 2, 3)), axis=-1)
-    together = steps_of_prompts(accepted, (1, 4), Prompts(of_position))
+    together = mean_steps_of_prompts(accepted, (1, 4), Prompts(of_position))
     for row, prompt in enumerate([1, 5, 9]):
         its = accepted[of_position == prompt]
-        alone = steps_of_prompts(its, (1, 4), Prompts(np.zeros(len(its), dtype=np.int64)))
+        alone = mean_steps_of_prompts(its, (1, 4), Prompts(np.zeros(len(its), dtype=np.int64)))
         np.testing.assert_allclose(together[row], alone[0], atol=1e-13)
 
 

@@ -438,24 +438,24 @@ SYNTH_ID = transformers.SynthIDTextWatermarkingConfig(ngram_len=3, keys=[1, 2, 3
     ("options", "message"),
     [
         ({"num_beams": 2}, "the generation mode is beam_search"),
-        ({"guidance_scale": 1.3}, "cannot be honoured .* reads the batch with a cache of its own"),
-        ({"watermarking_config": SYNTH_ID}, "cannot be honoured .* remembers the contexts"),
-        ({"logits_processor": [Guided(1.3, TARGET)]}, "Guided cannot be honoured"),
+        ({"guidance_scale": 1.3}, "not possible .* reads the batch with its own cache"),
+        ({"watermarking_config": SYNTH_ID}, "not possible .* remembers the contexts"),
+        ({"logits_processor": [Guided(1.3, TARGET)]}, "Guided is not possible"),
         (
             {"output_hidden_states": True, "return_dict_in_generate": True},
-            "output_hidden_states=True; no such output is kept",
+            "output_hidden_states=True is not possible with drafts",
         ),
         (
             {"past_key_values": cache_of(PROMPTS[:1].repeat(1, 2))},
-            "past_key_values hold 8 tokens and the input has 4",
+            "past_key_values contain 8 tokens, but the input has 4",
         ),
         (
             {"past_key_values": cache_of(PROMPTS[:1]), "attention_mask": torch.ones(1, 8).long()},
-            "an attention_mask of 8 tokens for 4",
+            "attention_mask has 8 tokens, but the input has 4",
         ),
         ({"past_key_values": Quantized()}, "a quantized cache"),
-        ({"position_ids": torch.tensor([[5, 6, 7, 8]])}, "position_ids that do not count"),
-        ({"inputs_embeds": torch.zeros(1, 4, 16).double()}, "inputs_embeds cannot be given"),
+        ({"position_ids": torch.tensor([[5, 6, 7, 8]])}, "position_ids must count"),
+        ({"inputs_embeds": torch.zeros(1, 4, 16).double()}, "inputs_embeds are not possible"),
     ],
 )
 def test_what_cannot_be_honoured_is_refused(options: dict[str, Any], message: str) -> None:
@@ -471,7 +471,7 @@ def test_models_that_do_not_fit_are_refused() -> None:
         TARGET.generate(PROMPTS[:1], custom_generate=AssistedDecoding(llama(13)), **options)
     with pytest.raises(InvalidParameterError, match="the target is not"):
         TARGET.generate(PROMPTS[:1], custom_generate=AssistedDecoding(SEQ2SEQ), **options)
-    with pytest.raises(InvalidInputError, match="target model, which takes 64 tokens"):
+    with pytest.raises(InvalidInputError, match="target model, whose limit is 64 tokens"):
         TARGET.generate(
             PROMPTS[:1], custom_generate=AssistedDecoding(DRAFT), do_sample=False, max_length=80
         )
@@ -486,7 +486,7 @@ def test_the_plug_is_pulled_again() -> None:
     with patch_generate(TARGET):
         assert torch.equal(TARGET.generate(PROMPTS[:1], **options), expected)
     with (
-        pytest.raises(InvalidParameterError, match="custom_generate cannot"),
+        pytest.raises(InvalidParameterError, match="not accept custom_generate"),
         patch_generate(TARGET, DRAFT),
     ):
         TARGET.generate(PROMPTS[:1], custom_generate=lambda **_: None, **options)
@@ -548,8 +548,8 @@ def write_report(folder: Path, **sampling: Any) -> Path:
     [
         ({"top_k": 50}, {}, None),
         ({}, {"top_k": 0}, None),
-        ({}, {}, "samples with T 1, top-k 50, and the report assumed T 1"),
-        ({"top_k": 50}, {"repetition_penalty": 1.3}, "has 1 logits processor, of"),
+        ({}, {}, "samples with T 1, top-k 50, but the report assumed T 1"),
+        ({"top_k": 50}, {"repetition_penalty": 1.3}, "has 1 logits processor, which"),
     ],
     ids=["default top-k", "top-k off", "default top-k, report without", "a penalty"],
 )
@@ -570,7 +570,7 @@ def test_a_report_for_other_settings(
 
 def test_what_is_no_report(tmp_path: Path) -> None:
     (tmp_path / "report.json").write_text("{}")
-    with pytest.raises(InvalidInputError, match="is no report of `otm report`"):
+    with pytest.raises(InvalidInputError, match="is not a report of `otm report`"):
         AssistedDecoding(DRAFT, report=tmp_path)
 
 
@@ -639,7 +639,7 @@ def test_a_budget_of_nodes_drafts_the_likeliest_paths() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"nodes": 7}, 'there is rule="target-only"'),
+        ({"nodes": 7}, 'use rule="target-only"'),
         ({"nodes": 0, "rule": "target-only"}, "nodes = 0"),
         ({"match": "strings", "rule": "target-only", "k": 1}, "without tokenizers"),
     ],

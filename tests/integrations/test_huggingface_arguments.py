@@ -113,9 +113,9 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"penalty_alpha": 0.6, "top_k": 4}, "generation mode is contrastive_search"),
     ({"dola_layers": "low"}, "generation mode is dola_generation"),
     ({"force_words_ids": [[3]], "num_beams": 2}, "generation mode is constrained_beam_search"),
-    ({"guidance_scale": 1.5}, "reads the batch with a cache"),
-    ({"guidance_scale": 1.5, "negative_prompt_ids": PROMPTS}, "reads the batch with a cache"),
-    ({"output_attentions": True}, "output_attentions cannot be given"),
+    ({"guidance_scale": 1.5}, "reads the batch with its own cache"),
+    ({"guidance_scale": 1.5, "negative_prompt_ids": PROMPTS}, "reads the batch with its own cache"),
+    ({"output_attentions": True}, "output_attentions are not possible"),
     ({"output_hidden_states": True, "return_dict_in_generate": True}, "output_hidden_states=True"),
     ({"synced_gpus": True}, "synced_gpus"),
 ]
@@ -124,7 +124,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 ONLY_PATCHED: list[tuple[dict[str, Any], str]] = [
     ({"cache_implementation": "paged"}, "continuous batching"),
     ({"token_healing": True, "tokenizer": TOKENIZER}, r"heal_tokens\(input_ids, tokenizer\) first"),
-    ({"custom_generate": lambda model, input_ids, **_: input_ids}, "custom_generate cannot be"),
+    ({"custom_generate": lambda model, input_ids, **_: input_ids}, "not accept custom_generate"),
 ]
 
 ELSEWHERE = {
@@ -267,7 +267,7 @@ def test_stop_strings_of_a_configuration(place: str, monkeypatch: pytest.MonkeyP
 def test_another_assistant_beside_that_of_the_decoding_is_refused() -> None:
     """Bug: an assistant that never drafts."""
     decoding = AssistedDecoding(DRAFT, k=2, gamma=3)
-    with pytest.raises(InvalidParameterError, match="assistant_model is not the assistant"):
+    with pytest.raises(InvalidParameterError, match="assistant_model differs from the assistant"):
         TARGET.generate(PROMPTS, custom_generate=decoding, assistant_model=llama(seed=3), **GREEDY)
     found = TARGET.generate(PROMPTS, custom_generate=decoding, assistant_model=DRAFT, **GREEDY)
     assert torch.equal(found, WITHOUT)

@@ -33,7 +33,7 @@ PROCESSED = {
 def _on_device(monkeypatch: pytest.MonkeyPatch) -> None:
     """Verify all steps on the device, even if the device is the CPU."""
     monkeypatch.setattr("otm.decoding.rounds.LEAST_VOCABULARY", 2)
-    monkeypatch.setattr("otm.decoding.rounds.leaves_all", lambda sampling: True)
+    monkeypatch.setattr("otm.decoding.rounds.keeps_all_tokens", lambda sampling: True)
 
 
 def generate(decoding: AssistedDecoding, **options: Any) -> Any:

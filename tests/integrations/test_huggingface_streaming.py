@@ -177,7 +177,7 @@ def test_a_streamer_ends_where_the_call_is_refused(way: Callable[..., Any]) -> N
 def test_several_sequences_are_not_streamed(way: Callable[..., Any]) -> None:
     """As in transformers, whose streamers reject a batch; also with a streamer that accepts one."""
     found = Collect()
-    with pytest.raises(InvalidInputError, match="a streamer is given for 2 sequences"):
+    with pytest.raises(InvalidInputError, match="accepts one sequence, but the call has 2"):
         way(found, rows=2, **GREEDY | PADDED)
     assert found.ends == 1
 

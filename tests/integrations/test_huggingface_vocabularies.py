@@ -153,10 +153,14 @@ def test_commas_are_drafted(options: dict[str, Any], bytes_of: str) -> None:
 @pytest.mark.parametrize(
     ("options", "error", "words"),
     [
-        ({"tokenizers": "gpt2"}, InvalidInputError, "must be two"),
+        ({"tokenizers": "gpt2"}, InvalidInputError, "must be a pair"),
         ({"tokenizers": ("a", "b")}, InvalidInputError, "the tokenizer is a str"),
-        ({"match": "strings"}, InvalidParameterError, "k=1 and a rule that needs none"),
-        ({"match": "strings", "k": 1, "rule": "block"}, InvalidParameterError, "needs none"),
+        ({"match": "strings"}, InvalidParameterError, "k=1 and a rule that needs no draft"),
+        (
+            {"match": "strings", "k": 1, "rule": "block"},
+            InvalidParameterError,
+            "needs no draft probabilities",
+        ),
         ({"match": "text"}, Exception, "there is no match 'text'"),
     ],
     ids=["one", "strings", "several", "rule", "match"],
@@ -173,7 +177,7 @@ def test_wrong_options_are_refused_at_once(
 @pytest.mark.parametrize("options", [{"match": "text"}, {"match": "strings"}], ids=str)
 def test_a_patch_refuses_a_wrong_match_at_once(options: dict[str, Any]) -> None:
     """Bug: an error in the first call, or none."""
-    with pytest.raises(Exception, match=r"no match 'text'|give k=1"):
+    with pytest.raises(Exception, match=r"no match 'text'|set k=1"):
         patch_generate(llama(8, 0), **options)
 
 

@@ -286,7 +286,7 @@ def test_what_is_not_lossless_is_refused(runner: ModuleType) -> None:
         return
     rest = (*[torch.zeros(2, 4), None], *[drafts] * 5, drafts, torch.ones(1), drafts, 1)
     for name in ("synthetic_conditional_rates", "contexts"):
-        with pytest.raises(InvalidParameterError, match="which no verifier of OTM does"):
+        with pytest.raises(InvalidParameterError, match="which no verifier of OTM supports"):
             runner_v2.rejection_sample(*rest, **{name: torch.ones(1)})
 
 
@@ -354,7 +354,7 @@ def test_a_version_that_it_does_not_know_is_refused_and_left_alone(
     monkeypatch.setenv(plugin.VARIABLE, "chain")
     module = sys.modules[replaced.module]
     monkeypatch.setattr(module, replaced.name, stand_in(replaced, ("something", "else_")))
-    with pytest.raises(UnsupportedVersionError, match="takes something, else_; OTM knows"):
+    with pytest.raises(UnsupportedVersionError, match="parameters something, else_; OTM needs"):
         register()
     for other in plugin.REPLACED:
         assert callable(getattr(sys.modules[other.module], other.name))

@@ -53,7 +53,7 @@ WRONG: list[tuple[dict[str, np.ndarray], type[Exception], str]] = [
     ({"tokens": np.zeros((2, 2), dtype=bool)}, InvalidDraftsError, "bool"),
     (with_entry("tokens", (0, 0), 4), InvalidDraftsError, r"\[0, 4\)"),
     (with_entry("tokens", (0, 0), -2), InvalidDraftsError, "-2 to 2"),
-    ({"target": np.full((2, 2, 4), 0.25)}, InvalidDistributionError, "one row more"),
+    ({"target": np.full((2, 2, 4), 0.25)}, InvalidDistributionError, "one for the bonus"),
     ({"target": np.ones((2, 3, 0))}, InvalidDistributionError, "shape"),
     ({"target": np.ones((2, 3, 4), dtype=int)}, InvalidDistributionError, "int64"),
     ({"target": np.ones((2, 3, 4))}, InvalidDistributionError, "sum to one"),
@@ -64,7 +64,7 @@ WRONG: list[tuple[dict[str, np.ndarray], type[Exception], str]] = [
     ({"draft": np.full((2, 2, 5), 0.2)}, InvalidDistributionError, "at most the target's 4"),
     ({"draft": np.full((2, 1, 4), 0.25)}, InvalidDistributionError, "shape"),
     ({"draft": np.full((2, 2, 4), [0, 0.5, 0.5, 0])}, InvalidDraftsError, "probability 0"),
-    ({"uniforms": np.full((2, 3), 0.5)}, InvalidUniformsError, "residual"),
+    ({"uniforms": np.full((2, 3), 0.5)}, InvalidUniformsError, "recovered"),
     ({"uniforms": np.full((2, 4), 0.5, dtype=np.float32)}, InvalidUniformsError, "24 bits"),
     (with_entry("uniforms", (1, 3), 1.0), InvalidUniformsError, "excludes"),
     (with_entry("uniforms", (1, 3), math.nan), InvalidUniformsError, "excludes"),
@@ -144,7 +144,7 @@ def test_objects_that_are_no_numbers_are_refused(entry: Any) -> None:
     for name in ("target", "draft", "uniforms"):
         wrong = fractions[name].astype(object)
         wrong[0, 0] = entry
-        error, words = InvalidDistributionError, ("must hold fractions", "of type")
+        error, words = InvalidDistributionError, ("must contain fractions", "of type")
         if name == "uniforms":
             error, words = InvalidUniformsError, ("must be a number",) * 2
         for array, message in zip((wrong, fractions[name].astype(str)), words, strict=True):
@@ -181,7 +181,7 @@ for name in ("verify_sigmoid", "sigmoid_distance"):
 
 def test_arrays_of_another_library_or_device_are_refused() -> None:
     inputs = list(arguments().values())
-    with pytest.raises(InvalidInputError, match="beside a target of this kind"):
+    with pytest.raises(InvalidInputError, match="with a target of this kind"):
         verify_probs(inputs[0], *tensors(*inputs[1:]))
     with pytest.raises(InvalidInputError, match="Tensor"):
         verify_probs(torch.from_numpy(inputs[0]), *inputs[1:])
@@ -250,12 +250,12 @@ WRONG_FORMS: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"offsets": np.array([0, 3, 2, 3])}, InvalidDraftsError, "ascend"),
     ({"offsets": np.array([0, 2, 2, 2])}, InvalidDraftsError, "ascend"),
     ({"offsets": np.array([[0, 2, 2, 3]])}, InvalidDraftsError, r"\[B \+ 1\]"),
-    ({"offsets": np.array([0.0, 2, 2, 3])}, InvalidDraftsError, "offsets of type float64"),
+    ({"offsets": np.array([0.0, 2, 2, 3])}, InvalidDraftsError, "offsets are of type float64"),
     ({"offsets": [0, 2, 2, 3]}, InvalidInputError, "offsets is a list"),
     ({"offsets": None}, InvalidDraftsError, "with offsets"),
     ({"uniforms": np.full((3, 3), 0.5)}, InvalidDraftsError, "sequence 0 has 2 drafts"),
-    ({"uniforms": np.full((2, 4), 0.5)}, InvalidUniformsError, r"need \(3, 4\)"),
-    ({"uniforms": np.full(4, 0.5)}, InvalidUniformsError, r"need \(3, 2\)"),
+    ({"uniforms": np.full((2, 4), 0.5)}, InvalidUniformsError, r"needs \(3, 4\)"),
+    ({"uniforms": np.full(4, 0.5)}, InvalidUniformsError, r"needs \(3, 2\)"),
     ({"tokens": np.array([[0, 2, 1]])}, InvalidDraftsError, "with offsets"),
     ({"tokens": np.array([0, 2, 4])}, InvalidDraftsError, r"\[0, 4\)"),
     ({"target": np.full((5, 4), 0.25)}, InvalidDistributionError, r"must be \(6,\)"),
@@ -337,7 +337,7 @@ SHARED = np.array([[[1, 2], [1, 0], [1, 2]]])
     ("counted", "message"),
     [
         ([[[1, 1], [1, 0], [1, 1]]], "draft 1 of chain 1 of sequence 0"),  # of its own tokens
-        ([[[1, 1], [0, 1], [1, 0]]], "draft 1 of chain 2 .* so must be the drafts before"),
+        ([[[1, 1], [0, 1], [1, 0]]], "draft 1 of chain 2 .* drafts before it must not"),
         ([[[0, 1], [1, 1], [1, 1]]], "draft 0 of chain 0"),  # the first has no earlier one
         ([[[1, 1], [0, 1]]], r"shape \(1, 2, 2\)"),
         (np.ones((1, 3, 2), dtype=int), "booleans"),
@@ -357,5 +357,5 @@ def test_draws_that_no_earlier_chain_has_are_refused(counted: Any, message: str)
 
 def test_several_chains_are_not_packed() -> None:
     arguments = [np.full((1, 3, 3, 3), 1 / 3), np.full((1, 3, 2, 3), 1 / 3), SHARED]
-    with pytest.raises(InvalidDraftsError, match="none to a rule for several"):
+    with pytest.raises(InvalidDraftsError, match="no offsets to a rule for several"):
         verify_probs(*arguments, np.full((1, 8), 0.5), rule="grid k-Seq", offsets=np.array([0, 2]))

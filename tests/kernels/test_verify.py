@@ -161,5 +161,5 @@ def test_decimals_are_refused_beside_fractions(uniform: str) -> None:
     """Bug: they raised TypeError in the first product, and InvalidOperation for NaN."""
     target = np.array([[[Fraction(1, 2)] * 2] * 2])
     uniforms = np.array([[Decimal(uniform)] * 3])
-    with pytest.raises(InvalidUniformsError, match="uniforms of type Decimal"):
+    with pytest.raises(InvalidUniformsError, match="uniforms are of type Decimal"):
         verify_probs(target, target[:, :1], np.array([[1]]), uniforms)

@@ -239,7 +239,7 @@ def test_greedy_decoding_is_that_of_generate(architecture: Callable[[], Any]) ->
 def test_contexts_that_do_not_fit_are_refused() -> None:
     wrapped = HuggingFaceModel(llama())
     assert wrapped.context_length == 64
-    with pytest.raises(InvalidInputError, match=r"target model, which takes 64 tokens"):
+    with pytest.raises(InvalidInputError, match=r"target model, whose limit is 64 tokens"):
         autoregressive(wrapped, [[1] * 60], max_tokens=5)
     session = wrapped.start(1)
     session.read(np.ones((1, 64), dtype=np.int64))

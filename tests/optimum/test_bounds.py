@@ -295,3 +295,8 @@ def test_sums_of_floats_that_round_above_one_are_cut_off() -> None:
         above += problem.target.sum() > 1
         assert max(values(problem)) <= 1
     assert above
+
+
+def test_the_bound_by_its_definition_is_a_number_of_python() -> None:
+    """Catches a NumPy scalar, which prints otherwise."""
+    assert type(lemma_3_by_definition(Problem([0.75, 0.25], [0.25, 0.75], 2))) is float

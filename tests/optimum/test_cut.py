@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from otm._core.arithmetic import Number, Probs, at_least_once
-from otm.optimum.cut import minimum_cut, optimal_cap, optimal_value
+from otm._core.ratios.bins import RatioBins
+from otm.optimum.cut import cut_in_bins, cuts_in_bins, minimum_cut, optimal_cap, optimal_value
 from otm.problem import Problem
 from otm.testing.strategies import pairs, problems
 
@@ -212,3 +213,21 @@ def test_the_cap_is_at_most_k_where_floats_cancel() -> None:
     assert cap is not None
     assert cap > 1
     assert optimal_cap(problem) == 1
+
+
+@pytest.mark.parametrize("bits", [46, 52])
+def test_bins_that_are_split_give_the_cuts_of_single_ratios(bits: int) -> None:
+    """Catches a bin that is not split although a cut inside of it is better, for one k of several.
+
+    With 52 bits a bin holds all ratios of an octave.
+    """
+    rng = np.random.default_rng(3)
+    ks = [1, 2, 5, 40]
+    for _ in range(10):
+        p, q = rng.dirichlet(np.ones(200), 2)
+        values, sizes, bins = cuts_in_bins(RatioBins.of(p, q, few=0, bits=bits), ks)
+        for k, value, size in zip(ks, values, sizes, strict=True):
+            single, count, single_bins = cut_in_bins(RatioBins.of(p, q), k)
+            assert type(value) is float
+            assert value == pytest.approx(single, rel=1e-14)
+            assert bins.tokens_below(size).tolist() == single_bins.tokens_below(count).tolist()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -15,20 +17,24 @@ import otm.rules
 
 pytest.importorskip("torch")
 
+import torch
+
 from otm.audit import LOSSLESS, lossless
 from otm.audit.adapters.otm_verifiers import kernel
 from otm.audit.instances import INSTANCES
+from otm.kernels import verify_logits, verify_probs
 from otm.rules import Rule
 from tests.repo.pages import load, read, rule_tests, run_definitions
 
 PAGE = read("docs/add-a-kernel.md")
 FILES = dict(re.findall(r"(?ms)^```python\n>>> # (otm/kernels/\w+/\w+)\.py\n(.*?)^```", PAGE))
+TRITON = dict(re.findall(r"(?ms)^```python\n# (otm/kernels/\w+/triton)\.py\n(.*?)^```", PAGE))
 DEFINITION = load("tests/kernels/multi_draft/test_numpy.py")
 
 
 @pytest.fixture
 def rule(monkeypatch: pytest.MonkeyPatch) -> str:
-    """Put the files and the line of the page in their places, and name the rule."""
+    """Put the files and the line of the page in their places, and return the name of the rule."""
     for path, text in FILES.items():
         module = ModuleType(path.replace("/", "."))
         run_definitions(text, module)
@@ -73,10 +79,70 @@ def test_the_audit_takes_it(rule: str) -> None:
     assert (report.verdict, report.method) == (LOSSLESS, "exact paths")
 
 
-def test_the_lines_that_the_page_shows_are_in_the_kernel() -> None:
-    """Bug: an excerpt that the code has left behind, or in another order."""
-    ((path, text),) = re.findall(r"(?ms)^```python\n# (otm/kernels/\w+/\w+\.py)\n(.*?)^```", PAGE)
-    assert path == "otm/kernels/common/one_chain.py"
-    lines = iter(read(path).splitlines())
-    assert len(text.splitlines()) > 3
-    assert all(line in lines for line in text.splitlines())
+@pytest.fixture
+def with_triton(rule: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Import the Triton file of the page; Triton reads the source of a kernel from its file."""
+    ((path, text),) = TRITON.items()
+    (tmp_path / "triton.py").write_text(text, encoding="utf-8")
+    name = path.replace("/", ".")
+    spec: Any = spec_from_file_location(name, tmp_path / "triton.py")
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    monkeypatch.setitem(sys.modules, name, module)
+    return rule
+
+
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize(
+    ("count", "gamma", "size", "dtype"),
+    [
+        (1, 3, 5, torch.float32),
+        (2, 0, 3, torch.float64),
+        (2, 2, 1, torch.float16),
+        (3, 2, 4, torch.bfloat16),
+        (4, 2, 30, torch.float32),
+    ],
+    ids=str,
+)
+def test_the_triton_kernel_decides_as_torch(  # noqa: PLR0917 - a case, and what it needs
+    count: int,
+    gamma: int,
+    size: int,
+    dtype: Any,
+    with_triton: str,
+    several: Callable[..., list[Any]],
+    device: str,
+) -> None:
+    """Bug: a kernel on the page that does not run, or draws another token."""
+    inputs = several(np.random.default_rng(size), 40, count, gamma, size, rule=with_triton)
+    inputs = [*(rows.to(dtype) for rows in inputs[:2]), *inputs[2:]]
+    options: dict[str, Any] = {"rule": with_triton, "validate": False}
+    expected = verify_probs(*inputs, backend="torch", **options)
+    outcome = verify_probs(*(x.to(device) for x in inputs), backend="triton", **options)
+    for mine, other in zip(outcome, expected, strict=True):
+        assert mine.tolist() == other.tolist()
+
+
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.filterwarnings("ignore:invalid value encountered in cast")
+def test_the_triton_kernel_reads_strided_rows_and_survives_nan(
+    with_triton: str, several: Callable[..., list[Any]], device: str
+) -> None:
+    inputs = several(np.random.default_rng(3), 20, 2, 2, 9, rule=with_triton)
+    options: dict[str, Any] = {"rule": with_triton, "backend": "triton", "validate": False}
+    expected = verify_probs(*(x.to(device) for x in inputs), **options)
+    spaced = [x.to(device).repeat_interleave(2, dim=-1)[..., ::2] for x in inputs[:2]]
+    outcome = verify_probs(*spaced, *(x.to(device) for x in inputs[2:]), **options)
+    assert outcome.tokens.tolist() == expected.tokens.tolist()
+    unknown = [torch.full_like(x, torch.nan) for x in spaced]
+    outcome = verify_probs(*unknown, *(x.to(device) for x in inputs[2:]), **options)
+    assert int(outcome.tokens.min()) >= -1
+    assert int(outcome.tokens.max()) < 9
+
+
+def test_the_triton_kernel_rejects_other_input(with_triton: str, device: str) -> None:
+    rows = torch.zeros(1, 2, 2, 3, device=device), torch.zeros(1, 2, 1, 3, device=device)
+    drafts = torch.zeros(1, 2, 1, dtype=torch.int64, device=device)
+    uniforms = torch.zeros(1, 3, dtype=torch.float64, device=device)
+    with pytest.raises(NotImplementedError, match="takes dense probabilities"):
+        verify_logits(*rows, drafts, uniforms, rule=with_triton, backend="triton")

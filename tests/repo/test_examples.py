@@ -42,7 +42,7 @@ EXAMPLES = {
         r"^generate samples with T 1$",
         r"^\d+ setups, 373 contexts of 8 prompts, 95 % intervals$",
         r"^  block efficiency  [34]\.\d{3} tokens for each call$",
-        r"samples with T 1, top-k 5, and the report assumed T 1: ",
+        r"samples with T 1, top-k 5, but the report assumed T 1: ",
         r"^the same greedy text: True$",
         r"^On this machine drafts (pay|are not certain to pay): .*, K = [14], γ = [24]$",
     ],

@@ -35,8 +35,8 @@ NAMES = {module: names.split() for module, names in {
     "otm.audit.diagnose.known_bugs": "KNOWN_BUGS SUSPECTED KnownBug",
     "otm.certificate": "CertificateRefusedError check load",
     "otm.coupled": """
-        CoupledVerifier Detection ListCoupling WatermarkLaw WatermarkVerifier decode_coupled
-        decode_watermarked detect_watermark watermark_keys watermark_laws
+        CoupledVerifier Detection ListCoupling WatermarkStatistics WatermarkVerifier decode_coupled
+        decode_watermarked detect_watermark watermark_keys watermark_statistics
     """,
     "otm.coupling": """
         PLANS AcceptanceRule GreedyRule GridKSeq GridOptimal ImportanceSelection KSeq
@@ -120,7 +120,7 @@ ATTRIBUTES = {name: names.split() for name, names in {
         tokens with_k
     """,
     "otm.drafts.DraftDistribution": """
-        check distribution_of_last distribution_of_one draftable draw exact ids missed n
+        check distribution_of_last distribution_of_one draftable draw exact ids miss_probability n
         position_tuples positions sample to_exact to_floats tokens tuple_count tuples
         uniforms_per_draw
     """,
@@ -136,7 +136,7 @@ ATTRIBUTES = {name: names.split() for name, names in {
 """The public attributes of some classes; a residual plan has those of a plan too."""
 
 K_SEQ = "rho accept_probability"
-WINNER = "accept_probability slot_law slots target_mass winner_distribution"
+WINNER = "accept_probability slot_distribution slots target_mass winner_distribution"
 OF_RULES = {
     "ArgmaxLenientPlan": "accept_probability lenience",
     "Cactus": "accept_probability delta raised_target",

@@ -103,7 +103,7 @@ def test_every_dependency_is_pinned_and_no_pin_is_older_than_its_bound() -> None
 
 def test_every_pinned_package_is_listed_with_its_licence() -> None:
     """Catches a new dependency whose licence nobody has looked at, or one that has changed."""
-    page = read("docs/dependencies.md")
+    page = read("docs/tables/dependencies.md")
     rows = re.findall(r"^\| (\S+) \| (\S*) ?\| (.+?) \| .+ \|$", page, flags=re.MULTILINE)
     listed = {name: (version, licence) for name, version, licence in rows}
     del listed["package"], listed["---"]

@@ -176,4 +176,4 @@ Lemma control_found : found_wrong instances = {wrong}%N.
 Proof. vm_cast_no_check (erefl {wrong}%N). Qed.
 """
     path.write_text(text, encoding="utf-8")
-    print(f"{COUNT} problems written; {wrong} of them tell the control apart")
+    print(f"{COUNT} problems written; {wrong} of them distinguish the control")

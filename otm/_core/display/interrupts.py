@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def deaf_to_interrupts() -> Iterator[None]:
+def ignore_sigint() -> Iterator[None]:
     """Ignore Ctrl-C inside the context; child processes started there ignore it permanently.
 
     The parent process ends its children.  Otherwise each child would write its own traceback.

@@ -41,7 +41,7 @@ def brief(value: Any) -> str:
             return shown(value.tolist())
         kind = "fractions" if value.dtype == object else str(value.dtype)
         return f"{kind} [{' × '.join(f'{size:,}' for size in value.shape)}]"
-    if isinstance(value, Brief):
+    if isinstance(value, ShortRepr):
         text = repr(value)
         return text if len(text) <= LONGEST else f"{type(value).__name__}(…)"
     if isinstance(value, Collection) and not isinstance(value, str | bytes) and len(value) > FEW:
@@ -57,7 +57,7 @@ def number_text(value: Any) -> str:
     return f"{float(value):.12g}{f' = {value}' if short else ''}"
 
 
-class Brief:
+class ShortRepr:
     """Base of dataclasses whose text has the class name and the fields, with long fields cut."""
 
     def __init_subclass__(cls, **arguments: Any) -> None:
@@ -71,7 +71,7 @@ class Brief:
         return f"{type(self).__name__}({', '.join(parts)})"
 
 
-class BriefDict(dict[_Key, _Value]):
+class ShortDict(dict[_Key, _Value]):
     """A dictionary whose text has only the first entries; a notebook shows a table."""
 
     def __repr__(self) -> str:
@@ -85,7 +85,7 @@ class BriefDict(dict[_Key, _Value]):
         return html_table([*first, *rest])
 
 
-class Facts(Brief):
+class FactsRepr(ShortRepr):
     """Base of results whose text is a title with lines of facts; a notebook shows a table."""
 
     @property
@@ -107,7 +107,7 @@ class Facts(Brief):
         return html_table(self._lines(), escape(self._title))
 
 
-class Printed(Brief):
+class TextRepr(ShortRepr):
     """Base of results that format their own text, which a notebook shows unchanged."""
 
     def __repr__(self) -> str:

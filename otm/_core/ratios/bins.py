@@ -48,7 +48,7 @@ from otm._core.ratios.keys import (
 )
 
 FINER = 6
-"""Number of further bits of the ratio by which a bin with many tokens is split first."""
+"""Number of additional bits of the ratio that the first split of a bin with many tokens uses."""
 
 FEW = 2**13
 """Largest number of tokens that are sorted, so that each distinct ratio has its own bin."""
@@ -99,7 +99,7 @@ class RatioBins(Frozen):
         return cls(draft, target, *found, units=units, keys=RatioKeys(read_only(keys), bits))
 
     @classmethod
-    def of_measures(cls, draft: Probs, target: Probs) -> RatioBins:
+    def from_masses(cls, draft: Probs, target: Probs) -> RatioBins:
         """Make one bin per distinct ratio of two measures; masses are not divided by their sums."""
         parts = split_parts(np.array((draft, target)))
         return cls._by_ratio(draft, target, parts, zeros((2, 1), draft))
@@ -203,7 +203,8 @@ class RatioBins(Frozen):
     def mass(self, probs: Probs, chosen: npt.NDArray[np.bool_]) -> Number:
         """Compute the mass of chosen tokens in one of the two distributions, divided by its sum."""
         excess = self.excess.item(0 if probs is self.draft_probs else 1)
-        whole = rest = 0 * probs.item(0)
+        whole: Any = 0
+        rest: Any = 0
         for start in range(0, probs.size, CACHED):
             block = slice(start, start + CACHED)
             of_whole, of_rest = split_units(probs[block][chosen[block]])
@@ -275,8 +276,10 @@ class RatioBins(Frozen):
         if draft.size > FEW and width.min() == width.max() >= 1 << FINEST:
             bits = int(width[0]).bit_length() - 1
             least, most, parts, _ = bins_by_key(draft, target, (low[0], high[-1]), bits - FINER)
-            # The width of the last bin is not a power of two.
-            least, most = np.maximum(least, low[0]), np.fmin(most, high[-1])
+            # The first and the last new bin may extend beyond the bin that is split.  The upper end
+            # of the last one is NaN or negative if it lies beyond all floats.
+            least = np.maximum(least, low[0])
+            most = np.where(most > least, np.minimum(most, high[-1]), high[-1])
         else:
             both = np.array((draft, target))
             least, parts, _ = by_ratio(ratio_of(draft, target), split_parts(both))
@@ -311,7 +314,7 @@ def corners(xp: Any, n: int, low: Any, high: Any, masses: Iterable[Any]) -> tupl
     edge.
     """
     draft, target, above, below = masses
-    finite, width, nothing = high < np.inf, high - low, 0 * draft
+    finite, width, nothing = high < np.inf, high - low, xp.zeros_like(draft)
     # At the corner the smallest ratio of the bin gives way to the largest.  The point is moved by
     # the rounding error in both directions, so that the bound is safe.
     turn = xp.where(finite, (high * draft - target) / width, draft)

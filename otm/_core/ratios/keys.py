@@ -52,6 +52,9 @@ class RatioKeys(NamedTuple):
         return chosen.nonzero()[0], bool(whole)
 
 
+BLOCK = (4 * CACHED, 2 * CACHED)
+"""Block sizes: without units of mass, and with units, which need two more temporary arrays."""
+
 NO_KEYS = RatioKeys(read_only(np.empty(0, dtype=np.int16)), MANTISSA)
 """Placeholder for tokens that have no keys."""
 
@@ -68,8 +71,7 @@ def bins_by_key(
     keys = np.full(draft.size, -1, dtype=np.int16)
     parts = np.zeros((1 + units, 2, last - first + 1))
     lowest, highest = last, first
-    # Without units there are two temporary arrays fewer, so blocks can be larger.
-    for place, p, q in blocks(draft, target, CACHED * (2 if units else 4)):
+    for place, p, q in blocks(draft, target, BLOCK[units]):
         key = key_of(ratio_of(p, q), bits)
         low, high = int(key.min()), int(key.max())
         if low < first or high > last:
@@ -81,7 +83,7 @@ def bins_by_key(
         some = parts[..., low - first : high - first + 1]  # Usually a small range of all keys.
         for j, probs in enumerate((p, q)):
             for i, part in enumerate(split_units(probs) if units else [probs]):
-                some[i, j] += np.bincount(key, part, some.shape[-1])
+                some[i, j] += np.bincount(key, part)  # The largest key is that of the last bin.
         lowest, highest = min(lowest, low), max(highest, high)
     parts = parts[..., lowest - first : highest - first + 1]
     edges = edges_of(lowest, highest, bits)

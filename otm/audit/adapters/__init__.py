@@ -1,10 +1,11 @@
-"""Adapters of the audit from what others have: functions, rules, libraries.
+"""Adapters that let the audit run functions, rules and verifiers of other libraries.
 
-The adapters of functions are classes that are called as functions: `functions` has what they share
-and the verifier of one chain; `token_rules`, `chains`, `trees`, `batches`, `state_and_window` (a
-state or a window) and `loops` have the others, and `choice` chooses among them.  Adapters of
-libraries are in `huggingface`, `vllm` and `flashinfer`, which load the library when one is asked
-for; those of this project in `otm_verifiers`.
+An adapter of a function is a class that is called like a function.  `functions` has the shared code
+and the adapter of a verifier of one chain.  `token_rules`, `chains`, `trees`, `batches`,
+`state_and_window` and `loops` have the other adapters of functions.  `choice` selects the adapter
+of a user's function.  `huggingface`, `vllm` and `flashinfer` have the adapters of libraries; each
+imports its library when an adapter is made.  `otm_verifiers` has the adapters of OTM's own
+verifiers.
 
-Not here: what is observed of them (`otm.audit.observe`).
+Not here: how the audit observes an adapter (`otm.audit.observe`).
 """

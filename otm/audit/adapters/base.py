@@ -1,9 +1,9 @@
-"""What is audited: a way to continue a prompt with a target and a draft model.
+"""Interface of all verifiers under audit: continue a prompt with a target and a draft model.
 
-Whatever the verifier is (a rule for one token, a chain or block verifier, a whole decoding loop, in
-any library), the audit sees it as a function from a pair of models and a source of uniforms to
-tokens.  Everything random comes from that source if it can: then the output distribution is
-computed, not sampled.
+The verifier may be a rule for one token, a chain or block verifier, or a decoding loop, in any
+library.  The audit sees each of them as a function from a pair of models and a source of uniforms
+to tokens.  If all randomness comes from that source, the audit can compute the output distribution
+instead of sampling it.
 """
 
 from __future__ import annotations
@@ -17,29 +17,29 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.display.reprs import Brief
+from otm._core.display.reprs import ShortRepr
 from otm.decoding.draft_tree import Randomness
 from otm.decoding.reading import Path
 from otm.errors import ProblemTooLargeError
 from otm.models.table import TableModel
 
 LEAST_LENGTH = 3
-"""Tokens of a loop, if an instance does not say how many."""
+"""Number of tokens of a loop if the instance does not state it."""
 
 
 class OutOfUniformsError(ProblemTooLargeError):
-    """A run takes more uniforms than the audit drew for it."""
+    """A run needs more uniforms than the audit drew for it."""
 
     def __init__(self, taken: int, at_hand: int) -> None:
         super().__init__(
-            f"a run takes {taken:,} uniforms or more, but only {at_hand:,} are available; give it "
+            f"a run needs {taken:,} uniforms or more, but only {at_hand:,} are available; give it "
             "fewer drafts and tokens"
         )
         self.taken = taken
 
 
 class Source:
-    """A source of given uniforms [m], floats or symbolic; `taken` counts the uniforms drawn."""
+    """Source that returns stored uniforms [m], floats or symbols; `taken` counts them."""
 
     def __init__(self, uniforms: npt.NDArray[Any]) -> None:
         self._uniforms = uniforms
@@ -50,32 +50,33 @@ class Source:
         self.taken += m
         if self.taken > self._uniforms.size:
             raise OutOfUniformsError(self.taken, self._uniforms.size)
-        return self._uniforms[self.taken - m : self.taken].copy()  # which may be written into
+        # Return a copy, because the caller may write into it.
+        return self._uniforms[self.taken - m : self.taken].copy()
 
     def cell(self, ends: Sequence[float]) -> int:
-        """Return the index of the cell, given by its upper end, that holds the next uniform."""
+        """Return the index of the cell that contains the next uniform; `ends`: upper ends."""
         return bisect_right(ends, self(1)[0])
 
 
 @dataclass(frozen=True, eq=False)
-class Instance(Brief):
-    """A pair of small models on which a verifier is run.
+class Instance(ShortRepr):
+    """A pair of small models on which the audit runs a verifier.
 
     Parameters
     ----------
     target, draft : TableModel
-        Distributions in fractions, on the same few tokens.
+        Distributions in fractions, on the same small vocabulary.
     gamma : int
-        Number γ of drafts of a chain, at least 1.
+        Number of drafts γ of a chain, at least 1.
     k : int, optional
-        Number of chains, or of drafts for one token; 1 for a verifier that takes a single chain.
+        Number of chains, or of drafts for one token; 1 for a verifier of a single chain.
     prompt : tuple of int, optional
-        The tokens before.
+        Tokens before the output.
     length : int, optional
-        Number of tokens that a decoding loop is asked for; at least 3 if left out.
+        Number of tokens that a decoding loop must return; by default γ + 1, but at least 3.
     gammas : tuple of int, optional
-        Numbers of drafts of the steps of a loop with a policy, in turn, γ being the largest of
-        them; γ in each step if left out.
+        Numbers of drafts that a loop with a policy uses in turn from step to step; `gamma` must be
+        the largest.  By default every step uses γ.
 
     Examples
     --------
@@ -96,74 +97,76 @@ class Instance(Brief):
 
     @property
     def vocabulary(self) -> int:
-        """Number V of tokens."""
+        """Number of tokens V."""
         return self.target.vocabulary
 
-    def gamma_of(self, step: int) -> int:
-        """Count the drafts of a step of a loop, the first of which is step 0.
+    def gamma_at_step(self, step: int) -> int:
+        """Return the number of drafts in a step of a loop.
 
         Parameters
         ----------
         step : int
-            Number of the steps before.
+            Index of the step, from 0.
         """
         return self.gammas[step % len(self.gammas)] if self.gammas else self.gamma
 
 
 @dataclass(frozen=True)
 class Failure:
-    """What a run returned instead of tokens."""
+    """Result of a run that did not return valid tokens."""
 
-    text: str  # such as "returned token 7 of 3"
-    crashed: bool = False  # whether the run ended by an exception
+    # Description, such as "returned no token".
+    text: str
+    # Whether the run ended by an exception.
+    crashed: bool = False
 
 
 Outcome: TypeAlias = Path | Failure
-"""What a run returned."""
+"""Result of a run: its tokens, or a failure."""
 
 Drafts: TypeAlias = Path | tuple[Path, ...] | Mapping[str, Path]
-"""A chain or the drafts of one token; several chains; a tree, as its tokens and parents."""
+"""One chain or the drafts of one token; several chains; or the tokens and parents of a tree."""
 
 
 def as_failure(text: str) -> Path:
-    """Return a failure in place of tokens, where an adapter itself finds a mistake."""
+    """Return a failure in place of tokens, for a mistake that an adapter detects itself."""
     return Failure(text)  # type: ignore[return-value]
 
 
 class Adapter(ABC):
-    """A verifier under audit, with honest drafts around it where it does not draft itself.
+    """A verifier under audit, with a drafter if the verifier does not draft itself.
 
-    Own design: what it takes to be lossless is said in docs/theory/problem.md.  Subclasses give
-    `name` and `output`.
+    The adapter samples drafts from the distribution that the verifier sees.  The interface is our
+    own design; docs/theory/problem.md defines lossless.  Subclasses define `name` and `output`.
 
     Attributes
     ----------
     name : str
-        What reports call it.
+        Name in reports.
     repeatable : bool
-        Whether all its randomness comes from the source that `output` takes.
+        Whether all randomness comes from the source that is an argument of `output`.
     exact : bool
-        Whether it works on fractions and only compares its uniforms (after adding or multiplying
-        by fractions), so that every path of its comparisons can be followed.
+        Whether the verifier works on fractions and only compares its uniforms (after adding or
+        multiplying by fractions), so that the audit can follow every path of its comparisons.
     max_tokens : int or None
-        Most tokens that a run returns; None for `Instance.gamma` + 1, or for what a loop is asked
-        for.
+        Largest number of tokens of a run; None for `Instance.gamma` + 1, or for the number of
+        tokens that a loop must return.
     several : bool
-        Whether it takes any number k of chains, rather than one.
+        Whether the verifier supports any number k of chains, not only one.
     loops : bool
-        Whether it takes steps until it has as many tokens as it is asked for: `max_tokens`, or
-        `Instance.length`, or at least 3.
+        Whether the verifier repeats steps until it has the required number of tokens: `max_tokens`,
+        `Instance.length`, or the default of `Instance.length`.
     whole : bool
         Whether each run must return the largest allowed number of tokens, unless it stops at `end`.
-        Loops must do so in any case.
+        Loops must always do so.
     end : int or None
         Token that ends a sequence: no token may follow it, and a sequence without it must have the
         largest allowed length.
-    own_draws : bool
-        Whether it draws from global generators of Python, NumPy or torch, which the audit may take
-        from its own uniforms instead.
+    uses_global_rng : bool
+        Whether the verifier draws from the global generators of Python, NumPy or torch; the audit
+        may replace their draws by its own uniforms.
     more : tuple of Instance
-        Instances on which it is run beside those that come with the audit.
+        Instances that the audit tries in addition to its own.
 
     Examples
     --------
@@ -186,30 +189,30 @@ class Adapter(ABC):
     loops: bool = False
     whole: bool = False
     end: int | None = None
-    own_draws: bool = False
+    uses_global_rng: bool = False
     more: tuple[Instance, ...] = ()
 
     @abstractmethod
     def output(self, instance: Instance, source: Randomness) -> Path:
-        """Run once.
+        """Run the verifier once.
 
         Parameters
         ----------
         instance : Instance
             The models.
         source : callable
-            Takes m and gives m independent uniforms in [0, 1); drafts are drawn from it too, and a
-            verifier that is not `repeatable` may draw the rest elsewhere.
+            Function from m to m independent uniforms in [0, 1).  This source also determines the
+            drafts.  A verifier that is not `repeatable` may take other random numbers elsewhere.
 
         Returns
         -------
         tuple of int
-            The tokens that follow the prompt, at least one: lossless if they, continued by the
-            target, have the distribution of the target.
+            The tokens after the prompt, at least one.  The verifier is lossless if these tokens,
+            continued by the target, have the target's distribution.
         """
 
     def drafted(self, instance: Instance, source: Randomness) -> Drafts | None:
-        """Return the drafts that `output` draws from a source; None if they are not known.
+        """Return the drafts that `output` draws from a source, or None if they are unknown.
 
         Parameters
         ----------
@@ -220,14 +223,16 @@ class Adapter(ABC):
 
         Returns
         -------
-        tuple of int, tuple of these, dict or None
-            A chain, or the drafts of one token; several chains; a tree, as its "tokens" and their
-            "parents".
+        tuple of int, tuple of tuples, dict or None
+            One chain or the drafts of one token; several chains; or a tree, with its "tokens" and
+            their "parents".
         """
         return None
 
     def supports(self, instance: Instance) -> bool:
-        """Whether it can run on an instance; by default if it has `end`, and k = 1 or `several`.
+        """Return whether the verifier can run on an instance.
+
+        By default it can if the vocabulary contains `end`, and k is 1 or `several` is True.
 
         Parameters
         ----------
@@ -237,30 +242,30 @@ class Adapter(ABC):
         return (self.several or instance.k == 1) and (self.end or 0) < instance.vocabulary
 
     def outputs(self, instance: Instance, uniforms: npt.NDArray[np.float64]) -> Sequence[Path]:
-        """Run many times; for a verifier that does so faster than one after another.
+        """Run many times; override this if the verifier computes many runs faster than one by one.
 
         Parameters
         ----------
         instance : Instance
             The models.
         uniforms : float64 array [B, m]
-            Uniforms in [0, 1) for each run, m large enough.
+            Uniforms in [0, 1) for each run, with m large enough.
 
         Returns
         -------
         sequence of B tuples of int
-            What `output` gives with a source that hands out each row.
+            For each row, the result of `output` with a source that returns the row.
 
         Raises
         ------
         ProblemTooLargeError
-            If a run takes more uniforms than a row has.
+            If a run needs more uniforms than a row has.
         """
         return [self.output(instance, Source(row)) for row in uniforms]
 
 
 def max_tokens(adapter: Adapter, instance: Instance) -> int:
-    """Most tokens that a run may return."""
+    """Return the largest number of tokens that a run may return."""
     if adapter.max_tokens is not None:
         return adapter.max_tokens
     if adapter.loops:

@@ -1,8 +1,8 @@
-"""Adapters of functions that verify a batch: the rows beside a row must not matter to it.
+"""Adapters of functions that verify a batch: a row's output must not depend on other rows.
 
-The row of the instance stands alone and in every place of a batch of three, whose other rows have
-other contents, other uniforms and, if the function is told lengths, other lengths.  At the same
-uniforms of its own its output must be the same.
+The adapter verifies the row of the instance alone and at each index of a batch of three rows.  The
+other rows have other contents, other uniforms and, if the function has a parameter `lengths`, other
+lengths.  With the same uniforms, the row's output must be the same.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from otm.decoding.draft_tree import Randomness
 from otm.decoding.reading import Path
 
 PLACES = 3
-"""Rows of a batch in which a row changes its place."""
+"""Number of rows of the batch in which the audited row changes its index."""
 
 COINS = (Fraction(1, 16), Fraction(15, 16))
-"""Uniforms of rows beside or before: drafts are accepted with the first, not with the second."""
+"""Uniforms of the other rows: the first leads to acceptance of drafts, the second to rejection."""
 
 
 @dataclass(frozen=True, eq=False)
 class Row:
-    """The probabilities, drafts and uniforms of one sequence."""
+    """Probabilities, drafts and uniforms of one sequence."""
 
     target: Probs  # [n + 1, V]
     draft: Probs  # [n, V]
@@ -41,7 +41,7 @@ class Row:
     uniforms: npt.NDArray[Any]  # [m]
 
     def beside(self, coin: Fraction, shift: int, drafts: int) -> Row:
-        """Make a row with other tokens and probabilities, and this number of drafts."""
+        """Return a row with other tokens, other probabilities and this number of drafts."""
         coins = np.full(len(self.uniforms), coin if self.target.dtype == object else float(coin))
         size = self.target.shape[1]
         target, draft = (np.roll(probs, shift, axis=1) for probs in (self.target, self.draft))
@@ -49,7 +49,7 @@ class Row:
         return Row(row.target[: drafts + 1], row.draft[:drafts], row.tokens[:drafts], coins)
 
     def padded(self, drafts: int) -> Row:
-        """Pad the row to this number of drafts, with other tokens and probabilities."""
+        """Return the row padded to a number of drafts by other tokens and probabilities."""
         more = max(drafts - len(self.tokens), 0)
         rows = np.roll(self.target[-1:].repeat(more, axis=0), 1, axis=1)
         return Row(
@@ -63,34 +63,35 @@ class Row:
 class batch(FunctionAdapter):
     """Audit a verifier f(target_probs, draft_probs, draft_tokens, uniforms) of a batch of chains.
 
-    Each row is audited as `chain` does; its output must also be the same, at the same uniforms,
-    alone and in each place of a batch of three, whatever the other rows hold.
+    The audit treats each row as `chain` does.  With the same uniforms, a row's output must also be
+    the same alone and at each index of a batch of three, for any contents of the other rows.
 
     Parameters
     ----------
     function : callable
-        Takes the target's probabilities [B, γ + 1, V], the draft's [B, γ, V], the drafts [B, γ] and
-        uniforms [B, γ + 2]; returns for each row what `chain` takes, or tokens [B, n] and numbers
-        accepted [B]; its randomness as there, one generator or seed for the batch.  If it has a
-        parameter `lengths`, it is told the number of drafts of each row, [B], and rows are padded
-        behind them by other drafts and probabilities.
+        Function of the target probabilities [B, γ + 1, V], the draft probabilities [B, γ, V], the
+        draft tokens [B, γ] and uniforms [B, γ + 2].  The function returns, for each row, a result
+        as for `chain`; or tokens [B, n] and numbers of accepted tokens [B].  Its randomness may be
+        another parameter as for `chain`, with one generator or seed for the batch.  If it has a
+        parameter `lengths`, this is the number of drafts of each row [B], and other drafts and
+        probabilities pad each row after its end.
     **options
         As for `chain`.
 
     Raises
     ------
     InvalidParameterError
-        If the parameters of the function are not these, or cannot be read.
+        If the function has other parameters, or they cannot be read.
     MissingDependencyError
-        If the function takes a `generator`, and torch is not installed.
+        If the function has a parameter `generator`, and torch is not installed.
 
     Examples
     --------
     >>> from otm.audit import lossless
     >>> def verify(target_probs, draft_probs, draft_tokens, uniforms):
-    ...     return [[draft_tokens[0][0]] for _ in draft_tokens]  # of row 0
+    ...     return [[draft_tokens[0][0]] for _ in draft_tokens]  # the draft of row 0
     >>> print(lossless(batch(verify), examples=0).counterexample.output.text)
-    its output changes with the rows beside it: (0,) alone, (1,) as row 2 of 3
+    its output changes with the other rows of the batch: (0,) alone, (1,) as row 2 of 3
     """
 
     beyond = 2
@@ -99,16 +100,18 @@ class batch(FunctionAdapter):
         self.ragged = "lengths" in parameters_of(function)
         self.before = 3 + self.ragged
         super().__init__(function, **options)
-        self._mixed = False  # whether rows have been seen to depend on others
+        # Whether the output of a row has depended on other rows.
+        self._mixed = False
 
     def drafted(self, instance: Instance, source: Randomness) -> Path:
-        """Draw the drafts as `output` does."""
+        """Draw the same drafts as `output`."""
         return draw_chain(instance, source)
 
     def output(self, instance: Instance, source: Randomness) -> Path:
-        """Draft, then verify alone and among others."""
+        """Draw drafts, then verify them alone and in batches."""
         row = self._row(instance, source)
-        if not self.repeatable:  # then a run is one batch, whose size and place are drawn too
+        if not self.repeatable:
+            # A run is then one batch, and the source determines its size and the row's index.
             choice = source(1)[0]
             place = sum(bool(choice >= Fraction(i, PLACES)) for i in range(1, PLACES)) - 1
             batch = [row] if place < 0 else self._among(row, place, 2, ragged=self.ragged)
@@ -117,11 +120,11 @@ class batch(FunctionAdapter):
         others = (
             (
                 self._verify(self._among(row, place, PLACES, ragged=bool(ragged)), source)[place],
-                f"as row {place + 1} of {PLACES}{', of other lengths' * ragged}",
+                f"as row {place + 1} of {PLACES}{' with other lengths' * ragged}",
             )
             for ragged, place in product(range(1 + self.ragged), range(PLACES))
         )
-        text = "its output changes with the rows beside it: {} alone, {} {}"
+        text = "its output changes with the other rows of the batch: {} alone, {} {}"
         output = require_same(alone, others, text)
         self._mixed |= not same(alone, output)
         return output
@@ -132,14 +135,16 @@ class batch(FunctionAdapter):
         if len(sources) == 1 or self._mixed:
             return [self.output(instance, source) for source in sources]
         rows = [self._row(instance, source) for source in sources]
-        if not self.repeatable:  # small batches, and all that is left
+        if not self.repeatable:
+            # Three small batches, then one batch with all remaining rows.
             ends = [0, 1, 3, 6, len(rows)]
             parts = [rows[a:b] for a, b in pairwise(ends) if rows[a:b]]
             return [output for part in parts for output in self._verify(part, sources[0])]
         results = self._verify(rows, sources[0])
         among = self._among(rows[0], 0, PLACES, ragged=self.ragged)
         others = self._verify([among[1], *rows[::-1], among[2]], sources[0])[-2:0:-1]
-        if not all(map(same, results, others)):  # what a run gives then depends on all others
+        if not all(map(same, results, others)):
+            # The output of a run then depends on the other runs.
             self._mixed = True
             return [self.output(instance, Source(row)) for row in uniforms]
         return results
@@ -151,7 +156,7 @@ class batch(FunctionAdapter):
         return Row(*rows, np.array(drafts), source(count))
 
     def _among(self, row: Row, place: int, size: int, *, ragged: bool) -> list[Row]:
-        """Put a row among others; if `ragged`, one of them has no draft and one has more drafts."""
+        """Insert a row into a batch; if `ragged`, the other rows have more drafts and none."""
         n = len(row.tokens)
         lengths = (n + 1, 0) if ragged else (n, n)
         others = [
@@ -178,24 +183,24 @@ class batch(FunctionAdapter):
 
 
 def same(a: Any, b: Any) -> bool:
-    """Whether two outputs are the same tokens."""
+    """Return whether two outputs are the same tokens."""
     return isinstance(a, tuple) and isinstance(b, tuple) and a == b
 
 
 def require_same(output: Any, others: Iterable[tuple[Any, str]], text: str) -> Path:
-    """Return an output, or a failure if one of the others differs from it.
+    """Return an output, or a failure if another output differs from it.
 
-    The text has places for both outputs, and for how the other one was obtained.
+    The text has placeholders for both outputs, and for the origin of the other output.
     """
-    for again, how in others:
-        if not same(output, again):
-            wrong = (each for each in (output, again) if not isinstance(each, tuple))
-            return next(wrong, as_failure(text.format(output, again, how)))
+    for other, origin in others:
+        if not same(output, other):
+            wrong = (each for each in (output, other) if not isinstance(each, tuple))
+            return next(wrong, as_failure(text.format(output, other, origin)))
     return output  # type: ignore[no-any-return]
 
 
 def _outputs(result: Any, size: int) -> list[Path]:
-    """Read the tokens of each row of [B, n], or of tokens [B, n] and numbers accepted [B]."""
+    """Read the tokens of each row from [B, n], or from tokens [B, n] and accepted numbers [B]."""
     pair = isinstance(result, tuple) and len(result) == 2 and np.ndim(to_host(result[0][0])) == 1
     parts = [to_host(part) for part in (result if pair else (result,))]
     if any(len(part) != size for part in parts):

@@ -1,8 +1,8 @@
-"""A model of transformers that looks its logits up in a table, with masks, positions and a cache.
+"""A transformers model that reads its logits from a table, with masks, positions and a cache.
 
-The keys of its cache are the tokens themselves, the values their positions: if a loop crops,
-reorders or repeats the cache, it changes the tokens that the model has read.  The model honours an
-argument or raises.
+The keys of its cache are the tokens themselves, the values are their positions.  If a loop crops,
+reorders or repeats the cache, it therefore changes the tokens that the model has read.  The model
+raises an error for arguments that it does not support.
 """
 
 from __future__ import annotations
@@ -20,28 +20,29 @@ from otm.errors import InvalidParameterError
 from otm.models.base import StatelessModel
 
 LARGEST_TOKEN = 2**24
-"""Tokens must be smaller, since the cache holds them as float32."""
+"""Upper limit of tokens, because the cache stores them as float32."""
 
 KEPT_ROWS = 4096
-"""Most rows of logits that a model keeps."""
+"""Largest number of rows of logits in the cache of a model."""
 
 
 @lru_cache(maxsize=256)
 def causal_lm(model: StatelessModel) -> Any:
-    """Turn a model of the audit into one of transformers, for loops that take such models.
+    """Turn a model of the audit into a transformers model, for loops that need such models.
 
     Parameters
     ----------
     model : StatelessModel
-        The target or the draft model that `otm.audit.loop` hands to a loop.
+        Target or draft model that `otm.audit.loop` passes to a loop.
 
     Returns
     -------
     PreTrainedModel
-        In float32, on the CPU; the same one for the same model.  It is called like any model of
-        transformers, with `input_ids` [B, T] of any number of rows, `attention_mask` [B, T +
-        length of the cache], `position_ids`, `past_key_values` (a `DynamicCache`), `use_cache`,
-        `cache_position`, `logits_to_keep` and `return_dict`.  The context has no masked tokens.
+        A model in float32 on the CPU; always the same object for the same argument.  Call it like
+        any transformers model, with `input_ids` [B, T] for any number of rows, `attention_mask` [B,
+        T + length of the cache], `position_ids`, `past_key_values` (a `DynamicCache`), `use_cache`,
+        `cache_position`, `logits_to_keep` and `return_dict`.  Masked tokens do not belong to the
+        context.
 
     Raises
     ------
@@ -50,8 +51,8 @@ def causal_lm(model: StatelessModel) -> Any:
 
     Notes
     -----
-    A call raises `InvalidParameterError` for arguments that the model cannot honour, such as
-    `inputs_embeds`, a mask of four dimensions, a static cache, or positions that do not count the
+    A call raises `InvalidParameterError` for arguments that the model does not support, such as
+    `inputs_embeds`, a mask with four dimensions, a static cache, or positions that do not count the
     unmasked tokens (up to a constant for each row).
 
     Examples
@@ -77,7 +78,7 @@ def _model_class() -> Any:
     from transformers.modeling_outputs import CausalLMOutputWithPast
 
     class Unread(DynamicCache):  # type: ignore[misc]
-        """Cache of one call, made on first access: few loops use it, and making it takes long."""
+        """Cache of one call, created on first access: few loops use it, and creating it is slow."""
 
         def __init__(self, tokens: Any, positions: Any) -> None:
             self.__dict__["_first"] = tokens, positions
@@ -91,7 +92,7 @@ def _model_class() -> Any:
             return getattr(self, name)
 
     class TableForCausalLM(PreTrainedModel, GenerationMixin):  # type: ignore[misc]
-        """Model that looks up its logits; its cache has tokens as keys, positions as values."""
+        """Model that looks up its logits; its cache has tokens as keys and positions as values."""
 
         config_class = PretrainedConfig
         main_input_name = "input_ids"
@@ -106,16 +107,16 @@ def _model_class() -> Any:
                     is_encoder_decoder=False,
                 )
             )
-            self.place = torch.nn.Parameter(
-                torch.zeros(1)
-            )  # transformers reads device and type here
+            # transformers reads the device and the dtype from this parameter.
+            self.place = torch.nn.Parameter(torch.zeros(1))
             self.table = table
             self.row = lru_cache(maxsize=KEPT_ROWS)(self._logits)
             self.eval()
 
         def _logits(self, context: tuple[int, ...]) -> npt.NDArray[np.float32]:
-            """Logits [V] after a context."""
-            with np.errstate(divide="ignore"):  # log 0 of impossible tokens
+            """Return the logits [V] after a context."""
+            # Impossible tokens have the logit log 0.
+            with np.errstate(divide="ignore"):
                 return np.log(np.asarray(self.table.probs(context), dtype=np.float32))
 
         @_drawing_nothing
@@ -131,27 +132,28 @@ def _model_class() -> Any:
             return_dict: bool | None = None,
             **others: Any,
         ) -> Any:
-            """Read tokens that follow those of the cache."""
+            """Compute logits after new tokens that follow the tokens of the cache."""
             logits_to_keep = others.pop("num_logits_to_keep", None) or logits_to_keep
-            _refuse_others(others)
+            _reject_unsupported(others)
             _check_tokens(input_ids)
             batch, new = input_ids.shape
             past = _length_of(past_key_values, batch)
             if cache_position is not None and cache_position.tolist() != [*range(past, past + new)]:
-                raise _refused(
-                    f"cache_position = {cache_position.tolist()} for {new} tokens after {past} of "
-                    "the cache; tokens can only be appended, so leave it out or count on from "
-                    f"{past}"
+                raise _error(
+                    f"cache_position = {cache_position.tolist()} for {new} tokens after {past} "
+                    "tokens of the cache; new tokens must follow them, so leave cache_position "
+                    f"out or count on from {past}"
                 )
             mask = _mask(attention_mask, batch, past + new)
             held, tokens = past_key_values, input_ids
             positions = _positions(position_ids, batch, past, new)
-            if held is None:  # models of transformers return a cache by default
+            # Models of transformers return a cache by default.
+            if held is None:
                 held = None if use_cache is False else Unread(tokens, positions)
             else:
                 keys, values = held.update(_as_keys(tokens), _as_keys(positions), 0)
                 if keys.shape[2] != past + new:
-                    raise _refused(
+                    raise _error(
                         f"past_key_values is a {type(held).__name__} that returns {keys.shape[2]} "
                         f"of {past + new} tokens; give a DynamicCache"
                     )
@@ -177,7 +179,7 @@ def _model_class() -> Any:
         def _rows_after(
             self, tokens: list[int], mask: list[bool] | None, new: int
         ) -> list[npt.NDArray[np.float32]]:
-            """Logits [V] after each new token of a row, given the tokens that are not masked."""
+            """Return the logits [V] after each new token of a row, given its unmasked tokens."""
             ends = range(len(tokens) - new + 1, len(tokens) + 1)
             if mask is None:
                 read, counts = tuple(tokens), list(ends)
@@ -186,9 +188,9 @@ def _model_class() -> Any:
                 counts = [sum(mask[:end]) for end in ends]
             if not 0 <= min(read, default=0) <= max(read, default=0) < self.table.vocabulary:
                 wrong = next(x for x in read if not 0 <= x < self.table.vocabulary)
-                raise _refused(
-                    f"input_ids has the token {wrong}, which no attention_mask hides; tokens must "
-                    f"be 0 to {self.table.vocabulary - 1}"
+                raise _error(
+                    f"input_ids has the unmasked token {wrong}; tokens must be 0 to "
+                    f"{self.table.vocabulary - 1}"
                 )
             return [self.row(read[:count]) for count in counts]
 
@@ -196,7 +198,7 @@ def _model_class() -> Any:
 
 
 def _drawing_nothing(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Hide a method from the audit, which checks each operation of torch for draws."""
+    """Hide a method from the audit, which inspects each torch operation for random draws."""
     import torch
 
     @wraps(method)
@@ -208,21 +210,21 @@ def _drawing_nothing(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _as_keys(numbers: Any) -> Any:
-    """Put numbers [B, T] into the form of a cache's keys, [B, heads, T, size]."""
+    """Reshape numbers [B, T] to the shape of a cache's keys [B, heads, T, size]."""
     return numbers[:, None, :, None].float()
 
 
-def _refused(text: str) -> InvalidParameterError:
+def _error(text: str) -> InvalidParameterError:
     return InvalidParameterError(f"causal_lm: {text}")
 
 
-def _refuse_others(others: dict[str, Any]) -> None:
-    """Raise for arguments that would be ignored, unless they are None or False."""
-    for name, value in others.items():
+def _reject_unsupported(arguments: dict[str, Any]) -> None:
+    """Raise for arguments that the model would ignore, unless they are None or False."""
+    for name, value in arguments.items():
         if value is not None and value is not False:
-            raise _refused(
-                f"{name} is not supported by the models of the audit; leave it out, or write an "
-                "adapter of your own"
+            raise _error(
+                f"models of the audit do not support {name}; leave it out, or write your own "
+                "adapter"
             )
 
 
@@ -230,10 +232,12 @@ def _check_tokens(input_ids: Any) -> None:
     import torch
 
     if not isinstance(input_ids, torch.Tensor) or input_ids.dim() != 2 or not input_ids.numel():
-        given = tuple(input_ids.shape) if hasattr(input_ids, "shape") else shown(input_ids)
-        raise _refused(f"input_ids is {given}; it must be a tensor [B, T] of tokens, with B, T ≥ 1")
+        description = tuple(input_ids.shape) if hasattr(input_ids, "shape") else shown(input_ids)
+        raise _error(
+            f"input_ids is {description}; it must be a tensor [B, T] of tokens, with B, T ≥ 1"
+        )
     if input_ids.is_floating_point() or max(map(max, input_ids.tolist())) >= LARGEST_TOKEN:
-        raise _refused(f"input_ids must hold whole numbers below {LARGEST_TOKEN:,}")
+        raise _error(f"input_ids must contain integers below {LARGEST_TOKEN:,}")
 
 
 def _length_of(held: Any, batch: int) -> int:
@@ -243,45 +247,45 @@ def _length_of(held: Any, batch: int) -> int:
     if held is None:
         return 0
     if not isinstance(held, DynamicCache):
-        raise _refused(
+        raise _error(
             f"past_key_values is a {type(held).__name__}; give a DynamicCache, or None at first"
         )
     length = int(held.get_seq_length())
     keys = held.layers[0].keys if length else None
     if keys is not None and keys.shape[0] != batch:
-        raise _refused(
-            f"input_ids has {batch} rows, and past_key_values {keys.shape[0]}; they must agree"
+        raise _error(
+            f"input_ids has {batch} rows, but past_key_values has {keys.shape[0]}; they must agree"
         )
     return length
 
 
 def _positions(position_ids: Any, batch: int, past: int, new: int) -> Any:
-    """Positions [B, T] of the new tokens: those given, or those that follow the cache."""
+    """Return the positions [B, T] of the new tokens: the argument, or those after the cache."""
     import torch
 
     if position_ids is None:
         return torch.arange(past, past + new).expand(batch, new)
     if tuple(position_ids.shape) not in {(new,), (1, new), (batch, new)}:
-        raise _refused(
-            f"position_ids has the shape {tuple(position_ids.shape)}; it must be [{batch}, {new}], "
-            "the shape of input_ids"
+        raise _error(
+            f"position_ids has shape {tuple(position_ids.shape)}; it must have the shape of "
+            f"input_ids, [{batch}, {new}]"
         )
     return position_ids.expand(batch, new)
 
 
 def _mask(attention_mask: Any, batch: int, length: int) -> Any:
-    """Turn a mask [B, past + T] into booleans; None if it hides nothing."""
+    """Convert a mask [B, past + T] to booleans; return None if it masks no token."""
     if attention_mask is None:
         return None
     shape = tuple(attention_mask.shape) if hasattr(attention_mask, "shape") else None
     if shape != (batch, length):
-        what = f"has the shape {shape}" if shape is not None else f"is {shown(attention_mask)}"
-        raise _refused(
-            f"attention_mask {what}; it must be [{batch}, {length}]: the tokens of the cache and "
-            "those of input_ids"
+        what = f"has shape {shape}" if shape is not None else f"is {shown(attention_mask)}"
+        raise _error(
+            f"attention_mask {what}; it must have shape [{batch}, {length}], for the tokens of the "
+            "cache and of input_ids"
         )
     if ((attention_mask != 0) & (attention_mask != 1)).any():
-        raise _refused("attention_mask must be 1 for tokens that are read, and 0 for others")
+        raise _error("attention_mask must be 1 for tokens that are read, and 0 for others")
     mask = attention_mask.bool()
     return None if bool(mask.all()) else mask
 
@@ -295,8 +299,8 @@ def _check_positions(positions: Any, mask: Any) -> None:
             else [x for x, real in zip(row, mask[i].tolist(), strict=True) if real]
         )
         if read and read != [*range(read[0], read[0] + len(read))]:
-            raise _refused(
-                f"the positions of row {i} are {read[:12]} where attention_mask is 1, cache "
-                "included; each must be one more than the last: pass position_ids that count the "
-                "unmasked tokens, or leave them out if no token is masked"
+            raise _error(
+                f"row {i} has positions {read[:12]} where attention_mask is 1, cache included; "
+                "each must be one more than the last: give position_ids that count the unmasked "
+                "tokens, or leave them out if no token is masked"
             )

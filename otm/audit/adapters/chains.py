@@ -1,4 +1,4 @@
-"""Adapters of functions that verify several chains of drafts at once."""
+"""Adapter of functions that verify several chains of drafts at once."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PAIRS_OF_CHAINS = pair(
     gamma=2,
     k=2,
 )
-"""Three tokens, and few ways to go on: then also the second drafts of two chains can be tried."""
+"""A pair with three tokens and few continuations, so that two chains can differ in all drafts."""
 
 
 class chains(chain):
@@ -29,19 +29,20 @@ class chains(chain):
     Parameters
     ----------
     function : callable
-        Takes the target's probabilities [K, γ + 1, V], the draft's [K, γ, V], the drafts [K, γ] of
-        K independent chains, and uniforms [K γ + 2]; returns the accepted drafts of one chain and
-        one token more, as for `chain`; its randomness as there.  Chains that begin with the same
-        tokens have the same rows so far.
+        Function of the target probabilities [K, γ + 1, V], the draft probabilities [K, γ, V], the
+        draft tokens [K, γ] of K independent chains, and uniforms [K γ + 2].  The function returns
+        the accepted drafts of one chain and one more token, as for `chain`; its randomness may be
+        another parameter, as for `chain`.  Chains with a common prefix have the same rows along
+        this prefix.
     name, uniforms, convert : optional
-        As for `chain`, `uniforms` from the number K γ of drafts to the number of uniforms.
+        As for `chain`; `uniforms` is a function of the number K γ of drafts.
 
     Raises
     ------
     InvalidParameterError
-        If the parameters of the function are not these, or cannot be read.
+        If the function has other parameters, or they cannot be read.
     MissingDependencyError
-        If the function takes a `generator`, and torch is not installed.
+        If the function has a parameter `generator`, and torch is not installed.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Adapt what a user gives: choose the adapter by the kind, or by the parameters."""
+"""Choose the adapter of a user's verifier by its kind or by its parameters."""
 
 from __future__ import annotations
 
@@ -30,23 +30,23 @@ KINDS: dict[str, Callable[..., Adapter]] = {
     "stateful": stateful,
     "windowed": windowed,
 }
-"""Kinds of plain functions, by name."""
+"""Adapters of functions, by the name of the kind."""
 
 
 def as_adapter(verifier: Any, kind: str | None) -> Adapter:
-    """Make the adapter of a function; without a kind, the parameters decide which adapter."""
+    """Make the adapter of a verifier; without a kind, infer it from the parameters."""
     if isinstance(verifier, DeviceVerifier):
         verifier = DeviceStep(verifier)
     if isinstance(verifier, Adapter):
         if kind is not None:
             raise InvalidParameterError(
-                f"kind = {shown(kind)}, but a DeviceVerifier or an Adapter has its kind already"
+                f"kind = {shown(kind)}, but this verifier has a kind already; leave `kind` out"
             )
         return verifier
     if inspect.iscoroutinefunction(verifier):
         raise InvalidParameterError(
-            f"{shown(verifier)} is an async function, which returns no tokens; wrap it into one "
-            "that runs it"
+            f"{shown(verifier)} is an async function, which returns no tokens; wrap it into a "
+            "function that runs it"
         )
     if not callable(verifier):
         raise InvalidParameterError(
@@ -61,8 +61,8 @@ def as_adapter(verifier: Any, kind: str | None) -> Adapter:
             kind = "token"
         else:
             raise InvalidParameterError(
-                f"a verifier with the parameters ({', '.join(names)}); say what it is by `kind` "
-                f"(--kind): one of {', '.join(map(repr, KINDS))}, or call its first three "
-                f"{', '.join(CHAIN)}"
+                f"cannot infer the kind of a verifier with the parameters ({', '.join(names)}); "
+                f"state `kind` (--kind): one of {', '.join(map(repr, KINDS))}, or name its first "
+                f"three parameters {', '.join(CHAIN)}"
             )
     return KINDS[check_name("kind of verifier", kind, KINDS)](verifier)

@@ -1,4 +1,4 @@
-"""Drafts, sampled from the very distributions that a verifier is then shown, and its tokens."""
+"""Draw drafts from the distributions that a verifier sees, and read the verifier's tokens."""
 
 from __future__ import annotations
 
@@ -24,14 +24,15 @@ PADDING = -1
 
 
 def is_exact(source: Randomness) -> bool:
-    """Whether a source returns symbolic uniforms, and all probabilities must be fractions."""
+    """Whether a source returns symbolic uniforms, which require probabilities in fractions."""
     return source(0).dtype == object
 
 
 def locate_drafts(cdf: InverseCdf, uniforms: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-    """Draw drafts by uniforms, the symbolic ones without the isolated values of `searchsorted`.
+    """Draw drafts by uniforms; for symbolic uniforms, avoid the isolated values of `searchsorted`.
 
-    Drafts at such values are drafts of others, too; a path for each would be for nothing.
+    The drafts at these isolated values also occur at other uniforms; separate paths would be
+    wasted.
     """
     if uniforms.dtype != object:
         return cdf.locate(uniforms)
@@ -41,10 +42,11 @@ def locate_drafts(cdf: InverseCdf, uniforms: npt.NDArray[Any]) -> npt.NDArray[np
 
 @dataclass(frozen=True)
 class _Steps:
-    """A distribution from which one uniform draws one token, without arrays, which are slow."""
+    """A distribution from which one uniform draws one token, as lists, which are fast."""
 
     tokens: list[int]
-    ends: tuple[Number, ...]  # of the cells of [0, 1)
+    # Upper ends of the cells of [0, 1).
+    ends: tuple[Number, ...]
 
     def draw(self, source: Randomness) -> int:
         """Draw a token by the next uniform."""
@@ -54,7 +56,7 @@ class _Steps:
 
 
 def draw_chain(instance: Instance, source: Randomness) -> Path:
-    """Draw a chain of γ drafts, a uniform each: exact with symbolic uniforms, fast with floats."""
+    """Draw a chain of γ drafts, each by one uniform: exact for symbolic ones, fast for floats."""
     drafts: Path = ()
     exact = is_exact(source)
     for _ in range(instance.gamma):
@@ -64,9 +66,10 @@ def draw_chain(instance: Instance, source: Randomness) -> Path:
 
 
 def chain_probs(instance: Instance, drafts: Path, exact: bool) -> tuple[Probs, Probs]:
-    """Return the target's probs [γ + 1, V] and the draft's [γ, V] along a chain of drafts.
+    """Return target probabilities [γ + 1, V] and draft probabilities [γ, V] along a chain.
 
-    Target row i follows the prompt and i drafts.  Both are copies: a verifier may write into them.
+    Target row i follows the prompt and i drafts.  Both arrays are copies, because a verifier may
+    write into them.
     """
     target, draft = _chain_probs(instance, drafts, exact)
     return target.copy(), draft.copy()
@@ -80,12 +83,12 @@ class InFloats(StatelessModel):
         self._table = table
 
     def probs(self, context: tuple[int, ...]) -> npt.NDArray[np.float64]:
-        """Distribution of the token that follows a context: array [V]."""
+        """Return the distribution of the token after a context, an array [V]."""
         return probs_of(self._table, tuple(context), False)
 
 
 def models_for(instance: Instance, source: Randomness) -> tuple[StatelessModel, StatelessModel]:
-    """Target and draft model, in fractions or in floats."""
+    """Return the target and draft model, in fractions for symbolic uniforms, else in floats."""
     if is_exact(source):
         return instance.target, instance.draft
     return _in_floats(instance.target), _in_floats(instance.draft)
@@ -93,7 +96,7 @@ def models_for(instance: Instance, source: Randomness) -> tuple[StatelessModel, 
 
 @lru_cache(maxsize=256)
 def _in_floats(table: TableModel) -> InFloats:
-    """Make the model once, because adapters cache what they derive from it."""
+    """Return the same float model for the same table, because adapters cache values by model."""
     return InFloats(table)
 
 
@@ -121,10 +124,10 @@ def _chain_probs(instance: Instance, drafts: Path, exact: bool) -> tuple[Probs, 
 
 
 def as_tokens(result: Any) -> Path:
-    """Read the tokens [n] of a list, an array or a tensor; −1 at the end is padding.
+    """Read tokens [n] from a list, an array or a tensor, without the padding −1 at the end.
 
-    Of a tuple (tokens, number accepted) one token more than accepted counts.  Anything else is
-    returned as it is: the audit reports it.
+    From a tuple (tokens, number accepted), return the accepted tokens and one more.  Return any
+    other value unchanged; the audit reports it.
     """
     if isinstance(result, tuple) and len(result) == 2 and np.ndim(to_host(result[0])) == 1:
         tokens, accepted = (np.asarray(to_host(part)) for part in result)
@@ -141,32 +144,36 @@ def as_tokens(result: Any) -> Path:
 
 
 BatchVerifier = Callable[[Any, Any, Any, Any], Any]
-"""From the target's probs [B, γ + 1, V], the draft's [B, γ, V], drafts [B, γ] and uniforms [B, m]
-to what `as_tokens` reads of each run.  With K chains the first three have an axis K after B."""
+"""Function of target probs [B, γ + 1, V], draft probs [B, γ, V], drafts [B, γ] and uniforms [B, m].
+
+It returns a result for each run that `as_tokens` can read.  With K chains, the first three arrays
+have an axis K after B.
+"""
 
 
 @dataclass(frozen=True, eq=False)
 class Batched(Adapter):
-    """Adapter of a kernel, or another verifier of batches of chains."""
+    """Adapter of a kernel or another verifier of batches of chains."""
 
     verify: BatchVerifier
     name: str
-    uniforms: Callable[[int, int], int] = lambda gamma, k: 1  # number m for one run
+    # Function of γ and k that returns the number of uniforms m of one run.
+    uniforms: Callable[[int, int], int] = lambda gamma, k: 1
     several: bool = False
     exact: bool = False
     repeatable: bool = True
 
     def drafted(self, instance: Instance, source: Randomness) -> Path | tuple[Path, ...]:
-        """Draw the drafts as `output` does."""
+        """Draw the same drafts as `output`."""
         chains = tuple(draw_chain(instance, source) for _ in range(instance.k))
         return chains if self.several else chains[0]
 
     def output(self, instance: Instance, source: Randomness) -> Path:
-        """Draft, then verify."""
+        """Draw drafts, then verify them."""
         return self._run(instance, [source])[0]
 
     def outputs(self, instance: Instance, uniforms: npt.NDArray[np.float64]) -> Sequence[Path]:
-        """Draft for each run, then verify all of them together."""
+        """Draw drafts for each run, then verify all runs together."""
         return self._run(instance, [Source(row) for row in uniforms])
 
     def _run(self, instance: Instance, sources: Sequence[Randomness]) -> list[Path]:
@@ -185,5 +192,5 @@ class Batched(Adapter):
 
 
 def seed_of(uniforms: npt.NDArray[np.float64]) -> int:
-    """Make a seed for another library's generator from the first uniform."""
+    """Return a seed for another library's generator, from the first uniform."""
     return int(uniforms.flat[0] * 2**53)

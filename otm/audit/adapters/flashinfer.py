@@ -1,4 +1,4 @@
-"""FlashInfer's chain verification under audit."""
+"""Adapter of FlashInfer's chain verification."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ __all__ = ["chain_speculative_sampling"]
 def chain_speculative_sampling(device: str = "cuda") -> Adapter:
     """Audit `flashinfer.sampling.chain_speculative_sampling`.
 
-    It takes probabilities in float32 and draws from a generator in its own way, and so is
-    audited by Monte Carlo.
+    This function works on float32 probabilities and draws from its own generator, so the audit uses
+    Monte Carlo.
 
     Parameters
     ----------
     device : str, optional
-        Where to run; its kernels need a GPU.
+        Device on which to run; the kernels need a GPU.
 
     Returns
     -------
     Adapter
-        For one chain; a batch of runs is one batch there.
+        Adapter for one chain; it passes a batch of runs as one batch.
 
     Raises
     ------
     MissingDependencyError
-        If FlashInfer is not installed, or torch.
+        If FlashInfer or torch is not installed.
 
     Notes
     -----
-    The signature is that of the versions that take a `generator`; earlier ones took uniforms.
+    The adapter supports versions with a parameter `generator`; earlier ones had uniforms instead.
     """
     torch = require("torch")
     rule = require("flashinfer.sampling", "chain_speculative_sampling")

@@ -1,4 +1,4 @@
-"""Adapters of functions: what all of them share, and the verifier of one chain."""
+"""Adapters of functions: the shared base class, and the adapter of a verifier of one chain."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from otm.decoding.reading import Path
 from otm.errors import InvalidParameterError
 
 LARGEST_SEED = 2**31
-"""Seeds stay below: `numpy.random.seed` takes 32 bits, and other generators signed ones."""
+"""Upper limit of seeds: `numpy.random.seed` accepts 32 bits, some generators are signed."""
 
 CHAIN = ("target_probs", "draft_probs", "draft_tokens")
 
 RANDOMNESS = ("uniforms", "rng", "generator", "seed")
-"""Names of a parameter by which a function takes randomness; without one it draws for itself."""
+"""Names of a randomness parameter; a function without one draws its own random numbers."""
 
 
 def parameters_of(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
@@ -34,7 +34,7 @@ def parameters_of(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
         return dict(inspect.signature(function).parameters)
     except (TypeError, ValueError):
         raise InvalidParameterError(
-            f"the parameters of {shown(function)} cannot be read; wrap it into a function"
+            f"the parameters of {shown(function)} cannot be read; wrap it into a Python function"
         ) from None
 
 
@@ -46,31 +46,31 @@ def count_required(function: Callable[..., Any]) -> int:
 
 
 def randomness_of(function: Callable[..., Any], before: int) -> str | None:
-    """Find the parameter by which a function takes randomness, after `before` others."""
+    """Return the name of the randomness parameter, which follows `before` other parameters."""
     parameters = parameters_of(function)
     names = [name for name in RANDOMNESS if name in parameters]
     if any(parameters[name].kind is inspect.Parameter.POSITIONAL_ONLY for name in names):
         raise InvalidParameterError(
-            f"a verifier with the parameters ({', '.join(parameters)}), which takes {names[0]} by "
-            "position alone; it must take it by name"
+            f"a verifier with the parameters ({', '.join(parameters)}) takes {names[0]} only by "
+            "position; it must accept it by name"
         )
     if count_required(function) > before + len(names) or len(names) > 1 or len(parameters) < before:
         raise InvalidParameterError(
-            f"a verifier with the parameters ({', '.join(parameters)}); it must take {before} "
-            f"arguments, then at most one that is called {', '.join(RANDOMNESS[:-1])} or "
-            f"{RANDOMNESS[-1]}; rename or bind others beforehand"
+            f"a verifier with the parameters ({', '.join(parameters)}); it must have {before} "
+            f"parameters, then at most one, called {', '.join(RANDOMNESS[:-1])} or "
+            f"{RANDOMNESS[-1]}; rename the others, or bind them beforehand"
         )
     return names[0] if names else None
 
 
-WANTS_TENSORS = (
-    "if it takes tensors, give convert=torch.as_tensor; for the command line in a line of the "
-    "module, wrapped = otm.audit.chain(verify, convert=torch.as_tensor)"
+TENSOR_ADVICE = (
+    "if it needs tensors, give convert=torch.as_tensor; for the command line, add a line to the "
+    "module: wrapped = otm.audit.chain(verify, convert=torch.as_tensor)"
 )
-"""What a function that fails on arrays may need."""
+"""Advice for a function that fails on NumPy arrays."""
 
 
-def _wants_tensors(message: str) -> bool:
+def _may_need_tensors(message: str) -> bool:
     """Whether an error message is typical of code that got arrays in place of tensors."""
     signs = ("ndarray' object has no attribute", "unexpected keyword argument 'dim'")
     of_torch = "Tensor" in message and "ndarray" in message
@@ -78,10 +78,12 @@ def _wants_tensors(message: str) -> bool:
 
 
 class FunctionAdapter(Adapter):
-    """An adapter of a function, which knows how the function gets its randomness."""
+    """Base class of adapters of functions; passes randomness in the form that they expect."""
 
-    before = 3  # arguments before its randomness
-    beyond = 0  # uniforms beyond one for each draft
+    # Number of parameters before the randomness parameter.
+    before = 3
+    # Number of uniforms in addition to one for each draft.
+    beyond = 0
 
     def __init__(
         self,
@@ -97,24 +99,25 @@ class FunctionAdapter(Adapter):
         self.convert = convert or (lambda array: array)
         self.takes_randomness = randomness_of(function, self.before)
         self.repeatable = self.takes_randomness == "uniforms"
-        self.own_draws = self.takes_randomness in {None, "rng", "generator"}
+        self.uses_global_rng = self.takes_randomness in {None, "rng", "generator"}
         if self.takes_randomness == "generator":
-            require("torch")  # before generators are replaced, so that its own are, too
-        self.exact = (self.repeatable or self.own_draws) and convert is None
+            # Import torch before the audit replaces generators, so that it replaces torch's too.
+            require("torch")
+        self.exact = (self.repeatable or self.uses_global_rng) and convert is None
         self._uniforms = uniforms or (lambda drafts: drafts + self.beyond)
 
     def _ask(self, source: Randomness, drafts: int, *arrays: Any, **more: Any) -> Any:
-        """Call the function with arrays and its randomness; note if it seems to need tensors."""
+        """Call the function on arrays and its randomness; add a note to errors about tensors."""
         arguments, more = list(map(self.convert, arrays)), more | self._random(source, drafts)
         try:
             return self.function(*arguments, **more)
         except (TypeError, AttributeError) as error:
-            if not self._converts and _wants_tensors(str(error)):
-                error.add_note(WANTS_TENSORS)
+            if not self._converts and _may_need_tensors(str(error)):
+                error.add_note(TENSOR_ADVICE)
             raise
 
     def _random(self, source: Randomness, drafts: int) -> dict[str, Any]:
-        """Return the randomness argument of the function; seeds are drawn from the source too."""
+        """Return the randomness argument of the function; a seed comes from the source too."""
         name = self.takes_randomness
         if name is None:
             return {}
@@ -136,24 +139,25 @@ class chain(FunctionAdapter):
     Parameters
     ----------
     function : callable
-        Takes the target's probabilities [γ + 1, V], the draft's [γ, V], the drafts [γ] and uniforms
-        [γ + 2]; returns the accepted drafts and one token more, as they are, padded by −1
-        at the end, or as (tokens, accepted).  In place of `uniforms` its last parameter may be
-        called `rng` (a NumPy generator), `generator` (of torch) or `seed`; without any it draws for
-        itself, from global generators if all its draws are to be the audit's.
+        Function of the target probabilities [γ + 1, V], the draft probabilities [γ, V], the draft
+        tokens [γ] and uniforms [γ + 2].  It returns the accepted drafts and one more token: as a
+        sequence, which −1 may pad at the end, or as (tokens, number accepted).  In place of
+        `uniforms`, its last parameter may be called `rng` (a NumPy generator), `generator` (a torch
+        generator) or `seed`.  Without such a parameter it draws its own random numbers; the audit
+        can replace these draws if they come from global generators.
     name : str, optional
-        What reports call it.
+        Name in reports.
     uniforms : callable, optional
-        From γ to the number of uniforms.
+        Function from γ to the number of uniforms.
     convert : callable, optional
-        Applied to all arrays, such as `torch.as_tensor`.
+        Function that converts each array, such as `torch.as_tensor`.
 
     Raises
     ------
     InvalidParameterError
-        If the parameters of the function are not these, or cannot be read.
+        If the function has other parameters, or they cannot be read.
     MissingDependencyError
-        If the function takes a `generator`, and torch is not installed.
+        If the function has a parameter `generator`, and torch is not installed.
 
     Examples
     --------
@@ -170,11 +174,11 @@ class chain(FunctionAdapter):
         return draw_chain(instance, source)
 
     def output(self, instance: Instance, source: Randomness) -> Path:
-        """Draft, then verify."""
+        """Draw drafts, then verify them."""
         drafts = self.drafted(instance, source)
         rows, tokens = self._rows(instance, drafts, is_exact(source)), np.array(drafts)
         return as_tokens(self._ask(source, tokens.size, *rows, tokens))
 
     def _rows(self, instance: Instance, drafts: Any, exact: bool) -> tuple[Probs, Probs]:
-        """Return the probabilities of target and draft that the function is given."""
+        """Return the target and draft probabilities for the function."""
         return chain_probs(instance, drafts, exact)

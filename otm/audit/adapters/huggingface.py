@@ -1,4 +1,4 @@
-"""Hugging Face transformers as verifiers: its rule for one chain, and its assisted generation."""
+"""Adapters of Hugging Face transformers: its rule for one chain, and its assisted generation."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ __all__ = ["causal_lm", "generate", "speculative_sampling"]
 def speculative_sampling() -> Adapter:
     """Audit `transformers.generation.utils._speculative_sampling`, the rule of assisted generation.
 
-    It gets what `generate` passes: drafts sampled from the very logits that it sees, in
-    float32.  It draws from torch's global generator, whose draws the audit makes itself.
+    The adapter passes the same arguments as `generate`: float32 logits, and drafts sampled from
+    these logits.  The rule draws from torch's global generator; the audit replaces these draws by
+    its own.
 
     Returns
     -------
     Adapter
-        For one chain.
+        Adapter for one chain.
 
     Raises
     ------
@@ -34,14 +35,14 @@ def speculative_sampling() -> Adapter:
 
     Notes
     -----
-    It accepts a draft if u ≤ ratio, with u of 24 bits: a token that the target cannot produce comes
-    out with probability 2^−24 for each draft of it (`otm.audit.diagnose.known_bugs`, "u ≤ ratio").
-    The audit sees that by breakpoints; no Monte Carlo of this size does.
+    The rule accepts a draft if u ≤ ratio, where u has 24 bits.  A draft token that is impossible
+    under the target is therefore accepted with probability 2^−24 (`otm.audit.diagnose.known_bugs`,
+    "u ≤ ratio").  The audit detects this by breakpoints; Monte Carlo would need too many runs.
     """
     import torch
 
     rule = require("transformers.generation.utils", "_speculative_sampling")
-    # versions up to 4 asked whether the last draft ends the sequence; these drafts never do
+    # Versions up to 4 need a flag for a last draft that ends the sequence; it never does here.
     more = {"is_done_candidate": False}
     options = {k: v for k, v in more.items() if k in inspect.signature(rule).parameters}
 
@@ -61,21 +62,21 @@ def speculative_sampling() -> Adapter:
 def generate(**options: Any) -> Adapter:
     """Audit assisted generation, `target.generate(assistant_model=draft, do_sample=True)`.
 
-    Target and draft are models of transformers that look their logits up in the tables of the
-    instance, caches and all (`causal_lm`).  The audit makes its draws, and finds its breakpoints on
-    a dozen pairs of models in a minute.
+    Target and draft are transformers models with caches that read their logits from the tables of
+    the instance (`causal_lm`).  The audit replaces the random draws by its own, and finds the
+    breakpoints on a dozen pairs of models in a minute.
 
     Parameters
     ----------
     **options
-        Passed on to `generate`, which makes γ drafts a step and γ + 1 tokens in all.  A shorter
-        text is a finding, unless an option may end it.  With `eos_token_id` (0 or 1) a shorter
-        text must end with this token.
+        Options for `generate`, which makes γ drafts in a step and γ + 1 tokens in all.  The audit
+        reports a shorter text as a mistake, unless an option may end it.  With `eos_token_id` (0 or
+        1), a shorter text must end with this token.
 
     Returns
     -------
     Adapter
-        For one chain.
+        Adapter for one chain.
 
     Raises
     ------
@@ -93,7 +94,7 @@ ENDING = frozenset((
     "eos_token_id", "generation_config", "max_length", "max_new_tokens", "max_time",
     "stop_strings", "stopping_criteria",
 ))  # fmt: skip
-"""Options of `generate` that may end a text."""
+"""Options of `generate` that may end a text early."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,7 +105,7 @@ class _Generate(Adapter):
     name = "transformers, generate with an assistant"
     repeatable = False
     exact = False
-    own_draws = True
+    uses_global_rng = True
 
     def output(self, instance: Instance, source: Randomness) -> Path:
         import torch

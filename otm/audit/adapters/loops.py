@@ -1,4 +1,4 @@
-"""The adapter of a whole decoding loop."""
+"""Adapter of a decoding loop."""
 
 from __future__ import annotations
 
@@ -16,31 +16,32 @@ from otm.decoding.reading import Path
 
 
 class loop(FunctionAdapter):
-    """Audit a way of decoding f(target, draft, prompt, gamma, max_tokens, uniforms).
+    """Audit a decoding loop f(target, draft, prompt, gamma, max_tokens, uniforms).
 
     Parameters
     ----------
     function : callable
-        Takes two models, of which `model.probs(tokens)` is the distribution of the next token; a
-        prompt; by name `gamma` and `max_tokens`; and `uniforms`, a source of uniforms such as
-        `rng.random`, or its randomness as for `chain`.  Returns the new tokens, at most
-        `max_tokens`.  In place of `gamma` it may take `policy`, a function from the number of steps
-        before to the γ of the next step, which is then also audited where γ changes.
+        Function of two models, where `model.probs(tokens)` is the distribution of the next token;
+        of a prompt; of `gamma` and `max_tokens`, passed by name; and of `uniforms`, a source of
+        uniforms such as `rng.random`.  The function may have another randomness parameter, as for
+        `chain`.  It returns the new tokens, at most `max_tokens`.  In place of `gamma` it
+        may have a parameter `policy`, a function from the number of earlier steps to γ of the next
+        step; the audit then also changes γ between steps.
     name : str, optional
-        What reports call it.
+        Name in reports.
     max_tokens : int, optional
-        Number of tokens of a text; 3 or 4, and on some instances 6, if left out.
+        Number of tokens of a text; by default 3 or 4, and 6 on some instances.
     end : int, optional
-        The token that ends a text.  A text has `max_tokens` tokens, or is shorter and ends with
+        Token that ends a text.  A text must have `max_tokens` tokens, or be shorter and end with
         `end`; no token may follow `end`.  Without `end`, no text may be shorter.
 
     Raises
     ------
     InvalidParameterError
-        If the parameters of the function are others, or cannot be read, `max_tokens` is not a
-        number of tokens, or `end` is not a token.
+        If the function has other parameters, or they cannot be read; if `max_tokens` is below 1; or
+        if `end` is not a token.
     MissingDependencyError
-        If the function takes a `generator`, and torch is not installed.
+        If the function has a parameter `generator`, and torch is not installed.
 
     Examples
     --------
@@ -70,15 +71,17 @@ class loop(FunctionAdapter):
         self.more = CHANGING if self.has_policy else ()
         if end is not None:
             self.end = as_integer(
-                end, "end", 0, MOST_TOKENS - 1, advice="a token of the audit's small models"
+                end, "end", 0, MOST_TOKENS - 1, advice="give a token of the audit's small models"
             )
             self.more = (*ending(self.end), *with_token(self.end), *self.more)
 
     def output(self, instance: Instance, source: Randomness) -> Path:
-        """Decode up to the limit."""
+        """Decode until the limit."""
         randomness = {"uniforms": source} if self.repeatable else self._random(source, 0)
         limit = max_tokens(self, instance)
-        drafts = {"policy": instance.gamma_of} if self.has_policy else {"gamma": instance.gamma}
+        drafts = (
+            {"policy": instance.gamma_at_step} if self.has_policy else {"gamma": instance.gamma}
+        )
         models = models_for(instance, source)
         options = {**drafts, "max_tokens": limit, **randomness}
         return as_tokens(self.function(*models, instance.prompt, **options))

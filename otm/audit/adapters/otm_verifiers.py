@@ -1,4 +1,4 @@
-"""The decoding loops and kernels of OTM as verifiers."""
+"""Adapters of OTM's decoding loops and kernels."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from otm.decoding.draft_tree import Randomness
 from otm.decoding.drafters.base import Branching
 from otm.decoding.reading import Path
 from otm.decoding.verifiers.by_rule import chain_rule, host_verifier, tree_rule
-from otm.decoding.verifiers.recursion import plan_of_tree, spectr_verifier
+from otm.decoding.verifiers.recursion import build_tree_plan, spectr_verifier
 from otm.kernels import verify_probs
 from otm.kernels.registry import uniforms_per_position
 from otm.models.base import PaddedTokens, Session
@@ -33,12 +33,12 @@ from otm.rules import named
 __all__ = ["kernel", "spectr_step", "speculative_loop"]
 
 ONE_BY_ONE = 64
-"""Most rows of one launch in Triton's interpreter, which takes them one after another."""
+"""Largest number of rows in one launch in Triton's interpreter, which runs them one by one."""
 
 
 @dataclass(frozen=True, eq=False)
 class _Loop(Adapter):
-    """A way to decode an instance with uniforms from a source, the target and the draft model."""
+    """Adapter of a function that decodes an instance with a source, a target and a draft model."""
 
     name: str
     decode: Callable[[Instance, Randomness, Any, Any], Path]
@@ -46,27 +46,27 @@ class _Loop(Adapter):
     whole: bool = False
 
     def output(self, instance: Instance, source: Randomness) -> Path:
-        """Decode."""
+        """Decode the instance."""
         return self.decode(instance, source, *models_for(instance, source))
 
 
 def speculative_loop(rule: str = "chain") -> Adapter:
-    """Audit `otm.decoding.speculative`, from the prompt to γ + 1 tokens.
+    """Audit `otm.decoding.speculative` on γ + 1 tokens after the prompt.
 
     Parameters
     ----------
     rule : {"chain", "block"}, optional
-        As there.
+        As for `otm.decoding.speculative`.
 
     Returns
     -------
     Adapter
-        For one chain.
+        Adapter for one chain.
 
     Raises
     ------
     UnknownMethodError
-        If there is no such rule.
+        If the rule is unknown.
 
     Examples
     --------
@@ -97,25 +97,25 @@ def spectr_step(
     Parameters
     ----------
     rule : str or callable
-        As there: one of `otm.decoding.tree_rules()`, or one's own, which is tried on two equal
-        distributions and two drafts first.
+        As for `otm.decoding.spectr`: a name from `otm.decoding.tree_rules()`, or your own rule.
+        Your own rule is first called once on two equal distributions and two drafts.
     prefix_tree : bool, optional
-        Whether to draft a prefix tree.
+        Whether to draft a prefix tree instead of chains.
     name : str, optional
-        What reports call the rule.
+        Name of the rule in reports.
 
     Returns
     -------
     Adapter
-        For k chains or one tree.
+        Adapter for k chains or one tree.
 
     Raises
     ------
     UnknownMethodError
-        If there is no such rule.
+        If the rule is unknown.
     InvalidParameterError
-        If the rule is neither a name nor a function, returns no plan, or is for drafts that are not
-        independent.
+        If the rule is neither a name nor a function, returns no plan, or requires drafts that are
+        not independent.
 
     Examples
     --------
@@ -126,9 +126,10 @@ def spectr_step(
     verifier = host_verifier(listed)
     if isinstance(rule, str) and not listed.verifier:
         verifier = spectr_verifier(_each_plan_once(PlanOfRule(listed)))
-    if callable(rule):  # in a run the refusal would be taken for a mistake of the verifier
+    if callable(rule):
+        # Call it once here: an error during the audit would count as a mistake of the verifier.
         probs = SparseProbs([0, 1], [0.5, 0.5])
-        plan_of_tree(rule, probs, probs, 2)
+        build_tree_plan(rule, probs, probs, 2)
 
     def decode(instance: Instance, source: Randomness, target: Any, draft: Any) -> Path:
         gamma = instance.gamma
@@ -146,7 +147,7 @@ def spectr_step(
 
 
 def _each_plan_once(rule: PlanBuilder) -> PlanBuilder:
-    """Remember the plans of a rule of our own: a loop builds the same few along every path."""
+    """Cache the plans of one of OTM's rules, because a loop builds the same few on every path."""
     plans: dict[tuple[Any, ...], TransportPlan] = {}
 
     def build(problem: Problem) -> TransportPlan:
@@ -163,13 +164,13 @@ class _OnDevice(InFloats):
     """A table as a model whose probabilities are on a GPU if there is one."""
 
     def start(self, rows: int) -> Session:
-        """Open a session with this number of empty rows."""
+        """Start a session with this number of empty rows."""
         return _Moved(super().start(rows))
 
 
 @dataclass(frozen=True)
 class _Moved(Session):
-    """A session of arrays, moved to a device."""
+    """A session whose results are moved to a device."""
 
     session: Session
 
@@ -185,7 +186,7 @@ class _Moved(Session):
 class DeviceStep(Adapter):
     """One step of `stream` with a `DeviceVerifier`: drafts, rows and decisions stay on the device.
 
-    A batch of runs is a batch of sequences.
+    The adapter runs a batch of runs as a batch of sequences.
     """
 
     exact = False
@@ -223,22 +224,22 @@ def kernel(rule: str = "chain", backend: str = "numpy") -> Adapter:
     Parameters
     ----------
     rule : {"chain", "block", "grid k-Seq", "grid optimal", "grid walk and keep"}, optional
-        As there; the first two are for one chain, the others for k chains.
+        As for `verify_probs`; the first two rules verify one chain, the others k chains.
     backend : {"numpy", "torch", "triton"}, optional
-        "numpy" is the definition, which is exact; "triton" runs on a GPU, or anywhere if the
-        environment variable TRITON_INTERPRET=1 was set before Triton was imported.
+        "numpy" is the exact reference.  "triton" runs on a GPU, or on a CPU if the environment
+        variable TRITON_INTERPRET=1 was set before Triton was imported.
 
     Returns
     -------
     Adapter
-        For one chain or k; a batch of runs is one batch there.
+        Adapter for one chain or k chains; it runs a batch of runs as one batch.
 
     Raises
     ------
     UnknownMethodError
-        If there is no such rule or backend.
+        If the rule or backend is unknown.
     MissingDependencyError
-        In a run, if torch or Triton is not installed.
+        If torch or Triton is needed in a run and not installed.
 
     Examples
     --------

@@ -1,6 +1,7 @@
-"""Adapters of verifiers that must not use what they see: of other sequences, or behind a window.
+"""Adapters that check that a verifier ignores other sequences, or data outside its window.
 
-What a verifier must not depend on is changed, at the same uniforms; its output must stay.
+An adapter changes the other sequences, or the data outside the window, and keeps the uniforms; the
+output must stay the same.
 """
 
 from __future__ import annotations
@@ -29,26 +30,27 @@ from otm.errors import InvalidParameterError
 class stateful(FunctionAdapter):
     """Audit a verifier of one chain that keeps a state from step to step of a sequence.
 
-    Two steps are taken one after another, and their output together must have the distribution of
-    the target.  It must not change with the sequence that was verified before.
+    The adapter takes two steps in succession; their joint output must have the target's
+    distribution.  The output must not depend on the sequence that was verified before.
 
     Parameters
     ----------
     new : callable
-        Makes a verifier for each sequence: a class, or a function without arguments.  Or a verifier
-        with a method `reset`, which is called before each sequence.  A verifier is called as the
-        function of `chain` is, once a step.
+        Factory of a verifier for each sequence: a class, or a function without arguments.
+        Alternatively, a verifier with a method `reset`, which the audit calls before each sequence.
+        The audit calls the verifier like the function of `chain`, once in each step.
     steps : int, optional
-        Number of steps of a sequence; 2 if left out.
+        Number of steps of a sequence; 2 by default.
     **options
         As for `chain`.
 
     Raises
     ------
     InvalidParameterError
-        If no verifier is made, or its parameters are not those of `chain`, or cannot be read.
+        If `new` makes no verifier, or the verifier has other parameters than for `chain`, or they
+        cannot be read.
     MissingDependencyError
-        If the function takes a `generator`, and torch is not installed.
+        If the function has a parameter `generator`, and torch is not installed.
 
     Examples
     --------
@@ -67,7 +69,7 @@ class stateful(FunctionAdapter):
 
     def __init__(self, new: Callable[..., Any], *, steps: int = 2, **options: Any) -> None:
         reset = None if inspect.isclass(new) else getattr(new, "reset", None)
-        function = new if callable(reset) else _made_by(new)
+        function = new if callable(reset) else _make_verifier(new)
         options.setdefault("name", getattr(new, "__name__", type(new).__name__))
         super().__init__(function, **options)
         self.steps = as_positive(steps, "steps")
@@ -75,15 +77,15 @@ class stateful(FunctionAdapter):
         self._reset, self._new = reset, new
 
     def supports(self, instance: Instance) -> bool:
-        """One chain, so short that several steps can be followed."""
+        """Return whether the instance has one chain that is short enough for several steps."""
         return instance.k == 1 and instance.gamma <= 2 and instance.vocabulary**instance.gamma <= 4
 
     def drafted(self, instance: Instance, source: Randomness) -> tuple[Path, ...]:
-        """Draw the drafts of each step as `output` does."""
+        """Draw the same drafts of each step as `output`."""
         return self._decode(instance, source)[1]
 
     def output(self, instance: Instance, source: Randomness) -> Path:
-        """Decode after one sequence and again after another one."""
+        """Decode after one sequence and again after another sequence."""
         if not self.repeatable:
             return self._decode(instance, source)[0]
         exact, taken = is_exact(source), source(0)
@@ -98,13 +100,13 @@ class stateful(FunctionAdapter):
             self._decode(instance, _constant(coin, exact))
             again = uniforms or _replayed(taken, source)
             after.append(self._decode(instance, again)[0])
-        text = "its output changes with the sequence verified before: {} after one, {} {}"
-        return require_same(after[0], [(after[1], "after another")], text)
+        text = "its output changes with the previous sequence: {} after one sequence, {} {}"
+        return require_same(after[0], [(after[1], "after another sequence")], text)
 
     def _decode(self, instance: Instance, source: Randomness) -> tuple[Path, tuple[Path, ...]]:
         """Take the steps of one sequence; return its tokens, and the drafts of each step."""
         if self._reset is None:
-            self.function = _made_by(self._new)
+            self.function = _make_verifier(self._new)
         else:
             self._reset()
         output: Path = ()
@@ -122,7 +124,7 @@ class stateful(FunctionAdapter):
 
 
 def _valid(tokens: Any, instance: Instance) -> bool:
-    """Whether a step has returned tokens after which a sequence can go on."""
+    """Return whether a step returned tokens that the sequence can continue from."""
     return (
         isinstance(tokens, tuple)
         and 0 < len(tokens) <= instance.gamma + 1
@@ -130,13 +132,13 @@ def _valid(tokens: Any, instance: Instance) -> bool:
     )
 
 
-def _made_by(new: Any) -> Any:
+def _make_verifier(new: Any) -> Any:
     """Make a verifier; raise if the result cannot be called."""
     made = new() if callable(new) else None
     if not callable(made):
         raise InvalidParameterError(
             f"{shown(new)} makes no verifier; give a class or a function without arguments whose "
-            "result can be called, or an object with `reset`"
+            "result can be called, or an object with a method `reset`"
         )
     return made
 
@@ -147,7 +149,7 @@ def _constant(coin: Fraction, exact: bool) -> Randomness:
 
 
 def _replayed(taken: npt.NDArray[Any], source: Randomness) -> Randomness:
-    """Return a source that repeats the uniforms taken before, then draws new ones."""
+    """Return a source that repeats earlier uniforms, then draws new ones."""
     place = 0
 
     def uniforms(m: int) -> npt.NDArray[Any]:
@@ -161,29 +163,30 @@ def _replayed(taken: npt.NDArray[Any], source: Randomness) -> Randomness:
 
 
 class windowed(chain):
-    """Audit a verifier of one chain that must not look behind a window, or behind where it stops.
+    """Audit a verifier of one chain that must ignore data outside a window or after its output.
 
-    It is audited as `chain` does; its output must also be the same, at the same uniforms, with
-    other drafts, other probabilities, and NaN (−1 in fractions) in place of those that it drops.
+    The audit treats the function as `chain` does.  With the same uniforms, the output must also
+    stay the same if the ignored data is replaced: by other drafts and probabilities, and by NaN (−1
+    in fractions).
 
     Parameters
     ----------
     function : callable
-        As for `chain`.  Without `uniforms` it cannot be run again, and a window alone is tried.
+        As for `chain`.  If it has no parameter `uniforms`, runs cannot be repeated; the audit then
+        hides the data outside the window in every run.
     window : int, optional
-        Number of drafts that it looks at, and one more row of the target.  If left out, it drops
-        what comes behind the last token that it returns, and one row of the target for each of
-        these is all that it may read.
+        Number of drafts that the function may read, together with one more target row.  By default
+        it may read the drafts that it returns, and one target row for each returned token.
     **options
         As for `chain`.
 
     Raises
     ------
     InvalidParameterError
-        If the parameters of the function are not these, or cannot be read, or the window is no
+        If the function has other parameters, or they cannot be read, or the window is not an
         integer of at least 1.
     MissingDependencyError
-        If the function takes a `generator`, and torch is not installed.
+        If the function has a parameter `generator`, and torch is not installed.
 
     Examples
     --------
@@ -191,7 +194,7 @@ class windowed(chain):
     >>> def last_row(target_probs, draft_probs, draft_tokens, uniforms):
     ...     return [int((target_probs[-1].cumsum() <= uniforms[0]).sum())]
     >>> print(lossless(windowed(last_row), examples=0).counterexample.output.text)
-    it reads what it drops: (1,), but (0,) with others from draft 2 on
+    it reads data that it must ignore: (1,), but (0,) with other data from draft 2 on
     """
 
     def __init__(
@@ -203,10 +206,11 @@ class windowed(chain):
             self.more = (replace(INSTANCES["rows differ"], gamma=self.window + 1),)
 
     def output(self, instance: Instance, source: Randomness) -> Path:
-        """Draft, then verify, and again with others in place of what is dropped."""
+        """Draw drafts, then verify them, and again with the ignored data replaced."""
         drafts = draw_chain(instance, source)
         shown = (*chain_probs(instance, drafts, is_exact(source)), np.array(drafts))
-        if not self.repeatable:  # it cannot be run again: a window shows in its distribution
+        if not self.repeatable:
+            # Such a run cannot be repeated, but its distribution shows whether it reads NaN.
             if self.window is not None:
                 shown = _without_numbers(shown, self.window, self.window + 1)
             return self._verify(shown, self._random(source, instance.gamma))
@@ -216,16 +220,17 @@ class windowed(chain):
         if not isinstance(output, tuple):
             return output
         seen = (len(output),) * 2 if self.window is None else (self.window, self.window + 1)
-        if seen[0] >= instance.gamma and seen[1] > instance.gamma:  # it drops nothing
+        # The verifier then ignores no data.
+        if seen[0] >= instance.gamma and seen[1] > instance.gamma:
             return output
         others = (
             (
                 self._verify(replaced(shown, *seen), {"uniforms": self.convert(uniforms.copy())}),
                 f"with {what} from draft {seen[0] + 1} on",
             )
-            for what, replaced in (("others", _with_others), ("NaN or −1", _without_numbers))
+            for what, replaced in (("other data", _with_others), ("NaN or −1", _without_numbers))
         )
-        return require_same(output, others, "it reads what it drops: {}, but {} {}")
+        return require_same(output, others, "it reads data that it must ignore: {}, but {} {}")
 
     def _verify(self, arrays: tuple[Any, ...], randomness: dict[str, Any]) -> Path:
         return as_tokens(self.function(*map(self.convert, arrays), **randomness))
@@ -234,7 +239,8 @@ class windowed(chain):
 def _with_others(shown: tuple[Any, ...], drafts: int, rows: int) -> tuple[Any, ...]:
     """Replace all but the first drafts and target rows by other tokens and rows."""
     target, draft, tokens = (array.copy() for array in shown)
-    for array, row in ((target, rows), (draft, drafts)):  # [R, V], turned by one token
+    # Rotate the later rows of the arrays [R, V] by one token.
+    for array, row in ((target, rows), (draft, drafts)):
         array[row:, 0], array[row:, 1:] = array[row:, -1].copy(), array[row:, :-1].copy()
     tokens[drafts:] = (tokens[drafts:] + 1) % target.shape[1]
     return target, draft, tokens

@@ -28,20 +28,21 @@ def token_rule(function: Callable[..., Any], **options: Any) -> Adapter:
     Parameters
     ----------
     function : callable
-        Takes both probabilities [V], i.i.d. drafts [k] and uniforms [k + 1], and returns a token;
-        its randomness as for `chain`.  Or a rule of `otm.coupling`, from a problem to a plan.
+        Function of the target and draft probabilities [V], i.i.d. drafts [k] and uniforms [k + 1]
+        that returns a token; its randomness may be another parameter, as for `chain`.  Or a rule of
+        `otm.coupling`, a function from a problem to a plan.
     **options
-        As for `chain`, `uniforms` from k to the number of uniforms; for a rule only `name`.
+        As for `chain`; `uniforms` is a function of k.  For a rule of `otm.coupling`, only `name`.
 
     Returns
     -------
     Adapter
-        For one token after k drafts.
+        Adapter for one token after k drafts.
 
     Raises
     ------
     InvalidParameterError
-        If the parameters of the function are not these, or cannot be read.
+        If the function has other parameters, or they cannot be read.
 
     Examples
     --------
@@ -56,13 +57,13 @@ def token_rule(function: Callable[..., Any], **options: Any) -> Adapter:
 
 
 class TokenRule(chain):
-    """A function that outputs one token after k i.i.d. drafts."""
+    """Adapter of a function that returns one token after k i.i.d. drafts."""
 
     max_tokens = 1
     beyond = 1
 
     def supports(self, instance: Instance) -> bool:
-        """Any number of drafts for one token."""
+        """Return whether the instance has drafts for one token; their number is arbitrary."""
         return instance.gamma == 1
 
     def drafted(self, instance: Instance, source: Randomness) -> Path:
@@ -78,7 +79,7 @@ class TokenRule(chain):
 
 
 class SelectionRule(Adapter):
-    """A rule from problems to plans, with drafts from the distribution that its plan asks for."""
+    """A rule from problems to plans, with drafts from the draft distribution of the plan."""
 
     max_tokens = 1
 
@@ -97,22 +98,22 @@ class SelectionRule(Adapter):
         return plan, np.array(drafts), InverseCdf.from_weights(np.array(probabilities))
 
     def supports(self, instance: Instance) -> bool:
-        """Any number of drafts for one token."""
+        """Return whether the instance has drafts for one token; their number is arbitrary."""
         return instance.gamma == 1
 
     def drafted(self, instance: Instance, source: Randomness) -> Path:
-        """Draw the drafts as `output` does."""
+        """Draw the same drafts as `output`."""
         _, drafts, cdf = self._plan(instance, is_exact(source))
         return tuple(drafts[locate_drafts(cdf, source(1))[0]].tolist())
 
     def output(self, instance: Instance, source: Randomness) -> Path:
-        """Draft, then select."""
+        """Draw drafts, then select a token."""
         drawn = self.drafted(instance, source)
         plan, _, _ = self._plan(instance, is_exact(source))
         return (int(plan.select(drawn, source(plan.uniforms_per_selection)).token),)
 
     def outputs(self, instance: Instance, uniforms: npt.NDArray[np.float64]) -> list[Path]:
-        """Select for all rows at once."""
+        """Select tokens for all rows at once."""
         plan, drafts, cdf = self._plan(instance, False)
         rest = uniforms[:, 1 : 1 + plan.uniforms_per_selection]
         drawn = drafts[cdf.locate(uniforms[:, 0])]

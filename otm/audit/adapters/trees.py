@@ -1,7 +1,7 @@
-"""Adapters of functions that verify a tree of drafts, with the ways to choose its nodes.
+"""Adapter of functions that verify a draft tree, and ways to draft the tree.
 
-A tree is flat: node n has a token and a parent, −1 for children of the root, and comes after its
-parent and after the siblings that were drawn before it.
+A tree is flat: node n has a token and a parent, −1 for children of the root.  A node comes after
+its parent and after the siblings that were drawn before it.
 """
 
 from __future__ import annotations
@@ -27,18 +27,20 @@ from otm.decoding.reading import Path
 from otm.errors import InvalidParameterError
 
 WAYS = 81
-"""Most ways to draft a tree whose nodes all have k children."""
+"""Largest number of possible trees whose nodes all have k children."""
 
 
 class Nodes(NamedTuple):
-    """A tree, node by node."""
+    """A draft tree as lists with one entry for each node."""
 
-    paths: list[Path]  # from the root's child to the node
+    # Tokens from the root's child to the node.
+    paths: list[Path]
     parents: list[int]
-    counts: list[int]  # how often each node was drawn
+    # Number of draws that gave each node.
+    counts: list[int]
 
     def add(self, parent: int, tokens: Mapping[int, int] | list[int]) -> range:
-        """Add children below a node; return their indices."""
+        """Add children to a node; return their indices."""
         first = len(self.paths)
         above = self.paths[parent] if parent >= 0 else ()
         for token in tokens:
@@ -49,20 +51,20 @@ class Nodes(NamedTuple):
 
 
 def independent(probs: Probs, count: int, source: Randomness) -> list[int]:
-    """Draw children independently; a token may come twice."""
+    """Draw children independently; a token may occur twice."""
     cdf = InverseCdf.from_weights(probs)
     tokens: list[int] = locate_drafts(cdf, source(count)).tolist()
     return tokens
 
 
 def merged(probs: Probs, count: int, source: Randomness) -> dict[int, int]:
-    """Draw children independently, one node a token, and count them."""
+    """Draw children independently, and return the count of each distinct token."""
     drawn = independent(probs, count, source)
     return {token: drawn.count(token) for token in drawn}
 
 
 def without_replacement(probs: Probs, count: int, source: Randomness) -> list[int]:
-    """Draw different children, each from the remaining tokens, in the order of Gumbel top-k."""
+    """Draw distinct children in sequence without replacement, in the order of Gumbel top-k."""
     weights, drawn = probs.copy(), list[int]()
     for uniform in source(min(count, int((probs > 0).sum()))):
         cdf = InverseCdf.from_weights(weights)
@@ -71,18 +73,18 @@ def without_replacement(probs: Probs, count: int, source: Randomness) -> list[in
     return drawn
 
 
-def likeliest(probs: Probs, count: int, _: Randomness | None = None) -> list[int]:
-    """Take the likeliest tokens of those that can be drawn, the first of equal ones."""
+def most_probable(probs: Probs, count: int, _: Randomness | None = None) -> list[int]:
+    """Return the most probable tokens with positive probability; ties go to the smaller token."""
     order: list[int] = np.argsort(-probs, kind="stable").tolist()
     return [token for token in order[:count] if probs[token] > 0]
 
 
 @lru_cache(maxsize=256)
 def dynamic(instance: Instance) -> list[Path]:
-    """Find the k γ likeliest drafts of at most γ tokens, by levels, at most k below a node.
+    """Return the k γ most probable paths of at most γ tokens, by level, at most k below a node.
 
-    What EAGLE-2 reranks its drafts to: a draft is as likely as its tokens together.  In fractions:
-    ties must not depend on rounding.
+    EAGLE-2 selects its drafts in this way; the probability of a path is the product of its tokens'
+    probabilities.  The computation uses fractions, because ties must not depend on rounding.
     """
     chosen: list[Path] = []
     values: dict[Path, Any] = {(): 1}
@@ -90,7 +92,7 @@ def dynamic(instance: Instance) -> list[Path]:
         above = chosen[-1] if chosen else ()
         if len(above) < instance.gamma:
             probs = instance.draft.probs(instance.prompt + above)
-            for token in likeliest(probs, instance.k):
+            for token in most_probable(probs, instance.k):
                 values[*above, token] = values[above] * probs[token]
         rest = values.keys() - {(), *chosen}
         if not rest:
@@ -105,45 +107,46 @@ SIBLINGS: dict[str, Siblings | None] = {
     "independent": independent,
     "merged": merged,
     "without replacement": without_replacement,
-    "top-k": likeliest,
+    "top-k": most_probable,
     "dynamic": None,
 }
-"""How the children of a node are chosen; None: the tree as a whole."""
+"""Functions that choose the children of a node; None if the tree is chosen as a whole."""
 
 
 class tree(FunctionAdapter):
-    """Audit a verifier f(target_probs, draft_probs, tokens, parents, uniforms) of a tree of drafts.
+    """Audit a verifier f(target_probs, draft_probs, tokens, parents, uniforms) of a draft tree.
 
     Parameters
     ----------
     function : callable
-        Takes the target's probabilities [N + 1, V], of the token after the root and after each
-        node; the draft's [N + 1, V], from which the children of the root and of each node are
-        chosen; the nodes' tokens [N] and parents [N], −1 for children of the root, parents before
-        children and siblings in the order in which they were drawn; and uniforms [N + 2].  Returns
-        the accepted drafts and one token more, as for `chain`; its randomness as there.  If it has
-        a parameter `counts`, it is told how often each node was drawn, [N].
+        Function of the target probabilities [N + 1, V] after the root and after each node; the
+        draft probabilities [N + 1, V], which determine the children of the root and of each node;
+        the tokens [N] and parents [N] of the nodes, −1 for children of the root, with parents
+        before children and siblings in drawing order; and uniforms [N + 2].  The function returns
+        the accepted drafts and one more token, as for `chain`; its randomness may be another
+        parameter, as for `chain`.  If it has a parameter `counts`, this is the number of draws that
+        gave each node [N].
     drafts : str, optional
         How children are chosen: "independent" (the default; a token drawn twice has two nodes),
-        "merged" (the same, one node a token), "without replacement" (each from the rest of the
-        distribution, as the Gumbel top-k draws them), "top-k" (the likeliest tokens) or "dynamic"
-        (the k γ likeliest nodes of all, as in EAGLE-2).
+        "merged" (the same, with one node for each token), "without replacement" (in the order of
+        Gumbel top-k), "top-k" (the most probable tokens) or "dynamic" (the k γ most probable paths,
+        as in EAGLE-2).
     branching : tuple of int, optional
-        Number of children at each level, such as (2, 1); chosen by the audit if left out.
+        Number of children at each level, such as (2, 1); by default the audit chooses it.
     **options
-        As for `chain`, `uniforms` from the number N of nodes to the number of uniforms.
+        As for `chain`; `uniforms` is a function of the number N of nodes.
 
     Raises
     ------
     InvalidParameterError, InvalidDraftCountError
-        If the parameters of the function are not these, or cannot be read, or the branching is no
+        If the function has other parameters, or they cannot be read, or the branching is not a
         tuple of numbers of children.
     ProblemTooLargeError
-        If the branching makes a tree of too many nodes.
+        If the branching makes a tree with too many nodes.
     UnknownMethodError
-        If there is no such way to draft.
+        If the way to draft is unknown.
     MissingDependencyError
-        If the function takes a `generator`, and torch is not installed.
+        If the function has a parameter `generator`, and torch is not installed.
 
     Examples
     --------
@@ -174,7 +177,8 @@ class tree(FunctionAdapter):
         self.more: tuple[Instance, ...] = (
             PAIRS_OF_CHAINS,
             replace(INSTANCES["two tokens"], gamma=3, k=2),
-            replace(INSTANCES["pairs, both rejected"], k=3),  # whose order tells
+            # With three drafts, the order in which drafts are tried changes the output.
+            replace(INSTANCES["pairs, both rejected"], k=3),
         )
         if self.branching is not None:
             gamma, k = len(self.branching), max(self.branching)
@@ -182,12 +186,12 @@ class tree(FunctionAdapter):
             self.more = tuple(replace(INSTANCES[name], gamma=gamma, k=k) for name in names)
 
     def supports(self, instance: Instance) -> bool:
-        """Any tree, or those as deep and as wide as the branching that was given."""
+        """Return whether the instance is as deep and as wide as a stated branching."""
         shape = self.branching
         return shape is None or (len(shape), max(shape)) == (instance.gamma, instance.k)
 
     def drafted(self, instance: Instance, source: Randomness) -> dict[str, Path]:
-        """Draw the drafts as `output` does."""
+        """Draw the same drafts as `output`."""
         nodes = self._draw(instance, source)
         drafts = {
             "tokens": tuple(path[-1] for path in nodes.paths),
@@ -196,7 +200,7 @@ class tree(FunctionAdapter):
         return drafts | ({"counts": tuple(nodes.counts)} if self.counts else {})
 
     def output(self, instance: Instance, source: Randomness) -> Path:
-        """Draft, then verify."""
+        """Draw drafts, then verify them."""
         nodes = self._draw(instance, source)
         contexts = [instance.prompt + path for path in ((), *nodes.paths)]
         models = models_for(instance, source)
@@ -226,7 +230,7 @@ class tree(FunctionAdapter):
 
 
 def _branching(instance: Instance) -> tuple[int, ...]:
-    """Choose the numbers of children: k on as many levels as still allow trying all trees."""
+    """Choose numbers of children: k on as many levels as allow the audit to try all trees."""
     gamma, k = instance.gamma, instance.k
     shapes = [(k,) * levels + (1,) * (gamma - levels) for levels in range(gamma, 0, -1)]
     few = (s for s in shapes if instance.vocabulary ** np.cumprod(s).sum() <= WAYS)

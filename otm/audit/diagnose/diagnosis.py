@@ -1,4 +1,4 @@
-"""Name the known mistakes that have the output distribution of a verifier, or come near it."""
+"""Find the known mistakes with the output distribution of a verifier, or near it."""
 
 from __future__ import annotations
 
@@ -19,37 +19,38 @@ from otm.audit.diagnose.loop_diagnosis import AT_ZERO, accepts_at_zero, draws_tw
 from otm.audit.diagnose.mistake_sizes import parametrized_suspects
 from otm.audit.diagnose.self_drafting import SECOND_SAMPLE, samples_twice
 from otm.audit.evidence import Diagnosis, Nearest
-from otm.audit.observe.exact import by_paths
+from otm.audit.observe.exact import observe_by_paths
 from otm.audit.observe.observation import ISOLATED, Observation, Observed, UnsuitedError, distance
 from otm.audit.runs import Runner
 from otm.audit.scope import TimeIsUpError, check_time
 from otm.errors import ProblemTooLargeError
 
 PAIRS, STEPS = 150, 1000
-"""Two mistakes at once, and steps of loops, are looked for where a verifier costs no more."""
+"""Cost limits of an instance for pairs of mistakes, and for the steps of loops."""
 
 SINGLE = 8 * ISOLATED
-"""A distance that isolated uniforms, of a few drafts, can give."""
+"""Largest distance that isolated uniforms of a few drafts can cause."""
 
 ROUNDING = 1e-12
-"""Distributions of exact paths that differ no more are the same: some floats may be in them."""
+"""Tolerance for distributions of exact paths, which may contain some floats."""
 
 NEAR, FEW = 2, 4
-"""A mistake is near if it is so many times nearer than the target, on so many pairs of models."""
+"""Smallest ratio of the target's to a near mistake's distance, and number of pairs compared."""
 
 Same = Callable[[Observation, Observation], bool]
-"""Whether a verifier, observed on an instance, can have the distribution of a known mistake."""
+"""Predicate: can a verifier, observed on an instance, have a known mistake's distribution?"""
 
 
 def same_distribution(tolerance: float, *, apart: bool = False) -> Same:
-    """Return the comparison of two known distributions, exact or up to an error.
+    """Return a comparison of two known distributions, exact or up to an error.
 
-    What the target cannot give must come out in both, even at isolated uniforms, or is set apart.
+    Outcomes that are impossible under the target must occur in both, even at isolated uniforms,
+    unless `apart` ignores them.
     """
 
     def same(seen: Observation, known: Observation) -> bool:
         rounding = tolerance if seen.error or seen.pieces else ROUNDING
-        near = _apart(seen, known) <= seen.error + known.error + rounding
+        near = _tv_between(seen, known) <= seen.error + known.error + rounding
         return near and (apart or seen.impossible_outcomes() == known.impossible_outcomes())
 
     return same
@@ -61,15 +62,16 @@ class Explanation:
 
     diagnoses: tuple[Diagnosis, ...] = ()
     nearest: Nearest | None = None
-    compared: bool = True  # whether time sufficed to compare the output with all of them
+    # Whether time sufficed to compare the output with all known mistakes.
+    compared: bool = True
 
 
 NO_EXPLANATION = Explanation()
-"""Where nothing deviates."""
+"""Explanation if no deviation was observed."""
 
 
 def explain(observed: Observed, example: Observation, until: float) -> Explanation:
-    """Name the mistakes that explain what was observed, until `time.monotonic` is past `until`."""
+    """Name the mistakes that explain the observations, until a time of `time.monotonic`."""
     ways: Sequence[Same] = (
         [same_distribution(observed.tolerance, apart=apart) for apart in (False, True)]
         if observed.fits is None
@@ -92,25 +94,27 @@ def diagnose(
     loop: Runner | None = None,
     until: float = math.inf,
 ) -> tuple[Diagnosis, ...]:
-    """Name the known mistakes that explain what was observed of one verifier.
+    """Name the known mistakes that explain the observations of one verifier.
 
-    Several are named if the instances do not tell them apart, but of sizes read off the output only
-    the first that fits.  Of two ways to compare, the second sets isolated outcomes apart; then two
-    mistakes at once are tried too.  A loop may make the mistakes of a single step.  Raises
-    `TimeIsUpError` when `time.monotonic` is past `until`.
+    Several mistakes are named if the instances cannot distinguish them, but only the first fitting
+    one of the mistakes with sizes estimated from the output.  If `ways` has a second comparison, it
+    ignores isolated outcomes; pairs of mistakes are then tried too.  For a loop, the function also
+    tries the mistakes of a single step.  Raises `TimeIsUpError` after the time `until` of
+    `time.monotonic`.
     """
-    observations = sorted(observations, key=_cost)  # most fail on one soon
-    bugs = _whole(loop)
+    # Cheap observations rule out most mistakes early.
+    observations = sorted(observations, key=_cost)
+    bugs = _known_mistakes(loop)
     for place, same in enumerate(ways):
-        explained = _named(bugs, observations, same, until)
+        explained = _fitting_mistakes(bugs, observations, same, until)
         if not explained and loop is None:
             measured = ((bug, bug.verifier) for bug in parametrized_suspects(observations))
-            explained = _named(measured, observations, same, until, most=1)
+            explained = _fitting_mistakes(measured, observations, same, until, most=1)
         if explained:
             return tuple(replace(diagnosis, apart=place > 0) for diagnosis in explained)
     sound = [o for o in observations if not any(isinstance(out, Failure) for out in o.probs)]
     if 0 < len(sound) < len(observations):
-        explained = _named(bugs, sound, ways[0], until)
+        explained = _fitting_mistakes(bugs, sound, ways[0], until)
         if explained:
             return tuple(replace(diagnosis, partly=True) for diagnosis in explained)
     wrong = [seen for seen in observations if seen.is_off(SINGLE)]
@@ -119,23 +123,23 @@ def diagnose(
         few = [seen for seen in [*shows, *observations] if _cost(seen) <= STEPS]
         explained = ()
         if _cost(shows[0]) <= STEPS:
-            explained = _named(_steps(loop), few, ways[0], until)
+            explained = _fitting_mistakes(_step_mistakes(loop), few, ways[0], until)
         if not explained:
-            explained = _told(loop, wrong, observations, until)
+            explained = _diagnose_by_draws(loop, wrong, observations, until)
         return explained
     if loop is not None or len(ways) == 1 or not wrong or _cost(wrong[0]) > PAIRS:
         return ()
     pairs = [(bug, bug.verifier) for bug in _pairs()]
-    return _named(pairs, [wrong[0], *observations], ways[0], until)
+    return _fitting_mistakes(pairs, [wrong[0], *observations], ways[0], until)
 
 
-def _whole(loop: Runner | None) -> list[tuple[KnownBug, Adapter]]:
-    """List the known mistakes, for a loop only those of loops."""
+def _known_mistakes(loop: Runner | None) -> list[tuple[KnownBug, Adapter]]:
+    """List the known mistakes; for a loop, only mistakes of loops."""
     return [(bug, bug.verifier) for bug in KNOWN_BUGS if loop is None or bug.verifier.loops]
 
 
-def _steps(loop: Runner) -> list[tuple[KnownBug, Adapter]]:
-    """Repeat mistakes of a single step in a loop, which drafts less at the end or cuts it."""
+def _step_mistakes(loop: Runner) -> list[tuple[KnownBug, Adapter]]:
+    """Repeat each mistake of a single step in loops that draft less at the end, or cut the end."""
     return [
         (bug, _in_loop(bug.verifier, loop.adapter.max_tokens, cut))
         for bug in KNOWN_BUGS
@@ -147,41 +151,42 @@ def _steps(loop: Runner) -> list[tuple[KnownBug, Adapter]]:
 def nearest(
     observations: Sequence[Observation], loop: Runner | None = None, until: float = math.inf
 ) -> Nearest | None:
-    """Find the known mistake nearest to the observations with the largest deviations.
+    """Return the known mistake nearest to the observations with the largest deviations.
 
-    None if no tokens come out.  Raises `TimeIsUpError` when `time.monotonic` is past `until`.
+    Return None if no run returned tokens.  Raises `TimeIsUpError` after the time `until` of
+    `time.monotonic`.
     """
     cheap = [o for o in observations if o.sequences and o.is_off(SINGLE) and _cost(o) <= STEPS]
     telling = sorted(cheap, key=lambda seen: -float(seen.tv_distance))[:FEW]
     wrong = total(float(seen.tv_distance) for seen in telling)
     least, found = wrong / NEAR, None
-    for bug, verifier in _whole(None) if loop is None else _steps(loop):
+    for bug, verifier in _known_mistakes(None) if loop is None else _step_mistakes(loop):
         check_time(until, "known mistakes take")
-        off = _off(verifier, telling, least)
+        off = _summed_distance(verifier, telling, least)
         if off < least:
             least, found = off, bug
     if found is None:
         return None
-    return Nearest(_named_so(found), least / len(telling), wrong / len(telling))
+    return Nearest(_as_diagnosis(found), least / len(telling), wrong / len(telling))
 
 
-def _off(adapter: Adapter, telling: Sequence[Observation], limit: float) -> float:
+def _summed_distance(adapter: Adapter, telling: Sequence[Observation], limit: float) -> float:
     """Sum the distances of a mistake from the observations; infinite if it does not apply."""
     total = 0.0
     for seen in telling:
-        known = _of_known_bug(adapter, seen.instance) if adapter.supports(seen.instance) else None
+        known = _observe_bug(adapter, seen.instance) if adapter.supports(seen.instance) else None
         if known is None or total >= limit:
             return math.inf
-        total += _apart(seen, known)
+        total += _tv_between(seen, known)
     return total
 
 
-def _apart(seen: Observation, known: Observation) -> float:
+def _tv_between(seen: Observation, known: Observation) -> float:
     length = max(seen.length, known.length)
     return float(distance(seen.continued(length), known.continued(length)))
 
 
-def _told(
+def _diagnose_by_draws(
     loop: Runner, wrong: Sequence[Observation], observations: Sequence[Observation], until: float
 ) -> tuple[Diagnosis, ...]:
     """Name the mistake of a loop that its tokens or its draws reveal."""
@@ -189,17 +194,17 @@ def _told(
         name, told = SECOND_SAMPLE, samples_twice(wrong) or draws_twice(loop, wrong, until)
     else:
         name, told = AT_ZERO, accepts_at_zero(loop, observations, until)
-    return tuple(_named_so(bug) for bug in KNOWN_BUGS if told and bug.name == name)
+    return tuple(_as_diagnosis(bug) for bug in KNOWN_BUGS if told and bug.name == name)
 
 
 def _cost(seen: Observation) -> int:
-    """Estimate what it takes to follow a mistake on an instance."""
+    """Estimate the cost of observing a mistake on an instance."""
     return (seen.pieces or seen.runs) * seen.instance.vocabulary**2 * seen.instance.gamma
 
 
 @cache
 def _pairs() -> tuple[KnownBug, ...]:
-    """Combine two mistakes that are in different steps."""
+    """Combine pairs of mistakes in different steps."""
     pairs = []
     for one, other in itertools.combinations((ACCEPTANCE, RESIDUAL, BONUS, RANDOMNESS), 2):
         for a, b in itertools.product(one, other):
@@ -209,7 +214,7 @@ def _pairs() -> tuple[KnownBug, ...]:
     return tuple(pairs)
 
 
-def _named(
+def _fitting_mistakes(
     bugs: Iterable[tuple[KnownBug, Adapter]],
     observations: Sequence[Observation],
     same: Same,
@@ -217,11 +222,11 @@ def _named(
     most: int | None = None,
 ) -> tuple[Diagnosis, ...]:
     fitting = (bug for bug, verifier in bugs if _explains(verifier, observations, same, until))
-    named = {bug.name: _named_so(bug) for bug in itertools.islice(fitting, most)}
+    named = {bug.name: _as_diagnosis(bug) for bug in itertools.islice(fitting, most)}
     return tuple(named.values())
 
 
-def _named_so(bug: KnownBug) -> Diagnosis:
+def _as_diagnosis(bug: KnownBug) -> Diagnosis:
     return Diagnosis(bug.name, bug.mistake, bug.summary, tuple(bug.threads))
 
 
@@ -240,7 +245,7 @@ def _explains(
         if not adapter.supports(seen.instance):
             continue
         check_time(until, "known mistakes take")
-        known = _of_known_bug(adapter, seen.instance)
+        known = _observe_bug(adapter, seen.instance)
         if known is None:
             continue
         if not same(seen, known):
@@ -250,9 +255,9 @@ def _explains(
 
 
 @lru_cache(maxsize=16384)
-def _of_known_bug(adapter: Adapter, instance: Instance) -> Observation | None:
+def _observe_bug(adapter: Adapter, instance: Instance) -> Observation | None:
     """Observe a known bug; cached, because audits share most instances."""
     try:
-        return by_paths(Runner(adapter), instance)
+        return observe_by_paths(Runner(adapter), instance)
     except (UnsuitedError, ProblemTooLargeError):
         return None

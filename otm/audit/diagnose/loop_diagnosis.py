@@ -1,8 +1,8 @@
-"""Recognize mistakes of loops by their draws and the tokens that come of them.
+"""Recognize mistakes of loops by their draws, and by the tokens that the draws determine.
 
-What a loop does with its drafts changes from one to the next, and so does the law of a mistake that
-it makes with them.  But what it draws from is a row of the target or of the draft model, and where
-a token comes from tells the mistake.
+Loops use their drafts in different ways, so the distribution of a mistake differs from loop to
+loop.  But each loop draws from rows of the target or the draft model, and the row of each token
+reveals the mistake.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ AT_ZERO = "u ≤ ratio"
 """Name of the known bug of a loop that accepts drafts at u = 0."""
 
 LEAST = 2
-"""Runs that must show a mistake."""
+"""Smallest number of runs that must show a mistake."""
 
 TRIES = 100
-"""Random runs of each pair of models on which a mistake is looked for."""
+"""Number of random runs on each pair of models."""
 
 ROUNDING = 1e-5
-"""Rows that differ no more are the same: loops compute them in float32, from logits."""
+"""Tolerance for equal rows, because loops compute them in float32 from logits."""
 
 EDGE = 2.0**-20
-"""Coins below this are taken for zero."""
+"""Upper limit of coins that count as zero."""
 
 
 def draws_twice(
     runner: Runner, observations: Sequence[Observation], until: float = math.inf
 ) -> bool:
-    """Whether all tokens are drawn from target rows, but some are drawn a second time."""
+    """Return whether all tokens are drawn from target rows, but some are drawn twice."""
     twice = 0
     for seen in observations:
         uniforms = np.random.default_rng(0).random((TRIES, max(seen.uniforms, MAX_UNIFORMS)))
@@ -57,7 +57,7 @@ def draws_twice(
 
 
 def _draws_again(source: Recorded, instance: Instance, output: Path) -> bool | None:
-    """Whether a run draws from a row twice; None if a token is not drawn from its row."""
+    """Return whether a run draws from a row twice; None if a token is not drawn from its row."""
     place, twice, waiting = 0, False, False
     for ends, uniform in source.draws:
         if place == len(output):
@@ -73,7 +73,7 @@ def _draws_again(source: Recorded, instance: Instance, output: Path) -> bool | N
 def accepts_at_zero(
     runner: Runner, observations: Sequence[Observation], until: float = math.inf
 ) -> bool:
-    """Whether all impossible tokens are drafts that were accepted because a coin is zero."""
+    """Return whether all impossible tokens are drafts that were accepted at a coin of zero."""
     found = 0
     for seen in observations:
         examples = [seen.examples[each] for each in seen.isolated() if each in seen.examples]
@@ -88,7 +88,7 @@ def accepts_at_zero(
 
 
 def _accepted_at_zero(source: Recorded, instance: Instance, output: Path) -> bool:
-    """Whether the first impossible token was drawn as a draft, beside a coin of zero."""
+    """Return whether the first impossible token is a draft, and some coin of the run is zero."""
     for place, token in enumerate(output):
         before = instance.prompt + output[:place]
         if instance.target.probs(before)[token] == 0:
@@ -103,16 +103,16 @@ def _accepted_at_zero(source: Recorded, instance: Instance, output: Path) -> boo
 def _runs(
     runner: Runner, instance: Instance, rows: npt.NDArray[np.float64], until: float
 ) -> Iterator[tuple[Recorded, Any]]:
-    """Run and record the draws; replace a failure by no tokens."""
+    """Run and record the draws; return no tokens for a failure."""
     for source, outcome in runner.run_each(instance, map(Recorded, rows)):
         check_time(until, "known mistakes take")
         yield source, () if isinstance(outcome, Failure) else outcome
 
 
 def _token(ends: Cells | None, uniform: float, model: TableModel, context: Path) -> int | None:
-    """Return the token that a uniform draws from a row; None if it draws from other cells.
+    """Return the token that a uniform draws from a row; None if `ends` do not fit the row.
 
-    Cells without width do not count: a loop may have more tokens, or put others before them.
+    Cells of width 0 do not count, because a loop may have more tokens, or another order.
     """
     probs = model.probs(context).astype(np.float64)
     tokens = np.flatnonzero(probs > 0)

@@ -1,8 +1,8 @@
-"""Mistakes of loops that draft by themselves, such as by n-grams, told by the law of a token.
+"""Recognize mistakes of loops with their own drafts, such as n-grams, by one token.
 
-Their drafts are not those of the draft model, and which ones they are is not known.  But if a
-certain draft x is replaced by another sample of the target t wherever a sample differs from it, the
-next token is z with probability (1 − t(x)) t(z), and x with t(x) more.
+Such a loop has its own unknown drafts.  Suppose that the draft is always x, and that the loop
+samples again from the target t if its sample differs from x.  Then the next token is z with
+probability (1 − t(x)) t(z), and x with an additional t(x).
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ SECOND_SAMPLE = "second sample after a mismatch"
 """Name of the known bug."""
 
 CLOSE = 1e-9
-"""Differences up to this are rounding."""
+"""Tolerance for rounding."""
 
 LEAST = 2
-"""Prefixes that must have exactly that law."""
+"""Smallest number of prefixes that must have exactly this distribution."""
 
 
 def samples_twice(observations: Sequence[Observation]) -> bool:
-    """Whether each wrong token has this law for some x, or is at times not drafted at all."""
+    """Return whether each wrong token has this distribution, or mixes it with the target."""
     exact = 0
     for seen in observations:
         for here in seen.prefixes():

@@ -1,7 +1,7 @@
-"""Known mistakes that rows alone can show: how each would distribute the tokens of a step.
+"""Known mistakes that recorded rows can show, with their distributions of the tokens of a step.
 
-Token by token, given that the tokens before were output.  The tests hold each against its verifier,
-run along all its paths.
+Each distribution is that of one token, given the preceding output tokens.  Tests compare each
+suspect with its verifier along all paths.
 """
 
 from __future__ import annotations
@@ -13,53 +13,60 @@ import numpy as np
 from otm._core.arithmetic import Probs, as_fractions
 from otm.audit.diagnose.known_bugs import KNOWN_BUGS, KnownBug
 from otm.audit.diagnose.known_bugs.in_rows import AllRows, from_aim
-from otm.audit.diagnose.known_bugs.steps import Chain, Rows, bonus, likeliest, normalised, sharpened
+from otm.audit.diagnose.known_bugs.steps import (
+    Chain,
+    Rows,
+    bonus,
+    greedy_probs,
+    normalised,
+    sharpened,
+)
 from otm.audit.streams.e_process import Floats
 
 
 def _flattened(probs: Probs) -> Probs:
-    """Double the temperature, of fractions up to the rounding of the roots."""
+    """Double the temperature, for fractions up to rounding of the square roots."""
     roots = np.sqrt(probs.astype(np.float64))
     return normalised(as_fractions(roots) if probs.dtype == object else roots)
 
 
-IN_ROWS_ALONE = (
+ROW_MISTAKES = (
     Chain("every draft accepted", accepts=lambda *_: True).as_bug(
         mistake="lossy acceptance",
-        summary="Every draft is accepted, whatever the target's probability.",
+        summary="Every draft is accepted, for any target probability.",
         in_rows=lambda _, rows: rows.draft[0],
     ),
     Chain("target at twice the temperature", aim=_flattened).as_bug(
         mistake="one-sided temperature",
-        summary="The output is flatter than the rows: as they are at twice the temperature.",
+        summary="The output has the target rows at twice the temperature.",
         in_rows=from_aim,
     ),
-    Chain("likeliest token of the target", aim=likeliest).as_bug(
+    Chain("most probable token of the target", aim=greedy_probs).as_bug(
         mistake="greedy output",
-        summary="The output is the likeliest token of the target.",
+        summary="The output is the most probable token of the target.",
         in_rows=from_aim,
     ),
 )
-"""Mistakes that are looked for in rows and are none of the known bugs."""
+"""Mistakes that rows can show and that are not among the known bugs."""
 
 SUSPECTS: dict[str, KnownBug] = {
-    bug.name: bug for bug in (*KNOWN_BUGS, *IN_ROWS_ALONE) if bug.in_rows is not None
+    bug.name: bug for bug in (*KNOWN_BUGS, *ROW_MISTAKES) if bug.in_rows is not None
 }
-"""All mistakes that are looked for, by name."""
+"""All mistakes that the audit compares with recorded tokens, by name."""
 
-OF_DRAFTS: dict[str, Callable[[Floats], Floats]] = {
-    "greedy drafts": likeliest,
+DRAFT_MISTAKES: dict[str, Callable[[Floats], Floats]] = {
+    "greedy drafts": greedy_probs,
     "drafts at half the temperature": sharpened,
     "drafts at twice the temperature": _flattened,
 }
-"""How drafts are drawn, where they are not drawn from their rows."""
+"""Wrong distributions of drafts, by name."""
 
 
-def suspected(target: Floats, draft: Floats | None, drafts: int) -> Floats:
+def suspect_rows(target: Floats, draft: Floats | None, drafts: int) -> Floats:
     """Return the distributions of tokens along drafts under each suspect: [m, S, U].
 
-    Target rows [m, U] and draft rows [g, U], which may be more or unknown.  A suspect that does
-    nothing wrong at a place has the target's row there.
+    The arguments are target rows [m, U] and draft rows [g, U]; draft rows may be missing or more.
+    If a suspect has no effect at a position, it has the target's row there.
     """
     length = len(target)
     known = 0 if draft is None else min(len(draft), length)

@@ -1,4 +1,4 @@
-"""Draws of a verifier from Python, NumPy and torch, replaced by the audit's uniforms.
+"""Replace draws of a verifier from Python, NumPy and torch by the audit's uniforms.
 
 Not here: the uniforms themselves, which `otm.testing.symbolic` splits at comparisons.
 """

@@ -1,6 +1,6 @@
-"""Stand-ins of the generators of Python and NumPy, which draw from the source of a run."""
+"""Substitutes for the generators of Python and NumPy, which draw from the source of a run."""
 
-# ruff: noqa: D102  methods are those of what they stand in for
+# ruff: noqa: D102  methods are documented by the classes that they override
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from otm.audit.intercept.races import Form, Race, draw_place
 from otm.decoding.draft_tree import Randomness
 
 FEW = 64
-"""Most numbers of which each is a place of its own for a uniform."""
+"""Largest number of values that are drawn by separate cells of a uniform."""
 
 
 def default_uniforms(m: int) -> npt.NDArray[np.float64]:
-    """Draw uniforms for code that runs outside of any audited run."""
+    """Draw uniforms for code that runs outside an audited run."""
     return _OTHERS.random(m)
 
 
@@ -39,7 +39,7 @@ class PythonStandIn(random.Random):
         return self.random() if (a, b) == (0, 1) else super().uniform(a, b)
 
     def _randbelow(self, n: int) -> int:
-        """Draw a whole number below n, which `choice`, `randrange` and others ask for."""
+        """Draw an integer below n, for `choice`, `randrange` and others."""
         if n <= FEW:
             return draw_place(self.source, [1] * n)
         point, low, high = self.random() * n, 0, n - 1
@@ -52,7 +52,8 @@ class PythonStandIn(random.Random):
         self, population: Any, weights: Any = None, *, cum_weights: Any = None, k: int = 1
     ) -> list[Any]:
         weights, cum_weights = (x if x is None else list(x) for x in (weights, cum_weights))
-        super().choices(population, weights, cum_weights=cum_weights, k=0)  # refuses what is wrong
+        # The real method raises for invalid arguments.
+        super().choices(population, weights, cum_weights=cum_weights, k=0)
         if weights is None:
             cumulative = range(1, len(population) + 1) if cum_weights is None else cum_weights
             weights = [b - a for a, b in zip([0, *cumulative], cumulative, strict=False)]
@@ -61,11 +62,11 @@ class PythonStandIn(random.Random):
 
 _REAL = np.random.PCG64()
 _OTHERS = np.random.Generator(np.random.PCG64())
-"""Draws for what a verifier has kept from an earlier run."""
+"""Generator for draws of a generator that a verifier has kept from an earlier run."""
 
 
 class NumPyStandIn(np.random.Generator):
-    """A generator of NumPy with uniforms from a source; it has the names of older functions too."""
+    """A NumPy generator with uniforms from a source, with names of older functions too."""
 
     def __init__(self, races: list[Race], source: Randomness = default_uniforms) -> None:
         super().__init__(_REAL)
@@ -89,7 +90,7 @@ class NumPyStandIn(np.random.Generator):
         drawn = self.random(size)
         return drawn if (low, high) == (0, 1) else low + (high - low) * drawn
 
-    def choice(  # noqa: PLR0917 - as NumPy has them
+    def choice(  # noqa: PLR0917 - NumPy's order of arguments
         self,
         a: Any,
         size: Any = None,
@@ -102,7 +103,8 @@ class NumPyStandIn(np.random.Generator):
         entries = np.arange(a) if np.ndim(a) == 0 else np.asarray(a)
         weights = [1] * entries.shape[axis] if p is None else list(p)
         floats = None if p is None else np.asarray(p, np.float64)
-        super().choice(entries.shape[axis], size, replace, floats)  # refuses what is wrong
+        # The real method raises for invalid arguments.
+        super().choice(entries.shape[axis], size, replace, floats)
         for _ in range(_count(size)):
             places.append(draw_place(self.source, weights))
             if not replace:
@@ -110,16 +112,19 @@ class NumPyStandIn(np.random.Generator):
         return entries.take(places[0] if size is None else np.reshape(places, size), axis)
 
     def multinomial(self, n: Any, pvals: Any, size: Any = None) -> npt.NDArray[np.int64]:
-        super().multinomial(n, np.asarray(pvals, np.float64), size)  # refuses what is wrong
+        # The real method raises for invalid arguments.
+        super().multinomial(n, np.asarray(pvals, np.float64), size)
         counts = np.zeros((_count(size), len(pvals)), np.int64)
-        weights = [*pvals[:-1], max(1 - total(pvals[:-1]), 0)]  # NumPy gives the last what is left
+        # Like NumPy, give the last entry the remaining mass.
+        weights = [*pvals[:-1], max(1 - total(pvals[:-1]), 0)]
         for row in counts:
             for _ in range(n):
                 row[draw_place(self.source, weights)] += 1
         return counts[0] if size is None else counts.reshape(*np.atleast_1d(size), -1)
 
     def exponential(self, scale: Any = 1, size: Any = None) -> Any:
-        super().exponential(scale, size)  # refuses what is wrong
+        # The real method raises for invalid arguments.
+        super().exponential(scale, size)
         return self._noise("multiple", scale, 1, np.shape(scale), size)
 
     def standard_exponential(
@@ -138,7 +143,8 @@ class NumPyStandIn(np.random.Generator):
 
     def _noise(self, kind: str, part: Any, power: int, shape: Any, size: Any) -> Any:
         shape = shape if size is None else tuple(np.atleast_1d(size).tolist())
-        if not shape:  # a single number
+        if not shape:
+            # A single number cannot be a race.
             value = -np.log1p(-self.source(1)[0])
             return part * value if kind == "multiple" else part - np.log(value)
         self.races.append(Race(self.source, shape))

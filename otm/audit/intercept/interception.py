@@ -1,11 +1,11 @@
-"""Draws that a verifier makes by generators, taken from the audit's uniforms.
+"""Replace draws of a verifier's generators by the audit's uniforms.
 
-The generators are the global ones, or one that it takes as a parameter.  While such a verifier
-runs, functions of `random` and `numpy.random`, and operations of torch
-(`otm.audit.intercept.torch`), draw from the source of the run.  So its output is a function of
-uniforms, whose distribution can be computed.  A generator that the verifier seeds is left to
-itself: then the same numbers come again, and the audit must see that.  Other draws show, because
-the same uniforms then do not always give the same output.
+The verifier uses the global generators, or one that is its parameter.  While it runs, functions of
+`random` and `numpy.random`, and operations of torch (`otm.audit.intercept.torch`), draw from the
+source of the run.  So its output is a function of uniforms, whose distribution the audit can
+compute.  A generator that the verifier seeds is not replaced, because the same numbers then come
+again, and the audit must see that.  The audit detects other draws, because equal uniforms then give
+different outputs.
 """
 
 from __future__ import annotations
@@ -26,27 +26,38 @@ from otm.decoding.draft_tree import Randomness
 AnySource = TypeVar("AnySource", bound=Randomness)
 Result = TypeVar("Result")
 
-OF_PYTHON = ("random", "uniform", "choice", "choices", "randint", "randrange", "sample", "shuffle")
+PYTHON_FUNCTIONS = (
+    "random",
+    "uniform",
+    "choice",
+    "choices",
+    "randint",
+    "randrange",
+    "sample",
+    "shuffle",
+)
 """Functions of the module `random` that draw from the source."""
 
-OF_NUMPY = (
+NUMPY_FUNCTIONS = (
     "random", "random_sample", "ranf", "sample", "rand", "uniform", "choice", "multinomial",
     "exponential", "standard_exponential", "gumbel",
 )  # fmt: skip
-"""Functions of `numpy.random` that do."""
+"""Functions of `numpy.random` that draw from the source."""
 
 
 class InterceptedRng:
-    """Run code whose generators draw from the source of a run; say whether that is sound."""
+    """A runner of code whose generators draw from the source; records whether this is valid."""
 
     def __init__(self) -> None:
-        self.was_reset = False  # whether a run has set a generator as its draws do not show
-        self.reads_noise = False  # whether a run has looked at the values of noise
+        # Whether a run has set the state of a generator.
+        self.was_reset = False
+        # Whether a run has read the values of noise.
+        self.reads_noise = False
 
     def run_each(
         self, run: Callable[[AnySource], Result], sources: Iterable[AnySource]
     ) -> Iterator[tuple[AnySource, Result]]:
-        """Run on each source, with generators that are replaced once."""
+        """Run on each source; replace the generators once for all runs."""
         with replaced_generators() as generators:
             for source in sources:
                 generators.begin(source)
@@ -58,9 +69,9 @@ class InterceptedRng:
 
 
 class Generators:
-    """Stand-ins of the global generators, which draw from the source of a run.
+    """Substitutes for the global generators, which draw from the source of a run.
 
-    `races` is noise of the run that may make races.
+    `races` contains the noise of the run that may determine a winner (`otm.audit.intercept.races`).
     """
 
     def __init__(self) -> None:
@@ -70,9 +81,11 @@ class Generators:
             GeneratorWatch(random.getstate, random.random),
             GeneratorWatch(numpy_state, np.random.random),
         ]
-        self.drawing: list[Any] = [self.python, self.numpy]  # what has a source
+        # Objects with a source.
+        self.drawing: list[Any] = [self.python, self.numpy]
         self._made: NumPyStandIn | None = None
-        self.torch: Any = None  # the generator of torch whose draws are the run's
+        # The torch generator whose draws come from the source.
+        self.torch: Any = None
 
     def begin(self, source: Randomness) -> None:
         """Begin a run."""
@@ -86,10 +99,10 @@ class Generators:
         """End a run; a generator that the verifier has kept draws by itself from now on."""
         for watch in self.watches:
             watch.check()
-        self.let_go()
+        self.detach()
 
-    def let_go(self) -> None:
-        """Let all draw by themselves, and those that were handed out for good."""
+    def detach(self) -> None:
+        """Detach all substitutes from the source, and remove the substitute of a verifier."""
         for each in self.drawing:
             each.source = default_uniforms
         if self._made is not None:
@@ -97,7 +110,7 @@ class Generators:
             self._made = None
 
     def make(self) -> NumPyStandIn:
-        """Make what `numpy.random.default_rng()` returns in a run, and what a verifier is given."""
+        """Return the substitute for `numpy.random.default_rng()` and for a parameter `rng`."""
         if self._made is None:
             self._made = NumPyStandIn(self.races, self.numpy.source)
             self.drawing.append(self._made)
@@ -106,13 +119,13 @@ class Generators:
 
 @contextmanager
 def replaced_generators() -> Iterator[Generators]:
-    """Replace global generators, but for those that are seeded in a run."""
+    """Replace global generators, except those that a run seeds."""
     generators = Generators()
     python, numpy = generators.watches
     with ExitStack() as stack:
-        stack.callback(generators.let_go)
-        stack.enter_context(_until_seeded(random, generators.python, OF_PYTHON, python))
-        stack.enter_context(_until_seeded(np.random, generators.numpy, OF_NUMPY, numpy))
+        stack.callback(generators.detach)
+        stack.enter_context(_until_seeded(random, generators.python, PYTHON_FUNCTIONS, python))
+        stack.enter_context(_until_seeded(np.random, generators.numpy, NUMPY_FUNCTIONS, numpy))
         real = np.random.default_rng
 
         def default_rng(seed: Any = None) -> np.random.Generator:
@@ -125,7 +138,7 @@ def replaced_generators() -> Iterator[Generators]:
             draws = TorchDraws(default_uniforms, generators.races)
             generators.watches.append(draws.watch)
             generators.drawing.append(draws)
-            generators.watches.append(draws.watch_of_handed)
+            generators.watches.append(draws.handed_watch)
             generators.torch = draws.handed
             stack.enter_context(draws.following())
         stack.callback(_replacing.pop)
@@ -134,11 +147,11 @@ def replaced_generators() -> Iterator[Generators]:
 
 
 _replacing: list[Generators] = []
-"""Generators that are replaced now, the innermost last."""
+"""Generators in use; the innermost is last."""
 
 
 def active_generator(name: str) -> Any:
-    """Return the "rng" or "generator" for a verifier's parameter; None if none is replaced."""
+    """Return the "rng" or "generator" for a verifier's parameter; None outside of audited runs."""
     if not _replacing:
         return None
     return _replacing[-1].make() if name == "rng" else _replacing[-1].torch
@@ -146,7 +159,7 @@ def active_generator(name: str) -> Any:
 
 @contextmanager
 def _replaced(module: Any, functions: Mapping[str, Callable[..., Any]]) -> Iterator[None]:
-    """Replace functions of a module for a while."""
+    """Replace functions of a module temporarily."""
     kept = {name: getattr(module, name) for name in functions}
     try:
         for name, function in functions.items():
@@ -158,7 +171,7 @@ def _replaced(module: Any, functions: Mapping[str, Callable[..., Any]]) -> Itera
 
 
 def _until_seeded(module: Any, stand_in: Any, names: Sequence[str], watch: GeneratorWatch) -> Any:
-    """Let functions of a module be those of a stand-in, until its generator is seeded."""
+    """Replace functions of a module by those of a substitute until its generator is seeded."""
 
     def seed(*arguments: Any, _seed: Callable[..., None] = module.seed, **options: Any) -> None:
         watch.seed()

@@ -1,4 +1,4 @@
-"""Arrays of NumPy for noise that may make a race; they have no values until code reads them."""
+"""NumPy arrays for noise that may make a race; values are computed when code reads them."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from otm.audit.intercept.races import Array, Form, Race
 
 
 class Noise(np.lib.mixins.NDArrayOperatorsMixin):
-    """An array of NumPy that has no values as long as nobody looks at them."""
+    """A NumPy array whose values are computed when code reads them."""
 
     __array_priority__ = 1000
 
     def __init__(self, race: Race, form: Form) -> None:
         self._race, self._form = race, form
-        self._array: Array | None = None  # once it was looked at
+        # The values, after code has read them.
+        self._array: Array | None = None
         self.shape, self.ndim, self.size = form.part.shape, form.part.ndim, form.part.size
         self.dtype = np.dtype(np.float64)
 
@@ -69,11 +70,11 @@ class Noise(np.lib.mixins.NDArrayOperatorsMixin):
         return func(*seen, **{name: _seen(each) for name, each in options.items()})
 
     def argmax(self, axis: int | None = None, **options: Any) -> Any:
-        """Place of the largest."""
+        """Index of the largest value."""
         return self._winner("argmax", axis, options)
 
     def argmin(self, axis: int | None = None, **options: Any) -> Any:
-        """Place of the smallest."""
+        """Index of the smallest value."""
         return self._winner("argmin", axis, options)
 
     def _winner(self, name: str, axis: int | None, options: Any) -> Any:
@@ -112,7 +113,7 @@ UFUNCS = {
     "divide": "div",
     "maximum": "above",
 }
-"""Operations on noise of NumPy, as `Form.then` has them."""
+"""NumPy's operations on noise, with their names in `Form.then`."""
 
 
 def _seen(value: Any) -> Any:

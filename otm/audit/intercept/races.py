@@ -1,10 +1,10 @@
-"""Noise that makes races: exponential variables E, or −log E (Gumbel noise), or e^(−E) (uniforms).
+"""Races of noise: exponential variables E, −log E (Gumbel noise), or e^(−E) (uniforms).
 
-The largest of p/E, or of log p − log E, is that of token x with probability p(x)/Σp, for which one
-uniform is enough.  So the variables have no values as long as nobody looks at them, and are
-followed through the arithmetic around them.  Who looks at them after a race is over gets values
-that go with its winner: with M the smallest of all E/p they are E(x) = p(x) M for the winner and
-p(y) M + E'(y) for others, where M is exponential with rate Σp and E' are exponential again.
+The largest value of p/E, or of log p − log E, belongs to token x with probability p(x)/Σp; one
+uniform suffices to draw this winner.  Therefore the variables have no values until code reads them;
+the module tracks the arithmetic on them.  If code reads them after a race, it gets values that fit
+the winner.  Let M be the smallest of all E/p, which is exponential with rate Σp.  Then E(x) = p(x)
+M for the winner x, and E(y) = p(y) M + E'(y) for others, where E' are exponential again.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from otm.decoding.draft_tree import Randomness
 Array = npt.NDArray[Any]
 
 SMALL = 2.0**-23
-"""What code adds to noise or clamps it by, to avoid log 0, is left out up to this size."""
+"""Largest number that counts as 0 when code adds it to noise or clamps noise by it."""
 
 
 def place_of(weights: Any, uniform: Any) -> int:
-    """Place that a uniform falls on, of weights side by side; never one without weight."""
+    """Return the index of the weight that a uniform falls on; never one of weight 0."""
     point, below, last = uniform * total(weights), 0, 0
     for place, weight in enumerate(weights):
         below = below + weight
@@ -39,41 +39,44 @@ def place_of(weights: Any, uniform: Any) -> int:
 
 
 def draw_place(source: Randomness, weights: Sequence[Any]) -> int:
-    """Draw a place by its weight and one uniform; the audit's floats know the steps of that."""
+    """Draw an index by its weight and one uniform, as a cell if the source records cells."""
     cell = getattr(source, "cell", None)
     return place_of(weights, source(1)[0]) if cell is None else cell(ends_of(weights))
 
 
 def ends_of(weights: Sequence[Any]) -> tuple[float, ...]:
-    """Divide [0, 1) into cells as large as weights: their ends, of which the last is 1."""
+    """Divide [0, 1) into cells proportional to the weights; return their upper ends."""
     sums = list(itertools.accumulate(map(float, weights)))
     return tuple(end / sums[-1] for end in sums)
 
 
 @dataclass(frozen=True, eq=False)
 class Form:
-    """What is computed of variables E: e^(−E), part · E^power, or part + power · log E."""
+    """Function of variables E: e^(−E), part · E^power, or part + power · log E."""
 
-    kind: str  # "uniform", "multiple", "log", or "monotone": a growing function of such a log
-    part: Array  # in the shape of the variables
+    # "uniform", "multiple", "log", or "monotone": an increasing function of such a log.
+    kind: str
+    # An array in the shape of the variables.
+    part: Array
     power: float = 1
 
     def then(self, name: str, other: Any = None) -> Form | None:
-        """Apply an operation, with a number or an array; None if it is none of these forms."""
+        """Apply an operation, with a number or an array; return None if the result has no form."""
         if other is not None:
             other = np.asarray(other)
             if other.ndim > self.part.ndim or any(
                 m not in {1, n}
                 for m, n in zip(other.shape[::-1], self.part.shape[::-1], strict=False)
             ):
-                return None  # more rows than there is noise for
+                # The result would have more rows than the noise.
+                return None
         with np.errstate(all="ignore"):
             return _THEN[self.kind](self, name, other)
 
     def weights(self, *, smallest: bool = False) -> Array | None:
-        """Weights [..., V] of a race along the last axis for the largest value, or None."""
+        """Return the weights [..., V] of a race for the largest value on the last axis, or None."""
         if smallest:
-            # a growing function has no negative, but its logarithm has
+            # For a monotone form, negate the logarithm instead of the function.
             turned = replace(self, part=-self.part)
             if self.kind != "multiple":
                 turned = replace(turned, power=-self.power)
@@ -152,17 +155,19 @@ _THEN: dict[str, Callable[[Form, str, Any], Form | None]] = {
 
 
 class Race:
-    """Exponential variables, which have no values as long as nobody has looked at them."""
+    """Exponential variables whose values are computed when code reads them."""
 
     def __init__(self, source: Randomness, shape: tuple[int, ...]) -> None:
         self._source, self._shape = source, shape
-        self._weights: Array | None = None  # of a race that is over
-        self._places: Array | None = None  # its winners
+        # Weights and winners of a finished race.
+        self._weights: Array | None = None
+        self._places: Array | None = None
         self._uniforms: Array | None = None
-        self.was_read = False  # whether values were computed on which steps have no place
+        # Whether code has read values, so that the output may depend on them.
+        self.was_read = False
 
     def winners(self, weights: Array) -> Array | None:
-        """Draw winners [...] for weights [..., V], a uniform each; None if values must tell."""
+        """Draw winners [...] for weights [..., V]; None if the values must decide."""
         if self._places is not None and self._weights is not None:
             same = np.array_equal(weights, self._weights)
             return self._places if same else None
@@ -174,14 +179,15 @@ class Race:
         return self._places
 
     def exponentials(self) -> Array:
-        """Look at the variables: each is computed from a uniform of its own."""
+        """Return the values of the variables, each computed from its own uniform."""
         self.was_read = True
         drawn = self._drawn()
-        variables = np.maximum(-np.log1p(-drawn.astype(np.float64)), 2.0**-53)  # never 0
+        # Keep the values above 0.
+        variables = np.maximum(-np.log1p(-drawn.astype(np.float64)), 2.0**-53)
         return self._after_race(variables)
 
     def uniforms(self, bits: int) -> Array:
-        """Look at them as uniforms e^(−E)."""
+        """Return the values as uniforms e^(−E)."""
         drawn = self._drawn()
         if self._places is not None:
             return np.exp(-self.exponentials())
@@ -199,5 +205,6 @@ class Race:
         variables, places = variables.reshape(weights.shape), self._places[..., None]
         least = np.take_along_axis(variables, places, -1) / weights.sum(-1, keepdims=True)
         np.put_along_axis(variables, places, 0, -1)
-        others = np.where(variables > 0, 1 + 2.0**-20, 1)  # no tie by rounding
+        # Rounding must not make a tie with the winner.
+        others = np.where(variables > 0, 1 + 2.0**-20, 1)
         return (weights * least * others + variables).reshape(self._shape)  # type: ignore[no-any-return]

@@ -1,8 +1,8 @@
-"""Random operations of torch, taken from the audit's uniforms.
+"""Replace random operations of torch by functions of the audit's uniforms.
 
-Uniform and Bernoulli variables and `multinomial` become functions of them.  Exponential variables,
-and rows of uniforms, become so where they make a race (`otm.audit.intercept.races`), or are
-looked at.
+Uniform and Bernoulli variables and `multinomial` become functions of these uniforms.  Exponential
+variables, and rows of uniforms, do so if they make a race (`otm.audit.intercept.races`) or if code
+reads them.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from otm.audit.intercept.races import Form, Race
 from otm.audit.intercept.torch_functions import (
     MAKES_NOISE,
+    OTHER_ARGS,
     OVERWRITES,
-    UNLIKE,
     WINNERS,
     draws_nothing,
     form_after,
@@ -42,17 +42,20 @@ from otm.decoding.draft_tree import Randomness
 
 @dataclass(frozen=True)
 class Racing:
-    """A tensor of noise, or of what was computed of it, whose values are still to come."""
+    """A tensor of noise, or a tensor computed from noise, without values yet."""
 
     tensor: ref[Tensor]
-    seen: Tensor  # a copy, which shows whether it was changed through another tensor
+    # A copy, which shows whether code has changed the tensor through another tensor.
+    seen: Tensor
     race: Race
-    form: Form | None  # of the noise; None for what is no longer in its shape
-    compute: Callable[[], Tensor]  # its values
+    # Form of the noise; None if the tensor does not have its shape.
+    form: Form | None
+    # Function that returns the values.
+    compute: Callable[[], Tensor]
 
 
 class _Calls(TorchFunctionMode):  # type: ignore[misc]  # torch gives it no types
-    """Sees all calls of torch, and lets the draws see the operations of those that matter."""
+    """Mode that intercepts all calls of torch, and inspects calls that may draw."""
 
     def __init__(self, draws: TorchDraws) -> None:
         super().__init__()
@@ -65,22 +68,23 @@ class _Calls(TorchFunctionMode):  # type: ignore[misc]  # torch gives it no type
         if draws.knows((args, options)):
             if reads_values(func):
                 draws.look(args)
-        elif not is_transforming():  # which hide the tensors that they are about
-            # most calls have no operations that matter, and are far faster without a look at them
+        elif not is_transforming():
+            # Transforms hide the tensors of a call, so `draws` inspects its operations.
+            # Most calls have no relevant operations, and are far faster without inspection.
             if draws_nothing(func):
                 return func(*args, **options)
-            if is_draw(func) and not UNLIKE & options.keys():
+            if is_draw(func) and not OTHER_ARGS & options.keys():
                 return draws.draw(func.__name__, func, args, options)
         with draws:
             return func(*args, **options)
 
 
 class TorchDraws(TorchDispatchMode):  # type: ignore[misc]  # torch gives it no types
-    """Random operations of torch draw from a source in this context.
+    """Context in which random operations of torch draw from a source.
 
-    `following` enters it for those calls alone that may draw, or compute with noise.  A generator
-    that is given to an operation is left to itself, but for `handed`; so is the global one once it
-    has been seeded.
+    `following` enters the context only for calls that may draw, or compute with noise.  Operations
+    with a generator as argument draw from this generator, unless it is `handed`.  The global
+    generator draws by itself after it was seeded.
     """
 
     def __init__(self, source: Randomness, races: list[Race]) -> None:
@@ -89,17 +93,18 @@ class TorchDraws(TorchDispatchMode):  # type: ignore[misc]  # torch gives it no 
         self.watch = GeneratorWatch(
             lambda: torch.get_rng_state().numpy().tobytes(), lambda: torch.rand(1)
         )
-        # what a verifier takes as a parameter, in a state that no other generator has
+        # The generator for a verifier's parameter, with a state that no other generator has.
         self.handed = torch.Generator().manual_seed(secrets.randbits(63))
-        self.watch_of_handed = GeneratorWatch(
+        self.handed_watch = GeneratorWatch(
             lambda: self.handed.get_state().numpy().tobytes(),
             lambda: torch.rand(1, generator=self.handed),
         )
-        self._known: dict[int, Racing] = {}  # by id of the tensor
+        # Noise without values, by id of the tensor.
+        self._known: dict[int, Racing] = {}
 
     @property
     def source(self) -> Randomness:
-        """Where the uniforms of a run come from."""
+        """Source of the uniforms of a run."""
         return self._source
 
     @source.setter
@@ -127,13 +132,14 @@ class TorchDraws(TorchDispatchMode):  # type: ignore[misc]  # torch gives it no 
         return result
 
     def draw(self, name: str, func: Any, args: Any, options: dict[str, Any]) -> Tensor:
-        """Run a random operation, and put what the source gives in the place of its result."""
-        given = options.get("generator")
-        watch = self.watch if given is None else self.watch_of_handed
-        draws = not watch.seeded and (given is None or self._is_handed(given))
+        """Run a random operation, and replace its result by values from the source."""
+        generator = options.get("generator")
+        watch = self.watch if generator is None else self.handed_watch
+        draws = not watch.seeded and (generator is None or self._is_handed(generator))
         if draws:
             watch.check()
-        result: Tensor = func(*args, **options)  # it refuses what is wrong, and has the right shape
+        # The operation raises for invalid arguments, and its result has the right shape.
+        result: Tensor = func(*args, **options)
         self._known.pop(id(result), None)
         if not draws:
             return result
@@ -147,13 +153,13 @@ class TorchDraws(TorchDispatchMode):  # type: ignore[misc]  # torch gives it no 
             result.copy_(DRAWS[name](Uniforms(self._source), result, *args, **options))
         return result
 
-    def _is_handed(self, given: torch.Generator) -> bool:
-        """Whether a generator is the one handed out; operations get it as another object."""
-        return bool(torch.equal(given.get_state(), self.handed.get_state()))
+    def _is_handed(self, generator: torch.Generator) -> bool:
+        """Whether a generator has the state of `handed`; operations get another object."""
+        return bool(torch.equal(generator.get_state(), self.handed.get_state()))
 
     @contextmanager
     def following(self) -> Iterator[None]:
-        """See all calls of torch, and the operations of those that may draw."""
+        """Intercept all calls of torch, and the operations of calls that may draw."""
         self._manual_seed = torch.manual_seed
         torch.manual_seed = torch.random.manual_seed = self._let_seed
         try:
@@ -163,7 +169,7 @@ class TorchDraws(TorchDispatchMode):  # type: ignore[misc]  # torch gives it no 
             torch.manual_seed = torch.random.manual_seed = self._manual_seed
 
     def knows(self, values: Any) -> bool:
-        """Whether there is noise among arguments whose values are still to come."""
+        """Whether arguments contain noise without values."""
         return bool(self._known) and any(id(leaf) in self._known for leaf in iter_leaves(values))
 
     def _let_seed(self, seed: int) -> torch.Generator:
@@ -171,7 +177,7 @@ class TorchDraws(TorchDispatchMode):  # type: ignore[misc]  # torch gives it no 
         return self._manual_seed(seed)
 
     def _noise(self, result: Tensor, form: Form) -> None:
-        """Follow new noise."""
+        """Register new noise."""
         race, kind, like = Race(self._source, tuple(result.shape)), result.dtype, result.device
         self._races.append(race)
 
@@ -193,7 +199,7 @@ class TorchDraws(TorchDispatchMode):  # type: ignore[misc]  # torch gives it no 
         known[key] = Racing(held, result.clone(), race, form, compute)
 
     def _race(self, name: str, func: Any, args: Any, options: dict[str, Any]) -> Any:
-        """Compute with noise, or find a winner; None where its values are needed."""
+        """Compute with noise, or draw a winner; return None if the values are needed."""
         places = [i for i, each in enumerate(args[:2]) if self._of(each) is not None]
         if len(places) != 1:
             return None
@@ -242,11 +248,12 @@ class TorchDraws(TorchDispatchMode):  # type: ignore[misc]  # torch gives it no 
     def _winner(
         self, name: str, racing: Racing, func: Any, args: Any, options: dict[str, Any]
     ) -> Any:
-        """Draw the places of the largest or smallest along the last axis."""
+        """Draw the indices of the largest or smallest values along the last axis."""
         named = dict(zip(WINNERS[name], args, strict=False)) | options
         dim, tensor = named.get("dim", -1 if name == "topk" else None), args[0]
         last = dim in {-1, tensor.dim() - 1} or (dim is None and tensor.dim() == 1)
-        whole = dim is None and name in {"max", "min"}  # their value alone
+        # Without an axis, these functions return only a value.
+        whole = dim is None and name in {"max", "min"}
         if not last or whole or racing.form is None or named.get("k", 1) != 1:
             return None
         smallest = name in {"argmin", "min"} or not named.get("largest", True)

@@ -1,4 +1,4 @@
-"""Facts about functions of torch: which draw, which read values, and what they make of noise."""
+"""Properties of torch functions: which draw, which read values, and their effect on noise."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from torch import Tensor
 from otm.audit.intercept.races import Form
 
 DRAW_NOTHING = {"softmax", "log_softmax", "relu", "pad"}
-"""Functions that torch has in Python, and that have no random operation in them."""
+"""Python functions of torch without a random operation."""
 
 MAKES_NOISE = {"rand", "rand_like", "uniform_"}
 
-ALIKE = {*MAKES_NOISE, "exponential_", "bernoulli", "bernoulli_", "multinomial"}
-"""Random functions that take what their operations take; whole numbers have bounds of any type."""
+SAME_ARGS = {*MAKES_NOISE, "exponential_", "bernoulli", "bernoulli_", "multinomial"}
+"""Random functions with the same arguments as their torch operations."""
 
-UNLIKE = {"input", "out", "from", "to", "requires_grad"}
-"""But for these arguments, which operations call otherwise, change, or do not have."""
+OTHER_ARGS = {"input", "out", "from", "to", "requires_grad"}
+"""Arguments that operations name differently, change, or do not have."""
 
 READS = ("numpy", "tolist", "__array__", "__dlpack__", "data_ptr")
-"""Functions that read a tensor and are no operations."""
+"""Functions that read a tensor and are not operations."""
 
 NO_VALUES = ("shape", "ndim", "dtype", "device", "layout", "requires_grad", "is_cuda")
-"""Attributes that say nothing of the values of a tensor."""
+"""Attributes that are independent of the values of a tensor."""
 
 OVERWRITES = (
     "exponential_", "uniform_", "rand_like", "empty_like", "zeros_like", "ones_like",
@@ -39,7 +39,7 @@ COPIES = (
     "clone", "detach", "alias", "view", "_unsafe_view", "unsqueeze", "squeeze", "_to_copy",
     "select", "slice",
 )  # fmt: skip
-"""Operations that copy all noise, or are another view of all of it."""
+"""Operations that copy all noise, or return another view of it."""
 
 OPERATIONS = ("add", "sub", "rsub", "mul", "div")
 
@@ -59,28 +59,28 @@ def is_transforming() -> bool:
 
 @cache
 def is_draw(func: Any) -> bool:
-    """Whether a function is a random operation itself, with the arguments of the operation."""
+    """Whether a torch function is random and has the same arguments as its operation."""
     name = getattr(func, "__name__", "")
-    return name in ALIKE and any(func is getattr(each, name, None) for each in (torch, Tensor))
+    return name in SAME_ARGS and any(func is getattr(each, name, None) for each in (torch, Tensor))
 
 
 @cache
 def reads_values(func: Any) -> bool:
-    """Whether a function that is no operation reads the values of a tensor."""
+    """Whether a function that is not an operation reads the values of a tensor."""
     name = getattr(func, "__name__", "")
     return name in READS or (name == "__get__" and func.__self__.__name__ not in NO_VALUES)
 
 
 @cache
 def draws_nothing(func: Any) -> bool:
-    """Whether a function of torch is certain to have no random operation in it."""
+    """Whether a function of torch is certain to contain no random operation."""
     name = getattr(func, "__name__", "")
     written_in_python = isinstance(func, FunctionType) and func.__module__ != "torch._tensor"
     if written_in_python or not name:
         return name in DRAW_NOTHING
     packet = None if name.startswith("__") else getattr(torch.ops.aten, name, None)
     if packet is None:
-        # what is no operation
+        # Functions that are not operations.
         return name.startswith("_") or hasattr(Tensor, name)
     schemas = torch._C._jit_get_schemas_for_operator(f"aten::{name}")
     overloads = (getattr(packet, each.overload_name or "default", None) for each in schemas)
@@ -89,7 +89,7 @@ def draws_nothing(func: Any) -> bool:
 
 @cache
 def name_and_randomness(func: Any) -> tuple[str, bool]:
-    """Name of an operation, and whether it is random."""
+    """Return the name of an operation, and whether it is random."""
     random = torch.Tag.nondeterministic_seeded in func.tags
     return func._schema.name.removeprefix("aten::"), random
 
@@ -109,7 +109,7 @@ def may_be_noise(result: Tensor, bounds: Any) -> bool:
     return unit and result.dim() > 0 and result.shape[-1] > 1
 
 
-def form_after(  # noqa: PLR0911 - one for each kind of operation
+def form_after(  # noqa: PLR0911 - one return for each kind of operation
     name: str, form: Form, place: int, args: Any, options: dict[str, Any]
 ) -> Form | None:
     """Return the form of noise after an operation; None if it has none."""

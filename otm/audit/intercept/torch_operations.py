@@ -1,4 +1,4 @@
-"""What random operations of torch give, from uniforms of a source, their result and arguments."""
+"""Compute results of random torch operations from uniforms of a source."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ BITS = {torch.float64: 53, torch.float32: 24, torch.float16: 11, torch.bfloat16:
 
 
 class Uniforms:
-    """What operations take from a source."""
+    """Uniforms for operations, from a source."""
 
     def __init__(self, source: Randomness) -> None:
         self.source = source
 
     def __call__(self, like: Tensor, bits: int | None = None) -> Tensor:
-        """Draw uniforms in float64 of a shape, with the bits that a type has."""
+        """Draw uniforms in float64, with the shape and the number of bits of `like`."""
         unit = 2.0 ** (bits or BITS.get(like.dtype, 24))
         drawn = np.floor(self.source(like.numel()).astype(np.float64) * unit) / unit
         return torch.from_numpy(drawn.reshape(tuple(like.shape))).to(like.device)
 
     def place(self, weights: list[float]) -> int:
-        """Draw a place by weights."""
+        """Draw an index by weights."""
         return draw_place(self.source, weights)
 
 
@@ -59,7 +59,8 @@ def _bernoulli_in_place(
 def _integers(uniforms: Uniforms, result: Tensor, *arguments: Any, **_: Any) -> Tensor:
     bounds = [each for each in arguments if isinstance(each, int)]
     if not bounds:
-        return result  # of any size: torch's own
+        # Integers without bounds keep torch's own values.
+        return result
     low, high = [0, *bounds][-2:]
     if high - low <= FEW:
         drawn = [low + uniforms.place([1] * (high - low)) for _ in range(result.numel())]
@@ -95,4 +96,4 @@ DRAWS: dict[str, Callable[..., Tensor]] = {
     "random_": _integers,
     "multinomial": _multinomial,
 }
-"""What operations give, from uniforms, their result and their arguments."""
+"""Functions of uniforms, the operation's result and its arguments that return the new result."""

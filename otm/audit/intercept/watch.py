@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 MT19937_BYTES = 4 * (624 + 1)
-"""Bytes of the state of that generator: 624 words and a place."""
+"""Number of bytes of the generator's state: 624 words and an index."""
 
 
 class GeneratorWatch:
-    """Detect whether the state of a generator was set between draws, by a seed or otherwise.
+    """A detector of code that sets the state of a generator between draws, by a seed or otherwise.
 
-    The generator draws along with the source, so that a repeated state is seen.
+    The generator advances with each draw from the source, so that a repeated state is detected.
     """
 
     def __init__(self, state: Callable[[], Any], step: Callable[[], Any]) -> None:
@@ -25,22 +25,22 @@ class GeneratorWatch:
         self.reset = self.seeded = self._drawn = False
 
     def begin(self) -> None:
-        """Begin a run in the state that the run before has left."""
+        """Begin a run with the state that the previous run has left."""
         if self.reset or self.seeded:
             self._kept = self._state()
         self.reset = self.seeded = self._drawn = False
 
     def seed(self) -> None:
-        """Leave the generator to itself; what it drew before should have been seeded as well."""
+        """Record a seed; earlier draws of the run count as a reset."""
         self.check()
         self.seeded, self.reset = True, self.reset or self._drawn
 
     def check(self) -> None:
-        """Note whether the state has changed since the last draw."""
+        """Record whether the state has changed since the last draw."""
         self.reset = self.reset or not (self.seeded or self._state() == self._kept)
 
     def drawn(self, *, step: bool = True) -> None:
-        """Note the state after a draw."""
+        """Record the state after a draw."""
         self._drawn = True
         if step:
             self._step()
@@ -48,7 +48,7 @@ class GeneratorWatch:
 
 
 def numpy_state() -> Any:
-    """Read the state of NumPy's global generator; `numpy.random.get_state` takes long."""
+    """Return the state of NumPy's global generator, faster than `numpy.random.get_state`."""
     generator = np.random.get_bit_generator()  # type: ignore[attr-defined]  # NumPy forgets it
     if type(generator) is np.random.MT19937:
         return ctypes.string_at(generator.ctypes.state_address, MT19937_BYTES)

@@ -1,4 +1,5 @@
-"""The output distribution of a verifier: by exact paths, by breakpoints, or by many runs.
+"""Compute or estimate the output distribution of a verifier.
 
-Not here: recorded steps and servers, which nobody can run again (`otm.audit.streams`).
+The methods are exact paths, breakpoints and Monte Carlo.  Not here: recorded steps and servers,
+which cannot be run again (`otm.audit.streams`).
 """

@@ -1,8 +1,9 @@
-"""The output distribution of a verifier in floats, from its breakpoints, found by bisection.
+"""Compute the output distribution of a verifier in floats, from breakpoints found by bisection.
 
-As a function of its uniforms a verifier is constant between breakpoints.  Uniform by uniform, these
-are searched for in every piece that the ones before leave; the later uniforms are held at a few
-random values meanwhile.  That this misses nothing is not proved but checked, on random runs.
+As a function of its uniforms, a verifier is constant between breakpoints.  The search goes through
+the uniforms in order, and finds the breakpoints in every piece that earlier uniforms have left,
+with a few random values of the later uniforms.  There is no proof that this search finds all
+breakpoints; random runs check its result.
 """
 
 from __future__ import annotations
@@ -27,16 +28,16 @@ from otm.errors import ProblemTooLargeError
 from otm.testing.symbolic import MAX_UNIFORMS
 
 REPEATED = 16
-"""Random runs that are made twice, of a verifier of which it is known what it draws."""
+"""Number of random runs that are repeated, for a verifier whose draws are recorded."""
 
 SLOW = 0.002
-"""Seconds of a run from which on draws that nothing seems to come of are followed once at first."""
+"""Seconds of a run above which draws without a visible effect are first followed only once."""
 
 ROUNDING = 2.0**-20
-"""A distance up to this is rounding of float32."""
+"""Largest distance that counts as rounding of float32."""
 
 SHARES, AT_LEAST_RUNS = 8, 20_000
-"""Breakpoints of one instance may take this part of all runs, and so many in any case."""
+"""Largest part, 1/8, of all runs for one instance, and the smallest limit of its runs."""
 
 
 def breakpoint_observer(runner: Runner, budget: AuditBudget) -> Callable[[Instance], Observation]:
@@ -49,7 +50,7 @@ def breakpoint_observer(runner: Runner, budget: AuditBudget) -> Callable[[Instan
         nonlocal left
         allowed = min(left, max(budget.max_runs // SHARES, AT_LEAST_RUNS))
         try:
-            seen = by_breakpoints(
+            seen = observe_by_breakpoints(
                 runner, instance, rng, allowed, precision=precision, deadline=budget.deadline
             )
         except TimeIsUpError:
@@ -63,7 +64,7 @@ def breakpoint_observer(runner: Runner, budget: AuditBudget) -> Callable[[Instan
     return observe
 
 
-def by_breakpoints(
+def observe_by_breakpoints(
     runner: Runner,
     instance: Instance,
     rng: np.random.Generator,
@@ -74,16 +75,17 @@ def by_breakpoints(
 ) -> Observation:
     """Compute the output distribution in floats, from the breakpoints of all uniforms.
 
-    What only the edges u = 0 and u = 1 − 2^−24 give has their tiny probability.  Raises
-    `UnsuitedError` if the pieces fail to predict the output at random uniforms, or are too many,
-    `ProblemTooLargeError` after so many runs or the time of a clock, `time.monotonic`.
+    Outputs only at the edges u = 0 and u = 1 − 2^−24 have their small probability.  Raises
+    `UnsuitedError` if the pieces do not predict the output at random uniforms, or are too many;
+    `ProblemTooLargeError` after `max_runs` runs or the time `deadline` of `time.monotonic`.
     """
     if not runner.repeatable:
-        raise UnsuitedError("it draws random numbers of its own")
+        raise UnsuitedError("it draws its own random numbers")
     tries = rng.random((precision.tries, MAX_UNIFORMS))
     numbered = NumberedOutcomes(runner, instance, max_runs, precision.batch, deadline)
     if numbered.cache is not None:
-        tries = tries[:REPEATED]  # all other runs are compared with those that begin alike
+        # The cache compares all other runs with those that begin alike.
+        tries = tries[:REPEATED]
     before, tries = numbered.first(tries, rng)
     start = time.monotonic()
     if (numbered.fresh(tries) != before).any():
@@ -96,18 +98,22 @@ def by_breakpoints(
         pieces = Pieces(
             numbered, rng.random((settings.number, tries.shape[1])), precision, settings
         )
-        while pieces.depth < numbered.depth:  # which is more when a run has taken more
+        # The depth grows when a run needs more uniforms.
+        while pieces.depth < numbered.depth:
             pieces.split()
         checks = rng.random((precision.checks, tries.shape[1]))
-        found = numbered(pieces.points)  # once: a run is all that costs
+        # Run once on each piece, because runs are the whole cost.
+        found = numbered(pieces.points)
         predicted = numbered.outcomes(found[pieces.indices(checks)])
         if numbered.outcomes(numbered.fresh(checks)) == predicted:
             seen = _observed(numbered, pieces, found, instance, runner.max_tokens(instance))
-            # merged cells find nobody guilty: what deviates is looked at again without them
+            # Merged cells cannot prove a deviation, so a deviation is checked again without
+            # merging.
             sound = not seen.is_off(ROUNDING) and seen.impossible is None
             if not settings.merged or (sound and pieces.are_constant(found)):
                 return dataclasses.replace(seen, runs=numbered.runs)
-        if runner.reads_noise:  # whose values more probes do not mend
+        if runner.reads_noise:
+            # More probes cannot replace the values of noise.
             raise UnsuitedError("its output depends on the values of random noise")
     raise UnsuitedError("its output is not constant on the pieces between its breakpoints")
 
@@ -130,7 +136,7 @@ def _observed(
 
 
 def _uniforms_taken(runner: Runner, instance: Instance, tries: Floats, deadline: float) -> int:
-    """Return the most uniforms that the verifier takes in some runs."""
+    """Return the largest number of uniforms that the verifier needs in some runs."""
     sources = [Source(row) for row in tries]
     for source in sources:
         check_time(deadline, TAKE)

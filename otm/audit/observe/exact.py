@@ -1,4 +1,4 @@
-"""The output distribution of a verifier by every path of its comparisons, in fractions."""
+"""Compute the output distribution of a verifier in fractions, along every path."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from otm.testing.exact import regions
 from otm.testing.symbolic import MAX_UNIFORMS, Region
 
 LONGEST = 512
-"""Most uniforms that a path may take: code that may draw for ever has endless paths."""
+"""Largest number of uniforms of a path, for code that may draw without end."""
 
 MAX_PATHS = 2_000
-"""Most paths that are followed on one instance."""
+"""Largest number of paths on one instance."""
 
 ROUNDING = Fraction(1, 10**6)
 """Outcomes below this probability may be lost to rounding."""
@@ -32,7 +32,7 @@ ROUNDING = Fraction(1, 10**6)
 NOWHERE = Fraction(0), Region(0)
 
 REPEATED = 8
-"""Random runs that are made twice."""
+"""Number of random runs that are repeated."""
 
 
 def exact_observer(runner: Runner, budget: AuditBudget) -> Callable[[Instance], Observation]:
@@ -41,7 +41,7 @@ def exact_observer(runner: Runner, budget: AuditBudget) -> Callable[[Instance], 
 
     def observe(instance: Instance) -> Observation:
         try:
-            seen = by_paths(runner, instance, budget.deadline)
+            seen = observe_by_paths(runner, instance, budget.deadline)
             check_in_floats(runner, seen, rng, budget.deadline)
         except ProblemTooLargeError as error:
             if instance not in needed():
@@ -52,15 +52,15 @@ def exact_observer(runner: Runner, budget: AuditBudget) -> Callable[[Instance], 
     return observe
 
 
-def by_paths(runner: Runner, instance: Instance, deadline: float = math.inf) -> Observation:
+def observe_by_paths(runner: Runner, instance: Instance, deadline: float = math.inf) -> Observation:
     """Compute the exact output distribution of a verifier along all its paths, in fractions.
 
     Outputs at isolated values of a uniform, such as u = 0, have probability 0.  Raises
-    `UnsuitedError` if the verifier does more than compare its uniforms, or does not repeat itself,
-    `ProblemTooLargeError` after too many paths or the time of a clock, `time.monotonic`.
+    `UnsuitedError` if the verifier does more than compare its uniforms, or does not repeat its
+    outputs; `ProblemTooLargeError` after too many paths or the time `deadline` of `time.monotonic`.
     """
     if not runner.repeatable:
-        raise UnsuitedError("it draws random numbers of its own")
+        raise UnsuitedError("it draws its own random numbers")
     if not runner.adapter.exact:
         raise UnsuitedError("it does not work on fractions")
     probs: dict[Outcome, Fraction] = defaultdict(Fraction)
@@ -86,7 +86,8 @@ def by_paths(runner: Runner, instance: Instance, deadline: float = math.inf) -> 
                 (again,) = runner.run_rows(instance, example)
                 if not (isinstance(again, Failure) and again.crashed):
                     raise UnsuitedError(_why_not_exact(outcome.text))
-    except IndexError:  # of a script that does not fit what is compared this time
+    except IndexError:
+        # The recorded comparisons do not fit those of this run.
         raise UnsuitedError("the same uniforms do not always give the same comparisons") from None
     if sum(probs.values()) != 1:
         raise UnsuitedError("the same uniforms do not always give the same comparisons")
@@ -97,7 +98,7 @@ def by_paths(runner: Runner, instance: Instance, deadline: float = math.inf) -> 
 
 
 def _why_not_exact(text: str) -> str:
-    """Explain why a verifier that crashes on fractions alone cannot be observed exactly."""
+    """Explain why a verifier that only crashes on fractions cannot be observed exactly."""
     if "SymbolicUniform" in text or "Fraction" in text:
         return "it computes in floats, not in fractions"
     return f"on fractions it {text}"
@@ -106,10 +107,10 @@ def _why_not_exact(text: str) -> str:
 def check_in_floats(
     runner: Runner, seen: Observation, rng: np.random.Generator, deadline: float = math.inf
 ) -> None:
-    """Raise `UnsuitedError` if floats in the middle of a path do not take it, or do not repeat.
+    """Raise `UnsuitedError` if runs on floats do not follow their path, or do not repeat.
 
-    Code may treat what is no float differently, or ignore the uniforms and draw for itself: its
-    paths are then not those that it takes in use.
+    Code may treat floats differently, or ignore the uniforms and draw for itself.  The paths on
+    fractions are then not its real paths.
     """
     width = max(seen.uniforms, MAX_UNIFORMS)
     rows = rng.random((REPEATED, width))
@@ -119,19 +120,19 @@ def check_in_floats(
     inside = [outcome for outcome, probability in seen.probs.items() if probability > ROUNDING]
     examples = _in_floats([seen.examples[outcome] for outcome in inside], width)
     if _run_all(runner, seen.instance, examples, deadline) != inside:
-        raise UnsuitedError("on floats it does not do what it does on fractions")
+        raise UnsuitedError("its outputs on floats differ from those on fractions")
 
 
 def _run_all(
     runner: Runner, instance: Instance, rows: npt.NDArray[np.float64], deadline: float
 ) -> list[Outcome]:
-    """Run on all rows of uniforms; raise `TimeIsUpError` past the deadline."""
+    """Run on all rows of uniforms; raise `TimeIsUpError` after the deadline."""
     parts = Pace(deadline).parts(rows, "its runs take")
     return [outcome for part in parts for outcome in runner.run_rows(instance, part)]
 
 
 def _in_floats(examples: Iterable[Iterable[Number]], width: int) -> npt.NDArray[np.float64]:
-    """Write uniforms as floats [B, width], padded with 0.5."""
+    """Convert uniforms to floats [B, width], padded with 0.5."""
     rows = [[*map(float, example)] for example in examples]
     padded = [[*row, *[0.5] * (width - len(row))] for row in rows]
     return np.reshape(padded, (-1, width))

@@ -1,8 +1,8 @@
 """Test whether a run changes later runs, by repeated runs on the same uniforms and seeds.
 
-If code keeps state from run to run, such as a growing cache, its outputs depend on earlier runs.
-Draws that nothing controls also differ from run to run, but do not depend on earlier runs: the test
-looks for this dependence.  A cache that changes no output does not count.
+If code keeps state from run to run, such as a growing cache, its outputs may depend on earlier
+runs.  Uncontrolled draws also differ from run to run, but do not depend on earlier runs: the test
+detects this dependence.  A cache that changes no output does not count.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from otm.audit.runs import Runner, add_uniforms, isolated_rng_state, seed_genera
 from otm.testing.symbolic import MAX_UNIFORMS
 
 ROWS, TIMES = 4, 48
-"""Number of rows of uniforms, and of runs of each; their order is random."""
+"""Number of rows of uniforms, and of runs of each row; their order is random."""
 
 ENOUGH = 64
-"""Number of runs after which a look ends if each row has had a single output."""
+"""Number of runs after which a series ends early if each row has had only one output."""
 
-TOLD = 2
-"""Number of the commonest outputs of a row that are each compared with its other outputs."""
+COMPARED_OUTPUTS = 2
+"""Number of the most common outputs of a row that are compared with its other outputs."""
 
 SLOWER = 4
 """Smallest ratio of last to first run times that is reported."""
 
 
 class LaterRuns:
-    """Repeated runs on a few rows of uniforms; each row seeds the global generators by itself.
+    """Repeated runs on a few rows of uniforms; each row has its own seed of the global generators.
 
-    Call `look` several times, then `changed`, whose answer is wrong with at most a given
+    Call `run_series` several times, then `changed`, whose answer is wrong with at most a stated
     probability.
     """
 
@@ -45,10 +45,12 @@ class LaterRuns:
         self._runner, self._instance, self._seed = runner, instance, seed
         self._rng = np.random.default_rng(seed)
         self._rows = self._rng.random((ROWS, MAX_UNIFORMS))
-        self._looks: list[list[tuple[int, Outcome]]] = []  # row and outcome of each run
-        self._seconds: list[float] = []  # median time of a run in each look
+        # Row and outcome of each run, for each call of `run_series`.
+        self._series: list[list[tuple[int, Outcome]]] = []
+        # Median time of a run in each call of `run_series`.
+        self._seconds: list[float] = []
 
-    def look(self, until: float) -> None:
+    def run_series(self, until: float) -> None:
         """Run on all rows in random order; stop early if no row varies, or after `until`."""
         seen: list[tuple[int, Outcome]] = []
         seconds: list[float] = []
@@ -60,7 +62,7 @@ class LaterRuns:
                 alike = len(seen) == ENOUGH and len(set(seen)) <= ROWS
                 if alike or begin > until:
                     break
-        self._looks.append(seen)
+        self._series.append(seen)
         self._seconds.append(median(seconds))
 
     def _run(self, row: int) -> Outcome:
@@ -73,22 +75,23 @@ class LaterRuns:
 
     @property
     def slower(self) -> float | None:
-        """Ratio of run times in the last look to the first; None if it is below `SLOWER`."""
+        """Ratio of run times in the last series to the first; None if below `SLOWER`."""
         ratio = self._seconds[-1] / max(self._seconds[0], 1e-9)
         return ratio if ratio >= SLOWER else None
 
     def changed(self, level: float) -> str | None:
-        """Describe how outputs depend on earlier runs; None if chance may explain it.
+        """Describe how outputs depend on earlier runs; return None if chance may explain it.
 
-        If the outputs of a row do not depend on earlier runs, their order is random.  So the runs
-        after one row, or those of one look, are a random sample of all runs of a row.
+        If the outputs of a row do not depend on earlier runs, their order is random.  Then the runs
+        after one row, or the runs of one call of `run_series`, are a random sample of all runs of a
+        row.
         """
         tests = list(self._tests())
         if not tests:
             return None
         of_it, of_these, all_of_it, runs = np.array([test[2:] for test in tests]).T
-        law = hypergeom(runs, all_of_it, of_these)
-        by_chance = 2 * np.minimum(law.cdf(of_it), law.sf(of_it - 1)) * len(tests)
+        chance = hypergeom(runs, all_of_it, of_these)
+        by_chance = 2 * np.minimum(chance.cdf(of_it), chance.sf(of_it - 1)) * len(tests)
         place = int(by_chance.argmin())
         if by_chance[place] > level:
             return None
@@ -103,23 +106,23 @@ class LaterRuns:
         after: dict[tuple[int, int], Counter[Outcome]] = {}
         within: dict[tuple[int, int], Counter[Outcome]] = {}
         second: dict[tuple[int, int], Counter[Outcome]] = {}
-        for number, look in enumerate(self._looks):
-            for place, (row, outcome) in enumerate(look):
+        for number, series in enumerate(self._series):
+            for place, (row, outcome) in enumerate(series):
                 within.setdefault((row, number), Counter())[outcome] += 1
                 second.setdefault((row, place % 2), Counter())[outcome] += 1
-            for (before, _), (row, outcome) in pairwise(look):
+            for (before, _), (row, outcome) in pairwise(series):
                 after.setdefault((row, before), Counter())[outcome] += 1
         for groups, where in (
             (after, "after one other run"),
-            (within, "at one time"),
-            (second, "that are every second one"),
+            (within, "in one series"),
+            (second, "at every second place"),
         ):
             for row in range(ROWS):
                 of_row = {key: counts for key, counts in groups.items() if key[0] == row}
                 together = sum(of_row.values(), Counter[Outcome]())
                 if len(together) < 2:
                     continue
-                for outcome, all_of_it in together.most_common(TOLD):
+                for outcome, all_of_it in together.most_common(COMPARED_OUTPUTS):
                     for counts in of_row.values():
                         these, total = counts.total(), together.total()
                         yield outcome, where, counts[outcome], these, all_of_it, total

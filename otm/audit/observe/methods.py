@@ -17,7 +17,7 @@ from otm.audit.observe.breakpoints import breakpoint_observer
 from otm.audit.observe.exact import exact_observer
 from otm.audit.observe.later_runs import LaterRuns
 from otm.audit.observe.monte_carlo import sample_instances
-from otm.audit.observe.observation import TELLING, Observation, Observed, UnsuitedError
+from otm.audit.observe.observation import MAX_RATIO, Observation, Observed, UnsuitedError
 from otm.audit.observe.precision import COARSE, FINE
 from otm.audit.observe.search import smallest_deviation
 from otm.audit.runs import Runner, isolated_rng_state
@@ -26,14 +26,16 @@ from otm.errors import InvalidParameterError, ProblemTooLargeError
 from otm.testing.symbolic import MAX_UNIFORMS
 
 REPEATED = 4
-"""Rows of uniforms that are run at first, and again after all other runs."""
+"""Number of rows of uniforms that are run at first, and again after all other runs."""
 
 PARTS, SMALL = 8, 4
-"""One part in this many of Monte Carlo's time tests whether runs change later ones, on a small pair
-with at most this number of tokens and of drafts."""
+"""Inverse share of Monte Carlo's time for the test of later runs; largest size of its pair.
+
+The test uses a pair with at most `SMALL` tokens and `SMALL` drafts.
+"""
 
 COSTLY = 5
-"""How many times fewer examples are searched through where each takes thousands of runs."""
+"""Factor by which the search has fewer examples if each one needs thousands of runs."""
 
 
 def observe(
@@ -44,7 +46,7 @@ def observe(
     why_not: list[str] = []
     for name in methods:
         instances = choice.for_method(name)
-        rng = InterceptedRng() if adapter.own_draws and name != "Monte Carlo" else None
+        rng = InterceptedRng() if adapter.uses_global_rng and name != "Monte Carlo" else None
         runner = Runner(adapter, rng)
         try:
             with isolated_rng_state(budget.seed), watching(progress, name) as watch:
@@ -56,9 +58,10 @@ def observe(
                     others = _sample_larger(observed, choice, watched)
                     observed = replace(observed, sampled=others)
                     if others is not None and others.deviating:
-                        seen = "isolated outcomes alone" if observed.deviating else "no deviation"
+                        seen = "only isolated outcomes" if observed.deviating else "no deviation"
                         why_not.append(f"{name}: {seen}, but {observed.skipped} pairs left out")
-                        name, observed = "Monte Carlo", others  # noqa: PLW2901 - what it is by
+                        # The report then names the method of the deciding samples.
+                        name, observed = "Monte Carlo", others  # noqa: PLW2901
             return replace(observed, method=name, why_not_exact=tuple(why_not))
         except UnsuitedError as reason:
             why_not.append(f"{name}: {reason}")
@@ -88,7 +91,7 @@ def observe_each(
     observe_one: Callable[[Instance], Observation],
     examples: int,
 ) -> Observed:
-    """Observe the instances that are not too large, and search for the smallest that deviates."""
+    """Observe the instances that are not too large, and search for the smallest deviating one."""
     observations: list[Observation] = []
     searched: list[Observation] = []
     too_much: Exception | None = None
@@ -121,7 +124,7 @@ def observe_each(
         except (UnsuitedError, ProblemTooLargeError):
             return None
         seen = searched[-1]
-        telling = seen.is_off(budget.tolerance) and float(seen.tv_distance) >= most / TELLING
+        telling = seen.is_off(budget.tolerance) and float(seen.tv_distance) >= most / MAX_RATIO
         return seen if (telling if most else seen.deviates(budget.tolerance)) else None
 
     smallest = (
@@ -136,7 +139,7 @@ def observe_each(
         skipped=len(instances) - len(observations),
         enough=not needed() & (set(instances) - set(seen_instances)),
         left_out=left_out(seen_instances, late)
-        + (("those of the size asked for",) if budget.asked & set(late) else ()),
+        + (("pairs of the requested size",) if budget.asked & set(late) else ()),
         tolerance=budget.tolerance,
     )
     if repeats is not None and not observed.deviating:
@@ -145,7 +148,7 @@ def observe_each(
 
 
 class RepeatCheck:
-    """A few runs of a verifier that repeats its outputs; it must still do so after all runs."""
+    """A few runs of a verifier, which must have the same outputs after all other runs."""
 
     def __init__(self, runner: Runner, seen: Observation, seed: int) -> None:
         width = max(seen.uniforms, MAX_UNIFORMS)
@@ -157,11 +160,13 @@ class RepeatCheck:
         return self._runner.run_rows(self._instance, self._rows)
 
     def check(self) -> None:
-        """Raise `UnsuitedError` if an output has changed, except if it depends on noise values."""
+        """Raise `UnsuitedError` if an output has changed, unless it depends on noise values."""
         for before, now in zip(self._first, self._outcomes(), strict=True):
             if before != now and not self._runner.reads_noise:
                 a, b = map(formatting.outcome, (before, now))
-                raise UnsuitedError(f"the same uniforms give {a} at first, and {b} after many runs")
+                raise UnsuitedError(
+                    f"the same uniforms first gave {a}, and after many runs they gave {b}"
+                )
 
 
 def require_noise_independent(runner: Runner, deviates: bool) -> None:
@@ -171,20 +176,20 @@ def require_noise_independent(runner: Runner, deviates: bool) -> None:
 
 
 def by_sampling(runner: Runner, instances: Sequence[Instance], budget: AuditBudget) -> Observed:
-    """Observe frequencies, and test whether runs change later ones."""
+    """Observe frequencies, and test whether runs change later runs."""
     small = [each for each in instances if each.vocabulary <= SMALL and each.gamma <= SMALL]
-    # its rows depend most on the tokens before
+    # Choose the instance whose rows depend most on earlier tokens.
     telling = max(small or instances, key=lambda each: sum(map(len, rows_of(each))))
     later = LaterRuns(runner, telling, budget.seed)
 
-    def look() -> None:
+    def run_series() -> None:
         now = time.monotonic()
-        later.look(now + max(budget.until() - now, 0) / PARTS)
+        later.run_series(now + max(budget.until() - now, 0) / PARTS)
 
     try:
-        look()
+        run_series()
         observed = sample_instances(runner, instances, budget)
-        look()
+        run_series()
     except ProblemTooLargeError as error:
         raise UnsuitedError(str(error)) from None
     changed = later.changed(budget.false_alarms)
@@ -196,15 +201,15 @@ METHODS: dict[str, Callable[[Runner, Sequence[Instance], AuditBudget], Observed]
     "breakpoints": by_breakpoints,
     "Monte Carlo": by_sampling,
 }
-"""Ways to know an output distribution, the preferred ones first."""
+"""Methods of observing an output distribution, in order of preference."""
 
 
 def _check_interception(rng: InterceptedRng, observed: Observed) -> None:
-    """Raise `UnsuitedError` if a verifier may behave differently with intercepted generators."""
+    """Raise `UnsuitedError` if a verifier may behave differently with replaced generators."""
     for seen in observed.observations:
         for outcome in seen.probs:
             if isinstance(outcome, Failure) and outcome.crashed:
-                raise UnsuitedError(f"with draws from uniforms of the audit it {outcome.text}")
+                raise UnsuitedError(f"with draws from the audit's uniforms it {outcome.text}")
     if rng.was_reset:
         raise UnsuitedError("it sets the state of a global generator")
     require_noise_independent(observed.runner, observed.smallest is not None)
@@ -213,13 +218,14 @@ def _check_interception(rng: InterceptedRng, observed: Observed) -> None:
 def _sample_larger(
     observed: Observed, choice: InstanceChoice, budget: AuditBudget
 ) -> Observed | None:
-    """Sample for some seconds on larger instances, if some were left out."""
-    # only isolated outcomes may deviate
+    """Sample on larger instances for some seconds, if some were skipped."""
+    # Sample more pairs only if no outcome but isolated ones deviates.
     is_off = any(each.is_off(observed.tolerance) for each in observed.deviating)
     if is_off or not observed.skipped or not (larger := choice.sampled_too()):
         return None
     quick = replace(budget, slow=True, deadline=time.monotonic() + budget.at_least)
     try:
         return sample_instances(Runner(choice.adapter), larger, quick)
-    except UnsuitedError:  # a run takes too many uniforms
+    except UnsuitedError:
+        # A run needs too many uniforms.
         return None

@@ -1,4 +1,4 @@
-"""The output distribution by many runs, with one test of stated level and power per instance."""
+"""Estimate the output distribution by many runs, with a test of stated level and power."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PARTS = (16, 4, 1)
 """A sample is tested after 1/16, 1/4 and all of its runs, so that large deviations end it early."""
 
 BATCH = 4096
-"""Most runs whose uniforms are drawn at once."""
+"""Largest number of runs whose uniforms are drawn at once."""
 
 
 def sample_instances(
@@ -55,26 +55,30 @@ def sample_instances(
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """Runs of a verifier on one instance, and what they show."""
+    """Runs of a verifier on one instance, and their result."""
 
-    # the frequencies, rejected if a lossless verifier gives such runs with less than the level's
-    # probability
+    # The frequencies; the test rejects a lossless verifier with at most the level's probability.
     observation: Observation
-    # the TV of the observation is that close to the truth, but for the level's probability
+    # Bound on the error of the observation's TV, which fails with at most the level's probability.
     radius: float
-    delta: float  # the deviation (TV) that is rejected with probability 1 − 10^−3
+    # The deviation (TV) that is rejected with probability 1 − 10^−3.
+    delta: float
 
 
 @dataclass(frozen=True, eq=False)
 class Sampler:
-    """How samples are taken: their share of the level, their power and their runs."""
+    """Settings of samples: their share of the level, their power and their runs."""
 
-    # probability with which one sample may be rejected although the verifier is lossless
+    # Probability with which one sample may be rejected although the verifier is lossless.
     level: float
-    delta: float  # the deviation (TV) that a sample must see
-    max_runs: int  # most runs of a sample, whatever its power then is
-    rng: np.random.Generator  # where everything random comes from
-    pace: Pace = field(default_factory=lambda: Pace(most=BATCH))  # between two looks at the time
+    # The deviation (TV) that a sample must detect.
+    delta: float
+    # Largest number of runs of a sample, even if its power is then too low.
+    max_runs: int
+    # Generator of all random numbers.
+    rng: np.random.Generator
+    # Number of runs between two checks of the time.
+    pace: Pace = field(default_factory=lambda: Pace(most=BATCH))
 
     def sample(self, runner: Runner, instance: Instance, deadline: float = math.inf) -> Sample:
         """Run a verifier until it is rejected, all runs are made, or the time is up."""
@@ -97,7 +101,8 @@ class Sampler:
             rejected = g_statistic(continued, np.append(expected, 0)) > criterion.limit
             if rejected:
                 break
-            if done < planned:  # time is up; every run that was begun counts
+            if done < planned:
+                # The time is up; all runs so far count.
                 draws = done
                 break
         frequencies: dict[Outcome, Number] = {o: count / done for o, count in counts.items()}
@@ -110,7 +115,7 @@ class Sampler:
         )
 
     def fits(self, seen: Observation, known: Observation) -> bool:
-        """Whether runs fit a known distribution, by the test that compares them with the target."""
+        """Return whether runs fit a known distribution, by the same test as for the target."""
         failing = any(isinstance(outcome, Failure) for outcome in known.probs)
         if failing or seen.length != known.length:
             return False
@@ -133,7 +138,8 @@ class Sampler:
                     try:
                         counts.update(runner.run_rows(instance, uniforms))
                         break
-                    except OutOfUniformsError as error:  # continue the same runs with more uniforms
+                    except OutOfUniformsError as error:
+                        # Continue the same runs with more uniforms.
                         uniforms = self._longer(uniforms, error)
                         width = uniforms.shape[1]
         return counts
@@ -169,15 +175,16 @@ class Sampler:
 
 @cache
 def _criterion(categories: int, delta: float, level: float) -> Criterion:
-    """Return the criterion for a number of sequences, whatever their distribution."""
+    """Return the criterion for a number of sequences with any distribution."""
     return criterion_for_distribution(np.full(categories, 1 / categories), delta, level)
 
 
 def _radius(categories: int, draws: int, level: float) -> float:
-    """Bound on the TV of frequencies from the truth, exceeded with probability at most `level`.
+    """Return a bound on the TV between frequencies and true probabilities.
 
-    The smaller of two: 2^K e^(−2nr²) over all events, and McDiarmid's around the mean of
-    Σ abs(c/n − p)/2, which is at most √(K/n)/2.
+    The bound fails with probability at most `level`. It is the smaller of two bounds: 2^K e^(−2nr²)
+    over all events, and McDiarmid's bound around the mean of Σ abs(c/n − p)/2, which is at most
+    √(K/n)/2.
     """
     events = math.sqrt((categories * math.log(2) + math.log(1 / level)) / (2 * draws))
     mean = math.sqrt(categories / draws) / 2

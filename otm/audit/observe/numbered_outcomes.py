@@ -1,4 +1,4 @@
-"""A verifier as a function from rows of uniforms to numbers of outcomes."""
+"""Represent a verifier as a function from rows of uniforms to numbers of outcomes."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from otm.errors import ProblemTooLargeError
 Numbers: TypeAlias = npt.NDArray[np.int64]
 
 TAKE = "its breakpoints take"
-"""Subject of the message that time is up."""
+"""Subject of the message that the time is up."""
 
 
 class NumberedOutcomes:
-    """Runs on rows of uniforms, and a number for each outcome.
+    """Runs on rows of uniforms, with a number for each outcome.
 
-    Runs that differ in the cells that they draw from have different numbers.
+    Runs that draw from different cells have different numbers.
     """
 
     def __init__(
@@ -32,12 +32,14 @@ class NumberedOutcomes:
     ) -> None:
         self._runner, self._instance, self._max_runs = runner, instance, max_runs
         self._pace = Pace(deadline, batch)
-        # one that runs on many rows at once is fast, and does not say what it draws
+        # A vectorized verifier is fast, but does not report its draws.
         self.cache = None if runner.is_vectorized else RunCache()
         self._numbers: dict[tuple[Outcome, tuple[Cells | None, ...]], int] = {}
-        self._outcomes: list[Outcome] = []  # by number
-        self.runs = self.depth = 0  # how many were made; most uniforms that one has taken
-        # whether what coins decide shows in the cells that are drawn from after them
+        # The outcome of each number.
+        self._outcomes: list[Outcome] = []
+        # Number of runs so far, and largest number of uniforms of a run.
+        self.runs = self.depth = 0
+        # Whether the later cells show every decision of a coin.
         self.shows_coins = self.cache is not None
 
     def outcomes(self, numbers: Numbers) -> list[Outcome]:
@@ -45,7 +47,7 @@ class NumberedOutcomes:
         return [self._outcomes[number] for number in numbers.tolist()]
 
     def __call__(self, rows: Floats) -> Numbers:
-        """Return numbers of outcomes; run only where the outcome is not cached."""
+        """Return numbers of outcomes; run only if the outcome is not cached."""
         return self.fresh(rows) if self.cache is None else self._follow(rows, self.cache)
 
     def first(self, rows: Floats, rng: np.random.Generator) -> tuple[Numbers, Floats]:
@@ -68,7 +70,7 @@ class NumberedOutcomes:
         return np.array(numbers, dtype=np.int64)
 
     def _follow(self, rows: Floats, known: RunCache | None) -> Numbers:
-        """Run one after another, except where the cache knows the outcome by then."""
+        """Run on one row after another, unless the cache has the outcome by then."""
         numbers: list[Any] = []
 
         def sources() -> Iterator[Recorded]:
@@ -98,5 +100,5 @@ class NumberedOutcomes:
         self.runs += more
         if self.runs > self._max_runs:
             raise ProblemTooLargeError(
-                f"its breakpoints take more than the {self._max_runs:,} runs that are left"
+                f"its breakpoints take more than the remaining {self._max_runs:,} runs"
             )

@@ -12,70 +12,81 @@ from typing import Any
 import numpy as np
 
 from otm._core.arithmetic import Number, Probs, total
-from otm._core.display.reprs import Brief
+from otm._core.display.reprs import ShortRepr
 from otm.audit.adapters.base import Failure, Instance, Outcome
 from otm.audit.runs import Runner
 from otm.decoding.reading import Path
 from otm.testing.sequences import continued_distribution, sequence_distribution
 
 ISOLATED = 2.0**-23
-"""Most probability of an outcome that is taken for that of a single uniform, of 24 bits."""
+"""Largest probability of an outcome that counts as caused by one value of a 24-bit uniform."""
 
 TWICE_ISOLATED = 2.0**-40
-"""Least probability of an outcome of one isolated uniform; that of two is 2^−46 at most."""
+"""Smallest probability of an outcome of one isolated uniform; for two, it is at most 2^−46."""
 
-TELLING = 4
-"""A counterexample, and what is shown there, has at least this part of the largest distance."""
+MAX_RATIO = 4
+"""Largest ratio of the largest distance to a counterexample's distance."""
 
 NOT_REPEATED = "the same uniforms do not always give the same output"
-"""Why no distribution can be computed."""
+"""Reason why no distribution can be computed."""
 
 
 class UnsuitedError(Exception):
-    """A method does not work for a verifier; caught where another one is tried."""
+    """A method does not work for a verifier; caught where another method is tried."""
 
 
 @dataclass(frozen=True)
 class WorstPrefix:
-    """Output tokens after which the next one is farthest from the target's distribution."""
+    """Output prefix after which the next token is farthest from the target's distribution."""
 
-    prefix: Path  # the tokens output so far
-    probability: Number  # probability of the prefix in the output
-    output_probs: Probs  # [V]: distribution of the next token in the output
-    target_probs: Probs  # [V]: and in the target model
+    # The output tokens so far.
+    prefix: Path
+    # Probability of the prefix in the output.
+    probability: Number
+    # Distribution of the next token in the output [V].
+    output_probs: Probs
+    # Distribution of the next token in the target [V].
+    target_probs: Probs
 
     @property
     def off(self) -> float:
-        """How far off the next token is (TV), weighted by the probability of the prefix."""
+        """Distance of the next token (TV), weighted by the probability of the prefix."""
         return float(self.probability * abs(self.output_probs - self.target_probs).sum() / 2)
 
 
 @dataclass(frozen=True, eq=False)
-class Observation(Brief):
+class Observation(ShortRepr):
     """Output distribution of a verifier on an instance."""
 
-    instance: Instance  # the models
-    # of each outcome: fractions, or floats where they come from bisection or are frequencies
+    # The models.
+    instance: Instance
+    # Probability of each outcome: fractions, or floats from bisection or frequencies.
     probs: Mapping[Outcome, Number]
-    length: int  # most tokens of a run: sequences are compared at this length
-    # uniforms that lead to the outcome, where they are known
+    # Largest number of tokens of a run; sequences are compared at this length.
+    length: int
+    # Uniforms that lead to each outcome, if they are known.
     examples: Mapping[Outcome, tuple[Number, ...]] = field(default_factory=dict)
-    error: float = 0.0  # how far the probabilities can be from the truth (TV)
-    # how often each outcome was seen, for probabilities that are frequencies
+    # Largest error of the probabilities (TV).
+    error: float = 0.0
+    # Count of each outcome, if the probabilities are frequencies.
     counts: Counter[Outcome] | None = None
-    rejected: bool | None = None  # whether a test rejects the frequencies; None if there is none
-    runs: int = 0  # runs of the verifier that it took
-    uniforms: int = 0  # most uniforms that a run took; 0 if unknown
-    pieces: int = 0  # pieces between breakpoints, each of which a known mistake has as a path
+    # Whether a test rejects the frequencies; None without a test.
+    rejected: bool | None = None
+    # Number of runs of the verifier.
+    runs: int = 0
+    # Largest number of uniforms of a run; 0 if unknown.
+    uniforms: int = 0
+    # Number of pieces between breakpoints; a known mistake has a path for each.
+    pieces: int = 0
 
     @cached_property
     def sequences(self) -> dict[Path, Number]:
-        """Distribution of the output, continued by the target; failures are left out."""
+        """Distribution of the output, continued by the target; without failures."""
         return self._continued(self.length)
 
     @cached_property
     def target(self) -> dict[Path, Fraction]:
-        """Distribution that the sequences should have."""
+        """Distribution of the sequences under the target."""
         return sequence_distribution(self.instance.target, self.instance.prompt, self.length)
 
     def continued(self, length: int) -> dict[Path, Number]:
@@ -90,7 +101,7 @@ class Observation(Brief):
 
     @cached_property
     def tv_distance(self) -> Number:
-        """Total variation distance of the two; a failure counts as a wrong output."""
+        """Total variation distance from the target; a failure counts as a wrong output."""
         return distance(self.sequences, self.target)
 
     def is_off(self, tolerance: float) -> bool:
@@ -104,21 +115,21 @@ class Observation(Brief):
         return self.is_off(tolerance) or self.impossible is not None
 
     def isolated(self) -> list[Outcome]:
-        """Outcomes that the target cannot give, from single values of a uniform or rounding."""
+        """Return impossible outcomes that come from single values of a uniform or rounding."""
         return [outcome for outcome in self._impossible if self.probs[outcome] <= ISOLATED]
 
     @cached_property
     def impossible(self) -> Outcome | None:
-        """An outcome that the target cannot give, at whatever uniforms, or None.
+        """An outcome that is impossible under the target; None if there is none.
 
-        Of those that are not isolated a failure comes first, then the likeliest.
+        Failures that are not isolated have priority, then the most probable outcome.
         """
 
-        def telling(outcome: Outcome) -> tuple[bool, Number]:
+        def priority(outcome: Outcome) -> tuple[bool, Number]:
             probability = self.probs[outcome]
             return isinstance(outcome, Failure) and probability > ISOLATED, probability
 
-        return max(self._impossible, key=telling, default=None)
+        return max(self._impossible, key=priority, default=None)
 
     @cached_property
     def _impossible(self) -> list[Outcome]:
@@ -131,9 +142,9 @@ class Observation(Brief):
         ]
 
     def impossible_outcomes(self) -> set[str]:
-        """Return all outcomes that the target cannot give, as text.
+        """Return all outcomes that are impossible under the target, as text.
 
-        Where breakpoints give them, those of two isolated uniforms at once are left out.
+        For breakpoints, outcomes of two simultaneous isolated uniforms are omitted.
         """
         return {
             "crashed" if isinstance(outcome, Failure) and outcome.crashed else str(outcome)
@@ -141,8 +152,8 @@ class Observation(Brief):
             if not 0 < self.probs[outcome] < TWICE_ISOLATED
         }
 
-    def likeliest_excess(self) -> Outcome:
-        """Find the output, or its beginning, that exceeds its target probability most."""
+    def largest_excess(self) -> Outcome:
+        """Return the output, or its beginning, that exceeds its target probability most."""
         worst = max(
             self.sequences, key=lambda path: self.sequences[path] - self.target.get(path, 0)
         )
@@ -164,7 +175,7 @@ class Observation(Brief):
                 yield WorstPrefix(prefix, weight, probs, target)
 
     def worst_prefix(self) -> WorstPrefix | None:
-        """Prefix after which the next token is farthest off, weighted by its probability."""
+        """Return the prefix with the largest weighted distance of the next token, or None."""
         worst, farthest = None, self.error
         for here in self.prefixes():
             if here.off > farthest:
@@ -177,23 +188,37 @@ class Observed:
     """Output distributions of a verifier on all instances by one method, and their coverage."""
 
     runner: Runner
-    observations: Sequence[Observation]  # on each instance
-    smallest: Observation | None = None  # the smallest one of the search that deviates
-    searched: Sequence[Observation] = ()  # on the instances of the search
-    # whether frequencies fit a known distribution; None where distributions are known
+    # One observation for each instance.
+    observations: Sequence[Observation]
+    # The smallest deviating observation of the search.
+    smallest: Observation | None = None
+    # Observations on the instances of the search.
+    searched: Sequence[Observation] = ()
+    # Predicate: do frequencies fit a known distribution?  None if the distributions are known.
     fits: Callable[[Observation, Observation], bool] | None = None
-    radius: float = 0.0  # how far their distances (TV) can be from the truth
-    skipped: int = 0  # instances that were too large
-    false_alarms: float = 0.0  # probability that a lossless verifier deviates; as in the report
-    delta: float = 0.0  # the deviation (TV) that is detected; as in the report
-    enough: bool = True  # whether all was done that a verdict without a deviation needs
-    left_out: tuple[str, ...] = ()  # kinds of instances that no time was left for
-    sampled: Observed | None = None  # of larger instances that were sampled beside these
-    later_runs: str | None = None  # how runs change later runs
-    slower: float | None = None  # time of a run at the end over that at the start
-    tolerance: float = 0.0  # distances (TV) up to this were taken for rounding
+    # Largest error of the distances (TV).
+    radius: float = 0.0
+    # Number of instances that were too large.
+    skipped: int = 0
+    # Probability that a lossless verifier deviates, as in the report.
+    false_alarms: float = 0.0
+    # The deviation (TV) that is detected, as in the report.
+    delta: float = 0.0
+    # Whether the coverage suffices for the verdict "lossless".
+    enough: bool = True
+    # Kinds of instances that no time was left for.
+    left_out: tuple[str, ...] = ()
+    # Observations of larger instances that were sampled in addition.
+    sampled: Observed | None = None
+    # How runs change later runs.
+    later_runs: str | None = None
+    # Time of a run at the end, divided by the time at the start.
+    slower: float | None = None
+    # Distances (TV) up to this value counted as rounding.
+    tolerance: float = 0.0
     method: str = ""
-    why_not_exact: tuple[str, ...] = ()  # why the methods before it do not work
+    # Why the preceding methods do not work.
+    why_not_exact: tuple[str, ...] = ()
 
     @property
     def seen(self) -> list[Observation]:
@@ -212,7 +237,7 @@ class Observed:
 
 
 def distance(a: Mapping[Path, Number], b: Mapping[Path, Number]) -> Number:
-    """Total variation distance of two distributions of sequences; the first may lack mass."""
+    """Return the TV distance of two distributions of sequences; the first may lack mass."""
     differences: list[Any] = [a.get(path, 0) - b.get(path, 0) for path in {**a, **b}]
     lost: Any = total(b.values()) - total(a.values())
     half: Number = (total(map(abs, differences)) + abs(lost)) / 2

@@ -11,11 +11,11 @@ from otm.audit.observe.observation import UnsuitedError
 from otm.audit.observe.precision import LARGEST, Floats, Precision, ProbeSettings
 
 MAX_PIECES = 64
-"""Most pieces of one uniform; a generator that is seeded by it has no end of them."""
+"""Largest number of pieces of one uniform; a generator seeded by it has unlimited pieces."""
 
 
 class Pieces:
-    """Pieces of the unit cube, divided coordinate by coordinate, and the output on each."""
+    """Pieces of the unit cube, split coordinate by coordinate, and the output on each piece."""
 
     def __init__(
         self,
@@ -30,11 +30,12 @@ class Pieces:
         self._probes = probes if settings.few else self._all_probes
         self._grid = precision.grid[::2] if settings.few else precision.grid
         self._resolution = precision.resolution
-        # [N, m], a point of each piece, arbitrary in coordinates not yet split; its edges
+        # A point of each piece [N, m], arbitrary in unsplit coordinates, and the piece's limits.
         self.points = self._probes[:1].copy()
         self._low, self._high = np.zeros_like(self.points), np.ones_like(self.points)
         self.error, self.depth = 0.0, 0
-        self._edges = np.empty(0)  # of brackets around breakpoints
+        # Ends of the intervals that contain breakpoints.
+        self._edges = np.empty(0)
 
     @property
     def weights(self) -> Floats:
@@ -43,13 +44,13 @@ class Pieces:
         return volumes
 
     def split(self) -> None:
-        """Divide all pieces along the next uniform."""
+        """Split all pieces along the next uniform."""
         place = self.depth
         cuts = self._known(place)
         if self._merged:
             cuts = [each and self._shown(place, i, each) for i, each in enumerate(cuts)]
         searched = np.array([i for i, each in enumerate(cuts) if each is None], dtype=np.int64)
-        # one after another, each learns from those before
+        # Search one piece after another, because each search uses earlier breakpoints.
         for part in searched[:, None] if self._few else [searched]:
             for i, each in zip(part.tolist(), self._search(place, part), strict=True):
                 cuts[i] = each
@@ -61,13 +62,14 @@ class Pieces:
         self._low[:, place] = low = np.concatenate([[0.0, *each] for each in cuts])
         self._high[:, place] = high = np.concatenate([[*each, 1.0] for each in cuts])
         first, last = high <= 2 * self._resolution, low >= LARGEST - self._resolution
-        inside = np.where((low == 0) & first, 0.0, (low + high) / 2)  # u = 0 for itself
+        # Use u = 0 itself for the first piece.
+        inside = np.where((low == 0) & first, 0.0, (low + high) / 2)
         in_last = last & (low <= LARGEST) & (high > LARGEST)
         self.points[:, place] = np.where(in_last, LARGEST, inside)
         self.depth = place + 1
 
     def _known(self, place: int) -> list[Any]:
-        """Return breakpoints along one uniform per piece; None where they are not known."""
+        """Return breakpoints along one uniform for each piece; None where they are unknown."""
         cache = self._outcomes.cache
         if cache is None:
             return [None] * len(self.points)
@@ -76,14 +78,14 @@ class Pieces:
         return [each and sorted({end for end in each if 0 < end < 1}) for each in ends]
 
     def _shown(self, place: int, piece: int, cuts: list[float]) -> list[float]:
-        """Drop cuts of draws that change no outcome, such as beyond the last token."""
+        """Remove breakpoints of draws that change no outcome, such as after the last token."""
         middles = _middles([0.0, *cuts, 1.0])
         seen = self._at(np.full(middles.size, piece), middles, place, self._all_probes)
         steps = (seen[:-1] != seen[1:]).any(axis=1)
         return [cut for cut, step in zip(cuts, steps.tolist(), strict=True) if step]
 
     def are_constant(self, found: Numbers) -> bool:
-        """Whether each piece has one outcome, whichever cells its draws are put into."""
+        """Return whether each piece has one outcome for all cells of its draws."""
         if (cache := self._outcomes.cache) is None:
             return True
         for point, low, high, number in zip(
@@ -99,7 +101,7 @@ class Pieces:
         return True
 
     def indices(self, rows: Floats) -> Numbers:
-        """Return the index of the piece that each point lies in."""
+        """Return the index of the piece that contains each point."""
         low, high = self._low[:, : self.depth], self._high[:, : self.depth]
         rows = rows[:, : self.depth]
         inside = [((low <= row) & (row < high)).all(axis=1).argmax() for row in rows]
@@ -142,7 +144,7 @@ class Pieces:
         high: Floats,
         ends: tuple[Numbers, Numbers],
     ) -> tuple[Floats, Floats]:
-        """Close in on a breakpoint of the first probe that shows one in each bracket."""
+        """Narrow each interval around a breakpoint, by the first probe whose outcomes differ."""
         below, above = ends
         probe = (below != above).argmax(axis=1)
         start = below[np.arange(probe.size), probe]
@@ -158,7 +160,7 @@ class Pieces:
         return low, high
 
     def _middle(self, low: Floats, high: Floats) -> Floats:
-        """Halve brackets, first by the edges of breakpoints that were found: most come again."""
+        """Halve intervals, first at known breakpoints, because most breakpoints repeat."""
         first = np.searchsorted(self._edges, low, side="right")
         last = np.searchsorted(self._edges, high, side="left")
         edges = np.append(self._edges, 0.0)[(first + last) // 2]

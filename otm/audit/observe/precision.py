@@ -1,4 +1,4 @@
-"""The precision with which breakpoints of a verifier are searched."""
+"""Precision of the search for breakpoints of a verifier."""
 
 from __future__ import annotations
 
@@ -13,25 +13,31 @@ from otm.testing.symbolic import MAX_UNIFORMS
 Floats: TypeAlias = npt.NDArray[np.float64]
 
 LARGEST = 1 - 2.0**-24
-"""The largest uniform that float32 holds."""
+"""The largest uniform in float32."""
 
 
 @dataclass(frozen=True, eq=False)
 class Precision:
     """Precision of a search for breakpoints."""
 
-    grid: Floats  # where a uniform is put first
-    # random values of the later uniforms among which a breakpoint must show; more if they miss
-    # some; besides them stand both edges: drafts show where all coins are 0, which accept them
+    # First values of a uniform.
+    grid: Floats
+    # Numbers of random values of the later uniforms in which breakpoints must show; the next number
+    # is used if some are missed.  Both ends are tried too: at coins of 0, which accept all drafts,
+    # the drafts show.
     probes: tuple[int, ...]
-    resolution: float  # how closely a breakpoint is located
-    tries: int  # random runs that are made twice
-    checks: int  # random runs that the pieces must predict
-    batch: int  # most runs between two looks at the time
+    # Largest width of an interval around a breakpoint.
+    resolution: float
+    # Number of random runs that are repeated.
+    tries: int
+    # Number of random runs that the pieces must predict.
+    checks: int
+    # Largest number of runs between two checks of the time.
+    batch: int
 
     @property
     def unseen(self) -> float:
-        """Share of all runs in which an event is missed with probability 10^−3."""
+        """Share of all runs below which an event is missed with probability above 10^−3."""
         return float(1 - 1e-3 ** (1 / self.checks))
 
 
@@ -40,13 +46,16 @@ FINE = Precision(
 )
 
 COARSE = Precision(np.array([0, LARGEST]), (1, 4), 2.0**-16, 4, 64, 16)
-"""For code that takes hundredths of a second and more for a run."""
+"""Precision for code that needs hundredths of a second or more for a run."""
 
 
 @dataclass(frozen=True)
 class ProbeSettings:
     """Settings of the search for the breakpoints of one uniform."""
 
-    number: int  # of random values of the later uniforms
-    few: bool = False  # whether as few runs as can be are made: what a coin decides shows after it
-    merged: bool = False  # whether cells are one piece where all looks see the same
+    # Number of random values of the later uniforms.
+    number: int
+    # Whether to make as few runs as possible, because the later cells show the coin's decisions.
+    few: bool = False
+    # Whether to merge cells with the same outcomes in all probes into one piece.
+    merged: bool = False

@@ -1,8 +1,8 @@
-"""A cache of runs: what a verifier drew in a run says which other runs end alike.
+"""A cache of runs: the draws of a run determine which other runs have the same output.
 
-A uniform that places a token by known weights does so wherever in the token's cell it lies.  A tree
-of what was drawn, one level for each uniform, so knows the output of many runs without making them,
-and the cells are steps of the output that nobody needs to search for.
+If a uniform draws a token by known weights, all uniforms in the token's cell have the same effect.
+Therefore a tree of draws, with one level for each uniform, contains the output of many runs without
+making them.  The ends of the cells are breakpoints that need no search.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from otm.audit.adapters.base import Source
 from otm.audit.observe.observation import NOT_REPEATED, UnsuitedError
 
 Cells: TypeAlias = Sequence[float]
-"""Ends of the cells of a uniform, in order; the last is 1."""
+"""Upper ends of the cells of a uniform, in ascending order; the last is 1."""
 
 
 class Recorded(Source):
@@ -57,7 +57,7 @@ class _Leaf:
 
 @dataclass
 class _Branch:
-    """Several runs that have drawn the same so far."""
+    """Several runs with the same draws so far."""
 
     ends: Cells | None
     after: dict[float, _Branch | _Leaf] = field(default_factory=dict)
@@ -70,7 +70,7 @@ class RunCache:
         self._root: _Branch | _Leaf | None = None
 
     def outcome(self, uniforms: Sequence[float]) -> int | None:
-        """Return the known outcome of a run on these uniforms; None if it is not known."""
+        """Return the cached outcome of a run on these uniforms, or None."""
         node, depth = self._follow(uniforms)
         if not isinstance(node, _Leaf):
             return None
@@ -80,9 +80,9 @@ class RunCache:
         return node.outcome
 
     def ends(self, uniforms: Sequence[float]) -> Cells | None:
-        """Return the ends of the cells of the uniform after these.
+        """Return the ends of the cells of the uniform after these, or None.
 
-        No uniform at all, where the run is over, has one cell.
+        If the run has ended by then, return a single cell.
         """
         node, depth = self._follow(uniforms)
         if isinstance(node, _Branch):
@@ -91,7 +91,7 @@ class RunCache:
         return left[0][0] if left else (1.0,)
 
     def add(self, draws: Sequence[tuple[Cells | None, float]], outcome: int) -> None:
-        """Remember a run; raise `UnsuitedError` if it contradicts another one."""
+        """Add a run; raise `UnsuitedError` if it contradicts another run."""
         new = _Leaf(draws, outcome)
         node, before = self._root, None
         while node is not None:
@@ -128,7 +128,7 @@ class RunCache:
 
 
 def _same(a: Cells | None, b: Cells | None) -> bool:
-    """Whether cells are the same, but for rounding."""
+    """Return whether cells are the same up to rounding."""
     if a is b or a == b:
         return True
     return a is not None and b is not None and len(a) == len(b) and np.allclose(a, b, 0, 1e-12)

@@ -1,4 +1,4 @@
-"""The search for the smallest pair of models on which a verifier deviates, by Hypothesis."""
+"""Search for the smallest pair of models on which a verifier deviates, by Hypothesis."""
 
 from __future__ import annotations
 
@@ -14,28 +14,29 @@ from otm.models.table import TableModel
 Seen = TypeVar("Seen")
 
 KINDS = ("dense", "sparse", "one token", "ties")
-"""Kinds of distributions, of `otm.testing.strategies`, that do not depend on rounding."""
+"""Kinds of distributions of `otm.testing.strategies` that do not depend on rounding."""
 
 SHAPES = [
     (v, gamma, k)
     for v in (2, 3)
     for gamma in (1, 2)
     for k in (1, 2, 3)
-    if v ** (gamma * k) <= 9  # ways to draft
+    # Limit the number of possible drafts.
+    if v ** (gamma * k) <= 9
 ]
-"""Numbers of tokens, drafts of a chain, and chains, the preferred ones first."""
+"""Numbers of tokens, drafts of a chain, and chains, in order of preference."""
 
 MAX_SHRINKING = 400
-"""Most instances that are tried on the way from a deviation to the smallest one."""
+"""Largest number of instances that are tried while shrinking."""
 
 
 def smallest_deviation(
     adapter: Adapter, deviation: Callable[[Instance], Seen | None], examples: int, seed: int
 ) -> Seen | None:
-    """Search a number of instances for one on which a verifier deviates, and shrink it.
+    """Search a number of instances for a deviation of a verifier, and shrink it.
 
-    Fewest tokens come first, then fewest drafts, then the simplest fractions.  Returns what was
-    seen there; nothing is observed twice.
+    Instances with few tokens come first, then few drafts, then simple fractions.  Returns the
+    observation of the smallest one; no instance is observed twice.
     """
     import hypothesis
     from hypothesis import strategies as st
@@ -68,7 +69,7 @@ def smallest_deviation(
         return repr((instance.gamma, instance.k, rows_of(instance)))
 
     def holds(instance: Instance) -> bool:
-        """Try an instance; each one once, and a limited number of them."""
+        """Try an instance; each one only once, and at most a limited number."""
         if not adapter.supports(instance):
             return False
         key = key_of(instance)

@@ -1,4 +1,4 @@
-"""Audits of tokens that cannot be drawn again: recorded steps, and the answers of a server.
+"""Audits of tokens that cannot be sampled again: recorded steps, and answers of a server.
 
-Not here: functions that can be run on chosen uniforms (`otm.audit.observe`).
+Not here: audits that run a verifier on chosen uniforms (`otm.audit.observe`).
 """

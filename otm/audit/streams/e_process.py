@@ -1,11 +1,12 @@
-"""Evidence against a null hypothesis that may be read at any time: bets and their mixture.
+"""Evidence against a null hypothesis that is valid at any time: bets and their mixture.
 
-A bet multiplies by a factor whose mean, given all tokens before, is at most 1 if tokens have their
-stated probabilities.  The product of a bet's factors is an e-value, and so is a mean of e-values
-with shares of sum 1.  Such a mean ever reaches 1/α with probability at most α (Ville's inequality),
-so an audit may stop and decide at any time (docs/theory/recorded-steps.md, Theorem 15.2).  The
-audits differ in their bets: `RowEvidence` bets on single classes of tokens, `GroupEvidence` on all
-unions of classes at once, `Copies` on texts.  E-values and factors are stored as logarithms.
+A bet multiplies its e-value by a factor for each token.  If tokens have their stated probabilities,
+the mean of this factor, given all earlier tokens, is at most 1.  The product of a bet's factors is
+an e-value, and so is a weighted mean of e-values.  Such a mean ever reaches 1/α with probability at
+most α (Ville's inequality), so an audit may stop and decide at any time
+(docs/theory/recorded-steps.md, Theorem 15.2).  The audits use different bets: `RowEvidence` bets on
+single classes of tokens, `GroupEvidence` on all unions of classes, and `Copies` on repeated texts.
+E-values and factors are stored as logarithms.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ Floats: TypeAlias = npt.NDArray[np.float64]
 Bools: TypeAlias = npt.NDArray[np.bool_]
 
 MISSED = 1e-3
-"""Probability with which a deviation of the stated size is missed, or a bound is too low."""
+"""Probability that a deviation of the stated size is missed, or that a bound is too low."""
 
 
 class EProcess:
-    """A mixture of e-values, its largest value so far, and when it reached its limit."""
+    """A mixture of e-values, its largest value, and the step at which it reached its limit."""
 
     def __init__(self, shares: Sequence[float] | Floats, limit: float = math.inf) -> None:
-        """Begin with e-values of 1; `limit` is the logarithm of the value that decides."""
+        """Start with e-values of 1; `limit` is the logarithm of the e-value that decides."""
         weights = np.asarray(shares, dtype=np.float64)
         self.logs = np.zeros(weights.size)
         self.limit, self.largest = limit, 0.0
@@ -37,20 +38,20 @@ class EProcess:
 
     @property
     def log_e_value(self) -> float:
-        """Logarithm of the mixture."""
+        """Logarithm of the mixture of the e-values."""
         return float(np.logaddexp.reduce(self.logs + self._log_shares))
 
     @property
     def decided(self) -> bool:
-        """Whether the mixture ever reached the limit."""
+        """Whether the mixture has ever reached the limit."""
         return self.largest >= self.limit
 
     def bet(self, log_factors: Floats, steps: Sequence[int] = (0,)) -> None:
-        """Multiply the e-values by the factors [T, J] of T tokens, which are of these steps."""
+        """Multiply the e-values by the factors of T tokens, [T, J], from these steps."""
         self.update(np.cumsum(np.atleast_2d(log_factors), axis=0) + self.logs, steps)
 
     def update(self, logs: Floats, steps: Sequence[int] = (0,)) -> None:
-        """Set the e-values after each of T tokens: logarithms [T, J]."""
+        """Set the e-values after each of T tokens, as logarithms [T, J]."""
         logs = np.atleast_2d(logs)
         mixed = np.logaddexp.reduce(logs + self._log_shares, axis=1)
         self.logs[...] = logs[-1]

@@ -1,4 +1,4 @@
-"""The first of the exponential clocks that drafts and output share, on every backend.
+"""Exponential clocks that drafts and output share, and selection of the smallest clock time.
 
-Not here: what is decided by it (`otm.coupled.rounds`, `otm.coupled.device_rounds`).
+Decoding with these clocks is in `otm.coupled.rounds` and `otm.coupled.device_rounds`.
 """

@@ -1,12 +1,12 @@
-"""Exponential clocks that drafts and output share: a number for each position, list and token.
+"""Exponential clocks that drafts and output share: one number S per position, list and token.
 
-The clock of a token rings at S/p for a model that gives it probability p.  The first to ring is a
-token drawn from that model's distribution, and two models that read the same clocks often draw the
+If a model gives a token probability p, the token's time is S/p.  The token with the smallest time
+is a sample from the model's distribution, and two models that read the same clocks often draw the
 same token ([daliri2024]_; k lists: [rowan2025]_).
 
-Clocks are computed, not stored: Philox 4x64-10 ([salmon2011]_, as in NumPy) at the key of the
-sequence and the counter (token, list, position).  A clock comes from 64 bits, so that a token of
-probability p is drawn with a relative error of about 2^−64/p.
+Clocks are computed, not stored, by Philox 4x64-10 ([salmon2011]_, as in NumPy).  The key of the
+sequence is the Philox key, and (token, list, position) is the Philox counter.  A clock uses 64
+bits, so the probability p of a token has a relative error of about 2^−64/p.
 
 References
 ----------
@@ -29,16 +29,17 @@ from otm._core.probs.sparse import SparseProbs
 from otm.decoding.draft_tree import Randomness
 
 BELOW_ONE = 1 - 2.0**-53
-"""Largest uniform: a clock at one would never ring."""
+"""Largest uniform; a uniform of one would give an infinite clock."""
 
 UNIT, HALF = 2.0**-64, 2.0**-65
-"""A clock of 64 bits r is that of the uniform (r + 1/2) 2^−64."""
+"""A clock with 64 bits r has the uniform (r + 1/2) 2^−64."""
 
 SLACK = 1 + 2.0**-40
-"""More than what rounding can do to a time."""
+"""Factor that exceeds every relative rounding error of a time."""
 
-# Of the logarithm: m in [√(1/2), √2) by its bits, ln 2 in two parts, and ln(1 + f) by
-# s = f/(2 + f) with the coefficients of s², …, s¹⁴ from fdlibm (Sun Microsystems, 1993)
+# Constants of the logarithm.  The bits of a float give a mantissa in [√(1/2), √2); ln 2 is the sum
+# of two parts; ln(1 + f) is a series in s = f/(2 + f).  The coefficients of s², …, s¹⁴ are those of
+# fdlibm (Sun Microsystems, 1993).
 LEAST_MANTISSA = 0x3FE6A09E00000000
 TO_POWER = 0x3FF0000000000000 - LEAST_MANTISSA
 OF_MANTISSA = 2**52 - 1
@@ -56,14 +57,14 @@ COEFFICIENTS = (
 
 @dataclass(frozen=True)
 class SharedClocks:
-    """The clocks of one sequence.
+    """The exponential clocks of one sequence.
 
     Parameters
     ----------
     key : int
-        What tells sequences apart, from 0 to 2^64 − 1.
+        Key of the sequence, from 0 to 2^64 − 1.
     lists : int
-        Number of lists, one for each draft of a token.
+        Number of lists; each draft of a token has its own list.
 
     Examples
     --------
@@ -79,16 +80,16 @@ class SharedClocks:
     lists: int = 1
 
     def draft(self, position: int, of_list: int, probs: SparseProbs) -> int:
-        """Token whose clock in one list rings first."""
+        """Return the token with the smallest time in one list."""
         return self._first(position, range(of_list, of_list + 1), probs)
 
     def output(self, position: int, probs: SparseProbs) -> int:
-        """Token whose clock rings first in any list."""
+        """Return the token with the smallest time over all lists."""
         return self._first(position, range(self.lists), probs)
 
     def uniform(self, position: int, of_list: int, token: int) -> float:
-        """Uniform u in (0, 1) of one clock, which is −ln(1 − u): small if it is early."""
-        # a block of Philox has four tokens, and NumPy counts before it draws
+        """Return the uniform u in (0, 1) of one clock −ln(1 − u); small clocks have small u."""
+        # A Philox block serves four tokens.  NumPy increments the counter before it draws.
         block, place = divmod(token, 4)
         counter = np.array([block, of_list, position, 0], dtype=np.uint64)
         bits = np.random.Philox(key=self.key, counter=counter).random_raw(place + 1)
@@ -96,28 +97,29 @@ class SharedClocks:
 
     def _first(self, position: int, lists: range, probs: SparseProbs) -> int:
         bits = clock_bits(self.key, position, lists, int(probs.tokens[-1]) + 1)
-        return _first_ring(bits, probs.tokens, probs.probabilities)
+        return _first_to_ring(bits, probs.tokens, probs.probabilities)
 
 
 def first_rings(probs: Any, keys: Any, positions: Any, lists: Any, count: int) -> Any:
-    """Token that rings first in each row, in any of so many lists from one on.
+    """Return the token with the smallest time in each row, over `count` lists: int64 [B, L].
 
-    [B, L, V], key [B], position [B, L], first list [B, L] → int64 [B, L].  Entries that are not
-    positive never ring; a row without any gives token 0.
+    `probs` is [B, L, V], `keys` [B], `positions` [B, L]; `lists` [B, L] numbers each row's first
+    list.
+    Tokens need a positive probability; a row without positive probabilities gives token 0.
     """
     tokens = np.zeros(probs.shape[:2], np.int64)
     for b, row in np.ndindex(tokens.shape):
         support = np.flatnonzero(probs[b, row] > 0)
         if support.size:
             first, size = int(lists[b, row]), int(support[-1]) + 1
-            of_lists = range(first, first + count)
-            bits = clock_bits(int(keys[b]), int(positions[b, row]), of_lists, size)
-            tokens[b, row] = _first_ring(bits, support, probs[b, row][support])
+            row_lists = range(first, first + count)
+            bits = clock_bits(int(keys[b]), int(positions[b, row]), row_lists, size)
+            tokens[b, row] = _first_to_ring(bits, support, probs[b, row][support])
     return tokens
 
 
 def clock_bits(key: int, position: int, lists: range, size: int) -> npt.NDArray[np.uint64]:
-    """64 bits for each token, the least of some lists: [V]."""
+    """Return 64 bits per token, minimized over some lists: [V]."""
     least: Any = None
     for of_list in lists:
         counter = np.array([0, of_list, position, 0], dtype=np.uint64)
@@ -126,11 +128,11 @@ def clock_bits(key: int, position: int, lists: range, size: int) -> npt.NDArray[
     return np.asarray(least, np.uint64)
 
 
-def _first_ring(bits: npt.NDArray[np.uint64], tokens: Any, probs: Any) -> int:
-    """Token of least −ln(1 − u)/p, u being (bits + 1/2) 2^−64; of equal ones the first.
+def _first_to_ring(bits: npt.NDArray[np.uint64], tokens: Any, probs: Any) -> int:
+    """Return the token of smallest time −ln(1 − u)/p, with u = (bits + 1/2) 2^−64.
 
-    As −ln(1 − u) ≥ u, no token rings first whose u/p is above the ring of the one with least u/p:
-    few logarithms are needed.
+    Ties go to the first token.  Let T be the time of the token with the smallest u/p.  Since
+    −ln(1 − u) ≥ u, a token with u/p > T has a larger time.  So only a few logarithms are computed.
     """
     rates = np.asarray(probs, dtype=np.float64)
     if tokens.size < bits.size:
@@ -138,33 +140,35 @@ def _first_ring(bits: npt.NDArray[np.uint64], tokens: Any, probs: Any) -> int:
     with np.errstate(over="ignore"):
         least = bits / rates
         near = int(least.argmin())
-        latest = _rings(bits[near : near + 1], rates[near])
-        seen = np.flatnonzero(least <= latest * (2.0**64 * SLACK))
-        first = _rings(bits[seen], rates[seen]).argmin()
-    return int(tokens[seen[first]])
+        bound = _ring_times(bits[near : near + 1], rates[near])
+        candidates = np.flatnonzero(least <= bound * (2.0**64 * SLACK))
+        first = _ring_times(bits[candidates], rates[candidates]).argmin()
+    return int(tokens[candidates[first]])
 
 
-def _rings(bits: npt.NDArray[np.uint64], rates: Any) -> Any:
-    """When clocks of these bits and rates ring."""
+def _ring_times(bits: npt.NDArray[np.uint64], rates: Any) -> Any:
+    """Return the times of clocks with these bits and rates."""
     return times(np, _uniforms(bits)) / rates
 
 
 def _uniforms(bits: npt.NDArray[np.uint64]) -> Any:
-    """Uniforms in (0, 1) from 64 bits each."""
+    """Return uniforms in (0, 1) from 64 bits each."""
     return np.minimum(bits * UNIT + HALF, BELOW_ONE)
 
 
 def times(xp: Any, uniforms: Any) -> Any:
-    """−ln(1 − u) of float64, an array or a tensor: the same bits on every device.
+    """Return −ln(1 − u) of a float64 array or tensor, with the same bits on every device.
 
-    Logarithms of libraries differ in their last bit.  Here every product, quotient and sum is
-    rounded on its own; the result is within 2^−52 of the exact one, relative to it.
+    Logarithms of different libraries differ in their last bit.  This function rounds every
+    product, quotient and sum separately; its relative error is at most 2^−52.
     """
     rest = 1.0 - uniforms
-    lost = (1.0 - rest) - uniforms  # 1 − u = rest + lost, exactly
+    # Exactly 1 − u = rest + lost.
+    lost = (1.0 - rest) - uniforms
     bits = rest.view(xp.int64) + TO_POWER
     power = xp.asarray((bits >> 52) - 1023, dtype=xp.float64)
-    f = ((bits & OF_MANTISSA) + LEAST_MANTISSA).view(xp.float64) - 1.0  # rest = 2^power (1 + f)
+    # Here rest = 2^power (1 + f).
+    f = ((bits & OF_MANTISSA) + LEAST_MANTISSA).view(xp.float64) - 1.0
     s, half = f / (f + 2.0), 0.5 * f * f
     square = s * s
     series = square * COEFFICIENTS[6]
@@ -174,6 +178,6 @@ def times(xp: Any, uniforms: Any) -> Any:
     return ((half - (s * (half + series) + small)) - f) - power * LN2_HIGH
 
 
-def drawn_key(uniforms: Randomness) -> int:
-    """Draw the key of a sequence, before anything else, whatever drafts for it."""
+def draw_key(uniforms: Randomness) -> int:
+    """Draw the key of a sequence from its first uniform, before any drafter draws."""
     return int(uniforms(1)[0] * 2**53)

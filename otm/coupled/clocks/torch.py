@@ -1,8 +1,8 @@
-"""The first of the shared clocks to ring, batched: `otm.coupled.clocks.numpy`, bit for bit.
+"""Selection of the tokens with the smallest clock times, bitwise as in the NumPy reference.
 
-Tensors of torch have no unsigned numbers of 64 bits.  Here int64 holds their bits: sums and the low
-halves of products are the same, the high half is put together from products of 32 bits, and two
-numbers are compared with their highest bits turned over.
+Torch has little support for unsigned 64-bit numbers, so int64 stores their bits.  Sums and the low
+halves of products are the same for both types.  The high half of a product is assembled from 32-bit
+products.  A comparison of two numbers flips their highest bits first.
 """
 
 from __future__ import annotations
@@ -26,43 +26,47 @@ HIGHEST_BIT = -(2**63)
 def first_rings(
     probs: Tensor, keys: Tensor, positions: Tensor, lists: Tensor, count: int
 ) -> Tensor:
-    """Token that rings first in each row, in any of so many lists from one on.
+    """Return the token with the smallest time in each row, over `count` lists: int64 [B, L].
 
-    [B, L, V], key [B], position [B, L], first list [B, L] → int64 [B, L].
+    `probs` [B, L, V], `keys` [B], `positions` [B, L]; `lists` [B, L] is the first list of a row.
     """
-    if probs.dtype == torch.bfloat16:  # which NumPy has not
+    # NumPy has no bfloat16.
+    if probs.dtype == torch.bfloat16:
         probs = probs.float()
     size = probs.shape[-1]
-    if probs.device.type == "cpu" and size >= LEAST_VOCABULARY:  # NumPy's own Philox is faster
+    # On a CPU, NumPy's Philox is faster.
+    if probs.device.type == "cpu" and size >= LEAST_VOCABULARY:
         rows = probs.detach().numpy()
-        of_rows = (keys.numpy(), positions.numpy(), lists.numpy())
-        return torch.from_numpy(clocks.first_rings(rows, *of_rows, count))
+        row_clocks = (keys.numpy(), positions.numpy(), lists.numpy())
+        return torch.from_numpy(clocks.first_rings(rows, *row_clocks, count))
     bits = clock_bits(keys[:, None], positions, lists, count, size)
     high, low = (bits >> 32) & LOW, bits & LOW
-    uniforms = (high.double() * 2.0**32 + low.double()) * UNIT + HALF  # rounded once, as a whole
+    # The sum of both halves rounds only once, like a conversion of all 64 bits.
+    uniforms = (high.double() * 2.0**32 + low.double()) * UNIT + HALF
     rates = probs.double()
     rings = (times(torch, uniforms.clamp(max=BELOW_ONE)) / rates).where(rates > 0, torch.inf)
-    first = rings == rings.amin(-1, keepdim=True)  # of equal ones the first
+    # Ties go to the first token.
+    first = rings == rings.amin(-1, keepdim=True)
     token = torch.arange(size, device=probs.device)
     return token.where(first, size).amin(-1).clamp(max=size - 1)
 
 
 def clock_bits(keys: Tensor, positions: Tensor, lists: Tensor, count: int, size: int) -> Tensor:
-    """64 bits for each token, the least of so many lists: [B, 1], [B, L], [B, L] → [B, L, V]."""
+    """Return 64 bits per token, minimized over lists: [B, 1], [B, L], [B, L] → [B, L, V]."""
     blocks = torch.arange(1, -(-size // 4) + 1, device=keys.device)
 
-    def turned(further: int) -> Tensor:
+    def flipped_bits(further: int) -> Tensor:
         words = philox(blocks, lists[..., None] + further, positions[..., None], keys[..., None])
         return torch.stack(words, -1).flatten(-2) ^ HIGHEST_BIT
 
-    least = reduce(torch.minimum, map(turned, range(count)))
+    least = reduce(torch.minimum, map(flipped_bits, range(count)))
     return least[..., :size] ^ HIGHEST_BIT
 
 
 def philox(block: Tensor, of_list: Tensor, position: Tensor, key: Tensor) -> list[Tensor]:
-    """Four words of 64 bits at a counter and a key, each [B, L, V/4].
+    """Return the four 64-bit words of Philox at a counter and a key, each [B, L, V/4].
 
-    Numbers grow to their full shape only where they depend on both block and position.
+    Words take their full shape only when they depend on both block and position.
     """
     words = [block, of_list, position, torch.zeros_like(block)]
     keys = [key, torch.zeros_like(key)]
@@ -79,8 +83,9 @@ def philox(block: Tensor, of_list: Tensor, position: Tensor, key: Tensor) -> lis
 
 
 def high_product(number: Tensor, multiplier: int) -> Tensor:
-    """Upper 64 bits of the product of two unsigned numbers, from 32 bits of each."""
-    high, low = (number >> 32) & LOW, number & LOW  # >> fills up with the highest bit
+    """Return the upper 64 bits of an unsigned product, computed from 32-bit halves."""
+    # The shift copies the sign bit, so the mask is necessary.
+    high, low = (number >> 32) & LOW, number & LOW
     above, below = multiplier >> 32, multiplier & LOW
     middle = high * below + ((low * below >> 32) & LOW)
     lower = low * above + (middle & LOW)
@@ -88,5 +93,5 @@ def high_product(number: Tensor, multiplier: int) -> Tensor:
 
 
 def signed(number: int) -> int:
-    """Return the number of int64 that has the bits of this one."""
+    """Return the int64 number with the same 64 bits."""
     return number - 2**64 if number >= 2**63 else number

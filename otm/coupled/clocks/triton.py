@@ -1,6 +1,7 @@
-"""The first of the shared clocks to ring, as Triton kernels: `otm.coupled.clocks.torch`.
+"""Triton kernels that select the tokens with the smallest clock times, as the torch backend does.
 
-Two launches, and one pass over the rows: the first token of each block, then the first block.
+Two launches read the rows once.  The first finds the token of smallest time in each block of a row,
+and the second finds the block.
 """
 
 # ruff: noqa: PLR0917 - a kernel's arguments are pointers, strides and sizes, in order
@@ -23,7 +24,7 @@ L1, L2, L3, L4, L5, L6, L7 = map(constant, clocks.COEFFICIENTS)
 
 @jit
 def _times(uniform: tl.tensor) -> tl.tensor:
-    """`otm.coupled.clocks.numpy.times`."""
+    """Return −ln(1 − u), as `otm.coupled.clocks.numpy.times` does."""
     rest = 1.0 - uniform
     lost = (1.0 - rest) - uniform
     bits = rest.to(tl.int64, bitcast=True) + _TO_POWER
@@ -47,9 +48,10 @@ def _times(uniform: tl.tensor) -> tl.tensor:
 def _clock_bits(
     key: tl.tensor, counter: tl.tensor, of_list: tl.tensor, position: tl.tensor
 ) -> tl.tensor:
-    """64 bits of each token, four for each counter: [n] → [4n]."""
+    """Return 64 bits of each token, for four tokens per counter: [n] → [4n]."""
     nothing = tl.full((), 0, tl.uint64)
-    a, b, c, d = tl.philox(key, counter, of_list, position, nothing)  # 4x64-10, as its types say
+    # The types select Philox 4x64-10.
+    a, b, c, d = tl.philox(key, counter, of_list, position, nothing)
     return tl.interleave(tl.interleave(a, c), tl.interleave(b, d))
 
 
@@ -68,7 +70,7 @@ def ring_in_blocks(
     count: tl.tensor,
     block_size: tl.constexpr,
 ) -> None:
-    """Write when the first clock of a block rings, and of which token it is."""
+    """Write the smallest time of a block, and its token."""
     row = tl.program_id(0).to(tl.int64)
     block = tl.program_id(1)
     sequence = row // rows
@@ -76,7 +78,8 @@ def ring_in_blocks(
     position = tl.load(positions + row)  # scalar
     first = tl.load(lists + row)  # scalar
     quarter: tl.constexpr = block_size // 4
-    counter = (block * quarter + tl.arange(0, quarter) + 1).to(tl.int64)  # as NumPy, from 1 on
+    # Counters begin at 1, as in NumPy.
+    counter = (block * quarter + tl.arange(0, quarter) + 1).to(tl.int64)
     least = _clock_bits(key, counter, first, position)
     for further in range(1, count):
         least = tl.minimum(least, _clock_bits(key, counter, first + further, position))
@@ -103,7 +106,7 @@ def first_of_blocks(
     size: tl.tensor,
     padded_blocks: tl.constexpr,
 ) -> None:
-    """Write the token that rings first in a row; of equal ones the first."""
+    """Write the token with the smallest time in a row; ties go to the first token."""
     row = tl.program_id(0).to(tl.int64)
     block = tl.arange(0, padded_blocks)
     place = row * blocks + block
@@ -116,23 +119,24 @@ def first_of_blocks(
 def first_rings(
     probs: Tensor, keys: Tensor, positions: Tensor, lists: Tensor, count: int
 ) -> Tensor:
-    """Token that rings first in each row, in any of so many lists from one on.
+    """Return the token with the smallest time in each row, over `count` lists: int64 [B, L].
 
-    [B, L, V], key [B], position [B, L], first list [B, L] → int64 [B, L].
+    `probs` [B, L, V], `keys` [B], `positions` [B, L]; `lists` [B, L] is the first list of a row.
     """
     check_device(probs)
     probs = probs if probs.stride(-1) == 1 else probs.contiguous()
     batch, rows, size = probs.shape
-    block_size = max(runtime.BLOCK // 4, 4)  # longer ones, in float64, would spill registers
+    # Larger blocks of float64 would spill registers.
+    block_size = max(runtime.BLOCK // 4, 4)
     blocks = -(-size // block_size)
     device, shape = probs.device, (batch, rows, blocks)
     rings = torch.empty(shape, dtype=torch.float64, device=device)
     tokens = torch.empty(shape, dtype=torch.int64, device=device)
     output = torch.empty((batch, rows), dtype=torch.int64, device=device)
-    of_rows = (keys.contiguous(), positions.contiguous(), lists.contiguous())
+    row_clocks = (keys.contiguous(), positions.contiguous(), lists.contiguous())
     strides = probs.stride()[:2]
-    arguments = (probs, *of_rows, rings, tokens, *strides, rows, size, count)
+    arguments = (probs, *row_clocks, rings, tokens, *strides, rows, size, count)
     launch(ring_in_blocks, (batch * rows, blocks), *arguments, block_size=block_size)
-    of_blocks = (rings, tokens, output, blocks, size)
-    launch(first_of_blocks, (batch * rows,), *of_blocks, padded_blocks=padded(blocks))
+    block_results = (rings, tokens, output, blocks, size)
+    launch(first_of_blocks, (batch * rows,), *block_results, padded_blocks=padded(blocks))
     return output

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from otm._core.arithmetic import Number
 from otm._core.checks import as_draft_count
 from otm._core.display.progress import Progress, watching
-from otm._core.display.reprs import Brief
+from otm._core.display.reprs import ShortRepr
 from otm._core.display.text import html_table, text_table
 from otm._core.files.paths import AnyPath, write_csv
 from otm._core.interval import Interval
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class ComparedRule(Brief):
+class ComparedRule(ShortRepr):
     """A rule in a comparison, with its results.
 
     Attributes
@@ -196,58 +196,56 @@ def compare(
     Parameters
     ----------
     p, q : array-like [..., n]
-        Draft and target distribution, on the same vocabulary, or two of the type `SparseProbs`;
-        or rows of distributions, such as those of two models at the positions of a text.
+        Draft and target distribution on the same vocabulary, or two `SparseProbs`; or rows of
+        distributions, such as those of two models at the positions of a text.
     k : int, or sequence of int
-        Number of drafts, at least 1, or several numbers, each of which is computed for every row.
-        Rules that need more are left out; of one pair and one k, some take fewer whatever k is: see
-        their drafts.
+        Number of drafts, at least 1.  With several numbers, each rule is computed for every number
+        and every row.  Rules that need more drafts are left out.  For one pair and one k, some
+        rules use fewer drafts: see the column with their drafts.
     rules : names, or mapping from names to rules, optional
-        Names in `otm.rules.RULES`, "module:name" of your own, or functions from a problem to a
-        plan, such as the classes of `otm.coupling` or your own.  If left out: of one pair and one k
-        all lossless rules that have a plan; otherwise the optimum, k-Seq and recursive rejection,
-        which take milliseconds for a row of 50,000 tokens and any number of k.  For distributions
-        in fractions the rules for which exact sums would take too long are compared in floats; rows
-        always are.
+        Names in `otm.rules.RULES`, "module:name" of your own rules, or functions from a problem to
+        a plan, such as the classes of `otm.coupling`.  The default for one pair and one k is all
+        lossless rules that have a plan.  The default for rows, or several k, is the optimum, k-Seq
+        and recursive rejection: these take milliseconds for a row of 50,000 tokens.  Rules whose
+        exact sums would take too long are compared in floats even if the distributions are in
+        fractions; rows are always compared in floats.
     prompts : int array-like [...], optional
-        The prompt of each row, by which intervals are clustered, since rows of a prompt are alike;
-        if left out, rows are taken to be independent.
+        The prompt of each row.  Intervals then treat only rows of different prompts as independent.
+        By default all rows count as independent.
     level : float, optional
-        Probability that an interval covers its mean, nearly; above 0 and below 1.
+        Confidence level of the intervals, above 0 and below 1.
     max_seconds : float, optional
-        Longest time in seconds that one rule may take for all rows and all k, estimated from the
-        first two rows.  A slower rule is left out.  No limit by default; only for rows, or several
-        k.
+        Time limit in seconds for one rule over all rows and all k.  The time is estimated from the
+        first two rows, and a slower rule is left out.  No limit by default.  Only for rows, or
+        several k.
     progress : callable, optional
-        Called with a text, the number of the row (or of the rule) and the number of rows (0 if
-        unknown).  After the first row the text names the slowest rules and their time for a row.
-        Without this argument a terminal shows a line after two seconds, and a pipe shows nothing.
+        Called with a text, the number of the row (or rule) and the total (0 if unknown).  After
+        the first row the text names the slowest rules and their time per row.  Without this
+        argument a terminal shows a line after two seconds, and a pipe shows nothing.
 
     Returns
     -------
     Comparison or PairedMeans
-        Of one pair and one k a `Comparison`: each of its entries has the plan, its acceptance, the
-        optimum for its drafts and, if it is not lossless, the distance of its output distribution
-        from the target.  Of rows, or of several k, means over the rows with intervals
-        (`otm.gain.PairedMeans`).  Both are shown as a table, and have `plot` and `to_csv`.  A rule
-        that needs too much memory or time is left out: `left_out` has the reason, and the table
-        ends with a line for it.
+        For one pair and one k a `Comparison`.  Each entry has the plan, its acceptance, the optimum
+        for its drafts and, if the rule is not lossless, the distance of its output from the target.
+        For rows, or several k, `otm.gain.PairedMeans`: means over the rows with intervals.  Both
+        print as a table, and have `plot` and `to_csv`.  If a rule needs too much memory or time,
+        `left_out` has the reason, and the table ends with a line about this rule.
 
     Raises
     ------
     InvalidDistributionError, InvalidDraftCountError
         If the distributions or k are not valid.
     InvalidInputError
-        If the drafts are given by their joint distribution, there are no rows, numbers of drafts or
-        rules, or prompts are not those of the rows.  If `prompts` or `max_seconds` is given with
-        one pair and one k.
+        If the drafts are a joint distribution; if there are no rows, no numbers of drafts or no
+        rules; if the number of prompts is not the number of rows; if `prompts` or `max_seconds` is
+        set for one pair and one k.
     UnknownMethodError, InvalidParameterError
-        If a rule is asked for by a name that does not exist, or one that is given is no rule; if
-        `max_seconds` is not a number above 0.
+        If a name of a rule is unknown, a rule is not callable, or `max_seconds` is not positive.
     ProblemTooLargeError
         If all rules are too large for the distributions, or too slow for `max_seconds`.
     MissingDependencyError
-        If the optimum for a rule of one's own needs a maximum flow and networkx is not installed.
+        If the optimum for your own rule needs a maximum flow and networkx is not installed.
 
     Examples
     --------
@@ -283,8 +281,8 @@ def compare(
     problem = Problem(p, q, 1 if several else k)
     if not problem.iid:
         raise InvalidInputError(
-            f"compare was given drafts drawn as {problem.drafts}; each rule draws drafts in its "
-            "own way: give draft distributions"
+            f"compare was given drafts {problem.drafts}; each rule draws its drafts "
+            "in its own way: give draft distributions"
         )
     if problem.shape or several:
         ks = [as_draft_count(count) for count in (k if several else [k])]
@@ -304,7 +302,7 @@ def compare(
         )
     if prompts is not None:
         raise InvalidInputError(
-            "prompts beside one pair and one k, which has no mean; leave them out"
+            "prompts are for rows or several k; leave them out for one pair and one k"
         )
     return compare_pair(problem, rules, progress=progress)
 
@@ -315,9 +313,10 @@ def compare_pair(
     *,
     progress: Progress | None = None,
 ) -> Comparison:
-    """Compare rules on one problem, whose drafts are i.i.d.; leave out rules that are too large."""
+    """Compare rules on one problem with i.i.d. drafts; leave out rules that are too large."""
     chosen = PLANS if rules is None else named_rules(rules, PLANS)
-    if rules is None:  # all that take so many drafts
+    # By default, compare all rules that support k drafts.
+    if rules is None:
         chosen = {
             name: rule
             for name, rule in chosen.items()
@@ -326,15 +325,16 @@ def compare_pair(
     compared, left_out = [], {}
     with watching(progress, "compare") as watch:
         for number, (name, rule) in enumerate(chosen.items(), 1):
-            # Rules differ too much for an estimate from the first ones: no total.
+            # The times of rules differ too much to estimate the remaining time.
             watch.tell(f"{name}, rule", number)
             try:
                 compared.append(_compared(name, rule, problem))
-            except MemoryError as error:  # ProblemTooLargeError is one
+            except MemoryError as error:  # This includes ProblemTooLargeError.
                 left_out[name] = str(error)
     if left_out and not compared:
         raise none_left(left_out)
-    if rules is None:  # and those that take more, such as SpecHub its two
+    # Leave out rules that always use more drafts, such as SpecHub with two.
+    if rules is None:
         compared = [rule for rule in compared if rule.plan.drafts.k <= problem.k]
     compared.sort(key=_rank)
     return Comparison(problem, tuple(compared), left_out)

@@ -52,26 +52,27 @@ def compare_pairs(
     max_seconds: float | None = None,
     progress: Progress | None = None,
 ) -> PairedMeans:
-    """Compute the acceptance of every rule on pairs of distributions, one for each prompt given.
+    """Compute the acceptance of every rule on pairs of distributions; `prompts` has one per pair.
 
-    The pairs' own k are not looked at, and None stands for 0.  A rule is left out at a k that it
-    does not take, and where it needs too much memory or time; `left_out` has the reason.
+    The k of a pair is ignored.  None in place of a pair counts as acceptance 0.  A rule is left out
+    for a k that it does not support, and if it needs too much memory or time: `left_out` has the
+    reason.
     """
     counts, size = sorted(set(ks)), prompts.size
     if not (counts and rules and size):
         raise InvalidInputError(
-            f"there is nothing to compare: {len(rules)} rules, {len(counts)} numbers of drafts, "
-            f"{size} rows; give at least one of each"
+            f"compare was given {len(rules)} rules, {len(counts)} numbers of drafts and {size} "
+            "rows; give at least one of each"
         )
     there = {name: [k for k in counts if _takes(name, rule, k)] for name, rule in rules.items()}
     if alone := [name for name, fitting in there.items() if not fitting]:
         raise InvalidParameterError(
-            f"the rule {alone[0]} takes {_limit(alone[0])} and not {counts}; add such a number, or "
-            "leave the rule out"
+            f"the rule {alone[0]} takes {_limit(alone[0])}, not {counts}; add such a number, or "
+            "leave out the rule"
         )
     values = {Setup(name, k, 1): np.zeros(size) for name, fitting in there.items() for k in fitting}
     left_out: dict[Setup, str] = {}
-    means = PairedMeans(QUANTITY, values, prompts, level, left_out)  # which checks the level
+    means = PairedMeans(QUANTITY, values, prompts, level, left_out)  # This checks the level.
     times = RuleTimes(size, max_seconds)
     capped = [name for name, rule in rules.items() if _by_cap(name, rule)]
     if counts[-1] > MOST_ROUNDS:
@@ -89,7 +90,7 @@ def compare_pairs(
                 for k, accepted in zip(counts, found[name].probability.tolist(), strict=True):
                     values[Setup(name, k, 1)][r] = accepted
             for name in others:
-                if r == 0:  # from the second row on the text names the slowest rules
+                if r == 0:  # The text names the slowest rules from the second row on.
                     watch.tell(f"{name}, row", 1, size)
                 problems = {k: row.with_k(k) for k in there[name]}
                 _compute_by_plan(
@@ -119,7 +120,7 @@ def _compute_by_plan(
         for setup, problem in setups.items():
             try:
                 values[setup][r] = build_plan(rule, problem, name).acceptance
-            except MemoryError as error:  # ProblemTooLargeError is one
+            except MemoryError as error:  # This includes ProblemTooLargeError.
                 del values[setup]
                 left_out[setup] = str(error)
     if reason := times.too_slow(name):

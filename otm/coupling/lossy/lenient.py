@@ -30,7 +30,7 @@ from otm._core.ratios.keys import ratio_of
 from otm.coupling.optimal.plan import OptimalPlan
 from otm.coupling.optimal.swaps import TargetWinRatio
 from otm.coupling.plan import TransportPlan
-from otm.coupling.residual import TokenwisePlan, only_likeliest
+from otm.coupling.residual import TokenwisePlan, argmax_weights
 from otm.optimum.lenience import check_lenience, closest_in_bins, lenient_cap
 
 
@@ -269,4 +269,4 @@ class ArgmaxLenientPlan(TokenwisePlan):
 
     @property
     def _residual_weights(self) -> Probs:
-        return only_likeliest(self.problem.target)
+        return argmax_weights(self.problem.target)

@@ -15,7 +15,7 @@ from otm.coupling.residual import TokenwisePlan
 
 @dataclass(frozen=True, eq=False)
 class SyntheticAcceptance(TokenwisePlan):
-    """Accept each draft with a fixed probability, whatever its token; not lossless.
+    """Accept each draft with a fixed probability that ignores its token; not lossless.
 
     If all drafts are rejected, the output is drawn from the usual residual ∝ max(q − p, 0).  For
     one draft, this is the option `rejection_sample_method="synthetic"` of vLLM, which measures its

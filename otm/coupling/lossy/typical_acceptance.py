@@ -22,7 +22,7 @@ from otm._core.arithmetic import (
 )
 from otm._core.checks import Drafts, Uniforms
 from otm._core.numbers import as_parameter, check_name
-from otm.coupling.residual import ResidualPlan, only_likeliest
+from otm.coupling.residual import ResidualPlan, argmax_weights
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,7 +120,7 @@ class TypicalAcceptance(ResidualPlan):
     @property
     def _residual_weights(self) -> Probs:
         target = self.problem.target
-        return only_likeliest(target) if self.otherwise == "argmax" else target
+        return argmax_weights(target) if self.otherwise == "argmax" else target
 
     @cached_property
     def _likely(self) -> npt.NDArray[np.bool_]:

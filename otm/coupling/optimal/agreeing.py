@@ -112,7 +112,7 @@ class AgreeingDrafts:
         mass[common] = np.maximum(mass[common] - self.winner_probs[self._shared], 0 * mass[common])
         return self._target.tokens, mass
 
-    def slot_law(self, place: int) -> tuple[Slots, Probs]:
+    def slot_distribution(self, place: int) -> tuple[Slots, Probs]:
         """Return the possible slots of a drafted token (its own last), and their probabilities."""
         slot = self._slot.item(place)
         partners, moved = self._swaps.moves_of(slot)
@@ -121,7 +121,7 @@ class AgreeingDrafts:
 
     def winner(self, places: Sequence[int], uniforms: Probs) -> int:
         """Return the index of the winning draft, from one uniform for each draft."""
-        slots, laws = [], {place: self.slot_law(place) for place in set(places)}
+        slots, laws = [], {place: self.slot_distribution(place) for place in set(places)}
         for place, uniform in zip(places, uniforms, strict=True):
             partners, law = laws[place]
             step = int(np.searchsorted(law[:-1].cumsum(), uniform, side="right"))
@@ -160,8 +160,8 @@ class AgreeingDrafts:
         return joint / total if total > 0 else self.numbers
 
     def _ascending(self, place: int) -> tuple[Slots, Probs]:
-        """Return `slot_law` with the slots in ascending order."""
-        slots, law = self.slot_law(place)
+        """Return `slot_distribution` with the slots in ascending order."""
+        slots, law = self.slot_distribution(place)
         order = slots.argsort()
         return slots[order], law[order]
 

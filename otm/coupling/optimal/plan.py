@@ -151,10 +151,10 @@ class OptimalPlan(ResidualPlan):
         slope, added = (each.item(bins[winner]) for each in table.win_ratio)
         winner_prob = draft[winner] * (slope + added * rates[winner])
         mass = self.target_mass.item(drafts[winner])
-        accept = float(mass > 0) if winner_prob <= 0 else min(mass, winner_prob) / winner_prob
+        accept = mass > 0 if winner_prob <= 0 else mass / winner_prob
         return winner if uniforms[-1] < accept else -1
 
-    def slot_law(self, token: int) -> tuple[Slots, Probs]:
+    def slot_distribution(self, token: int) -> tuple[Slots, Probs]:
         """Return the possible slots of a drafted token, ascending, and their probabilities.
 
         Parameters
@@ -169,8 +169,10 @@ class OptimalPlan(ResidualPlan):
         """
         ratio = ratio_of(self.problem.draft[[token]], self.problem.target[[token]])
         (place,), (rate,) = self.slots.place(ratio)
-        return self.slots.slot_law(place, rate)
+        return self.slots.slot_distribution(place, rate)
 
     def _acceptance_per_draft(self, drafts: Drafts) -> Probs:
-        winning = [winning_probabilities([self.slot_law(x) for x in row]) for row in drafts]
+        winning = [
+            winning_probabilities([self.slot_distribution(x) for x in row]) for row in drafts
+        ]
         return np.asarray(np.reshape(winning, drafts.shape) * self.accept_probability[drafts])

@@ -98,8 +98,7 @@ class SlotTable(Frozen):
     @cached_property
     def _first(self) -> Slots:
         """Index of the first move of each owner."""
-        owner = self.swaps.moves.owner
-        return read_only(np.append(owner[:1] >= 0, owner[1:] != owner[:-1]).nonzero()[0])
+        return read_only(np.flatnonzero(np.diff(self.swaps.moves.owner, prepend=-1)))
 
     @cached_property
     def steps(self) -> Probs:
@@ -175,7 +174,7 @@ class SlotTable(Frozen):
     def slots_of(self, bins: Slots, rates: Probs, uniforms: npt.NDArray[Any]) -> Slots:
         """Return the slot of each draft, from one uniform each; all arrays have the same shape."""
         if not is_exact(self.draft):
-            stretched = np.minimum(uniforms / rates, 1 - 2.0**-53)
+            stretched = np.minimum(uniforms / rates, 1)
             uniforms = (stretched * 2.0**self._grid_bits).astype(np.int64)
         moving = uniforms < self._last.take(bins)
         if not np.count_nonzero(moving):
@@ -190,13 +189,13 @@ class SlotTable(Frozen):
         slots: list[int] = bins.tolist()
         bits, scale = self._grid_bits, 2.0**self._grid_bits
         for i, last in enumerate(self._last.take(bins).tolist()):
-            end = int(min(uniforms[i] / rates[i], 1 - 2.0**-53) * scale)
+            end = int(min(uniforms[i] / rates[i], 1) * scale)
             if end < last:
                 move = self.keys.searchsorted((slots[i] << bits) + end, side="right")
                 slots[i] = self.swaps.moves.partner.item(move)
         return slots
 
-    def slot_law(self, place: int, rate: Any = 1) -> tuple[Slots, Probs]:
+    def slot_distribution(self, place: int, rate: Any = 1) -> tuple[Slots, Probs]:
         """Return the possible slots of a draft of a bin, ascending, and their probabilities."""
         owner, partner, _ = self.swaps.moves
         start, stop = owner.searchsorted((place, place + 1))

@@ -1,4 +1,4 @@
-"""Rounds that stay on the device of the models: sessions, drafts and verification by kernels.
+"""Decoding steps that stay on the device of the models: sessions, drafts, verification by kernels.
 
-Not here: the kernels (`otm.kernels`), and rounds on the host (`otm.decoding.rounds`).
+The kernels are in `otm.kernels`, and decoding steps on the host are in `otm.decoding.rounds`.
 """

@@ -1,4 +1,4 @@
-"""Chains of drafts as tensors: drawn by a model on its device, or laid out from any drafter's."""
+"""Draft chains as tensors: drawn by a model on its device, or copied from a host drafter."""
 
 from __future__ import annotations
 
@@ -25,46 +25,53 @@ from otm.kernels.sparse_drafts import SparseDrafts
 from otm.models.base import LanguageModel
 
 Place = tuple[int, int, int]
-"""A sequence, a chain and a position."""
+"""Indices of a sequence, a chain and a position."""
 
 DrawLevel = Callable[[int, Any], Any]
-"""Draws a draft of each chain from a level's distributions, of the first level one: → [B, K]."""
+"""Function from a level and its distributions to one draft per chain: [B, K].
+
+At level 0, all chains of a sequence share one distribution.
+"""
 
 
 NO_TREES = (
-    "on a device chains are verified, which branch at their beginning only; `spectr_verifier` "
-    "takes trees"
+    "kernels on a device verify chains, which branch only at the root; `spectr_verifier` accepts "
+    "trees"
 )
-"""Why the chains of a tree must not branch."""
+"""End of the error message for a drafter's tree that is not a set of chains."""
 
 
 @dataclass(frozen=True)
 class Drafted:
     """K chains of at most γ drafts for each of B sequences."""
 
-    tokens: Any  # int64 [B, K, γ]; −1 behind the end of a chain
-    probs: Any  # [B, K, γ, V] or SparseDrafts, what they were drawn from; None if they were chosen
-    good: Any  # bool [B], whether these are distributions; None if the host has checked them
-    lengths: npt.NDArray[np.int64]  # [B, K]
+    # Draft tokens, int64 [B, K, γ]; −1 after the end of a chain.
+    tokens: Any
+    # Distributions [B, K, γ, V] or SparseDrafts of the drafts; None for deterministic drafts.
+    probs: Any
+    # Whether the distributions of each sequence are valid, bool [B]; None if the host checked them.
+    good: Any
+    # Length of each chain, [B, K].
+    lengths: npt.NDArray[np.int64]
 
     @classmethod
     def nothing(cls, batch: int) -> Drafted:
-        """No draft for any sequence."""
+        """Return an instance without drafts for a batch of sequences."""
         torch = require("torch")
         tokens = torch.zeros((batch, 1, 0), dtype=torch.int64)
         return cls(tokens, None, None, np.zeros((batch, 1), np.int64))
 
 
 class DeviceDrafts(ABC):
-    """Drafts chains for a batch."""
+    """Source of draft chains for a batch, as tensors."""
 
     @abstractmethod
     def draft(self, batch: Batch) -> Drafted:
-        """Draft chains behind each context."""
+        """Return draft chains after each context."""
 
     @abstractmethod
     def learn(self, contexts: Sequence[Context], chains: Sequence[Sequence[Path]]) -> None:
-        """Take the chains [B][K] behind their contexts, now that the host knows them."""
+        """Record the chains [B][K] after their contexts, once the host knows their tokens."""
 
     @property
     @abstractmethod
@@ -73,13 +80,14 @@ class DeviceDrafts(ABC):
 
 
 class ModelDrafts(DeviceDrafts):
-    """Chains that a model draws; no draft comes to the host before it is verified."""
+    """Chains that a model draws on its device; the host sees drafts only after verification."""
 
     keeps_probs = True
-    """Whether verification needs what the drafts were drawn from."""
+    """Whether verification needs the draft distributions."""
 
     def __init__(self, drafter: ModelDrafter) -> None:
-        self.chains: int = drafter.branching  # type: ignore[assignment]  # no prefix tree
+        # The callers exclude prefix trees, so the branching is a number.
+        self.chains: int = drafter.branching  # type: ignore[assignment]
         self._rows = DeviceSession(drafter.model, drafter.sampling, drafter.processor)
 
     @property
@@ -88,7 +96,7 @@ class ModelDrafts(DeviceDrafts):
         return self._rows.seconds
 
     def draft(self, batch: Batch) -> Drafted:
-        """Draw the next token of all chains, level by level."""
+        """Draw all chains of the batch, level by level."""
         torch = require("torch")
         contexts, depths, parents, uniforms = batch
         size, chains, gamma = len(contexts), self.chains, max(depths)
@@ -127,23 +135,24 @@ class ModelDrafts(DeviceDrafts):
     def _drawing(
         self, depths: Sequence[int], uniforms: Sequence[Randomness], device: Any
     ) -> DrawLevel:
-        """Draw by uniforms, which are taken now: as many as a sequence has drafts."""
+        """Return a function that draws a level; it takes one uniform per draft in advance."""
         from otm.kernels.common.host import draw
 
         coins = np.zeros((len(depths), max(depths), self.chains))
         for coin, depth, source in zip(coins, depths, uniforms, strict=True):
             coin[:depth] = source(depth * self.chains).reshape(depth, self.chains)
-        points = on_device(coins, device)  # [B, γ, K]
+        # Uniforms [B, γ, K].
+        points = on_device(coins, device)
 
         def draw_level(level: int, probs: Any) -> Any:
-            if level == 0:  # of one row
+            if level == 0:
                 return draw(probs, points[:, :1])[:, 0]
             return draw(probs, points[:, level, :, None])[..., 0]
 
         return draw_level
 
     def learn(self, contexts: Sequence[Context], chains: Sequence[Sequence[Path]]) -> None:
-        """Note what the rows have read: all drafts of a chain but the last."""
+        """Record which tokens the rows have read: all drafts of a chain except the last."""
         if max(len(path) for paths in chains for path in paths) > 0:
             self._rows.learn(
                 [
@@ -155,14 +164,15 @@ class ModelDrafts(DeviceDrafts):
 
 
 class HostDrafts(DeviceDrafts):
-    """Chains of any drafter, which come from the host."""
+    """Chains from any drafter that runs on the host, copied to tensors."""
 
     def __init__(self, drafter: Drafter, vocabulary: int, *, several: bool) -> None:
         self._drafter, self._vocabulary = drafter, vocabulary
-        self._several = several  # whether the rule is for several chains, which are never chosen
+        # Rules for several chains always need draft distributions, even of deterministic drafts.
+        self._several = several
 
     def learn(self, contexts: Sequence[Context], chains: Sequence[Sequence[Path]]) -> None:
-        """Do nothing: the drafter sees the contexts."""
+        """Do nothing, because the drafter receives the contexts."""
 
     @property
     def seconds(self) -> float:
@@ -170,7 +180,7 @@ class HostDrafts(DeviceDrafts):
         return self._drafter.seconds
 
     def draft(self, batch: Batch) -> Drafted:
-        """Let the drafter draft, and lay its chains and their distributions out as tensors."""
+        """Run the drafter, and convert its chains and their distributions to tensors."""
         torch = require("torch")
         trees = self._drafter.draft(*batch)
         as_paths(trees, batch.depths, self._vocabulary)
@@ -178,37 +188,37 @@ class HostDrafts(DeviceDrafts):
         count = max(1, *map(len, chains))
         gamma = max((len(chain) for paths in chains for chain in paths), default=0)
         tokens = np.full((len(trees), count, gamma), -1, np.int64)
-        laid: list[tuple[Place, SparseProbs]] = []
+        placed_probs: list[tuple[Place, SparseProbs]] = []
         for b, (tree, paths) in enumerate(zip(trees, chains, strict=True)):
             for c, chain in enumerate(paths):
-                for i, (above, node) in enumerate(zip((tree, *chain), chain, strict=False)):
+                for i, (parent, node) in enumerate(zip((tree, *chain), chain, strict=False)):
                     tokens[b, c, i] = node.token
-                    probs = above.checked_draft_probs()
+                    probs = parent.checked_draft_probs()
                     if probs.tokens[-1] >= self._vocabulary:
                         raise InvalidDraftsError(
-                            f"a draft was drawn from a distribution that gives token "
-                            f"{probs.tokens[-1]}, and the target model has tokens 0 to "
-                            f"{self._vocabulary - 1}; on a device both have one vocabulary"
+                            f"a draft distribution gives token {probs.tokens[-1]} positive "
+                            f"probability, but the target model has tokens 0 to "
+                            f"{self._vocabulary - 1}; on a device both must have one vocabulary"
                         )
-                    laid.append(((b, c, i), probs))
-        laid_out: Any = None
-        most = max((each.tokens.size for _, each in laid), default=1)
+                    placed_probs.append(((b, c, i), probs))
+        draft_probs: Any = None
+        most = max((each.tokens.size for _, each in placed_probs), default=1)
         if self._several or count > 1 or most > 1:
-            laid_out = self._lay_out(laid, tokens.shape, most)
-        return Drafted(torch.from_numpy(tokens), laid_out, None, (tokens >= 0).sum(2))
+            draft_probs = self._as_tensors(placed_probs, tokens.shape, most)
+        return Drafted(torch.from_numpy(tokens), draft_probs, None, (tokens >= 0).sum(2))
 
-    def _lay_out(
-        self, laid: Sequence[tuple[Place, SparseProbs]], shape: tuple[int, ...], most: int
+    def _as_tensors(
+        self, placed_probs: Sequence[tuple[Place, SparseProbs]], shape: tuple[int, ...], most: int
     ) -> Any:
-        """Lay distributions out as tensors: lists of their tokens, or rows if these are long."""
+        """Return distributions as SparseDrafts, or as dense rows if their supports are large."""
         torch = require("torch")
         if 2 * most > self._vocabulary:
             rows = np.zeros((*shape, self._vocabulary))
-            for place, each in laid:
+            for place, each in placed_probs:
                 rows[place][each.tokens] = each.probabilities
             return torch.from_numpy(rows)
         ids, values = np.full((*shape, most), -1, np.int64), np.zeros((*shape, most))
-        for place, each in laid:
+        for place, each in placed_probs:
             ids[place][: each.tokens.size] = each.tokens
             values[place][: each.tokens.size] = each.probabilities
         return SparseDrafts(torch.from_numpy(ids), torch.from_numpy(values))
@@ -221,7 +231,7 @@ def as_drafts(
     *,
     several: bool,
 ) -> DeviceDrafts | None:
-    """Return drafts as tensors: of a model on its device, or of any drafter on the host."""
+    """Return a source of draft chains as tensors: a model on its device, or a host drafter."""
     if drafter is None:
         return None
     if draws_chains(drafter):

@@ -1,7 +1,7 @@
-"""Rounds on the device of the models: drafts, scores and verification stay there.
+"""Decoding steps on the device of the models: drafts, scores and verification stay there.
 
-Only whole numbers come to the host, once a round: the drafts, the output, and whether all scores
-gave distributions.  The kernels of `otm.kernels` verify, for the whole batch.
+Once per step, only integers come to the host: the drafts, the output, and whether all scores gave
+valid distributions.  The kernels of `otm.kernels` verify the whole batch.
 """
 
 from __future__ import annotations
@@ -29,28 +29,28 @@ from otm.kernels.verify import verify_probs
 from otm.rules import RULES, Rule, named, names
 
 BAD_DRAFT, BAD_TARGET = 1, 2
-"""Faults of a sequence: scores of the draft or of the target model gave no distribution."""
+"""Fault bits of a sequence: scores of draft or target model gave no valid distribution."""
 
 
 @dataclass(frozen=True)
 class DeviceVerifier:
     """Verification of a whole batch by a kernel, on the device of the target model.
 
-    The drafts of a `ModelDrafter` stay on the device as well: once a step, tokens come to the host,
-    and nothing else.  It raises for prefix trees and for rules without a kernel; `spectr` and
-    `AssistedDecoding` verify these on the host.  Probabilities are in float32, unless the scores
-    are in float64; fractions become float64.
+    The drafts of a `ModelDrafter` also stay on the device; only tokens come to the host, once per
+    step.  The verifier raises for prefix trees and for rules without a kernel; `spectr` and
+    `AssistedDecoding` verify these on the host.  Probabilities are float32, or float64 if the
+    scores are float64 or fractions.
 
     Parameters
     ----------
     rule : str, optional
-        A rule with a kernel: "chain" and "block" for one chain, "grid k-Seq", "grid optimal" and
-        "grid walk and keep" for several.
+        A rule with a kernel: "chain" or "block" for one chain; "grid k-Seq", "grid optimal" or
+        "grid walk and keep" for several chains.
 
     Raises
     ------
     UnknownMethodError
-        If no such rule has a kernel.
+        If there is no such rule, or it has no kernel.
 
     Examples
     --------
@@ -68,28 +68,28 @@ class DeviceVerifier:
         named(self.rule, "kernel")
 
     def rounds(self, task: RoundsTask) -> Rounds:
-        """Make rounds that stay on the device of the models.
+        """Return an object that runs the steps of one batch on the device of the models.
 
         Parameters
         ----------
         task : RoundsTask
-            The models and the settings of a batch.
+            The models and settings of a batch.
 
         Returns
         -------
         Rounds
-            The rounds that `stream` calls.
+            The object whose steps `stream` calls.
 
         Raises
         ------
         UnknownMethodError
-            If no such rule has a kernel.
+            If there is no such rule, or it has no kernel.
         """
         return KernelRounds(task, named(self.rule, "kernel"))
 
 
 class DeviceRounds(Rounds):
-    """Chains of drafts of a whole batch, read and verified on the device."""
+    """Steps in which the device drafts, scores and verifies chains for a whole batch."""
 
     def __init__(self, task: RoundsTask, drafts: DeviceDrafts | None) -> None:
         self._target = DeviceSession(task.target, task.sampling, task.processor)
@@ -100,13 +100,13 @@ class DeviceRounds(Rounds):
     def _decide(
         self, drafted: Drafted, tokens: Any, target: Any, uniforms: Sequence[Randomness]
     ) -> Verified[Any]:
-        """Verify drafts [B, K, γ] by distributions [B, K, γ + 1, V]: the output of each sequence.
+        """Verify drafts [B, K, γ] with distributions [B, K, γ + 1, V], and return the outputs.
 
-        Of one chain its number may be left out; else it is one that has all accepted drafts.
+        `chain` of the result is a chain with all accepted drafts; it is optional if K = 1.
         """
 
     def step(self, batch: Batch) -> list[Outcome]:
-        """Draft, read and verify on the device, then bring the outcome to the host."""
+        """Draft, score and verify on the device, then copy the outcome to the host."""
         torch = require("torch")
         self.follow(batch)
         with torch.no_grad():
@@ -114,12 +114,13 @@ class DeviceRounds(Rounds):
             if self._drafts is not None:
                 drafted = self._drafts.draft(batch)
             scores = self._read(batch, drafted)
-            numbers = self._verify(drafted, scores, batch.uniforms)
-        found = numbers.cpu().numpy()  # the one wait for the device
-        return self._collect(batch.contexts, drafted.lengths, found)
+            packed = self._verify(drafted, scores, batch.uniforms)
+        # This copy is the only synchronization with the device in a step.
+        numbers = packed.cpu().numpy()
+        return self._collect(batch.contexts, drafted.lengths, numbers)
 
     def _read(self, batch: Batch, drafted: Drafted) -> Any:
-        """Let the target read the last tokens and the drafts [B, K, γ]: [B, K, γ + 1, V]."""
+        """Return the target's scores [B, K, γ + 1, V] after the contexts and drafts [B, K, γ]."""
         torch = require("torch")
         tokens, contexts = drafted.tokens, batch.contexts
         size, chains, gamma = tokens.shape
@@ -133,7 +134,7 @@ class DeviceRounds(Rounds):
         return scores.view(size, chains, gamma + 1, -1)
 
     def _verify(self, drafted: Drafted, scores: Any, uniforms: Sequence[Randomness]) -> Any:
-        """Verify; returns drafts, output and faults as one tensor of whole numbers."""
+        """Verify, and return drafts, output and faults in one integer tensor [B, Kγ + γ + 3]."""
         torch = require("torch")
         batch, _, gamma = drafted.tokens.shape
         device = scores.device
@@ -153,16 +154,16 @@ class DeviceRounds(Rounds):
         self,
         contexts: Sequence[Context],
         lengths: npt.NDArray[np.int64],
-        found: npt.NDArray[np.int64],
+        numbers: npt.NDArray[np.int64],
     ) -> list[Outcome]:
-        """Take the numbers of a round [B, Kγ + γ + 3] apart, and tell the rows what they read."""
+        """Split the integers of a step [B, Kγ + γ + 3], and update the sessions' tokens."""
         batch, chains = lengths.shape
-        gamma = (found.shape[1] - 3) // (chains + 1)
-        self._check(found[:, -1])
+        gamma = (numbers.shape[1] - 3) // (chains + 1)
+        self._check(numbers[:, -1])
         drafts: list[list[Path]] = [
             [tuple(path[:n].tolist()) for path, n in zip(paths, counts, strict=True)]
             for paths, counts in zip(
-                found[:, : chains * gamma].reshape(batch, chains, gamma), lengths, strict=True
+                numbers[:, : chains * gamma].reshape(batch, chains, gamma), lengths, strict=True
             )
         ]
         self._target.learn(
@@ -170,27 +171,27 @@ class DeviceRounds(Rounds):
         )
         if self._drafts is not None:
             self._drafts.learn(contexts, drafts)
-        outputs = found[:, chains * gamma : -2]
+        outputs = numbers[:, chains * gamma : -2]
         return [
             Outcome(tuple(filter(None, paths)), tuple(output[: accepted + 1].tolist()))
-            for paths, output, accepted in zip(drafts, outputs, found[:, -2], strict=True)
+            for paths, output, accepted in zip(drafts, outputs, numbers[:, -2], strict=True)
         ]
 
     def _check(self, faults: npt.NDArray[np.int64]) -> None:
-        """Raise if scores gave no distribution, before anything of the round is kept."""
+        """Raise if scores gave no valid distribution, before any result of the step is stored."""
         wrong = np.flatnonzero(faults)
         if wrong.size:
             b = int(wrong[0])
             model = "draft model" if faults[b] & BAD_DRAFT else "target model"
             raise InvalidDistributionError(
-                f"sequence {b} of the batch: of the {model} the logits have NaN, +∞, or nothing "
-                "but −∞, or the probabilities are below 0 or do not sum to one; there must be a "
-                "finite logit, and beside it only finite ones and −∞"
+                f"sequence {b} of the batch: the logits of the {model} have NaN, +∞ or only −∞, or "
+                "its probabilities are below 0 or do not sum to one; at least one logit must be "
+                "finite, and all others must be finite or −∞"
             )
 
 
 class KernelRounds(DeviceRounds):
-    """Rounds that a kernel verifies."""
+    """Steps whose drafts a kernel verifies."""
 
     def __init__(self, task: RoundsTask, rule: Rule) -> None:
         self._rule, self._backend = rule, task.backend
@@ -200,17 +201,17 @@ class KernelRounds(DeviceRounds):
     def _decide(
         self, drafted: Drafted, tokens: Any, target: Any, uniforms: Sequence[Randomness]
     ) -> Verified[Any]:
-        """Verify by the rule."""
+        """Verify with the kernel of the rule."""
         batch, chains, gamma = tokens.shape
         several = self._rule.several and gamma > 0
         if chains > 1 and not several:
             raise InvalidDraftsError(
-                f"{chains} drafts of a token; rule {self._rule.name!r} is for one chain; for "
-                f"several there are {', '.join(names('kernel', several=True))}"
+                f"{chains} drafts of a token, but the rule {self._rule.name!r} is for one chain; "
+                f"use one of {', '.join(names('kernel', several=True))} for several chains"
             )
         device = tokens.device
-        draft = _moved(drafted.probs, lambda x: x.to(device, non_blocking=True))
-        # without drafts every rule draws the bonus token alone, and "chain" needs no chains
+        draft = _map_arrays(drafted.probs, lambda x: x.to(device, non_blocking=True))
+        # Without drafts, every rule only draws the bonus token, as "chain" does.
         rule = self._rule if gamma else RULES["chain"]
         count = uniforms_per_position(rule, chains)
         coins = np.zeros((batch, gamma * count + 2))
@@ -218,7 +219,7 @@ class KernelRounds(DeviceRounds):
             coin[: length * count], coin[-2:] = np.split(source(length * count + 2), [-2])
         arguments = (target, draft, tokens)
         if not several:
-            arguments = (target[:, 0], _moved(draft, lambda x: x[:, 0]), tokens[:, 0])
+            arguments = (target[:, 0], _map_arrays(draft, lambda x: x[:, 0]), tokens[:, 0])
         return verify_probs(
             *arguments,
             on_device(coins, device),
@@ -228,8 +229,8 @@ class KernelRounds(DeviceRounds):
         )
 
 
-def _moved(probs: Any, move: Callable[[Any], Any]) -> Any:
-    """Apply a function to distributions of drafts: a tensor, lists of tokens, or None."""
+def _map_arrays(probs: Any, function: Callable[[Any], Any]) -> Any:
+    """Apply a function to draft distributions: a tensor, SparseDrafts, or None."""
     if isinstance(probs, SparseDrafts):
-        return SparseDrafts(*map(move, probs))
-    return None if probs is None else move(probs)
+        return SparseDrafts(*map(function, probs))
+    return None if probs is None else function(probs)

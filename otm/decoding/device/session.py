@@ -1,4 +1,4 @@
-"""A model's session on a device, which knows more tokens of its rows than the host."""
+"""A model session on a device; the device knows tokens that the host does not know yet."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from otm.decoding.sampling_parameters import (
 from otm.models.base import LanguageModel, Session, common_length, padded
 
 SUM_TOLERANCE = 1e-3
-"""How far probabilities that a model returns may sum from one; they are divided by their sum."""
+"""Tolerance for the sum of a model's probabilities, which are divided by their sum."""
 
 Lengths = npt.NDArray[np.int64]
 Live = npt.NDArray[np.bool_]
 
 
 class DeviceSession:
-    """A session with some rows for each sequence, and the distributions of its next tokens."""
+    """A session with one or more rows per sequence, and their next-token distributions."""
 
     def __init__(
         self,
@@ -43,13 +43,17 @@ class DeviceSession:
     ) -> None:
         self.model, self._sampling, self._processor = model, as_sampling(sampling), processor
         self._memory: Any = None
-        self._contexts: Sequence[Context] = ()  # of this round
+        self._contexts: Sequence[Context] = ()
         self._contexts_on_device: list[tuple[Lengths, Any]] | None = None
-        self.seconds = 0.0  # spent in the model so far; on a GPU, in launching it
+        # Seconds in the model so far; on a GPU, the time of launching its kernels.
+        self.seconds = 0.0
         self._started: Session | None = None
-        self._texts: list[Context] = []  # tokens of each row, as far as the host knows them
-        self._owners: list[int] = []  # the sequence of each row
-        self._prompts: list[int] = []  # number of the prompt that each sequence began with
+        # Tokens of each row that the host knows.
+        self._texts: list[Context] = []
+        # Index of the sequence that each row belongs to.
+        self._owners: list[int] = []
+        # Index of the prompt that each sequence began with.
+        self._prompts: list[int] = []
 
     @property
     def _session(self) -> Session:
@@ -58,9 +62,9 @@ class DeviceSession:
         return self._started
 
     def follow(self, contexts: Sequence[Context], parents: Sequence[int] | None) -> None:
-        """Keep one row for each sequence: of its parent's rows the one that agrees longest.
+        """Keep one row for each sequence: the row of its parent with the longest common prefix.
 
-        The last token of a context is always left to be read.
+        The last token of a context always stays unread.
         """
         if self._started is None or parents is None:
             self._started = self._timed(self.model.start, len(contexts))
@@ -79,16 +83,16 @@ class DeviceSession:
         self._keep(rows, texts, range(len(contexts)))
 
     def repeat(self, count: int) -> None:
-        """Let so many rows continue the row of each sequence, one after the other."""
+        """Copy the row of each sequence, so that it has `count` consecutive rows."""
         rows = [r for r in range(len(self._texts)) for _ in range(count)]
         self._keep(rows, [self._texts[r] for r in rows], [self._owners[r] for r in rows])
 
     def learn(self, texts: Sequence[Context]) -> None:
-        """Note which tokens the rows have read, now that the host knows them."""
+        """Record which tokens the rows have read, once the host knows these tokens."""
         self._texts = list(texts)
 
     def read_contexts(self, contexts: Sequence[Context]) -> Any:
-        """Read the rest of each context, and return the scores after it [B, V]."""
+        """Read the unread tokens of each context, and return the scores after it: [B, V]."""
         self.read_before(contexts, spared=1)
         unread = zip(contexts, self._texts, strict=True)
         tokens = padded([context[len(text) :] for context, text in unread])
@@ -100,7 +104,7 @@ class DeviceSession:
         return scores[tuple(on_device(rows, scores.device))]
 
     def read_before(self, contexts: Sequence[Context], *, spared: int = 0) -> None:
-        """Read each context up to its last token, unless no more tokens are missing than spared."""
+        """Read each context up to its last token, if more than `spared` tokens are unread."""
         unread = zip(contexts, self._texts, strict=True)
         tokens = padded([context[len(text) : -1] for context, text in unread])
         if tokens.shape[1] > spared:
@@ -108,42 +112,47 @@ class DeviceSession:
             self._texts = [context[:-1] for context in contexts]
 
     def append(self, tokens: Any, counts: Lengths) -> Any:
-        """Read tokens that are on the device, so many of each row: [R, L], [R] → [R, L, V]."""
+        """Read tokens [R, L] on the device, `counts` [R] per row; return the scores [R, L, V]."""
         return self._scores(self._session.append_tensor, tokens, counts)
 
     def memory(self, like: Any, shape: tuple[int, ...]) -> Any:
-        """Return memory for distributions from these scores, valid until the next call.
+        """Return memory for the distributions of these scores; it is valid until the next call.
 
-        New memory takes longer than the work in it.
+        Reuse matters, because an allocation takes longer than the computation.
         """
         dtype = dtype_on_device(self._sampling, like)
-        held = self._memory
-        if held is None or (held.shape, held.dtype, held.device) != (shape, dtype, like.device):
+        memory = self._memory
+        if memory is None or (memory.shape, memory.dtype, memory.device) != (
+            shape,
+            dtype,
+            like.device,
+        ):
             self._memory = like.new_empty(shape, dtype=dtype)
         return self._memory
 
     def probs(self, scores: Any, drafts: Any, live: Live, out: Any) -> tuple[Any, Any]:
-        """Distributions from scores [B, C, V] after contexts and drafts [B, C, i]; which are good.
+        """Return distributions of scores [B, C, V] after drafts [B, C, i], and which are valid.
 
-        Those that are not `live` [B, C] are behind the end of a chain: nobody reads them.  They are
-        written to `out`.
+        Entries that are not `live` [B, C] lie after the end of a chain and are never read.  The
+        distributions are written to `out`.
         """
-        fine = True
+        valid_sums = True
         if self.model.returns_probs:
             total = scores.double().sum(-1)
-            fine = ((total - 1).abs() <= SUM_TOLERANCE) & (scores.amin(-1) >= 0)
+            valid_sums = ((total - 1).abs() <= SUM_TOLERANCE) & (scores.amin(-1) >= 0)
             if self._sampling == SamplingParameters() and self._processor is None:
-                return out.copy_(scores / total[..., None]), fine
+                return out.copy_(scores / total[..., None]), valid_sums
             scores = scores.log()
         if self._processor is not None:
             scores = self._processed(self._processor, scores, drafts, live)
         probs, good = probs_on_device(self._sampling, scores, out)
-        return probs, good & fine
+        return probs, good & valid_sums
 
     def probs_along(self, scores: Any, drafts: Any, lengths: Lengths) -> tuple[Any, Any]:
-        """`probs` from scores [B, K, γ + 1, V] after each part of drafts [B, K, γ] so long [B, K].
+        """Apply `probs` to scores [B, K, γ + 1, V] after each prefix of the drafts [B, K, γ].
 
-        The distributions are valid until the next call.
+        `lengths` [B, K] are the lengths of the chains.  The distributions are valid until the next
+        call.
         """
         out = self.memory(scores, scores.shape)
         if self._processor is None:
@@ -155,26 +164,30 @@ class DeviceSession:
         return out, require("torch").stack(good, 2)
 
     def _processed(self, processor: LogitsProcessor, scores: Any, drafts: Any, live: Live) -> Any:
-        """Process live scores [B, C, V], those behind contexts of one length together."""
+        """Process the live scores [B, C, V], in groups of contexts of equal length."""
         torch = require("torch")
-        wide = torch.promote_types(scores.dtype, torch.float32)  # whatever the model computes in
-        made = scores.to(wide, copy=True)
-        for sequences, known in self._known(scores.device):
+        # The processor may return another dtype than the model.
+        wide = torch.promote_types(scores.dtype, torch.float32)
+        result = scores.to(wide, copy=True)
+        for sequences, known in self._contexts_by_length(scores.device):
             rows, chains = np.nonzero(live[sequences])
             if not rows.size:
                 continue
             place = [on_device(x, scores.device) for x in (sequences[rows], chains)]
             before = known[on_device(rows, scores.device)]
             ids = torch.cat([before, drafts[tuple(place)]], 1)
-            given = scores[tuple(place)]
+            row_scores = scores[tuple(place)]
             prompts = np.array(self._prompts)[sequences[rows]]
-            processed = self._timed(processor, ids, given, prompts)
-            check_processed(processed, tuple(given.shape))
-            made[tuple(place)] = torch.as_tensor(processed, dtype=wide, device=made.device)
-        return made
+            processed = self._timed(processor, ids, row_scores, prompts)
+            check_processed(processed, tuple(row_scores.shape))
+            result[tuple(place)] = torch.as_tensor(processed, dtype=wide, device=result.device)
+        return result
 
-    def _known(self, device: Any) -> list[tuple[Lengths, Any]]:
-        """Sequences with contexts of one length, and these on the device, once a round."""
+    def _contexts_by_length(self, device: Any) -> list[tuple[Lengths, Any]]:
+        """Return groups of sequences with contexts of equal length, and their contexts as tensors.
+
+        The tensors are built once per step.
+        """
         if self._contexts_on_device is None:
             lengths = np.array(list(map(len, self._contexts)))
             groups = [np.flatnonzero(lengths == length) for length in np.unique(lengths)]
@@ -185,7 +198,7 @@ class DeviceSession:
         return self._contexts_on_device
 
     def _scores(self, append: Callable[..., Any], *arguments: Any) -> Any:
-        """Append tokens, and return the scores as a tensor."""
+        """Read tokens with a method of the session, and return the scores as a tensor."""
         scores = self._timed(append, *arguments)
         check_scores(scores, (*arguments[0].shape, self.model.vocabulary), self.model)
         if is_tensor(scores):
@@ -193,14 +206,14 @@ class DeviceSession:
         return require("torch").from_numpy(scores.astype(np.float64))
 
     def _keep(self, rows: Sequence[int], texts: Sequence[Context], owners: Sequence[int]) -> None:
-        """Continue these rows, cut to these tokens."""
+        """Make the session continue from these rows, cut to the tokens `texts`."""
         if list(rows) != list(range(len(self._texts))) or texts != self._texts:
             lengths = np.array([len(text) for text in texts], np.int64)
             self._timed(self._session.keep, np.array(rows, np.int64), lengths)
         self._texts, self._owners = list(texts), list(owners)
 
     def _timed(self, ask: Callable[..., Any], *arguments: Any) -> Any:
-        begun = time.perf_counter()
+        start = time.perf_counter()
         answer = ask(*arguments)
-        self.seconds += time.perf_counter() - begun
+        self.seconds += time.perf_counter() - start
         return answer

@@ -1,4 +1,4 @@
-"""What proposes drafts: a language model, the context, heads; in chains or in trees.
+"""Drafters: they propose chains or trees from a language model, the context, or heads.
 
-Not here: how the children of a node are distributed (`otm.drafts`).
+The joint distributions of the children of a node are in `otm.drafts`.
 """

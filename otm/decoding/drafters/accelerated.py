@@ -1,4 +1,4 @@
-"""A draft model that a smaller one drafts for: speculative decoding inside speculative decoding."""
+"""A draft model that a smaller model drafts for: nested speculative decoding."""
 
 from __future__ import annotations
 
@@ -17,35 +17,35 @@ from otm.models.base import LanguageModel
 
 
 class AcceleratedDrafter(Drafter):
-    """One chain of drafts of a model, in fewer calls than there are drafts.
+    """One chain of drafts of a model, with fewer calls of the model than drafts.
 
-    The "hierarchical version of the algorithm, where the approximation model is itself accelerated
-    by an even faster model" ([leviathan2023]_, section 6): the chain is decoded from the draft
-    model, and an inner drafter drafts for that.  Whatever the inner drafter does, the chain has the
-    draft model's distribution, and that is what its nodes carry.
+    This is the "hierarchical version of the algorithm, where the approximation model is itself
+    accelerated by an even faster model" ([leviathan2023]_, section 6).  The draft model decodes the
+    chain, and an inner drafter drafts for the draft model.  The chain always has the draft model's
+    distribution, which its nodes store, independent of the inner drafter.
 
     Parameters
     ----------
     model : LanguageModel
         The draft model.
     inner_drafter : Drafter
-        What drafts for it, perhaps another `AcceleratedDrafter`.
+        Drafter for the draft model, perhaps another `AcceleratedDrafter`.
     verifier : Verifier, optional
-        What verifies the inner drafts; one that is lossless.
+        Lossless verifier of the inner drafts.
     sampling : SamplingParameters, optional
         How to sample from the draft model.
 
     Raises
     ------
     InvalidInputError
-        If the inner drafter is none, or for another vocabulary.
+        If the inner drafter is not a drafter, or has another vocabulary.
 
     Notes
     -----
-    If d drafts are missing, the inner drafter drafts at most d − 1, since the draft model
-    adds a token.  By induction on d the chain has the draft model's distribution: what the verifier
-    returns has it if the model goes on from there (`otm.decoding.verifiers.base`), and going on is
-    the same task with smaller d.
+    If d drafts are missing, the inner drafter drafts at most d − 1, because the draft model adds
+    one token.  The chain has the draft model's distribution, by induction on d.  The verifier's
+    output has this distribution if the model continues it (`otm.decoding.verifiers.base`), and the
+    continuation is the same task with a smaller d.
 
     References
     ----------
@@ -54,7 +54,7 @@ class AcceleratedDrafter(Drafter):
 
     Examples
     --------
-    A draft model that counts, and a copying drafter that foresees it:
+    A draft model that counts, and a copying drafter that predicts it:
 
     >>> import numpy as np
     >>> from otm.decoding.drafters.prompt_lookup import PromptLookup
@@ -62,7 +62,7 @@ class AcceleratedDrafter(Drafter):
     >>> model = TableModel({(): [1, 0, 0], (0,): [0, 1, 0], (1,): [0, 0, 1]})
     >>> drafter = AcceleratedDrafter(model, PromptLookup())
     >>> [root] = drafter.draft([(0, 1, 2, 0)], [5], [0], [np.random.random])
-    >>> root.leaf_paths(), drafter.model_calls  # the second call, after the context was read
+    >>> root.leaf_paths(), drafter.model_calls  # one call for the context, one for the drafts
     ([(1, 2, 0, 1, 2)], 2)
     """
 
@@ -84,12 +84,12 @@ class AcceleratedDrafter(Drafter):
 
     @property
     def seconds(self) -> float:
-        """Seconds spent in the draft model and in those of the inner drafter so far."""
+        """Seconds spent in the draft model and in the models of the inner drafter so far."""
         return self._reader.seconds + self._inner.seconds
 
     @property
     def model_calls(self) -> int:
-        """Number of the draft model's forward passes so far."""
+        """Number of forward passes of the draft model so far."""
         return self._reader.calls
 
     def draft(
@@ -104,11 +104,12 @@ class AcceleratedDrafter(Drafter):
         Raises
         ------
         InvalidDraftsError
-            If the inner drafter returns no such trees, or drafts that it cannot have drawn.
+            If the inner drafter returns invalid trees, or drafts that it cannot have drawn.
         """
         roots = [DraftNode() for _ in contexts]
         ends = list(roots)
-        while True:  # once in any case, to follow the batch
+        # The loop runs at least once, so that the reader follows the batch.
+        while True:
             missing = [d - len(end.path) for d, end in zip(depths, ends, strict=True)]
             known = [context + end.path for context, end in zip(contexts, ends, strict=True)]
             most = [max(m - 1, 0) for m in missing]
@@ -118,7 +119,7 @@ class AcceleratedDrafter(Drafter):
             read = self._reader.read(known, paths, parents, whole=True)
             parents = range(len(contexts))
             growing = [b for b in parents if missing[b]]
-            # cached: the verifier uses some of the distributions as well
+            # Verifier and chain use the same distributions, so each is computed once.
             probs = [cache(partial(read, b)) for b in growing]
             outputs = verify_batch(
                 self._verifier, [trees[b] for b in growing], probs, [uniforms[b] for b in growing]

@@ -1,4 +1,4 @@
-"""The protocol of drafters, and how trees of drafts grow: their shapes, level by level."""
+"""The protocol of drafters, tree shapes, and the growth of draft trees level by level."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from otm.decoding.reading import Context, Path, ProbsAfter, Reader
 from otm.errors import InvalidParameterError, ProblemTooLargeError
 
 Draw: TypeAlias = "Callable[[int, int | None, DraftNode, SparseProbs, int], None]"
-"""Gives children to a node; `Drafter.draft_with` lists the arguments."""
+"""Function that adds children to a node; `Drafter.draft_with` lists its arguments."""
 
 Branching: TypeAlias = int | tuple[int, ...]
-"""Either a number K of chains, or for each level the number of children of a node there."""
+"""A number K of chains, or the number of children of a node at each level."""
 
 MAX_PATHS = 2**16
-"""Most paths of a tree, far beyond what a target model can read at once."""
+"""Maximum number of paths of a tree, far more than a target model can score at once."""
 
 
 class Drafter(ABC):
-    """Whatever proposes drafts for sequences, and knows the distributions that it draws from.
+    """An object that proposes drafts, and knows the distributions that it draws from.
 
     Attributes
     ----------
     vocabulary : int or None
-        Number of tokens; None if any will do.
+        Number of tokens; None if the drafter works with any vocabulary.
     context_length : int or None
-        Most tokens that a context and its drafts may have; None if there is no limit.
+        Maximum number of tokens of a context and its drafts; None if there is no limit.
     """
 
     vocabulary: int | None = None
@@ -51,30 +51,31 @@ class Drafter(ABC):
         parents: Sequence[int] | None,
         uniforms: Sequence[Randomness],
     ) -> list[DraftNode]:
-        """Draft for every sequence of a batch.
+        """Draft a tree for every sequence of a batch.
 
         Parameters
         ----------
         contexts : sequence of B tuples of int
-            All tokens so far, at least one.
+            All tokens of each sequence so far, at least one.
         depths : sequence of B int
-            Most tokens that a draft may have, at least 0.
+            Maximum number of drafts in a path, at least 0.
         parents : sequence of B int, or None
-            The sequence of the call before that each continues; None to begin anew.
+            For each sequence, the index of the sequence in the previous call that it continues;
+            None to begin anew.
         uniforms : sequence of B Randomness
-            Where each sequence takes its uniforms from; nothing else decides.
+            Source of uniforms of each sequence; drafters use no other randomness.
 
         Returns
         -------
         list of DraftNode
-            A tree for each sequence.  The distribution and the number of the children of a node
-            must follow from the context, the depth and the node's path, and from nothing that is
-            drawn beside or below it.
+            One tree per sequence.  Distribution and number of the children of a node must depend
+            only on the context, the depth and the path of the node.  Draws at siblings or
+            descendants must not influence them.
         """
 
     @property
     def suits_device(self) -> bool:
-        """Whether its drafts are on a device, or cost nothing to bring there."""
+        """Whether the drafts are on a device, or cost nothing to move there."""
         return False
 
     def draft_with(
@@ -85,27 +86,28 @@ class Drafter(ABC):
         parents: Sequence[int] | None,
         uniforms: Sequence[Randomness],
     ) -> list[DraftNode]:
-        """Draft with a function that draws from the distributions of a model; others ignore it.
+        """Draft with a custom function that draws children; by default, `draw` is ignored.
 
         Parameters
         ----------
         draw : callable
-            Gives children to a node, from the number of the sequence, the number of the chain that
-            goes on below the node (None at a root and in a prefix tree), the node, the distribution
-            and the number of its children.
+            Function that adds children to a node.  The first two arguments are the index of the
+            sequence, and the index of the chain that continues below the node (None at a root and
+            in a prefix tree).  The other arguments are the node, the distribution of its children,
+            and their number.
         contexts, depths, parents, uniforms
             As for `draft`.
 
         Returns
         -------
         list of DraftNode
-            A tree for each sequence.
+            One tree per sequence.
         """
         return self.draft(contexts, depths, parents, uniforms)
 
 
 def as_branching(branching: Any) -> Branching:
-    """Check a branching, and return its numbers as int."""
+    """Return a branching with its numbers as int; raise if it is invalid or has too many paths."""
     numbers = branching if isinstance(branching, tuple) else (branching,)
     if not numbers:
         raise InvalidParameterError(
@@ -116,26 +118,29 @@ def as_branching(branching: Any) -> Branching:
     paths = math.prod(counts)
     if paths > MAX_PATHS:
         raise ProblemTooLargeError(
-            f"a tree of {Decimal(paths):.3g} paths of drafts; at most {MAX_PATHS:,} are "
-            "allowed, and few models gain from more than a hundred"
+            f"a tree of {Decimal(paths):.3g} paths of drafts; the limit is {MAX_PATHS:,}, and few "
+            "models gain from more than a hundred"
         )
     return counts if isinstance(branching, tuple) else counts[0]
 
 
-def drafts_of_token(branching: Branching) -> int:
-    """Return the largest number of drafts of a token."""
+def max_children(branching: Branching) -> int:
+    """Return the largest number of children of a node."""
     return max(branching) if isinstance(branching, tuple) else branching
 
 
 def children_at(branching: Branching, level: int) -> int:
-    """Return the number of children of a node at a level; 0 below the last one of a prefix tree."""
+    """Return the number of children of a node at a level; 0 below the last level of a tree."""
     if isinstance(branching, int):
         return 1 if level else branching
     return branching[level] if level < len(branching) else 0
 
 
 Expand: TypeAlias = "Callable[[int, list[DraftNode], ProbsAfter], list[DraftNode]]"
-"""Gives children to nodes of sequence b, from the probs after them; returns the nodes to grow."""
+"""Function that adds children to nodes of sequence b, and returns the children that grow next.
+
+The arguments are b, the nodes, and a function that returns the distributions after them.
+"""
 
 
 def grow_by_levels(
@@ -145,7 +150,7 @@ def grow_by_levels(
     parents: Sequence[int] | None,
     expand: Expand,
 ) -> list[DraftNode]:
-    """Grow trees from their roots; a model reads one level of the whole batch at a time."""
+    """Grow trees from their roots; the model reads one level of the whole batch per call."""
     before = parents
 
     def read(paths: list[list[Path]]) -> ProbsAfter:
@@ -160,14 +165,15 @@ def grow_by_levels(
 def grow_levels(
     depths: Sequence[int], read: Callable[[list[list[Path]]], ProbsAfter], expand: Expand
 ) -> list[DraftNode]:
-    """Grow trees from their roots, level by level, as deep as each sequence's depth says.
+    """Grow trees from their roots, level by level, to the depth of each sequence.
 
-    `read` gives the distributions after the different paths of a level; `expand` gives children to
-    the nodes of a level of sequence b, and returns the nodes of the next that are to grow.
+    `read` returns the distributions after the distinct paths of a level.  `expand` adds children to
+    the nodes of a level of sequence b, and returns the nodes of the next level that grow.
     """
     roots = [DraftNode() for _ in depths]
     levels = [[root] for root in roots]
-    for depth in range(max(1, *depths)):  # once at least, to follow the batch
+    # The first level runs even at depth 0, so that the reader follows the batch.
+    for depth in range(max(1, *depths)):
         growing = [nodes if depth < d else [] for nodes, d in zip(levels, depths, strict=True)]
         if depth and not any(growing):
             break

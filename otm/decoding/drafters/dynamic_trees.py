@@ -1,4 +1,4 @@
-"""Sampled trees that grow where the drafts so far leave most to be accepted."""
+"""Sampled draft trees that grow where another draft is most useful."""
 
 from __future__ import annotations
 
@@ -20,39 +20,41 @@ from otm.models.base import LanguageModel
 
 
 class DynamicTreeDrafter(ReadingDrafter):
-    """Draw siblings without replacement, as many as their own tokens make worth while (DySpec).
+    """Draw siblings without replacement until further siblings are not worthwhile (DySpec).
 
-    A node of probability D(v) under the draft model gets another child as long as D(v), times the
-    probability of all tokens that are not among its children yet, is at least a threshold: where
-    the draft model is sure one child is enough.  "Recursive rejection without replacement" is
-    lossless for it, as a child is drawn whatever it will be, and those before it are rejected
-    before it is looked at (Theorem 18.5 of docs/theory/trees.md).  No other rule is.
+    D(v) is the probability of the path of a node v under the draft model.  The node gets another
+    child while D(v), times the total probability of tokens that are not its children yet, is at
+    least a threshold.  So one child is enough where the draft model is certain.
+
+    Only the rule "recursive rejection without replacement" is lossless for these trees.  The
+    decision to draw a child does not depend on its token, and earlier siblings are rejected before
+    the rule looks at this child (Theorem 18.5 of docs/theory/trees.md).
 
     Parameters
     ----------
     model : LanguageModel
         The draft model.
     nodes : int, optional
-        Most drafts of a tree.
+        Maximum number of drafts of a tree.
     threshold : number, optional
-        Least probability of what another draft is for, above 0 and at most 1; 2/nodes if left out,
-        for which about as many are drafted, and deeper than with less.
+        Smallest probability that justifies another draft, above 0 and at most 1.  The default
+        2/nodes uses about the whole budget; a smaller threshold gives shallower trees.
     sampling : SamplingParameters, optional
-        How to sample from the model; need not be that of the target.
+        How to sample from the model; may differ from the target's parameters.
     logits_processor : LogitsProcessor, optional
-        Adjusts the model's scores before they are sampled from.
+        Adjusts the model's scores before sampling.
 
     Raises
     ------
     InvalidParameterError
         If a number is outside its range.
     ProblemTooLargeError
-        If there would be more than 4,096 nodes.
+        If the budget exceeds 4,096 nodes.
 
     Notes
     -----
-    [xiong2024]_ expand the largest estimate first, or, as here, all above a threshold, a level at a
-    time.
+    [xiong2024]_ describes two variants: expand the largest estimate first, or expand all nodes
+    above a threshold, one level at a time.  This class implements the second variant.
 
     References
     ----------
@@ -89,26 +91,33 @@ class DynamicTreeDrafter(ReadingDrafter):
         parents: Sequence[int] | None,
         uniforms: Sequence[Randomness],
     ) -> list[DraftNode]:
-        """Draft for every sequence of a batch, level by level, with a uniform for each draft."""
-        left = [self.nodes] * len(contexts)
-        reached: dict[int, Number] = {}  # the probability of a node, by identity
+        """Draft a tree for every sequence, level by level; each draft uses one uniform."""
+        budgets = [self.nodes] * len(contexts)
+        # Path probability of each node, by the identity of the node.
+        path_probabilities: dict[int, Number] = {}
 
         def expand(b: int, nodes: list[DraftNode], probs: ProbsAfter) -> list[DraftNode]:
             growing = []
             for node in nodes:
                 draft_probs = probs(b, node.path)
-                above = reached.get(id(node), 1 + 0 * draft_probs.probabilities.item(0))
+                path_probability = path_probabilities.get(
+                    id(node), 1 + 0 * draft_probs.probabilities.item(0)
+                )
                 node.draft_probs, node.draft_kind = draft_probs, "WithoutReplacement"
-                rest = draft_probs.probabilities.copy()
-                while left[b] and above * (unseen := rest.sum()) >= self.threshold:
-                    token = locate(draft_probs.tokens, rest, uniforms[b](1)[0])
+                remaining_probs = draft_probs.probabilities.copy()
+                while (
+                    budgets[b]
+                    and path_probability * (remaining_mass := remaining_probs.sum())
+                    >= self.threshold
+                ):
+                    token = locate(draft_probs.tokens, remaining_probs, uniforms[b](1)[0])
                     i = int(np.searchsorted(draft_probs.tokens, token))
                     child = DraftNode((*node.path, token))
                     node.children.append(child)
-                    left[b] -= 1
-                    reached[id(child)] = above * rest.item(i)
-                    rest[i] = 0 * unseen
-                    if reached[id(child)] >= self.threshold:
+                    budgets[b] -= 1
+                    path_probabilities[id(child)] = path_probability * remaining_probs.item(i)
+                    remaining_probs[i] = 0 * remaining_mass
+                    if path_probabilities[id(child)] >= self.threshold:
                         growing.append(child)
             return growing
 

@@ -1,4 +1,4 @@
-"""Drafts from heads: distributions of several tokens ahead, all made at once from the context.
+"""Drafts from heads: distributions of the next tokens, all computed from the context.
 
 References
 ----------
@@ -29,45 +29,47 @@ from otm.errors import InvalidDraftsError, InvalidParameterError
 from otm.models.ngram import NGramModel
 
 Heads = Callable[[Sequence[Context], int], Sequence[Sequence[SparseProbs]]]
-"""From contexts and a number γ to at most γ distributions for each of them: the i-th is that of the
-i-th token after the context, whatever comes between."""
+"""Function from contexts and γ to at most γ distributions per context.
+
+The i-th is the distribution of the i-th token after the context, whatever tokens are between.
+"""
 
 
 class NonAutoregressiveDrafter(Drafter):
-    """Drafts of which the i-th is drawn from the i-th of several distributions, all made at once.
+    """Drafts whose i-th token is drawn from the i-th head.
 
-    These are a function of the context alone, as those of the heads of blockwise parallel decoding
+    Heads are distributions that depend only on the context, as in blockwise parallel decoding
     ([stern2018]_): "instead of the autoregressive loop we'd just call the non-autoregressive model
-    once" ([leviathan2023]_, section 3.6).  The target's depend on the drafts as ever.
+    once" ([leviathan2023]_, section 3.6).  The target's distributions still depend on the drafts.
 
     Parameters
     ----------
     heads : callable
-        From the contexts of a batch and the largest γ to at most γ distributions for each; fewer of
-        them make shorter drafts.
+        Function from the contexts of a batch and the largest γ to at most γ distributions per
+        context.  With fewer distributions, drafts are shorter.
     vocabulary : int, optional
         Number of tokens, if it is known.
     branching : int or tuple of int, optional
-        As of a `ModelDrafter`: a number of chains, or the numbers of children at the levels of a
+        As for `ModelDrafter`: a number of chains, or the numbers of children at the levels of a
         prefix tree.
     sampling : SamplingParameters, optional
-        How to draw from the distributions: as they are if left out; sharpened by a temperature
-        below 1; the likeliest tokens, as in [stern2018]_, at a temperature of 0.
+        How to sample from the heads; by default, their distributions are unchanged.  A temperature
+        below 1 sharpens them; temperature 0 takes the most probable tokens, as in [stern2018]_.
     nodes : int, optional
-        Draft no chains but the likeliest paths, so many nodes in one tree, for target-only
-        verification (DDTree, [ringel2026]_), as a `BestFirstDrafter` does.
+        Draft one tree of this many nodes with the most probable paths, instead of chains, for
+        target-only verification (DDTree, [ringel2026]_).  `BestFirstDrafter` builds such trees too.
 
     Raises
     ------
     InvalidParameterError
-        If the heads are no function, a number is not an integer of at least 1, a prefix tree has no
-        level, the sampling parameters are none, or both `branching` and `nodes` are given.
+        If `heads` is not a function, a number is not an integer of at least 1, a prefix tree has no
+        level, `sampling` is not a SamplingParameters, or both `branching` and `nodes` are set.
     InvalidDraftCountError, ProblemTooLargeError
-        If the branching is none, or the tree too large, as of a `ModelDrafter`.
+        If the branching is invalid, or the tree is too large, as for `ModelDrafter`.
 
     Notes
     -----
-    What the heads should say to have most drafts accepted is not what is likeliest at each place:
+    To maximize acceptance, a head should not simply favour the most probable token of its position:
     see `otm.gain.factorised_draft`.
 
     References
@@ -89,7 +91,7 @@ class NonAutoregressiveDrafter(Drafter):
     [(1, 2)]
     """
 
-    seconds: float = 0.0  # spent in the heads so far
+    seconds: float = 0.0
 
     def __init__(
         self,
@@ -105,7 +107,8 @@ class NonAutoregressiveDrafter(Drafter):
         self.branching = as_branching(branching)
         if nodes is not None and self.branching != 1:
             raise InvalidParameterError(
-                f"nodes = {nodes} and branching = {branching}; give the budget of a tree, or chains"
+                f"nodes = {nodes} and branching = {branching}; set `nodes` for a tree, or "
+                "`branching` for chains, but not both"
             )
         if not callable(heads):
             raise InvalidParameterError(
@@ -120,22 +123,22 @@ class NonAutoregressiveDrafter(Drafter):
         parents: Sequence[int] | None,
         uniforms: Sequence[Randomness],
     ) -> list[DraftNode]:
-        """Draft for every sequence of a batch, from one call of the heads.
+        """Draft a tree for every sequence of a batch, with one call of the heads.
 
         Raises
         ------
         InvalidDraftsError
-            If the heads do not return sequences of distributions, one for each context.
+            If the heads do not return a sequence of distributions for each context.
         """
         drafting = [b for b, depth in enumerate(depths) if depth]
         if not drafting:
             return [DraftNode() for _ in contexts]
-        begun = time.perf_counter()
-        given = self._heads([contexts[b] for b in drafting], max(depths))
-        self.seconds += time.perf_counter() - begun
-        _check_heads(given, len(drafting))
+        start = time.perf_counter()
+        head_probs = self._heads([contexts[b] for b in drafting], max(depths))
+        self.seconds += time.perf_counter() - start
+        _check_heads(head_probs, len(drafting))
         rows: list[list[SparseProbs]] = [[] for _ in contexts]
-        for b, row in zip(drafting, given, strict=True):
+        for b, row in zip(drafting, head_probs, strict=True):
             rows[b] = [self._adjusted(probs) for probs in row[: depths[b]]]
 
         def draw(b: int, nodes: list[DraftNode], probs: ProbsAfter) -> list[DraftNode]:
@@ -155,43 +158,43 @@ class NonAutoregressiveDrafter(Drafter):
         return roots
 
     def _adjusted(self, probs: SparseProbs) -> SparseProbs:
-        """Apply the sampling parameters to a distribution of a head."""
+        """Apply the sampling parameters to the distribution of a head."""
         if self.sampling == SamplingParameters():
             return probs
         logs = np.log(np.asarray(probs.probabilities, dtype=np.float64))
-        kept = self.sampling.sparse_probs(logs)
-        return SparseProbs.from_support(probs.tokens[kept.tokens], kept.probabilities)
+        adjusted = self.sampling.sparse_probs(logs)
+        return SparseProbs.from_support(probs.tokens[adjusted.tokens], adjusted.probabilities)
 
 
 def _check_heads(rows: Any, count: int) -> None:
-    """Refuse heads that return anything but sequences of distributions, one for each context."""
+    """Raise unless the heads returned a sequence of distributions for each of `count` contexts."""
     if not isinstance(rows, Sequence) or not all(isinstance(row, Sequence) for row in rows):
         raise InvalidDraftsError(
-            f"the heads gave {shown(rows)}; they must return a list for each context, with a "
-            "SparseProbs for each of the tokens after it"
+            f"the heads returned {shown(rows)}; they must return a list for each context, with one "
+            "SparseProbs for each next token"
         )
     if len(rows) != count:
         raise InvalidDraftsError(
-            f"the heads gave distributions for {len(rows)} contexts instead of {count}; they must "
-            "return one sequence for each context"
+            f"the heads returned distributions for {len(rows)} contexts instead of {count}; they "
+            "must return one sequence for each context"
         )
     for probs in (probs for row in rows for probs in row):
         if not isinstance(probs, SparseProbs):
             raise InvalidDraftsError(
-                f"the heads gave {shown(probs)} as a distribution; give a SparseProbs, such as "
-                "SparseProbs.from_dense(probabilities)"
+                f"the heads returned {shown(probs)} as a distribution; return a SparseProbs, such "
+                "as SparseProbs.from_dense(probabilities)"
             )
 
 
 def skip_gram_heads(tokens: npt.ArrayLike, order: int, vocabulary: int, gamma: int) -> Heads:
-    """Heads from counts of a text: the i-th token behind the last n − 1, whatever comes between.
+    """Return heads from skip-gram counts: head i predicts the i-th token after n − 1 tokens.
 
     Parameters
     ----------
     tokens : int array-like [N]
         The text.
     order : int
-        n, at least 1, as of an `NGramModel`.
+        Order n of the n-grams, at least 1, as for `NGramModel`.
     vocabulary : int
         Number of tokens.
     gamma : int
@@ -205,11 +208,11 @@ def skip_gram_heads(tokens: npt.ArrayLike, order: int, vocabulary: int, gamma: i
     Raises
     ------
     InvalidInputError, InvalidParameterError
-        As for `NGramModel.witten_bell`, and if γ is no such number.
+        As for `NGramModel.witten_bell`, and if `gamma` is not an integer of at least 1.
 
     Examples
     --------
-    In this text 2 comes two places behind 0:
+    In this text, 2 always comes two positions after 0:
 
     >>> heads = skip_gram_heads([0, 1, 2, 0, 3, 2, 0, 4, 2], order=2, vocabulary=5, gamma=2)
     >>> [[_, second]] = heads([(0,)], 2)

@@ -1,4 +1,4 @@
-"""A language model that drafts: chains, or a prefix tree."""
+"""Drafters that sample chains or a prefix tree from a language model."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from otm.models.base import LanguageModel
 
 
 class ReadingDrafter(Drafter):
-    """A drafter that reads one model, whose vocabulary and limit are its own."""
+    """A drafter that reads one model; vocabulary and context length are those of the model."""
 
     def __init__(
         self,
@@ -43,24 +43,24 @@ class ReadingDrafter(Drafter):
 
 
 class ModelDrafter(ReadingDrafter):
-    """Drafts of a language model, each drawn after the one before it.
+    """Drafts that a language model samples token by token.
 
-    Equal paths are read once.
+    The model reads equal paths only once.
 
     Parameters
     ----------
     model : LanguageModel
         The draft model.
     branching : int or tuple of int, optional
-        K for K independent chains, or the numbers of children (k_1, …, k_L) of a prefix tree, which
-        then has at most L levels ([sun2023]_, Algorithm 4).
+        K for K independent chains, or the numbers of children (k_1, …, k_L) at the levels of a
+        prefix tree, which then has at most L levels ([sun2023]_, Algorithm 4).
     sampling : SamplingParameters, optional
-        How to sample from the model; need not be that of the target.
+        How to sample from the model; may differ from the target's parameters.
     logits_processor : LogitsProcessor, optional
-        Adjusts the model's scores before they are sampled from; need not be that of the target.
+        Adjusts the model's scores before sampling; may differ from the target's processor.
     draft_kind : {"IID", "WithoutReplacement", "Greedy", "Top"}, optional
-        How the children of a node are drawn together, as by the class of `otm.drafts`: what the
-        rule that verifies needs (`otm.rules.Rule.drafts`).
+        Joint distribution of the children of a node, as a class of `otm.drafts`.  The rule that
+        verifies the drafts needs a certain kind (`otm.rules.Rule.drafts`).
 
     Raises
     ------
@@ -71,12 +71,12 @@ class ModelDrafter(ReadingDrafter):
     InvalidParameterError
         If a prefix tree has no level.
     ProblemTooLargeError
-        If the branching has more than 2^16 paths.
+        If the tree has more than 2^16 paths.
 
     Notes
     -----
-    Algorithm 4 as printed samples from the large model; the text around it and the method mean the
-    small one.
+    Algorithm 4 of the paper samples from the large model, by a misprint.  The text around it and
+    the method itself require the small model.
 
     References
     ----------
@@ -88,7 +88,7 @@ class ModelDrafter(ReadingDrafter):
     >>> from otm.models import TableModel
     >>> drafter = ModelDrafter(TableModel({(): [0.5, 0.5]}), branching=(2, 1))
     >>> [root] = drafter.draft([(0,)], [2], None, [np.random.default_rng(0).random])
-    >>> root.drawn_paths()
+    >>> root.repeated_leaf_paths()
     [(1, 0), (0, 0)]
     """
 
@@ -112,7 +112,7 @@ class ModelDrafter(ReadingDrafter):
         parents: Sequence[int] | None,
         uniforms: Sequence[Randomness],
     ) -> list[DraftNode]:
-        """Draft for every sequence of a batch, level by level."""
+        """Draft a tree for every sequence of a batch, level by level."""
 
         def draw(
             b: int, chain: int | None, node: DraftNode, probs: SparseProbs, count: int
@@ -129,7 +129,7 @@ class ModelDrafter(ReadingDrafter):
         parents: Sequence[int] | None,
         uniforms: Sequence[Randomness],
     ) -> list[DraftNode]:
-        """Draft a tree for every sequence, whose children a function draws."""
+        """Draft a tree for every sequence; the function `draw` draws the children."""
 
         def expand(b: int, nodes: list[DraftNode], probs: ProbsAfter) -> list[DraftNode]:
             for place, node in enumerate(nodes):
@@ -144,19 +144,19 @@ class ModelDrafter(ReadingDrafter):
 
     @property
     def suits_device(self) -> bool:
-        """Whether its drafts are on the device of the model."""
+        """Whether the drafts are on the device of the model."""
         return self.model.device is not None and draws_chains(self)
 
 
 def samples_one_chain(drafter: Drafter | None) -> TypeGuard[ModelDrafter]:
-    """Whether a drafter draws one chain from the distributions of a model."""
+    """Return whether a drafter samples one chain from the distributions of a model."""
     if not isinstance(drafter, ModelDrafter):
         return False
     return drafter.branching == 1 and drafter.draft_kind != "Top"
 
 
 def draws_chains(drafter: Drafter | None) -> TypeGuard[ModelDrafter]:
-    """Whether a drafter draws independent chains as `ModelDrafter` does, not as a subclass may."""
+    """Return whether a drafter is a `ModelDrafter` of independent chains; subclasses may differ."""
     if type(drafter) is not ModelDrafter:
         return False
     return isinstance(drafter.branching, int) and drafter.draft_kind == "IID"

@@ -21,35 +21,35 @@ from otm.decoding.drafters.base import Drafter
 from otm.decoding.reading import Context
 
 LONGEST_COPY = 2**10
-"""Most tokens that are copied at once."""
+"""Maximum number of tokens in one copy."""
 
 
 class PromptLookup(Drafter):
-    """Draft what came after the latest earlier occurrence of the last tokens.
+    """Draft the tokens that followed the latest earlier occurrence of the last tokens.
 
-    The "approximation model that simply copies tokens from the context in case we find a matching
-    prefix" ([leviathan2023]_, section 3.6), known as prompt lookup.  As many of the last tokens as
-    possible are to match, at most `max_ngram` of them; of several places with the longest match the
-    latest counts.  Without any there is no draft.
+    This is the "approximation model that simply copies tokens from the context in case we find a
+    matching prefix" ([leviathan2023]_, section 3.6), known as prompt lookup.  The drafter uses the
+    longest match of at most `max_ngram` tokens; among several longest matches, the latest.  Without
+    a match, the drafter drafts no tokens.
 
-    A copy that reaches the end of the context goes on with what it has copied itself, so that a
-    text that repeats itself is drafted at any length, up to 1024 tokens at once.
+    A copy that reaches the end of the context continues with its own tokens.  So a repetitive text
+    is drafted to any length, up to 1024 tokens at once.
 
     Parameters
     ----------
     max_ngram : int, optional
-        Most tokens to match, at least 1.
+        Maximum length of a match, at least 1.
 
     Raises
     ------
     InvalidParameterError
-        If it is no such number.
+        If `max_ngram` is not an integer of at least 1.
 
     Notes
     -----
-    Drafts are certain: their distributions give all mass to one token, so that a draft x is
-    accepted with the probability that the target gives it, and no uniform is used.  Such a 1.0 is
-    read as a fraction where the target model gives fractions, and the loop stays exact.
+    Drafts are deterministic: each distribution puts all mass on one token, and no uniform is used.
+    The target accepts a draft x with its own probability of x.  If the target model returns
+    fractions, this mass of 1.0 is read as a fraction, and the loop stays exact.
 
     References
     ----------
@@ -66,7 +66,7 @@ class PromptLookup(Drafter):
     [(3, 9, 2)]
     """
 
-    seconds: float = 0.0  # spent on looking up so far
+    seconds: float = 0.0
 
     def __init__(self, max_ngram: int = 3) -> None:
         self.max_ngram = as_positive(max_ngram, "max_ngram")
@@ -78,35 +78,35 @@ class PromptLookup(Drafter):
         parents: Sequence[int] | None,
         uniforms: Sequence[Randomness],
     ) -> list[DraftNode]:
-        """Draft one chain for every sequence of a batch, or none."""
-        begun = time.perf_counter()
+        """Draft one chain for every sequence of a batch; without a match, a tree without drafts."""
+        start = time.perf_counter()
         roots = []
         for context, depth in zip(contexts, depths, strict=True):
             roots.append(node := DraftNode())
             for token in self._copy(context, depth):
-                certain = SparseProbs.from_support(np.array([token]), np.ones(1))
-                node = extend(node, certain, token)
-        self.seconds += time.perf_counter() - begun
+                point_mass = SparseProbs.from_support(np.array([token]), np.ones(1))
+                node = extend(node, point_mass, token)
+        self.seconds += time.perf_counter() - start
         return roots
 
     @property
     def suits_device(self) -> bool:
-        """Whether its drafts cost nothing to bring to a device: they have no distributions."""
+        """Whether the drafts cost nothing to move to a device; copies have no distributions."""
         return type(self) is PromptLookup
 
     def _copy(self, context: Context, depth: int) -> list[int]:
-        """Return `depth` tokens, fewer above the limit, or none at all."""
+        """Return `depth` copied tokens, at most `LONGEST_COPY`; without a match, an empty list."""
         ids = np.array(context, dtype=np.int64)
-        ends = _ends_of_matches(ids, self.max_ngram)
+        ends = _match_ends(ids, self.max_ngram)
         if ends.size == 0:
             return []
-        # cyclically: what follows the match up to the end of the context, then its copy
+        # Repeat the tokens from the match to the end of the context as often as necessary.
         copied: list[int] = np.resize(ids[ends[-1] + 1 :], min(depth, LONGEST_COPY)).tolist()
         return copied
 
 
-def _ends_of_matches(ids: npt.NDArray[np.int64], max_ngram: int) -> npt.NDArray[np.int64]:
-    """Places before the last where the longest match with the last tokens ends, ascending."""
+def _match_ends(ids: npt.NDArray[np.int64], max_ngram: int) -> npt.NDArray[np.int64]:
+    """Return the end indices of the longest matches with the last tokens, in ascending order."""
     ends = np.flatnonzero(ids[:-1] == ids[-1])
     for length in range(2, max_ngram + 1):
         longer = ends[ends >= length - 1]

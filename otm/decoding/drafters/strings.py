@@ -1,4 +1,4 @@
-"""Drafts of a model with another vocabulary, handed over as text."""
+"""Drafts of a model with another vocabulary, converted to the target's tokens through text."""
 
 from __future__ import annotations
 
@@ -20,37 +20,38 @@ from otm.models.vocabularies.translation import TranslatedRow, Translation, end_
 
 
 class StringDrafter(Drafter):
-    """Let a model draft in its own tokens, and cut the text into the target's ([timor2025]_: SLEM).
+    """Draft in the model's tokens, and re-encode the text for the target (SLEM, [timor2025]_).
 
-    What is drafted needs no token in common with the target.  The probabilities of the target's
-    tokens are not known, so that they count as certain: `verify_target_only` accepts them as long
-    as the target draws the same (the rule "target-only" of `spectr`), and so does `decode_coupled`.
+    The two vocabularies need not share tokens.  The probabilities of the target's tokens are
+    unknown, so drafts count as deterministic.  Two verifiers accept such drafts:
+    `verify_target_only` (rule "target-only" of `spectr`), as long as the target draws the same
+    tokens, and `decode_coupled`.
 
     Parameters
     ----------
     model : LanguageModel
         The draft model.
     spelling : Spelling
-        What its tokens spell.
+        Texts of the draft model's tokens.
     target_spelling : Spelling
-        What the target's tokens spell.
+        Texts of the target's tokens.
     sampling : SamplingParameters, optional
-        How to sample from the model; with a temperature of 0 it drafts what it finds likeliest,
+        How to sample from the draft model.  With temperature 0, it drafts its most probable tokens,
         which the target draws most often.
     vocabulary : int, optional
-        Number of tokens of the target, if that is not the number of the spelling's.
+        Number of tokens of the target; by default the number of tokens of `target_spelling`.
 
     Raises
     ------
     InvalidInputError
-        If the model is none or a spelling none.
+        If `model` is not a language model, or a spelling is not a Spelling.
     InvalidParameterError
         If the vocabulary is not an integer of at least 1.
 
     Notes
     -----
-    A step drafts γ tokens of the model, and keeps at most γ of the target's.  A prompt that is
-    longer than the model takes loses its beginning.
+    A step drafts γ tokens of the draft model, and keeps at most γ tokens of the target.  If a
+    prompt exceeds the model's context length, the drafter drops its beginning.
 
     References
     ----------
@@ -61,8 +62,8 @@ class StringDrafter(Drafter):
     --------
     >>> from otm.decoding import spectr
     >>> from otm.models import TableModel
-    >>> target = TableModel({(): [0, 0, 1]})  # "ab" again and again
-    >>> draft = TableModel({(): [1, 0], (0,): [0, 1]})  # "a", and "b" after it
+    >>> target = TableModel({(): [0, 0, 1]})  # writes "ab" forever
+    >>> draft = TableModel({(): [1, 0], (0,): [0, 1]})  # writes "a" and then "b"
     >>> drafter = StringDrafter(draft, Spelling(["a", "b"]), Spelling(["a", "b", "ab"]))
     >>> made = spectr(target, drafter, [[2]], rule="target-only", gamma=4, max_tokens=6, seed=0)
     >>> made.steps[0].drafts, made.steps[0].output
@@ -100,7 +101,8 @@ class StringDrafter(Drafter):
     ) -> list[DraftNode]:
         """Draft a chain for every sequence of a batch."""
         before: Sequence[TranslatedRow | None] = [None] * len(contexts)
-        if parents is not None and self._rows:  # there are none in a first call
+        # In a first call there are no rows yet.
+        if parents is not None and self._rows:
             before = [self._rows[parent] for parent in parents]
         self._rows = list(map(self._row, contexts, before))
         limit = self.model.context_length
@@ -115,35 +117,35 @@ class StringDrafter(Drafter):
         ]
 
     def cut(self, drafts: Path, most: int) -> Path:
-        """Cut the text of tokens of the model into tokens of the target.
+        """Re-encode the text of draft tokens as tokens of the target.
 
         Parameters
         ----------
         drafts : tuple of int
-            Tokens of the model; the text ends with the first that spells none, or a part of a
-            character, but for those that the target has too, such as an end token.
+            Tokens of the draft model.  The text ends at the first token without text or with only
+            part of a character, unless the target has the same token, such as an end token.
         most : int
-            Number of tokens that are kept.
+            Maximum number of tokens to return.
 
         Returns
         -------
         tuple of int
-            Tokens of the target, at most so many.
+            Tokens of the target, at most `most`.
 
         Raises
         ------
         InvalidInputError
-            If a number is below 0.
+            If a token or `most` is below 0.
         """
         if min((most, *drafts)) < 0:
             raise InvalidInputError(
-                f"{shown(drafts)} and {most}; tokens and numbers are at least 0"
+                f"drafts = {shown(drafts)}, most = {most}; tokens and numbers must be at least 0"
             )
         tokens, text = list[int](), ""
         for token in drafts:
-            own = self._spelling.texts[token] if token < len(self._spelling.texts) else ""
-            if own and UNREADABLE not in own:
-                text += own
+            token_text = self._spelling.texts[token] if token < len(self._spelling.texts) else ""
+            if token_text and UNREADABLE not in token_text:
+                text += token_text
                 continue
             tokens += self._target.encode(text)
             text = ""
@@ -156,7 +158,7 @@ class StringDrafter(Drafter):
         return tuple(itertools.islice(fitting, most))
 
     def _row(self, context: Context, before: TranslatedRow | None) -> TranslatedRow:
-        """Return the row of a context, which mostly goes on from the one before."""
+        """Return the translated row of a context, which usually extends the row `before`."""
         known = 0 if before is None else len(before.tokens)
         if before is not None and tuple(before.tokens) == context[:known]:
             return before.cut(known).extended(context[known:])
@@ -164,7 +166,7 @@ class StringDrafter(Drafter):
 
 
 def _chain(tokens: Path) -> DraftNode:
-    """Return a chain of certain drafts."""
+    """Return a chain of deterministic drafts."""
     root = node = DraftNode()
     for token in tokens:
         node.draft_kind, node.children = "Top", [DraftNode((*node.path, token))]

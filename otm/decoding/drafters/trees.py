@@ -1,4 +1,4 @@
-"""Trees as engines draft them: best-first within a budget of nodes, and of a fixed shape.
+"""Draft trees of common engines: best-first within a node budget, and trees of a fixed shape.
 
 References
 ----------
@@ -14,6 +14,7 @@ References
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from heapq import nsmallest
 from typing import Any, NamedTuple, TypeAlias
@@ -31,94 +32,99 @@ from otm.errors import InvalidParameterError, ProblemTooLargeError
 from otm.models.base import LanguageModel
 
 Shape: TypeAlias = "tuple[Shape, ...]"
-"""A node of a tree, as the tuple of its children: ((), ()) has two, which have none."""
+"""A tree node as the tuple of its children: ((), ()) has two children, both leaves."""
 
 MAX_NODES = 2**12
-"""Most nodes of a tree, far more than a target model reads at once."""
+"""Maximum number of nodes of a tree, far more than a target model can score at once."""
 
 SHAPED = ("Top", "WithoutReplacement", "Greedy")
-"""How the children of a node of a fixed shape can be drawn."""
+"""Kinds of draft sampling that a tree of fixed shape allows."""
 
 
 class _Candidate(NamedTuple):
-    """A node that may be drafted, and the probability of its path under the draft model."""
+    """A candidate node, and the probability of its path under the draft model."""
 
     probability: Number
     parent: DraftNode
     node: DraftNode
 
     @property
-    def place(self) -> tuple[Number, int]:
-        """Where it stands among others: the likelier first, of equal ones the shorter."""
+    def rank(self) -> tuple[Number, int]:
+        """Sort key: descending probability, then ascending path length."""
         return -self.probability, len(self.node.path)
 
 
 class BestFirst:
-    """The likeliest paths of each sequence of a batch so far, while their trees grow."""
+    """The most probable paths of each sequence of a batch, while the trees grow."""
 
     def __init__(self, nodes: int, width: int | None, batch: int) -> None:
         self._nodes, self._width = nodes, width
         self._best: list[list[_Candidate]] = [[] for _ in range(batch)]
-        self._reached: list[dict[int, Number]] = [{} for _ in range(batch)]  # by identity
+        # Path probability of each growing node, by the identity of the node.
+        self._reached: list[dict[int, Number]] = [{} for _ in range(batch)]
 
     def expand(self, b: int, nodes: list[DraftNode], probs: ProbsAfter) -> list[DraftNode]:
-        """Look at the children of a level; return those among the best that may grow."""
+        """Rank the children of a level's nodes, and return the best children that may grow."""
         candidates = list(self._best[b])
         for node in nodes:
             draft_probs = probs(b, node.path)
-            above = self._reached[b].get(id(node), 1 + 0 * draft_probs.probabilities.item(0))
+            path_probability = self._reached[b].get(
+                id(node), 1 + 0 * draft_probs.probabilities.item(0)
+            )
             for i in likeliest(draft_probs.probabilities, self._nodes).tolist():
                 child = DraftNode((*node.path, draft_probs.tokens.item(i)))
                 candidates.append(
-                    _Candidate(above * draft_probs.probabilities.item(i), node, child)
+                    _Candidate(path_probability * draft_probs.probabilities.item(i), node, child)
                 )
-        self._best[b] = nsmallest(self._nodes, candidates, key=lambda one: one.place)
+        self._best[b] = nsmallest(self._nodes, candidates, key=lambda candidate: candidate.rank)
         depth = len(nodes[0].path) + 1 if nodes else -1
-        new = [one for one in self._best[b] if len(one.node.path) == depth][: self._width]
-        self._reached[b] = {id(one.node): one.probability for one in new}
-        return [one.node for one in new]
+        new = [candidate for candidate in self._best[b] if len(candidate.node.path) == depth][
+            : self._width
+        ]
+        self._reached[b] = {id(candidate.node): candidate.probability for candidate in new}
+        return [candidate.node for candidate in new]
 
     def finish(self) -> None:
-        """Put the best nodes into their trees."""
-        for one in (one for chosen in self._best for one in chosen):
-            one.parent.children.append(one.node)
-            one.parent.draft_kind = "Top"
+        """Attach the best nodes to their parents."""
+        for candidate in itertools.chain.from_iterable(self._best):
+            candidate.parent.children.append(candidate.node)
+            candidate.parent.draft_kind = "Top"
 
 
 class BestFirstDrafter(ReadingDrafter):
-    """Draft the N paths that the draft model finds likeliest, as one tree.
+    """Draft the N most probable paths under the draft model, as one tree.
 
-    No other tree of N nodes has more accepted drafts on average if the target agrees with the draft
-    model (Theorem 18.2 of docs/theory/trees.md).  The tree is a function of the context, so that
-    `verify_target_only` is lossless and accepts as much as any rule (Theorem 18.1).
+    If the target agrees with the draft model, no other tree of N nodes has more accepted drafts on
+    average (Theorem 18.2 of docs/theory/trees.md).  The tree depends only on the context.  So
+    `verify_target_only` is lossless, and no rule accepts more (Theorem 18.1).
 
-    EAGLE-2 ([li2024]_) and OPT-Tree ([wang2025]_) draft so.
+    EAGLE-2 ([li2024]_) and OPT-Tree ([wang2025]_) use such trees.
 
     Parameters
     ----------
     model : LanguageModel
         The draft model.
     nodes : int, optional
-        The budget N: most drafts of a tree, which the target reads at once.
+        The budget N: maximum number of drafts of a tree, which the target scores at once.
     width : int, optional
-        Most nodes of a level that the draft model reads, the likeliest: EAGLE-2's expansion.  All
-        that belong to the best N if left out.
+        Maximum number of nodes per level that the draft model reads, as in the expansion of
+        EAGLE-2; the most probable nodes are read.  By default, all nodes among the best N.
     sampling : SamplingParameters, optional
         How the model's scores become probabilities.
     logits_processor : LogitsProcessor, optional
-        Adjusts the model's scores before.
+        Adjusts the model's scores before `sampling` applies.
 
     Raises
     ------
     InvalidParameterError
         If a number is not an integer of at least 1.
     ProblemTooLargeError
-        If there would be more than 4,096 nodes.
+        If the budget exceeds 4,096 nodes.
 
     Notes
     -----
-    A level of the tree is a call of the model; γ bounds how many there are.  Of equally likely
-    paths the shorter one and the lower token come first.
+    Each level of the tree needs one call of the model; γ limits the number of levels.  Among
+    equally probable paths, shorter paths and lower tokens come first.
 
     References
     ----------
@@ -155,7 +161,7 @@ class BestFirstDrafter(ReadingDrafter):
         parents: Sequence[int] | None,
         uniforms: Sequence[Randomness],
     ) -> list[DraftNode]:
-        """Draft for every sequence of a batch, level by level; takes no uniform."""
+        """Draft a tree for every sequence of a batch, level by level; uses no uniforms."""
         best = BestFirst(self.nodes, self.width, len(contexts))
         roots = grow_by_levels(self._reader, contexts, depths, parents, best.expand)
         best.finish()
@@ -163,9 +169,9 @@ class BestFirstDrafter(ReadingDrafter):
 
 
 class StaticTreeDrafter(ReadingDrafter):
-    """Draft trees of one shape, in which a node has as many children as its place says.
+    """Draft trees of one fixed shape.
 
-    Medusa and EAGLE take the likeliest tokens ([cai2024]_), Sequoia draws without replacement
+    Medusa and EAGLE take the most probable tokens ([cai2024]_); Sequoia draws without replacement
     ([chen2024]_).  `otm.gain.best_tree` finds a shape.
 
     Parameters
@@ -173,30 +179,30 @@ class StaticTreeDrafter(ReadingDrafter):
     model : LanguageModel
         The draft model.
     shape : tuple of tuples
-        The root as the tuple of its children, each of which is one again: `(((),), ())` has a child
-        with a child, and a second one without.
+        The root as the tuple of its children; each child is again a tuple.  `(((),), ())` has two
+        children, of which the first has one child.
     draft_kind : {"Top", "WithoutReplacement", "Greedy"}, optional
-        How the children of a node are drawn together, as by the class of `otm.drafts`: what the
-        rule that verifies needs, "target-only", "recursive rejection without replacement" or
-        "greedy".
+        Joint distribution of the children of a node, as a class of `otm.drafts`.  The rule
+        "target-only" needs "Top", "recursive rejection without replacement" needs
+        "WithoutReplacement", and "greedy" needs "Greedy".
     sampling : SamplingParameters, optional
         How to sample from the model.
     logits_processor : LogitsProcessor, optional
-        Adjusts the model's scores before they are sampled from.
+        Adjusts the model's scores before sampling.
 
     Raises
     ------
     InvalidParameterError
-        If the shape is none, or has no node but its root.
+        If the shape is not a tuple of tuples, or has only a root.
     ProblemTooLargeError
-        If there would be more than 4,096 nodes.
+        If the shape has more than 4,096 nodes.
     UnknownMethodError
-        If the kind of drafts is none of these.
+        If there is no such kind of drafts.
 
     Notes
     -----
-    Independent drafts are refused: they can repeat a token, and nodes of one path must have equally
-    many children, or their drafts are not i.i.d.
+    Independent drafts are rejected, because they can repeat a token.  Nodes of one path must have
+    equally many children, or their drafts are not i.i.d.
 
     References
     ----------
@@ -224,7 +230,7 @@ class StaticTreeDrafter(ReadingDrafter):
     ) -> None:
         self.draft_kind = check_name("kind of drafts", draft_kind, SHAPED)
         self.shape = shape
-        self.nodes = as_nodes(_size(shape))
+        self.nodes = as_nodes(_count_nodes(shape))
         super().__init__(model, sampling, logits_processor)
 
     def draft(
@@ -234,7 +240,7 @@ class StaticTreeDrafter(ReadingDrafter):
         parents: Sequence[int] | None,
         uniforms: Sequence[Randomness],
     ) -> list[DraftNode]:
-        """Draft for every sequence of a batch, level by level."""
+        """Draft a tree for every sequence of a batch, level by level."""
         shapes: dict[tuple[int, Path], Shape] = {(b, ()): self.shape for b in range(len(contexts))}
 
         def expand(b: int, nodes: list[DraftNode], probs: ProbsAfter) -> list[DraftNode]:
@@ -243,7 +249,8 @@ class StaticTreeDrafter(ReadingDrafter):
                 shape = shapes[b, node.path]
                 draft_probs = probs(b, node.path)
                 node.draw_children(draft_probs, len(shape), uniforms[b], self.draft_kind)
-                for child, below in zip(node.children, shape, strict=False):  # fewer tokens
+                # The distribution may have fewer tokens than the shape has children.
+                for child, below in zip(node.children, shape, strict=False):
                     shapes[b, child.path] = below
                     if below:
                         growing.append(child)
@@ -253,24 +260,24 @@ class StaticTreeDrafter(ReadingDrafter):
 
 
 def as_nodes(number: Any) -> int:
-    """Check a number of nodes."""
+    """Return a number of nodes as an int; raise if it exceeds the limit."""
     if (nodes := as_positive(number, "nodes")) > MAX_NODES:
         raise ProblemTooLargeError(
-            f"a tree of {nodes:,} drafts; at most {MAX_NODES:,} are allowed, and few models gain "
+            f"a tree of {nodes:,} drafts; the limit is {MAX_NODES:,}, and few models gain "
             "from more than a hundred"
         )
     return nodes
 
 
-def _size(shape: Any) -> int:
-    """Nodes of a shape below its root."""
+def _count_nodes(shape: Any) -> int:
+    """Return the number of nodes of a shape without its root."""
     count, waiting = -1, [shape]
     while waiting:
         node = waiting.pop()
         if not isinstance(node, tuple):
             raise InvalidParameterError(
-                f"shape = {shown(shape)}; give each node as the tuple of its children, such as "
-                "(((),), ()) for a child with a child and a second one without"
+                f"shape = {shown(shape)}; write each node as the tuple of its children, such as "
+                "(((),), ()) for two children, of which the first has one child"
             )
         waiting.extend(node)
         count += 1

@@ -1,10 +1,10 @@
-"""The functions that verify drafts: how many of them are accepted, and the token after them.
+"""Types of verifiers: functions that choose the accepted drafts and the token after them.
 
-A verifier takes the root of a tree of drafts, the target's distribution after each node, and
-uniforms.  It returns the accepted drafts and one token more.  Continued by the target, the output
-has the target's distribution ([sun2023]_, Theorem 2; as printed it conditions on the number of
-tokens, and is then false).  So does the part of it up to an end token or a limit of the
-length.
+A verifier takes the root of a draft tree, the target's distribution after each node, and uniforms.
+The output is the accepted drafts and one more token.  If the target continues the output, the text
+has the target's distribution ([sun2023]_, Theorem 2; the printed theorem conditions on the number
+of tokens, and this version is false).  Texts that are cut at an end token or a length limit also
+have the target's distribution.
 
 References
 ----------
@@ -21,12 +21,12 @@ from otm.decoding.draft_tree import DraftNode, Randomness
 from otm.decoding.reading import Path
 
 TargetProbs = Callable[[Path], SparseProbs]
-"""The target's distribution of the token that follows a path of drafts."""
+"""Function from a draft path to the target's distribution of the next token."""
 
 Verifier = Callable[[DraftNode, TargetProbs, Randomness], Path]
-"""From a tree of drafts, the target's distributions and uniforms to the output."""
+"""Function from a draft tree, the target's distributions and uniforms to the output."""
 
 
-def drawn_from(probs: SparseProbs, uniforms: Randomness) -> int:
-    """Draw a token, such as the bonus token that follows when all drafts are accepted."""
+def draw_token(probs: SparseProbs, uniforms: Randomness) -> int:
+    """Draw a token, such as the bonus token after all drafts are accepted."""
     return locate(probs.tokens, probs.probabilities, uniforms(1)[0])

@@ -1,4 +1,4 @@
-"""Traversal verification: whole paths of drafts, from the leaves to the root.
+"""Traversal verification: verify whole draft paths, from the leaves to the root.
 
 On a single chain it is block verification.
 """
@@ -16,38 +16,38 @@ from otm.decoding.verifiers.base import TargetProbs
 
 
 def verify_traversal(root: DraftNode, target_probs: TargetProbs, uniforms: Randomness) -> Path:
-    """Verify whole paths of drafts, from the leaves to the root ([weng2025]_).
+    """Verify whole draft paths, from the leaves to the root ([weng2025]_).
 
-    On a single chain this is block verification ([sun2024block]_), and in expectation it accepts
-    at least as much as `verify_chain` (Theorem 12.2 of docs/theory/verification.md; Theorem 12.3:
-    it is lossless).
+    On a single chain this is block verification ([sun2024block]_), which in expectation accepts
+    at least as much as `verify_chain` (Theorem 12.2 of docs/theory/verification.md).  The verifier
+    is lossless (Theorem 12.3).
 
-    The output is a node of weight w, or below it, with probability w; the root has weight 1.
-    Take its drafts one after another. Draft x gets weight min(w t(x)/p(x), 1), where t is the
-    target's distribution. If the output is not at x or below, then w becomes Z/(Z + 1 − w) and t
-    becomes max(w t − p, 0)/Z, where Z is the sum of max(w t − p, 0). After the last draft the
-    node itself is the output with the weight that it then has, and a token drawn from t follows.
-    A draft that was drawn more than once is verified as often, the first time with all that grew
-    below it.
+    The output is a node of weight w, or one of its descendants, with probability w; the root has
+    weight 1.  The drafts of a node are verified in order.  Draft x gets weight min(w t(x)/p(x), 1),
+    where t is the target's distribution.  If the output is neither x nor below x, t becomes
+    max(w t − p, 0)/Z and w becomes Z/(Z + 1 − w), where Z is the sum of max(w t − p, 0).  After the
+    last draft of a node, the output ends at the node itself with probability w, at its current
+    value; one token drawn from t follows.  A token that was drawn several times is verified each
+    time; its first node gets all subtrees.
 
     Parameters
     ----------
     root : DraftNode
-        Any tree of drafts, the children of each node i.i.d.
+        Any draft tree in which the children of a node are i.i.d.
     target_probs : callable
-        The target's distribution after each path of drafts.
+        Function from a draft path to the target's distribution after it.
     uniforms : callable
-        Source of independent uniforms in [0, 1), which are not checked here.
+        Source of independent uniforms in [0, 1); the verifier does not check them.
 
     Returns
     -------
     tuple of int
-        The accepted drafts and one token.
+        The accepted drafts and one more token.
 
     Raises
     ------
     InvalidDraftsError
-        If a node has drafts but no `draft_probs`, or drafts that these cannot give.
+        If a node with children has no `draft_probs`, or a child has probability zero.
 
     References
     ----------
@@ -56,7 +56,7 @@ def verify_traversal(root: DraftNode, target_probs: TargetProbs, uniforms: Rando
 
     Examples
     --------
-    The first draft alone would be rejected; both together pass.
+    Chain verification would reject the first draft; verified together, both drafts are accepted.
 
     >>> from otm import SparseProbs
     >>> probs = {(): SparseProbs([0, 1], [0.25, 0.75]), (0,): SparseProbs([0], [1])}
@@ -74,42 +74,44 @@ def verify_traversal(root: DraftNode, target_probs: TargetProbs, uniforms: Rando
         if child is not None:
             opened.append(OpenNode(child, node.weight_of(child), target_probs))
         elif not node.path or uniforms(1)[0] < node.weight:
-            return (*node.path, locate(node.tokens, node.left, uniforms(1)[0]))
+            return (*node.path, locate(node.tokens, node.residual, uniforms(1)[0]))
         else:
             opened.pop()
             opened[-1].reject()
 
 
 class OpenNode:
-    """A node during traversal, with some of its drafts already rejected.
+    """A node during traversal, after some of its drafts were rejected.
 
-    `weight` is the probability w that the output is this node or goes on below it.
+    `weight` is the probability w that the output is this node or one of its descendants.
     """
 
     def __init__(self, node: DraftNode, weight: Number, target_probs: TargetProbs) -> None:
         self.path = node.path
         self.weight = weight
         target = target_probs(node.path)
-        # the target's distribution t, or what rejected drafts have left of it, on these tokens
-        self.tokens, self.left = target.tokens, target.probabilities
+        # The residual starts as the target's distribution t; each rejection changes it.
+        self.tokens, self.residual = target.tokens, target.probabilities
         if node.children:
-            self.tokens, self._draft_probs, self.left = align(node.checked_draft_probs(), target)
-        self.children = iter(node.merged_children())  # those that are not rejected yet
+            draft = node.checked_draft_probs()
+            self.tokens, self._draft_probs, self.residual = align(draft, target)
+        # The drafts that are not verified yet.
+        self.children = iter(node.merged_children())
 
     def weight_of(self, child: DraftNode) -> Number:
-        """Weight min(w t(x)/p(x), 1) of a draft x."""
+        """Return the weight min(w t(x)/p(x), 1) of a draft x."""
         i = int(np.searchsorted(self.tokens, child.token))
-        mass: Number = self.weight * self.left.item(i)
-        drawn: Number = self._draft_probs.item(i)
-        return mass / drawn if mass < drawn else 1 + 0 * self.weight
+        mass: Number = self.weight * self.residual.item(i)
+        draft: Number = self._draft_probs.item(i)
+        return mass / draft if mass < draft else 1 + 0 * self.weight
 
     def reject(self) -> None:
-        """Go on to what is left when the output is neither a draft nor below it."""
+        """Update residual and weight after the output is neither the last draft nor below it."""
         draft = self._draft_probs
-        rest: Probs = np.maximum(self.weight * self.left - draft, 0 * draft)
-        excess: Number = rest.sum()
-        if excess > 0:
-            self.left = rest / excess
-            self.weight = excess / (excess + (1 - self.weight))
-        elif self.path:  # nothing is left here
+        excess: Probs = np.maximum(self.weight * self.residual - draft, 0 * draft)
+        total: Number = excess.sum()
+        if total > 0:
+            self.residual = excess / total
+            self.weight = total / (total + (1 - self.weight))
+        elif self.path:
             self.weight = 0 * self.weight

@@ -1,4 +1,4 @@
-"""From a rule to the verifier that runs it, on the device of the models or on the host."""
+"""Choosing the verifier of a rule, on the device of the models or on the host."""
 
 from __future__ import annotations
 
@@ -8,30 +8,30 @@ from typing import Any
 from otm._core.display.text import shown
 from otm.coupling.build import PlanBuilder, PlanOfRule
 from otm.decoding.drafters.model import draws_chains
-from otm.decoding.rounds import AnyVerifier, Rounds, RoundsTask, maker_of_rounds
+from otm.decoding.rounds import AnyVerifier, Rounds, RoundsTask, rounds_factory
 from otm.decoding.verifiers.recursion import spectr_verifier
 from otm.errors import InvalidParameterError
-from otm.rules import RULES, Rule, named, names, own_rule
+from otm.rules import RULES, Rule, named, names, rule_from_plan
 
 
 @dataclass(frozen=True)
 class RuleVerifier:
-    """Verification by a rule: by its kernel on the models' device if that suits, or on the host."""
+    """Verification by a rule: by its kernel on the models' device if possible, else on the host."""
 
     rule: Rule
 
     def rounds(self, task: RoundsTask) -> Rounds:
-        """Make rounds on the device or on the host."""
+        """Return an object that runs the steps of one batch, on the device or on the host."""
         kernel = kernel_rule(self.rule, task)
         if kernel is None:
-            return maker_of_rounds(host_verifier(self.rule))(task)
+            return rounds_factory(host_verifier(self.rule))(task)
         from otm.decoding.device.rounds import KernelRounds
 
         return KernelRounds(task, kernel)
 
 
 def kernel_rule(rule: Rule, task: RoundsTask) -> Rule | None:
-    """Return the rule whose kernel decides as this rule; None if the host is to verify."""
+    """Return a rule whose kernel makes the same decisions; None if the host verifies."""
     if not task.suits_device():
         return None
     drafter = task.drafter
@@ -41,7 +41,7 @@ def kernel_rule(rule: Rule, task: RoundsTask) -> Rule | None:
 
 
 def host_verifier(rule: Rule) -> AnyVerifier:
-    """Return the verifier of a rule on the host: its own, or SpecTr's recursion over its plan."""
+    """Return the host verifier of a rule: its own verifier, or SpecTr's recursion with its plan."""
     verifier: AnyVerifier = (
         rule.load_verifier() if rule.verifier else spectr_verifier(PlanOfRule(rule))
     )
@@ -49,26 +49,26 @@ def host_verifier(rule: Rule) -> AnyVerifier:
 
 
 def chain_rule(rule: Any) -> Rule:
-    """Return a rule for one chain by its name."""
+    """Return the rule for one chain with this name."""
     return named(rule, "verifier", several=False)
 
 
 def tree_rule(rule: str | PlanBuilder) -> Rule:
-    """Return a rule for trees by its name, or of a function from a problem to a plan."""
+    """Return the rule for trees with this name, or the rule of a function from problem to plan."""
     if callable(rule):
-        return own_rule(rule)
+        return rule_from_plan(rule)
     if not isinstance(rule, str):
         raise InvalidParameterError(
-            f"rule = {shown(rule)}; give a name, one of {', '.join(tree_rules())}, or a function "
+            f"rule = {shown(rule)}; give one of the names {', '.join(tree_rules())}, or a function "
             "from a problem to a plan"
         )
     return named(rule, "verifier", several=True)
 
 
 def tree_rules() -> tuple[str, ...]:
-    """List the rules that verify several drafts of a token: those that `spectr` takes by name.
+    """Return the names of the rules that verify several drafts of a token, for use in `spectr`.
 
-    Most are for i.i.d. drafts; `otm.rules.Rule.drafts` says how the drafts of a rule are drawn.
+    Most rules need i.i.d. drafts; `otm.rules.Rule.drafts` is the kind of drafts of each rule.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Chain verification: accept drafts one after another, up to the first that is rejected."""
+"""Chain verification: accept drafts one after another, up to the first rejected draft."""
 
 from __future__ import annotations
 
@@ -10,35 +10,36 @@ from otm._core.probs.sampling import locate
 from otm._core.probs.sparse import SparseProbs, Tokens, align, of_one_kind
 from otm.decoding.draft_tree import DraftNode, Randomness
 from otm.decoding.reading import Path
-from otm.decoding.verifiers.base import TargetProbs, drawn_from
+from otm.decoding.verifiers.base import TargetProbs, draw_token
 from otm.errors import InvalidDraftsError
 
 
 def verify_chain(root: DraftNode, target_probs: TargetProbs, uniforms: Randomness) -> Path:
-    """Accept drafts one after another, up to the first that is rejected.
+    """Accept drafts one after another, up to the first rejected draft.
 
-    Draft x is accepted with probability min(1, q(x)/p(x)); in place of the first that is rejected
-    comes a token from the residual ∝ max(q − p, 0), and behind the last one from the target
-    ([leviathan2023]_, Algorithm 1).
+    Draft x is accepted with probability min(1, q(x)/p(x)).  The first rejected draft is replaced by
+    a token from the residual distribution ∝ max(q − p, 0).  If all drafts are accepted, the target
+    draws a bonus token ([leviathan2023]_, Algorithm 1).
 
     Parameters
     ----------
     root : DraftNode
         A chain of drafts.
     target_probs : callable
-        The target's distribution after each path of drafts; called along the accepted drafts only.
+        Function from a draft path to the target's distribution after it; called only along the
+        accepted drafts.
     uniforms : callable
-        Source of independent uniforms in [0, 1), which are not checked here.
+        Source of independent uniforms in [0, 1); the verifier does not check them.
 
     Returns
     -------
     tuple of int
-        The accepted drafts and one token.
+        The accepted drafts and one more token.
 
     Raises
     ------
     InvalidDraftsError
-        If a node has several children, no `draft_probs`, or a draft that these cannot give.
+        If a node has several children, no `draft_probs`, or a child of probability zero.
 
     References
     ----------
@@ -59,8 +60,8 @@ def verify_chain(root: DraftNode, target_probs: TargetProbs, uniforms: Randomnes
     while node.children:
         if len(node.children) > 1:
             raise InvalidDraftsError(
-                f"{len(node.children)} drafts after {node.path}; chain verification takes one "
-                "chain, `spectr_verifier` and `verify_traversal` take trees"
+                f"{len(node.children)} drafts after {node.path}; chain verification needs a single "
+                "chain; `spectr_verifier` and `verify_traversal` accept trees"
             )
         (child,) = node.children
         draft, target = node.checked_draft_probs(), target_probs(node.path)
@@ -68,26 +69,26 @@ def verify_chain(root: DraftNode, target_probs: TargetProbs, uniforms: Randomnes
         if output != child.token:
             return (*node.path, output)
         node = child
-    return (*node.path, drawn_from(target_probs(node.path), uniforms))
+    return (*node.path, draw_token(target_probs(node.path), uniforms))
 
 
 def accept_or_recover(
     token: int, draft: SparseProbs, target: SparseProbs, uniforms: Randomness
 ) -> int:
-    """Return one draft or, never equal to it, a token of the residual: the maximal coupling."""
+    """Return the draft, or a different token from the residual distribution: a maximal coupling."""
     draft, target = of_one_kind(draft, target)
     for_draft, for_residual = uniforms(2)
     if for_draft * draft.of(token) < target.of(token):
         return token
-    return residual_of(draft, target, for_residual)
+    return draw_recovered(draft, target, for_residual)
 
 
-def residual_of(draft: SparseProbs, target: SparseProbs, uniform: Number) -> int:
-    """Draw from the residual ∝ max(q − p, 0), in place of a rejected draft."""
-    return locate(*residual_on(draft, target), uniform)
+def draw_recovered(draft: SparseProbs, target: SparseProbs, uniform: Number) -> int:
+    """Draw the recovered token from the residual distribution ∝ max(q − p, 0)."""
+    return locate(*aligned_residual(draft, target), uniform)
 
 
-def residual_on(draft: SparseProbs, target: SparseProbs) -> tuple[Tokens, Probs]:
-    """Tokens of either support, and the weights max(q − p, 0) of the residual on them."""
+def aligned_residual(draft: SparseProbs, target: SparseProbs) -> tuple[Tokens, Probs]:
+    """Return the tokens of both supports, and their residual weights max(q − p, 0)."""
     tokens, draft_probs, target_probs = align(draft, target)
     return tokens, residual_weights(target_probs, np.minimum(draft_probs, target_probs))

@@ -1,4 +1,4 @@
-"""Entropy windows (FLy): a rejected draft is kept where the target hesitates; lossy."""
+"""Entropy windows (FLy): keep a rejected draft where the target is uncertain; lossy."""
 
 from __future__ import annotations
 
@@ -9,31 +9,32 @@ from otm._core.numbers import as_real
 from otm._core.probs.sparse import SparseProbs
 from otm.decoding.draft_tree import DraftNode, Randomness, one_chain
 from otm.decoding.reading import Path
-from otm.decoding.verifiers.base import TargetProbs, Verifier, drawn_from
-from otm.decoding.verifiers.chain import residual_of
+from otm.decoding.verifiers.base import TargetProbs, Verifier, draw_token
+from otm.decoding.verifiers.chain import draw_recovered
 
 
 def entropy_window_verifier(window: int, threshold: float, top: int = 3) -> Verifier:
-    """Verify a chain; keep a rejected draft if the window of drafts after it is accepted; lossy.
+    """Return a lossy verifier that keeps a rejected draft before a window of accepted drafts.
 
-    Every draft has a coin of its own, as in chain verification.  A draft that its coin rejects is
-    kept if the target can give it, the entropy of the target's likeliest tokens is large enough,
-    and the coins of the next drafts, a whole window of them, accept ([fly2025]_ and its form in
-    vLLM, as we read them).
+    Each draft has its own uniform, as in chain verification.  A rejected draft is kept under three
+    conditions.  The target gives it positive probability; the entropy of the target's most probable
+    tokens is at least the threshold; and a whole window of next drafts is accepted.  This is our
+    reading of [fly2025]_ and of its implementation in vLLM.
 
     Parameters
     ----------
     window : int
-        Number of drafts that must be accepted behind the one that is kept, at least 1.
+        Number of accepted drafts that must follow the kept draft, at least 1.
     threshold : float
-        Least entropy in nats, of the `top` likeliest tokens' probabilities divided by their sum.
+        Smallest entropy in nats; it uses the `top` most probable tokens, with their probabilities
+        divided by their sum.
     top : int, optional
-        Number of likeliest tokens in the entropy.
+        Number of most probable tokens in the entropy.
 
     Returns
     -------
     Verifier
-        A function of the root, the target's distributions and uniforms to the output.
+        Function from the root, the target's distributions and uniforms to the output.
 
     Raises
     ------
@@ -42,8 +43,8 @@ def entropy_window_verifier(window: int, threshold: float, top: int = 3) -> Veri
     InvalidDraftCountError
         If the window or `top` is not an integer of at least 1.
     InvalidDraftsError
-        In the returned function, if a node has several children, no `draft_probs`, or a draft that
-        these cannot give.
+        When the verifier runs, if a node has several children, no `draft_probs`, or a child of
+        probability zero.
 
     References
     ----------
@@ -53,8 +54,8 @@ def entropy_window_verifier(window: int, threshold: float, top: int = 3) -> Veri
     --------
     >>> draft, q = SparseProbs([0, 1], [0.75, 0.25]), SparseProbs([0, 1], [0.25, 0.75])
     >>> root = DraftNode()
-    >>> root.draw_children(draft, 1, lambda m: np.full(m, 0.5))          # 0, which is rejected...
-    >>> root.children[0].draw_children(draft, 1, lambda m: np.full(m, 0.9))        # before a 1
+    >>> root.draw_children(draft, 1, lambda m: np.full(m, 0.5))  # draws 0, which is rejected
+    >>> root.children[0].draw_children(draft, 1, lambda m: np.full(m, 0.9))  # draws 1
     >>> entropy_window_verifier(1, 0.3)(root, lambda path: q, lambda m: np.full(m, 0.5))
     (0, 1, 1)
     >>> entropy_window_verifier(1, 0.6)(root, lambda path: q, lambda m: np.full(m, 0.5))
@@ -64,31 +65,31 @@ def entropy_window_verifier(window: int, threshold: float, top: int = 3) -> Veri
     least = as_real(threshold, "threshold", least=0)
 
     def verify(root: DraftNode, target_probs: TargetProbs, uniforms: Randomness) -> Path:
-        nodes = one_chain(root, "windows of entropy are for one chain")
+        nodes = one_chain(root, "entropy windows need a single chain")
         coins = uniforms(len(nodes) - 1)
-        passed, laws = [], []
+        accepted, pairs = [], []
         for node, child, coin in zip(nodes, nodes[1:], coins, strict=False):
             draft, target = node.checked_draft_probs(), target_probs(node.path)
-            passed.append(coin * draft.of(child.token) < target.of(child.token))
-            laws.append((draft, target))
-        for i, (draft, target) in enumerate(laws):
-            behind = passed[i + 1 : i + 1 + window]
+            accepted.append(coin * draft.of(child.token) < target.of(child.token))
+            pairs.append((draft, target))
+        for i, (draft, target) in enumerate(pairs):
+            after = accepted[i + 1 : i + 1 + window]
             kept = (
-                len(behind) == window
-                and all(behind)
+                len(after) == window
+                and all(after)
                 and target.of(nodes[i + 1].token) > 0
                 and top_entropy(target, top) >= least
             )
-            if not passed[i] and not kept:
-                return (*nodes[i].path, residual_of(draft, target, uniforms(1)[0]))
+            if not accepted[i] and not kept:
+                return (*nodes[i].path, draw_recovered(draft, target, uniforms(1)[0]))
         end = nodes[-1].path
-        return (*end, drawn_from(target_probs(end), uniforms))
+        return (*end, draw_token(target_probs(end), uniforms))
 
     return verify
 
 
 def top_entropy(probs: SparseProbs, top: int) -> float:
-    """Entropy in nats of the likeliest tokens, their probabilities divided by their sum."""
+    """Return the entropy in nats of the most probable tokens, after normalizing their sum to 1."""
     largest = np.sort(probs.probabilities.astype(np.float64))[-top:]
     shares = largest[largest > 0] / largest.sum()
     return float(-(shares * np.log(shares)).sum())

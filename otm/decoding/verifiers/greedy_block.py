@@ -1,9 +1,8 @@
-"""Greedy block verification: the most drafts of one block, paid for by later tokens.
+"""Greedy block verification: accept as many drafts of a block as possible, and correct later.
 
-A verifier that keeps a state may accept more of a block than block verification, which is optimal
-for verifiers that begin each step anew.  In return the tokens behind the block have another
-distribution than the target's, so that the text as a whole has the right one
-(docs/theory/state.md).
+Block verification is optimal among verifiers whose steps are independent.  A verifier with a state
+may accept more of a block.  In return, the tokens after the block come from a
+changed distribution, so that the whole text has the target's distribution (docs/theory/state.md).
 
 References
 ----------
@@ -28,7 +27,7 @@ from otm.decoding.draft_tree import DraftNode, Randomness, one_chain
 from otm.decoding.drafters.model import samples_one_chain
 from otm.decoding.reading import Path, ProbsAfter
 from otm.decoding.rounds import Batch, HostRounds, RoundsTask
-from otm.decoding.verifiers.base import TargetProbs, drawn_from
+from otm.decoding.verifiers.base import TargetProbs, draw_token
 from otm.errors import InvalidInputError
 
 
@@ -36,10 +35,10 @@ from otm.errors import InvalidInputError
 class GreedyBlockVerifier:
     """Greedy block verification of one chain of a draft model, for `stream`.
 
-    The whole text has the target's distribution, but a single step has not: it may leave a
-    correction that the next steps make.  If a block begins without a pending correction, the mean
-    number of its accepted drafts is the largest that any verifier can have, Σ (1 − TV) of the paths
-    of i tokens (Theorem 19.1 of docs/theory/state.md).
+    The whole text has the target's distribution, but a single step does not: it may leave a
+    correction for the next steps.  If a block begins without a pending correction, no verifier has
+    a larger mean number of accepted drafts.  This mean is the sum over i of 1 − TV between the
+    distributions of paths of i tokens (Theorem 19.1 of docs/theory/state.md).
 
     Examples
     --------
@@ -51,17 +50,17 @@ class GreedyBlockVerifier:
     """
 
     def rounds(self, task: RoundsTask) -> GreedyBlockRounds:
-        """Make rounds that keep the pending corrections of each sequence.
+        """Return an object that runs the steps of one batch and keeps pending corrections.
 
         Parameters
         ----------
         task : RoundsTask
-            The models and the settings of a batch.
+            The models and settings of a batch.
 
         Returns
         -------
         Rounds
-            The rounds that `stream` calls.
+            The object whose steps `stream` calls.
 
         Raises
         ------
@@ -72,18 +71,19 @@ class GreedyBlockVerifier:
 
 
 GREEDY_BLOCK = GreedyBlockVerifier()
-"""What `speculative` takes by the name "greedy block"."""
+"""The verifier of the rule "greedy block" in `speculative`."""
 
 
 Rows = list[Probs]
-"""The rows [V] of a model along the drafts."""
+"""The probability rows [V] of a model along the drafts."""
 
 
 class PendingCorrection(NamedTuple):
-    """The correction that a step leaves: the next `horizon` tokens have another distribution.
+    """The correction that a step leaves: it changes the distribution of the next `horizon` tokens.
 
-    It is ∝ max(ratio · q − p, 0), where `ratio` is the probability of the tokens since that step
-    began under its target, over that under the draft model; with ratio 1 there is no correction.
+    The changed distribution is ∝ max(ratio · q − p, 0).  `ratio` is the probability of the tokens
+    since that step began under the step's target, divided by their probability under the draft
+    model.  With ratio 1 there is no correction.
     """
 
     ratio: Number
@@ -91,26 +91,29 @@ class PendingCorrection(NamedTuple):
 
 
 class GreedyBlockRounds(HostRounds):
-    """Chains of a draft model on the host, with the pending corrections of each sequence."""
+    """Steps on the host with one draft chain per sequence, and its pending corrections."""
 
     def __init__(self, task: RoundsTask) -> None:
         super().__init__(task)
         if not samples_one_chain(task.drafter):
             raise InvalidInputError(
                 "greedy block verification needs the distributions of a draft model for one chain, "
-                "also behind its drafts; give a model, or a ModelDrafter of one sampled chain"
+                "also after its last draft; give a model, or a ModelDrafter of one sampled chain"
             )
         self._pending: list[list[PendingCorrection]] = []
 
     def follow(self, batch: Batch) -> None:
-        """Take the pending corrections of the parents."""
+        """Copy the pending corrections of each parent to its continuation."""
         if batch.parents is None:
             self._pending = [[] for _ in batch.contexts]
         else:
             self._pending = [self._pending[parent] for parent in batch.parents]
 
     def draft(self, batch: Batch) -> list[DraftNode]:
-        """Draft chains, and a token more if its distribution is needed; that token is cut off."""
+        """Draft chains; some get an extra token at first, because its distribution is needed.
+
+        The extra token is removed again.
+        """
         longer = [
             depth + any(each.horizon > depth for each in pending)
             for depth, pending in zip(batch.depths, self._pending, strict=True)
@@ -122,13 +125,13 @@ class GreedyBlockRounds(HostRounds):
         return roots
 
     def verify(self, batch: Batch, trees: Sequence[DraftNode], probs: ProbsAfter) -> list[Path]:
-        """Verify each chain against the pending corrections of its sequence."""
+        """Verify each chain, with the pending corrections of its sequence."""
         vocabulary = self._reader.model.vocabulary
         outputs = []
         for b, root in enumerate(trees):
             nodes = list(root.nodes())
-            laws = [node.draft_probs for node in nodes if node.draft_probs is not None]
-            p = [law.dense(vocabulary) for law in laws]
+            draft_probs = [node.draft_probs for node in nodes if node.draft_probs is not None]
+            p = [each.dense(vocabulary) for each in draft_probs]
             q = [probs(b, node.path).dense(vocabulary) for node in nodes]
             pending, uniforms = self._pending[b], batch.uniforms[b]
             output, self._pending[b] = _step(nodes[-1].path, p, q, pending, uniforms)
@@ -139,20 +142,21 @@ class GreedyBlockRounds(HostRounds):
 def _step(
     drafts: Path, p: Rows, q: Rows, pending: list[PendingCorrection], uniforms: Randomness
 ) -> tuple[Path, list[PendingCorrection]]:
-    """Return the output of a step, and the corrections that it and earlier steps leave.
+    """Return the output of a step, and all corrections that are pending after it.
 
-    `p` and `q` are the rows of draft model and target along the drafts, each [V].
+    `p` and `q` are the rows [V] of draft model and target along the drafts.
     """
-    gamma, made = len(drafts), []
-    # the oldest first: each changes the target of those before it
+    gamma, candidates = len(drafts), []
+    # The oldest correction comes first, because it changes the target of later corrections.
     for correction in pending:
-        ratios, changed = _changed(drafts, p, q, correction)
-        made.append((correction.horizon, ratios, q))
-        q = changed
+        ratios, corrected = _corrected_rows(drafts, p, q, correction)
+        candidates.append((correction.horizon, ratios, q))
+        q = corrected
     one = 1 + 0 * q[0].item(0)
     ratios = _ratios(drafts, p, q, one)
     accepted = gamma
-    while accepted:  # from the end: is it these drafts and no more?
+    # From the end, decide for each prefix whether exactly its drafts are accepted.
+    while accepted:
         longer = one - one
         if accepted < gamma:
             longer = np.minimum(p[accepted], ratios[accepted] * q[accepted]).sum()
@@ -162,64 +166,66 @@ def _step(
     residual = q[gamma]
     if accepted < gamma:
         residual = np.maximum(ratios[accepted] * q[accepted] - p[accepted], 0 * p[accepted])
-        made.append((gamma, ratios, q))
+        candidates.append((gamma, ratios, q))
     token = int(locate(np.arange(residual.size), residual, uniforms(1)[0]))
-    left = []
-    for horizon, of_path, rows in made:
-        more = horizon - accepted - 1
-        # a token that the draft model never gives needs no correction
-        if more > 0 and p[accepted].item(token) > 0:
-            grown = rows[accepted].item(token) / p[accepted].item(token)
-            left.append(PendingCorrection(of_path[accepted] * grown, more))
-    return (*drafts[:accepted], token), left
+    still_pending = []
+    for horizon, path_ratios, rows in candidates:
+        remaining = horizon - accepted - 1
+        # A token of draft probability zero needs no correction.
+        if remaining > 0 and p[accepted].item(token) > 0:
+            token_ratio = rows[accepted].item(token) / p[accepted].item(token)
+            still_pending.append(PendingCorrection(path_ratios[accepted] * token_ratio, remaining))
+    return (*drafts[:accepted], token), still_pending
 
 
 def _ratios(drafts: Path, p: Rows, q: Rows, first: Number) -> list[Number]:
-    """Probabilities of the paths of i drafts, under the target over those under the draft model."""
+    """Return the probability ratio target/draft of each prefix of the drafts, times `first`."""
     ratios = [first]
     for token, draft, target in zip(drafts, p, q, strict=False):
         ratios.append(ratios[-1] * target.item(token) / draft.item(token))
     return ratios
 
 
-def _changed(
+def _corrected_rows(
     drafts: Path, p: Rows, q: Rows, correction: PendingCorrection
 ) -> tuple[list[Number], Rows]:
-    """Ratios of a correction along the drafts, and the target's rows after it."""
+    """Return the ratios of a correction along the drafts, and the target's corrected rows."""
     ratios, rows = _ratios(drafts, p, q, correction.ratio), list(q)
     for i in range(min(correction.horizon, len(q))):
         excess = np.maximum(ratios[i] * q[i] - p[i], 0 * p[i])
-        if excess.any():  # else the text never comes here
+        # A row without excess is never reached.
+        if excess.any():
             rows[i] = excess / excess.sum()
     return ratios, rows
 
 
 def verify_hierarchical(root: DraftNode, target_probs: TargetProbs, uniforms: Randomness) -> Path:
-    """Verify one chain as the released code of hierarchical speculative decoding does: lossy.
+    """Verify one chain like the released code of hierarchical speculative decoding, which is lossy.
 
-    It is block verification with one change: the whole block is accepted with probability
-    min(1, T/D) of its path.  This is too often if an earlier part of the path was likelier under
-    the target than under the draft model (Theorem 19.2 of docs/theory/state.md).  After
-    [zhou2026]_, in the mode that its authors recommend, for one draft.
+    This is block verification with one change: the whole block is accepted with probability
+    min(1, T/D), where T and D are the probabilities of its path under target and draft model.  The
+    block is accepted too often if a prefix of the path is more probable under the target than under
+    the draft model (Theorem 19.2 of docs/theory/state.md).  The implementation follows
+    [zhou2026]_ in its recommended mode, for one draft.
 
     Parameters
     ----------
     root : DraftNode
         A chain of drafts.
     target_probs : callable
-        The target's distribution after each path of drafts.
+        Function from a draft path to the target's distribution after it.
     uniforms : callable
-        Source of independent uniforms in [0, 1), which are not checked here.
+        Source of independent uniforms in [0, 1); the verifier does not check them.
 
     Returns
     -------
     tuple of int
-        The accepted drafts and one token.
+        The accepted drafts and one more token.
 
     Raises
     ------
     InvalidDraftsError
-        If a node has several children, no `draft_probs`, or a draft that these cannot give.
+        If a node has several children, no `draft_probs`, or a child of probability zero.
 
     References
     ----------
@@ -234,7 +240,7 @@ def verify_hierarchical(root: DraftNode, target_probs: TargetProbs, uniforms: Ra
     >>> verify_hierarchical(root, lambda path: q, lambda m: np.full(m, 0.5))
     (1, 1)
     """
-    nodes = one_chain(root, "hierarchical verification takes one chain of drafts")
+    nodes = one_chain(root, "hierarchical verification needs a single chain")
     weight = ratio = 1 + 0 * target_probs(root.path).probabilities.item(0)
     residuals = []
     for node, child in pairwise(nodes):
@@ -245,7 +251,7 @@ def verify_hierarchical(root: DraftNode, target_probs: TargetProbs, uniforms: Ra
         grown = target.of(child.token) / draft.of(child.token)
         weight, ratio = min(weight * grown, 1 + 0 * grown), ratio * grown
     if uniforms(1)[0] < ratio:
-        return (*nodes[-1].path, drawn_from(target_probs(nodes[-1].path), uniforms))
+        return (*nodes[-1].path, draw_token(target_probs(nodes[-1].path), uniforms))
     while True:
         path, tokens, excess, left = residuals.pop()
         if not residuals or uniforms(1)[0] * (excess.sum() + 1 - left) < excess.sum():

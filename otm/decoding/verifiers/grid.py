@@ -1,7 +1,7 @@
-"""The three grid rules on the host: the definition of their kernels, in NumPy.
+"""The three grid rules on the host, by the NumPy reference of their kernels.
 
-A tree of drafts is laid out as its paths, as on a device.  So host and device take the same
-uniforms in the same order and make the same decisions, which are exact in fractions.
+A draft tree is laid out as its paths, as on a device.  So host and device use the same uniforms in
+the same order and make the same decisions.  With fractions, the decisions are exact.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from otm.kernels.optimal import numpy as optimal
 from otm.kernels.walk_and_keep import numpy as walk_and_keep
 
 MOST_PATHS = 2**8
-"""Most paths of walk and keep: counting the drafts that agree takes time quadratic in it."""
+"""Maximum number K of paths of walk and keep; counting agreeing drafts takes O(K²) time."""
 
 
 def verify_on_grid(
     kernel: ModuleType, root: DraftNode, target_probs: TargetProbs, uniforms: Randomness
 ) -> Path:
-    """Verify K chains, or the paths of a prefix tree, by the definition of a kernel.
+    """Verify K chains, or the paths of a prefix tree, with the NumPy reference of a kernel.
 
-    All nodes of a level need the same number of children: the rules look at the number of paths,
-    which must not depend on tokens.  A draft that several paths share counts once.
+    All nodes of a level must have the same number of children, because the rules depend on the
+    number of paths, which must not depend on tokens.  A draft that several paths share counts once.
     """
     levels = _levels_of(root)
     ends = [node.path for node in levels[-1]]
     if kernel is walk_and_keep and len(ends) > MOST_PATHS:
         raise ProblemTooLargeError(
-            f"{len(ends):,} paths of drafts; 'grid walk and keep' takes at most {MOST_PATHS}: "
-            "draft fewer paths, or take the rule 'grid optimal' or 'traversal'"
+            f"{len(ends):,} paths of drafts; 'grid walk and keep' allows at most {MOST_PATHS}: "
+            "draft fewer paths, or use the rule 'grid optimal' or 'traversal'"
         )
     nodes: dict[Path, list[DraftNode]] = {}
     for node in (node for level in levels for node in level):
@@ -47,7 +47,7 @@ def verify_on_grid(
 
     @cache
     def rows_after(path: Path) -> tuple[Probs, Probs]:
-        """Rows of target and draft model after a path of drafts; the target's twice at its end."""
+        """Return the target and draft rows after a path; at a leaf, return the target row twice."""
         p = q = target_probs(path)
         if nodes[path][0].children:
             p, q = of_one_kind(shared_draft_probs(nodes[path]), q)
@@ -63,7 +63,8 @@ def verify_on_grid(
     coins = uniforms(gamma * kernel.uniforms_per_position(count) + 2)
     target = _Rows(ends, lambda path: rows_after(path)[0])
     draft = _Rows(ends, lambda path: rows_after(path)[1])
-    with np.errstate(all="ignore"):  # overflows occur only in entries that are not used
+    # Overflows occur only in entries that are not used.
+    with np.errstate(all="ignore"):
         verified = kernel.verify(
             [target], [draft], tokens[None], np.asarray(coins)[None], counted=counted[None]
         )
@@ -72,7 +73,7 @@ def verify_on_grid(
 
 
 class _Rows:
-    """Rows [K, γ + 1, V] by path and position, computed when a kernel reads them."""
+    """Rows [K, γ + 1, V] by path and position, computed on demand."""
 
     def __init__(self, ends: Sequence[Path], row_after: Callable[[Path], Probs]) -> None:
         self._ends, self._row_after = ends, row_after
@@ -83,33 +84,33 @@ class _Rows:
 
 
 def _levels_of(root: DraftNode) -> list[list[DraftNode]]:
-    """List the nodes of each level; raise if their numbers of children differ."""
+    """Return the nodes of each level; raise if their numbers of children differ."""
     levels = [[root]]
     while children := [child for node in levels[-1] for child in node.children]:
         counts = {len(node.children) for node in levels[-1]}
         if len(counts) > 1:
             raise InvalidDraftsError(
                 f"nodes of {len(levels) - 1} drafts have {min(counts)} and {max(counts)} children; "
-                "a rule on a grid takes chains of one length, or a prefix tree with equally many "
-                "children at all nodes of a level: draft so, or take the rule 'walk and keep', "
-                "'k-Seq' or 'optimal', which have no grid"
+                "a grid rule needs chains of equal length, or a prefix tree with equally many "
+                "children at all nodes of a level: draft such trees, or use the rule 'walk and "
+                "keep', 'k-Seq' or 'optimal'"
             )
         levels.append(children)
     return levels
 
 
 def verify_grid_k_seq(root: DraftNode, target_probs: TargetProbs, uniforms: Randomness) -> Path:
-    """Verify by "grid k-Seq"."""
+    """Verify with the rule "grid k-Seq"."""
     return verify_on_grid(k_seq, root, target_probs, uniforms)
 
 
 def verify_grid_optimal(root: DraftNode, target_probs: TargetProbs, uniforms: Randomness) -> Path:
-    """Verify by "grid optimal"."""
+    """Verify with the rule "grid optimal"."""
     return verify_on_grid(optimal, root, target_probs, uniforms)
 
 
 def verify_grid_walk_and_keep(
     root: DraftNode, target_probs: TargetProbs, uniforms: Randomness
 ) -> Path:
-    """Verify by "grid walk and keep"."""
+    """Verify with the rule "grid walk and keep"."""
     return verify_on_grid(walk_and_keep, root, target_probs, uniforms)

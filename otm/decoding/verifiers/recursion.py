@@ -1,4 +1,4 @@
-"""SpecTr's recursion: select one of the drafts of a node by a plan, and go on below it.
+"""SpecTr's recursion: a plan selects one of the drafts of a node, and verification continues below.
 
 References
 ----------
@@ -12,45 +12,45 @@ from otm.coupling.build import PlanBuilder, build_plan
 from otm.coupling.plan import TransportPlan
 from otm.decoding.draft_tree import DraftNode, Randomness, shared_draft_probs
 from otm.decoding.reading import Path
-from otm.decoding.verifiers.base import TargetProbs, Verifier, drawn_from
+from otm.decoding.verifiers.base import TargetProbs, Verifier, draw_token
 from otm.decoding.verifiers.chain import accept_or_recover
 from otm.errors import InvalidParameterError
 from otm.problem import Problem
-from otm.rules import own_rule
+from otm.rules import rule_from_plan
 
 
 def spectr_verifier(rule: PlanBuilder) -> Verifier:
-    """Verify several drafts at each node by a selection rule ([sun2023]_, Algorithm 3).
+    """Return a verifier that selects a draft at each node by a rule ([sun2023]_, Algorithm 3).
 
-    At every node the rule looks at the drafts behind all nodes that agree with the output so far.
-    If it selects one of them, the nodes of this token go on, and k is their number; otherwise the
+    At each level, the k drafts are the children of all nodes whose path is the output so far.  If
+    the rule selects a draft, verification continues at all nodes with this token.  Otherwise the
     selected token ends the output.
 
     Parameters
     ----------
     rule : callable
-        From a problem to a plan for the kind of drafts that the tree has: for i.i.d. ones `KSeq`,
-        `OptimalPlan`, `RecursiveRejection`, a lenient one, or one's own.
+        Function from a problem to a plan for the kind of drafts in the tree.  For i.i.d. drafts:
+        `KSeq`, `OptimalPlan`, `RecursiveRejection`, a lenient rule, or a custom function.
 
     Returns
     -------
     Verifier
-        A function of the root, the target's distributions and uniforms to the output;
-        lossless if the rule is (Theorem 12.4 of docs/theory/verification.md).
+        Function from the root, the target's distributions and uniforms to the output.  The
+        verifier is lossless if the rule is lossless (Theorem 12.4 of docs/theory/verification.md).
 
     Raises
     ------
     InvalidParameterError
-        In the returned function, if the rule returns no plan, or is for another kind of drafts.
+        When the verifier runs, if the rule returns no plan, or a plan for another kind of drafts.
     InvalidDraftsError
-        There too, if a node has no `draft_probs`, drafts that these cannot give, or nodes that
-        agree with the output so far have different ones.
+        When the verifier runs, if a node has no `draft_probs` or a child of probability zero, or if
+        nodes of one path have different distributions.
 
     Notes
     -----
-    The drafts of a node are its children, each of them a draw.  In a prefix tree these, and not the
-    sequences that Algorithm 3 speaks of, are independent: sequences that share a node share its
-    draw.
+    The drafts of a node are its children; each child is a separate draw.  In a prefix tree, the
+    children are independent, but the sequences of Algorithm 3 are not, because sequences that
+    share a node share its draw.
 
     References
     ----------
@@ -67,7 +67,7 @@ def spectr_verifier(rule: PlanBuilder) -> Verifier:
     >>> spectr_verifier(KSeq)(root, lambda path: q, lambda m: np.full(m, 0.5))
     (1, 1)
     """
-    listed = own_rule(rule)
+    listed = rule_from_plan(rule)
 
     def verify(root: DraftNode, target_probs: TargetProbs, uniforms: Randomness) -> Path:
         path: Path = root.path
@@ -78,19 +78,19 @@ def spectr_verifier(rule: PlanBuilder) -> Verifier:
             if len(drafts) == 1 and listed.maximal_for_one:
                 token = accept_or_recover(drafts[0].token, draft, target, uniforms)
             else:
-                plan = plan_of_tree(rule, draft, target, len(drafts), draft_kind)
+                plan = build_tree_plan(rule, draft, target, len(drafts), draft_kind)
                 tokens = [child.token for child in drafts]
                 token = int(plan.select(tokens, uniforms(plan.uniforms_per_selection)).token)
             path = (*path, token)
             nodes = [child for child in drafts if child.token == token]
             if not nodes:
                 return path
-        return (*path, drawn_from(target_probs(path), uniforms))
+        return (*path, draw_token(target_probs(path), uniforms))
 
     return verify
 
 
-def plan_of_tree(
+def build_tree_plan(
     rule: PlanBuilder,
     draft_probs: SparseProbs,
     target_probs: SparseProbs,
@@ -99,12 +99,12 @@ def plan_of_tree(
 ) -> TransportPlan:
     """Build the plan of a rule for k drafts of a node, on the tokens of both supports."""
     plan = build_plan(rule, Problem(draft_probs, target_probs, k))
-    of_rule = type(plan.drafts).__name__
-    if of_rule != draft_kind or plan.drafts.k != k:
+    plan_kind = type(plan.drafts).__name__
+    if plan_kind != draft_kind or plan.drafts.k != k:
         raise InvalidParameterError(
-            f"{type(plan).__name__} is a rule for {plan.drafts.k} {of_rule} drafts, and those of "
-            f"this tree are {k} {draft_kind} drafts; use a rule for {draft_kind} drafts "
-            "(`Rule.drafts` in `otm.rules.RULES`), or draft otherwise "
+            f"{type(plan).__name__} is a rule for {plan.drafts.k} {plan_kind} drafts, but this "
+            f"tree has {k} {draft_kind} drafts; use a rule for {draft_kind} drafts "
+            "(`Rule.drafts` in `otm.rules.RULES`), or another kind of drafts "
             "(`ModelDrafter(…, draft_kind=…)`)"
         )
     return plan

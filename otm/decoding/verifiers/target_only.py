@@ -1,33 +1,35 @@
-"""Target-only verification: walk through any tree of drafts by tokens drawn from the target."""
+"""Target-only verification: draw tokens from the target, and follow them through the draft tree."""
 
 from __future__ import annotations
 
 from otm.decoding.draft_tree import DraftNode, Randomness
 from otm.decoding.reading import Path
-from otm.decoding.verifiers.base import TargetProbs, drawn_from
+from otm.decoding.verifiers.base import TargetProbs, draw_token
 
 
 def verify_target_only(root: DraftNode, target_probs: TargetProbs, uniforms: Randomness) -> Path:
-    """Draw tokens from the target, as long as the tree has them, and one more.
+    """Draw tokens from the target as long as they are in the tree, and then one more token.
 
-    The output is what the target alone would write, whatever was drafted and however: sampled, the
-    likeliest tokens, or a tree whose shape follows from its own tokens.  If drafts are certain, no
-    memoryless verifier accepts more (Theorem 18.1 of docs/theory/trees.md); if they are sampled,
-    nearly every other rule does.  No probabilities of the drafts are needed ([zheng2024]_).
+    The output is a sample of the target for every kind of drafts: sampled tokens, the most probable
+    tokens, or a tree whose shape depends on its own tokens.  If drafts are deterministic, no
+    memoryless verifier accepts more (Theorem 18.1 of docs/theory/trees.md).  If drafts are sampled,
+    nearly every other rule accepts more.  The verifier needs no draft probabilities
+    ([zheng2024]_).
 
     Parameters
     ----------
     root : DraftNode
         Any tree of drafts.
     target_probs : callable
-        The target's distribution after each path of drafts; called along the output only.
+        Function from a draft path to the target's distribution after it; called only along the
+        output.
     uniforms : callable
-        Source of independent uniforms in [0, 1), which are not checked here.
+        Source of independent uniforms in [0, 1); the verifier does not check them.
 
     Returns
     -------
     tuple of int
-        The accepted drafts and one token.
+        The accepted drafts and one more token.
 
     References
     ----------
@@ -46,7 +48,7 @@ def verify_target_only(root: DraftNode, target_probs: TargetProbs, uniforms: Ran
     nodes = [root]
     path = root.path
     while True:
-        path = (*path, drawn_from(target_probs(path), uniforms))
+        path = (*path, draw_token(target_probs(path), uniforms))
         nodes = [child for node in nodes for child in node.children if child.path == path]
         if not nodes:
             return path

@@ -1,8 +1,9 @@
 """Walk and keep: verify several drafts of several tokens, close to the optimum.
 
-From the root, always go to one of the drafted tokens, and keep the drafts that agree, until the end
-of a path.  Then, from there upwards, keep a node with a probability that depends only on laws along
-the path.  For one draft this is block verification; for one token, an optimal plan of OTM-k.
+The walk starts at the root.  At each node it goes to one of the drafted tokens, and keeps the
+drafts that agree with its path, until a path ends.  From there upwards, each node is kept with a
+probability that depends only on the distributions along the path.  For one draft this is block
+verification; for one token it is an optimal plan of OTM-k.
 """
 
 from __future__ import annotations
@@ -22,15 +23,16 @@ from otm.decoding.verifiers.base import TargetProbs
 from otm.errors import ProblemTooLargeError
 
 MOST_DRAFTS = 2**8
-"""Most drafts of a node: counting those that agree takes time quadratic in it."""
+"""Maximum number K of drafts of a node; counting agreeing drafts takes O(K²) time."""
 
 
 class Walk:
-    """A node of the walk, with all drafts that agree so far.
+    """A node of the walk, with all drafts that agree with its path.
 
-    Let W(y) be the probability that a walk passes a path y, and S(y) that y is accepted, as the
-    output or a part of it: S(yz) = min(S(y) t(z), W(yz)), where t is the target's distribution.
-    `share` is S(y)/W(y), and `counts` gives the law of the number of nodes that agree.
+    W(y) is the probability that a walk passes the path y.  S(y) is the probability that y is
+    accepted, as the output or a prefix of the output.  With the target's distribution t,
+    S(yz) = min(S(y) t(z), W(yz)).  `share` is S(y)/W(y).  `counts` returns the distribution of the
+    number of nodes whose path is y.
     """
 
     def __init__(
@@ -42,17 +44,17 @@ class Walk:
     ) -> None:
         self.path, self.share, self._target_probs = nodes[0].path, share, target_probs
         self._nodes, self._counts = nodes, counts
-        # what has no share is not kept, and nothing below it
+        # A node without share is never kept, and neither are nodes below it.
         self.drafts = [child for node in nodes for child in node.children] if share > 0 else []
 
     @classmethod
     def begin(cls, root: DraftNode, target_probs: TargetProbs) -> Walk:
-        """Stand at the root, which is accepted for sure."""
+        """Return the walk at the root, which is always accepted."""
         one = 1 + 0 * target_probs(root.path).probabilities[:1]
         return cls([root], one.item(), lambda: np.append(0 * one, one), target_probs)
 
     def walk(self, uniforms: Randomness) -> Walk:
-        """Go to the draft that wins."""
+        """Move to the winning draft."""
         token = self.drafts[0].token
         if any(child.token != token for child in self.drafts):
             winner = self._winner.winner(self._places, uniforms(len(self.drafts)))
@@ -60,15 +62,15 @@ class Walk:
         return self.to(token)
 
     def winning(self) -> dict[int, Number]:
-        """Probability that each drafted token wins, given the drafts."""
+        """Return each drafted token's probability of winning, given the drafts."""
         of_drafts = self._winner.winning(self._places).tolist()
-        won: dict[int, Number] = {}
+        probabilities: dict[int, Number] = {}
         for child, probability in zip(self.drafts, of_drafts, strict=True):
-            won[child.token] = won.get(child.token, 0) + probability
-        return won
+            probabilities[child.token] = probabilities.get(child.token, 0) + probability
+        return probabilities
 
     def to(self, token: int) -> Walk:
-        """Go to a drafted token that wins."""
+        """Move to a drafted token, as if it had won."""
         place = int(np.searchsorted(self._winner.tokens, token))
         nodes = [child for child in self.drafts if child.token == token]
         share = self._winner.accepted_share(place, self.share)
@@ -77,21 +79,21 @@ class Walk:
 
     @property
     def _places(self) -> list[int]:
-        """Places of the drafts among the tokens that can be drafted."""
+        """Indices of the drafts among the tokens of positive draft probability."""
         tokens = [child.token for child in self.drafts]
         places: list[int] = np.searchsorted(self._winner.tokens, tokens).tolist()
         return places
 
     @cached_property
     def _winner(self) -> AgreeingDrafts:
-        """Which draft wins, whatever the number of those that agree."""
+        """Selection rule for the winning draft; the number of agreeing drafts is random."""
         draft, target = shared_draft_probs(self._nodes), self._target_probs(self.path)
         numbers = _drafts_of(self._counts(), len(self._nodes[0].children))
         return AgreeingDrafts(draft, target, numbers)
 
     @cached_property
-    def _left(self) -> tuple[Tokens, Probs]:
-        """Tokens, and S(y) t(z) − S(yz) over W(y): array [n] each."""
+    def _residual(self) -> tuple[Tokens, Probs]:
+        """Tokens, and (S(y) t(z) − S(yz)) / W(y) for each token z; arrays [n]."""
         if self.drafts:
             return self._winner.residual_mass(self.share)
         target = self._target_probs(self.path)
@@ -99,65 +101,67 @@ class Walk:
 
     @property
     def keep_probability(self) -> Number:
-        """Probability of keeping the node if nothing deeper was kept.
+        """Probability of keeping the node if no deeper node was kept.
 
-        It is (S(y) − Σ S(yz)) / (W(y) − Σ S(yz)), written so that nothing cancels; 0 for 0/0.
+        The value is (S(y) − Σ S(yz)) / (W(y) − Σ S(yz)), in a form without cancellation; 0 for 0/0.
         """
-        left: Number = self._left[1].sum()
-        return left / (left + (1 - self.share)) if left > 0 else 0 * self.share
+        residual: Number = self._residual[1].sum()
+        return residual / (residual + (1 - self.share)) if residual > 0 else 0 * self.share
 
     def token_after(self, uniforms: Randomness) -> int:
-        """Draw the token that follows if the node is kept, and no draft below it."""
-        tokens, left = self._left
-        if not left.any():  # the root, by rounding
+        """Draw the last token of the output, if this node is kept and no deeper node is."""
+        tokens, weights = self._residual
+        # By rounding, the residual of the root can be zero.
+        if not weights.any():
             target = self._target_probs(self.path)
-            tokens, left = target.tokens, target.probabilities
-        return locate(tokens, left, uniforms(1)[0])
+            tokens, weights = target.tokens, target.probabilities
+        return locate(tokens, weights, uniforms(1)[0])
 
 
 def verify_walk_and_keep(root: DraftNode, target_probs: TargetProbs, uniforms: Randomness) -> Path:
-    """Verify whole paths of several drafts: walk to the end of one, keep from there upwards.
+    """Verify whole paths of several drafts: walk to the end of a path, then choose a node upwards.
 
-    At each node y one of the drafts wins, by a rule in which the number of drafts that agree is
-    random (`otm.coupling.optimal.agreeing`), and the walk goes there: it passes y with a known
-    probability W(y).  With S(yz) = min(S(y) t(z), W(yz)) and S = 1 at the root, where t is the
-    target's distribution after y, a node is kept with probability (S(y) − Σ S(yz)) / (W(y) − Σ
-    S(yz)) if nothing below it was, the root for sure.  The token that follows is drawn
-    ∝ S(y) t(z) − S(yz).
+    At each node y, one of the drafts wins, by a rule for a random number of agreeing drafts
+    (`otm.coupling.optimal.agreeing`).  The walk goes to the winner, and passes y with a
+    known probability W(y).  Let t be the target's distribution after y, S = 1 at the root, and
+    S(yz) = min(S(y) t(z), W(yz)).  If no node below y was kept, y is kept with probability
+    (S(y) − Σ S(yz)) / (W(y) − Σ S(yz)); the root is always kept.  The token after the kept node is
+    drawn ∝ S(y) t(z) − S(yz).
 
     On a single chain this is block verification; for paths of one draft, an optimal plan of OTM-k.
-    The mean number of accepted drafts is Σ S(y) (Theorem 14.2 of docs/theory/walk-and-keep.md;
-    Theorem 14.1: it is lossless).
+    The mean number of accepted drafts is Σ S(y) (Theorem 14.2 of docs/theory/walk-and-keep.md).
+    The verifier is lossless (Theorem 14.1).
 
     Parameters
     ----------
     root : DraftNode
-        K chains or a prefix tree: any tree of drafts, the children of each node i.i.d.
+        K chains, a prefix tree, or any other draft tree in which the children of a node are i.i.d.
     target_probs : callable
-        The target's distribution after each path of drafts; called along the walk only.
+        Function from a draft path to the target's distribution after it; called only along the
+        walk.
     uniforms : callable
-        Source of independent uniforms in [0, 1), which are not checked here.
+        Source of independent uniforms in [0, 1); the verifier does not check them.
 
     Returns
     -------
     tuple of int
-        The accepted drafts and one token.
+        The accepted drafts and one more token.
 
     Raises
     ------
     InvalidDraftsError
-        If a node has drafts but no `draft_probs`, drafts that these cannot give, or nodes of one
-        path have different ones.
+        If a node with children has no `draft_probs`, a child has probability zero, or nodes of one
+        path have different distributions.
     ProblemTooLargeError
-        If more than 256 drafts may agree at a node.
+        If more than 256 drafts of a node can agree with the path.
 
     References
     ----------
-    Our own; docs/theory/walk-and-keep.md has the proofs.
+    A method of this project; docs/theory/walk-and-keep.md has the proofs.
 
     Examples
     --------
-    The first draft alone would be rejected; both together pass.
+    Chain verification would reject the first draft; verified together, both drafts are accepted.
 
     >>> from otm._core.probs.sparse import SparseProbs
     >>> probs = {(): SparseProbs([0, 1], [0.25, 0.75]), (0,): SparseProbs([0], [1])}
@@ -177,12 +181,12 @@ def verify_walk_and_keep(root: DraftNode, target_probs: TargetProbs, uniforms: R
 
 
 def _drafts_of(counts: Probs, children: int) -> Probs:
-    """Law of the number of drafts, from that of nodes with so many children each."""
+    """Return the distribution of the number of drafts, for `children` drafts per agreeing node."""
     most = (counts.size - 1) * children
     if most > MOST_DRAFTS:
         raise ProblemTooLargeError(
-            f"{most:,} drafts may agree at a node; walk and keep takes at most {MOST_DRAFTS}: "
-            "draft fewer paths, or take the rule 'optimal' or 'traversal'"
+            f"{most:,} drafts may agree at a node; walk and keep allows at most {MOST_DRAFTS}: "
+            "draft fewer paths, or use the rule 'optimal' or 'traversal'"
         )
     numbers = zeros(most + 1, counts)
     numbers[::children] = counts

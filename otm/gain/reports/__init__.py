@@ -1,5 +1,5 @@
-"""The report about two models: positions from files or models, means, and the page.
+"""The report about two models: positions from files or models, their means, and the page.
 
-Not here: recorded drafts and formulas (`otm.gain`), the command (`otm.cli.report`), and the answers
-of a server under audit (`otm.audit.streams.server.answers`).
+Recorded drafts and formulas are in `otm.gain`, the command is in `otm.cli.report`, and the answers
+of an audited server are in `otm.audit.streams.server.answers`.
 """

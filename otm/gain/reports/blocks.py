@@ -1,4 +1,4 @@
-"""Blocks worked on by many processes or machines, each saved as soon as it is finished."""
+"""Measure blocks of positions on many processes or machines, and save each finished block."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from otm._core.digest import digest_of_code
-from otm._core.display.interrupts import deaf_to_interrupts
+from otm._core.display.interrupts import ignore_sigint
 from otm._core.display.progress import Progress, watching
 from otm._core.display.text import shown
 from otm._core.files.headers import open_arrays
@@ -30,16 +30,16 @@ from otm.gain.reports.settings import Settings
 MANIFEST = "manifest.json"
 
 MAX_WORKERS = 2**15
-"""More processes than machines can start; beyond it joblib fails in words of its own."""
+"""Largest allowed number of processes; beyond it joblib fails with an unclear error."""
 
 DIGEST = "sha1"
-"""Name, in the file of a block, of the digest of its arrays."""
+"""Name of the array, in the file of a block, that has the digest of the other arrays."""
 
 _PARTS = {"code": "code: another version of OTM, Python or a package"}
-"""What parts of the manifest are called in messages, where their names do not say it."""
+"""Names of parts of the manifest in messages, if they differ from the keys."""
 
 _CLUSTERS = ("distributed", "dask", "ray")
-"""Packages whose own errors tell of workers that are gone."""
+"""Packages whose own errors report lost workers."""
 
 
 def measure_all(
@@ -50,13 +50,13 @@ def measure_all(
     workers: int | None = None,
     progress: Progress | None = None,
 ) -> Measured:
-    """Measure all positions; blocks that were saved in the folder before are not computed again.
+    """Measure all positions, except blocks that the folder already has.
 
-    A block is computed by itself, in the same steps anywhere: numbers do not depend on the workers.
-    −1 workers are one a core, None those of `joblib.parallel_config` or 1.
+    Every block is computed in the same way on any worker, so the numbers do not depend on the
+    workers. `workers` = −1 uses one process per core, and None uses `joblib.parallel_config` or 1.
     """
     if workers is not None and as_integer(workers, "workers", -1, MAX_WORKERS) == 0:
-        raise InvalidParameterError("workers = 0; give at least 1, or −1 for one a core")
+        raise InvalidParameterError("workers = 0; give at least 1, or −1 for one per core")
     joblib = require("joblib")
     bounds = source.bounds
     key = {
@@ -75,14 +75,16 @@ def measure_all(
         pool = joblib.Parallel(
             n_jobs=workers,
             batch_size=1,
-            max_nbytes=None,  # no copies of blocks in files that an error would leave behind
+            # memory-mapped copies of blocks would stay on disk after an error
+            max_nbytes=None,
             return_as="generator_unordered",
         )
         results = None
         try:
-            with deaf_to_interrupts():  # or workers that begin as Ctrl-C comes write tracebacks
-                begun = pool([joblib.delayed(int)()])
-            list(begun)
+            # workers that start during Ctrl-C would print tracebacks
+            with ignore_sigint():
+                started = pool([joblib.delayed(int)()])
+            list(started)
             results = pool(joblib.delayed(_measure)(i, block, settings) for i, block in blocks)
             with watching(progress, "report") as watch:
                 watch.tell("finished blocks", len(parts), len(bounds))
@@ -97,32 +99,36 @@ def measure_all(
             if not isinstance(error, BrokenExecutor) and package not in _CLUSTERS:
                 raise
             raise ProblemTooLargeError(
-                "a worker was ended from outside, as systems do that run out of memory; what was "
-                "finished is kept: go on with fewer workers"
+                "a worker was ended from outside, which often means too little memory; finished "
+                "blocks are kept: continue with fewer workers"
             ) from None
         finally:
-            with warnings.catch_warnings(), deaf_to_interrupts():
-                warnings.simplefilter("ignore")  # of what was begun in vain if there is an error
+            with warnings.catch_warnings(), ignore_sigint():
+                # after an error, joblib warns about unfinished blocks
+                warnings.simplefilter("ignore")
                 if results is not None:
                     results.close()
             if not parts:
-                with contextlib.suppress(OSError):  # up to the first that another process uses
+                # stop at the first folder that another process uses
+                with contextlib.suppress(OSError):
                     for place in made:
                         place.rmdir() if place.is_dir() else place.unlink()
-    return {  # blocks are let go as they are copied
+    # `pop` frees each block after its copy
+    return {
         name: np.concatenate([parts[i].pop(name) for i in range(len(bounds))])
         for name in list(parts[0])
     }
 
 
 def _measure(number: int, block: PositionBlock, settings: Settings) -> tuple[int, Measured]:
+    """Measure a block in a worker, and return it with its number."""
     return number, block.measure(settings)
 
 
 def _claim(folder: Path, key: dict[str, Any]) -> list[Path]:
-    """Write what the folder is for, or refuse one that is for something else.
+    """Write the key of a report to its folder; raise if the folder has another report.
 
-    Returns the paths that were made, in the order to remove them in if nothing is computed.
+    Return the created paths, in the order of their removal if no block is computed.
     """
     text = json.dumps(key, indent=1)
     manifest = folder / MANIFEST
@@ -130,7 +136,8 @@ def _claim(folder: Path, key: dict[str, Any]) -> list[Path]:
         made = [place for place in (folder, *folder.parents) if not place.exists()]
         folder.mkdir(parents=True, exist_ok=True)
         if not manifest.exists():
-            for old in folder.glob("block-*.npz"):  # of which report is not known
+            # without a manifest, old blocks may belong to another report
+            for old in folder.glob("block-*.npz"):
                 old.unlink()
             write_whole(manifest, text.encode())
             return [manifest, *made]
@@ -140,15 +147,15 @@ def _claim(folder: Path, key: dict[str, Any]) -> list[Path]:
         what = [_PARTS.get(part, part) for part in expected if there.get(part) != expected[part]]
         raise InvalidInputError(
             f"the folder {_shown(folder)} has results of another report, which differs in its "
-            f"{' and '.join(what) or 'manifest'}; give a new folder, or remove this one to begin "
-            "anew"
+            f"{' and '.join(what) or 'manifest'}; give a new folder, or remove this one to start "
+            "again"
         )
     return []
 
 
 @contextlib.contextmanager
 def writing(folder: Path) -> Iterator[None]:
-    """Refuse a folder that cannot be written to."""
+    """Turn an error of writing to a folder into an `InvalidInputError`."""
     try:
         yield
     except OSError as error:
@@ -157,11 +164,12 @@ def writing(folder: Path) -> Iterator[None]:
 
 
 def _shown(folder: Path) -> str:
-    """Name a folder with the one that it is in, since all are called alike."""
+    """Write a folder's name with its parent's, because all such folders have the same name."""
     return shown(str(Path(folder.parent.name) / folder.name))
 
 
 def _save(path: Path, part: Measured) -> None:
+    """Save a block with the digest of its arrays."""
     content = io.BytesIO()
     np.savez(content, **part, **{DIGEST: _digest(part)})  # type: ignore[arg-type]
     with writing(path.parent):
@@ -169,12 +177,13 @@ def _save(path: Path, part: Measured) -> None:
 
 
 def _load(path: Path, bounds: Bounds) -> Measured | None:
-    """Read what was saved of a block; None if it is not there, or not as it was saved."""
+    """Load a saved block; None if it is missing, incomplete or damaged."""
     if not path.exists():
         return None
     try:
         part = {name: rows.read(0, rows.shape[0]) for name, rows in open_arrays(path).items()}
-    except InvalidInputError:  # damaged since: computed again
+    except InvalidInputError:
+        # a damaged block is computed again
         return None
     sound = np.array_equal(part.pop(DIGEST, np.empty(0)), _digest(part))
     complete = all(len(array) == bounds[1] - bounds[0] for array in part.values())
@@ -182,6 +191,6 @@ def _load(path: Path, bounds: Bounds) -> Measured | None:
 
 
 def _digest(part: Measured) -> npt.NDArray[np.uint8]:
-    """SHA-1 of names, types, shapes and numbers."""
+    """Return the SHA-1 digest of names, types, shapes and numbers."""
     digest: str = require("joblib").hash(part, hash_name="sha1")
     return np.frombuffer(bytes.fromhex(digest), dtype=np.uint8)

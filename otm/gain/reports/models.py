@@ -1,4 +1,4 @@
-"""Positions of a text, read by two models of Hugging Face."""
+"""Positions of a text that two Hugging Face models read."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from otm._core.arithmetic import read_only
-from otm._core.display.reprs import Brief
+from otm._core.display.reprs import ShortRepr
 from otm._core.display.text import shown
 from otm._core.files.paths import AnyPath, as_path, file_label, read_whole
 from otm._core.numbers import as_positive
@@ -29,30 +29,30 @@ from otm.models.huggingface.model import HuggingFaceModel
 LONGEST_TEXT = 2**28
 
 DIGEST_NUMBERS = 2**22
-"""Numbers of a weight that are copied to the processor at once for its digest."""
+"""Number of weights that are copied to the host at once for a digest."""
 
 
 @dataclass(frozen=True, eq=False)
-class ModelPair(Brief):
-    """Two models, and what they read, window by window.
+class ModelPair(ShortRepr):
+    """Two models and a text, which they read in windows.
 
-    Every token of a window but the first is a position: its distributions are those that the models
-    give after what is before it in the window.
+    Every token of a window except the first is a position. Its two distributions are conditioned on
+    the tokens before it in the window.
 
     Parameters
     ----------
     draft, target : PreTrainedModel
         Causal models of transformers with the same tokens, in evaluation mode.
     windows : sequence of int array
-        Tokens, at least two in each.
+        Tokens; each window has at least two.
     prompt_of_window : int array [W]
-        The prompt that each window belongs to.
+        The prompt of each window.
     vocabulary : int
-        Number of tokens; logits beyond, with which some models pad, are cut off.
+        Number of tokens. Some models pad their logits; logits beyond this number are cut off.
     sampled : bool, optional
-        Whether the target drew these tokens, at the temperature of the report.
+        Whether the target sampled these tokens, at the temperature of the report.
     prompts_known : bool, optional
-        Whether `prompt_of_window` really tells prompts apart.
+        Whether `prompt_of_window` has real prompts.
     """
 
     draft: Any
@@ -65,13 +65,13 @@ class ModelPair(Brief):
 
     @property
     def name(self) -> str:
-        """The models by their names."""
+        """Description with the names of both models."""
         names = (shown(str(model.name_or_path)) for model in (self.draft, self.target))
         return f"draft model {' and target model '.join(names)}"
 
     @cached_property
     def starts(self) -> Ints:
-        """First position of each window, and the number of all: array [W + 1]."""
+        """First position of each window, then the number of positions: array [W + 1]."""
         sizes = [window.size - 1 for window in self.windows]
         return read_only(np.append(0, np.cumsum(sizes)))
 
@@ -82,7 +82,7 @@ class ModelPair(Brief):
 
     @property
     def bounds(self) -> list[Bounds]:
-        """Parts of windows: both models' logits for one of them are handed out at a time."""
+        """Blocks of positions; each block is a part of one window."""
         return [
             (int(start) + begin, int(start) + end)
             for start, window in zip(self.starts, self.windows, strict=False)
@@ -91,7 +91,7 @@ class ModelPair(Brief):
 
     @property
     def key(self) -> dict[str, Any]:
-        """Digests of both models and of what they read."""
+        """Digests of both models and of the text."""
         text = hashlib.sha256()
         for window in self.windows:
             text.update(window.tobytes() + b".")
@@ -106,12 +106,13 @@ class ModelPair(Brief):
         }
 
     def blocks(self, bounds: Iterable[Bounds]) -> Iterator[Pairs]:
-        """Run both models on each window that is asked for; workers get the logits.
+        """Run both models on each requested window, and yield its logits for the workers.
 
         Parameters
         ----------
         bounds : iterable of (int, int)
-            First position of each block, and the one behind its last, in one window; ascending.
+            First position of each block and the position after its last, ascending; a block lies in
+            one window.
 
         Yields
         ------
@@ -147,25 +148,24 @@ def from_models(
     sampled: bool = False,
     device: str | None = None,
 ) -> ModelPair:
-    """Let two models of Hugging Face read a text.
+    """Take the positions of a text that two Hugging Face models read.
 
     Parameters
     ----------
     draft, target : str or Path
-        What `from_pretrained` takes: a folder, or a name on the hub.
+        A folder or a name on the hub, as `from_pretrained` takes it.
     text : str or Path
-        Text in UTF-8.  Paragraphs, with empty lines between them, are the prompts; those longer
-        than a window go on in the next, without what was before it.
+        Text in UTF-8. Its paragraphs, separated by empty lines, are the prompts. A paragraph longer
+        than a window continues in the next window, which does not see the tokens before it.
     prompts : str or Path, optional
-        Text that says in each line which prompt the same line of `text` belongs to, by any name:
-        lines in a row with the same name are read as one.  Where each line is a prompt of its own,
-        give `text` again.
+        File with the name of a prompt for each line of `text`. Consecutive lines with the same
+        name are read as one text. If each line is a separate prompt, give `text` again.
     window : int, optional
-        Most tokens that the models read at once, at least 1.
+        Largest number of tokens that the models read at once, at least 1.
     sampled : bool, optional
-        Whether the target drew this text, at the temperature of the report.
+        Whether the target sampled this text, at the temperature of the report.
     device : str, optional
-        Where the models run, such as "cuda"; the CPU if left out.
+        Device of the models, such as "cuda"; by default the CPU.
 
     Returns
     -------
@@ -175,10 +175,10 @@ def from_models(
     Raises
     ------
     InvalidInputError
-        If a text or a model cannot be read, their lines are not as many, or the models' tokens
-        differ.
+        If a text or a model cannot be read, `text` and `prompts` have different numbers of lines,
+        or the models' tokens differ.
     InvalidParameterError
-        If the window is no such number.
+        If `window` is not an integer of at least 1.
     MissingDependencyError
         If transformers is not installed.
     """
@@ -188,7 +188,7 @@ def from_models(
     if prompts is None:
         passages = list(enumerate(_paragraphs(lines)))
     else:
-        passages = _by_name(lines, _lines(as_path(prompts)), file_label(prompts))
+        passages = _join_lines_by_name(lines, _lines(as_path(prompts)), file_label(prompts))
     pair = load_pair(draft, target, device)
     windows, prompt_of_window = [], []
     for number, passage in passages:
@@ -199,21 +199,23 @@ def from_models(
                 prompt_of_window.append(number)
     if not windows:
         raise InvalidInputError(
-            f"{file_label(text)} has no two tokens in a row; give a longer text"
+            f"{file_label(text)} has no two consecutive tokens in a window; give a longer text"
         )
     configs = [model.config.get_text_config(decoder=True) for model in (pair.draft, pair.target)]
     reach = min(getattr(config, "max_position_embeddings", None) or length for config in configs)
-    longest = max(tokens.size for tokens in windows) - 1  # nothing is asked about what follows
+    # the models need not read the last token of a window
+    longest = max(tokens.size for tokens in windows) - 1
     if longest > reach:
         raise InvalidInputError(
-            f"window = {length}; a model reads {reach} tokens at most, give a window of {reach + 1}"
+            f"window = {length}; a model reads at most {reach} tokens: give a window of "
+            f"{reach + 1} or less"
         )
     of_windows = np.array(prompt_of_window)
     return ModelPair(pair.draft, pair.target, windows, of_windows, pair.vocabulary, sampled)
 
 
 def digest_of_weights(model: Any) -> str:
-    """Digest of the names, shapes and numbers of all weights, whatever they are kept as."""
+    """Return a digest of the names, shapes, types and bytes of all weights, on any device."""
     import torch
 
     whole = hashlib.sha256()
@@ -236,16 +238,16 @@ def _paragraphs(lines: list[str]) -> list[str]:
     return [part for block in "\n".join(lines).split("\n\n") if (part := block.strip())]
 
 
-def _by_name(lines: list[str], names: list[str], label: str) -> list[tuple[int, str]]:
-    """Lines in a row with one name as one text, with the number of its name; no empty ones."""
+def _join_lines_by_name(lines: list[str], names: list[str], label: str) -> list[tuple[int, str]]:
+    """Join consecutive lines with one name; return pairs of name number and nonempty text."""
     if len(names) != len(lines):
         raise InvalidInputError(
-            f"{label} has {len(names):,} lines, the text {len(lines):,}; give the prompt of each "
-            "line of the text in the same line of the other"
+            f"{label} has {len(names):,} lines and the text {len(lines):,}; give one prompt name "
+            "for each line of the text"
         )
     numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
-    found = []
+    passages = []
     for name, group in itertools.groupby(zip(names, lines, strict=True), lambda pair: pair[0]):
         if passage := "\n".join(line for _, line in group).strip():
-            found.append((numbers[name], passage))
-    return found
+            passages.append((numbers[name], passage))
+    return passages

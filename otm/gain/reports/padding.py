@@ -1,7 +1,8 @@
 """Padding in files of scores: columns without a token, and rows without a position.
 
-Models round their vocabulary up, and shorter arrays are filled up.  Such padding would count: a
-logit of 0 is a likely token, and a row of zeros a position where every draft is accepted.
+Models round the size of their vocabulary up, and shorter arrays are padded to a common length.
+Padding would change the results: a logit of 0 is a probable token, and at a row of zeros every
+draft would be accepted.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from otm._core.probs.distribution import sum_tolerance
 from otm.errors import InvalidDistributionError, InvalidInputError
 
 MOST_CUT = 1e-4
-"""Largest mass of a row that may be in columns beyond the vocabulary."""
+"""Largest allowed mass of a row in columns beyond the vocabulary."""
 
 FEW_ZEROS = 8
-"""Fewest zeros in the last columns of a block that count as padding; fewer may be logits."""
+"""Smallest number of zeros in final columns that counts as padding; fewer may be real logits."""
 
 
 @dataclass(frozen=True)
@@ -27,14 +28,16 @@ class Padding:
     """Padding of a file's rows, with the number of tokens if the user gave it."""
 
     vocabulary: int | None
-    begins_with_zeros: bool = False  # whether the first row of the file is zero everywhere
+    # whether the first row of the file is zero everywhere
+    begins_with_zeros: bool = False
 
     def check(self, rows: npt.NDArray[Any], kind: str, name: str, first: int) -> None:
-        """Raise if consecutive rows [R, V] are padded; `first` is the number of the first row.
+        """Raise if consecutive rows [R, V] are padded; `first` is the index of the first row.
 
-        Columns of NaN and zeros are padding; zeros are allowed as probabilities.
+        Columns of NaN are padding. Zeros are padding unless the scores are probabilities.
         """
-        with np.errstate(invalid="ignore"):  # NaN of damaged files
+        # damaged files may contain NaN
+        with np.errstate(invalid="ignore"):
             tokens = rows[:, : self.vocabulary]
             where = f"rows {first} to {first + len(rows) - 1} of {name}"
             if np.isnan(tokens[0]).any():
@@ -49,16 +52,16 @@ class Padding:
     def _check_zeros(
         self, tokens: npt.NDArray[Any], kind: str, name: str, where: str, first: int
     ) -> None:
-        """Raise for rows of zeros beside other rows, and for last columns of zeros."""
+        """Raise on rows of zeros among other rows, and on final columns of zeros."""
         full = tokens.any(axis=1)
-        if self.begins_with_zeros and not full.any():  # a file of uniform distributions
+        # such a file has uniform distributions
+        if self.begins_with_zeros and not full.any():
             return
         if not full.all():
             raise InvalidInputError(
                 f"row {first + int(full.argmin())} of {name} is zero everywhere, like padding; as "
-                f"{kind} it would count as a position where all tokens are equally likely: leave "
-                "such rows out of both files, or write another constant if the tokens are equally "
-                "likely"
+                f"{kind} it would mean that all tokens are equally probable: leave such rows out "
+                "of both files, or write another constant if the tokens are equally probable"
             )
         if self.vocabulary is not None or tokens[:, -1].any() or are_probabilities(tokens[0]):
             return
@@ -67,12 +70,12 @@ class Padding:
         if len(tokens) * np.count_nonzero(zero) >= FEW_ZEROS:
             raise InvalidInputError(
                 f"{where} are zero in {columns_in_words(zero)}, like padding; as {kind} these "
-                f"tokens would be likely: {advice_on(zero)}; if they are tokens, give --vocabulary "
-                f"{zero.size} (vocabulary={zero.size})"
+                f"tokens would be probable: {advice_on(zero)}; if they are tokens, give "
+                f"--vocabulary {zero.size} (vocabulary={zero.size})"
             )
 
     def without_padding(self, scores: npt.NDArray[Any], kind: str) -> npt.NDArray[Any]:
-        """Return a row where NaN or only zeros beyond the vocabulary are impossible tokens."""
+        """Make tokens beyond the vocabulary impossible, if they are NaN or all zero."""
         if self.vocabulary:
             beyond = scores[self.vocabulary :]
             empty = np.isnan(beyond) if beyond.any() else np.ones(beyond.size, dtype=np.bool_)
@@ -86,7 +89,8 @@ class Padding:
             return logits
         if n > logits.size:
             return np.append(logits, np.full(n - logits.size, -np.inf))
-        with np.errstate(invalid="ignore"):  # rows without a softmax raise an error later
+        # rows without a finite softmax raise an error later
+        with np.errstate(invalid="ignore"):
             weights = np.exp(logits - logits.max())
             cut = float(weights[n:].sum() / weights.sum())
         if logits[n:].max() == np.inf:
@@ -94,7 +98,7 @@ class Padding:
         if cut > MOST_CUT:
             raise InvalidDistributionError(
                 f"the columns from {n} on have {cut:.2g} of the mass, more than {MOST_CUT:g}, so "
-                "they are not padding; give the right number of tokens, or cut them off yourself"
+                "they are not padding; give the right number of tokens, or remove the columns"
             )
         return logits[:n]
 
@@ -108,7 +112,7 @@ def are_probabilities(scores: npt.NDArray[Any]) -> bool:
 
 
 def columns_in_words(chosen: npt.NDArray[np.bool_]) -> str:
-    """Name columns: "columns 3 to 5", or a list of the first five if there are gaps."""
+    """Write columns as "columns 3 to 5", or as a list of the first five if there are gaps."""
     places = np.flatnonzero(chosen)
     first, last = int(places[0]), int(places[-1])
     if last - first + 1 == places.size:
@@ -118,10 +122,10 @@ def columns_in_words(chosen: npt.NDArray[np.bool_]) -> str:
 
 
 def advice_on(chosen: npt.NDArray[np.bool_]) -> str:
-    """Say what to do about columns without tokens."""
+    """Return advice about columns without tokens."""
     n = int(chosen.argmax())
     if n and chosen[n:].all():
         return (
             f"if they are padding, give the number of tokens with --vocabulary {n} (vocabulary={n})"
         )
-    return "write −inf there, or 0 in probabilities, if these tokens are never sampled"
+    return "write −inf there (0 in probabilities) if these tokens are never sampled"

@@ -1,4 +1,4 @@
-"""Paired scores of two models at some positions: their distributions, and what rules accept."""
+"""Paired scores of two models at some positions: their distributions and acceptance by rule."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from otm.problem import Problem
 Floats = npt.NDArray[np.float64]
 
 Measured = dict[str, npt.NDArray[Any]]
-"""Arrays of what was computed, the positions along their first axes."""
+"""Computed arrays by name, with the positions along their first axis."""
 
 KINDS = ("logits", "log-probabilities", "probabilities")
-"""What scores may be."""
+"""Kinds of scores."""
 
 TYPES = {"f2": "float16", "bfloat16": "bfloat16", "f4": "float32", "f8": "float64"}
-"""Types in which scores are stored."""
+"""Names of the types in which scores are stored."""
 
 LOG_SUM_TOLERANCE = {"float16": 3e-2, "bfloat16": 0.2, "float32": 1e-3}
 """Allowed distance of log Σ exp(log-probabilities) from zero, by type of storage.
 
-A distance that probabilities of the type may have from one is allowed in any case.
+If the type allows a larger distance of a sum of probabilities from one, that distance is allowed.
 """
 
 
@@ -43,21 +43,27 @@ A distance that probabilities of the type may have from one is allowed in any ca
 class Pairs:
     """Scores of both models at R consecutive positions."""
 
-    # [R, V] in any type of floats; or the files that have them, to be read by whoever measures
+    # scores [R, V] in any float type, or the files from which the worker reads them
     draft: npt.NDArray[Any] | StoredArray
     target: npt.NDArray[Any] | StoredArray
-    tokens: npt.NDArray[np.int64] | None  # [R]: those that the target drew there, if known
-    first: int  # number of the first position, counted from 0
-    stop: int  # and of the one behind the last
-    kind: str  # what the scores are
-    names: tuple[str, str]  # where the scores of draft and target are from, for messages
-    dtypes: tuple[str, str]  # types in which they were stored
-    padding: tuple[Padding, Padding] | None = None  # of files; models have no padding
+    # tokens [R] that the target sampled, if known
+    tokens: npt.NDArray[np.int64] | None
+    # index of the first position, and index after the last position
+    first: int
+    stop: int
+    # kind of the scores, one of `KINDS`
+    kind: str
+    # origin of the draft's and the target's scores, for messages
+    names: tuple[str, str]
+    # types in which both models' scores were stored
+    dtypes: tuple[str, str]
+    # padding of both files; scores of models have no padding
+    padding: tuple[Padding, Padding] | None = None
 
     def measure(self, settings: Settings) -> Measured:
-        """Compute everything at each position; rows of both models are held one at a time.
+        """Return the arrays of `measure_pair` at each position, holding one row at a time.
 
-        As `measure_pair`, with two axes before: positions, and temperatures of the draft model.
+        Each array has two axes in front: positions, and temperatures of the draft model.
         """
         positions = []
         for row, drafts, target in self.rows(settings.draft_samplings, settings.sampling):
@@ -74,7 +80,7 @@ class Pairs:
     def rows(
         self, of_draft: Sequence[SamplingParameters], of_target: SamplingParameters
     ) -> Iterator[tuple[int, list[Floats], Floats]]:
-        """Give each row: its number, the draft distribution for each sampling, the target's."""
+        """Yield index, draft distributions (one per sampling) and target distribution per row."""
         drafts, targets = (
             scores.read(self.first, self.stop) if isinstance(scores, StoredArray) else scores
             for scores in (self.draft, self.target)
@@ -87,24 +93,25 @@ class Pairs:
             yield row, [self._probs(0, row, drafts[row], each) for each in of_draft], target
 
     def _ratio_of_token(self, draft: Floats, target: Floats, row: int) -> float | None:
-        """Ratio p/q of the token that the target drew, if it is known."""
+        """Return the ratio p/q of the token that the target sampled; None if it is unknown."""
         if self.tokens is None:
             return None
         token = int(self.tokens[row])
         if not 0 <= token < target.size or target[token] == 0:
             raise InvalidInputError(
-                f"position {self.first + row} has the token {token}, which the target's "
-                "distribution there never gives; leave the tokens out if they were not sampled "
-                "from it"
+                f"position {self.first + row} has the token {token}, to which the target's "
+                "distribution gives probability 0; omit the tokens if the target did not sample "
+                "them"
             )
         return float(draft[token]) / float(target[token])
 
     def _probs(
         self, which: Literal[0, 1], row: int, stored: npt.NDArray[Any], sampling: SamplingParameters
     ) -> Floats:
-        """Check the scores of one row, and return the distribution that is sampled from."""
+        """Check the scores of one row, and return its distribution after sampling parameters."""
         try:
-            with np.errstate(invalid="ignore"):  # NaN is refused below, without a warning
+            # NaN raises an error below, so no warning is needed
+            with np.errstate(invalid="ignore"):
                 scores = stored.astype(np.float64)
                 if self.padding is None:
                     scores = self._as_logits(scores, which)
@@ -120,12 +127,12 @@ class Pairs:
         return probs
 
     def _as_logits(self, scores: Floats, which: Literal[0, 1]) -> Floats:
-        """Check that these are what they are said to be; return them, or their logarithms."""
+        """Check the kind of the scores, and return logits or logarithms of probabilities."""
         if self.kind == "logits":
             if are_probabilities(scores):
                 raise InvalidDistributionError(
-                    "the numbers lie in [0, 1] and sum to one, as probabilities do; give their "
-                    'kind, by `kind` or --kind, as "probabilities"'
+                    "the numbers lie in [0, 1] and sum to one, as probabilities do; set `kind` or "
+                    '--kind to "probabilities"'
                 )
             return scores
         kind = TYPES[self.dtypes[which].lstrip("<>|=")]
@@ -140,33 +147,35 @@ class Pairs:
                 )
             with np.errstate(divide="ignore"):
                 return np.log(scores)
-        from scipy.special import logsumexp  # slow to import: logits do not need it
+        # this import is slow, and logits do not need it
+        from scipy.special import logsumexp
 
         total, allowed = logsumexp(scores), _log_sum_tolerance(kind, scores.size)
         if not abs(total) <= allowed:
             allowed = _log_sum_tolerance(narrowest_type(kind, scores), scores.size)
         if np.isfinite(scores.max()) and not abs(total) <= allowed:
             raise InvalidDistributionError(
-                f"the logarithm of the sum of exponentials is {total:.6g}; that of "
-                f"log-probabilities is 0 within {allowed:g}; unnormalised ones are of the kind "
-                '"logits"'
+                f"the logarithm of the sum of exponentials is {total:.6g}; for "
+                f"log-probabilities it must be 0 within {allowed:g}; if the scores are not "
+                'normalised, set the kind to "logits"'
             )
         return scores
 
 
 def _log_sum_tolerance(kind: str, n: int) -> float:
-    """Return the allowed distance of a log-sum from zero, for n numbers of a type."""
+    """Return the allowed distance of log Σ exp from zero, for n numbers of a type."""
     return max(LOG_SUM_TOLERANCE.get(kind, 0.0), sum_tolerance(kind, n))
 
 
 def measure_pair(
     draft: Floats, target: Floats, settings: Settings, ratio: float | None = None
 ) -> Measured:
-    """Compute what every rule and lossy setting accepts: draft [V], target [V] → arrays.
+    """Compute the acceptance of every rule and lossy setting, from draft [V] and target [V].
 
-    "acceptance" [rules, K], "optimum" [K], "lossy" [settings, 2, K] (acceptance, total variation);
-    with the ratio p/q of the output token "ratio", "accepted" [capped rules, K], how likely it is a
-    draft, and "above" [K], the draft's mass above the optimal cut.
+    The arrays are "acceptance" [rules, K], "optimum" [K] and "lossy" [settings, 2, K], with
+    acceptance and total variation. If the ratio p/q of the output token is known, there is
+    also "ratio". Then "accepted" [capped rules, K] has the probability that the output is a draft,
+    and "above" [K] has the draft's mass above the optimal cut.
     """
     ks = settings.ks
     leniences = [each.lenience for each in settings.lossy_settings if isinstance(each, Lenience)]
@@ -198,7 +207,7 @@ def measure_pair(
 
 
 def typical(draft: Floats, target: Floats, ks: Sequence[int], setting: Typical) -> Floats:
-    """Compute the acceptance of a `Typical`, and its total variation from the target: [2, K]."""
+    """Return the acceptance of a `Typical` and its total variation from the target: [2, K]."""
     positive = target[target > 0]
     perplexity = math.exp(float((positive * np.log(positive)).sum()))
     likely = np.flatnonzero(target > min(setting.epsilon, setting.delta * perplexity))
@@ -209,15 +218,17 @@ def typical(draft: Floats, target: Floats, ks: Sequence[int], setting: Typical) 
     masses = np.cumsum([unlikely, *np.bincount(level, drafted, levels.size)])
     accepted_and_moved = np.empty((2, len(ks)))
     for i, k in enumerate(ks):
-        # the first of k drafts on the highest level reached
+        # the output is the first of k drafts on the highest level that a draft reaches
         output = drafted * power_slopes(masses, k)[level]
         accepted = min(float(output.sum()), 1.0)
         moved = np.abs(output - target[likely])
-        rest = 1 - float(target[likely].sum())  # the others are never output, but for the best
+        # unlikely tokens are never output, except the most probable token
+        rest = 1 - float(target[likely].sum())
         if likely.size and target[best] == levels[-1]:
             place = int(np.searchsorted(likely, best))
             moved[place] = abs(output[place] + 1 - accepted - target[best])
-            hit = 0.0  # the best is likely, and would have been accepted
+            # the most probable token is likely, so an accepted draft already covers it
+            hit = 0.0
         else:
             rest += 1 - 2 * target[best]
             hit = float(at_least_once(float(draft[best]), k))

@@ -1,8 +1,8 @@
-"""The report: what two models would gain from drafts, as JSON and as one HTML page.
+"""The report: the estimated gain of two models from drafts, as JSON and as one HTML page.
 
 `report` reads pairs of distributions from a source (`from_files`, `from_top_logprobs`,
-`from_models`) and computes at every position what every rule accepts, without decoding.  It goes on
-where it was interrupted, and uses as many cores or machines as it is given.
+`from_models`). It computes the acceptance of every rule at every position, without decoding. An
+interrupted report continues when it is called again, on any number of cores or machines.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from otm._core.display.progress import Progress
 from otm._core.display.text import shown
 from otm._core.drawing import COLOURS, MARKERS, blank_figure, journal_style, legend_above
 from otm._core.files.paths import AnyPath, as_path, write_whole
+from otm._core.means import Floats
 from otm._core.numbers import as_level
 from otm._core.optional import check_installed
 from otm.decoding.policies import as_gamma
@@ -33,23 +34,43 @@ from otm.gain.reports.score_files import Source
 from otm.gain.reports.settings import Settings
 from otm.gain.reports.summary import Summary, TableRow, summarise
 from otm.gain.reports.top_lists import TopLogprobs
+from otm.gain.reports.verdict import verdict
 
 MAX_GAMMA = 1000
-"""Largest γ of a report: tokens of a step are computed for all γ up to it."""
+"""Largest γ of a report; tokens per step are computed for all smaller γ too."""
 
 SHOWN = 12
-"""Candidates of a recommendation on the page; all are in the JSON file."""
+"""Number of candidates on the page; the JSON file has all candidates."""
 
 HEIGHT = 2.4
-"""Of a picture, in inches."""
+"""Height of a picture without its legend, in inches."""
 
 LINE = 0.16
-"""Of a line of its legend."""
+"""Height of a line of the legend, in inches."""
 
-APART = 0.12
-"""Least distance between the names of two points, as a share of the axis."""
+PLOT_SIZE = 195, 130
+"""Width and height inside the axes of a picture, in units of 1/72 inch; approximate."""
+
+CHARACTER_SIZE = 4.3, 9.5
+"""Width and height of a character of a label, in units of 1/72 inch."""
+
+LABEL_SIDES = [
+    (np.array(gap), np.array(share))
+    for gap, share in (
+        ((5, 0), (0, -0.5)),  # right of the point
+        ((4, -3), (0, -1)),  # below and to the right
+        ((0, 4), (-0.5, 0)),  # above
+        ((-5, 0), (-1, -0.5)),  # to the left
+        ((0, -4), (-0.5, -1)),  # below
+    )
+]
+"""Positions of a label next to its point: a distance, and a share of the label's size."""
+
+MIN_RANGE = 1e-3
+"""Smallest range of an axis, for settings that change almost no output."""
 
 MAX_CURVES = 4
+"""Largest number of curves by k in a picture."""
 
 
 def report(
@@ -63,47 +84,48 @@ def report(
     workers: int | None = None,
     progress: Progress | None = None,
 ) -> Summary:
-    """Compute what drafts would gain, and write `report.json` and `report.html`.
+    """Estimate the gain from drafts, and write `report.json` and `report.html`.
 
     Parameters
     ----------
     source : Source
-        Positions, from `from_files`, `from_top_logprobs` or `from_models`.
+        Positions from `from_files`, `from_top_logprobs` or `from_models`.
     folder : str or Path
-        Where to write.  What has been computed of the positions is kept in its folder "positions",
-        so that a report that was interrupted goes on; with other gammas, latencies or levels
-        nothing is computed again.
+        Output folder. Its subfolder "positions" keeps the results of finished positions, so an
+        interrupted report continues. With other `gammas`, `latency` or `level`, no position is
+        computed again.
     settings : Settings, optional
         Rules, numbers of drafts, temperatures, lossy settings.
     gammas : sequence of int, optional
-        Most drafts γ of a path.
+        Numbers of drafts γ in a path.
     latency : Latency, optional
-        What steps cost, which decides what is recommended (`read_latency`).
+        Cost of steps, on which the recommendation depends (`read_latency`). Without it there is no
+        recommendation.
     level : float, optional
-        Probability that an interval covers its mean, nearly; above 0 and below 1.
+        Approximate probability that an interval covers its mean; above 0 and below 1.
     workers : int, optional
-        Number of processes, −1 for one a core; left out, what `joblib.parallel_config` says, or 1.
-        The numbers do not depend on it.
+        Number of processes; −1 for one per core. The default is the number in
+        `joblib.parallel_config`, or 1. The results do not depend on it.
     progress : callable, optional
-        Takes what is worked on, its number and how many there are: the finished blocks.  If left
-        out, a report of more than two seconds says so in a line on standard error, on terminals
-        only.
+        Function that receives a description, the number of finished blocks and the number of
+        blocks. If omitted, a terminal shows a progress line after two seconds.
 
     Returns
     -------
     Summary
-        What was written.
+        The numbers of the report.
 
     Raises
     ------
     InvalidInputError
-        If an argument, a file or a row in it cannot be used, the folder cannot be written to, or it
-        holds a report of other versions; the message names it.
+        If an argument, a file or a row of a file is invalid. The same error is raised if the
+        folder cannot be written to, or has a report of other data, settings or versions.
     InvalidParameterError
-        If gammas, level or workers are outside their ranges, or a sampling is given beside lists.
+        If `gammas`, `level` or `workers` is outside its range, or sampling parameters are given for
+        lists of log-probabilities.
     ProblemTooLargeError
-        If a rule of the settings has no exact acceptance for so many drafts, or a worker is ended
-        from outside, as systems do that run out of memory.
+        If a rule has no exact acceptance for a number of drafts, or a worker is ended from outside,
+        for example because memory is full.
     MissingDependencyError
         If joblib, jinja2 or matplotlib is not installed.
 
@@ -131,7 +153,7 @@ def report(
     """
     folder = as_path(folder, "of a folder")
     chosen = settings or Settings()
-    wanted = {
+    checks = {
         "a source, such as `from_files(draft, target)`": (source, hasattr(source, "bounds")),
         "Settings(...)": (chosen, isinstance(chosen, Settings)),
         "a Latency, such as Latency.constant(0.1) or `read_latency(file)`": (
@@ -139,24 +161,26 @@ def report(
             latency is None or isinstance(latency, Latency),
         ),
     }
-    for instead, (given, right) in wanted.items():
-        if not right:
-            raise InvalidInputError(f"a report was given {shown(given)}; give {instead}")
+    for allowed, (value, is_valid) in checks.items():
+        if not is_valid:
+            raise InvalidInputError(f"a report does not accept {shown(value)}; give {allowed}")
     lengths = tuple(sorted({as_gamma(gamma) for gamma in gammas} - {0}))
     if not lengths:
-        raise InvalidParameterError("gammas has no number above 0; give at least one")
+        raise InvalidParameterError("`gammas` has no number above 0; give at least one")
     if lengths[-1] > MAX_GAMMA:
-        raise InvalidParameterError(f"γ = {lengths[-1]}; a report takes at most {MAX_GAMMA}")
+        raise InvalidParameterError(f"γ = {lengths[-1]}; a report accepts at most {MAX_GAMMA}")
     plain = replace(chosen, sampling=SamplingParameters(), draft_temperatures=())
     if isinstance(source, TopLogprobs) and chosen != plain:
         raise InvalidParameterError(
-            "lists of log-probabilities hold the distributions that were sampled from; give "
-            "neither a sampling nor temperatures beside them"
+            "lists of log-probabilities already fix the sampling parameters; omit `sampling` and "
+            "`draft_temperatures`"
         )
     level = as_level(level)
     if latency is not None:
-        latency.step_time(lengths[-1], chosen.ks[-1])  # refuses what the table does not reach
-    check_installed("jinja2", "matplotlib")  # or no page could be written in the end
+        # raise now if the latency table does not cover these numbers
+        latency.step_time(lengths[-1], chosen.ks[-1])
+    # raise now, because the page needs these packages after a long computation
+    check_installed("jinja2", "matplotlib")
     measured = measure_all(source, chosen, folder / "positions", workers=workers, progress=progress)
     summary = summarise(source, measured, chosen, lengths, latency, level=level)
     text = json.dumps(summary.as_json(), ensure_ascii=False, allow_nan=False, indent=1)
@@ -167,7 +191,7 @@ def report(
 
 
 def page(summary: Summary) -> str:
-    """Return a report as an HTML page that needs nothing else."""
+    """Return a report as an HTML page that loads no other files."""
     from jinja2 import Environment, StrictUndefined
 
     template = (files("otm.gain.reports") / "page.html").read_text(encoding="utf-8")
@@ -186,6 +210,7 @@ def page(summary: Summary) -> str:
     }
     return environment.from_string(template).render(
         summary=summary,
+        verdict=verdict(summary),
         settings=summary.settings,
         most=summary.most_tokens,
         pictures=pictures(summary),
@@ -198,7 +223,7 @@ def page(summary: Summary) -> str:
 def _tables(
     rows: Sequence[TableRow], count: str, names: tuple[str, ...], value: str
 ) -> list[dict[str, Any]]:
-    """Tables, one for each draft temperature, with a column for each count: heading and rows."""
+    """Make a table per draft temperature, with a column for each value of `count`."""
     cells: dict[float, dict[tuple[str, ...], list[str]]] = {}
     for row in rows:
         table = cells.setdefault(row["draft temperature"], defaultdict(list))
@@ -217,7 +242,7 @@ def _tables(
 
 
 def pictures(summary: Summary) -> dict[str, str]:
-    """Draw the tables of a summary: by name of the table, texts that begin with ``<svg``."""
+    """Draw the tables of a summary as SVG elements, by name of the table."""
     drawings: dict[str, tuple[bool, Callable[[Any, Summary], None]]] = {
         "acceptance": (bool(summary.acceptance), _acceptance),
         "bounds": (bool(summary.bounds), _bounds),
@@ -225,18 +250,20 @@ def pictures(summary: Summary) -> dict[str, str]:
         "lossy": (bool(summary.lossy), _lossy),
         "temperatures": (len(summary.settings.draft_temperatures) > 1, _temperatures),
     }
-    drawn = {}
+    figures, legend_lines = {}, 0
     with journal_style():
-        for name, (there, draw) in drawings.items():
-            if there:
-                figure = blank_figure(HEIGHT)
+        for name, (has_rows, draw) in drawings.items():
+            if has_rows:
+                figures[name] = figure = blank_figure(HEIGHT)
                 axes = figure.add_subplot()
                 draw(axes, summary)
                 legend_above(axes)
                 _, labels = axes.get_legend_handles_labels()
-                figure.set_figheight(HEIGHT + LINE * (len(labels) // 2 + 1))
-                drawn[name] = _svg(figure, name)
-    return drawn
+                legend_lines = max(legend_lines, len(labels) // 2 + 1)
+        # pictures in a row of the page need the same height
+        for figure in figures.values():
+            figure.set_figheight(HEIGHT + LINE * legend_lines)
+        return {name: _svg(figure, name) for name, figure in figures.items()}
 
 
 def _acceptance(axes: Any, summary: Summary) -> None:
@@ -265,40 +292,62 @@ def _efficiency(axes: Any, summary: Summary) -> None:
         if k > 1:
             trees = [(row["gamma"], row["tree"].mean) for row in rows if row["K"] == k]
             axes.plot(*zip(*trees, strict=True), color=COLOURS[i], linestyle=":")
-    axes.set(xlabel=r"drafts of a path $\gamma$", ylabel="tokens of a step")
+    axes.set(xlabel=r"drafts of a path $\gamma$", ylabel="tokens per step")
     axes.xaxis.get_major_locator().set_params(integer=True)
 
 
 def _lossy(axes: Any, summary: Summary) -> None:
     main, ks = summary.settings.draft_temperatures[0], summary.settings.ks
-    points: list[Any] = []  # for each k, those of all settings
+    # for each k, the points of all settings
+    points: list[Any] = []
     for i, k in enumerate(dict.fromkeys((ks[0], ks[-1]))):
         rows = _where(summary.lossy, {"draft temperature": main, "k": k})
         points.append([(row["total variation"].mean, row["gain"].mean) for row in rows])
         style = {"color": COLOURS[i], "linestyle": "none", "marker": MARKERS[i]}
         axes.plot(*zip(*points[-1], strict=True), markersize=4, label=f"$k = {k}$", **style)
-    for ends in zip(*points, strict=True):  # of one setting
+    # one segment per setting, from its smallest k to its largest k
+    segments = list(zip(points[0], points[-1], strict=True))
+    for ends in segments:
         axes.plot(*zip(*ends, strict=True), color="#999999", linewidth=0.5, zorder=1)
-    highest = float(np.max(points))
-    axes.plot([0, highest], [0, highest], color="#777777", linestyle=":", label="upper bound")
+    right, top = (1.1 * max(float(np.max(points, axis=(0, 1))[axis]), MIN_RANGE) for axis in (0, 1))
+    axes.plot([0, top], [0, top], color="#777777", linestyle=":", label="upper bound")
+    left, bottom = -0.04 * right, min(1.1 * float(np.min(points, axis=(0, 1))[1]), -0.06 * top)
     axes.set(xlabel="total variation from the target", ylabel="acceptance gained")
-    named = sorted(zip(points[0], (str(row["setting"]) for row in rows), strict=True))
-    free = {"left": -1.0, "right": -1.0}  # above what is written on either side
-    for (x, y), name in sorted(named, key=lambda item: item[0][1]):
-        side = "left" if x < highest / 2 else "right"
-        free[side] = at = max(y, free[side])
-        lines = name.replace(" ε", "\nε")
-        free[side] += APART * highest * (1 + lines.count("\n"))
-        aside = {"left": (x + 0.03 * highest, at), "right": (x, at + 0.04 * highest)}[side]
-        axes.annotate(
-            lines,
-            (x, y),
-            aside,
-            horizontalalignment="center" if highest / 2 <= x < 0.8 * highest else side,
-            verticalalignment="center" if side == "left" else "bottom",
-            fontsize=8,
-            color="#444444",
-        )
+    axes.set(xlim=(left, right), ylim=(bottom, 1.1 * top))
+    scale = np.divide(PLOT_SIZE, (right - left, 1.1 * top - bottom))
+    origin = np.array([left, bottom])
+    lines = [np.linspace(*ends, 20) for ends in (*segments, ((0, 0), (top, top)))]
+    names = [str(row["setting"]).replace(" ε", "\nε") for row in rows]
+    obstacles = (np.concatenate(lines) - origin) * scale
+    corners = label_corners((np.array(points[0]) - origin) * scale, names, obstacles)
+    for name, corner in zip(names, corners, strict=True):
+        place = corner / scale + origin
+        axes.annotate(name, place, fontsize=8, linespacing=1, color="#444444")
+
+
+def label_corners(points: Floats, names: Sequence[str], obstacles: Floats) -> list[Floats]:
+    """Return the lower left corner of each name next to its point, in units of 1/72 inch.
+
+    Each name takes the side on which it covers the fewest obstacles and earlier names.
+    """
+    corners: list[Floats] = []
+    covered = obstacles
+    for point, name in zip(points, names, strict=True):
+        lines = name.split("\n")
+        size = np.array([CHARACTER_SIZE[0] * max(map(len, lines)), CHARACTER_SIZE[1] * len(lines)])
+        choices = [point + gap + size * share for gap, share in LABEL_SIDES]
+        costs = [_covered(choice, size, covered) for choice in choices]
+        corners.append(choices[int(np.argmin(costs))])
+        grid = np.stack(np.meshgrid(np.linspace(0, 1, 9), np.linspace(0, 1, 3)), axis=-1)
+        covered = np.concatenate([covered, corners[-1] + size * grid.reshape(-1, 2)])
+    return corners
+
+
+def _covered(corner: Floats, size: Floats, points: Floats) -> int:
+    """Count the points under a text; a text beyond the plot counts as many."""
+    inside = ((points > corner) & (points < corner + size)).all(axis=1)
+    beyond = (corner < 0).any() or (corner + size > PLOT_SIZE).any()
+    return int(inside.sum()) + 100 * int(beyond)
 
 
 def _temperatures(axes: Any, summary: Summary) -> None:
@@ -310,7 +359,7 @@ def _temperatures(axes: Any, summary: Summary) -> None:
 
 
 def _where(rows: Sequence[TableRow], labels: TableRow) -> list[TableRow]:
-    """Rows with these labels."""
+    """Return the rows that have these labels."""
     return [row for row in rows if all(row[name] == label for name, label in labels.items())]
 
 
@@ -323,9 +372,9 @@ def _curves(
     *,
     label: str = "{}",
 ) -> None:
-    """Draw the means in one column over another, with intervals as bands: a curve for each value.
+    """Draw a curve for each value in the column `group`, with intervals as bands.
 
-    The values are those of the column `group`.
+    The first of `columns` is the horizontal axis, and the second has the means.
     """
     for i, value in enumerate(values):
         x, estimates = ([row[name] for row in rows if row[group] == value] for name in columns)
@@ -337,14 +386,14 @@ def _curves(
 
 
 def _some(ks: tuple[int, ...]) -> tuple[int, ...]:
-    """Few of many numbers, the first and the last among them."""
+    """Select at most `MAX_CURVES` evenly spaced numbers, with the first and the last."""
     if len(ks) <= MAX_CURVES:
         return ks
     return tuple(ks[round(i)] for i in np.linspace(0, len(ks) - 1, MAX_CURVES))
 
 
 def _svg(figure: Any, name: str) -> str:
-    """Write an element of a page: as wide as its place, with names of its own for its parts."""
+    """Write a figure as an SVG element of full width, whose ids are unique on the page."""
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg", metadata={"Date": None})
     text = buffer.getvalue()

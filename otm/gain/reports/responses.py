@@ -1,8 +1,8 @@
-"""Lists of log-probabilities in the JSON of OpenAI's interface, from the servers of two models.
+"""Lists of log-probabilities from the servers of two models, in the JSON of OpenAI's interface.
 
 A completion has `choices[].logprobs.tokens` and `top_logprobs`, an object from tokens to
-log-probabilities at each position.  A chat has `choices[].logprobs.content[]`, each with a token
-and a list `top_logprobs`.  Servers add the sampled token to the most likely ones.
+log-probabilities at each position. A chat has `choices[].logprobs.content[]`, where each entry has
+a token and a list `top_logprobs`. Servers add the sampled token to the most probable tokens.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from otm._core.numbers import is_real, whole
 from otm.errors import InvalidInputError
 
 BY_ID = re.compile(TOKEN_ID + "([0-9]{1,18})")
-"""A token that is written by its id."""
+"""A token name that consists of an id."""
 
 MOST_SUM = 1.02
-"""Largest sum of the probabilities of a list: those with two decimals may be 1 % off."""
+"""Largest sum of the probabilities of a list; rounding to two decimals may add 1 %."""
 
 
 class Token(NamedTuple):
-    """A token as a server names it; None for an id or a text that it does not give."""
+    """A token as a server names it; an id or text that the server omits is None."""
 
     id: int | None
     text: bytes | None
@@ -38,14 +38,14 @@ Listed = list[tuple[Token, float]]
 
 
 class Choice(NamedTuple):
-    """One text: the token at each position, and the most likely ones, None if unknown."""
+    """One text: its token at each position, and the list there or None if unknown."""
 
     tokens: list[Token]
     lists: list[Listed | None]
 
 
 class Position(NamedTuple):
-    """The lists of both models after the same text, by token."""
+    """The lists of both models after the same text, as log-probabilities by token."""
 
     response: int
     where: str
@@ -53,11 +53,11 @@ class Position(NamedTuple):
     target: dict[int, float]
 
 
-def positions_of(draft: Path, target: Path) -> tuple[list[Position], int]:
-    """Match two files of responses position by position; also count the positions left out.
+def match_positions(draft: Path, target: Path) -> tuple[list[Position], int]:
+    """Match two files of responses position by position; also count skipped positions.
 
-    A position is left out if one model has no list there, as at the first token of a prompt, or a
-    list in which two tokens have the same name.
+    A position is skipped if a model has no list there, such as at the first token of a prompt. It
+    is also skipped if two tokens of a list have the same name.
     """
     of_draft, of_target = list(_responses(draft)), list(_responses(target))
     if len(of_draft) != len(of_target):
@@ -70,8 +70,8 @@ def positions_of(draft: Path, target: Path) -> tuple[list[Position], int]:
     by_id = [token.id is not None for token in named]
     if not all(by_id) and any(token.id is not None and token.text is None for token in named):
         raise InvalidInputError(
-            f"{file_label(draft)} and {file_label(target)} name some tokens by ids and others by "
-            "texts; send both servers the same options"
+            f"{file_label(draft)} and {file_label(target)} name some tokens by ids and others "
+            "by texts; send both servers the same options"
         )
     positions: list[Position] = []
     left_out = 0
@@ -79,7 +79,7 @@ def positions_of(draft: Path, target: Path) -> tuple[list[Position], int]:
         where = f"response {number} of {file_label(draft)} and {file_label(target)}"
         if len(first) != len(second):
             raise InvalidInputError(
-                f"{where}: {len(first)} and {len(second)} choices; the numbers must agree"
+                f"{where}: {len(first)} and {len(second)} choices; both must have the same number"
             )
         for c, pair in enumerate(zip(first, second, strict=True)):
             _check_same_text(*pair, where)
@@ -93,22 +93,22 @@ def positions_of(draft: Path, target: Path) -> tuple[list[Position], int]:
     if not positions:
         raise InvalidInputError(
             f"{file_label(draft)} and {file_label(target)} have no position with lists of both "
-            f"models and a different name for each token ({left_out} are left out); ask for "
+            f"models and a different name for each token ({left_out} are skipped); request "
             "log-probabilities of at least 2 tokens"
         )
     return positions, left_out
 
 
 def _responses(path: Path) -> Iterator[list[Choice]]:
-    """Read the choices of each response in a file: one response, a list, or one per line."""
+    """Yield the choices of each response in a file: one response, a list, or one per line."""
     if path.suffix.lower() == ".jsonl":
         lines = lines_of(path, 0, file_size(path))
-        found = [parse_json(line, f"a line of {file_label(path)}") for _, line in lines]
+        parsed = [parse_json(line, f"a line of {file_label(path)}") for _, line in lines]
     else:
         content = read_json(path)
-        found = content if isinstance(content, list) else [content]
+        parsed = content if isinstance(content, list) else [content]
     alone = True
-    for number, response in enumerate(found):
+    for number, response in enumerate(parsed):
         where = f"response {number} of {file_label(path)}"
         try:
             choices = [_choice(choice["logprobs"]) for choice in response["choices"]]
@@ -124,7 +124,7 @@ def _responses(path: Path) -> Iterator[list[Choice]]:
                 if listed and (total := math.fsum(math.exp(log) for _, log in listed)) > MOST_SUM:
                     raise InvalidInputError(
                         f"{where} has a list whose probabilities sum to {total:.6g}; they must sum "
-                        "to at most 1: give log-probabilities, not scores"
+                        "to at most 1: give log-probabilities instead of scores"
                     )
         alone = alone and all(
             len(listed) == 1 and listed[0][0] == token
@@ -132,16 +132,18 @@ def _responses(path: Path) -> Iterator[list[Choice]]:
             for token, listed in zip(choice.tokens, choice.lists, strict=True)
             if listed
         )
-        yield [Choice(tokens, list(map(_most_likely, tokens, lists))) for tokens, lists in choices]
+        yield [
+            Choice(tokens, list(map(_most_probable, tokens, lists))) for tokens, lists in choices
+        ]
     if alone:
         raise InvalidInputError(
-            f"{file_label(path)} lists only the sampled tokens, or nothing; ask for "
+            f"{file_label(path)} lists no tokens except the sampled ones; request "
             'log-probabilities of at least 2 tokens ("logprobs": 2)'
         )
 
 
 def _choice(logprobs: Any) -> Choice:
-    """Read tokens and lists; raise KeyError, TypeError or ValueError if they are missing."""
+    """Parse tokens and lists; raise KeyError, TypeError or ValueError if a part is missing."""
     if "content" in logprobs:
         places = logprobs["content"]
         tokens = [_token(place["token"], place) for place in places]
@@ -163,28 +165,31 @@ def _choice(logprobs: Any) -> Choice:
 
 
 def _token(name: Any, entry: Any) -> Token:
-    """Read a token from its name, and from its id and bytes if the server sends them."""
+    """Make a token from its name, and from its id and bytes if the server sends them."""
     if not isinstance(name, str):
         raise TypeError
     by_id = BY_ID.fullmatch(name)
     if by_id:
         return Token(int(by_id[1]), None)
     number, raw = whole(entry.get("id")), entry.get("bytes")
-    if isinstance(raw, list) and raw:  # a number would make as many zeros
+    # bytes(5) would make five zero bytes, so only lists are converted
+    if isinstance(raw, list) and raw:
         return Token(number, bytes(raw))
     return Token(number, None if is_unclear(name) else name.encode("utf-8", "surrogatepass"))
 
 
 def _number(log: Any) -> float:
+    """Return a log-probability; raise ValueError on other values."""
     if not is_real(log) or log > 1e-6:
         raise ValueError
-    return min(float(log), 0.0)  # a softmax in float32 may round above 1
+    # a softmax in float32 may round above 1
+    return min(float(log), 0.0)
 
 
-def _most_likely(sampled: Token, listed: Listed | None) -> Listed | None:
-    """Drop the sampled token if it is the least likely: the server may have added it.
+def _most_probable(sampled: Token, listed: Listed | None) -> Listed | None:
+    """Drop the sampled token if it is the least probable, because the server may have added it.
 
-    A list of the most likely tokens is still one without the least likely of them.
+    Without its least probable token, a list still has the most probable tokens.
     """
     kept = [(token, log) for token, log in listed or () if log > IMPOSSIBLE]
     if len(kept) > 1:
@@ -194,9 +199,9 @@ def _most_likely(sampled: Token, listed: Listed | None) -> Listed | None:
 
 
 def _check_same_text(draft: Choice, target: Choice, where: str) -> None:
-    """Raise unless both texts are the same; only their last tokens may differ."""
+    """Raise unless both texts are equal up to their last tokens."""
     advice = (
-        "lists can be compared after the same text only: let both servers read one text, with "
+        "lists can be compared only after the same text: let both servers read one text, with "
         '"echo": true and "max_tokens": 0, or cut both texts where they differ'
     )
     if len(draft.tokens) != len(target.tokens):
@@ -212,9 +217,9 @@ def _check_same_text(draft: Choice, target: Choice, where: str) -> None:
 def _by_token(
     lists: Sequence[Listed | None], by_id: bool
 ) -> tuple[dict[int, float], dict[int, float]] | None:
-    """Log-probabilities of both models by token; None if a token has no name of its own."""
+    """Return both models' log-probabilities by token; None if a token has no unique name."""
     numbers: dict[int | bytes, int] = {}
-    found = []
+    parsed = []
     for listed in lists:
         names = [token.id if by_id else token.text for token, _ in listed or ()]
         if not names or None in names or len(set(names)) < len(names):
@@ -224,5 +229,5 @@ def _by_token(
             for name in names
             if name is not None
         ]
-        found.append(dict(zip(keys, (log for _, log in listed or ()), strict=True)))
-    return found[0], found[1]
+        parsed.append(dict(zip(keys, (log for _, log in listed or ()), strict=True)))
+    return parsed[0], parsed[1]

@@ -1,4 +1,4 @@
-"""Where positions come from: arrays in files, read some rows at a time."""
+"""Positions from arrays in files, which are read in blocks of rows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from otm._core.display.reprs import Brief
+from otm._core.display.reprs import ShortRepr
 from otm._core.files.headers import open_arrays
 from otm._core.files.paths import AnyPath, as_path, file_label, file_size, opened, read_exactly
 from otm._core.files.stored import StoredArray
@@ -25,30 +25,30 @@ from otm.gain.reports.settings import Settings
 Ints = npt.NDArray[np.int64]
 
 Bounds = tuple[int, int]
-"""First position of a block, and the one behind its last."""
+"""First position of a block, and the position after its last."""
 
 BLOCK_BYTES = 2**24
-"""About as many bytes of both files are read for a block."""
+"""Approximate number of bytes that a block reads from both files."""
 
 MAX_POSITIONS = 4096
-"""Most positions of a block: what is computed must not be lost for long either."""
+"""Largest number of positions in a block, so that results are saved often."""
 
 MAX_ROWS = 2**24
-"""Most positions of all blocks; of each some numbers stay in memory."""
+"""Largest number of positions in total; some numbers of each position stay in memory."""
 
 SAMPLES = 64
 SAMPLE_BYTES = 2**16
 
 
 class PositionBlock(Protocol):
-    """What is known at some consecutive positions."""
+    """Data of both models at consecutive positions."""
 
     def measure(self, settings: Settings) -> Measured:
         """Compute everything at each position."""
 
 
 class Source(Protocol):
-    """Positions with what is known there."""
+    """Positions, with the data of both models at each position."""
 
     @property
     def prompts(self) -> Ints:
@@ -56,37 +56,37 @@ class Source(Protocol):
 
     @property
     def prompts_known(self) -> bool:
-        """Whether these are the prompts; otherwise all positions are taken to be alike."""
+        """Whether `prompts` has real prompts; if not, a report has no intervals."""
 
     @property
     def name(self) -> str:
-        """What this is, for the report."""
+        """Description of the source for the report."""
 
     @property
     def bounds(self) -> list[Bounds]:
-        """The blocks to work on; together all positions."""
+        """Bounds of the blocks, which cover all positions."""
 
     @property
     def key(self) -> dict[str, Any]:
-        """Whatever the results depend on, as JSON."""
+        """All data on which the results depend, as JSON."""
 
     def blocks(self, bounds: Iterable[Bounds]) -> Iterator[PositionBlock]:
-        """Hand out blocks, in ascending order; those that can be read anywhere, unread.
+        """Yield blocks in ascending order; blocks that workers can read themselves stay unread.
 
         Parameters
         ----------
         bounds : iterable of (int, int)
-            First position of each block, and the one behind its last; ascending.
+            First position of each block, and the position after its last; ascending.
 
         Yields
         ------
         PositionBlock
-            What is known at these positions.
+            Data of both models at these positions.
         """
 
 
 @dataclass(frozen=True, eq=False)
-class ScoreFiles(Brief):
+class ScoreFiles(ShortRepr):
     """Scores of both models in files; made by `from_files`.
 
     Attributes
@@ -94,15 +94,15 @@ class ScoreFiles(Brief):
     draft, target : StoredArray
         Scores [N, V] of the two models.
     kind : str
-        What they are: "logits", "log-probabilities" or "probabilities".
+        Kind of the scores: "logits", "log-probabilities" or "probabilities".
     prompts : int array [N]
         The prompt of each position.
     tokens : int array [N] or None
-        The token drawn from the target's distribution at each position, where known.
+        The token that the target sampled at each position; None if unknown.
     prompts_known : bool
-        Whether the prompts were given; otherwise all positions are taken to be of one kind.
+        Whether `prompts` has real prompts; if not, a report has no intervals.
     vocabulary : int or None
-        Number of tokens, if given: longer rows are cut to it, shorter ones filled up.
+        Number of tokens, if known: longer rows are cut to it, and shorter rows are filled up.
 
     Examples
     --------
@@ -125,7 +125,7 @@ class ScoreFiles(Brief):
 
     @property
     def name(self) -> str:
-        """The arrays, by the names of their files."""
+        """Description with the names of both arrays and files."""
         of = "" if self.vocabulary is None else f", {self.vocabulary:,} tokens of each"
         return f"{self.draft.description} and {self.target.description}{of}"
 
@@ -136,7 +136,7 @@ class ScoreFiles(Brief):
 
     @property
     def key(self) -> dict[str, Any]:
-        """Digests of both arrays, of prompts and tokens, and the kind of scores."""
+        """Digests of both arrays, prompts and tokens, with the kind of the scores."""
         return {
             "kind": self.kind,
             "vocabulary": self.vocabulary,
@@ -147,12 +147,12 @@ class ScoreFiles(Brief):
         }
 
     def blocks(self, bounds: Iterable[Bounds]) -> Iterator[Pairs]:
-        """Hand out rows of both files; compressed ones are unpacked here, some rows at a time.
+        """Yield rows of both files; compressed rows are unpacked here, a block at a time.
 
         Parameters
         ----------
         bounds : iterable of (int, int)
-            First position of each block, and the one behind its last; ascending.
+            First position of each block, and the position after its last; ascending.
 
         Yields
         ------
@@ -162,7 +162,7 @@ class ScoreFiles(Brief):
         Raises
         ------
         InvalidInputError
-            If a compressed array ends too early or is damaged; workers read, and refuse, others.
+            If a compressed array is too short or damaged. Workers check uncompressed arrays.
         """
         places = list(bounds)
         streams = (
@@ -195,30 +195,31 @@ def from_files(
 ) -> ScoreFiles:
     """Take scores of both models from `.npy`, `.npz` or `.safetensors` files.
 
-    Rows of a prompt must be in the order of its text, one for each position; tokens of a step mean
-    nothing otherwise.
+    The rows of a prompt must be consecutive positions of its text, in order. Otherwise the tokens
+    per step are meaningless.
 
     Parameters
     ----------
     draft : str or Path
-        File with the draft model's scores [N, V]; or with those of both.
+        File with the draft model's scores [N, V], or with the scores of both models.
     target : str or Path, optional
-        File with the target model's.
+        File with the target model's scores.
     kind : {"logits", "log-probabilities", "probabilities"}, optional
-        What the scores are; logarithms are natural ones.
+        Kind of the scores; logarithms are natural.
     draft_name, target_name : str, optional
-        Names of the arrays, in files that have several.
+        Names of the arrays, in files with several arrays.
     prompts : str or Path, optional
-        File with the prompt of each position, whole numbers [N]; without it the array "prompts" of
-        one of the files.  If there is neither, nothing is known about how alike positions are, and
-        no interval is given.
+        File with the prompt of each position, integers [N]. The default is an array "prompts" in
+        one of the files. Without prompts the similarity of positions is unknown, so the report has
+        no intervals.
     tokens : str or Path, optional
-        File with the token [N] that was drawn at each position from the target's distribution, at
-        the same temperature; without it the array "tokens" of one of the files, if there is one.
+        File with the token that the target sampled at each position, integers [N], at the
+        temperature of the report. The default is an array "tokens" in one of the files, if there is
+        one.
     vocabulary : int, optional
-        Number of tokens, for files with padded columns.  Columns beyond it are cut off; in each row
-        they must be NaN, be all zero, or have at most 1e-4 of the mass.  Narrower rows are filled
-        up with tokens of probability zero.
+        Number of tokens, for files with padded columns. Columns beyond it are cut off. In each row
+        they must be NaN, be all zero, or have at most 1e-4 of the mass. Narrower rows are filled up
+        with tokens of probability zero.
 
     Returns
     -------
@@ -228,17 +229,17 @@ def from_files(
     Raises
     ------
     InvalidInputError
-        If the files do not hold such arrays, or one array would be both models'; nothing but
-        headers, prompts and tokens has been read.
+        If the files do not have such arrays, or one array would serve both models. Only headers,
+        prompts and tokens are read before this check.
     InvalidParameterError
-        If the number of tokens is not from 1 to 2^24.
+        If `vocabulary` is not from 1 to 2^24.
     UnknownMethodError
-        If `kind` is another word.
+        If `kind` is unknown.
 
     Notes
     -----
-    A report raises an error for visible padding: columns that are NaN in every row, and, unless the
-    scores are probabilities, rows of zeros and last columns of zeros.
+    A report raises an error on visible padding: columns that are NaN in every row. For logits and
+    log-probabilities, rows of zeros and final columns of zeros are padding too.
 
     Examples
     --------
@@ -265,14 +266,15 @@ def from_files(
         )
     _check_pair(of_draft, of_target, kind, size)
     positions = of_draft.shape[0]
-    if positions > MAX_ROWS:  # a small archive can promise any number of zeros
+    # a small compressed archive can declare any number of zeros
+    if positions > MAX_ROWS:
         raise InvalidInputError(
             f"{of_draft.description} has {positions:,} positions; at most {MAX_ROWS:,} are read"
         )
     labels = _labels(files, "prompts", prompts, positions)
-    drawn = _labels(files, "tokens", tokens, positions)
+    sampled = _labels(files, "tokens", tokens, positions)
     clusters = np.zeros(positions, dtype=np.int64) if labels is None else labels
-    return ScoreFiles(of_draft, of_target, kind, clusters, drawn, labels is not None, size)
+    return ScoreFiles(of_draft, of_target, kind, clusters, sampled, labels is not None, size)
 
 
 def split(positions: int, row_bytes: int) -> list[Bounds]:
@@ -282,9 +284,9 @@ def split(positions: int, row_bytes: int) -> list[Bounds]:
 
 
 def digest(path: Path) -> str:
-    """Digest of a file's size, time and samples of its bytes, whatever its size.
+    """Return a digest of a file's size, modification time and samples of its bytes.
 
-    Samples are evenly spread, the first and the last bytes among them.
+    The samples are evenly spread, and include the first and the last bytes.
     """
     size = file_size(path)
     whole = hashlib.sha256(f"{size} {path.stat().st_mtime_ns}".encode())
@@ -296,49 +298,47 @@ def digest(path: Path) -> str:
 
 
 def _scores(arrays: dict[str, StoredArray], name: str, path: Path) -> StoredArray:
-    """Array of that name, or the only one."""
+    """Return the array with a name, or the only array of the file."""
     if name in arrays:
         return arrays[name]
     if len(arrays) == 1:
         return next(iter(arrays.values()))
     there = ", ".join(f"{rows.name!r:.40} {rows.shape}" for rows in list(arrays.values())[:10])
-    raise InvalidInputError(f"{file_label(path)} has no array {name!r:.60}; there are: {there}")
+    raise InvalidInputError(f"{file_label(path)} has no array {name!r:.60}; it has {there}")
 
 
 def _check_pair(
     of_draft: StoredArray, of_target: StoredArray, kind: str, vocabulary: int | None
 ) -> None:
-    """Raise unless both arrays are scores at the same positions, of the same tokens."""
+    """Raise unless both arrays have scores of the same tokens at the same positions."""
     for rows in (of_draft, of_target):
         if rows.kind != "f":
-            raise InvalidInputError(
-                f"{rows.description} holds whole numbers; scores must be floats"
-            )
+            raise InvalidInputError(f"{rows.description} has integers; scores must be floats")
         if 0 in rows.shape:
             missing = "rows" if rows.shape[0] == 0 else "tokens"
             raise InvalidInputError(
-                f"{rows.description} has the shape {rows.shape}, and so no {missing}; {kind} must "
-                "be [N, V], a row for each position"
+                f"{rows.description} has the shape {rows.shape}, so it has no {missing}; {kind} "
+                "must be [N, V], one row per position"
             )
     shapes = of_draft.shape, of_target.shape
     if not len(shapes[0]) == len(shapes[1]) == 2 or shapes[0][0] != shapes[1][0]:
         raise InvalidInputError(
             f"{of_draft.description} has the shape {of_draft.shape} and {of_target.description} "
-            f"{of_target.shape}; {kind} must be [N, V], a row for each position, in both alike"
+            f"{of_target.shape}; {kind} must be [N, V], one row per position, with the same N"
         )
     if shapes[0] != shapes[1] and vocabulary is None:
         raise InvalidInputError(
             f"{of_draft.description} has {of_draft.shape[1]:,} tokens and {of_target.description} "
-            f"{of_target.shape[1]:,}; if models or files are padded, give the number of tokens of "
-            "the tokenizer with --vocabulary N (vocabulary=N): columns beyond it are cut off, "
-            "narrower rows filled up with tokens of probability zero"
+            f"{of_target.shape[1]:,}; if models or files are padded, give the tokenizer's number "
+            "of tokens with --vocabulary N (vocabulary=N): columns beyond it are cut off, and "
+            "narrower rows are filled up with tokens of probability zero"
         )
 
 
 def _labels(
     files: dict[Path, dict[str, StoredArray]], name: str, path: AnyPath | None, positions: int
 ) -> Ints | None:
-    """Whole numbers, one for each position: of a file of their own, or beside the scores."""
+    """Return one integer per position: from a separate file, or from a file with scores."""
     places = list(files.values()) if path is None else [open_arrays(path)]
     named = [arrays[name] for arrays in places if name in arrays]
     if path is None and not named:
@@ -347,6 +347,6 @@ def _labels(
     if labels.shape != (positions,) or labels.kind not in "iu":
         raise InvalidInputError(
             f"{labels.description} has the shape {labels.shape} and type {labels.dtype}; {name} "
-            f"are whole numbers of shape ({positions},), one for each position"
+            f"must be integers of shape ({positions},), one per position"
         )
     return labels.read(0, positions).astype(np.int64)

@@ -1,4 +1,4 @@
-"""What a report computes at every position: rules, draft counts, temperatures, lossy settings."""
+"""Settings of a report: rules, numbers of drafts, temperatures and lossy rules."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any, TypeAlias
 
 from otm._core.checks import as_draft_count
-from otm._core.display.reprs import Brief
+from otm._core.display.reprs import ShortRepr
 from otm._core.display.text import shown
 from otm._core.numbers import as_real
 from otm.coupling.build import PlanBuilder, PlanOfRule
@@ -17,25 +17,26 @@ from otm.errors import InvalidParameterError
 from otm.rules import named
 
 MAX_DRAFTS = 1024
-"""Largest k: recursive rejection and the tables take time and memory for each below it."""
+"""Largest k: time and memory of recursive rejection and of the tables grow with k."""
 
 
 @dataclass(frozen=True)
 class Lenience:
-    """`otm.coupling.lossy.LenientPlan` at a lenience l: no token more than 1/l times as often.
+    """Setting for `otm.coupling.lossy.LenientPlan`, which may overuse a token by a factor of 1/l.
 
-    Its acceptance is α_k(l), and its total variation from the target α_k(l) − α_k: the least that
-    such an acceptance can cost (Theorems 7.3 and 7.4 of docs/theory/lenience.md).
+    At lenience l the acceptance is α_k(l), and the total variation from the target is α_k(l) − α_k.
+    No rule with this acceptance is closer to the target (Theorems 7.3 and 7.4 of
+    docs/theory/lenience.md).
 
     Parameters
     ----------
     lenience : float
-        l in (0, 1].
+        The lenience l, in (0, 1].
 
     Raises
     ------
     InvalidParameterError
-        If it is not.
+        If l is not in (0, 1].
 
     Examples
     --------
@@ -54,17 +55,20 @@ class Lenience:
 
 @dataclass(frozen=True)
 class Typical:
-    """`otm.coupling.lossy.TypicalAcceptance`, as in Medusa: likely drafts, or the likeliest token.
+    """Setting for `otm.coupling.lossy.TypicalAcceptance`, the lossy rule of Medusa.
+
+    The rule accepts drafts with a high target probability; otherwise it outputs the target's most
+    probable token.
 
     Parameters
     ----------
     epsilon, delta : float, optional
-        As of `otm.coupling.lossy.TypicalAcceptance`, finite and at least 0.
+        Parameters of `otm.coupling.lossy.TypicalAcceptance`, finite and at least 0.
 
     Raises
     ------
     InvalidParameterError
-        If they are not.
+        If a parameter is not finite or below 0.
 
     Examples
     --------
@@ -84,34 +88,35 @@ class Typical:
 
 
 LossySetting: TypeAlias = Lenience | Typical
-"""A rule that accepts more drafts than a lossless one, with its parameters."""
+"""A rule that is not lossless and accepts more drafts, with its parameters."""
 
 
 @dataclass(frozen=True)
-class Settings(Brief):
-    """What is computed at every position.
+class Settings(ShortRepr):
+    """Settings of a report: what it computes at every position.
 
     Parameters
     ----------
     ks : sequence of int, optional
-        Numbers of drafts, at most 1024; 1 is always among them.
+        Numbers of drafts, at most 1024; the report always adds 1.
     rules : sequence of str, optional
-        Names in `otm.rules.RULES`, or "module:name" of your own.  The three that accept min(q, c p)
-        take a few milliseconds together, whatever the number of k; others a plan for each k.
+        Names in `otm.rules.RULES`, or "module:name" for your own rule. The three rules that accept
+        min(q, c p) take a few milliseconds together, for any `ks`. Other rules need a plan for
+        each k.
     sampling : SamplingParameters, optional
-        How to sample from both models.
+        Sampling parameters of both models.
     draft_temperatures : sequence of float, optional
-        Temperatures of the draft model to compare, the first of them the main one; that of the
-        sampling if left out.
+        Temperatures of the draft model to compare. The first is the main one. The default is the
+        temperature in `sampling`.
     lossy_settings : sequence of Lenience or Typical, optional
-        Rules that are not lossless.
+        Settings for rules that are not lossless.
 
     Raises
     ------
     InvalidDraftCountError, InvalidParameterError
-        If a number of drafts, a temperature or a setting is outside its range, or there is no rule.
+        If a number of drafts, a temperature or a setting is outside its range, or `rules` is empty.
     UnknownMethodError
-        If a rule does not exist.
+        If a rule name is unknown.
 
     Examples
     --------
@@ -132,16 +137,17 @@ class Settings(Brief):
     )
 
     def __post_init__(self) -> None:
-        for name in ("ks", "rules"):  # a single one may stand alone
+        # a single number or name is also accepted
+        for name in ("ks", "rules"):
             if isinstance(vars(self)[name], int | str):
                 vars(self)[name] = (vars(self)[name],)
         ks = sorted({1, *map(as_draft_count, self.ks)})
         if ks[-1] > MAX_DRAFTS:
-            raise InvalidParameterError(f"k = {ks[-1]}; a report takes at most {MAX_DRAFTS}")
+            raise InvalidParameterError(f"k = {ks[-1]}; a report accepts at most {MAX_DRAFTS}")
         for name in self.rules:
             named(name, "plan")
         if not self.rules:
-            raise InvalidParameterError("there is nothing to compute; give at least one rule")
+            raise InvalidParameterError("`rules` is empty; give at least one rule")
         for setting in self.lossy_settings:
             if not isinstance(setting, Lenience | Typical):
                 raise InvalidParameterError(
@@ -149,7 +155,8 @@ class Settings(Brief):
                     "Typical"
                 )
         temperatures = tuple(self.draft_temperatures) or (self.sampling.temperature,)
-        samplings = [replace(self.sampling, temperature=t) for t in temperatures]  # checks them
+        # `replace` checks the temperatures
+        samplings = [replace(self.sampling, temperature=t) for t in temperatures]
         vars(self).update(
             ks=tuple(ks),
             rules=tuple(dict.fromkeys(self.rules)),
@@ -159,20 +166,20 @@ class Settings(Brief):
 
     @property
     def draft_samplings(self) -> tuple[SamplingParameters, ...]:
-        """How to sample from the draft model, one for each of its temperatures."""
+        """Sampling parameters of the draft model, one for each draft temperature."""
         return tuple(replace(self.sampling, temperature=t) for t in self.draft_temperatures)
 
     @property
     def capped_rules(self) -> tuple[str, ...]:
-        """Those of the rules that accept min(q, c p)."""
+        """The rules that accept min(q, c p)."""
         return tuple(name for name in self.rules if name in CAPPED_RULES)
 
     @cached_property
     def plans(self) -> dict[str, PlanBuilder]:
-        """Look the rules up, by their names."""
+        """The plan builder of each rule, by name."""
         return {name: PlanOfRule(named(name, "plan")) for name in self.rules}
 
     @property
     def key(self) -> dict[str, Any]:
-        """All of it as JSON; equal for equal settings."""
+        """All settings as JSON; equal for equal settings."""
         return asdict(self)

@@ -1,24 +1,23 @@
-"""Means over all positions, their differences, tokens of a step, and what to decode with.
+"""Summary of a report: means over all positions, differences, tokens per step, recommendation.
 
-Tokens of a step follow from the number of steps along a text that the target drew, and that number
-is computed without sampling drafts.  The output Y of a lossless rule has the distribution q,
-whatever the drafts.  Given Y = y, the rule accepts a draft with the probability w(y) = v(y)/q(y),
-where v is its accepted mass: min(1, c p(y)/q(y)) for a rule with the cap c.  So given the whole
-text the decisions along it are independent, each with its own w, as long as the number of drafts is
-known.
-The distribution of where steps begin then follows from the text by a recursion:
+Tokens per step follow from the number of steps along a text that the target sampled. That number is
+computed without sampling drafts. The output Y of a lossless rule has the target's distribution q,
+for any drafts. Given Y = y, the rule accepts a draft with probability w(y) = v(y)/q(y), where v is
+its accepted mass. For a rule with cap c, w(y) = min(1, c p(y)/q(y)). Therefore, given the text and
+the numbers of drafts, the decisions along the text are independent, each with its own w. A
+recursion along the text gives the distribution of the positions at which steps begin:
 
-- **a prefix tree**, in which each node has K children, and K = 1, a chain: at every place K drafts
-  are verified.  The mean number of steps is exact.
-- **K chains**: at the first place of a step K drafts are verified, further on those chains that
-  agree with the output so far, at least one and at most K.  For all three rules the cap grows
-  with the number of drafts, and so does w, place by place: with one chain there are at most as
-  many tokens, with all K (the prefix tree) at least as many.  These are the two bounds.
+- **Prefix tree**: each node has K children, so K drafts are verified at every position. K = 1 is a
+  chain. The mean number of steps is exact.
+- **K chains**: K drafts are verified at the first position of a step. Later positions verify the
+  chains that agree with the output, at least one and at most K. For all three rules the cap c grows
+  with the number of drafts, and so does w at each position. So one chain gives a lower bound on the
+  tokens per step, and the prefix tree gives an upper bound.
 
-Both hold if the tokens were sampled from the target at the temperature of the report.  If the
-tokens are not known, the acceptance probability α takes the place of w: exact if acceptance and
-what follows are independent given the context, which is an assumption, and not quite true.  The end
-of a prompt's text ends its last step.
+These results hold if the tokens were sampled from the target at the temperature of the report. If
+the tokens are unknown, the acceptance probability α replaces w. This assumes that, given the
+context, acceptance is independent of the later tokens, which is only approximately true. The end of
+a prompt's text ends its last step.
 """
 
 from __future__ import annotations
@@ -30,60 +29,62 @@ from typing import Any
 
 import numpy as np
 
-from otm._core.display.reprs import Facts
+from otm._core.display.reprs import FactsRepr
 from otm._core.means import Estimate, Floats, Prompts, Setup
 from otm.coupling.compare.capped import CAPPED_RULES
 from otm.gain.latency import Latency
-from otm.gain.recommendation import Candidate, Recommendation, ranked
+from otm.gain.recommendation import Candidate, Recommendation, rank_setups
 from otm.gain.reports.pairs import Measured
 from otm.gain.reports.score_files import Source
 from otm.gain.reports.settings import Settings
 from otm.gain.reports.text_bound import bound_along_text
+from otm.gain.reports.verdict import verdict
 
 TableRow = dict[str, Any]
 Axes = dict[str, Sequence[Any]]
-"""The axes of an array behind that of the prompts: their names and labels."""
+"""Names and labels of the axes of an array, after the axis of the prompts."""
 
 
 @dataclass(frozen=True)
-class Summary(Facts):
-    """What a report says; every table is a list of rows, every row has the same names.
+class Summary(FactsRepr):
+    """The numbers of a report. A table is a list of rows, and all its rows have the same keys.
 
     Attributes
     ----------
     source : str
-        Where the positions are from.
+        Description of the source.
     positions, prompts : int
-        How many of them there are, and of how many prompts.
+        Numbers of positions and of prompts.
     prompts_known : bool
-        Whether the source told the prompts; otherwise no interval is known.
+        Whether the source has the prompts; if not, there are no intervals.
     tokens_known : bool
-        Whether the tokens that the target drew were given, so that steps need no assumption.
+        Whether the source has tokens that the target sampled. If not, tokens per step rest on an
+        assumption.
     settings : Settings
-        What was computed.
+        Settings of the report.
     level : float
-        Probability that an interval covers its mean, nearly.
+        Approximate probability that an interval covers its mean.
     acceptance : list of dict
         Acceptance probability for each draft temperature, rule and k.
     differences : list of dict
-        What the first rule accepts beyond each other one, and what each other draft temperature
-        adds, at the same positions.
+        Acceptance of the first rule minus acceptance of each other rule, at the same positions.
+        Also the acceptance at each other draft temperature minus the acceptance at the first one.
     bounds : list of dict
-        Interval of the mean of α_k where only the most likely tokens are known.
+        Bounds on the mean of α_k, if only the most probable tokens are known.
     block_efficiency : list of dict
-        Mean number of tokens of a step: "tree" for a prefix tree with K children at each node,
-        "chains" at least for K chains.
+        Mean tokens per step: "tree" for a prefix tree with K children at each node, and "chains", a
+        lower bound for K chains.
     efficiency_bounds : list of dict
-        Mean "bound" on the tokens per step of any memoryless lossless verifier of K i.i.d. chains,
-        if a step begins equally often at each position of the text.  Empty unless the tokens of two
-        prompts or more are known.
+        Mean "bound", an upper bound on the tokens per step of every memoryless lossless verifier of
+        K i.i.d. chains, if steps begin equally often at each position of the text. Empty unless the
+        tokens of two or more prompts are known.
     lossy : list of dict
-        What each setting adds to the acceptance of the best lossless rule, and its total variation
-        from the target.
+        For each lossy setting, the acceptance that it adds to the best lossless rule, and its total
+        variation from the target.
     recommendation : Recommendation or None
-        Ways to decode, the fastest first, if a latency table was given.
+        Setups for decoding, fastest first, if a latency was given.
     latency : Latency or None
-        What steps were taken to cost.
+        Assumed cost of steps.
 
     Examples
     --------
@@ -110,11 +111,13 @@ class Summary(Facts):
 
     @property
     def _title(self) -> str:
-        return "What these models gain from drafts"
+        first = verdict(self)
+        return f"{first.headline} {first.detail}".rstrip()
 
     def _lines(self) -> list[tuple[str, str]]:
-        prompts = f"{self.prompts:,}" if self.prompts_known else "not known: no intervals"
+        prompts = f"{self.prompts:,}" if self.prompts_known else "unknown, so no intervals"
         lines = [
+            *verdict(self).numbers,
             ("source", self.source),
             ("positions", f"{self.positions:,}"),
             ("prompts", prompts),
@@ -128,85 +131,80 @@ class Summary(Facts):
         for row in self.acceptance:
             if row["draft temperature"] == main and row["k"] == ks[-1]:
                 lines.append((f"{row['rule']}, k = {row['k']}", f"{row['mean']} accepted"))
-        if self.recommendation is not None:
-            setup, speedup = self.recommendation.best.setup, self.recommendation.best.speedup
-            text = f"{setup.rule}, K = {setup.k}, γ = {setup.gamma}: {speedup} times the speed"
-            lines.append(("best", text))
         return lines
 
     @property
     def not_recommended(self) -> str:
-        """Which of the rules a recommendation leaves out, and why, in words; empty if none.
+        """The rules that a recommendation leaves out and the reason; empty if it has all rules.
 
         Examples
         --------
         >>> settings = Settings(rules=("greedy",))
         >>> summary = Summary("two files", 100, 1, False, False, settings, level=0.95,
         ...                   latency=Latency.constant(0.05))
-        >>> summary.not_recommended[:34]
-        'not in a recommendation: greedy, w'
+        >>> summary.not_recommended[:35]
+        'Not in the recommendation: greedy. '
         """
         others = [rule for rule in self.settings.rules if rule not in CAPPED_RULES]
         if self.latency is None or not others:
             return ""
         return (
-            f"not in a recommendation: {', '.join(others)}, whose tokens of a step do not follow "
-            f"from a recorded text (they do for {', '.join(CAPPED_RULES)}); `otm.gain.recommend` "
-            "measures rules, also those for whole paths such as walk and keep, on models' drafts"
+            f"Not in the recommendation: {', '.join(others)}. From a recorded text a report can "
+            f"compute tokens per step only for {', '.join(CAPPED_RULES)}. To compare other rules, "
+            "such as walk and keep, use `otm.gain.recommend`, which samples drafts from the models."
         )
 
     @property
     def costs(self) -> str:
-        """What the recommendation takes steps to cost, in words; empty without one.
+        """The costs that the recommendation assumes, in words; empty without a latency.
 
         Examples
         --------
         >>> from dataclasses import replace
         >>> summary = Summary("two files", 100, 1, False, False, Settings(), level=0.95)
-        >>> replace(summary, latency=Latency.constant(0.05)).costs[:68]
-        'The draft model takes 0.05 of the time of the target for a token, as'
+        >>> replace(summary, latency=Latency.constant(0.05)).costs[:61]
+        'The speeds assume that a draft token takes 0.05 times as long'
         """
         if self.latency is None:
             return ""
         ratio = self.latency.draft[0] / self.latency.autoregressive_time
-        first = f"The draft model takes {ratio:.3g} of the time of the target for a token"
+        times = f"{ratio:.3g} times as long as a target token"
+        first = f"The speeds assume that a draft token takes {times}"
         if not self.latency.is_constant:
-            return f"{first}, and more rows or tokens take as long as the latency table says."
-        k = min(self.settings.ks)
-        chains = "one chain" if k == 1 else f"K = {k}, taken to cost as much as one chain"
+            return f"{first}; the latency table has the times for more rows and tokens."
         return (
-            f"{first}, as given; the target is taken to read γ + 1 tokens in the time of one. What "
-            f"more chains cost, the number does not say, so the answer is for {chains}: to choose "
-            "K, give a table of step times (otm.gain.measure_latency)."
+            f"{first}, and that the target reads γ + 1 tokens in the time of one. The cost of more "
+            "chains is unknown, so only one chain is compared. To compare several, give a table of "
+            "step times from otm.gain.measure_latency."
         )
 
     @property
     def intervals(self) -> str:
-        """What is behind ±, or why nothing is.
+        """The meaning of ±, or the reason why there are no intervals.
 
         Examples
         --------
-        >>> Summary("two files", 100, 1, True, False, Settings(), level=0.95).intervals[:59]
-        'All positions are of one prompt, so that no interval can be'
+        >>> Summary("two files", 100, 1, True, False, Settings(), level=0.95).intervals[:55]
+        'All positions are from one prompt, so the report has no'
         """
         if not self.prompts_known:
             return (
-                "Which positions belong to which prompt was not given, so that no interval can be: "
-                "neighbouring positions are alike, and by how much is not known."
+                "The prompt of each position is unknown, so the report has no intervals: "
+                "neighbouring positions are alike, and the report cannot know how much."
             )
         if self.prompts == 1:
             return (
-                "All positions are of one prompt, so that no interval can be given: how much "
-                "another prompt would differ is not known."
+                "All positions are from one prompt, so the report has no intervals: the "
+                "differences between prompts are unknown."
             )
         return (
-            f"Behind ±: half of the {100 * self.level:g} % interval. Positions of one prompt are "
-            f"alike; only the {self.prompts:,} prompts are taken to be independent."
+            f"± is half of the {100 * self.level:g} % interval. Positions of one prompt are alike, "
+            f"so the intervals treat only the {self.prompts:,} prompts as independent."
         )
 
     @property
     def most_tokens(self) -> Estimate | None:
-        """The bound of `efficiency_bounds` for the drafts of the recommendation, if it is known.
+        """The bound from `efficiency_bounds` for the recommended drafts; None if unknown.
 
         Examples
         --------
@@ -224,16 +222,18 @@ class Summary(Facts):
         return next(bounds, None)
 
     def as_json(self) -> dict[str, Any]:
-        """All of it for `json.dump`; ends of intervals that are not known are null."""
-        found = self.recommendation
+        """Return all numbers for `json.dump`; unknown ends of intervals are None."""
+        recommendation = self.recommendation
         values = {
             **vars(self),
             "settings": self.settings.key,
             "latency": None if self.latency is None else asdict(self.latency),
             "costs": self.costs or None,
             "intervals": self.intervals,
-            "recommendation": _ways(found.candidates if found else ()),
-            "recommendation if chains are free": _ways(found.if_chains_are_free if found else ()),
+            "recommendation": _setup_rows(recommendation.candidates if recommendation else ()),
+            "recommendation if chains are free": _setup_rows(
+                recommendation.if_chains_are_free if recommendation else ()
+            ),
         }
         return {
             name: _without_infinities(value) if isinstance(value, list) else value
@@ -250,7 +250,7 @@ def summarise(
     *,
     level: float = 0.95,
 ) -> Summary:
-    """Take means over the positions of what was measured; without latency no recommendation."""
+    """Summarise measured arrays by means; add a recommendation if there is a latency."""
     prompts = Prompts(source.prompts, level)
     temperatures: Axes = {"draft temperature": settings.draft_temperatures}
     rules: Axes = {"rule": settings.rules}
@@ -276,21 +276,21 @@ def summarise(
     if settings.capped_rules and "acceptance" in measured:
         places = [settings.rules.index(rule) for rule in settings.capped_rules]
         accepted = measured.get("accepted", measured["acceptance"][:, :, places])
-        # sums whose means are tokens of a step: [P, D, capped rules, K, gammas, 2]
-        tokens = prompts.per(steps_of_prompts(accepted, gammas, prompts))
+        # sums whose means are tokens per step: [P, D, capped rules, K, gammas, 2]
+        tokens = prompts.per(mean_steps_of_prompts(accepted, gammas, prompts))
         capped: Axes = {"rule": settings.capped_rules, "K": settings.ks, "gamma": gammas}
         ends = {"chains": tokens[..., 1], "tree": tokens[..., 0]}
         tables["block_efficiency"] = _rows(prompts, temperatures | capped, ends)
         if latency is not None:
-            ways = itertools.product(
+            setups = itertools.product(
                 settings.draft_samplings, settings.capped_rules, settings.ks, gammas
             )
             chains = tokens[..., 1].reshape(len(tokens), -1)
             fewest = {
                 (Setup(rule, k, gamma), sampling): sums
-                for (sampling, rule, k, gamma), sums in zip(ways, chains.T, strict=True)
+                for (sampling, rule, k, gamma), sums in zip(setups, chains.T, strict=True)
             }
-            tables["recommendation"] = ranked(fewest, latency, prompts)
+            tables["recommendation"] = rank_setups(fewest, latency, prompts)
     if "ratio" in measured and prompts.sizes.size > 1:
         most = bound_along_text(measured, settings.ks, gammas, prompts)
         bounded: Axes = {"K": settings.ks, "gamma": gammas}
@@ -302,7 +302,7 @@ def summarise(
 
 
 def _rows(prompts: Prompts, axes: Axes, columns: Mapping[str, Floats]) -> list[TableRow]:
-    """One row for each combination of the axes: its labels, and the means of sums [P, axes]."""
+    """Return a row for each combination of labels, with the means of sums [P, axes]."""
     places = np.ndindex(*map(len, axes.values()))
     return [
         dict(zip(axes, labels, strict=True))
@@ -312,7 +312,7 @@ def _rows(prompts: Prompts, axes: Axes, columns: Mapping[str, Floats]) -> list[T
 
 
 def _differences(sums: Floats, settings: Settings, prompts: Prompts) -> list[TableRow]:
-    """Differences to other rules, and to the first draft temperature, of sums [P, D, rules, K]."""
+    """Return differences of sums [P, D, rules, K] between rules, and between temperatures."""
     (first, *others), (main, *further) = settings.rules, settings.draft_temperatures
     ks = {"k": settings.ks}
     rules: Axes = {"draft temperature": settings.draft_temperatures, "less": others, **ks}
@@ -326,31 +326,34 @@ def _differences(sums: Floats, settings: Settings, prompts: Prompts) -> list[Tab
     ]
 
 
-def steps_of_prompts(accepted: Floats, gammas: Sequence[int], prompts: Prompts) -> Floats:
-    """Mean number of steps along the text of each prompt: [N, ..., K] → [P, ..., K, gammas, 2].
+def mean_steps_of_prompts(accepted: Floats, gammas: Sequence[int], prompts: Prompts) -> Floats:
+    """Return the mean number of steps in each prompt: [N, ..., K] → [P, ..., K, gammas, 2].
 
-    `accepted` is the probability w at each position, k = 1 first, positions of a prompt in the
-    order of its text.  Last axis: prefix trees (fewest), K chains of which one goes on (most).
+    `accepted` has the probability w at each position, with k = 1 first and the positions of a
+    prompt in the order of its text. The last axis has prefix trees, with the fewest steps, and K
+    chains of which only one continues, with the most steps.
     """
     depth = max(gammas)
     shape = (*accepted.shape[1:], len(gammas), 2)
     steps = np.zeros((prompts.sizes.size, *shape))
-    # levels at which nothing is verified any more: the step's last token
+    # after γ accepted drafts, the step's last token follows without verification
     verified = np.arange(depth) < np.asarray(gammas)[:, None, None]
     for p, places in enumerate(prompts.places):
-        level = np.zeros((*shape, depth + 1))  # how likely each number of accepted drafts is
-        level[..., 0] = 1
+        # probability of each number of accepted drafts so far
+        count_probs = np.zeros((*shape, depth + 1))
+        count_probs[..., 0] = 1
         for w in accepted[places]:
-            steps[p] += level[..., 0]
+            steps[p] += count_probs[..., 0]
             later = np.empty((*w.shape, 1, 2, depth))
             later[...] = w[..., None, None, None]
             later[..., 1, 1:] = w[..., :1, None, None]
-            moved = level[..., :-1] * later * verified
-            level = np.concatenate([1 - moved.sum(-1, keepdims=True), moved], axis=-1)
+            moved = count_probs[..., :-1] * later * verified
+            count_probs = np.concatenate([1 - moved.sum(-1, keepdims=True), moved], axis=-1)
     return steps
 
 
-def _ways(candidates: Sequence[Candidate]) -> list[TableRow]:
+def _setup_rows(candidates: Sequence[Candidate]) -> list[TableRow]:
+    """Return a row of JSON for each candidate."""
     return [
         {
             **dict(zip(("rule", "K", "gamma"), candidate.setup, strict=True)),
@@ -364,7 +367,7 @@ def _ways(candidates: Sequence[Candidate]) -> list[TableRow]:
 
 
 def _without_infinities(rows: Sequence[TableRow]) -> list[TableRow]:
-    """Rows with estimates as objects, unknown ends as None."""
+    """Return rows with estimates as dicts, in which unknown ends are None."""
     return [
         {
             name: {end: x if np.isfinite(x) else None for end, x in value._asdict().items()}

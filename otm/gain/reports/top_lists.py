@@ -1,7 +1,7 @@
-"""Positions with lists of the most likely tokens only: lines or responses in JSON.
+"""Positions with lists of only the most probable tokens: JSON lines or server responses.
 
-What α_k is then known to is an interval (`otm.optimum.top_logprobs`), and no more than that is
-computed: how much k-Seq or recursive rejection would accept depends on the unlisted tokens as well.
+Such lists determine only an interval for α_k (`otm.optimum.top_logprobs`). The acceptance of k-Seq
+or recursive rejection also depends on the unlisted tokens, so it is not computed.
 """
 
 from __future__ import annotations
@@ -14,26 +14,26 @@ from typing import Any
 
 import numpy as np
 
-from otm._core.display.reprs import Brief
+from otm._core.display.reprs import ShortRepr
 from otm._core.display.text import shown
 from otm._core.files.lines import lines_of
 from otm._core.files.paths import AnyPath, as_path, file_label, file_size, parse_json
 from otm.errors import InvalidInputError, OTMError
 from otm.gain.reports.pairs import Measured
-from otm.gain.reports.responses import Position, positions_of
+from otm.gain.reports.responses import Position, match_positions
 from otm.gain.reports.score_files import Bounds, Ints, digest, split
 from otm.gain.reports.settings import Settings
 from otm.optimum.top_logprobs import alpha_interval_from_logprobs, as_size, as_slack
 
 LINE_BYTES = 2**15
-"""More than most lines have: 512 of them are a block."""
+"""Assumed bytes of a line, more than usual, so that a block has 512 lines."""
 
 NAMES = ("draft", "target")
 
 
 @dataclass(frozen=True, eq=False)
 class Lines:
-    """Consecutive lines of the file, to be read by whoever measures."""
+    """Consecutive lines of a file, which the worker reads."""
 
     path: Path
     begin: int
@@ -43,25 +43,25 @@ class Lines:
     slack: float
 
     def measure(self, settings: Settings) -> Measured:
-        """Compute lower and upper bounds of α_k at each position: "interval" [R, K, 2]."""
+        """Return lower and upper bounds on α_k at each position: "interval" [R, K, 2]."""
         places = []
         for number, (_, line) in enumerate(lines_of(self.path, self.begin, self.end), self.first):
             where = f"position {number} of {file_label(self.path)}"
-            draft, target, _ = parsed(line, where)
+            draft, target, _ = parse_line(line, where)
             places.append((where, draft, target))
         return intervals(places, settings, self.vocabulary, self.slack)
 
 
 @dataclass(frozen=True, eq=False)
 class Positions:
-    """Consecutive positions of responses, in memory."""
+    """Consecutive positions of server responses, in memory."""
 
     positions: Sequence[Position]
     vocabulary: int | None
     slack: float
 
     def measure(self, settings: Settings) -> Measured:
-        """Compute lower and upper bounds of α_k at each position: "interval" [R, K, 2]."""
+        """Return lower and upper bounds on α_k at each position: "interval" [R, K, 2]."""
         places = [(each.where, each.draft, each.target) for each in self.positions]
         return intervals(places, settings, self.vocabulary, self.slack)
 
@@ -72,7 +72,7 @@ def intervals(
     vocabulary: int | None,
     slack: float,
 ) -> Measured:
-    """Compute bounds of α_k from the lists of draft and target at each named place."""
+    """Return bounds on α_k from named positions with the lists of draft and target."""
     rows = []
     for where, draft, target in places:
         try:
@@ -87,8 +87,8 @@ def intervals(
 
 
 @dataclass(frozen=True, eq=False)
-class TopLogprobs(Brief):
-    """Lists of the most likely tokens in a file; made by `from_top_logprobs`.
+class TopLogprobs(ShortRepr):
+    """Lists of the most probable tokens in a file; made by `from_top_logprobs`.
 
     Attributes
     ----------
@@ -97,14 +97,14 @@ class TopLogprobs(Brief):
     prompts : int array [N]
         The prompt of each position.
     prompts_known : bool
-        Whether every line named one; otherwise all positions are taken to be of one kind.
+        Whether every line names a prompt; if not, a report has no intervals.
     starts : int array [N + 1]
-        Byte at which the line of each position begins, and the size of the file; empty for
-        responses of two servers.
+        Byte offset of the line of each position, then the size of the file. Empty for responses of
+        two servers.
     vocabulary : int or None
-        Number of tokens, if it is known.
+        Number of tokens, if known.
     slack : float
-        Most by which a log-probability may be off, in nats.
+        Largest error of a log-probability, in nats.
 
     Examples
     --------
@@ -127,17 +127,17 @@ class TopLogprobs(Brief):
 
     @property
     def name(self) -> str:
-        """The file."""
+        """Description with the name of the file."""
         return file_label(self.path)
 
     @property
     def bounds(self) -> list[Bounds]:
-        """Blocks of lines."""
+        """Bounds of the blocks of lines."""
         return split(self.prompts.size, LINE_BYTES)
 
     @property
     def key(self) -> dict[str, Any]:
-        """Digests of the file and of the prompts, and what is assumed about it."""
+        """Digests of the file and of the prompts, with the vocabulary and the slack."""
         return {
             "lists": digest(self.path),
             "prompts": hashlib.sha256(self.prompts.tobytes()).hexdigest(),
@@ -146,17 +146,17 @@ class TopLogprobs(Brief):
         }
 
     def blocks(self, bounds: Iterable[Bounds]) -> Iterator[Lines]:
-        """Hand out the places of lines.
+        """Yield blocks of lines without reading them.
 
         Parameters
         ----------
         bounds : iterable of (int, int)
-            First position of each block, and the one behind its last; ascending.
+            First position of each block, and the position after its last; ascending.
 
         Yields
         ------
         Lines
-            Where they stand in the file, unread.
+            The byte range of the block's lines.
         """
         for start, stop in bounds:
             begin, end = int(self.starts[start]), int(self.starts[stop])
@@ -165,7 +165,7 @@ class TopLogprobs(Brief):
 
 @dataclass(frozen=True, eq=False)
 class Responses(TopLogprobs):
-    """Lists of the most likely tokens in the responses of two servers."""
+    """Lists of the most probable tokens in the responses of two servers."""
 
     target_path: Path
     positions: Sequence[Position]
@@ -173,17 +173,17 @@ class Responses(TopLogprobs):
 
     @property
     def name(self) -> str:
-        """Both files, and the number of positions left out."""
+        """Description with the names of both files and the number of skipped positions."""
         without = f", without {self.left_out:,} positions" if self.left_out else ""
         return f"{file_label(self.path)} and {file_label(self.target_path)}{without}"
 
     @property
     def key(self) -> dict[str, Any]:
-        """Key of the draft's file, with a digest of the target's."""
+        """Digests and settings as for `TopLogprobs`, with a digest of the target's file."""
         return {**super().key, "of the target": digest(self.target_path)}
 
     def blocks(self, bounds: Iterable[Bounds]) -> Iterator[Any]:
-        """Yield blocks of positions, in ascending order."""
+        """Yield blocks of positions in ascending order."""
         for start, stop in bounds:
             yield Positions(self.positions[start:stop], self.vocabulary, self.slack)
 
@@ -201,21 +201,23 @@ def from_top_logprobs(
 
         {"prompt": 3, "draft": {"11": -0.4, "42": -1.6}, "target": {"42": -0.7, "11": -0.9}}
 
-    The tokens of a line are whole numbers, or all of them texts, which must then be different
-    wherever the tokens are.  Only the most likely ones may be listed: a token that a server adds
-    because it was sampled must be left out.  Lines without a "prompt" are all of one.
+    The tokens of a line are integers, or all of them are texts. Different tokens must have
+    different texts. List only the most probable tokens: leave out a token that a server added
+    because it was sampled. Lines without a "prompt" belong to one common prompt.
 
     Parameters
     ----------
     path : str or Path
-        The file of lines; with `target`, the draft model's responses.
+        File of lines; if `target` is given, the draft model's responses.
     target : str or Path, optional
         The target model's responses to the same requests, in the same order: JSON of OpenAI's
-        completions or chats: one response, a list of them, or in `.jsonl` files one per line.
+        completions or chats. A file has one response, a list of responses, or one response per line
+        (`.jsonl`).
     vocabulary : int, optional
-        Size of the vocabulary, in tokens, if it is known.
+        Number of tokens, if known.
     slack : float, optional
-        In nats, as for `otm.optimum.top_logprobs.alpha_interval_from_logprobs`.
+        Largest error of a log-probability in nats, as for
+        `otm.optimum.top_logprobs.alpha_interval_from_logprobs`.
 
     Returns
     -------
@@ -225,20 +227,19 @@ def from_top_logprobs(
     Raises
     ------
     InvalidInputError
-        If a file cannot be read, a line is no such object, or two servers read different texts.
+        If a file cannot be read, a line is not such an object, or two servers read different texts.
     InvalidParameterError
-        If the size of the vocabulary is not a whole number of at least 1, or the slack not a number
-        from 0 to 1/2.
+        If `vocabulary` is not an integer of at least 1, or `slack` is not a number from 0 to 1/2.
 
     Notes
     -----
-    Both servers must have read the same tokens before each position: one text, given to both with
-    `echo`, or a single token after each prompt.  Tokens are compared by their ids if all have one
-    (vLLM's `return_tokens_as_token_ids`), else by their bytes, so both models must have the same
-    tokenizer.  A position is left out if its list has a part of a character, or, in a chat, two
-    tokens with the same text.  The list of a completion does not show such tokens, so ids are
-    better.  The sampled token is dropped if it is the least likely of its list, since the server
-    may have added it.  Each response is a prompt.
+    Both servers must have read the same tokens before each position: one text, sent to both with
+    `echo`, or a single token after each prompt. Tokens are compared by their ids if all tokens have
+    ids (vLLM's `return_tokens_as_token_ids`), otherwise by their bytes. So both models must have
+    the same tokenizer. A position is skipped if its list has an incomplete character. In a chat, it
+    is also skipped if two tokens have the same text; a completion hides such tokens, so prefer
+    ids. If the sampled token is the least probable of its list, it is dropped, because the server
+    may have added it. Each response is a prompt.
 
     Examples
     --------
@@ -250,7 +251,7 @@ def from_top_logprobs(
     ...     from_top_logprobs(path, vocabulary=8).prompts
     array([0, 0])
 
-    Responses of two servers to one request, which lists two tokens:
+    Two servers answer one request, and each response lists two tokens:
 
     >>> import json
     >>> lists = {"draft": {"a": -0.4, "the": -1.6}, "target": {"the": -0.7, "a": -0.9}}
@@ -266,7 +267,7 @@ def from_top_logprobs(
     path = as_path(path)
     if target is not None:
         other = as_path(target)
-        positions, left_out = positions_of(path, other)
+        positions, left_out = match_positions(path, other)
         prompts_of = np.array([each.response for each in positions])
         known = (path.absolute(), prompts_of, True, np.zeros(0, dtype=np.int64), vocabulary, slack)
         return Responses(*known, other.absolute(), positions, left_out)
@@ -275,38 +276,42 @@ def from_top_logprobs(
     prompts: list[int] = []
     named = True
     for place, line in lines_of(path, 0, size):
-        *_, prompt = parsed(line, f"position {len(starts)} of {file_label(path)}")
+        *_, prompt = parse_line(line, f"position {len(starts)} of {file_label(path)}")
         named = named and prompt is not None
         starts.append(place)
         prompts.append(numbers.setdefault("" if prompt is None else prompt, len(numbers)))
     if not starts:
-        raise InvalidInputError(f"{file_label(path)} has no lines; give one for each position")
+        raise InvalidInputError(f"{file_label(path)} has no lines; give one line per position")
     labels, ends = np.array(prompts), np.array([*starts, size])
     return TopLogprobs(path.absolute(), labels, named, ends, vocabulary, slack)
 
 
-def parsed(line: bytes, where: str) -> tuple[dict[int, float], dict[int, float], str | int | None]:
-    """Read a line: the log-probabilities of draft and target by token, and the prompt or None."""
+def parse_line(
+    line: bytes, where: str
+) -> tuple[dict[int, float], dict[int, float], str | int | None]:
+    """Parse a line: log-probabilities of draft and target by token, and the prompt or None."""
     entry = parse_json(line, where)
     fits = isinstance(entry, dict) and set(NAMES) <= set(entry) <= {*NAMES, "prompt"}
     if isinstance(entry, dict) and "choices" in entry:
         raise InvalidInputError(
-            f"{where} is a response of one server; give two files, the draft model's responses and "
-            "the target model's"
+            f"{where} is a response of one server; give two files with the responses of the draft "
+            "model and of the target model"
         )
     if not fits or not all(isinstance(entry[name], dict) and entry[name] for name in NAMES):
         raise InvalidInputError(
-            f'{where} is no object with "draft" and "target", each an object from tokens to '
-            'log-probabilities, and perhaps "prompt"'
+            f'{where} is not an object with "draft" and "target", each an object from tokens to '
+            'log-probabilities, and optionally "prompt"'
         )
     prompt = entry.get("prompt")
     if prompt is not None and (isinstance(prompt, bool) or not isinstance(prompt, str | int)):
-        raise InvalidInputError(f"{where} has the prompt {shown(prompt)}; give a number or a text")
+        raise InvalidInputError(
+            f"{where} has the prompt {shown(prompt)}; give a number or a string"
+        )
     texts = list(dict.fromkeys([*entry["draft"], *entry["target"]]))
     if all(text.isdecimal() and len(text) < 19 for text in texts):
         tokens = {text: int(text) for text in texts}
         if len(set(tokens.values())) < len(texts):
-            raise InvalidInputError(f"{where} writes one token in two ways")
+            raise InvalidInputError(f"{where} writes one token in two ways; write each token once")
     else:
         tokens = {text: number for number, text in enumerate(texts)}
     draft, target = ({tokens[text]: p for text, p in entry[name].items()} for name in NAMES)

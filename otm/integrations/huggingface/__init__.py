@@ -1,6 +1,6 @@
-"""The `generate` method of Hugging Face transformers, with the drafts and verifiers of OTM.
+"""The `generate` method of Hugging Face transformers, with the drafters and verifiers of OTM.
 
-Not here: its models under our loop (`otm.models.huggingface`).
+Transformers models in OTM's own decoding loop are in `otm.models.huggingface`.
 """
 
 from otm.integrations.huggingface.generate import AssistedDecoding

@@ -1,4 +1,4 @@
-"""What `generate` of transformers prepares for a decoding loop, in OTM's terms, or refused."""
+"""Conversion of the arguments of `generate` for a decoding loop; unsupported arguments raise."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ WARPERS = {
     "TopPLogitsWarper": "top_p",
     "MinPLogitsWarper": "min_p",
 }
-"""Processors of logits and the field of `SamplingParameters` that each stands for, in its order."""
+"""Logits processors in the order of transformers, with their field of `SamplingParameters`."""
 
 UNUSED = {"use_cache", "logits_to_keep", "cache_position"}
-"""What transformers prepares for its own loops."""
+"""Arguments that transformers prepares only for its own loops."""
 
 
 OWN_DRAFTS = {
@@ -31,111 +31,120 @@ OWN_DRAFTS = {
     "use_mtp": "drafts with more heads of the model",
     "speculation_type": "drafts with a special kind of model",
 }
-"""Parameters that make transformers draft by itself."""
+"""Parameters that make transformers draft by itself, with a description of its drafts."""
 
 
 def check_own_drafts(setting: Callable[[str], Any]) -> None:
-    """Raise if the generation parameters make a loop of transformers draft."""
+    """Raise if a generation parameter makes transformers draft in a loop of its own."""
     for name, how in OWN_DRAFTS.items():
         if (value := setting(name)) is not None and value is not False:
             raise InvalidParameterError(
                 f"{name} = {shown(value)} {how} in a loop of transformers, which OTM does not "
-                "replace; leave it out and give an assistant, or call generate without OTM"
+                "replace; remove it and pass an assistant, or call generate without OTM"
             )
 
 
 def check_config(config: Any) -> None:
-    """Raise for decoding other than greedy search and sampling, and for some outputs."""
+    """Raise for decoding modes other than greedy search and sampling, and unsupported outputs."""
     check_own_drafts(lambda name: getattr(config, name, None))
     if getattr(config, "assistant_ensemble_weight", None) is not None:
         raise InvalidParameterError(
-            "assistant_ensemble_weight mixes the assistant into the output, so it does not follow "
-            "the target; leave it out, or see the lenient rules of otm.coupling"
+            "assistant_ensemble_weight mixes the assistant into the output, which then does not "
+            "follow the target; remove it, or use a lenient rule of otm.coupling"
         )
     mode = str(getattr(config.get_generation_mode(), "value", ""))
     if mode not in ("greedy_search", "sample"):
         raise InvalidParameterError(
-            f"the generation mode is {mode}; drafts are verified for greedy_search and sample only"
+            f"the generation mode is {mode}; drafts are possible only in greedy_search and sample"
         )
     for name in ("output_attentions", "output_hidden_states"):
         if getattr(config, name, None) and config.return_dict_in_generate:
             raise InvalidParameterError(
-                f"{name}=True; no such output is kept while drafts are verified, so leave it out"
+                f"{name}=True is not possible with drafts, because such outputs are not stored; "
+                "remove it"
             )
     if getattr(config, "cache_implementation", None) == "quantized":
         raise InvalidParameterError(
-            "cache_implementation='quantized' would change the distribution; leave it out"
+            "cache_implementation='quantized' would change the distribution; remove it"
         )
 
 
-def as_mask(model: Any, input_ids: Any, given: dict[str, Any], config: Any) -> Any:
-    """Return which tokens of the input [B, L] are no padding, on either side."""
+def as_mask(model: Any, input_ids: Any, model_kwargs: dict[str, Any], config: Any) -> Any:
+    """Return a mask of the input tokens [B, L], with zeros for padding on either side."""
     known = UNUSED | {"attention_mask", "past_key_values"}
     known |= {"encoder_outputs"} if model.config.is_encoder_decoder else {"position_ids"}
-    unknown = sorted(name for name in given if name not in known and given[name] is not None)
+    unknown = sorted(
+        name for name in model_kwargs if name not in known and model_kwargs[name] is not None
+    )
     if unknown:
         raise InvalidParameterError(
-            f"{', '.join(unknown)} cannot be given where drafts are verified; models read tokens"
+            f"the arguments {', '.join(unknown)} are not possible with drafts, because OTM passes "
+            "only tokens to models; remove them"
         )
-    mask, positions = given.get("attention_mask"), given.get("position_ids")
-    length = getattr(config, "_mask_length", None)  # of a mask that showed all
+    mask, positions = model_kwargs.get("attention_mask"), model_kwargs.get("position_ids")
+    # Number of tokens of a mask without zeros, which transformers removes.
+    length = getattr(config, "_mask_length", None)
     if mask is None or model.config.is_encoder_decoder:
         mask = input_ids.new_ones(input_ids.shape)
     else:
         length = mask.shape[1]
     if length not in (None, input_ids.shape[1]):
         raise InvalidParameterError(
-            f"an attention_mask of {length} tokens for {input_ids.shape[1]}; give the tokens that "
-            "past_key_values hold as well, since the assistant reads them too"
+            f"attention_mask has {length} tokens, but the input has {input_ids.shape[1]}; pass "
+            "also the tokens in past_key_values, because the assistant reads them too"
         )
     if positions is not None and ((positions != mask.cumsum(1) - 1) & (mask > 0)).any():
         raise InvalidParameterError(
-            "position_ids that do not count tokens from 0 cannot be honoured; leave them out"
+            "position_ids must count the tokens from 0; remove position_ids"
         )
     return (mask > 0).long()
 
 
 def as_sources(
-    model: Any, assistant: Any, input_ids: Any, inputs_tensor: Any, given: dict[str, Any]
+    model: Any, assistant: Any, input_ids: Any, inputs_tensor: Any, model_kwargs: dict[str, Any]
 ) -> tuple[Any, Any]:
-    """Return what target and assistant translate, None for those that have no encoder."""
+    """Return the encoder inputs of target and assistant; None for models without an encoder."""
     if not model.config.is_encoder_decoder:
         if assistant.config.is_encoder_decoder:
             raise InvalidParameterError(
-                "the assistant is an encoder–decoder model and the target is not; take one of its "
-                "kind"
+                "the assistant is an encoder–decoder model and the target is not; choose an "
+                "assistant without an encoder"
             )
         return None, None
-    mask = given.get("attention_mask")
-    of_mask = {} if mask is None else {"attention_mask": mask}
-    for_target = {"encoder_outputs": given["encoder_outputs"]} | of_mask
+    mask = model_kwargs.get("attention_mask")
+    mask_input = {} if mask is None else {"attention_mask": mask}
+    for_target = {"encoder_outputs": model_kwargs["encoder_outputs"]} | mask_input
     if not assistant.config.is_encoder_decoder:
         return for_target, None
-    copies = len(input_ids) // len(inputs_tensor)  # num_return_sequences
+    # With num_return_sequences, `generate` repeats the rows of the decoder only.
+    copies = len(input_ids) // len(inputs_tensor)
     repeated = inputs_tensor.repeat_interleave(copies, dim=0)
-    return for_target, {assistant.main_input_name: repeated} | of_mask
+    return for_target, {assistant.main_input_name: repeated} | mask_input
 
 
 def split_processors(
     config: Any, processors: Sequence[Any]
 ) -> tuple[list[Any], SamplingParameters]:
-    """Split off the warpers at the end, as sampling parameters; the others come before these."""
-    left, parameters, count = list(WARPERS), dict[str, Any](), len(processors)
+    """Return the processors before the trailing warpers, and the warpers as sampling parameters."""
+    remaining, parameters, count = list(WARPERS), dict[str, Any](), len(processors)
     for processor in reversed(processors):
         kind = kind_of(processor)
-        if kind != "LogitNormalization":  # changes logits, not the distribution
+        # LogitNormalization changes logits, but not the distribution.
+        if kind != "LogitNormalization":
             least = getattr(processor, "min_tokens_to_keep", 1)
-            if kind not in left or least > 1 or getattr(processor, "filter_value", -inf) > -inf:
+            filtered = getattr(processor, "filter_value", -inf)
+            if kind not in remaining or least > 1 or filtered > -inf:
                 break
-            left = left[: left.index(kind)]
+            remaining = remaining[: remaining.index(kind)]
             parameters[WARPERS[kind]] = getattr(processor, WARPERS[kind])
         count -= 1
-    chosen = parameters if config.do_sample else {"temperature": 0}  # which no warper changes
+    # Without sampling the temperature is 0, and no warper changes the most probable token.
+    chosen = parameters if config.do_sample else {"temperature": 0}
     return [*processors[:count]], SamplingParameters(**chosen)
 
 
 def as_endings(criteria: Sequence[Any]) -> tuple[int, list[int] | None, list[Any]]:
-    """Return the limit of the length, the end tokens, and all other criteria."""
+    """Return the maximum length, the end tokens, and all other stopping criteria."""
     limit, end, others = None, None, []
     for criterion in criteria:
         kind = type(criterion).__name__
@@ -146,5 +155,5 @@ def as_endings(criteria: Sequence[Any]) -> tuple[int, list[int] | None, list[Any
         else:
             others.append(criterion)
     if limit is None:
-        raise InvalidParameterError("no limit of the length; give max_new_tokens or max_length")
+        raise InvalidParameterError("no maximum length; set max_new_tokens or max_length")
     return limit, end, others

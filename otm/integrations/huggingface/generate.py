@@ -1,7 +1,7 @@
-"""The `generate` method of Hugging Face transformers, with the drafts and verifiers of OTM.
+"""The `generate` method of Hugging Face transformers, with the drafters and verifiers of OTM.
 
-transformers prepares the call as ever: prompts, padding, sampling parameters, stopping criteria.
-What cannot be honoured is refused.
+transformers prepares the call as usual: prompts, padding, sampling parameters, stopping criteria.
+Arguments that are not supported raise an error.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from otm.coupled.rounds import RULE as LIST_COUPLING
 from otm.coupled.rounds import CoupledVerifier
 from otm.coupling.build import PlanBuilder
 from otm.decoding.checks import as_device_backend
-from otm.decoding.drafters.base import Branching, Drafter, as_branching, drafts_of_token
+from otm.decoding.drafters.base import Branching, Drafter, as_branching, max_children
 from otm.decoding.drafters.model import ModelDrafter
 from otm.decoding.drafters.trees import BestFirstDrafter, as_nodes
 from otm.decoding.loop import stream
 from otm.decoding.policies import GammaPolicy, as_policy
 from otm.decoding.rounds import RoundsVerifier
-from otm.decoding.sampling_parameters import ranked_by
+from otm.decoding.sampling_parameters import ranking_parameters
 from otm.decoding.trace import Generation
 from otm.decoding.verifiers.by_rule import RuleVerifier, chain_rule, tree_rule
 from otm.errors import InvalidParameterError
@@ -44,90 +44,106 @@ from otm.rules import names
 
 
 class AssistedDecoding:
-    """A decoding loop for `generate` of transformers, passed to it as `custom_generate`.
+    """A decoding loop for `generate` of transformers, passed as its argument `custom_generate`.
 
-    The output is that of `generate` without an assistant: with `do_sample=False` token for token,
-    up to ties that rounding decides, and otherwise in distribution.  `torch.manual_seed` seeds it.
+    With `do_sample=True`, the output has the same distribution as that of `generate` without an
+    assistant.  With `do_sample=False`, the tokens are the same, up to ties that rounding decides.
+    `torch.manual_seed` sets the seed.
 
     Parameters
     ----------
     assistant : PreTrainedModel
         The draft model.
     k : int or tuple of int, optional
-        Number of chains of drafts, or the number of children at each level of a prefix tree; one
+        Number of draft chains, or the number of children at each level of a prefix tree.  One
         chain with the rule "k-Seq" is the speculative sampling of transformers.
     gamma : int or GammaPolicy, optional
         Number of speculative tokens γ of a chain, or depth of the tree.
     rule : str or callable, optional
-        As for `otm.decoding.spectr`, with k = 1 also as for `speculative`.  On a GPU "grid k-Seq",
-        "grid optimal", "grid walk and keep" and "list coupling" verify there.  With k > 1 every
-        other rule, the default included, verifies on the host, as all rules do for a prefix tree:
-        each step then copies all scores there, and no warning says so.  "list coupling" decodes as
-        `otm.coupled.decode_coupled`, with as many lists as there are drafts of a token: a seed then
-        gives the same text with any assistant and any γ, up to rounding of the scores.
+        As for `otm.decoding.spectr`; with k = 1, also as for `speculative`.
+
+        - On a GPU, "grid k-Seq", "grid optimal", "grid walk and keep" and "list coupling" verify
+          on the device.
+        - With k > 1, all other rules, including the default, verify on the host.  For a prefix
+          tree, all rules verify on the host.  Each step then copies all scores to the host, without
+          a warning.
+        - "list coupling" decodes as `otm.coupled.decode_coupled`, with one list per draft of a
+          token.  The text of a seed is then the same for every assistant and every γ, up to
+          rounding of the scores.
     nodes : int, optional
-        Budget of drafts of a step: the likeliest paths as one tree, in place of k, as EAGLE-2 and
-        OPT-Tree draft (`BestFirstDrafter`), for the rule "target-only".
+        Draft budget of a step: draft the most probable paths as one tree instead of k chains, like
+        EAGLE-2 and OPT-Tree (`BestFirstDrafter`).  Needs the rule "target-only".
     vocabulary : int, optional
-        Number of tokens, if the two models pad it to different sizes.
+        Number of tokens, if the two models pad the vocabulary to different sizes.
     process_drafts : bool, optional
-        Whether logits processors apply to the assistant too; without it fewer drafts are accepted.
-        Temperature, top-k, top-p and min-p always do.
+        Whether logits processors also apply to the assistant; otherwise fewer drafts are accepted.
+        Temperature, top-k, top-p and min-p always apply.
     streamer : BaseStreamer, optional
-        Receives tokens as soon as they are verified, for one prompt only; the argument `streamer`
-        of `generate` does the same for one call.
+        Receives tokens when they are verified, for one prompt only.  The argument `streamer` of
+        `generate` does the same for one call.
     tokenizers : tuple of two PreTrainedTokenizerBase, optional
-        That of the target and that of the assistant, if they are different.
+        The target's tokenizer and the assistant's, if they differ.
     match : {"tokens", "strings"}, optional
-        How an assistant with another tokenizer drafts: tokens that both have, by their text
-        (`IntersectionModel`), or any text of its own (`StringDrafter`; one chain, whose tokens are
-        accepted as far as the target draws the same: k = 1 and rule "target-only").
+        How an assistant with another tokenizer drafts.  "tokens" uses only tokens whose text is in
+        both vocabularies (`IntersectionModel`).  "strings" uses any text (`StringDrafter`); it
+        needs k = 1 and the rule "target-only", and accepts tokens while the target draws the same.
     backend : {"auto", "torch", "triton"}, optional
         Kernels that verify on a GPU, as for `otm.kernels.verify_probs`.
     report : str or Path, optional
-        A report of `otm report` about these models (`report.json`, or its folder).  A call that
-        samples in another way than the report assumed is told so by a warning: its acceptance and
-        tokens a step are others.
+        A report of `otm report` about these models (`report.json`, or its folder).  If a call
+        has other sampling parameters, a warning says that its acceptance and its tokens per step
+        differ from the report.
 
     Raises
     ------
     InvalidParameterError
-        If the assistant is no loaded model, a parameter is out of range, or two do not go together.
+        If the assistant is not a loaded model, a parameter is out of range, or two parameters
+        exclude each other.
     InvalidInputError
-        If the report is none, or the tokenizers are not two of transformers.
+        If the report is invalid, or `tokenizers` is not a pair of transformers tokenizers.
     InvalidDraftCountError
         If a number of chains or children is not an integer of at least 1.
     ProblemTooLargeError
         If the tree has more than 65,536 paths, or 4,096 nodes.
     UnknownMethodError
-        If there is no rule of this name for several drafts of a token, or no such backend.
+        If there is no rule with this name for several drafts of a token, or no such backend.
 
     Attributes
     ----------
     generation : Generation or None
-        All steps of the last call, with its `block_efficiency`.
+        All steps of the last call; its `block_efficiency` is their mean number of tokens.
 
     Notes
     -----
-    Honoured are all sampling parameters; logits processors that are functions of a row of tokens,
-    also your own; scores and logits as output, for one more pass of the target over the output;
-    batches, with padding on either side; stopping criteria, which see one sequence at a time, after
-    each token.  What `past_key_values` hold of the input is not read again, but for caches of other
-    layers than `DynamicLayer`, such as sliding windows; the assistant reads all.  The cache stays
-    as it is, and none is returned.
+    Supported arguments are all sampling parameters, logits processors that depend only on the
+    tokens of a row (also custom ones), batches with padding on either side, and stopping criteria.
+    Criteria receive one sequence at a time, after each token.  Scores and logits are available as
+    output; they cost another pass of the target over the output.
 
-    These raise an error: beams; processors that keep a state from call to call (`guidance_scale`,
-    SynthID), which rejected drafts would change; transformers' own drafts, such as
-    `prompt_lookup_num_tokens`; an assistant whose output layer transformers has pruned in place;
-    attentions and hidden states as output; embeddings as input; quantized caches; and tokens that
-    `past_key_values` hold but the input does not, since the assistant must read them.
+    The target does not read tokens in `past_key_values` again, except for caches with layers other
+    than `DynamicLayer`, such as sliding windows.  The assistant reads all tokens.  The cache is not
+    changed, and the output contains no cache.
+
+    These arguments raise an error:
+
+    - beams;
+    - processors that keep a state between calls (`guidance_scale`, SynthID), because rejected
+      drafts would change the state;
+    - transformers' own drafts, such as `prompt_lookup_num_tokens`;
+    - an assistant whose output layer transformers has pruned in place;
+    - attentions and hidden states as output, and embeddings as input;
+    - quantized caches;
+    - tokens that are in `past_key_values` but not in the input, because the assistant must read
+      them.
 
     `generate` does not pass on a tokenizer or another `assistant_model`; `patch_generate` does.
-    With both, a streamer gets the prompt, each token, and the end, also after an error.
+    With both functions, a streamer receives the prompt, each token and the end, even after an
+    error.
 
-    A processor of your own must have no state, which nobody can check: with one the output would be
-    wrong.  It sees B rows at a time, as in `generate`, so it is called more often than known ones;
-    and each call waits for the device, to leave out what stands behind an end token.
+    A custom processor must have no state; OTM cannot check this, and a state would make the output
+    wrong.  A custom processor receives B rows at a time, as in `generate`, so it runs more often
+    than known processors.  Each of its calls waits for the device, to exclude tokens after an end
+    token.
 
     Examples
     --------
@@ -162,23 +178,23 @@ class AssistedDecoding:
         self.verifier: RoundsVerifier
         self.draft_kind = "IID"
         if rule == LIST_COUPLING:
-            self.verifier = CoupledVerifier(drafts_of_token(self.k))
+            self.verifier = CoupledVerifier(max_children(self.k))
         else:
             one_chain = names("verifier", several=False) if self.k == 1 else ()
             listed = chain_rule(rule) if rule in one_chain else tree_rule(rule)
             self.verifier, self.draft_kind = RuleVerifier(listed), listed.drafts
         if nodes is not None and rule != "target-only":
             raise InvalidParameterError(
-                f"nodes = {nodes} with the rule {shown(rule)}; a best-first tree is certain, for "
-                'which there is rule="target-only"'
+                f"nodes = {nodes} with the rule {shown(rule)}; the drafts of a best-first tree are "
+                'deterministic, so use rule="target-only"'
             )
         self.nodes = None if nodes is None else as_nodes(nodes)
         check_match(match, rule, self.k)
         self.other: OtherVocabulary | None = None
         if tokenizers is None and match != "tokens":
             raise InvalidParameterError(
-                f"match = {shown(match)} without tokenizers; give tokenizers=(that of the target, "
-                "that of the assistant)"
+                f"match = {shown(match)} without tokenizers; pass tokenizers=(the target's, the "
+                "assistant's)"
             )
         if tokenizers is not None:
             self.other = OtherVocabulary(tokenizers, match)
@@ -193,7 +209,7 @@ class AssistedDecoding:
     def __call__(
         self, model: Any, input_ids: Any, *, inputs_tensor: Any = None, **prepared: Any
     ) -> Any:
-        """Decode; called by `generate`, which gives what it has prepared.
+        """Decode; `generate` calls this method with its prepared arguments.
 
         Parameters
         ----------
@@ -204,22 +220,22 @@ class AssistedDecoding:
         inputs_tensor : Tensor, optional
             Input of an encoder.
         **prepared
-            Logits processors, stopping criteria, the generation configuration, and arguments of the
-            model.
+            Logits processors, stopping criteria, the generation configuration, and arguments of
+            the model.
 
         Returns
         -------
         LongTensor [B, L], or ModelOutput
-            Prompts and new tokens, padded behind the shorter ones.
+            Prompts and new tokens; shorter rows are padded at the end.
 
         Raises
         ------
         InvalidInputError, InvalidParameterError
-            If something of the call cannot be honoured.
+            If the call has an unsupported argument.
         """
-        given = arguments_of_generate()
-        with streaming(self.streamer, given.get("streamer"), input_ids) as put:
-            check_unused(given, self.assistant)
+        call_arguments = arguments_of_generate()
+        with streaming(self.streamer, call_arguments.get("streamer"), input_ids) as put:
+            check_unused(call_arguments, self.assistant)
             return self._decode(model, input_ids, put, inputs_tensor=inputs_tensor, **prepared)
 
     def _decode(
@@ -234,7 +250,7 @@ class AssistedDecoding:
         inputs_tensor: Any,
         **model_kwargs: Any,
     ) -> Any:
-        """Decode, and pass new tokens on as soon as they are verified."""
+        """Decode, and send new tokens to the streamers when they are verified."""
         import torch
 
         arguments.check_config(generation_config)
@@ -262,16 +278,16 @@ class AssistedDecoding:
             size = model.config.get_text_config(decoder=True).vocab_size
             processor = BatchProcessor(before, input_ids, prompts, end or (), size)
         turns = deque(range(len(prompts)))
-        of_drafts = processor if self.process_drafts else None
+        draft_processor = processor if self.process_drafts else None
         drafting: Drafter | LanguageModel = draft
         if self.other is not None:
             drafting = self.other.drafter(draft, target.vocabulary, sampling)
         if isinstance(drafting, LanguageModel):
-            how = ranked_by(sampling) if self.draft_kind == "Top" else sampling
+            how = ranking_parameters(sampling) if self.draft_kind == "Top" else sampling
             drafting = (
-                ModelDrafter(drafting, self.k, how, of_drafts, self.draft_kind)
+                ModelDrafter(drafting, self.k, how, draft_processor, self.draft_kind)
                 if self.nodes is None
-                else BestFirstDrafter(drafting, self.nodes, None, how, of_drafts)
+                else BestFirstDrafter(drafting, self.nodes, None, how, draft_processor)
             )
         steps = stream(
             target,
@@ -285,17 +301,17 @@ class AssistedDecoding:
             eos_token_id=end,
             stop=_stop(others, input_ids, turns) if others else None,
             backend=self.backend,
-            # a seed that `torch.manual_seed` determines
+            # `torch.manual_seed` determines this seed.
             seed=int(torch.randint(2**63 - 1, ())) if generation_config.do_sample else 0,
         )
-        made = []
+        done = []
         for step in steps:
-            made.append(step)
+            done.append(step)
             turns.popleft()
             if step.finish_reason is None:
                 turns.append(step.sequence)
             put(step.output)
-        self.generation = Generation(tuple(map(tuple, prompts)), tuple(made))
+        self.generation = Generation(tuple(map(tuple, prompts)), tuple(done))
         return as_output(
             target,
             input_ids,
@@ -309,9 +325,10 @@ class AssistedDecoding:
 def _stop(
     criteria: Sequence[Any], input_ids: Any, turns: Sequence[int]
 ) -> Callable[[Sequence[int]], bool]:
-    """Turn criteria for rows into one for the new tokens of the sequence whose turn it is.
+    """Return a stop function for the new tokens of the sequence whose turn it is.
 
-    The loop goes through its sequences in turn, and asks about one just before it yields its step.
+    The loop visits its sequences in turn, and calls this function just before it yields the step of
+    a sequence.
     """
     import torch
 

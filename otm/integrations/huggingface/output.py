@@ -1,4 +1,4 @@
-"""What `generate` returns."""
+"""Return values of `generate`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def as_output(
     processors: Any,
     config: Any,
 ) -> Any:
-    """Return the sequences, and scores and logits if they are asked for."""
+    """Return the sequences in the format of `generate`, with scores and logits if requested."""
     import torch
     from transformers.generation import GenerateDecoderOnlyOutput, GenerateEncoderDecoderOutput
 
@@ -32,7 +32,8 @@ def as_output(
         return sequences
     more = {}
     if config.output_scores or config.output_logits:
-        logits = _read_again(target, prompts, rows.tolist()).to(input_ids.device, torch.float32)
+        logits = _recompute_logits(target, prompts, rows.tolist())
+        logits = logits.to(input_ids.device, torch.float32)
         if config.output_logits:
             more["logits"] = logits.unbind(1)
         if config.output_scores:
@@ -48,10 +49,10 @@ def as_output(
     return GenerateDecoderOnlyOutput(sequences=sequences, **more)
 
 
-def _read_again(
+def _recompute_logits(
     target: HuggingFaceModel, prompts: Sequence[Sequence[int]], new: Sequence[Sequence[int]]
 ) -> Any:
-    """Logits [B, T, V] of new tokens [B, T], in one more pass: drafts are long gone."""
+    """Return the logits [B, T, V] of new tokens [B, T] from another pass over the output."""
     session = target.start(len(prompts))
     heads = np.full((len(prompts), max(map(len, prompts)) - 1), -1)
     for b, prompt in enumerate(prompts):

@@ -1,4 +1,4 @@
-"""Run calls of a model's own `generate` on OTM, also those within other code."""
+"""Run the calls of a model's own `generate` with OTM, including calls inside other code."""
 
 from __future__ import annotations
 
@@ -18,34 +18,34 @@ from otm.models.huggingface.model import check_loaded
 def patch_generate(
     model: Any, assistant: Any = None, **options: Any
 ) -> AbstractContextManager[Any]:
-    """Run the assisted calls of ``model.generate(...)`` on OTM, also those within other code.
+    """Run the assisted calls of ``model.generate(...)`` with OTM, including calls in other code.
 
-    A context manager, to be used by `with`; on exit the model has its own `generate` again.
+    Use the context manager in a `with` statement; on exit, the model has its own `generate` again.
 
     Parameters
     ----------
     model : PreTrainedModel
         The target model.
     assistant : PreTrainedModel, optional
-        The draft model of calls without `assistant_model`.  If left out, these calls run as before,
-        except that calls in which transformers would draft (`prompt_lookup_num_tokens`,
-        `assistant_early_exit`, `use_mtp`) raise an error.
+        The draft model of calls without `assistant_model`.  If `assistant` is None,
+        these calls run unchanged.  Calls in which transformers would draft itself
+        (`prompt_lookup_num_tokens`, `assistant_early_exit`, `use_mtp`) then raise an error.
     **options
         Parameters of `AssistedDecoding`.
 
     Returns
     -------
     context manager
-        Gives the model, patched.
+        Yields the patched model.
 
     Raises
     ------
     InvalidInputError, ProblemTooLargeError
-        As for `AssistedDecoding`, at once or in a call.
+        As for `AssistedDecoding`, either immediately or in a call.
 
     Notes
     -----
-    Patches may be nested; the inner one decodes.  They may be left in any order.
+    Patches may be nested, and the innermost patch decodes.  Patches may exit in any order.
 
     Examples
     --------
@@ -56,7 +56,7 @@ def patch_generate(
     """
     check_loaded(model, "model")
     try:
-        # raise for wrong options now; tokenizers may come with a call
+        # Raise for wrong options immediately.  Tokenizers may still come with a call.
         known = {name: value for name, value in options.items() if name != "match"}
         decoding = AssistedDecoding(model if assistant is None else assistant, **known)
         check_match(options.get("match", "tokens"), decoding.rule, decoding.k)
@@ -67,18 +67,20 @@ def patch_generate(
 
 @contextmanager
 def _patched(model: Any, assistant: Any, options: dict[str, Any]) -> Iterator[Any]:
-    own = vars(model).get("generate")
+    own_generate = vars(model).get("generate")
     original = model.generate
     left = False
 
     @functools.wraps(original)
     def generate(*args: Any, **kwargs: Any) -> Any:
-        if left:  # beneath a patch that was entered later and is left later, as by threads
+        # An exited patch may still be below a patch that exits later, for example in threads.
+        if left:
             return original(*args, **kwargs)
         args, kwargs = _by_name(original, args, kwargs)
         drafting = kwargs.get("assistant_model")
         drafting = assistant if drafting is None else drafting
-        if isinstance(kwargs.get("custom_generate"), AssistedDecoding):  # by an inner patch
+        # An inner patch has already chosen the decoding loop.
+        if isinstance(kwargs.get("custom_generate"), AssistedDecoding):
             return original(*args, **kwargs)
         setting = functools.partial(_setting, model, kwargs)
         if drafting is None:
@@ -87,8 +89,8 @@ def _patched(model: Any, assistant: Any, options: dict[str, Any]) -> Iterator[An
         _check_call(kwargs, setting)
         kwargs.pop("assistant_model", None)
         more = {}
-        if (of_draft := kwargs.pop("assistant_tokenizer", None)) is not None:
-            more = {"tokenizers": (kwargs.get("tokenizer"), of_draft)}
+        if (draft_tokenizer := kwargs.pop("assistant_tokenizer", None)) is not None:
+            more = {"tokenizers": (kwargs.get("tokenizer"), draft_tokenizer)}
         decoding = AssistedDecoding(drafting, **options | more)
         return original(*args, custom_generate=decoding, **_with_stop_strings(kwargs, setting))
 
@@ -97,8 +99,8 @@ def _patched(model: Any, assistant: Any, options: dict[str, Any]) -> Iterator[An
         yield model
     finally:
         left = True
-        generate.restored = own  # type: ignore[attr-defined]
-        # down to the first patch that is not left
+        generate.restored = own_generate  # type: ignore[attr-defined]
+        # Remove all exited patches from the top, down to the first active patch.
         while "restored" in getattr(top := vars(model).get("generate"), "__dict__", ()):
             del model.generate
             if top.restored is not None:
@@ -108,19 +110,20 @@ def _patched(model: Any, assistant: Any, options: dict[str, Any]) -> Iterator[An
 def _by_name(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Turn positional arguments into keyword arguments, since one may be the assistant."""
+    """Turn positional arguments into keyword arguments, because one may be the assistant."""
     parameters = [*inspect.signature(function).parameters.values()]
     names = [each.name for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD]
     if names != [each.name for each in parameters[: len(names)]] or len(args) > len(names):
         return args, kwargs
     named = dict(zip(names, args, strict=False))
     if named.keys() & kwargs.keys():
-        return args, kwargs  # the function itself raises
+        # The original function raises for a repeated argument.
+        return args, kwargs
     return (), named | kwargs
 
 
 def _setting(model: Any, kwargs: dict[str, Any], name: str) -> Any:
-    """Return a generation parameter as `generate` finds it: of the call, else of the model."""
+    """Return a generation parameter as `generate` resolves it: from the call, else the model."""
     if name in kwargs:
         return kwargs[name]
     value = getattr(kwargs.get("generation_config"), name, None)
@@ -128,32 +131,32 @@ def _setting(model: Any, kwargs: dict[str, Any], name: str) -> Any:
 
 
 def _check_call(kwargs: dict[str, Any], setting: Callable[[str], Any]) -> None:
-    """Raise for arguments of an assisted call that `generate` would ignore or handle itself."""
+    """Raise for arguments of an assisted call that `generate` would ignore or process itself."""
     for name in "custom_generate", "synced_gpus":
         if kwargs.get(name):
-            raise InvalidParameterError(f"{name} cannot be given to a patched model; leave it out")
+            raise InvalidParameterError(f"a patched model does not accept {name}; remove it")
     check_own_drafts(setting)
     if setting("cache_implementation") == "paged":
         raise InvalidParameterError(
             "cache_implementation='paged' runs transformers' continuous batching, which has no "
-            "drafts; leave it out, or leave out the assistant"
+            "drafts; remove it, or decode without an assistant"
         )
     if setting("token_healing"):
         raise InvalidParameterError(
-            "token_healing=True is not possible with drafts; call "
-            "model.heal_tokens(input_ids, tokenizer) first, and leave it out"
+            "token_healing=True is not possible with drafts; remove it, and call "
+            "model.heal_tokens(input_ids, tokenizer) first"
         )
 
 
 def _with_stop_strings(kwargs: dict[str, Any], setting: Callable[[str], Any]) -> dict[str, Any]:
-    """Turn strings into a criterion, since `generate` loses the tokenizer with its own loops."""
+    """Turn stop strings into a criterion; `generate` gives custom loops no tokenizer for them."""
     tokenizer, strings = kwargs.pop("tokenizer", None), setting("stop_strings")
     if tokenizer is None or strings is None:
         return kwargs
     from transformers import StoppingCriteriaList, StopStringCriteria
 
     criterion = StopStringCriteria(stop_strings=strings, tokenizer=tokenizer)
-    given = kwargs.get("stopping_criteria") or []
-    # None takes precedence over strings of a configuration.
-    more = {"stop_strings": None, "stopping_criteria": StoppingCriteriaList([*given, criterion])}
+    criteria = kwargs.get("stopping_criteria") or []
+    # A value of None takes precedence over stop strings in a configuration.
+    more = {"stop_strings": None, "stopping_criteria": StoppingCriteriaList([*criteria, criterion])}
     return kwargs | more

@@ -1,4 +1,4 @@
-"""The streamer of a call of `generate`, and other arguments that it does not pass on."""
+"""The streamer of a `generate` call, and other arguments that `generate` does not pass on."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from otm.errors import InvalidInputError, InvalidParameterError
 
 
 def arguments_of_generate() -> dict[str, Any]:
-    """Return the arguments of the innermost running call of `generate`, or none without a call.
+    """Return the arguments of the innermost running `generate` call; empty outside such a call.
 
-    `generate` passes neither `streamer` nor `assistant_model` to a function that is given as
-    `custom_generate`.  So they are read from the frame of the call.
+    `generate` does not pass `streamer` and `assistant_model` to a `custom_generate` function, so
+    this function reads them from the frame of the call.
     """
     from transformers import GenerationMixin
 
@@ -29,22 +29,22 @@ def arguments_of_generate() -> dict[str, Any]:
     return {name: frame.f_locals.get(name) for name in names}
 
 
-def check_unused(given: dict[str, Any], assistant: Any) -> None:
+def check_unused(call_arguments: dict[str, Any], assistant: Any) -> None:
     """Raise for arguments of `generate` that would be ignored silently."""
-    if given.get("assistant_model") not in (None, assistant):
+    if call_arguments.get("assistant_model") not in (None, assistant):
         raise InvalidParameterError(
-            "assistant_model is not the assistant of AssistedDecoding, which drafts; leave it out, "
-            "or use patch_generate, which takes assistant_model"
+            "assistant_model differs from the assistant of AssistedDecoding, which drafts; remove "
+            "it, or use patch_generate, which accepts assistant_model"
         )
-    if given.get("synced_gpus"):
+    if call_arguments.get("synced_gpus"):
         raise InvalidParameterError(
-            "synced_gpus=True is not possible with drafts, since the processes would differ in "
-            "their numbers of steps; leave it out"
+            "synced_gpus=True is not possible with drafts, because the processes would differ in "
+            "their numbers of steps; remove it"
         )
 
 
 def check_streamer(streamer: Any) -> None:
-    """Raise, before any decoding, unless a streamer takes tokens and an end."""
+    """Raise unless a streamer has the methods `put` and `end`."""
     if streamer is not None and not all(
         callable(getattr(streamer, name, None)) for name in ("put", "end")
     ):
@@ -56,9 +56,10 @@ def check_streamer(streamer: Any) -> None:
 
 @contextmanager
 def streaming(own: Any, of_call: Any, input_ids: Any) -> Iterator[Callable[[Sequence[int]], None]]:
-    """Feed streamers with the prompt, each new token, and the end, also after an error.
+    """Yield a function that sends new tokens to all streamers; end the streamers on exit.
 
-    `generate` has already given the prompt to the streamer of its call.
+    The prompt goes to the `own` streamer only, because `generate` has already sent it to the
+    streamer of its call.  Streamers also end after an error.
     """
     import torch
 
@@ -71,7 +72,8 @@ def streaming(own: Any, of_call: Any, input_ids: Any) -> Iterator[Callable[[Sequ
             ends.callback(own.end)
         if streamers and len(input_ids) > 1:
             raise InvalidInputError(
-                f"a streamer is given for {len(input_ids)} sequences; it can only take one"
+                f"a streamer accepts one sequence, but the call has {len(input_ids)}; remove the "
+                "streamer, or decode one sequence at a time"
             )
         if own is not None and own is not of_call:
             own.put(input_ids.cpu())

@@ -1,4 +1,4 @@
-"""An assistant with another tokenizer than the target."""
+"""Assistants whose tokenizer differs from the target's."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from otm.models.vocabularies.intersection import IntersectionModel
 from otm.models.vocabularies.spelling import Spelling
 
 BY_TEXT = "target-only", "list coupling"
-"""Rules that need no probabilities of drafts."""
+"""Rules that need no draft probabilities."""
 
 
 class OtherVocabulary:
-    """What the tokens of target and assistant spell, and what goes from one to the other."""
+    """Texts of the tokens of target and assistant, and how drafts pass from one to the other."""
 
     def __init__(self, tokenizers: Any, match: str) -> None:
         if not isinstance(tokenizers, tuple | list) or len(tokenizers) != 2:
             raise InvalidInputError(
-                "tokenizers must be two: (that of the target, that of the assistant)"
+                "tokenizers must be a pair: the target's tokenizer and the assistant's"
             )
         self._target, self._draft = map(Spelling.of, tokenizers)
         self._by_text = match == "strings"
@@ -31,17 +31,20 @@ class OtherVocabulary:
     def drafter(
         self, assistant: LanguageModel, vocabulary: int, sampling: SamplingParameters
     ) -> Drafter | LanguageModel:
-        """Return what drafts strings, or the model of shared tokens for a target of so many."""
+        """Return a drafter of strings, or a model of the tokens that both vocabularies share.
+
+        `vocabulary` is the number of tokens of the target.
+        """
         if self._by_text:
             return StringDrafter(assistant, self._draft, self._target, sampling, vocabulary)
         return IntersectionModel(assistant, self._draft, self._target, vocabulary)
 
 
 def check_match(match: str, rule: object, k: Branching) -> None:
-    """Refuse a way to draft that there is not, or that the rule does not take."""
+    """Raise if `match` is unknown, or its drafts do not suit the rule and the number of chains."""
     check_name("match", match, ("tokens", "strings"))
     if match == "strings" and (rule not in BY_TEXT or k != 1):
         raise InvalidParameterError(
-            "match='strings' drafts one chain without probabilities; give k=1 and a rule that "
-            f"needs none: {', '.join(BY_TEXT)}"
+            "match='strings' drafts one chain without probabilities; set k=1 and a rule that needs "
+            f"no draft probabilities: {', '.join(BY_TEXT)}"
         )

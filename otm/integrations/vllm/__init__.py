@@ -1,8 +1,7 @@
-"""vLLM with the verifiers of OTM: a plug-in that is off unless `OTM_VLLM` is set.
+"""vLLM with the verifiers of OTM: a plug-in that is inactive unless `OTM_VLLM` is set.
 
-vLLM calls `register` in each of its processes, by the entry point `vllm.general_plugins`.
-
-Not here: the kernels that it calls (`otm.kernels`).
+vLLM calls `register` in each of its processes, through the entry point `vllm.general_plugins`.
+The kernels that it uses are in `otm.kernels`.
 """
 
 from otm.integrations.vllm.plugin import register

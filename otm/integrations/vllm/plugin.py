@@ -1,4 +1,4 @@
-"""Which functions of vLLM are replaced, by what, and the check that they are those that we know."""
+"""The vLLM functions that OTM replaces, their replacements, and a check of the vLLM version."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ VARIABLE = "OTM_VLLM"
 """Environment variable that names the rule."""
 
 RULES = ("chain", "block")
-"""Rules for the drafts of one chain, which is what vLLM drafts."""
+"""Rules for single chains, the only drafts of vLLM."""
 
-log = logging.getLogger("vllm.plugins.otm")  # vLLM shows what its own loggers say
+# vLLM shows only messages of its own loggers.
+log = logging.getLogger("vllm.plugins.otm")
 
 
 class Replaced(NamedTuple):
-    """A function of vLLM, and ours for it: `otm.integrations.vllm.{ours}` has one of its name."""
+    """A vLLM function, and the module of `otm.integrations.vllm` that replaces it."""
 
     module: str
     name: str
@@ -64,23 +65,24 @@ REPLACED = (
         "runner_v2",
     ),
 )
-"""What vLLM 0.32 has: runner V1 on CPUs and GPUs, and runner V2 on GPUs."""
+"""Replaced functions of vLLM 0.32: runner V1 on CPUs and GPUs, and runner V2 on GPUs."""
 
 
 def register() -> None:
-    """Let OTM verify the drafts of vLLM, if the environment asks for it.
+    """Let OTM verify the drafts of vLLM, if the environment variable `OTM_VLLM` is set.
 
     `OTM_VLLM=chain` verifies by [leviathan2023]_, Algorithm 1, and `OTM_VLLM=block` by
-    [sun2024block]_, Algorithm 2, in place of vLLM's own rejection sampling.  Unset, nothing is
-    changed and nothing of vLLM imported.  vLLM calls this by itself where OTM is installed.
-    `OTM_BACKEND` names the backend, as for `otm.kernels.verify_probs`.
+    [sun2024block]_, Algorithm 2, instead of vLLM's own rejection sampler.  If the variable is
+    unset, the function changes nothing and does not import vLLM.  vLLM calls this function by
+    itself if OTM is installed.  `OTM_BACKEND` selects the backend, as for
+    `otm.kernels.verify_probs`.
 
     Raises
     ------
     UnknownMethodError
-        If a variable names no such rule, or no such backend.
+        If a variable names an unknown rule or backend.
     UnsupportedVersionError
-        If this vLLM has other functions than those that are to be replaced.
+        If the functions of this vLLM differ from those that OTM replaces.
     MissingDependencyError
         If vLLM or torch is not installed.
 
@@ -93,7 +95,7 @@ def register() -> None:
     Examples
     --------
     >>> from otm.integrations.vllm import register
-    >>> register()  # OTM_VLLM is not set
+    >>> register()  # changes nothing, because OTM_VLLM is not set
     """
     rule = os.environ.get(VARIABLE, "")
     if not rule:
@@ -104,37 +106,38 @@ def register() -> None:
         )
     backend = backend_of_environment()
     require("vllm")
-    found = [(replaced, import_module(replaced.module)) for replaced in REPLACED]
-    for replaced, module in found:
+    modules = [(replaced, import_module(replaced.module)) for replaced in REPLACED]
+    for replaced, module in modules:
         check(replaced, getattr(module, replaced.name, None))
-    for replaced, module in found:
+    for replaced, module in modules:
         setattr(module, replaced.name, ours(replaced, rule))
     log.info("OTM verifies drafts by the rule %r, on the backend %r.", rule, backend)
 
 
 def check(replaced: Replaced, function: Any) -> None:
-    """Refuse to replace a function that is not the one we know.
+    """Raise unless a function has the parameters that OTM expects.
 
-    Ours, which may be there already, has the rule besides, by name alone.
+    OTM's own function passes too; its extra parameter `rule` is keyword-only.
     """
-    there = tuple(positional(function)) if callable(function) else None
-    if there != replaced.parameters:
-        what = "is missing" if there is None else f"takes {', '.join(there)}"
+    actual = tuple(positional(function)) if callable(function) else None
+    if actual != replaced.parameters:
+        what = "is missing" if actual is None else f"has the parameters {', '.join(actual)}"
         raise UnsupportedVersionError(
-            f"{replaced.module}.{replaced.name} {what}; OTM knows the one of vLLM 0.32, which "
-            f"takes {', '.join(replaced.parameters)}: install that, or unset {VARIABLE}"
+            f"{replaced.module}.{replaced.name} {what}; OTM needs the function of vLLM 0.32, with "
+            f"the parameters {', '.join(replaced.parameters)}: install this version, or unset "
+            f"{VARIABLE}"
         )
 
 
 def positional(function: Callable[..., Any]) -> Iterator[str]:
-    """Names of the parameters that may be given by place."""
+    """Yield the names of the parameters that accept positional arguments."""
     for name, parameter in inspect.signature(function).parameters.items():
         if parameter.kind is not parameter.KEYWORD_ONLY:
             yield name
 
 
 def ours(replaced: Replaced, rule: str) -> Callable[..., Any]:
-    """Our function for one of vLLM's, with the same parameters."""
+    """Return OTM's replacement of a vLLM function, with the same parameters."""
     module = import_module(f"otm.integrations.vllm.{replaced.ours}")
     function: Callable[..., Any] = getattr(module, replaced.name)
     return partial(function, rule=rule) if replaced.takes_rule else function

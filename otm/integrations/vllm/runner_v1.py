@@ -1,7 +1,7 @@
-"""For vLLM's model runner V1, on CPUs and GPUs: `vllm.v1.sample.rejection_sampler`.
+"""Replacements for vLLM's model runner V1 (CPUs, GPUs): `vllm.v1.sample.rejection_sampler`.
 
-Drafts are packed.  Target logits come after temperature, top-k and top-p, one row for each draft;
-the token that follows a block of accepted drafts, the bonus token, is drawn before by vLLM itself.
+Drafts of all requests are packed into one tensor.  Target logits already include temperature, top-k
+and top-p, with one row per draft.  vLLM itself draws the bonus token in advance.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from otm.errors import InvalidParameterError
 from otm.kernels import verify_probs
 from otm.kernels.common.distributions.numpy import memory
 
-GREEDY = 0  # temperature
+GREEDY = 0
+"""Temperature that vLLM uses for greedy requests."""
 
 
 def rejection_sample(  # noqa: PLR0917 - as in vLLM
@@ -37,15 +38,16 @@ def rejection_sample(  # noqa: PLR0917 - as in vLLM
     *,
     rule: str = "chain",
 ) -> Tensor:
-    """Verify N drafts of B requests: int32 [B, max_spec_len + 1], padded with −1.
+    """Verify N drafts of B requests; return int32 [B, max_spec_len + 1], padded with −1.
 
-    `draft_probs` [N, V] are None where drafts are not sampled, as those of n-grams.
+    `draft_probs` [N, V] is None if drafts are deterministic, as for n-grams.
     """
-    del synthetic_conditional_rates, use_fp64_gumbel  # nothing is drawn by a race here
+    # This verifier has no synthetic acceptance and no Gumbel races.
+    del synthetic_conditional_rates, use_fp64_gumbel
     if synthetic_mode:
         raise InvalidParameterError(
-            "rejection_sample_method='synthetic' accepts drafts whatever their probabilities, "
-            "which no verifier of OTM does; unset it, or OTM_VLLM"
+            "rejection_sample_method='synthetic' accepts drafts without their probabilities, which "
+            "no verifier of OTM does; unset it, or unset OTM_VLLM"
         )
     offsets = pad(cu_num_draft_tokens, (1, 0))
     output = None
@@ -70,10 +72,10 @@ def rejection_sample(  # noqa: PLR0917 - as in vLLM
 
 
 def with_rejected(tokens: Tensor, draft_probs: Tensor, target_logits: Tensor) -> Tensor:
-    """Put drafts that the target cannot give in the place of −1.
+    """Replace drafts of −1 by tokens that the target cannot produce.
 
-    vLLM writes −1 over drafts that were sampled and then forbidden by a grammar: they are rejected,
-    and what follows comes from the residual, as behind any other rejected draft.
+    vLLM writes −1 over sampled drafts that a grammar forbids.  Such drafts must be rejected, and
+    the recovered token comes from the residual distribution, as after every rejected draft.
     """
     gone = tokens < 0
     if not gone.any():
@@ -83,38 +85,39 @@ def with_rejected(tokens: Tensor, draft_probs: Tensor, target_logits: Tensor) ->
 
 
 def target_rows(logits: Tensor, bonus: Tensor, counts: Sequence[int], offsets: Tensor) -> Tensor:
-    """Probabilities [N + B, V] of logits [N, V], with a one-hot row behind those of each request.
+    """Return probabilities [N + B, V] of logits [N, V], with a one-hot row after each request.
 
-    So what follows a whole block of accepted drafts is the bonus token that vLLM has drawn.
+    The one-hot row makes the verifier return the bonus token that vLLM has drawn.
     """
     (drafts, size), device = logits.shape, logits.device
     sequence = torch.arange(len(counts), device=device)
-    if is_host(device):  # memory that is kept, and rows where they stay
+    if is_host(device):
+        # Reuse memory between calls, and write each softmax directly to its rows.
         kept = memory.take("target of vLLM", (drafts + len(counts)) * size, np.float32)
         rows = torch.from_numpy(kept).view(-1, size)
         parts = rows.split([count + 1 for count in counts])
-        for given, part in zip(logits.float().split(list(counts)), parts, strict=True):
-            torch.softmax(given, dim=-1, out=part[:-1])
+        for request_logits, part in zip(logits.float().split(list(counts)), parts, strict=True):
+            torch.softmax(request_logits, dim=-1, out=part[:-1])
     else:
         rows = logits.new_empty(drafts + len(counts), size, dtype=torch.float32)
-        of_draft = sequence.repeat_interleave(offsets.diff(), output_size=drafts)
-        place = torch.arange(drafts, device=device) + of_draft
+        request_of_draft = sequence.repeat_interleave(offsets.diff(), output_size=drafts)
+        place = torch.arange(drafts, device=device) + request_of_draft
         rows[place] = logits.softmax(dim=-1, dtype=torch.float32)
-    behind = offsets[1:] + sequence
-    rows[behind] = 0
-    rows[behind, bonus.long()] = 1
+    bonus_rows = offsets[1:] + sequence
+    rows[bonus_rows] = 0
+    rows[bonus_rows, bonus.long()] = 1
     return rows
 
 
 def is_host(device: torch.device) -> bool:
-    """Whether many small operations cost less than one that copies."""
+    """Return whether many small operations cost less than one operation with a copy."""
     return str(device.type) == "cpu"
 
 
 def draw_uniforms(
     counts: Sequence[int], most: int, generators: dict[int, torch.Generator], device: torch.device
 ) -> Tensor:
-    """Draw float64 [B, most + 2]; a request with a seed draws as many as it would draw alone."""
+    """Draw float64 uniforms [B, most + 2]; seeded requests draw independently of the batch."""
     kind = {"dtype": torch.float64, "device": device}
     uniforms = torch.rand(len(counts), most + 2, **kind)
     for request, generator in generators.items():
@@ -127,9 +130,9 @@ def draw_uniforms(
 def verify_greedily(
     largest: Tensor, tokens: Tensor, bonus: Tensor, offsets: Tensor, most: int
 ) -> Tensor:
-    """Accept drafts that are the target's likeliest tokens [N]: int32 [B, most + 1]."""
+    """Accept drafts equal to the target's most probable tokens [N]; return int32 [B, most + 1]."""
     place = torch.arange(most + 1, device=tokens.device)
-    index = offsets[:-1, None] + place  # [B, most + 1]
+    index = offsets[:-1, None] + place
     length = offsets.diff()[:, None]
     index = index.where(place < length, len(tokens))
     drafts, best = (pad(row, (0, 1), value=-1)[index] for row in (tokens, largest))
@@ -143,19 +146,19 @@ def apply_sampling_constraints(
 ) -> Tensor:
     """Apply temperature, top-k and top-p of the requests to the rows [N, V] of their drafts.
 
-    vLLM's own leaves temperatures as memory was on a CPU (vllm-project/vllm #55005), and fails on
-    top-k where no request has a draft.
+    vLLM's own function uses uninitialized temperatures on a CPU (vllm-project/vllm #55005), and
+    fails on top-k if no request has a draft.
     """
     if sampling_metadata.all_greedy or not len(logits):
         return logits
     counts = pad(cu_num_draft_tokens, (1, 0)).diff()
 
-    def of_rows(x: Tensor | None) -> Tensor | None:
+    def per_row(x: Tensor | None) -> Tensor | None:
         return None if x is None else x.repeat_interleave(counts, output_size=len(logits))
 
-    warmth = sampling_metadata.temperature
-    warmth = warmth.where(warmth != GREEDY, 1)
-    logits.div_(warmth.repeat_interleave(counts, output_size=len(logits))[:, None])
+    temperature = sampling_metadata.temperature
+    temperature = temperature.where(temperature != GREEDY, 1)
+    logits.div_(temperature.repeat_interleave(counts, output_size=len(logits))[:, None])
     apply = require("vllm.v1.sample.ops.topk_topp_sampler", "apply_top_k_top_p")
-    rows: Tensor = apply(logits, of_rows(sampling_metadata.top_k), of_rows(sampling_metadata.top_p))
+    rows: Tensor = apply(logits, per_row(sampling_metadata.top_k), per_row(sampling_metadata.top_p))
     return rows

@@ -1,8 +1,9 @@
-"""For vLLM's model runner V2 (GPUs): `vllm.v1.worker.gpu.spec_decode.rejection_sampler`.
+"""Replacements in vLLM's model runner V2: `vllm.v1.worker.gpu.spec_decode.rejection_sampler`.
 
-Written against its source, and tested on tensors as it passes them; it has not run in an engine.
-Target logits [N + B, V] come after temperature, top-k and top-p, with a row behind all drafts of a
-request; draft logits come before temperature, in places of requests that stay.
+The code follows the source of vLLM and is tested on tensors in its format; it has not run in an
+engine.  Target logits [N + B, V] include temperature, top-k and top-p, with an extra row after the
+drafts of each request.  Draft logits do not include the temperature; they are indexed by the
+persistent slot of a request.
 """
 
 from __future__ import annotations
@@ -36,37 +37,39 @@ def rejection_sample(  # noqa: PLR0917 - as in vLLM
     *,
     rule: str = "chain",
 ) -> tuple[Tensor, Tensor]:
-    """Verify the drafts of B requests: int64 [B, steps + 1], padded with −1, and how many, [B].
+    """Verify the drafts of B requests.
 
-    `draft_sampled` [N + B] has the last token of each request before its drafts.
+    Returns tokens, int64 [B, steps + 1], padded with −1, and their numbers [B].  `draft_sampled`
+    [N + B] has the last token of each request before its drafts.
     """
     del use_fp64, use_block_verification, watermarking, watermarking_skip_mask, watermark_key
-    for given, what in (
+    for argument, what in (
         (synthetic_conditional_rates, "rejection_sample_method='synthetic'"),
         (contexts, "watermarking"),
     ):
-        if given is not None:
+        if argument is not None:
             raise InvalidParameterError(
-                f"{what} changes which tokens are accepted, which no verifier of OTM does; unset "
-                "it, or OTM_VLLM"
+                f"{what} changes which tokens are accepted, which no verifier of OTM supports; "
+                "unset it, or unset OTM_VLLM"
             )
     batch, device = len(idx_mapping), target_logits.device
-    if draft_logits is not None:  # where one model has padding, it is cut off as vLLM does
+    if draft_logits is not None:
+        # If one model pads its vocabulary, cut the padding off, as vLLM does.
         size = min(target_logits.shape[-1], draft_logits.shape[-1])
         target_logits, draft_logits = target_logits[:, :size], draft_logits[..., :size]
     offsets = cu_num_logits - torch.arange(batch + 1, device=device)
     drafts = torch.arange(len(target_logits) - batch, device=device)
-    # there may be more rows than requests have
-    of_draft = torch.searchsorted(offsets[1:].contiguous(), drafts, right=True)
-    of_draft = of_draft.clamp(max=batch - 1)
-    place = drafts + of_draft + 1
-    warmth = temperature[idx_mapping].float()  # [B]
-    sampled = warmth > 0
+    # The tensors may have more rows than the requests use.
+    request_of_draft = torch.searchsorted(offsets[1:].contiguous(), drafts, right=True)
+    request_of_draft = request_of_draft.clamp(max=batch - 1)
+    place = drafts + request_of_draft + 1
+    temperatures = temperature[idx_mapping].float()
+    sampled = temperatures > 0
     draft = None
     if draft_logits is not None:
         step = (expanded_local_pos[place] - 1).clamp(0, draft_logits.shape[1] - 1)
         draft = draft_logits[expanded_idx_mapping[place], step]
-        draft = draft.float() / warmth.where(sampled, 1.0)[of_draft, None]
+        draft = draft.float() / temperatures.where(sampled, 1.0)[request_of_draft, None]
     outcome = verify_logits(
         *(target_logits, draft, draft_sampled[place]),
         counted_uniforms(seed[idx_mapping], pos[cu_num_logits[:-1]], num_speculative_steps + 2),
@@ -79,9 +82,9 @@ def rejection_sample(  # noqa: PLR0917 - as in vLLM
 
 
 def counted_uniforms(seed: Tensor, position: Tensor, count: int) -> Tensor:
-    """Uniforms [B, count] of requests by seed and position alone: float64, whatever the batch.
+    """Return float64 uniforms [B, count] that depend only on seed and position of each request.
 
-    A step begins where no other step of the request does, so no uniform is used twice.
+    Each step of a request begins at another position, so no uniform is used twice.
     """
     state = mix(mix(seed.long()) ^ position.long())[:, None]
     column = torch.arange(1, count + 1, device=seed.device)
@@ -89,11 +92,11 @@ def counted_uniforms(seed: Tensor, position: Tensor, count: int) -> Tensor:
 
 
 GOLDEN = 0x9E3779B97F4A7C15 - (1 << 64)
-"""Steps of SplitMix64 (Steele, Lea and Flood 2014), as a signed number."""
+"""Increment of SplitMix64 (Steele, Lea and Flood 2014), as a signed number."""
 
 
 def mix(x: Tensor) -> Tensor:
-    """Scramble 64 bits as SplitMix64 does; products of int64 wrap around."""
+    """Scramble 64 bits as in SplitMix64; int64 products wrap around."""
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         x = (x ^ (x >> shift & (1 << 64 - shift) - 1)) * (factor - (1 << 64))
     return x ^ (x >> 31 & (1 << 33) - 1)

@@ -1,8 +1,8 @@
-"""Block verification as its authors write it (Sun et al. 2024), one sequence after another.
+"""Block verification as in Sun et al. 2024, one sequence after another.
 
-Chain verification stops at the first draft that is rejected.  Block verification looks at all of
-them first and keeps the longest part whose test passes; the output has the same distribution and is
-never shorter in expectation.  On object arrays of `fractions.Fraction` the same code is exact.
+Chain verification stops at the first rejected draft.  Block verification considers all drafts first
+and accepts the longest prefix that passes its test.  The output has the same distribution and is
+never shorter in expectation.  The code is exact on object arrays of `fractions.Fraction`.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ from otm.kernels.common.distributions.numpy import UNIT, at, locate, mass, one_h
 def _verify_one(
     target_probs: Any, draft_probs: Any, draft_tokens: npt.NDArray[Any], uniforms: npt.NDArray[Any]
 ) -> list[int]:
-    """Output of one chain: [γ + 1, V], [γ, V'], [γ], [γ + 2] → the tokens, without padding."""
-    # With d and t the distributions at each position, the weight of the first i of n drafts is
-    # w_0 = 1 and w_i = min(w_{i−1} t(x_i) / d(x_i), 1).  With the distributions after x_1…x_i let
-    # Z_i = Σ_x max(w_i t(x) − d(x), 0); then h_i = Z_i / (Z_i + 1 − w_i) and h_n = w_n.  The next
+    """Return the output tokens of one chain, unpadded: [γ + 1, V], [γ, V'], [γ], [γ + 2] → list."""
+    # Let d and t be the distributions of draft and target at each position.  The prefix of i of n
+    # drafts has the weight w_i, with w_0 = 1 and w_i = min(w_{i−1} t(x_i) / d(x_i), 1).  With the
+    # distributions after x_1…x_i, let Z_i = Σ_x max(w_i t(x) − d(x), 0).  The prefix passes its
+    # test with probability h_i = Z_i / (Z_i + 1 − w_i), or h_n = w_n for all n drafts.  The next
     # token is drawn ∝ max(w_i t − d, 0), or from the target if i = n.
     *coins, for_residual, for_bonus = uniforms
     size = target_probs.shape[1]
@@ -33,7 +34,7 @@ def _verify_one(
     for i, x in enumerate(tokens):
         probability = 1 if draft_probs is None else at(draft_probs, i, x)
         weights.append(next_weight(weights[i], at(target_probs, i, x), probability))
-    # the last test that passes is the first from the end
+    # Test the prefixes from the longest down, and accept the first prefix that passes.
     if length == 0 or coins[length - 1] < weights[length]:
         return [*tokens, locate(mass(target_probs[length]), for_bonus)]
     for i in reversed(range(length)):
@@ -47,7 +48,7 @@ def _verify_one(
 
 
 def next_weight(weight: Any, target: Any, draft: Any) -> Any:
-    """Return min(weight · target / draft, 1) of one token, without a division by zero."""
+    """Return min(weight · target / draft, 1) for one token, without a division by zero."""
     weighted = weight * target
     if 0 <= weighted < draft:
         return weighted / draft
@@ -57,8 +58,8 @@ def next_weight(weight: Any, target: Any, draft: Any) -> Any:
 uniforms_per_position = chain.uniforms_per_position
 
 verify = partial(chain.one_by_one, _verify_one)
-"""Accept the longest part of the drafts that passes, and draw the token that follows it.
+"""Accept the longest prefix of the drafts that passes its test, and draw the next token.
 
-The largest i that passes its test u_i < h_i is accepted, 0 if none does, whatever the tests
-before it said (Algorithm 2, Theorems 1 and 2).
+The accepted prefix has the largest i with u_i < h_i, or is empty if no test passes.  Tests of
+shorter prefixes do not matter (Algorithm 2, Theorems 1 and 2).
 """

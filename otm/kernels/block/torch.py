@@ -1,6 +1,6 @@
-"""Block verification, batched: the decisions of `otm.kernels.block.numpy`, bit for bit.
+"""Block verification of a batch, with the same decisions as `otm.kernels.block.numpy`, bit for bit.
 
-It looks at every row of target and draft, as block verification has to.
+Block verification needs every row of target and draft, so the code reads all of them.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from otm.kernels.results import Verified
 def verify(
     target_probs: Tensor, draft_probs: Tensor | None, draft_tokens: Tensor, uniforms: Tensor
 ) -> Verified[Tensor]:
-    """Accept the longest part of the drafts that passes, and draw the token that follows it."""
+    """Accept the longest prefix of the drafts that passes its test, and draw the next token."""
     gamma, size = draft_tokens.shape[1], target_probs.shape[2]
     drafts = draft_tokens.long()
     length = (drafts >= 0).cumprod(1).sum(1)
-    target = at(target_probs[:, :gamma], drafts)  # [B, γ], of the drafts
+    target = at(target_probs[:, :gamma], drafts)  # probabilities of the drafts, [B, γ]
     draft = torch.ones_like(target) if draft_probs is None else at(draft_probs, drafts)
 
     accepted, masses = torch.zeros_like(length), mass(target_probs[:, 0])
@@ -40,7 +40,7 @@ def verify(
         else:
             passes = torch.ones_like(length, dtype=torch.bool)
         accepted = torch.where(passes, i, accepted)
-        # an empty residual can only be a matter of rounding
+        # Only rounding can make the residual empty; then the target's row replaces it.
         rest = torch.where(residual.any(1, keepdim=True), residual, row)
         masses = torch.where(passes[:, None], rest, masses)
         if i < gamma:
@@ -51,5 +51,5 @@ def verify(
 
 
 def capped_ratio(weighted: Tensor, draft: Tensor) -> Tensor:
-    """Return min(weighted / draft, 1) of one token, 0 of 0/0."""
+    """Return min(weighted / draft, 1) for one token, with 0/0 = 0."""
     return torch.where(weighted < draft, weighted / draft, (weighted > 0).double())

@@ -1,4 +1,4 @@
-"""Block verification as Triton kernels: the decisions of `otm.kernels.block.torch`."""
+"""Block verification as Triton kernels, with the same decisions as `otm.kernels.block.torch`."""
 
 from __future__ import annotations
 
@@ -7,4 +7,4 @@ from functools import partial
 from otm.kernels.common.one_chain import verify_chain
 
 verify = partial(verify_chain, by_block=True)
-"""Accept the longest part of the drafts that passes, and draw the token that follows it."""
+"""Accept the longest prefix of the drafts that passes its test, and draw the next token."""

@@ -1,4 +1,4 @@
-"""Block verification of one chain inside Triton kernels: each step of `otm.kernels.block.torch`."""
+"""Steps of block verification inside Triton kernels, as in `otm.kernels.block.torch`."""
 
 # ruff: noqa: PLR0917 - pointers and sizes, in order
 
@@ -18,7 +18,7 @@ def next_weight(
     index: tl.tensor,
     padded_gamma: tl.constexpr,
 ) -> tl.tensor:
-    """Return min(weight · target / draft, 1) of one of the drafts, without a division by zero."""
+    """Return min(weight · target / draft, 1) for the draft at `index`; never divide by zero."""
     here = tl.arange(0, padded_gamma) == index
     weighted = weight * tl.sum(tl.where(here, target_prob, 0.0), 0)
     return capped_ratio(weighted, tl.sum(tl.where(here, draft_prob, 0.0), 0))
@@ -26,7 +26,7 @@ def next_weight(
 
 @jit
 def capped_ratio(weighted: tl.tensor, of_draft: tl.tensor) -> tl.tensor:
-    """Return min(weighted / draft, 1), 0 of 0/0, without a division by zero."""
+    """Return min(weighted / draft, 1), with 0/0 = 0, without a division by zero."""
     below = weighted < of_draft
     divided = weighted / tl.where(below, of_draft, 1.0)
     return tl.where(below, divided, tl.where(weighted > 0, 1.0, 0.0))
@@ -36,7 +36,7 @@ def capped_ratio(weighted: tl.tensor, of_draft: tl.tensor) -> tl.tensor:
 def weight_before(
     target_prob: tl.tensor, draft_prob: tl.tensor, count: tl.tensor, padded_gamma: tl.constexpr
 ) -> tl.tensor:
-    """Weight of the first so many drafts, of their probabilities [padded γ]."""
+    """Return the weight of the first `count` drafts from the drafts' probabilities [padded γ]."""
     weight = tl.full((), 1.0, tl.float64)
     for i in range(count):
         weight = next_weight(weight, target_prob, draft_prob, i, padded_gamma)
@@ -44,7 +44,7 @@ def weight_before(
 
 
 @jit
-def longest_part(
+def longest_prefix(
     target_prob: tl.tensor,
     draft_prob: tl.tensor,
     uniforms: tl.tensor,
@@ -54,7 +54,7 @@ def longest_part(
     padded_gamma: tl.constexpr,
     padded_blocks: tl.constexpr,
 ) -> tl.tensor:
-    """Count the drafts of the longest part that passes its test, and return its weight."""
+    """Return the length and the weight of the longest prefix that passes its test."""
     part = tl.arange(0, padded_blocks)
     weight = tl.full((), 1.0, tl.float64)
     count, weight_there = length * 0, weight
@@ -63,7 +63,7 @@ def longest_part(
         # [padded blocks]
         values = tl.load(sums + i * 2 * blocks + part, mask=part < blocks, other=0)
         excess = tl.sum(values, 0).to(tl.float64) * _PART
-        coin = tl.load(uniforms + i - 1)  # scalar: of test i
+        coin = tl.load(uniforms + i - 1)  # scalar of test i
         chance = tl.where(i == length, weight, excess)
         divisor = tl.where(i == length, 1.0, excess + (1.0 - weight))
         passes = (coin * divisor < chance) & (weight > 0)

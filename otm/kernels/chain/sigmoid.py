@@ -1,10 +1,10 @@
-"""The sigmoid variant of chain verification (Wagner et al. 2024, section 3.2.2): not lossless.
+"""Sigmoid variant of chain verification (Wagner et al. 2024, section 3.2.2): not lossless.
 
-It puts σ((z − a) / (b − a)) of a logit z in the place of its probability, so that no row needs a
-sum.  These numbers are no distribution, and the output does not follow the target's: with
-b = −a = 10^4 they lie between 0.622 and 0.623 for all usual logits, hence nearly every draft is
-accepted, and what follows a rejection is nearly uniform.  `sigmoid_distance` says how far from the
-target it is.
+The variant replaces the probability of a logit z by σ((z − a) / (b − a)), so no row needs a sum.
+These numbers are not a distribution, and the output does not have the target's distribution.  With
+b = −a = 10^4 they lie between 0.622 and 0.623 for all usual logits.  Almost every draft is then
+accepted, and the token after a rejection is nearly uniform.  `sigmoid_distance` computes the
+distance from the target.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from otm.kernels.workspace import Workspace
 
 SCALES = (-1e4, 1e4)
-"""The scales a and b that the paper takes for summarisation."""
+"""Scales a and b that the paper uses for summarisation."""
 
 
 def verify_sigmoid(
@@ -43,27 +43,28 @@ def verify_sigmoid(
     backend: str = "auto",
     validate: bool = True,
 ) -> Verified[Tensor]:
-    """Verify chains by sigmoids of logits, which is **not** lossless: for comparison only.
+    """Verify chains by sigmoids of logits, for comparison only: this is **not** lossless.
 
-    With t and d the sigmoids of target and draft, draft x is accepted while u · d(x) < t(x); the
-    first that is not is replaced by a token drawn ∝ max(t − d, 0), or t if that is empty, and the
-    bonus token is drawn ∝ t ([wagner2024]_, section 3.2.2).
+    Let t and d be the sigmoids of target and draft.  A draft x is accepted if u · d(x) < t(x).  The
+    first rejected draft is replaced by a token drawn ∝ max(t − d, 0), or ∝ t if the residual is
+    empty.  The bonus token is drawn ∝ t ([wagner2024]_, section 3.2.2).
 
     Parameters
     ----------
     target_logits : Tensor [B, γ + 1, V]
-        Logits of the target model; float16, bfloat16, float32 or float64, which is rounded.
+        Logits of the target model: float16, bfloat16, float32, or float64, which is rounded to
+        float32.
     draft_logits : Tensor [B, γ, V']
         Logits of the draft model, V' ≤ V.
     draft_tokens : int Tensor [B, γ]
         The drafts; the first −1 ends a chain.
     uniforms : float64 Tensor [B, γ + 2]
-        Independent, in [0, 1).
+        Independent uniforms in [0, 1).
     scales : pair of floats, optional
-        a < b.
+        The scales a and b of the sigmoid, with a < b.
     backend : {"auto", "torch", "triton"}, optional
-        "auto" takes Triton for CUDA tensors where it is installed, and torch for all others; their
-        decisions are the same, bit for bit.
+        "auto" uses Triton for CUDA tensors if it is installed, and torch otherwise.  Both backends
+        make the same decisions, bit for bit.
     validate : bool, optional
         Whether to check all numbers first, which reads every row and waits for the device.
 
@@ -79,9 +80,9 @@ def verify_sigmoid(
     InvalidDistributionError, InvalidDraftsError, InvalidUniformsError
         As for `otm.kernels.verify_logits`, or if there are no draft logits.
     InvalidInputError
-        If the arguments are not tensors on one device, or the backend cannot work on them.
+        If the arguments are not tensors on one device, or the backend cannot process them.
     UnknownMethodError
-        If there is no such backend.
+        If the backend does not exist.
     MissingDependencyError
         If torch or Triton is needed and not installed.
 
@@ -102,11 +103,11 @@ def verify_sigmoid(
     low, high = scales
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
         raise InvalidParameterError(
-            f"scales {low} and {high}; they must be finite numbers, the first below the second"
+            f"scales {low} and {high}; they must be finite numbers, the first less than the second"
         )
     if draft_logits is None or isinstance(draft_logits, SparseDrafts):
         raise InvalidDistributionError(
-            "the sigmoid variant needs the draft model's logits of all tokens: there are none"
+            "the sigmoid variant needs draft logits for all tokens of the draft model"
         )
     chosen = choose_backend(target_logits, backend, ("torch", "triton"))
     check_vocabulary(target_logits.shape[-1])
@@ -117,7 +118,7 @@ def verify_sigmoid(
         from otm.kernels.self_check import chain_cases
         from otm.kernels.self_check import run as self_check
 
-        # The cases are verified with scales at which their logits are far apart.
+        # The scales of the test cases keep the sigmoids of their logits far apart.
         of_cases = partial(_verify, scales=(-4.0, 4.0))
         chosen = self_check.checked_backend(chain_cases.call_of_chains("chain", chains, of_cases))
     return _verify(chosen, chains, scales=(float(low), float(high)))
@@ -130,7 +131,7 @@ def _verify(
     *,
     scales: tuple[float, float],
 ) -> Verified[Tensor]:
-    """Verify on a backend."""
+    """Verify on a backend, with the scales of the sigmoid."""
     target, draft, draft_tokens, uniforms, *_ = chains
     if backend == "triton":
         from otm.kernels.chain.triton import verify
@@ -144,9 +145,10 @@ def _verify(
 def output_distribution(
     target_logits: Tensor, draft_logits: Tensor, scales: tuple[float, float] = SCALES
 ) -> Tensor:
-    """Distribution [V] of the token in the place of a draft sampled from its softmax: [V], [V].
+    """Return the distribution [V] of the token at a draft's position, for logits [V], [V].
 
-    Integrated in float64 from the float32 sigmoids that `verify_sigmoid` works with.
+    The draft is sampled from the softmax of its logits.  The computation uses float64 and the
+    float32 sigmoids of `verify_sigmoid`.
     """
     target, draft = (sigmoid(x, *scales) for x in (target_logits, draft_logits))
     drawn = draft_logits.double().softmax(0)
@@ -160,19 +162,19 @@ def output_distribution(
 def sigmoid_distance(
     target_logits: Tensor, draft_logits: Tensor, scales: tuple[float, float] = SCALES
 ) -> float:
-    """Distance (TV) from the target of the token that `verify_sigmoid` puts in a draft's place.
+    """Return the distance (TV) between the target and the output of `verify_sigmoid` at a draft.
 
     Parameters
     ----------
     target_logits, draft_logits : Tensor [V]
-        Logits of the two models; the draft is sampled from the softmax of its own.
+        Logits of the two models; the draft is sampled from the softmax of `draft_logits`.
     scales : pair of floats, optional
-        a < b.
+        The scales a and b of the sigmoid, with a < b.
 
     Returns
     -------
     float
-        In [0, 1]; computed, not sampled.
+        The distance in [0, 1], computed without sampling.
 
     Raises
     ------
@@ -184,7 +186,7 @@ def sigmoid_distance(
     >>> import torch
     >>> from otm.kernels import sigmoid_distance
     >>> target, draft = torch.tensor([3.0, 0.0, 0.0]), torch.tensor([0.0, 0.0, 3.0])
-    >>> round(sigmoid_distance(target, draft), 2)  # of the draft's own distribution: 0.86
+    >>> round(sigmoid_distance(target, draft), 2)  # the draft's own distance is 0.86 too
     0.86
     """
     output = output_distribution(target_logits, draft_logits, scales)

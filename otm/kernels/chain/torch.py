@@ -1,6 +1,6 @@
-"""Chain verification, batched: the decisions of `otm.kernels.chain.numpy`, bit for bit.
+"""Chain verification of a batch, with the same decisions as `otm.kernels.chain.numpy`, bit for bit.
 
-It reads one row of target and draft for each sequence beside the probabilities of the drafts.
+For each sequence the code reads the drafts' probabilities and one whole row of target and draft.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from otm.kernels.results import Verified
 def verify(
     target_probs: Tensor, draft_probs: Tensor | None, draft_tokens: Tensor, uniforms: Tensor
 ) -> Verified[Tensor]:
-    """Accept drafts up to the first rejected one, and draw the token that follows."""
+    """Accept drafts up to the first rejection, and draw the next token."""
     batch, size = len(target_probs), target_probs.shape[2]
     gamma = draft_tokens.shape[1]
     drafts = draft_tokens.long()
     drafted = drafts >= 0
 
-    target = at(target_probs[:, :gamma], drafts)  # [B, γ], of the drafts
+    target = at(target_probs[:, :gamma], drafts)  # probabilities of the drafts, [B, γ]
     draft = torch.ones_like(target) if draft_probs is None else at(draft_probs, drafts)
     passes = drafted & (drafts < size) & (uniforms[:, :gamma] * draft < target)
     accepted = passes.cumprod(1).sum(1)
     rejected = accepted < drafted.cumprod(1).sum(1)
 
-    # the row after the accepted drafts, less the draft's if one was rejected there
+    # If a draft was rejected, subtract the draft's row from the target's row at its position.
     sequences = torch.arange(batch, device=target_probs.device)
     masses = mass(target_probs[sequences, accepted])  # [B, V]
     if gamma:

@@ -1,4 +1,4 @@
-"""Chain verification as Triton kernels: the decisions of `otm.kernels.chain.torch`."""
+"""Chain verification as Triton kernels, with the same decisions as `otm.kernels.chain.torch`."""
 
 from __future__ import annotations
 
@@ -7,4 +7,4 @@ from functools import partial
 from otm.kernels.common.one_chain import verify_chain
 
 verify = partial(verify_chain, by_block=False)
-"""Accept drafts up to the first rejected one, and draw the token that follows."""
+"""Accept drafts up to the first rejection, and draw the next token."""

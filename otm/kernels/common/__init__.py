@@ -1,6 +1,6 @@
-"""Steps that kernels of several rules share: probabilities, rows, draws and launches.
+"""Code that several rules share: probabilities, rows, draws and launches of kernels.
 
-Also the Triton kernels of one chain (`one_chain`), which `chain` and `block` share.
+It includes `one_chain`, the Triton kernels for one chain, which `chain` and `block` share.
 
-Not here: what one rule alone does, which is in the folder of the rule.
+Not here: code that only one rule uses, which is in the rule's folder.
 """

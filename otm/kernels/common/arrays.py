@@ -1,7 +1,7 @@
-"""Array operations for formulas that NumPy and torch share: floats, fractions and tensors alike.
+"""Array operations that work on floats, fractions and tensors alike.
 
-A formula of one node works on the last axis: [n] in NumPy, [B, n] in torch.  Object arrays of
-`fractions.Fraction` stay exact.
+Formulas for one node use these operations in NumPy and torch.  A formula works on the last axis:
+[n] in NumPy, [B, n] in torch.  Object arrays of `fractions.Fraction` stay exact.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from otm._core.tensors import is_tensor
 
 
 def array_module(values: Any) -> Any:
-    """Return the library of an array: torch for tensors, NumPy for everything else."""
+    """Return the library of an array: torch for tensors, otherwise NumPy."""
     return sys.modules["torch"] if is_tensor(values) else np
 
 
@@ -26,21 +26,21 @@ def to_float64(values: Any) -> Any:
 
 
 def to_int64(values: Any) -> Any:
-    """Round toward zero; fractions stay fractions."""
+    """Round toward zero to int64; fractions stay unchanged."""
     xp = array_module(values)
     return values if values.dtype == object else xp.asarray(values, dtype=xp.int64)
 
 
 def nonzero_or_one(values: Any) -> Any:
-    """Replace 0 by 1, so that the numbers can divide."""
+    """Replace 0 by 1, so that the numbers can be divisors."""
     return values + (values == 0)
 
 
 def prepend_zero(values: Any) -> Any:
-    """Put 0 before cumulative sums: [..., n] → [..., n + 1]."""
+    """Insert 0 before cumulative sums: [..., n] → [..., n + 1]."""
     return array_module(values).concatenate((0 * values[..., :1], values), axis=-1)
 
 
 def take(values: Any, index: Any) -> Any:
-    """Entries of one row [n] at any places, or of each row [B, n] at its places [B, m]."""
+    """Return entries of a row [n] at any indices, or of rows [B, n] at indices [B, m]."""
     return values[index] if values.ndim == 1 else values.gather(-1, index)

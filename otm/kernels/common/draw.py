@@ -1,4 +1,4 @@
-"""How kernels draw a token, by masses in whole numbers: a block by its sum, a token within it."""
+"""Draw of a token in Triton kernels by integer masses: first its block, then the token."""
 
 # ruff: noqa: PLR0917 - a kernel's arguments are pointers, strides and sizes, in order
 
@@ -15,9 +15,10 @@ def pick_block(
     blocks: tl.tensor,
     padded_blocks: tl.constexpr,
 ) -> tl.tensor:
-    """`pick_of_sums` of the residual; of the row if nothing was rejected or, by rounding, is left.
+    """Pick a block by `pick_of_sums` from the residual of a rejected draft, otherwise from the row.
 
-    The third result says which.
+    If rounding makes the residual empty, the block is also picked from the row.  The third result
+    says whether the residual was used.
     """
     block = tl.arange(0, padded_blocks)
     inside = block < blocks
@@ -32,15 +33,15 @@ def pick_block(
 def pick_of_sums(
     sums: tl.tensor, uniform: tl.tensor, blocks: tl.tensor, padded_blocks: tl.constexpr
 ) -> tl.tensor:
-    """Return the first block where the cumulative mass exceeds the point, and what is left of it.
+    """Return the first block whose cumulative mass exceeds the point, and the offset in it.
 
-    Masses are whole numbers, hence the token is the one that a cumulative sum over all of the
-    vocabulary would find.
+    Masses are integers, so the drawn token is the same as with a cumulative sum over the whole
+    vocabulary.
     """
     block = tl.arange(0, padded_blocks)
     values = tl.load(sums + block, mask=block < blocks, other=0)  # [padded blocks]
     total = tl.sum(values, 0)
-    # the product can round up to the total
+    # The product can round up to the total.
     point = tl.minimum((uniform * total.to(tl.float64)).to(tl.int64), total - 1)
     above = tl.cumsum(values, 0) > point
     chosen = tl.minimum(tl.min(tl.where(above, block, padded_blocks), 0), blocks - 1)
@@ -51,7 +52,7 @@ def pick_of_sums(
 def first_above(
     values: tl.tensor, token: tl.tensor, point: tl.tensor, size: tl.tensor
 ) -> tl.tensor:
-    """First token where the cumulative mass exceeds the point; whatever happens, below the size."""
+    """Return the first token whose cumulative mass exceeds the point, else the last token."""
     above = tl.cumsum(values, 0) > point
     return tl.min(tl.where(above, token, size - 1), 0)
 
@@ -65,7 +66,7 @@ def write_output(
     gamma: tl.tensor,
     padded_rows: tl.constexpr,
 ) -> None:
-    """Write a chain's output: the accepted drafts, the token that follows, and −1."""
+    """Write a chain's output: the accepted drafts, the next token and −1."""
     place = tl.arange(0, padded_rows)
     draft = tl.load(tokens + place, mask=place < accepted, other=-1).to(tl.int64)  # [padded rows]
     draft = tl.where(place == accepted, token.to(tl.int64), draft)

@@ -1,8 +1,9 @@
-"""One chain on a CPU: tensors are read as arrays, row by row, by the definition itself.
+"""Verification of one chain on a CPU: the NumPy reference reads tensors row by row.
 
-A batched operation reads the rows of all drafts.  The definition reads a row when it needs it, and
-then in a cache: for chain verification the rows up to the first rejected draft.  Where rows are
-long this is several times as fast, and where they are short the calls from Python cost more.
+A batched operation reads the rows of all drafts.  The reference reads a row only when needed, and
+the row then stays in the cache.  Chain verification, for example, reads rows up to the first
+rejected draft.  Reading row by row is several times faster for long rows; for short rows the
+overhead of Python calls dominates.
 """
 
 from __future__ import annotations
@@ -24,26 +25,27 @@ from otm.kernels.sparse_drafts import SparseDrafts
 from otm.rules import Rule, named
 
 LEAST_VOCABULARY = 2048
-"""The smallest vocabulary whose rows are read one by one."""
+"""Smallest vocabulary for which rows are read one by one."""
 
 
 def reads_rows(rule: str | Rule, target: Tensor) -> bool:
-    """Whether the rows of these tensors are to be read one by one."""
+    """Whether to read the rows of this tensor one by one."""
     on_host = target.device.type == "cpu" and target.shape[-1] >= LEAST_VOCABULARY
     return on_host and not named(rule, "kernel").several
 
 
 def verify(rule: Rule, chains: Chains, most: int = 0) -> Verified[Tensor]:
-    """Verify by the rule's definition, packed chains of at most so many drafts."""
+    """Verify by the rule's NumPy reference; packed chains have at most `most` drafts."""
     target, draft, draft_tokens, uniforms, temperature, offsets, *_ = chains
     size, tokens = target.shape[-1], draft_tokens.numpy()
-    target = _in_place(target)
-    if isinstance(draft, SparseDrafts):  # short lists, which are widened as they are
+    target = _as_array(target)
+    # Lists are short, so they are converted as a whole.
+    if isinstance(draft, SparseDrafts):
         probs = draft.probs.detach()
         probs = probs.float() if probs.dtype == torch.bfloat16 else probs
         draft = SparseDrafts(draft.tokens.numpy(), probs.numpy())
     elif draft is not None:
-        draft = _in_place(draft)
+        draft = _as_array(draft)
     if offsets is not None:
         target, draft, tokens = unpack(target, draft, tokens, offsets.numpy(), most)
     target = _as_rows("target", target, chains.target.dtype)
@@ -56,7 +58,7 @@ def verify(rule: Rule, chains: Chains, most: int = 0) -> Verified[Tensor]:
 
 
 def draw(probs: Tensor, uniforms: Tensor) -> Tensor:
-    """Draw m tokens from each row: [B, C, V], [B, C, m] → [B, C, m], the same on every device."""
+    """Draw m tokens from each row, the same on every device: [B, C, V], [B, C, m] → [B, C, m]."""
     if probs.device.type != "cpu" or probs.shape[-1] < LEAST_VOCABULARY:
         return locate_all(mass(probs), uniforms)
     rows, points = probs.flatten(0, 1).numpy(), uniforms.flatten(0, 1).tolist()
@@ -69,12 +71,12 @@ def draw(probs: Tensor, uniforms: Tensor) -> Tensor:
 
 
 def as_arrays(model: str, rows: Tensor) -> Any:
-    """Rows of a model by sequence, in the memory of their tensor."""
-    return _as_rows(model, _in_place(rows), rows.dtype)
+    """Return a model's rows by sequence, without copying the tensor."""
+    return _as_rows(model, _as_array(rows), rows.dtype)
 
 
-def _in_place(numbers: Tensor) -> Any:
-    """Return the memory of a tensor as an array: of bfloat16, which NumPy has not, its bits."""
+def _as_array(numbers: Tensor) -> Any:
+    """Return a tensor's memory as an array; as bits for bfloat16, which NumPy lacks."""
     numbers = numbers.detach()
     if numbers.dtype == torch.bfloat16:
         return numbers.view(torch.int16).numpy().view(np.uint16)
@@ -82,14 +84,14 @@ def _in_place(numbers: Tensor) -> Any:
 
 
 def _as_rows(model: str, rows: Any, dtype: torch.dtype) -> Any:
-    """Rows by sequence, each [R, V], widened from bfloat16 when they are read."""
-    return map(partial(_Widened, model), rows) if dtype == torch.bfloat16 else rows
+    """Return rows [R, V] by sequence; bfloat16 rows are widened when read."""
+    return map(partial(_WidenedRows, model), rows) if dtype == torch.bfloat16 else rows
 
 
-class _Widened:
-    """Rows [R, V] of bfloat16, by its bits: widened when they are read, as NumPy has no such type.
+class _WidenedRows:
+    """Rows [R, V] of bfloat16 bits, which are widened to float32 when read.
 
-    A row stands in the memory of its model until the next one of that model is read.
+    A row stays valid until another row of the same model is read.
     """
 
     def __init__(self, model: str, bits: npt.NDArray[np.uint16]) -> None:

@@ -1,14 +1,18 @@
-"""The kernels for one chain: chain verification in one pass, and block verification.
+"""Triton kernels for one chain: chain verification and block verification.
 
-The vocabulary is cut into blocks.  In chain verification every program of `add_up` looks at one
-block of one chain: it finds the first rejected draft itself, from the probabilities of the drafts
-alone, and adds up what its block has of the row there.  In block verification it looks at one block
-of one row, and adds up what would have to be drawn from there; `draw` then tests all parts of the
-drafts.  One program of `draw` for each chain picks a block and reads only that block again.
+The vocabulary is divided into blocks.
 
-From probabilities these are two launches, and two rows are read, or each row once; from logits
-four, with two that find the sum of each row.  Sigmoids (`otm.kernels.chain.sigmoid`) need no sum,
-and two launches.
+- In chain verification, each program of `add_up` reads one block for one chain.  The program finds
+  the first rejected draft from the drafts' probabilities, and sums the masses of its block in the
+  row of this draft.
+- In block verification, each program of `add_up` reads one block of one row and sums the masses
+  that the next token would be drawn from.  `draw` then tests every prefix of the drafts.
+
+For each chain one program of `draw` picks a block and reads only this block again.
+
+Probabilities need two launches.  Chain verification reads two rows, block verification each row
+once.  Logits need two more launches, which compute the sum of each row.  Sigmoids
+(`otm.kernels.chain.sigmoid`) need no sums, so two launches suffice.
 """
 
 # ruff: noqa: PLR0917 - a kernel's arguments are pointers, strides and sizes, in order
@@ -18,7 +22,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from otm.kernels.block.triton_steps import longest_part, weight_before
+from otm.kernels.block.triton_steps import longest_prefix, weight_before
 from otm.kernels.common import runtime
 from otm.kernels.common.distributions.numpy import UNIT
 from otm.kernels.common.distributions.triton import (
@@ -54,17 +58,17 @@ def verify_chain(
     workspace: Workspace | None = None,
     offsets: Tensor | None = None,
 ) -> Verified[Tensor]:
-    """Launch the kernels, for rows of a kind that `probability` names, maybe packed.
+    """Launch the kernels; `kind` names the kind of rows as in `probability`.
 
-    A workspace of our own is not kept: one kept here would be shared by calls on different
-    streams, and torch hands out the same memory again.
+    A workspace that is created here is not kept.  If it were, calls on different streams would
+    share it, and torch reuses the freed memory anyway.
     """
     check_device(target)
     work = Workspace() if workspace is None else workspace
     batch, gamma = len(uniforms), tokens.shape[-1] if offsets is None else uniforms.shape[1] - 2
     size, device = target.shape[-1], target.device
     lists, rows = (draft, None) if isinstance(draft, SparseDrafts) else (None, draft)
-    target, laws, tokens, uniforms = lay_out(work, target, rows, tokens, uniforms)
+    target, draft_rows, tokens, uniforms = lay_out(work, target, rows, tokens, uniforms)
     blocks, of_sums = -(-size // runtime.BLOCK), gamma + 1 if by_block else 1
     output = torch.empty(batch, gamma + 1, dtype=torch.int64, device=device)
     accepted = torch.empty(batch, dtype=torch.int64, device=device)
@@ -72,20 +76,20 @@ def verify_chain(
     softmaxes = drawn_from = sums
     if kind == "logits":
         softmaxes = summarise_logits(
-            *(target, laws, tokens, temperature, work),
+            *(target, draft_rows, tokens, temperature, work),
             of_target=rows is None,
             offsets=offsets,
             most=gamma,
         )
     listed_tokens, width = tokens, 0
     if lists is not None:
-        listed_tokens, laws, width = lay_out_lists(work, lists)
-        drawn_from = work.take("drawn from", (batch, runtime.BLOCK), laws.dtype, device)
+        listed_tokens, draft_rows, width = lay_out_lists(work, lists)
+        drawn_from = work.take("drawn from", (batch, runtime.BLOCK), draft_rows.dtype, device)
     starts = tokens if offsets is None else offsets.contiguous()
     places = (listed_tokens, starts, softmaxes, sums, drawn_from, accepted, output)
-    arguments = (target, laws, tokens, uniforms, *places)
-    strides = (*strides_of(target, 1)[::2], *strides_of(laws, 0)[::2])
-    shape = (gamma, size, laws.shape[-1], blocks, scales[0], scales[1] - scales[0])
+    arguments = (target, draft_rows, tokens, uniforms, *places)
+    strides = (*strides_of(target, 1)[::2], *strides_of(draft_rows, 0)[::2])
+    shape = (gamma, size, draft_rows.shape[-1], blocks, scales[0], scales[1] - scales[0])
     constants = {
         "kind": kind,
         "one_hot": draft is None,
@@ -111,7 +115,7 @@ def of_drafts(
     width: tl.constexpr,
     padded_gamma: tl.constexpr,
 ) -> tl.tensor:
-    """Probabilities of a chain's drafts in float64, by target and draft, and which are tokens."""
+    """Return float64 target and draft probabilities of a chain's drafts, and the valid drafts."""
     step = tl.arange(0, padded_gamma)
     drafted = step < length
     token = tl.load(tokens + step, mask=drafted, other=0)  # [padded γ]
@@ -127,10 +131,13 @@ def of_drafts(
 
 
 @jit
-def less_draft(
+def subtract_draft(
     target_prob: tl.tensor, draft_prob: tl.tensor, subtract: tl.tensor, weight: tl.tensor
 ) -> tl.tensor:
-    """Masses of max(weight · target − draft, 0); no weight, or nothing to subtract: it is 1."""
+    """Return masses of max(weight · target − draft, 0); a `weight` of None counts as 1.
+
+    Without `subtract` the weight is 1 too.
+    """
     left = target_prob
     if weight is not None:
         left = target_prob.to(tl.float64) * tl.where(subtract, weight, 1.0)
@@ -149,10 +156,10 @@ def masses(
     one_hot: tl.constexpr,
     width: tl.constexpr,
 ) -> tl.tensor:
-    """Masses of the target's row at a position, and of what is left after the draft's.
+    """Return masses of the target's row at a position, and of the residual.
 
-    Where the draft is not to be subtracted nothing of it is read.  A sparse draft needs memory for
-    the block; without any it counts as 0.
+    If `subtract` is false, the draft's row is not read.  For a sparse draft, `memory` must have the
+    size of a block; if `memory` is None, the draft's probabilities count as 0.
     """
     prob = target_at(rows, position, token, token < rows.size, True, kind)
     if width > 0:
@@ -165,7 +172,7 @@ def masses(
     else:
         known = token < tl.where(subtract, rows.draft_size, 0)
         draft_prob = draft_at(rows, position, token, known, subtract, kind)
-    return mass(prob, _UNIT), less_draft(prob, draft_prob, subtract, weight)
+    return mass(prob, _UNIT), subtract_draft(prob, draft_prob, subtract, weight)
 
 
 @jit
@@ -179,15 +186,15 @@ def change_of_listed(
     width: tl.constexpr,
     block_size: tl.constexpr,
 ) -> tl.tensor:
-    """Sum over a block of what a sparse draft changes, at the tokens that it lists."""
+    """Return the change of a block's residual mass at the tokens that a sparse draft lists."""
     change = tl.full((), 0, tl.int64)
     for chunk in range((tl.where(subtract, rows.draft_size, 0) + width - 1) // width):
         place = chunk * width + tl.arange(0, width)
         token, draft_prob = listed(rows, position, place, subtract, kind)
         inside = (token >= start) & (token < tl.minimum(start + block_size, rows.size))
         prob = target_at(rows, position, token, inside, True, kind)
-        left = less_draft(prob, draft_prob, subtract, weight)
-        before = less_draft(prob, tl.zeros_like(prob), subtract, weight)
+        left = subtract_draft(prob, draft_prob, subtract, weight)
+        before = subtract_draft(prob, tl.zeros_like(prob), subtract, weight)
         change += tl.sum(tl.where(inside, left - before, 0), 0)
     return change
 
@@ -222,9 +229,10 @@ def add_up(
     padded_gamma: tl.constexpr,
     block_size: tl.constexpr,
 ) -> None:
-    """Add up the masses of a block of a row: of what is left after the draft, and of the row.
+    """Sum the residual masses and the target masses of one block of a row.
 
-    The row is that of the first rejected draft, or the one after all drafts; by block, any.
+    In chain verification the row is the one of the first rejected draft, or the row after all
+    drafts.  In block verification every row has separate programs.
     """
     chain = tl.program_id(0).to(tl.int64)
     row, block = tl.program_id(1), tl.program_id(2)
@@ -297,7 +305,7 @@ def draw(
     padded_blocks: tl.constexpr,
     block_size: tl.constexpr,
 ) -> None:
-    """Draw the token that follows the accepted drafts, and write a chain's output."""
+    """Draw the next token after the accepted drafts, and write a chain's output."""
     chain = tl.program_id(0).to(tl.int64)
     tokens, start, length = drafts_of(tokens, offsets, chain, gamma, padded_gamma, packed)
     target += chain * target_chain + start * target_row
@@ -315,7 +323,7 @@ def draw(
         target_prob, draft_prob, _ = of_drafts(
             rows, tokens, length, kind, one_hot, width, padded_gamma
         )
-        count, weight = longest_part(
+        count, weight = longest_prefix(
             target_prob, draft_prob, uniforms, sums, length, blocks, padded_gamma, padded_blocks
         )
         tl.store(accepted + chain, count.to(tl.int64))

@@ -1,8 +1,8 @@
-"""Triton where it is installed: the decorator of kernels, and how they are launched.
+"""Triton support: the decorator of kernels, and their launch.
 
-A module with kernels can be imported without Triton; to launch one then raises
-`MissingDependencyError`.  Kernels run on CUDA tensors, or on any tensor in Triton's interpreter, in
-NumPy, if the environment variable TRITON_INTERPRET=1 was set before Triton was imported.
+Modules with kernels can be imported without Triton; launching a kernel then raises
+`MissingDependencyError`.  Kernels run on CUDA tensors.  In Triton's interpreter, which uses NumPy,
+they run on any tensor; set TRITON_INTERPRET=1 before Triton is imported.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ else:
     triton = tl = None
 
 BLOCK = 4096
-"""Tokens that one program looks at, whatever the batch: results do not depend on the batch."""
+"""Number of tokens that one program reads; constant, so that results do not depend on the batch."""
 
 WARPS = 8
 
 TUNED: dict[str, dict[str, int]] = json.loads(
     files("otm.kernels.common").joinpath("warps.json").read_text(encoding="utf-8")
 )
-"""Warps of a program by device and kernel, where others than `WARPS` were measured to be faster.
+"""Numbers of warps by device and kernel, where a measurement found a faster number than `WARPS`.
 
-`python -m benchmarks.gpu` measures them.  Sums are of whole numbers, hence no decision depends on
-them, as it does on `BLOCK`: the sum of a softmax is rounded by block.
+`python -m benchmarks.gpu` measures these numbers.  They change no decision, because kernels add
+integers.  `BLOCK` does change decisions, because the sum of a softmax is rounded for each block.
 """
 
 
 def jit(function: Callable[..., Any]) -> Any:
-    """Compile a kernel with Triton; without it the function stays as it is and is never called.
+    """Compile a kernel with Triton; without Triton, return the function unchanged.
 
-    Not for some positions, levels or tests apart from the others: Triton would, for 1 and for
-    multiples of 16.
+    Kernels are not specialised on the arguments position, level and test.  Triton would otherwise
+    compile extra variants for the value 1 and for multiples of 16.
     """
     return (
         function
@@ -57,27 +57,27 @@ def jit(function: Callable[..., Any]) -> Any:
 
 
 def constant(number: float) -> Any:
-    """Return a number that kernels may use as a global name."""
+    """Return a number that kernels may use as a global constant."""
     return number if triton is None else tl.constexpr(number)
 
 
 def check_device(tensor: Tensor) -> None:
-    """Refuse tensors that Triton cannot work on."""
+    """Raise unless Triton is installed and can use the tensor."""
     if triton is None:
         raise not_installed(
             "triton",
-            "it comes with torch's builds for CUDA, for Linux only; elsewhere use backend='torch'",
+            "it is part of torch's CUDA builds for Linux; on other systems use backend='torch'",
         )
     if tensor.device.type != "cuda" and not interpreted():
         raise InvalidInputError(
             f"Triton's kernels run on CUDA tensors; these are on {tensor.device}: move them, or "
-            "use backend='torch'.  (For tests: TRITON_INTERPRET=1, set before Triton is imported, "
-            "runs kernels anywhere, slowly)"
+            "use backend='torch'.  (For tests, TRITON_INTERPRET=1, set before Triton is imported, "
+            "runs kernels slowly on any device)"
         )
 
 
 def compiles() -> bool:
-    """Whether Triton is installed and compiles kernels, instead of interpreting them."""
+    """Whether Triton is installed and compiles kernels instead of interpreting them."""
     return triton is not None and not interpreted()
 
 
@@ -88,7 +88,7 @@ def interpreted() -> bool:
 
 @cache
 def capability(device: torch.device) -> str:
-    """Name the kind of a device, such as "sm_90"."""
+    """Return the kind of a device, such as "sm_90"."""
     if device.type != "cuda":
         return str(device.type)
     major, minor = torch.cuda.get_device_capability(device)
@@ -96,7 +96,7 @@ def capability(device: torch.device) -> str:
 
 
 def warps(kernel: Any, kind: str) -> int:
-    """Return the warps of a kernel's programs on a kind of device."""
+    """Return the number of warps for a kernel on a kind of device."""
     of_kernels = TUNED.get(kind)
     if of_kernels is None:
         return WARPS
@@ -104,17 +104,17 @@ def warps(kernel: Any, kind: str) -> int:
 
 
 def name_of(kernel: Any) -> str:
-    """Name a kernel by its module below `otm.kernels` and its function, as `TUNED` does."""
+    """Return a kernel's name as in `TUNED`: its module below `otm.kernels` and its function."""
     return f"{kernel.fn.__module__.removeprefix('otm.kernels.')}.{kernel.__name__}"
 
 
 def launch(
     kernel: Any, grid: tuple[int, ...], tensor: Tensor, /, *arguments: Any, **constants: Any
 ) -> None:
-    """Launch a kernel on the device of a tensor, which is its first argument too.
+    """Launch a kernel on the device of `tensor`, which is also its first argument.
 
-    Products and sums are not contracted into one operation, which rounds once less: the decisions
-    are then the same on all devices, bit for bit.
+    Fused multiply-add is disabled, because it rounds once less.  Decisions are therefore the same
+    on all devices, bit for bit.
     """
     if 0 in grid:
         return
@@ -124,17 +124,17 @@ def launch(
 
 
 def padded(count: int) -> int:
-    """Return the least power of two that is no less than a count: the only length of arrays."""
+    """Return the least power of two ≥ count; Triton allows only such array lengths."""
     return 1 << max(count - 1, 0).bit_length()
 
 
 def lay_out(
     work: Workspace, target: Tensor, draft: Tensor | None, tokens: Tensor, uniforms: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return the arguments of a verification as kernels read them, copied only if they must be.
+    """Return the arguments of a verification in the kernels' layout; copy only if necessary.
 
-    The entries of a row lie side by side, tokens and uniforms all do; the target stands in for a
-    draft that is None.
+    The entries of each row are contiguous; tokens and uniforms are contiguous as a whole.  If
+    `draft` is None, the target takes its place.
     """
 
     def laid_out(name: str, tensor: Tensor, fits: bool) -> Tensor:
@@ -151,13 +151,13 @@ def lay_out(
 def spread_temperature(
     work: Workspace, temperature: float | Tensor, batch: int, device: torch.device
 ) -> Tensor:
-    """Return a temperature for each sequence, without a copy from the host: [B]."""
+    """Return a temperature for each sequence [B], without a copy from the host."""
     if isinstance(temperature, Tensor):
         return temperature.expand(batch)
     filled = work.take("temperature", (1,), torch.float64, device).fill_(temperature)
-    return filled.as_strided((batch,), (0,))  # of one sequence too
+    return filled.as_strided((batch,), (0,))  # one sequence has stride 0 too
 
 
 @jit
 def _probe() -> None:
-    """Show whether kernels are compiled or interpreted."""
+    """Kernel that shows whether kernels are compiled or interpreted."""

@@ -1,11 +1,12 @@
-"""Softmax in float32 whose every bit is the same on every device: what Triton's kernels work with.
+"""Softmax in float32 that is bitwise equal on every device; Triton's kernels use it.
 
-Exponentials of libraries differ in their last bit, and sums of floats depend on their order.  Here
-an exponential is a polynomial in products and sums, each rounded on its own, and weights are added
-as whole numbers.  The Triton kernels take the same steps; this is their plain version in torch.
+Library exponentials differ in their last bit, and sums of floats depend on the order of terms.
+Here an exponential is a polynomial whose products and sums are each rounded separately, and weights
+are added as integers.  This module is the plain torch version; the Triton kernels take the same
+steps.
 
-It is within 10^−6 (TV) of the exact softmax, at V = 128,256 too: measured are 10^−7 at most,
-where torch's own float32 softmax on a CPU is up to 6 · 10^−6 away.
+The result is within 10^−6 (TV) of the exact softmax, also at V = 128,256.  The largest measured
+distance is 10^−7; torch's own float32 softmax on a CPU reaches 6 · 10^−6.
 """
 
 from __future__ import annotations
@@ -28,37 +29,37 @@ COEFFICIENTS = (
     0.0013398875016719103,
     0.00015353361959569156,
 )
-"""Of 2^f = 1 + c₁f + … + c₆f⁶ on [−1/2, 1/2]; minimax, then rounded to float32."""
+"""Coefficients of 2^f = 1 + c₁f + … + c₆f⁶ on [−1/2, 1/2]: minimax, rounded to float32."""
 
 LOG2_E = math.log2(math.e)
 
 LEAST_EXPONENT = -100.0
-"""Weights below 2^−100 are 0: devices differ in numbers that are too small to be normal."""
+"""Weights below 2^−100 become 0, because devices differ in subnormal numbers."""
 
 SCALES = (2.0**-126, 2.0**126)
-"""Bounds of log₂(e) over the temperature: all of them finite, none of them 0."""
+"""Bounds of log₂(e) divided by the temperature, which keep the quotient finite and positive."""
 
 WEIGHT_UNIT = 2.0**42
-"""Weights relative to the largest are added as whole numbers of this many parts."""
+"""Number of parts that weight 1 is divided into; the largest weight of a row is 1."""
 
 SIGMOID_UNIT = 2.0**-19
-"""What a row of sigmoids is multiplied by, so that its sum stays below 4, as masses need."""
+"""Factor of sigmoids, which keeps the sum of a row below 4, as masses require."""
 
 LARGEST_VOCABULARY = 2**20
-"""The sum of more weights could overflow."""
+"""Largest vocabulary for which the sum of weights cannot overflow."""
 
 
 def check_vocabulary(size: int) -> None:
-    """Refuse a vocabulary whose weights could overflow their sum."""
+    """Raise if a vocabulary is so large that the sum of weights could overflow."""
     if size > LARGEST_VOCABULARY:
         raise InvalidDistributionError(
-            f"a vocabulary of {size:,} tokens; from logits the kernels add weights of at most "
-            f"{LARGEST_VOCABULARY:,}: use backend='torch', or give probabilities"
+            f"the vocabulary has {size:,} tokens; from logits the kernels add weights of at most "
+            f"{LARGEST_VOCABULARY:,} tokens: use backend='torch', or give probabilities"
         )
 
 
 def exp2(exponent: Tensor) -> Tensor:
-    """Return 2 to the power of an exponent of at most 0; 0 below 2^−100, and for NaN."""
+    """Return 2 to the power of an exponent ≤ 0; return 0 below 2^−100 and for NaN."""
     counts = exponent >= LEAST_EXPONENT
     exponent = exponent.where(counts, 0.0)
     whole = (exponent + 0.5).floor()
@@ -71,14 +72,15 @@ def exp2(exponent: Tensor) -> Tensor:
 
 
 def softmax(logits: Tensor, temperature: Tensor, block: int = BLOCK) -> Tensor:
-    """Softmax of logits [..., V] at temperatures [...] above 0, in float32; 0 where there is none.
+    """Compute the softmax of logits [..., V] at temperatures [...] above 0, in float32.
 
-    Weights are added by blocks of so many tokens, each relative to its own largest.
+    Weights are added in blocks of `block` tokens, relative to the largest logit of the block.  A
+    row without a finite logit has probabilities 0.
     """
     logits, size = logits.float(), logits.shape[-1]
     check_vocabulary(size)
     block = min(block, size)
-    # torch takes number / tensor as number · reciprocal, which is rounded twice
+    # torch computes number / tensor as number · reciprocal, which is rounded twice.
     scale = torch.full_like(temperature, LOG2_E, dtype=torch.float64) / temperature.double()
     scale = scale.clamp(*SCALES).float()[..., None]
     padded = torch.nn.functional.pad(logits, (0, -size % block), value=-math.inf)
@@ -90,7 +92,8 @@ def softmax(logits: Tensor, temperature: Tensor, block: int = BLOCK) -> Tensor:
     peak = _finite(peaks.amax(-1, keepdim=True))
     factors = exp2((peaks - peak) * scale)
     total = (sums.double() * factors.double()).long().sum(-1, keepdim=True)
-    inverse = (WEIGHT_UNIT / total.clamp(min=1).double()).float()  # a power of two: rounded once
+    # The numerator is a power of two, so the quotient is rounded once.
+    inverse = (WEIGHT_UNIT / total.clamp(min=1).double()).float()
     return exp2((logits - peak) * scale) * inverse
 
 
@@ -101,9 +104,10 @@ def probs_from_logits(
     temperature: float | Tensor,
     block: int = BLOCK,
 ) -> tuple[Tensor, Tensor | None]:
-    """Probabilities that the kernels make of logits, of one chain or of several a sequence.
+    """Return the probabilities that the kernels compute from logits of one or several chains.
 
-    Where the temperature is 0: the first of the target's largest logits, and the draft itself.
+    At temperature 0 they are one-hot: at the first largest logit for the target, at the draft for
+    the draft.
     """
     draft = None if draft_logits is None else draft_logits.float()
     of_rows = partial(softmax, block=block)
@@ -113,7 +117,7 @@ def probs_from_logits(
 
 
 def sigmoid(logits: Tensor, low: float, high: float) -> Tensor:
-    """σ((z − low) / (high − low)) · 2^−19 in float32: at most 2^20 of them sum to less than 2."""
+    """Return σ((z − low) / (high − low)) · 2^−19 in float32; 2^20 of these sum to less than 2."""
     shifted = logits.float() - low
     scaled = shifted / torch.full_like(shifted, high - low)
     weight = exp2(-(scaled.abs() * LOG2_E))
@@ -121,5 +125,5 @@ def sigmoid(logits: Tensor, low: float, high: float) -> Tensor:
 
 
 def _finite(peaks: Tensor) -> Tensor:
-    """Replace −∞ by 0, so that −∞ − (−∞) does not arise."""
+    """Replace −∞ by 0 to avoid −∞ − (−∞)."""
     return peaks.where(peaks > -math.inf, 0.0)

@@ -1,15 +1,18 @@
 """k-Seq (SpecTr Algorithm 2) at one node, with a factor that needs one pass over the vocabulary.
 
-k-Seq accepts a draft x with probability min(1, q/(ρp)) and is lossless for every division factor
-ρ ≥ ρ*.  Neither a sort nor a search for ρ* suits a GPU.  Here one pass adds up β(ρ) = Σ min(p, q/ρ)
-at a few fixed factors, and a draft is tested by a mixture of the two that enclose ρ*: with their
-inverses s < S, its mass is h = (1 − λ) min(p, sq) + λ min(p, Sq).  The sum of h is known without
-another pass, and the rule is valid as long as F · ((1 − λ)s + λS) ≤ 1, where
-F = (1 − (1 − Σh)^k) / Σh is how many times as likely k drafts give a token as one draft does.  It
-differs from k-Seq at ρ* only in tokens whose ratio lies between the two factors, to second order:
-measured, it accepts 0.001 less at most.
+k-Seq accepts a draft x with probability min(1, q/(ρp)), where ρ is the division factor.  It is
+lossless for every ρ ≥ ρ*.  A GPU is poorly suited to a sort or to a search for ρ*.  Instead, one
+pass computes the sum β(ρ) of min(p, q/ρ) over the vocabulary, for a few fixed factors.
 
-Letters as in the papers: p the draft's distribution, q the target's, k the number of drafts.
+Let s < S be the inverses of the two factors that enclose ρ*.  A draft is tested by a mixture of
+these factors, with mass h = (1 − λ) min(p, sq) + λ min(p, Sq).  The sum of h follows without
+another pass.  With k drafts a token is accepted F times as often as with one draft, where
+F = (1 − (1 − Σh)^k) / Σh.  The rule is valid if F · ((1 − λ)s + λS) ≤ 1.
+
+The rule differs from k-Seq at ρ* only in tokens with a ratio between the two factors, and only to
+second order.  The measured loss of acceptance is at most 0.001.
+
+Symbols as in the papers: p is the draft distribution, q the target, k the number of drafts.
 """
 
 from __future__ import annotations
@@ -27,14 +30,17 @@ from otm.kernels.multi_draft.numpy import verify_chains
 from otm.kernels.optimal.numpy import deterministic_count, hit_probability
 
 INTERVALS = 16
-"""Between the fixed factors, which are ρ = 1 + (K − 1)(g / 16)² for g = 0, …, 16."""
+"""Number of intervals between the fixed factors ρ = 1 + (K − 1)(g / 16)² for g = 0, …, 16."""
 
 SHARES = 64
-"""λ is a multiple of 1/64."""
+"""Number of steps of the share λ, which is a multiple of 1/64."""
 
 
 class Split(NamedTuple):
-    """How a draft is tested: inverse factors s ≤ S, the share λ of S, and F (0: none passes)."""
+    """Parameters of a draft's test: inverse factors s ≤ S, the share λ of S, and F.
+
+    F = 0 rejects all drafts.
+    """
 
     low: Any
     high: Any
@@ -42,14 +48,14 @@ class Split(NamedTuple):
     factor: Any
 
     def one_draft(self, target: Any, draft: Any) -> Any:
-        """Mass h of tokens that one draft gives."""
+        """Return the masses h with which one draft yields each token."""
         xp = array_module(target)
         low = xp.minimum(draft, self.low * target)
         return low + self.share * (xp.minimum(draft, self.high * target) - low)
 
 
 def uniforms_per_position(chains: int) -> int:
-    """Count the coins of a position: one for each draft."""
+    """Count the uniforms at each position: one for each draft."""
     return chains
 
 
@@ -59,10 +65,10 @@ def select(
     tokens: npt.NDArray[Any],
     uniforms: npt.NDArray[Any],
 ) -> tuple[int, npt.NDArray[Any]]:
-    """Accept the first draft that passes its test: [V], [V], [K], [K] → place or −1, masses [V].
+    """Accept the first draft that passes its test: [V], [V], [K], [K] → index or −1, masses [V].
 
-    The masses are those of q − F h, or of q if no draft is running, or if the residual is empty,
-    which only rounding can make of use.
+    The masses are those of q − F h.  If no draft is to be tested, or if rounding makes the residual
+    empty, the masses of q are returned.
     """
     everything = mass(target)
     running = np.flatnonzero(tokens >= 0)
@@ -80,11 +86,11 @@ def select(
 
 
 verify = partial(verify_chains, select)
-"""Verify K chains, selecting among the drafts of a position by k-Seq on the grid."""
+"""Verify K chains by k-Seq on the grid at each position."""
 
 
 def find_split(target: npt.NDArray[Any], draft: npt.NDArray[Any], count: int, chains: int) -> Split:
-    """Largest valid mixture for `count` drafts, on the grid of `chains` chains: [V], [V]."""
+    """Return the largest valid mixture for `count` drafts, on the grid for K = `chains`."""
     exact = target.dtype == object
     one: Any = Fraction(1) if exact else np.float64(1)
     ends = np.arange(INTERVALS + 1) * one
@@ -96,12 +102,13 @@ def find_split(target: npt.NDArray[Any], draft: npt.NDArray[Any], count: int, ch
 
 
 def mix_factors(scales: Any, betas: Any, shares: Any, numbers: Any) -> Split:
-    """Largest valid mixture of two neighbours on the grid, of NumPy arrays or tensors.
+    """Return the largest valid mixture of two neighbouring grid factors, in NumPy or torch.
 
-    Inverse factors [17] with the sums β of Σ min(p, q/ρ) [..., 17], the shares λ between 0 and 1,
-    and the distribution of the number of drafts [..., K + 1].
+    The arguments are inverse factors [17], the sums β of min(p, q/ρ) [..., 17], the shares λ
+    between 0 and 1, and the distribution of the number of drafts [..., K + 1].
     """
-    # A smaller scale is valid if a larger one is, hence counting finds the edge.
+    # If a scale is valid, so is every smaller one; the number of invalid scales therefore locates
+    # the boundary.
     wrong = (~is_valid(scales, betas, numbers)).sum(axis=-1, keepdims=True)
     low = wrong.clip(max=INTERVALS)
     high = (low - 1).clip(min=0)
@@ -110,10 +117,10 @@ def mix_factors(scales: Any, betas: Any, shares: Any, numbers: Any) -> Split:
     fits = is_valid(scale + shares * scale_rise, beta + shares * beta_rise, numbers)
     share = take(prepend_zero(shares), fits.sum(axis=-1, keepdims=True))
     beta = beta + share * beta_rise
-    factor = hit_probability(beta, numbers) / nonzero_or_one(beta)  # 0 where β is 0
+    factor = hit_probability(beta, numbers) / nonzero_or_one(beta)  # 0 if β is 0
     return Split(scale, take(scales, high), share, factor)
 
 
 def is_valid(scale: Any, beta: Any, numbers: Any) -> Any:
-    """Whether no token is accepted more often than the target has it."""
+    """Whether no token is accepted more often than its target probability."""
     return scale * hit_probability(beta, numbers) <= beta

@@ -1,4 +1,4 @@
-"""Grid k-Seq at one node, batched: the decisions of `otm.kernels.k_seq.numpy`."""
+"""k-Seq on a grid for a batch, with the same decisions as `otm.kernels.k_seq.numpy`."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def select(
 
 
 verify = partial(verify_chains, select)
-"""Verify K chains, selecting among the drafts of a position by k-Seq on the grid."""
+"""Verify K chains by k-Seq on the grid at each position."""
 
 
 def find_split(target: Tensor, draft: Tensor, count: Tensor, chains: int) -> Split:
-    """Largest valid mixture for [B, 1] drafts, on the grid of `chains` chains: tensors [B, 1]."""
+    """Return the largest valid mixtures for `count` [B, 1] drafts, on the grid for K = `chains`."""
     place = torch.arange(INTERVALS + 1, dtype=torch.float64, device=target.device)
-    # torch takes number / tensor as number · reciprocal, which is rounded twice
+    # torch computes number / tensor as number · reciprocal, which is rounded twice.
     top = torch.full_like(place, INTERVALS**2)
     scales = top / (top + (chains - 1) * place * place)
     sums = [mass(torch.minimum(draft, scale * target)).sum(1) for scale in scales]

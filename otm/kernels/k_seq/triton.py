@@ -1,4 +1,4 @@
-"""k-Seq on a grid as Triton kernels: the decisions of `otm.kernels.k_seq.torch`."""
+"""k-Seq on a grid as Triton kernels, with the same decisions as `otm.kernels.k_seq.torch`."""
 
 from __future__ import annotations
 
@@ -7,4 +7,4 @@ from functools import partial
 from otm.kernels.multi_draft.triton import verify_chains
 
 verify = partial(verify_chains, by_bins=False)
-"""Verify K chains, selecting among the drafts of a position by k-Seq on a grid."""
+"""Verify K chains by k-Seq on the grid at each position."""

@@ -1,8 +1,8 @@
-"""k-Seq at one node inside Triton kernels: each step of `otm.kernels.k_seq.torch`.
+"""Steps of k-Seq at one node inside Triton kernels, equal to those of `otm.kernels.k_seq.torch`.
 
-The work memory of a node holds one sum for each fixed factor, filled by atomic additions of whole
-numbers, whose order does not matter.  Every program that tests drafts reads these sums: kept by
-block, they would be as much to read as a row.
+The work memory of a node holds one sum for each fixed factor.  Atomic additions of integers, whose
+order does not matter, fill the sums.  Every program that tests drafts reads these sums.  Reading
+separate sums for each block would cost as much as reading a row.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from otm.kernels.common.runtime import constant, jit, padded, tl
 from otm.kernels.k_seq.numpy import INTERVALS, SHARES
 
 FACTORS = INTERVALS + 1
-"""Sums that are kept of a node: one for each fixed factor."""
+"""Number of sums at each node: one for each fixed factor."""
 
 _FACTORS = constant(FACTORS)
 _INTERVALS = constant(INTERVALS)
@@ -27,14 +27,14 @@ _UNIT = constant(UNIT)
 def one_draft(
     target_prob: tl.tensor, draft_prob: tl.tensor, low: tl.tensor, high: tl.tensor, share: tl.tensor
 ) -> tl.tensor:
-    """Mass of tokens that one draft gives."""
+    """Return the masses with which one draft yields each token."""
     less = tl.minimum(draft_prob, low * target_prob)
     return less + share * (tl.minimum(draft_prob, high * target_prob) - less)
 
 
 @jit
 def scale_of(place: tl.tensor, chains: tl.tensor) -> tl.tensor:
-    """Inverse of a fixed factor, in float64."""
+    """Return the inverse of a fixed factor in float64."""
     ascending = place.to(tl.float64)
     top = ascending * 0.0 + _INTERVALS * _INTERVALS
     return top / (top + (chains - 1) * ascending * ascending)
@@ -44,7 +44,7 @@ def scale_of(place: tl.tensor, chains: tl.tensor) -> tl.tensor:
 def add_up_factors(
     sums: tl.tensor, target_prob: tl.tensor, draft_prob: tl.tensor, chains: tl.tensor
 ) -> None:
-    """Add the sum of min(p, q/ρ) over a block to that of each fixed factor."""
+    """Add a block's part of Σ min(p, q/ρ) to the sum of each fixed factor."""
     for place in range(_FACTORS):
         scale = scale_of(tl.full((), place, tl.int32), chains)
         values = mass(tl.minimum(draft_prob, scale * target_prob), _UNIT)
@@ -53,7 +53,7 @@ def add_up_factors(
 
 @jit
 def at_least_once(beta: tl.tensor, count: tl.tensor, chains: tl.tensor) -> tl.tensor:
-    """Probability that one of so many drafts is accepted."""
+    """Return the probability that at least one of `count` drafts is accepted."""
     hit = beta
     for i in range(1, chains):
         hit = tl.where(i < count, hit + (1.0 - hit) * beta, hit)
@@ -62,13 +62,13 @@ def at_least_once(beta: tl.tensor, count: tl.tensor, chains: tl.tensor) -> tl.te
 
 @jit
 def _valid(scale: tl.tensor, beta: tl.tensor, count: tl.tensor, chains: tl.tensor) -> tl.tensor:
-    """Whether no token is accepted more often than the target has it."""
+    """Whether no token is accepted more often than its target probability."""
     return scale * at_least_once(beta, count, chains) <= beta
 
 
 @jit
 def find_split(sums: tl.tensor, count: tl.tensor, chains: tl.tensor) -> tl.tensor:
-    """Largest valid mixture: low and high inverse factor, share and F."""
+    """Return the largest valid mixture: low and high inverse factor, share and F."""
     place = tl.arange(0, _PADDED)
     values = tl.load(sums + place, mask=place < _FACTORS, other=0)  # [padded factors]
     beta = tl.minimum(values.to(tl.float64) * _PART, 1.0)

@@ -1,7 +1,7 @@
 """SpecTr's recursion (Algorithm 3) over K chains of drafts, one sequence after another.
 
-This is the definition that the faster versions are compared with, decision for decision.  On object
-arrays of `fractions.Fraction` the same code is exact.
+This is the reference: the faster versions make the same decisions.  The code is exact on object
+arrays of `fractions.Fraction`.
 """
 
 from __future__ import annotations
@@ -16,10 +16,12 @@ from otm.kernels.common.distributions.numpy import collect_ends, extend, locate,
 from otm.kernels.results import Verified
 
 Select = Callable[..., tuple[int, npt.NDArray[Any]]]
-"""What a rule does at one node: target [V], draft [V], tokens [K] (−1: not running), its uniforms.
+"""Rule for one node; it takes target [V], draft [V], tokens [K] and the uniforms of the position.
 
-It returns the place of the accepted draft, −1 if there is none, and the masses [V] that the next
-token is drawn from in that case."""
+A token of −1 means that the chain has ended or does not begin with the accepted tokens.  The rule
+returns the index of the accepted draft or −1, and masses [V].  If no draft is accepted, the next
+token is drawn in proportion to these masses.
+"""
 
 
 def verify_chains(
@@ -31,10 +33,10 @@ def verify_chains(
     *,
     counted: npt.NDArray[np.bool_] | None = None,
 ) -> Verified[npt.NDArray[np.int64]]:
-    """Accept drafts position by position, each time among the chains that agree so far.
+    """Accept drafts position by position, among the chains that begin with the accepted tokens.
 
-    The rule of a position sees the drafts of those chains that begin with the accepted tokens
-    (SpecTr, Theorem 2), each draw once: [B, K, γ] says whose are counted.  For K = 1 this is chain
+    At each position the rule receives the drafts of these chains (SpecTr, Theorem 2).  `counted`
+    [B, K, γ] marks the drafts that count, so that each draw is used once.  For K = 1 this is chain
     verification.
     """
     if counted is None:
@@ -53,7 +55,10 @@ def _verify_one(
     *,
     counted: npt.NDArray[np.bool_],
 ) -> tuple[list[int], int]:
-    """Output and chain of one sequence: [K, γ + 1, V], [K, γ, V'], [K, γ], uniforms, [K, γ]."""
+    """Return output tokens and chain of one sequence.
+
+    Shapes: [K, γ + 1, V], [K, γ, V'], [K, γ], uniforms, [K, γ].
+    """
     count, gamma = draft_tokens.shape
     per_position = (len(uniforms) - 2) // max(gamma, 1)
     for_residual, for_bonus = uniforms[-2:]
@@ -68,9 +73,10 @@ def _verify_one(
         here = uniforms[i * per_position : (i + 1) * per_position]
         drafts = np.where(counted[:, i], running, -1)
         index, residual = select(target, extend(draft_probs[c, i], target), drafts, here)
-        if index < 0:  # a token of the residual ends the output
+        if index < 0:  # the residual token ends the output
             return [*output, locate(residual, for_residual)], int(agree.argmax())
         output.append(int(running[index]))
-        agree = running == running[index]  # all chains that have the accepted token go on
-    first = int(agree.argmax())  # no chain has a draft left: the target's next row ends it
+        agree = running == running[index]  # all chains with the accepted token continue
+    # No chain has a further draft, so the target's next row gives the bonus token.
+    first = int(agree.argmax())
     return [*output, locate(mass(target_probs[first, len(output)]), for_bonus)], first

@@ -1,4 +1,4 @@
-"""SpecTr's recursion over K chains of drafts, batched."""
+"""SpecTr's recursion over K chains of drafts, for a batch."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ from otm.kernels.common.distributions.torch import extend, join_output, locate
 from otm.kernels.results import Verified
 
 Select = Callable[..., tuple[Tensor, Tensor]]
-"""What a rule does at one node: target [B, V], draft [B, V], tokens [B, K], its uniforms [B, …].
+"""Rule for one node of each sequence.
 
-It returns the places of the accepted drafts, int64 [B], −1 where there is none, and the masses
-[B, V] that the next token is drawn from in that case."""
+It takes target [B, V], draft [B, V], tokens [B, K] and uniforms [B, …] of the position.  It returns
+the indices of the accepted drafts, int64 [B], or −1, and masses [B, V].  If no draft is accepted,
+the next token is drawn in proportion to these masses.
+"""
 
 
 def verify_chains(
@@ -27,7 +29,7 @@ def verify_chains(
     *,
     counted: Tensor | None = None,
 ) -> Verified[Tensor]:
-    """Accept drafts position by position, each time among the chains that agree so far."""
+    """Accept drafts position by position, among the chains that begin with the accepted tokens."""
     batch, _, gamma = draft_tokens.shape
     per_position = (uniforms.shape[1] - 2) // max(gamma, 1)
     drafts = draft_tokens.long()
@@ -39,16 +41,16 @@ def verify_chains(
     for i in range(gamma):
         running = drafts[:, :, i].where(agree, -1)
         drafted = running >= 0
-        some = drafted.any(1)
-        # a chain that has ended has no draft row here
-        chain = first_chosen(torch.where(some[:, None], drafted, agree))
+        any_draft = drafted.any(1)
+        # A chain that has ended has no draft row here.
+        chain = first_chosen(torch.where(any_draft[:, None], drafted, agree))
         target = target_probs[sequences, chain, i]  # [B, V]
         draft = extend(draft_probs[sequences, chain, i], target_probs.shape[3])
         here = uniforms[:, i * per_position : (i + 1) * per_position]
-        seen = running if counted is None else running.where(counted[:, :, i], -1)
-        index, residual = select(target, draft, seen, here)
+        counted_drafts = running if counted is None else running.where(counted[:, :, i], -1)
+        index, residual = select(target, draft, counted_drafts, here)
         masses = torch.where(alive[:, None], residual, masses)
-        rejected = torch.where(alive, some, rejected)
+        rejected = torch.where(alive, any_draft, rejected)
         alive = alive & (index >= 0)
         accepted = accepted + alive
         token = running.gather(1, index.clamp(min=0)[:, None])
@@ -62,6 +64,6 @@ def verify_chains(
 
 
 def first_chosen(chosen: Tensor) -> Tensor:
-    """Place of the first chosen entry, the last place if there is none: [B, n] → [B]."""
+    """Return the index of the first chosen entry, else the last index: [B, n] → [B]."""
     places = torch.arange(chosen.shape[1], device=chosen.device)
     return torch.where(chosen, places, chosen.shape[1] - 1).amin(1)

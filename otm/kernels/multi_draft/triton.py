@@ -1,12 +1,14 @@
-"""SpecTr's recursion as Triton kernels: the decisions of `otm.kernels.multi_draft.torch`.
+"""SpecTr's recursion as Triton kernels, with the same decisions as `otm.kernels.multi_draft.torch`.
 
-One launch for each position: its programs finish the position before, from sums that the last
-launch left, and add up what the chains that still agree need at theirs.  So the drafts are tested
-on the device, and the number of launches does not depend on what is accepted: γ + 3 for k-Seq,
-twice γ and three for bins, whose tables one program makes; one of them sets all sums to 0.  From
-logits there are two more, which find the sum of each row.  At each position two rows are read.  The
-last two launches draw one token, as in chain verification.  A sequence whose output has ended costs
-no more reading.
+Each position has one launch.  The programs of a launch first finish the previous position, from the
+sums of the previous launch.  The programs then compute the sums of this position, for the chains
+that still begin with the accepted tokens.  The drafts are therefore tested on the device, and the
+number of launches does not depend on acceptance.
+
+k-Seq needs γ + 3 launches.  The rule for bins needs 2γ + 3, because one program per position builds
+the table.  One of the launches sets all sums to 0.  Logits need two more launches, which compute
+the sum of each row.  Each position reads two rows.  The last two launches draw one token, as in
+chain verification.  A sequence whose output has ended reads no more rows.
 """
 
 # ruff: noqa: PLR0917 - a kernel's arguments are pointers, strides and sizes, in order
@@ -34,8 +36,8 @@ from otm.kernels.multi_draft.triton_steps import (
     change_of_listed,
     drafts_at,
     first_of,
+    next_token_masses,
     paths_of,
-    to_draw_from,
 )
 from otm.kernels.optimal.numpy import edge_count
 from otm.kernels.optimal.triton_steps import SECTIONS, SUMS, add_to_bins, make_table
@@ -56,8 +58,8 @@ def verify_chains(
     workspace: Workspace | None = None,
     counted: Tensor | None = None,
 ) -> Verified[Tensor]:
-    """Launch the kernels, for rows of "probabilities" or "logits", by bins or by k-Seq."""
-    block = runtime.BLOCK // 2  # two rows in float64: half a block keeps them in registers
+    """Launch the kernels for rows of "probabilities" or "logits", by bins or by k-Seq."""
+    block = runtime.BLOCK // 2  # half a block keeps two float64 rows in registers
     edges = edge_count(tokens.shape[1]) if by_bins else 0
     sections = (SECTIONS * edges, SUMS * edges) if by_bins else (FACTORS, FACTORS)
     call = lay_out_chains(
@@ -80,17 +82,17 @@ def verify_chains(
 
 
 class ChainsCall(NamedTuple):
-    """What the launches of a rule for several chains share."""
+    """Arguments that all launches of a rule for several chains share."""
 
     work: Workspace
     tensors: tuple[Tensor, ...]  # target, draft, tokens, uniforms, lists, counted, softmaxes
     agree: Tensor  # [B, γ + 1, K]
-    sums: Tensor  # of each node
-    memory: Tensor  # of a block of a sparse draft
+    sums: Tensor  # sums at each node
+    memory: Tensor  # memory for a block of a sparse draft
     result: Verified[Tensor]
     sizes: tuple[int, ...]  # strides of both models, K, γ, V, V', size of a node
     blocks: int
-    node_blocks: int  # of a row, or of a list
+    node_blocks: int  # number of blocks of a row or a list
     constants: dict[str, Any]
 
     @property
@@ -112,9 +114,10 @@ def lay_out_chains(
     block: int,
     sections: tuple[int, int],
 ) -> ChainsCall:
-    """Lay out a call, with blocks of that size; `sections` are the sums of a node, and those used.
+    """Prepare the arguments of a call, with blocks of `block` tokens.
 
-    A node is summed over the vocabulary, or over the tokens that a sparse draft lists.
+    `sections` holds the number of sums at a node, and how many of these sums are set to 0.  The
+    sums run over the vocabulary, or over the tokens that a sparse draft lists.
     """
     check_device(target)
     work = Workspace() if workspace is None else workspace
@@ -151,7 +154,7 @@ def lay_out_chains(
 def launch_tables(
     call: ChainsCall, numbers: Tensor, position: int, edges: int, *, walk: bool
 ) -> None:
-    """Launch the kernel that makes the tables of a position."""
+    """Launch the kernel that builds the tables of a position."""
     _, _, tokens, _, _, own, _ = call.tensors
     *_, chains, gamma, _, _, node_size = call.sizes
     pointers = (tokens, own, call.agree, call.sums, numbers)
@@ -193,10 +196,10 @@ def add_up(
     padded_chains: tl.constexpr,
     block_size: tl.constexpr,
 ) -> None:
-    """Find which chains agree before a position, and add up a block of its softmaxes for them.
+    """Find the chains that agree before a position, and add a block to the position's sums.
 
-    The last position is the one after all drafts: there the block is added up of what the next
-    token is drawn from, wherever the output ended.
+    The last position follows all drafts.  There the kernel sums the masses that the next token is
+    drawn from, at the position where the output ended.
     """
     sequence = tl.program_id(0).to(tl.int64)
     block, blocks = tl.program_id(1), tl.num_programs(1)
@@ -216,13 +219,13 @@ def add_up(
     if block == 0:
         tl.store(agree + position * chains + chain, tl.where(agreed, 1, 0), mask=chain < chains)
     if last:
-        for back in range(gamma):  # at position 0 all chains agree
+        for back in range(gamma):  # all chains agree at position 0
             if tl.max(tl.where(agreed, 1, 0), 0) == 0:
                 position = tl.full((), 0, tl.int64) + gamma - 1 - back
                 agreed = agree_at(agree, position, chains, padded_chains)
     _token, _own, count, read = drafts_at(paths, agreed, position, options)
     if last:
-        of_row, left = to_draw_from(several, read, position, token, count, None, None, options)
+        of_row, left = next_token_masses(several, read, position, token, count, None, None, options)
         total = tl.sum(left, 0)
         if width > 0:
             total += change_of_listed(token, several, read, position, count, None, options)
@@ -259,9 +262,9 @@ def make_tables(
     walk: tl.constexpr,
     padded_chains: tl.constexpr,
 ) -> None:
-    """Make the table of a position from the sums of its bins.
+    """Build the table of a position from the sums of its bins.
 
-    On a walk the number of drafts is random, with a distribution in `numbers`.
+    In walk and keep the number of drafts is random, with the distribution in `numbers`.
     """
     sequence = tl.program_id(0).to(tl.int64)
     position = tl.full((), 0, tl.int64) + position
@@ -316,7 +319,7 @@ def draw(
     padded_blocks: tl.constexpr,
     block_size: tl.constexpr,
 ) -> None:
-    """Draw the token that follows the accepted drafts, and write a sequence's output."""
+    """Draw the next token after the accepted drafts, and write a sequence's output."""
     sequence = tl.program_id(0).to(tl.int64)
     options: tl.constexpr = Options(kind, width, tree, edges, padded_chains)
     several = chains_of(
@@ -339,7 +342,9 @@ def draw(
     start = block * block_size
     token = start + tl.arange(0, block_size)
     drawn_from += sequence * block_size
-    of_row, left = to_draw_from(several, read, position, token, count, None, drawn_from, options)
+    of_row, left = next_token_masses(
+        several, read, position, token, count, None, drawn_from, options
+    )
     drawn = first_above(tl.where(subtract, left, of_row), token, point, size)
     first = first_of(agreed, chains, padded_chains)
     tl.store(accepted + sequence, position)

@@ -1,4 +1,4 @@
-"""Steps of SpecTr's recursion inside Triton kernels: which chains go on, what is drawn from."""
+"""Steps of SpecTr's recursion inside Triton kernels: which chains continue, and the residual."""
 
 # ruff: noqa: PLR0917 - a kernel's arguments are pointers, strides and sizes, in order
 
@@ -24,17 +24,17 @@ _UNIT = constant(UNIT)
 
 
 class Options(NamedTuple):
-    """Constants of compilation, for all steps of a rule for several chains."""
+    """Compile-time constants for all steps of a rule for several chains."""
 
-    kind: tl.constexpr  # of rows: "probabilities" or "logits"
-    width: tl.constexpr  # tokens of a list that are read together; 0 for dense rows
-    tree: tl.constexpr  # whether not all drafts are counted
-    edges: tl.constexpr  # of the bins; 0 for k-Seq
+    kind: tl.constexpr  # kind of rows: "probabilities" or "logits"
+    width: tl.constexpr  # number of listed tokens read at once; 0 for dense rows
+    tree: tl.constexpr  # whether some drafts are not counted
+    edges: tl.constexpr  # number of edges of the bins; 0 for k-Seq
     padded_chains: tl.constexpr
 
 
 class Paths(NamedTuple):
-    """Draft tokens of a sequence's chains, which of them are counted where not all are, K and γ."""
+    """Draft tokens of a sequence's chains, the mask of counted drafts, K and γ."""
 
     tokens: tl.tensor
     counted: tl.tensor
@@ -43,7 +43,7 @@ class Paths(NamedTuple):
 
 
 class Chains(NamedTuple):
-    """The chains of a sequence: rows of the first, drafts, sums of all nodes; strides, a size."""
+    """A sequence's chains: rows of the first chain, drafts, sums of all nodes, strides, a size."""
 
     rows: Rows
     paths: Paths
@@ -55,14 +55,14 @@ class Chains(NamedTuple):
 
 @jit
 def paths_of(tokens: tl.tensor, counted: tl.tensor, chains: tl.tensor, gamma: tl.tensor) -> Paths:
-    """Draft tokens of the sequence of a program."""
+    """Return the draft tokens of this program's sequence."""
     first = tl.program_id(0).to(tl.int64) * chains * gamma
     return Paths(tokens + first, counted + first, chains, gamma)
 
 
 @jit
 def chains_of(pointers: tl.tuple, strides: tl.tuple, sizes: tl.tuple) -> Chains:
-    """Chains of the sequence of a program."""
+    """Return the chains of this program's sequence."""
     target, draft, tokens, listed_tokens, counted, softmaxes, sums = pointers
     target_sequence, target_chain, target_row, draft_sequence, draft_chain, draft_row = strides
     chains, gamma, size, draft_size, node_size = sizes
@@ -82,7 +82,7 @@ def chains_of(pointers: tl.tuple, strides: tl.tuple, sizes: tl.tuple) -> Chains:
 def agree_at(
     agree: tl.tensor, position: tl.tensor, chains: tl.tensor, padded_chains: tl.constexpr
 ) -> tl.tensor:
-    """Which chains agree at a position, as they were stored."""
+    """Load the mask of chains that agree with the accepted tokens at a position."""
     chain = tl.arange(0, padded_chains)
     # [padded K]
     return tl.load(agree + position * chains + chain, mask=chain < chains, other=0) > 0
@@ -90,16 +90,16 @@ def agree_at(
 
 @jit
 def first_of(chosen: tl.tensor, chains: tl.tensor, padded_chains: tl.constexpr) -> tl.tensor:
-    """Return the first chosen chain; the last of all if there is none."""
+    """Return the first chosen chain, or the last chain if none is chosen."""
     return tl.min(tl.where(chosen, tl.arange(0, padded_chains), chains - 1), 0).to(tl.int64)
 
 
 @jit
 def drafts_at(paths: Paths, agree: tl.tensor, position: tl.tensor, options: Options) -> tl.tensor:
-    """Drafts of the chains that agree, −1 for the others; which are counted, and how many.
+    """Return drafts, the mask and number of counted drafts, and the chain whose rows to read.
 
-    Last the chain whose rows are read: the first with a draft, since a chain that has ended has no
-    draft row here.
+    The draft of a chain that does not agree is −1.  The chain to read is the first with a draft,
+    because a chain that has ended has no draft row here.
     """
     place = tl.arange(0, options.padded_chains) * paths.gamma + position
     inside = tl.where(agree, position, paths.gamma) < paths.gamma
@@ -116,7 +116,7 @@ def drafts_at(paths: Paths, agree: tl.tensor, position: tl.tensor, options: Opti
 
 @jit
 def rows_of(of: Chains, chain: tl.tensor) -> tl.tensor:
-    """Rows of a chain."""
+    """Return the rows of a chain."""
     first = of.rows
     target, draft = first.target + chain * of.target_chain, first.draft + chain * of.draft_chain
     softmaxes = first.softmaxes + chain * (2 * first.gamma + 1) * 4
@@ -135,9 +135,9 @@ def at_node(
     drafted: tl.tensor,
     options: Options,
 ) -> tl.tensor:
-    """Probabilities of tokens by target and draft, in float64, 0 outside their rows.
+    """Return target and draft probabilities of tokens, in float64, 0 outside the rows.
 
-    Where there is no draft nothing of it is read; a sparse draft counts as 0 here.
+    If `drafted` is false, the draft's row is not read.  Probabilities of a sparse draft count as 0.
     """
     rows = rows_of(of, chain)
     known = (token >= 0) & (token < rows.size)
@@ -158,9 +158,9 @@ def at_listed(
     drafted: tl.tensor,
     options: Options,
 ) -> tl.tensor:
-    """Tokens that a sparse draft lists, with their probabilities by target and draft, in float64.
+    """Return the tokens of a sparse draft, and target and draft probabilities in float64.
 
-    Those outside the vocabulary have probability 0.
+    Tokens outside the vocabulary have probability 0.
     """
     rows = rows_of(of, chain)
     place = chunk * options.width + tl.arange(0, options.width)
@@ -172,9 +172,10 @@ def at_listed(
 
 @jit
 def at_drafts(of: Chains, agreed: tl.tensor, position: tl.tensor, options: Options) -> tl.tensor:
-    """Drafts of the chains that agree, which of them can be accepted, and how many are counted.
+    """Return drafts of the agreeing chains, and target and draft probabilities.
 
-    Then their probabilities by target and draft.
+    The second and third results are the mask of drafts that can be accepted and the number of
+    counted drafts.
     """
     token, own, count, read = drafts_at(of.paths, agreed, position, options)
     target_prob, draft_prob = at_node(of, read, position, token, count > 0, options)
@@ -193,9 +194,9 @@ def advance(
     position: tl.tensor,
     options: Options,
 ) -> tl.tensor:
-    """Which chains agree with what is accepted before a position; none if the output has ended.
+    """Return which chains agree with the accepted tokens before a position.
 
-    Pointers are to the first entries of the sequence.
+    No chain agrees if the output has ended.  Pointers are to the first entries of the sequence.
     """
     chain = tl.arange(0, options.padded_chains)
     if position == 0:
@@ -209,7 +210,7 @@ def advance(
         if options.edges > 0:
             slot = choose_slots(node, target_prob, draft_prob, coin, options.edges)
             highest = known & (slot == tl.max(tl.where(known, slot, -1), 0))
-            coin = tl.load(uniforms + before * coins + of.paths.chains)  # scalar: of the winner
+            coin = tl.load(uniforms + before * coins + of.paths.chains)  # scalar for the winner
             win = winner_probs(node, target_prob, draft_prob, options.edges)
             passes = (coin * win < target_prob) & (draft_prob > 0)
             index = tl.min(tl.where(highest, chain, options.padded_chains), 0)
@@ -224,7 +225,7 @@ def advance(
 
 
 @jit
-def to_draw_from(
+def next_token_masses(
     of: Chains,
     chain: tl.tensor,
     position: tl.tensor,
@@ -234,10 +235,10 @@ def to_draw_from(
     memory: tl.tensor,
     options: Options,
 ) -> tl.tensor:
-    """Masses of the target's row at a position, and of its residual if there were drafts.
+    """Return masses of the target's row at a position, and of its residual if there were drafts.
 
-    On a walk the node has a share, and the target this weight.  A sparse draft needs memory for the
-    block; without any it counts as 0.
+    In walk and keep the target is weighted by the node's share.  A sparse draft needs `memory` of
+    the size of a block; without this memory the draft counts as 0.
     """
     target_prob, draft_prob = at_node(of, chain, position, token, count > 0, options)
     of_row = mass(target_prob, _UNIT)
@@ -249,20 +250,20 @@ def to_draw_from(
             used = count > 0
             draft_prob = spread(memory, rows, position, token, used, options.kind, options.width)
             draft_prob = draft_prob.to(tl.float64)
-        left = left_of(of, position, target_prob, draft_prob, count, share, options)
+        left = node_residual(of, position, target_prob, draft_prob, count, share, options)
     return of_row, left
 
 
 @jit
 def weighted_mass(target_prob: tl.tensor, share: tl.tensor) -> tl.tensor:
-    """Masses of share · target; without a share it is 1."""
+    """Return masses of share · target; a share of None counts as 1."""
     if share is not None:
         target_prob = share * target_prob
     return mass(target_prob, _UNIT)
 
 
 @jit
-def left_of(
+def node_residual(
     of: Chains,
     position: tl.tensor,
     target_prob: tl.tensor,
@@ -271,7 +272,7 @@ def left_of(
     share: tl.tensor,
     options: Options,
 ) -> tl.tensor:
-    """Masses of the residual if there were drafts, or 0."""
+    """Return masses of the residual if there were drafts, otherwise 0."""
     of_row = weighted_mass(target_prob, share)
     left = tl.zeros_like(of_row)
     if count > 0:
@@ -300,14 +301,14 @@ def change_of_listed(
     share: tl.tensor,
     options: Options,
 ) -> tl.tensor:
-    """Sum over a block of tokens of what a sparse draft changes, at those that it lists."""
+    """Return the change of a block's residual mass at the tokens that a sparse draft lists."""
     start, stop = tl.min(block, 0), tl.minimum(tl.max(block, 0) + 1, of.rows.size)
     change = tl.full((), 0, tl.int64)
     width: tl.constexpr = options.width
     for chunk in range((tl.where(count > 0, of.rows.draft_size, 0) + width - 1) // width):
         token, target_prob, draft_prob = at_listed(of, chain, position, chunk, count > 0, options)
         inside = (token >= start) & (token < stop)
-        left = left_of(of, position, target_prob, draft_prob, count, share, options)
+        left = node_residual(of, position, target_prob, draft_prob, count, share, options)
         before = weighted_mass(target_prob, share)
         change += tl.sum(tl.where(inside, left - before, 0), 0)
     return change

@@ -1,14 +1,16 @@
-"""Nearly OTM-k at one node, without a sort: bins of the ratio q/p in place of single tokens.
+"""Nearly optimal rule for k drafts at one node, without a sort: bins of the ratio q/p.
 
-The optimal rule ranks all tokens by their ratio.  Here each token is in one bin of a fixed grid of
-ratios, and the bins are ranked.  Two sums of each bin, one pass over the vocabulary, give the
-optimal cap, the slots of the bins, and what each bin lacks or has too much of.  A draft takes the
-slot of its bin or, by its own ratio, that of a partner; the draft in the highest slot wins.  Its
-distribution v' is that of the stored table, it is accepted with probability min(1, q/v'), and the
-residual is q − min(q, v'): the output has the distribution q whatever the grid, and only the
-acceptance depends on it.
+The optimal rule (OTM-k) ranks all tokens by their ratio.  Here each token belongs to a bin of a
+fixed grid of ratios, and the bins are ranked instead.  One pass over the vocabulary computes two
+sums for each bin.  The sums determine the optimal cap, the slots of the bins, and the missing or
+excess mass of each bin.
 
-Letters as in the papers: p the draft's distribution, q the target's, k the number of drafts.
+A draft takes the slot of its bin or, depending on its ratio, the slot of a partner bin.  The draft
+in the highest slot wins.  Let v' be the distribution of the winner, which the table determines.
+The winner is accepted with probability min(1, q/v'), and the residual is q − min(q, v').  The
+output therefore has distribution q for every grid; only the acceptance depends on the grid.
+
+Symbols as in the papers: p is the draft distribution, q the target, k the number of drafts.
 """
 
 from __future__ import annotations
@@ -32,30 +34,31 @@ from otm.kernels.common.distributions.numpy import mass
 from otm.kernels.multi_draft.numpy import verify_chains
 
 STEPS = 256
-"""Bins for each octave of the ratio, of the fine ones; a power of two, which the kernels need."""
+"""Number of fine bins for each octave of the ratio; the kernels need a power of two."""
 
 LEAST, FINE = -6, -1
-"""Powers of two of the least ratio of the grid that is not 0, and of the first fine bin.
+"""Exponents of two: for the least positive ratio of the grid, and for the first fine bin.
 
-The cut of the optimum is at a ratio of at least 1; below 1/2 one bin for each octave is enough."""
+The cut of the optimum lies at a ratio of at least 1.  Below 1/2, one bin for each octave is enough.
+"""
 
 Numbers = npt.NDArray[Any]
-"""Fractions, or whole numbers or floats with the steps rounded as written."""
+"""Exact fractions, or integers and floats that this code rounds in a fixed way."""
 
 
 def uniforms_per_position(chains: int) -> int:
-    """Count the uniforms of a position: a slot for each draft, and a coin."""
+    """Count the uniforms at each position: one for the slot of each draft, one for acceptance."""
     return chains + 1
 
 
 def edge_count(chains: int, steps: int = STEPS) -> int:
-    """Count the edges of the bins: a power of two, so many that the last is at least K."""
+    """Return the number of bin edges, a power of two for which the last edge is at least K."""
     octaves = (chains - 1).bit_length() - FINE
     return 1 << (FINE - LEAST + 1 + octaves * steps).bit_length()
 
 
 def ratio_grid(chains: int, steps: int = STEPS) -> list[Fraction]:
-    """Ascending edges of the bins: 0, powers of two, then 2^e (1 + m/steps)."""
+    """Return the ascending edges of the bins: 0, powers of two, then 2^e (1 + m/steps)."""
     coarse = [Fraction(0), *(Fraction(2) ** e for e in range(LEAST, FINE))]
     fine = (divmod(i, steps) for i in range(edge_count(chains, steps) - len(coarse)))
     return [*coarse, *(Fraction(2) ** (FINE + e) * (1 + Fraction(m, steps)) for e, m in fine)]
@@ -63,37 +66,38 @@ def ratio_grid(chains: int, steps: int = STEPS) -> list[Fraction]:
 
 @lru_cache(maxsize=64)
 def edges_of_grid(chains: int, steps: int, exact: bool) -> Numbers:
-    """`ratio_grid` as an array that nobody can write to, of fractions or of floats."""
+    """Return `ratio_grid` as a read-only array of fractions or floats."""
     edges = np.array(ratio_grid(chains, steps), dtype=object if exact else np.float64)
     edges.flags.writeable = False
     return edges
 
 
 class Places(NamedTuple):
-    """The bin of each token's ratio, and the ratio's share of the way between the bin's edges."""
+    """The bin of each token's ratio, and the ratio's relative position between the bin's edges."""
 
     bin: Any
     share: Any
 
 
 class Table(NamedTuple):
-    """What happens to drafts in each bin: arrays [G], or tensors [B, G]."""
+    """Slots and winner ratios of the bins: arrays [G], or tensors [B, G]."""
 
-    win: Any  # ratio of winning to drafting at a bin's lower edge
-    rise: Any  # its increase up to the upper edge
-    slopes: Any  # the same ratio for drafts that keep the slot of their bin
-    lack: Any  # cumulative mass that bins must win more than in their own slots
-    excess: Any  # cumulative mass that bins must win less
+    win: Any  # winner-to-draft ratio at a bin's lower edge
+    rise: Any  # increase of the winner-to-draft ratio up to the upper edge
+    slopes: Any  # winner-to-draft ratio of drafts that keep their bin's slot
+    lack: Any  # cumulative mass that bins lack in their own slots
+    excess: Any  # cumulative mass that bins have in excess in their own slots
     below: Any  # cumulative draft mass
 
 
 def select(
     target: Numbers, draft: Numbers, tokens: npt.NDArray[Any], uniforms: Numbers, steps: int = STEPS
 ) -> tuple[int, Numbers]:
-    """Accept the winning draft if it passes: [V], [V], [K], [K + 1] → place or −1, masses [V].
+    """Accept the winning draft if it passes: [V], [V], [K], [K + 1] → index or −1, masses [V].
 
-    The masses are those of q − min(q, v'), or of q if no draft is running or the residual is empty,
-    which only rounding can cause.  Uniforms: one for the slot of each draft, one for the winner.
+    The masses are those of q − min(q, v').  If no draft is to be tested, or if rounding makes the
+    residual empty, the masses of q are returned.  There is one uniform for the slot of each draft
+    and one for the acceptance of the winner.
     """
     everything = mass(target)
     running = np.flatnonzero((tokens >= 0) & (tokens < target.size))
@@ -102,40 +106,40 @@ def select(
         return -1, everything
     target, draft = to_float64(target), to_float64(draft)
     places, table = bin_tokens(target, draft, deterministic_count(count), tokens.size, steps)
-    won = winner_probs(draft, places, table)
+    win_probs = winner_probs(draft, places, table)
     if running.size:
         drafted = tokens[running]
         slots = choose_slots(table, Places(*(x[drafted] for x in places)), uniforms[running])
         index = int(running[slots.argmax()])
         x = int(tokens[index])
-        if uniforms[-1] * won[x] < target[x] and draft[x] > 0:
+        if uniforms[-1] * win_probs[x] < target[x] and draft[x] > 0:
             return index, everything
-    residual = np.maximum(everything - mass(np.minimum(target, won)), 0)
+    residual = np.maximum(everything - mass(np.minimum(target, win_probs)), 0)
     return -1, residual if residual.any() else everything
 
 
 verify = partial(verify_chains, select)
-"""Verify K chains, selecting among the drafts of a position by the bins of their ratios."""
+"""Verify K chains by the optimal rule for bins at each position."""
 
 
 def deterministic_count(count: int, most: int = 0) -> Numbers:
-    """Distribution of a number that is not random: 1 at `count`, [max(count, most) + 1]."""
+    """Return the distribution of a fixed number: 1 at `count`, [max(count, most) + 1]."""
     return np.asarray(np.arange(max(count, most) + 1) == count, dtype=np.int64)
 
 
 def bin_tokens(
     target: Numbers, draft: Numbers, numbers: Numbers, chains: int, steps: int = STEPS
 ) -> tuple[Places, Table]:
-    """Places of the tokens, and the table for m ≥ 1 drafts with probability `numbers[m]`.
+    """Return the tokens' bins, and the table for m ≥ 1 drafts with probability `numbers[m]`.
 
-    The grid is that of K = `chains`.  In fractions, which are slow, it keeps only the edges beside
-    tokens.
+    The grid is the one for K = `chains`.  Fractions are slow, so for them the grid keeps only the
+    edges next to tokens.
     """
     edges = edges_of_grid(chains, steps, target.dtype == object)
     places = find_places(target, draft, edges)
     if target.dtype == object:
-        beside = np.unique(np.concatenate([[0, edges.size - 1], places.bin, places.bin + 1]))
-        edges, places = edges[beside], places._replace(bin=beside.searchsorted(places.bin))
+        nearby = np.unique(np.concatenate([[0, edges.size - 1], places.bin, places.bin + 1]))
+        edges, places = edges[nearby], places._replace(bin=nearby.searchsorted(places.bin))
     sums = []
     for masses in (mass(draft), mass(draft * places.share)):
         sums.append(np.zeros(edges.size - 1, dtype=masses.dtype) + 0 * masses[:1])
@@ -143,15 +147,19 @@ def bin_tokens(
     return places, make_table(sums[0], sums[1], edges, numbers)
 
 
-# The formulas below work on the last axis of NumPy arrays and of tensors; `numbers` is the
+# The formulas below work on the last axis of NumPy arrays and tensors.  `numbers` is the
 # distribution of the number of drafts, [..., K + 1].
 
 
 def find_places(target: Any, draft: Any, edges: Any) -> Places:
-    """Place tokens on the grid; ratios beyond its end count as its end."""
+    """Find the bins and relative positions of the tokens' ratios.
+
+    A ratio above the end of the grid counts as the end.
+    """
     xp = array_module(target)
     divisor = nonzero_or_one(draft) if draft.dtype == object else draft
-    with np.errstate(all="ignore"):  # The quotient is not used where the draft is 0.
+    # The quotient is not used where the draft is 0.
+    with np.errstate(all="ignore"):
         ratio = xp.where(draft > 0, target / divisor, edges[-1])
     ratio = xp.minimum(ratio, edges[-1])
     bins = (xp.searchsorted(edges, ratio, side="right") - 1).clip(0, len(edges) - 2)
@@ -160,7 +168,7 @@ def find_places(target: Any, draft: Any, edges: Any) -> Places:
 
 
 def winner_probs(draft: Any, places: Places, table: Table) -> Any:
-    """Distribution v' of the draft that wins: [..., V]."""
+    """Return the distribution v' of the winning draft: [..., V]."""
     return draft * (take(table.win, places.bin) + places.share * take(table.rise, places.bin))
 
 
@@ -171,14 +179,15 @@ def make_table(masses: Any, uppers: Any, edges: Any, numbers: Any) -> Table:
     slopes = mean_slopes(below, numbers)
     filled = to_float64(nonzero_or_one(masses))
     mean = uppers / filled
-    # At the edges the ratio of winning to drafting is max(min(q/p, cap), floor).
+    # At the edges the winner-to-draft ratio is max(min(q/p, cap), floor).
     cap = find_cap(masses, uppers, edges, numbers)
     ratios = xp.maximum(xp.minimum(edges, cap), find_floor(masses, uppers, edges, cap))
     steps = ratios[..., 1:] - ratios[..., :-1]
     missing = to_int64((ratios[..., :-1] + mean * steps - slopes) * masses)
     lack, excess = (xp.maximum(x, 0 * x).cumsum(axis=-1) for x in (missing, -missing))
     poor, _, amount = swap_partners(lack, excess)
-    # A token of a poor bin wins at least as often as in its own slot, one of a rich bin at most.
+    # A token wins at least as often as in the slot of its bin if the bin is poor, and at most as
+    # often if it is rich.
     room = to_float64(nonzero_or_one(xp.where(poor, uppers, masses - uppers)))
     rise = xp.minimum(steps, amount / room)
     win = slopes + xp.where(poor, amount, -amount) / filled - rise * mean
@@ -186,7 +195,7 @@ def make_table(masses: Any, uppers: Any, edges: Any, numbers: Any) -> Table:
 
 
 def find_cap(masses: Any, uppers: Any, edges: Any, numbers: Any) -> Any:
-    """Cap of the ratio of winning to drafting that maximizes what the bins accept: [..., 1]."""
+    """Return the cap of the winner-to-draft ratio that maximizes the bins' acceptance: [..., 1]."""
     xp = array_module(masses)
     below, width = masses.cumsum(axis=-1), edges[1:] - edges[:-1]
     total = below[..., -1:]
@@ -196,7 +205,7 @@ def find_cap(masses: Any, uppers: Any, edges: Any, numbers: Any) -> Any:
     reach = xp.amin(target + total * hit, axis=-1, keepdims=True)
     reach = xp.minimum(reach, to_float64(total))
     mean = edges[:-1] + uppers / to_float64(nonzero_or_one(masses)) * width
-    # The number of bins whose mean ratio is at most the cap.
+    # Count the bins whose mean ratio is at most the cap.
     under = (target + mean * above <= reach).sum(axis=-1, keepdims=True)
     rest = take(xp.concatenate((total, above), axis=-1), under)
     cap = (reach - take(prepend_zero(target), under)) / to_float64(nonzero_or_one(rest))
@@ -204,9 +213,9 @@ def find_cap(masses: Any, uppers: Any, edges: Any, numbers: Any) -> Any:
 
 
 def find_floor(masses: Any, uppers: Any, edges: Any, cap: Any) -> Any:
-    """Floor of this ratio with which some draft always wins: [..., 1]."""
+    """Return the floor of the winner-to-draft ratio for which some draft always wins: [..., 1]."""
     xp = array_module(masses)
-    # All is linear between two edges: a token counts for both of them, by its share.
+    # The ratios are linear between two edges, so the share splits a token between both edges.
     shared = xp.concatenate((masses - uppers, 0 * masses[..., :1]), axis=-1) + prepend_zero(uppers)
     capped = xp.minimum(edges, cap)
     accepted, below = to_int64(shared * capped).cumsum(axis=-1), shared.cumsum(axis=-1)
@@ -219,16 +228,20 @@ def find_floor(masses: Any, uppers: Any, edges: Any, cap: Any) -> Any:
 
 
 def mean_slopes(below: Any, numbers: Any) -> Any:
-    """Slopes of x ↦ E x^M between cumulative masses, scaled to a total of one."""
+    """Return slopes of x ↦ E x^M between cumulative masses, which are scaled to a total of one.
+
+    M is the random number of drafts, with the distribution `numbers`.
+    """
     return slopes_between(
         prepend_zero(below) / to_float64(nonzero_or_one(below[..., -1:])), numbers
     )
 
 
 def slopes_between(points: Any, numbers: Any) -> Any:
-    """Slopes of x ↦ E x^M between neighbouring points, M = m with probability `numbers[m]`.
+    """Return slopes of x ↦ E x^M between neighbours, where M = m has probability `numbers[m]`.
 
-    By Horner's rule; no step subtracts.  The points [..., m + 1] ascend from 0 or above.
+    The computation uses Horner's rule without subtraction.  The points [..., m + 1] ascend from at
+    least 0.
     """
     start, end = points[..., :-1], points[..., 1:]
     slopes = value = 0 * end
@@ -239,19 +252,19 @@ def slopes_between(points: Any, numbers: Any) -> Any:
 
 
 def hit_probability(part: Any, numbers: Any) -> Any:
-    """Probability 1 − E (1 − x)^M that one of M drafts hits a set of probability x."""
-    hit = some = 0 * part
+    """Return the probability 1 − E (1 − x)^M that one of M drafts hits a set of probability x."""
+    hit = total = 0 * part
     for m in range(1, numbers.shape[-1]):
         hit = hit + (1 - hit) * part
-        some = some + numbers[..., m : m + 1] * hit
-    return some
+        total = total + numbers[..., m : m + 1] * hit
+    return total
 
 
 def swap_partners(lack: Any, excess: Any, bins: Any = None) -> tuple[Any, Any, Any]:
-    """Match the lack of bins with the excess of higher ones, by cumulative amount, in order.
+    """Match the missing mass of bins with the excess of higher bins, by cumulative mass, in order.
 
-    Returns whether a bin lacks mass, where its matched mass starts, and how much is matched; of all
-    bins or of those at `bins`.  Only rounding leaves an amount without a match.
+    Return three results for all bins, or for those at `bins`: whether the bin lacks mass, the start
+    of its matched mass, and the amount matched.  Rounding may leave a small amount unmatched.
     """
     xp = array_module(lack)
     ends = (lack, excess, prepend_zero(lack)[..., :-1], prepend_zero(excess)[..., :-1])
@@ -265,11 +278,12 @@ def swap_partners(lack: Any, excess: Any, bins: Any = None) -> tuple[Any, Any, A
 
 
 def choose_slots(table: Table, places: Places, uniforms: Any) -> Any:
-    """Slots that drafts take, those of their bins or of partners: arrays of one shape.
+    """Return the slots that drafts take: the slots of their bins or of partner bins.
 
-    The point u · amount is in the piece of a partner, and a draft moves if it is in the first part
-    of this piece, (t − W) / (W' − W) of it: t is its ratio of winning to drafting, W and W' are the
-    slopes of both slots.
+    The matched mass of a bin consists of pieces, one for each partner bin.  The uniform u selects
+    the point u · amount in this mass, and with it a partner.  The draft moves to the partner's slot
+    if the point lies in the first (t − W) / (W' − W) of the piece.  Here t is the draft's
+    winner-to-draft ratio, and W and W' are the slopes of both slots.
     """
     xp, own = array_module(table.lack), places.bin
     poor, start, amount = swap_partners(table.lack, table.excess, own)
@@ -281,9 +295,10 @@ def choose_slots(table: Table, places: Places, uniforms: Any) -> Any:
     value = start + (point if exact else xp.minimum(to_int64(point), amount - 1))
 
     def find(sums: Any, side: Any) -> Any:
-        # Values of the other side are replaced: in exact tests every comparison is a branch.
-        found = xp.searchsorted(sums, xp.where(side, value, start), side="right")
-        return found.clip(0, sums.shape[-1] - 1)
+        # Exact tests explore both outcomes of every comparison, so replace unused values by
+        # `start`.
+        index = xp.searchsorted(sums, xp.where(side, value, start), side="right")
+        return index.clip(0, sums.shape[-1] - 1)
 
     partner = xp.where(poor, find(table.excess, poor), find(table.lack, ~poor))
 

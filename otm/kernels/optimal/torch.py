@@ -1,4 +1,4 @@
-"""The optimum of bins, batched: the decisions of `otm.kernels.optimal.numpy`.
+"""The optimal rule for bins at one node of each sequence, as in `otm.kernels.optimal.numpy`.
 
 The vocabulary is read twice, for the sums of the bins and for the residual, and never sorted.
 """
@@ -30,13 +30,13 @@ from otm.kernels.optimal.numpy import (
 def select(
     target: Tensor, draft: Tensor, tokens: Tensor, uniforms: Tensor, steps: int = STEPS
 ) -> tuple[Tensor, Tensor]:
-    """Accept the draft that wins, if it passes: [B, V], [B, V], [B, K], [B, K + 1]."""
+    """Accept the winning draft if it passes: [B, V], [B, V], [B, K], [B, K + 1]."""
     everything = mass(target)
     target, draft = target.double(), draft.double()
     chains, size = tokens.shape[1], target.shape[1]
     count = (tokens >= 0).sum(1, keepdim=True)
     places, table = bin_tokens(target, draft, deterministic_count(count, chains), steps)
-    won = winner_probs(draft, places, table)
+    win_probs = winner_probs(draft, places, table)
 
     column = tokens.clamp(0, size - 1)
     drafted = Places(*(x.gather(1, column) for x in places))
@@ -44,28 +44,34 @@ def select(
     slot = slot.where((tokens >= 0) & (tokens < size), -1)
     best = slot.amax(1, keepdim=True)
     place = torch.arange(chains, device=tokens.device)
-    index = torch.where(slot == best, place, chains - 1).amin(1)  # the first of the highest
+    # Select the first draft in the highest slot.
+    index = torch.where(slot == best, place, chains - 1).amin(1)
     token = column.gather(1, index[:, None])
     of_target, of_draft = target.gather(1, token), draft.gather(1, token)  # [B, 1]
-    passes = (uniforms[:, -1:] * won.gather(1, token) < of_target) & (of_draft > 0) & (best >= 0)
-    residual = (everything - mass(torch.minimum(target, won))).clamp(min=0)
+    passes = (
+        (uniforms[:, -1:] * win_probs.gather(1, token) < of_target) & (of_draft > 0) & (best >= 0)
+    )
+    residual = (everything - mass(torch.minimum(target, win_probs))).clamp(min=0)
     use = residual.any(1, keepdim=True) & (count > 0)
     return torch.where(passes[:, 0], index, -1), torch.where(use, residual, everything)
 
 
 verify = partial(verify_chains, select)
-"""Verify K chains, selecting among the drafts of a position by the bins of their ratios."""
+"""Verify K chains by the optimal rule for bins at each position."""
 
 
 def deterministic_count(count: Tensor, most: int) -> Tensor:
-    """Distribution of numbers that are not random, of at most `most`: [B, 1] → [B, most + 1]."""
+    """Return the distributions of fixed numbers, each at most `most`: [B, 1] → [B, most + 1]."""
     return (torch.arange(most + 1, device=count.device) == count).double()
 
 
 def bin_tokens(
     target: Tensor, draft: Tensor, numbers: Tensor, steps: int = STEPS
 ) -> tuple[Places, Table]:
-    """Places of the tokens [B, V], and the table for m drafts with probability [B, K + 1]."""
+    """Return the tokens' bins, and the tables for m drafts with probability `numbers[:, m]`.
+
+    The shapes are [B, V] and [B, G]; `numbers` has shape [B, K + 1].
+    """
     edges = ratio_grid(numbers.shape[1] - 1, steps, target)
     places = find_places(target, draft, edges)
     sums = torch.zeros(len(target), len(edges) - 1, dtype=torch.int64, device=target.device)
@@ -75,12 +81,12 @@ def bin_tokens(
 
 
 def ratio_grid(chains: int, steps: int, like: Tensor) -> Tensor:
-    """Ascending edges of the bins, made on the device: [G + 1]."""
+    """Build the ascending edges of the bins on the device: [G + 1]."""
     coarse = FINE - LEAST
     place = torch.arange(edge_count(chains, steps) - coarse - 1, device=like.device)
     octave = place // steps
     numerator = ((steps + place - octave * steps) << octave).double()
-    # torch takes tensor / number as tensor · reciprocal, which is rounded twice
+    # torch computes tensor / number as tensor · reciprocal, which is rounded twice.
     fine = numerator / torch.full_like(numerator, steps) * 2.0**FINE
     low = (1 << torch.arange(coarse, device=like.device)).double() * 2.0**LEAST
     return prepend_zero(torch.cat([low, fine]))

@@ -1,4 +1,4 @@
-"""The optimum of bins as Triton kernels: the decisions of `otm.kernels.optimal.torch`."""
+"""Optimal rule for bins as Triton kernels, with the decisions of `otm.kernels.optimal.torch`."""
 
 from __future__ import annotations
 
@@ -7,4 +7,4 @@ from functools import partial
 from otm.kernels.multi_draft.triton import verify_chains
 
 verify = partial(verify_chains, by_bins=True)
-"""Verify K chains, selecting among the drafts of a position by the bins of their ratios."""
+"""Verify K chains by the optimal rule for bins at each position."""

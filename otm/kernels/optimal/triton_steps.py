@@ -1,7 +1,7 @@
-"""The optimum of bins inside Triton kernels: each step of `otm.kernels.optimal.torch`.
+"""Steps of the optimal rule for bins inside Triton kernels, as in `otm.kernels.optimal.torch`.
 
-The work memory of a node holds two sums of each bin, filled by atomic additions of whole numbers,
-whose order does not matter, and the table that one program makes of them.
+The work memory of a node first holds two sums of each bin.  Atomic additions of integers, whose
+order does not matter, fill the sums.  One program then builds the table in the same memory.
 """
 
 # ruff: noqa: PLR0917 - pointers and sizes, in order
@@ -16,22 +16,22 @@ from otm.kernels.optimal.numpy import FINE, LEAST, STEPS
 
 _UNIT = constant(UNIT)
 _COARSE = constant(FINE - LEAST + 1)
-"""Bins below the fine ones; the first begins at 0."""
+"""Number of bins below the fine ones; the first begins at 0."""
 _BITS = constant(STEPS.bit_length() - 1)
 _FIRST_FINE = constant(((1023 + FINE) << (STEPS.bit_length() - 1)) - (FINE - LEAST + 1))
 _FIRST_COARSE = constant(1023 + LEAST - 1)
-"""The upper bits of a float64 are a bin, less these."""
+"""Difference between the upper bits of a float64 ratio and the index of its coarse bin."""
 _FINE_RATIO, _INVERSE_LEAST = constant(2.0**FINE), constant(2.0**-LEAST)
 
-# sections of the memory of a node, each as wide as there are edges; the table takes the place of
-# the sums, and has the masses of the bins if the number of drafts is random
+# Sections of a node's memory, each as wide as the number of edges.  The table replaces the sums.
+# It includes the cumulative masses of the bins if the number of drafts is random.
 WIN, RISE, SLOPES, LACK, EXCESS, BELOW = map(constant, range(6))
 SUMS, SECTIONS, SECTIONS_OF_WALK = 2, 5, 6
 
 
 @jit
 def edge_of(place: tl.tensor) -> tl.tensor:
-    """Lower edge of a bin, in float64."""
+    """Return the lower edge of a bin in float64."""
     place = place.to(tl.int64)
     fine, coarse = (place + _FIRST_FINE) << (52 - _BITS), (place + _FIRST_COARSE) << 52
     bits = tl.where(place >= _COARSE, fine, coarse)
@@ -40,12 +40,12 @@ def edge_of(place: tl.tensor) -> tl.tensor:
 
 @jit
 def find_place(target_prob: tl.tensor, draft_prob: tl.tensor, width: tl.constexpr) -> tl.tensor:
-    """Bin of tokens, and their shares of the way between its edges."""
+    """Return the bins of tokens, and the relative positions between the bins' edges."""
     top = edge_of(tl.full((), width - 1, tl.int64))
     possible = draft_prob > 0
     ratio = tl.where(possible, target_prob / tl.where(possible, draft_prob, 1.0), top)
     ratio = tl.minimum(ratio, top)
-    # the upper bits of the ratio are its bin, the others the share
+    # The upper bits of the ratio are its bin, and the lower bits are the share.
     bits = ratio.to(tl.int64, bitcast=True)
     fine = ratio >= _FINE_RATIO
     shift = tl.where(fine, 52 - _BITS, 52)
@@ -61,7 +61,7 @@ def find_place(target_prob: tl.tensor, draft_prob: tl.tensor, width: tl.constexp
 def add_to_bins(
     memory: tl.tensor, target_prob: tl.tensor, draft_prob: tl.tensor, width: tl.constexpr
 ) -> None:
-    """Add the draft masses of tokens to their bins, and their shares of it."""
+    """Add the tokens' draft masses, and these masses times the share, to the bins."""
     place, share = find_place(target_prob, draft_prob, width)
     whole = mass(draft_prob, _UNIT)
     upper = mass(draft_prob * share, _UNIT)
@@ -71,7 +71,7 @@ def add_to_bins(
 
 @jit
 def float_at(memory: tl.tensor, place: tl.tensor, used: tl.tensor = None) -> tl.tensor:
-    """Float64 numbers in the memory of a node; 0 if not used."""
+    """Load float64 numbers from a node's memory; return 0 where not used."""
     other = None if used is None else 0
     bits = tl.load(memory + place, mask=used, other=other)  # [n], as the places
     return bits.to(tl.float64, bitcast=True)
@@ -79,7 +79,7 @@ def float_at(memory: tl.tensor, place: tl.tensor, used: tl.tensor = None) -> tl.
 
 @jit
 def sum_before(sums: tl.tensor, place: tl.tensor) -> tl.tensor:
-    """Cumulative sums before places; 0 before the first."""
+    """Return cumulative sums before places; 0 before the first place."""
     return tl.load(sums + place - 1, mask=place > 0, other=0)  # [n], as the places
 
 
@@ -91,7 +91,10 @@ def winner_probs(
     width: tl.constexpr,
     sparse: tl.constexpr = False,
 ) -> tl.tensor:
-    """Distribution of the token that wins; of a sparse draft little is looked up."""
+    """Return the distribution of the winning token.
+
+    If `sparse`, the table is read only for tokens with a positive draft probability.
+    """
     place, share = find_place(target_prob, draft_prob, width)
     used = None
     if sparse:
@@ -102,7 +105,7 @@ def winner_probs(
 
 @jit
 def swap_partners(memory: tl.tensor, place: tl.tensor, width: tl.constexpr) -> tl.tensor:
-    """Whether bins lack something, where what is matched of them starts, and how much it is."""
+    """Return whether bins lack mass, the start of their matched mass, and the matched amount."""
     lack, excess = memory + LACK * width, memory + EXCESS * width
     lacks, exceeds = tl.load(lack + place), tl.load(excess + place)  # [n], as the places
     before, exceeded = sum_before(lack, place), sum_before(excess, place)
@@ -114,7 +117,7 @@ def swap_partners(memory: tl.tensor, place: tl.tensor, width: tl.constexpr) -> t
 
 @jit
 def search(sums: tl.tensor, value: tl.tensor, size: tl.constexpr) -> tl.tensor:
-    """Count the entries that are at most a value, among ascending ones; the size a power of two."""
+    """Count the entries ≤ value in an ascending array whose size is a power of two."""
     place = value * 0
     step = tl.full((), size, tl.int64)
     while step > 0:
@@ -133,7 +136,7 @@ def choose_slots(
     uniform: tl.tensor,
     width: tl.constexpr,
 ) -> tl.tensor:
-    """Slots that drafts take, those of their bins or partners'."""
+    """Return the slots that drafts take: the slots of their bins or of partners."""
     own, share = find_place(target_prob, draft_prob, width)
     poor, start, amount = swap_partners(memory, own, width)
     slopes = memory + SLOPES * width
@@ -153,7 +156,7 @@ def choose_slots(
 
 @jit
 def at(values: tl.tensor, index: tl.tensor, width: tl.constexpr) -> tl.tensor:
-    """Return one entry; 0 before the first."""
+    """Return one entry of an array, or 0 for a negative index."""
     return tl.sum(tl.where(tl.arange(0, width) == index, values, 0), 0)
 
 
@@ -161,7 +164,7 @@ def at(values: tl.tensor, index: tl.tensor, width: tl.constexpr) -> tl.tensor:
 def load_sums(memory: tl.tensor, width: tl.constexpr) -> tl.tensor:
     """Load the sums Σ p and Σ p · share of the bins: [width].
 
-    Loaded again for each part of the table: the registers have no room to keep them.
+    Each step of the table loads them again, because registers cannot keep them.
     """
     place = tl.arange(0, width)
     tl.debug_barrier()
@@ -172,7 +175,11 @@ def load_sums(memory: tl.tensor, width: tl.constexpr) -> tl.tensor:
 def hit_probability(
     part: tl.tensor, drafts: tl.tensor, numbers: tl.tensor, walk: tl.constexpr
 ) -> tl.tensor:
-    """Probability that a draft is in a part; on a walk of so many at most, by the law of them."""
+    """Return the probability that some draft lies in a set of probability `part`.
+
+    The number of drafts is `drafts`.  In walk and keep the number is random, at most `drafts`, with
+    the distribution `numbers`.
+    """
     if not walk:
         return at_least_once(part, drafts, drafts)
     hit, some = part * 0.0, part * 0.0
@@ -186,7 +193,10 @@ def hit_probability(
 def mean_slopes(
     start: tl.tensor, end: tl.tensor, drafts: tl.tensor, numbers: tl.tensor, walk: tl.constexpr
 ) -> tl.tensor:
-    """Slopes of x ↦ E x^M between points; on a walk M is at most so large, and has a law."""
+    """Return slopes of x ↦ E x^M between points, where M is the number of drafts.
+
+    M is `drafts`.  In walk and keep M is random, at most `drafts`, with the distribution `numbers`.
+    """
     if not walk:
         slopes, power = end * 0.0 + 1.0, start
         for _ in range(1, drafts):
@@ -208,7 +218,7 @@ def find_cap(
     width: tl.constexpr,
     walk: tl.constexpr,
 ) -> tl.tensor:
-    """Cap of the ratio of winning to drafting: capped at it, the bins accept as much as can be."""
+    """Return the cap of the winner-to-draft ratio that maximizes the acceptance of the bins."""
     place = tl.arange(0, width)
     masses, uppers = load_sums(memory, width)
     edge = edge_of(place)
@@ -233,11 +243,11 @@ def find_cap(
 
 @jit
 def find_floor(memory: tl.tensor, cap: tl.tensor, width: tl.constexpr) -> tl.tensor:
-    """Floor of this ratio: with it, some draft always wins."""
+    """Return the floor of the winner-to-draft ratio for which some draft always wins."""
     place = tl.arange(0, width)
     masses, uppers = load_sums(memory, width)
     capped = tl.minimum(edge_of(place), cap)
-    # between two edges all is linear: a token counts for both of them, by its share
+    # The ratios are linear between two edges, so the share splits a token between both edges.
     shared = masses - uppers + sum_before(memory + width, place)  # [width]
     accepted = tl.cumsum((shared.to(tl.float64) * capped).to(tl.int64), 0)
     below = tl.cumsum(shared, 0)
@@ -253,7 +263,7 @@ def find_floor(memory: tl.tensor, cap: tl.tensor, width: tl.constexpr) -> tl.ten
 
 @jit
 def ratio_at(place: tl.tensor, floor: tl.tensor, cap: tl.tensor) -> tl.tensor:
-    """Ratio of winning to drafting at the lower edges of bins."""
+    """Return the winner-to-draft ratio at the lower edges of bins."""
     return tl.maximum(tl.minimum(edge_of(place), cap), floor)
 
 
@@ -267,7 +277,7 @@ def match_bins(
     width: tl.constexpr,
     walk: tl.constexpr,
 ) -> None:
-    """Find the slopes of the bins' own slots, and what the bins lack or have too much of."""
+    """Write the slopes of the bins' own slots, and the bins' missing and excess masses."""
     place = tl.arange(0, width)
     masses, uppers = load_sums(memory, width)
     below = tl.cumsum(masses, 0)
@@ -293,14 +303,18 @@ def make_table(
     width: tl.constexpr,
     walk: tl.constexpr,
 ) -> None:
-    """Find the table from the sums of the bins, for so many drafts; at most so many on a walk."""
+    """Build the table from the sums of the bins for `drafts` drafts.
+
+    In walk and keep `drafts` is the largest possible number.
+    """
     cap = find_cap(memory, drafts, numbers, width, walk)
     floor = find_floor(memory, cap, width)
     match_bins(memory, floor, cap, drafts, numbers, width, walk)
     place = tl.arange(0, width)
     masses, uppers = load_sums(memory, width)
     poor, _, amount = swap_partners(memory, place, width)
-    # no token of a poor bin wins less than in its own slot, none of a rich one more
+    # A token wins at least as often as in the slot of its bin if the bin is poor, and at most as
+    # often if it is rich.
     room = tl.maximum(tl.where(poor, uppers, masses - uppers), 1).to(tl.float64)
     step = ratio_at(place + 1, floor, cap) - ratio_at(place, floor, cap)
     rise = tl.minimum(step, amount.to(tl.float64) / room)
@@ -308,6 +322,7 @@ def make_table(
     win = float_at(memory + SLOPES * width, place)
     win += tl.where(poor, amount, -amount).to(tl.float64) / filled
     win -= rise * (uppers.to(tl.float64) / filled)
-    tl.debug_barrier()  # all have read the sums, whose place is taken now
+    # All threads must have read the sums before the table replaces them.
+    tl.debug_barrier()
     tl.store(memory + WIN * width + place, win.to(tl.int64, bitcast=True))
     tl.store(memory + RISE * width + place, rise.to(tl.int64, bitcast=True))

@@ -1,4 +1,4 @@
-"""The check, on first use of a GPU, that Triton's kernels decide as torch does.
+"""Self-check on first use of a GPU: Triton's kernels must make the same decisions as torch.
 
-Not here: the cases of trees and of clocks, which are beside their kernels.
+Not here: test cases for trees and for couplings by clocks, which are next to their kernels.
 """

@@ -1,8 +1,9 @@
-"""The memory layout of a call's tensors, as far as Triton's compiled kernels depend on it.
+"""The parts of a tensor's memory layout that Triton's compiled kernels depend on.
 
 Triton compiles a kernel once for each combination of types, constants, and a few properties of
-integers and pointers: whether a stride or a size is 1 or a multiple of 16, and whether a pointer is
-a multiple of 16 bytes.  Two calls that agree in all of this run the same compiled kernels.
+integers and pointers.  It distinguishes strides and sizes that are 1 or multiples of 16, and
+pointers that are multiples of 16 bytes.  Two calls that agree in all these properties run the same
+compiled kernels.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from otm._core.tensors import on_device
 from otm.kernels.common.runtime import padded
 
 ALIGNMENT = 16
-"""Triton compiles other kernels for pointers and integers that are multiples of this."""
+"""Triton compiles separate kernels for pointers and integers that are multiples of this number."""
 
 
 @lru_cache(maxsize=4096)
@@ -29,7 +30,7 @@ def size_class(count: int) -> tuple[int, ...]:
 
 
 def layout_of(tensor: Tensor | None) -> tuple[Any, ...]:
-    """Type, alignment, sizes and strides of a tensor [B, …], without its first size."""
+    """Return type, alignment, sizes and strides of a tensor [B, …], without its first size."""
     if tensor is None:
         return ()
     strides = [(step == 1, step % ALIGNMENT == 0, step < 2**31) for step in tensor.stride()]
@@ -38,20 +39,21 @@ def layout_of(tensor: Tensor | None) -> tuple[Any, ...]:
 
 
 def rows_like(tensor: Tensor, values: npt.NDArray[Any], places: list[int], other: float) -> Tensor:
-    """Rows with the layout of a tensor: values [n, …, S] at `places`, `other` at all other tokens.
+    """Build rows with the layout of a tensor: values [n, …, S] at `places`, `other` elsewhere.
 
-    Axes that share memory also share it here, except the first, so the values must agree along
-    them.  A row with a NaN value is NaN throughout, as is all memory between rows.
+    Axes that share memory in the tensor also share it here, except the first axis.  The values must
+    agree along these axes.  A row with a NaN value is NaN throughout, and so is all memory between
+    rows.
     """
     shape = (len(values), *tensor.shape[1:])
     steps, extent = [0] * tensor.ndim, 1
-    given = (
+    strides = (
         tensor.stride() if tensor.stride(-1) == 1 else torch.empty(shape, device="meta").stride()
     )
     for axis in reversed(range(tensor.ndim)):
-        if axis == 0 or given[axis]:
-            steps[axis] = extent + (given[axis] - extent) % ALIGNMENT
-            if steps[axis] == 1 != given[axis]:
+        if axis == 0 or strides[axis]:
+            steps[axis] = extent + (strides[axis] - extent) % ALIGNMENT
+            if steps[axis] == 1 != strides[axis]:
                 steps[axis] += ALIGNMENT
             extent += (shape[axis] - 1) * steps[axis]
     start = tensor.data_ptr() % ALIGNMENT // tensor.element_size()
@@ -70,7 +72,7 @@ def rows_like(tensor: Tensor, values: npt.NDArray[Any], places: list[int], other
 
 
 def numbers_like(tensor: Tensor, values: npt.NDArray[Any]) -> Tensor:
-    """Contiguous numbers of the type and alignment of a tensor."""
+    """Build contiguous numbers with the type and alignment of a tensor."""
     start = tensor.data_ptr() % ALIGNMENT // tensor.element_size()
     memory = torch.zeros(start + values.size, dtype=tensor.dtype, device=tensor.device)
     numbers = memory[start:].view(values.shape)
@@ -78,7 +80,7 @@ def numbers_like(tensor: Tensor, values: npt.NDArray[Any]) -> Tensor:
 
 
 def temperatures_like(temperature: float | Tensor, values: npt.NDArray[Any]) -> float | Tensor:
-    """Temperatures of n sequences, or the first one for all if the call has a single one."""
+    """Return temperatures of n sequences, or the first alone if the call has only one."""
     if not isinstance(temperature, Tensor):
         return float(values[0])
     made = numbers_like(temperature, values)

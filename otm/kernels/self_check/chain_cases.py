@@ -1,14 +1,15 @@
-"""Cases for the self-check of kernels that verify chains, with the layout of a call, from a seed.
+"""Test cases for the self-check of kernels that verify chains, in the layout of a call's tensors.
 
-A few tokens have a probability: the first and last ones, those beside the edges of blocks, and some
-between.  Probabilities are multiples of 1/128 and logits of 1/4, which all types hold exactly.  So
-all backends add the same whole numbers of probabilities, and round logits differently by at most
-10^−6.  All uniforms are much further from a change of a decision
-(tests/kernels/self_check/test_cases.py computes the distance).
+The cases are drawn from a fixed seed.  Only a few tokens have a probability: the first and last
+tokens, those next to the boundaries of blocks, and some between.  Probabilities are multiples of
+1/128 and logits of 1/4, which all types represent exactly.  All backends therefore add the same
+integers for probabilities, and their softmaxes differ by at most 10^−6.  Every uniform is much more
+than 10^−6 away from values that would change a decision; tests/kernels/self_check/test_cases.py
+computes this distance.
 
-Some chains are accepted as a whole, some are rejected at once, some in between; some are shorter
-than γ, or empty.  If temperatures differ, some sequences are greedy.  Rows that no backend may read
-are NaN.
+Some chains are accepted as a whole, some are rejected at once, and some are accepted in part.  Some
+chains are shorter than γ, or empty.  If temperatures differ, some sequences are greedy.  Rows that
+no backend may read are NaN.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from otm.kernels.self_check.run import Call
 from otm.kernels.sparse_drafts import SparseDrafts
 
 SEQUENCES = 24
-"""Number of sequences; those whose numbers differ by a multiple of `KINDS` are of one kind."""
+"""Number of sequences; sequence b has the kind b mod `KINDS`."""
 
 KINDS = 6
 SEED = 1
@@ -43,19 +44,21 @@ PARTS = 128
 """Denominator of all probabilities."""
 
 ACCEPTED, REJECTED, GREEDY, SHORT, HALF, ONE = range(KINDS)
-"""Kinds of sequences: all drafts are accepted, all rejected, rejected after the first half, or one
-is accepted at each node.
+"""Kinds of sequences.
 
-`GREEDY` sequences are greedy if temperatures differ, and `SHORT` ones have shorter chains."""
+In `ACCEPTED` all drafts are accepted, in `REJECTED` all are rejected, and in `HALF` all drafts
+after the first half are rejected.  In `ONE` one draft is accepted at each node.  `GREEDY` sequences
+are greedy if temperatures differ, and `SHORT` sequences have shorter chains.
+"""
 
 EMPTY = KINDS + SHORT
-"""A sequence without drafts."""
+"""Index of a sequence without drafts."""
 
 ALIKE = 0.5
-"""Probability with which a chain copies a draft of the chain before it."""
+"""Probability with which a chain copies a draft of the previous chain."""
 
 MOST_ENTRIES = 2**25
-"""Most entries of the rows that are made together, unless one sequence has more."""
+"""Largest number of entries that are built at once, unless a single sequence has more."""
 
 FAR_BELOW = -40.0
 """Logit of all other tokens in the first half of the sequences; it is −∞ in the second half."""
@@ -68,18 +71,18 @@ class Shape(NamedTuple):
 
     chains: int
     gamma: int
-    target_tokens: int  # those with a probability; the first of them can be drafts
+    target_tokens: int  # tokens with a probability; drafts are among the first
     draft_tokens: int
-    coins: int  # for each position
+    coins: int  # number of uniforms at each position
     target_logits: bool = False
     draft_logits: bool = False
     one_temperature: bool = True
-    rows_shared: bool = False  # by all chains
+    rows_shared: bool = False  # whether all chains share their rows
     counted: bool = False
 
 
 class Cases(NamedTuple):
-    """Chains of n sequences; tokens are places in the list of tokens with a probability."""
+    """Chains of n sequences; `tokens` are indices in the list of tokens with a probability."""
 
     target: Numbers  # [n, K, γ + 1, S]
     draft: Numbers  # [n, K, γ, D]
@@ -95,10 +98,10 @@ def call_of_chains(rule: str, chains: Chains, verify: Callable[..., Any]) -> Cal
     if isinstance(temperature, Tensor):
         temperature = temperature.expand(len(uniforms))
     lists = draft if isinstance(draft, SparseDrafts) else (draft,)
-    warmth = temperature if isinstance(temperature, Tensor) else None
+    temperatures = temperature if isinstance(temperature, Tensor) else None
     size = target.shape[-1]
     numbers = (size, chains.draft_size, chains.chains, len(lists), size_class(chains.gamma))
-    tensors = (target, *lists, tokens, uniforms, warmth, offsets, counted)
+    tensors = (target, *lists, tokens, uniforms, temperatures, offsets, counted)
     family = (rule, chains.kind, target.device, *numbers, *map(layout_of, tensors))
     name = (
         f"rule {rule!r} from {chains.kind} ({target.dtype}, {size:,} tokens, {chains.gamma} drafts)"
@@ -108,7 +111,7 @@ def call_of_chains(rule: str, chains: Chains, verify: Callable[..., Any]) -> Cal
 
 
 def cases_like(rule: str, call: Chains) -> Iterator[Chains]:
-    """Yield chains with the layout of those of a call."""
+    """Yield test cases with the layout of a call's chains."""
     places = support(call.target.shape[-1], call.draft_size)
     drafted = sum(place < call.draft_size for place in places)
     sparse, logits = isinstance(call.draft, SparseDrafts), call.kind != "probabilities"
@@ -132,13 +135,13 @@ def cases_like(rule: str, call: Chains) -> Iterator[Chains]:
 
 
 def split_cases(entries: int, at_most: int = SEQUENCES) -> Iterator[slice]:
-    """Yield the sequences that are made together, of so many entries each."""
+    """Yield slices of sequences that are built at once; `entries` is the size of one sequence."""
     part = max(1, min(at_most, MOST_ENTRIES // max(entries, 1)))
     yield from (slice(start, start + part) for start in range(0, SEQUENCES, part))
 
 
 def split_rows(entries: int, kind: str) -> Iterator[tuple[slice, float]]:
-    """Yield the sequences that are made together, and what their rows hold at all other tokens."""
+    """Yield slices of sequences that are built at once, and the value of impossible tokens."""
     for part in split_cases(entries, SEQUENCES // 2):
         first_half = part.start < SEQUENCES // 2
         softmax = FAR_BELOW if first_half else -np.inf
@@ -146,7 +149,7 @@ def split_rows(entries: int, kind: str) -> Iterator[tuple[slice, float]]:
 
 
 def support(size: int, draft_size: int) -> list[int]:
-    """Tokens that have a probability."""
+    """Return the tokens that have a probability."""
     block = runtime.BLOCK
     edges = (block // 2 - 1, block // 2, block - 1, block)
     ends = (0, 1, draft_size - 2, draft_size - 1, size - 2, size - 1)
@@ -172,13 +175,14 @@ def draw_cases(shape: Shape) -> Cases:
             length = gamma * (b != EMPTY)
             if b % KINDS == SHORT:
                 length = max(gamma - (b + c) % 2, 0)
-            if temperatures[b] == 0 and c:  # the chains of a greedy sequence are alike
+            if temperatures[b] == 0 and c:  # all chains of a greedy sequence are equal
                 length = 0
             for i in range(gamma + 1 if shape.rows_shared else length + 1):
                 prefix = (i,) if shape.rows_shared else tuple(tokens[b, c, :i].tolist())
                 if prefix not in rows:
                     of_target = draw_row(rng, shape.target_tokens, logits=shape.target_logits)
-                    if temperatures[b] == 0:  # the first of two largest logits is certain
+                    # The two largest logits are equal; the first is the greedy token.
+                    if temperatures[b] == 0:
                         of_target[int(rng.integers(len(of_target)))] = of_target.max()
                         of_target[-1] = of_target.max()
                     of_draft = draw_row(rng, shape.draft_tokens, logits=shape.draft_logits)
@@ -187,11 +191,14 @@ def draw_cases(shape: Shape) -> Cases:
                 if i < (gamma if shape.rows_shared else length):
                     draft[b, c, i] = rows[prefix][1]
                 if i < length:
-                    law = target[b, c, i, : shape.draft_tokens]
+                    target_probs = target[b, c, i, : shape.draft_tokens]
                     rejected = is_rejected(b, i, gamma, last=c == count - 1)
-                    tokens[b, c, i] = draw_draft(rng, draft[b, c, i] - law, rejected=rejected)
-                    if temperatures[b] == 0 and i + 1 < gamma:  # all other drafts are rejected
-                        tokens[b, c, i] = law.argmax()
+                    tokens[b, c, i] = draw_draft(
+                        rng, draft[b, c, i] - target_probs, rejected=rejected
+                    )
+                    # Greedy sequences draft the most probable token, except at the last position.
+                    if temperatures[b] == 0 and i + 1 < gamma:
+                        tokens[b, c, i] = target_probs.argmax()
                     before = tokens[b, c - 1, i] if c else -1
                     counted[b, c, i] = before < 0 or i > 0 or c % 2 == 0 or not shape.counted
                     alike = rng.random() < ALIKE and b % KINDS != ONE
@@ -201,7 +208,7 @@ def draw_cases(shape: Shape) -> Cases:
 
 
 def is_rejected(sequence: int, step: int, most: int, *, last: bool) -> bool:
-    """Whether a draft is to be rejected; `last`: it is the last one of its node."""
+    """Whether to reject a draft; `last` marks the last draft of its node."""
     kind = sequence % KINDS
     if kind == ONE:
         return not last or step == most - 1
@@ -209,12 +216,12 @@ def is_rejected(sequence: int, step: int, most: int, *, last: bool) -> bool:
 
 
 def draw_draft(rng: np.random.Generator, excess: Numbers, *, rejected: bool) -> int:
-    """Draw a token, or take the one with the largest excess of draft over target."""
+    """Draw a token, or return the one with the largest excess of draft over target."""
     return int(excess.argmax() if rejected else rng.integers(len(excess)))
 
 
 def choose_coins(coins: Numbers) -> None:
-    """Change the coins [n, γ, m] so that most drafts are decided as their kind says."""
+    """Change uniforms [n, γ, m] to accept or reject most drafts as their kind requires."""
     sequences, most, drafts = coins.shape
     for b, i, m in np.ndindex(sequences, most, drafts):
         if is_rejected(b, i, most, last=m == drafts - 1):
@@ -240,7 +247,7 @@ def draw_row(rng: np.random.Generator, count: int, *, logits: bool) -> Numbers:
 
 
 def lay_out(cases: Cases, call: Chains, places: list[int], other: float) -> Chains:
-    """Lay cases out as the tensors of a call; `other` is the value of all other tokens."""
+    """Convert cases to tensors with the layout of a call; other tokens have the value `other`."""
     target, draft = cases.target, cases.draft
     tokens = np.where(cases.tokens < 0, -1, np.array(places)[cases.tokens])
     offsets, counted = None, None
@@ -277,7 +284,7 @@ def lay_out(cases: Cases, call: Chains, places: list[int], other: float) -> Chai
 def list_rows(
     drafts: SparseDrafts[Tensor], rows: Numbers, places: list[int]
 ) -> SparseDrafts[Tensor]:
-    """List the tokens of rows [..., D] in reverse order, after padding."""
+    """Convert rows [..., D] to lists of tokens in reverse order, after padding."""
     width, count = drafts.tokens.shape[-1], rows.shape[-1]
     listed = np.full((*rows.shape[:-1], width), -1)
     probs = np.full(listed.shape, np.nan)

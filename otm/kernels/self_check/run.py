@@ -1,12 +1,13 @@
-"""Check, before Triton's kernels are first used on a device, that they decide as torch does.
+"""Self-check, before the first use on a device, that Triton's kernels decide as torch does.
 
-`backend="auto"` takes Triton for CUDA tensors.  Before a set of compiled kernels is first used, the
-kernels and torch decide the same few cases.  The cases have the memory layout of the call, so they
-run the same compiled kernels.  If an output differs, or a kernel cannot be built or launched, torch
-verifies such calls from then on, and one warning says so.  A backend that the argument or the
-environment names is not checked.
+`backend="auto"` selects Triton for CUDA tensors.  Before compiled kernels are first used, the
+kernels and torch decide the same few test cases.  The cases have the memory layout of the call, so
+they run the same compiled kernels.  If an output differs, or a kernel cannot be built or launched,
+torch verifies such calls from then on, and a warning reports this once.  A backend that the
+argument or the environment names is not checked.
 
-The check cannot see mistakes that depend on the number of sequences, such as offsets beyond 2^31.
+The check cannot detect mistakes that depend on the number of sequences, such as offsets beyond
+2^31.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from otm.kernels.workspace import Workspace
 
 
 class SelfCheck(NamedTuple):
-    """Outcome of the self-check of the kernels of some calls.
+    """Result of a self-check of the kernels of some calls.
 
     Attributes
     ----------
@@ -37,9 +38,9 @@ class SelfCheck(NamedTuple):
     backend : str
         Backend of these calls since the check: "triton", or "torch" if the check failed.
     reason : str
-        First difference, or the error of Triton; empty if the check passed.
+        First difference, or Triton's error; empty if the check passed.
     seconds : float
-        Time of the check, including compilation.
+        Duration of the check, including compilation.
 
     Examples
     --------
@@ -56,10 +57,10 @@ class SelfCheck(NamedTuple):
 
 
 class Call(NamedTuple):
-    """A call whose kernels are to be checked.
+    """A call whose kernels need a check.
 
-    `cases` makes arguments with the memory layout of the call; `verify` decides them on a backend,
-    in a workspace.
+    `cases` builds arguments with the memory layout of the call.  `verify` applies the verification
+    to such arguments, on a backend and with a workspace.
     """
 
     name: str
@@ -69,8 +70,8 @@ class Call(NamedTuple):
     verify: Callable[[str, Any, Workspace | None], Any]
 
 
-class Littered(Workspace):
-    """A workspace filled with garbage, on which no decision may depend."""
+class GarbageWorkspace(Workspace):
+    """A workspace filled with garbage, which must not affect any decision."""
 
     def take(self, name: str, shape: tuple[int, ...], dtype: Any, device: Any) -> torch.Tensor:
         """Return the buffer of a name, full of garbage."""
@@ -85,13 +86,13 @@ _lock = threading.Lock()
 def self_checks() -> tuple[SelfCheck, ...]:
     """Return the self-checks of this process: the backend of each kind of call on its GPUs.
 
-    A backend that was named, by an argument or by the environment variable OTM_BACKEND, was not
-    checked and is not in the list.  Neither are calls on the CPU.
+    If an argument or the environment variable OTM_BACKEND named a backend, it was not checked and
+    is not in the list.  Calls on the CPU are not in the list either.
 
     Returns
     -------
     tuple of SelfCheck
-        In the order in which they were made.
+        The checks, in the order in which they were made.
 
     Examples
     --------
@@ -104,23 +105,27 @@ def self_checks() -> tuple[SelfCheck, ...]:
 
 
 def checked_backend(call: Call) -> str:
-    """Return "triton" if its kernels decide as torch does, else "torch"; check them if need be."""
+    """Return "triton" if its kernels decide as torch does, otherwise "torch".
+
+    The kernels are checked if this kind of call is new.
+    """
     check = _known.get(call.family)
     if check is not None:
         return check.backend
     if is_capturing():
         raise InvalidInputError(
-            f"the first call of its kind ({call.name}) is within the capture of a CUDA graph; its "
-            "kernels have not been checked on this device, and cannot be during a capture: make "
-            "one call of the same shapes before the capture, or name the backend, by the argument "
-            f"or by {VARIABLE}"
+            f"a CUDA graph is being captured, but this first call of its kind ({call.name}) needs "
+            "a check of its kernels on this device, which a capture does not allow: make one call "
+            "of the same shapes before the capture, or name the backend by the argument or by "
+            f"{VARIABLE}"
         )
-    with _lock:  # if two threads come here, one checks and the other waits
+    with _lock:  # if two threads arrive, one checks and the other waits
         check = _known.get(call.family)
         is_new = check is None
         if check is None:
             check = _known[call.family] = run_check(call)
-    if is_new and check.reason:  # without the lock: a handler of warnings may call this function
+    # Release the lock first: a handler of warnings may call this function.
+    if is_new and check.reason:
         warnings.warn(_warning(check), RuntimeWarning, stacklevel=_depth())
     return check.backend
 
@@ -131,11 +136,11 @@ def is_capturing() -> bool:
 
 
 def run_check(call: Call) -> SelfCheck:
-    """Let Triton and torch decide the cases of a call, and compare all that they return."""
+    """Verify the cases of a call with Triton and with torch, and compare all outputs."""
     begun, reason = time.perf_counter(), ""
     try:
         for arguments in call.cases():
-            outcome = call.verify("triton", arguments, Littered())
+            outcome = call.verify("triton", arguments, GarbageWorkspace())
             reason = difference(outcome, call.verify("torch", arguments, None))
             if reason:
                 break
@@ -147,7 +152,7 @@ def run_check(call: Call) -> SelfCheck:
 
 
 def difference(outcome: Any, expected: Any) -> str:
-    """Describe the first difference of two outputs, tensors or named tuples; empty if none."""
+    """Describe the first difference of two outputs, tensors or named tuples; else return ""."""
     if isinstance(outcome, torch.Tensor):
         outcome, expected = {"tokens": outcome}, {"tokens": expected}
     else:
@@ -157,19 +162,19 @@ def difference(outcome: Any, expected: Any) -> str:
             continue
         mine, other = outcome[name].cpu(), value.cpu()
         if mine.shape != other.shape:
-            return f"{name} have shape {tuple(mine.shape)} by Triton, {tuple(other.shape)} by torch"
+            return f"{name} have shape {tuple(mine.shape)} in Triton, {tuple(other.shape)} in torch"
         wrong = (mine != other).flatten(1).any(1) if mine.ndim > 1 else mine != other
         if wrong.any():
             b = int(wrong.int().argmax())
             return (
                 f"{name} differ in {int(wrong.sum())} of {len(wrong)} sequences, first in sequence "
-                f"{b}: {mine[b].tolist()} by Triton, {other[b].tolist()} by torch"
+                f"{b}: {mine[b].tolist()} in Triton, {other[b].tolist()} in torch"
             )
     return ""
 
 
 def _depth() -> int:
-    """Count the frames from the caller of this function to the first outside of OTM."""
+    """Count the frames from this function's caller to the first frame outside OTM."""
     frame, depth = sys._getframe(1), 1
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("otm."):
         frame, depth = frame.f_back, depth + 1
@@ -186,7 +191,7 @@ def _warning(check: SelfCheck) -> str:
         f"OTM does not use its Triton kernels for {check.call}, because they failed the check "
         f"against torch on this device ({name}; {versions}): {check.reason}.  From now on torch "
         "verifies these calls; it is slower, but also lossless.  "
-        f"{VARIABLE}=torch, or backend='torch', takes torch without a check and without this "
-        "warning; 'triton' takes the kernels unchecked.  Please report this text (CONTRIBUTING.md "
-        "says where)"
+        f"{VARIABLE}=torch, or backend='torch', selects torch without a check and without this "
+        "warning; 'triton' selects the kernels without a check.  Please report this text "
+        "(CONTRIBUTING.md says where)"
     )

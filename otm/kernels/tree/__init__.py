@@ -1,4 +1,4 @@
-"""Verification of trees of drafts: certain ones, or sampled without replacement.
+"""Verification of trees of drafts that are deterministic, or sampled without replacement.
 
-Not here: trees on the host, by any rule (`otm.decoding.verifiers`).
+Not here: verification of trees on the host by any rule (`otm.decoding.verifiers`).
 """

@@ -1,6 +1,7 @@
-"""Cases for the self-check of kernels that verify trees.
+"""Test cases for the self-check of kernels that verify trees.
 
-They are made like those of `chain_cases`: few tokens have a probability, and no decision is close.
+They are built like those of `chain_cases`: few tokens have a probability, and no uniform is close
+to a change of a decision.
 """
 
 from __future__ import annotations
@@ -38,24 +39,24 @@ def call_of_trees(
 ) -> Call:
     """Describe a call of `verify_tree_probs` or `verify_tree_logits`."""
     kind = "probabilities" if temperature is None else "logits"
-    warmth = temperature
+    temperatures = temperature
     if isinstance(temperature, Tensor):
-        warmth = temperature.expand(len(target))
+        temperatures = temperature.expand(len(target))
     size, below = target.shape[-1], None if draft is None else draft.shape[-1]
     family = (
         *("trees", kind, target.device, size, below),
-        layout_of(warmth) if isinstance(warmth, Tensor) else (),
+        layout_of(temperatures) if isinstance(temperatures, Tensor) else (),
         *map(layout_of, (target, draft, *trees)),
     )
     name = f"trees from {kind} ({target.dtype}, {size:,} tokens, {trees.tokens.shape[1]} drafts)"
-    cases = partial(cases_like, target, draft, trees, warmth)
+    cases = partial(cases_like, target, draft, trees, temperatures)
     return Call(name, family, target.device, cases, verify)
 
 
 def cases_like(
     target: Tensor, draft: Tensor | None, trees: Trees[Tensor], temperature: Any
 ) -> Iterator[tuple[Any, ...]]:
-    """Yield target, draft, trees and temperature with the layout of those of a call."""
+    """Yield target, draft, trees and temperature with the layout of a call."""
     size = target.shape[-1]
     below = 0 if draft is None else draft.shape[-1]
     places = support(size, below or size)
@@ -67,19 +68,19 @@ def cases_like(
         (nodes, levels, passes), len(places), drafted, logits=logits, one_temperature=single
     )
     tokens, *others = cases.trees
-    made_of = (np.where(tokens < 0, -1, np.array(places)[tokens]), *others)
+    tree_parts = (np.where(tokens < 0, -1, np.array(places)[tokens]), *others)
     kind = "logits" if logits else "probabilities"
-    for some, other in split_rows(2 * (nodes + 1) * size, kind):
-        made: Any = None
+    for part, other in split_rows(2 * (nodes + 1) * size, kind):
+        draft_rows: Any = None
         if draft is not None:
-            made = rows_like(draft, cases.draft[some], places[:drafted], other)
-        of_trees = Trees(*map(numbers_like, trees, (x[some] for x in made_of)))
-        warm = temperatures_like(temperature, cases.temperatures[some]) if logits else None
-        yield rows_like(target, cases.target[some], places, other), made, of_trees, warm
+            draft_rows = rows_like(draft, cases.draft[part], places[:drafted], other)
+        of_trees = Trees(*map(numbers_like, trees, (x[part] for x in tree_parts)))
+        values = temperatures_like(temperature, cases.temperatures[part]) if logits else None
+        yield rows_like(target, cases.target[part], places, other), draft_rows, of_trees, values
 
 
 class TreeCases(NamedTuple):
-    """Trees of n sequences; tokens are places in the list of tokens that have a probability."""
+    """Trees of n sequences; tokens are indices in the list of tokens with a probability."""
 
     target: Numbers  # [n, N + 1, S]
     draft: Numbers  # [n, N + 1, D]
@@ -95,9 +96,9 @@ def draw_trees(
     logits: bool,
     one_temperature: bool,
 ) -> TreeCases:
-    """Draw trees of a shape (N, L + 1, W + 1), with their rows and uniforms, from the seed.
+    """Draw trees of shape (N, L + 1, W + 1), with rows and uniforms, from the seed.
 
-    Without draft tokens all drafts are certain.
+    If `draft_tokens` is 0, all drafts are deterministic.
     """
     nodes, levels, passes = shape
     rng = np.random.default_rng(SEED)
@@ -117,19 +118,19 @@ def draw_trees(
                     continue
                 parent = inner[int(rng.integers(len(inner)))]
                 siblings = (parents[b] == parent) & (tokens[b] >= 0)
-                drawn = bool(draft_tokens) and sampled[b, siblings].sum() < passes - 1
-                drawn &= rng.random() < SAMPLED
-                free = np.arange(draft_tokens if drawn else target_tokens)
+                is_sampled = bool(draft_tokens) and sampled[b, siblings].sum() < passes - 1
+                is_sampled &= rng.random() < SAMPLED
+                free = np.arange(draft_tokens if is_sampled else target_tokens)
                 free = np.setdiff1d(free, tokens[b, siblings])
                 if not free.size:
                     continue
                 token = int(free[rng.integers(free.size)])
-                if drawn:
+                if is_sampled:
                     last = sampled[b, siblings].sum() == passes - 2
                     excess = draft[b, parent + 1, free] - target[b, parent + 1, free]
                     rejected = is_rejected(b, depths[parent], levels - 1, last=last)
                     token = int(free[draw_draft(rng, excess, rejected=rejected)])
-                tokens[b, node], parents[b, node], sampled[b, node] = token, parent, drawn
+                tokens[b, node], parents[b, node], sampled[b, node] = token, parent, is_sampled
                 depths[node] = depths[parent] + 1
             target[b, node + 1] = draw_row(rng, target_tokens, logits=logits)
             if draft_tokens:

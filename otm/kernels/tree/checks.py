@@ -1,4 +1,4 @@
-"""Trees of drafts as kernels take them, and what is refused of them."""
+"""Arguments that describe trees of drafts, and their checks."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ Indices = npt.NDArray[np.int64]
 
 
 class Trees(NamedTuple, Generic[Array]):
-    """Drafts of B trees, and the uniforms that decide about them."""
+    """Drafts of B trees, and the uniforms for their verification."""
 
     tokens: Array  # [B, N]
     parents: Array
-    sampled: Array  # bool; None before it is known
+    sampled: Array  # bool; None until the entry function sets it
     uniforms: Array  # [B, L + 1, W + 1]
 
 
 def check_trees(target: Any, draft: Any, trees: Trees[Any], temperature: Any) -> None:
-    """Check all arguments; the temperature of probabilities is None."""
+    """Check all arguments; `temperature` is None for probabilities."""
     tokens, parents, sampled, uniforms = trees
     library = array_module(target)
     logits = temperature is not None
@@ -44,15 +44,15 @@ def check_trees(target: Any, draft: Any, trees: Trees[Any], temperature: Any) ->
     shape = tuple(tokens.shape)
     if tokens.ndim != 2 or tuple(parents.shape) != shape:
         raise InvalidDraftsError(
-            f"draft tokens of shape {shape} with parents of shape {tuple(parents.shape)}; both "
-            "must be [B, N], for a tree of at most N drafts each"
+            f"draft tokens have shape {shape}, and parents have shape {tuple(parents.shape)}; both "
+            "must be [B, N], where each tree has at most N drafts"
         )
     if sampled is not None and (
         draft is None or tuple(sampled.shape) != shape or "bool" not in str(sampled.dtype)
     ):
         raise InvalidDraftsError(
-            f"sampled is of type {sampled.dtype} and shape {tuple(sampled.shape)}; it must hold "
-            f"booleans, {shape} as the draft tokens, beside what the drafts were sampled from"
+            f"sampled is of type {sampled.dtype} and shape {tuple(sampled.shape)}; it must contain "
+            f"booleans of shape {shape}, like the draft tokens, and needs draft distributions"
         )
     batch, nodes = shape
     size = target.shape[-1] if target.ndim == 3 else 0
@@ -60,25 +60,27 @@ def check_trees(target: Any, draft: Any, trees: Trees[Any], temperature: Any) ->
         if rows.ndim != 3 or tuple(rows.shape[:2]) != (batch, nodes + 1):
             raise InvalidDistributionError(
                 f"the {model} has shape {tuple(rows.shape)}; for draft tokens of shape {shape} it "
-                f"must be {(batch, nodes + 1)} and the vocabulary: a row after the context, and "
+                f"must be {(batch, nodes + 1)} and the vocabulary: one row after the context, and "
                 "one after each draft"
             )
         if not 0 < rows.shape[2] <= size:
             raise InvalidDistributionError(
-                f"the {model} has rows of {rows.shape[2]} tokens; there must be one, and of the "
-                f"draft at most the target's {size}"
+                f"the {model} has rows of {rows.shape[2]} tokens; a row must have at least one "
+                f"token, and a draft row at most {size} tokens, as many as a target row"
             )
     if uniforms.ndim != 3 or len(uniforms) != batch or 0 in uniforms.shape[1:]:
         raise InvalidUniformsError(
-            f"uniforms of shape {tuple(uniforms.shape)}; give [{batch}, L + 1, W + 1], where no "
-            "path has more than L drafts and no node more than W children that were sampled"
+            f"uniforms have shape {tuple(uniforms.shape)}; give [{batch}, L + 1, W + 1], where no "
+            "path has more than L drafts and no node more than W sampled children"
         )
     check_types(target, draft, [tokens, parents], uniforms, logits=logits)
     check_uniforms(uniforms)
-    warm = check_temperature(library, temperature, batch) > 0 if logits else np.ones(batch, bool)
+    not_greedy = (
+        check_temperature(library, temperature, batch) > 0 if logits else np.ones(batch, bool)
+    )
     drafts, above = to_host(tokens).astype(np.int64), to_host(parents).astype(np.int64)
     tested = np.full(shape, draft is not None) if sampled is None else to_host(sampled)
-    tested = tested & (drafts >= 0) & warm[:, None]
+    tested = tested & (drafts >= 0) & not_greedy[:, None]
     there = _check_shape(drafts, above, size, uniforms.shape[1] - 1)
     parts = [("target", target, np.concatenate([np.ones((batch, 1), np.bool_), there], axis=1))]
     if draft is not None:
@@ -87,8 +89,8 @@ def check_trees(target: Any, draft: Any, trees: Trees[Any], temperature: Any) ->
     siblings = tested[:, :, None] & tested[:, None] & (above[:, :, None] == above[:, None])
     if (children := siblings.sum(2).max(initial=0)) > uniforms.shape[2] - 1:
         raise InvalidDraftsError(
-            f"a node has {children} sampled children; the uniforms are for at most "
-            f"{uniforms.shape[2] - 1}: draw [B, L + 1, W + 1] of them"
+            f"a node has {children} sampled children, but the uniforms are for at most "
+            f"{uniforms.shape[2] - 1}: draw uniforms of shape [B, L + 1, W + 1]"
         )
     faults = faults_of_logits if logits else faults_of_probs
     for model, rows, used in parts:
@@ -102,12 +104,12 @@ def check_trees(target: Any, draft: Any, trees: Trees[Any], temperature: Any) ->
 
 
 def _check_shape(tokens: Indices, parents: Indices, size: int, most: int) -> npt.NDArray[np.bool_]:
-    """Refuse what are no trees of at most so many levels; returns which drafts there are."""
+    """Raise unless the drafts are trees with at most `most` levels; return the mask of drafts."""
     there = tokens >= 0
     if not ((tokens >= -1) & (tokens < size)).all():
         raise InvalidDraftsError(
-            f"draft tokens must lie in [0, {size}), the vocabulary, or be −1 for none; these are "
-            f"{tokens.min()} to {tokens.max()}"
+            f"draft tokens must lie in [0, {size}), the vocabulary, or be −1 for no draft; these "
+            f"range from {tokens.min()} to {tokens.max()}"
         )
     depth = np.ones(tokens.shape, np.int64)
     for node in range(tokens.shape[1]):
@@ -119,7 +121,7 @@ def _check_shape(tokens: Indices, parents: Indices, size: int, most: int) -> npt
             sequence = int(wrong.argmax())
             raise InvalidDraftsError(
                 f"draft {node} of sequence {sequence} has the parent {parent[sequence]}; it must "
-                "be the place of an earlier draft that is there, or −1 after the context"
+                "be the index of an earlier draft that is not −1, or −1 after the context"
             )
         depth[:, node] += np.where(parent >= 0, np.take_along_axis(depth, above, 1)[:, 0], 0)
         siblings = there[:, :node] & (parents[:, :node] == parent[:, None])
@@ -127,14 +129,14 @@ def _check_shape(tokens: Indices, parents: Indices, size: int, most: int) -> npt
         if twice.any():
             sequence = int(twice.argmax())
             raise InvalidDraftsError(
-                f"draft {node} of sequence {sequence} is the token {tokens[sequence, node]}, as an "
-                "earlier draft of the same parent is; give each once, with the drafts after both"
+                f"draft {node} of sequence {sequence} is the token {tokens[sequence, node]}, like "
+                "an earlier draft of the same parent; merge both drafts and their children"
             )
     deep = (depth * there).max(initial=0)
     if deep > most:
         raise InvalidDraftsError(
-            f"a path has {deep} drafts; the uniforms are for at most {most}: draw "
-            "[B, L + 1, W + 1] of them, with L the most drafts of a path"
+            f"a path has {deep} drafts, but the uniforms are for at most {most}: draw uniforms "
+            "of shape [B, L + 1, W + 1], where no path has more than L drafts"
         )
     return there
 
@@ -142,7 +144,10 @@ def _check_shape(tokens: Indices, parents: Indices, size: int, most: int) -> npt
 def _check_sampled(
     draft: Any, tokens: Indices, parents: Indices, sampled: npt.NDArray[np.bool_]
 ) -> npt.NDArray[np.bool_]:
-    """Refuse drafts that cannot have been sampled; returns which draft rows [B, N + 1] are used."""
+    """Raise for drafts that cannot have been sampled; return the mask of used draft rows.
+
+    The mask has shape [B, N + 1].
+    """
     used = np.zeros((len(tokens), tokens.shape[1] + 1), np.bool_)
     sequence, node = np.nonzero(sampled)
     row, token = parents[sequence, node] + 1, tokens[sequence, node]
@@ -159,6 +164,6 @@ def _check_sampled(
         raise InvalidDraftsError(
             f"draft {node[first]} of sequence {sequence[first]} is token {token[first]}, which "
             "has probability 0 and cannot have been sampled; pass the distributions that the "
-            "drafts were really sampled from"
+            "drafts were sampled from"
         )
     return used

@@ -1,7 +1,7 @@
 """Verification of trees of drafts, one sequence after another.
 
-This is the definition that the faster versions are compared with, decision for decision.  On object
-arrays of `fractions.Fraction` the same code is exact.
+This is the reference: the faster versions make the same decisions.  The code is exact on object
+arrays of `fractions.Fraction`.
 """
 
 from __future__ import annotations
@@ -23,65 +23,66 @@ def verify(
 ) -> VerifiedTree[npt.NDArray[np.int64]]:
     """Walk through the tree of each sequence."""
     drafts = repeat(None) if draft_probs is None else draft_probs
-    each = zip(target_probs, drafts, *trees)  # noqa: B905 - of what repeats there is no end
+    each = zip(target_probs, drafts, *trees)  # noqa: B905 - `repeat` has no end
     outputs = [_verify_one(target, draft, Trees(*tree)) for target, draft, *tree in each]
     return VerifiedTree(*collect_ends(outputs, trees.uniforms.shape[1] - 1))
 
 
 def _verify_one(target: Any, draft: Any, tree: Trees[npt.NDArray[Any]]) -> tuple[list[int], int]:
-    """Output and last draft of one tree: rows [N + 1, V], drafts [N], uniforms [L + 1, W + 1].
+    """Return output and last draft of one tree.
 
-    The children of a node that were sampled are tested in their order; if none is accepted a token
-    is drawn from what is left, and the walk goes on from a child that has it.
+    Shapes: rows [N + 1, V], drafts [N], uniforms [L + 1, W + 1].  The sampled children of a node
+    are tested in their order.  If none is accepted, a token is drawn from the residual, and the
+    walk continues from the child with this token, if there is one.
     """
     tokens, parents, sampled, uniforms = tree
     node, output = -1, list[int]()
     for *coins, for_token in uniforms:
         children = np.flatnonzero((parents == node) & (tokens >= 0))
-        if len(output) == len(uniforms) - 1:  # the bonus token
+        if len(output) == len(uniforms) - 1:  # after L drafts only the bonus token follows
             children = children[:0]
         tested = children[sampled[children]] if draft is not None else children[:0]
-        row = target[node + 1]  # [V], as the draft's the only ones that are read here
+        row = target[node + 1]  # [V]; only this row and the same row of the draft are read here
         left = mass(row)
         accepted = -1
         if tested.size:
             below = mass(extend(draft[node + 1], row))
-            accepted, left = _test(left, below, tokens, tested, coins)
+            accepted, left = _test_children(left, below, tokens, tested, coins)
         token = tokens[accepted] if accepted >= 0 else locate(left, for_token)
         output.append(int(token))
-        found = [accepted] if accepted >= 0 else children[tokens[children] == token].tolist()
-        if not found:
+        next_nodes = [accepted] if accepted >= 0 else children[tokens[children] == token].tolist()
+        if not next_nodes:
             break
-        node = found[0]
+        node = next_nodes[0]
     return output, node
 
 
-def _test(
+def _test_children(
     left: npt.NDArray[Any],
     below: npt.NDArray[Any],
     tokens: npt.NDArray[Any],
     tested: npt.NDArray[np.int64],
     coins: list[Any],
 ) -> tuple[int, npt.NDArray[Any]]:
-    """Test children by recursive rejection without replacement: the accepted one, and what is left.
+    """Test children by recursive rejection; return the accepted child or −1, and the residual.
 
-    Masses [V] of the target, and of what the children were drawn from; −1 if none is accepted.
+    `left` [V] are masses of the target, and `below` [V] are masses of the distribution that the
+    children were drawn from, without replacement.
     """
     exact = left.dtype == object
     number: Any = Fraction if exact else float
     total, rest = left.sum(), below.sum()
     for child, coin in zip(tested.tolist(), coins, strict=False):
         x = tokens[child]
-        drafted, wanted = number(below[x]), number(left[x])
-        if coin * (drafted * number(total)) < wanted * number(rest):
+        draft_mass, target_mass = number(below[x]), number(left[x])
+        if coin * (draft_mass * number(total)) < target_mass * number(rest):
             return child, left
         share = number(total) / number(rest) if rest else number(0)
         less = below * share if exact else (below.astype(np.float64) * share).astype(np.int64)
         left = np.maximum(left - less, 0)
         total = left.sum()
-        if (
-            not total
-        ):  # nothing but this draft can have been wanted, so that only rounding gets here
+        # All residual mass was on this draft, so only rounding can have rejected it.
+        if not total:
             return child, left
         rest = rest - below[x]
         below[x] -= below[x]

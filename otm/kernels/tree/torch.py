@@ -1,4 +1,4 @@
-"""Verification of trees of drafts, batched: `otm.kernels.tree.numpy`, bit for bit."""
+"""Verification of draft trees in a batch, with the same decisions as `otm.kernels.tree.numpy`."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ def verify(
     trees: Trees[Tensor],
     temperature: float | Tensor | None = None,
 ) -> VerifiedTree[Tensor]:
-    """Verify by rows of probabilities, or of logits if there is a temperature."""
+    """Verify trees; a temperature means that the rows are logits, else they are probabilities."""
     size = target.shape[-1]
     if target.device.type == "cpu" and size >= LEAST_VOCABULARY:
         of_trees = Trees(*(x.detach().numpy() for x in trees))
-        warmth = temperature.tolist() if isinstance(temperature, Tensor) else temperature
+        temperatures = temperature.tolist() if isinstance(temperature, Tensor) else temperature
         below = None if draft is None else as_arrays("draft", draft)
-        rows = read(as_arrays("target", target), below, of_trees.tokens, size, warmth)
+        rows = read(as_arrays("target", target), below, of_trees.tokens, size, temperatures)
         return VerifiedTree(*map(torch.from_numpy, tree.verify(*rows, of_trees)))
 
     def softmax(rows: Tensor) -> Tensor:
-        warmth = 1.0 if temperature is None else temperature
-        return probs_from_logits(rows[:, None], None, trees.tokens, warmth)[0][:, 0]
+        temperatures = 1.0 if temperature is None else temperature
+        return probs_from_logits(rows[:, None], None, trees.tokens, temperatures)[0][:, 0]
 
     return walk(target, draft, trees, (lambda rows: rows) if temperature is None else softmax)
 
@@ -41,7 +41,7 @@ def verify(
 def walk(
     target: Tensor, draft: Tensor | None, trees: Trees[Tensor], probs: Callable[[Tensor], Tensor]
 ) -> VerifiedTree[Tensor]:
-    """Walk through all trees at once, by probabilities of the rows that are reached: [B, V]."""
+    """Walk through all trees at once; `probs` converts the rows that the walk reaches: [B, V]."""
     tokens, parents, sampled, uniforms = trees
     batch, levels, _ = uniforms.shape
     device, count = target.device, tokens.shape[1]
@@ -52,12 +52,12 @@ def walk(
     for level in range(levels):
         left = mass(probs(target[sequence, node + 1]))
         here = (parents == node[:, None]) & (tokens >= 0) & live[:, None]
-        if level == levels - 1:  # the bonus token
+        if level == levels - 1:  # after L drafts only the bonus token follows
             here = here & False
         accepted = node * 0 - 1
         if draft is not None and count:
             below = mass(extend(probs(draft[sequence, node + 1]), left.shape[1]))
-            accepted, left = _test(left, below, tokens, here & sampled, uniforms[:, level])
+            accepted, left = _test_children(left, below, tokens, here & sampled, uniforms[:, level])
         drawn = locate(left, uniforms[:, level, -1])
         taken = accepted >= 0
         if count:
@@ -72,10 +72,10 @@ def walk(
     return VerifiedTree(output, (output >= 0).sum(1) - 1, node)
 
 
-def _test(
+def _test_children(
     left: Tensor, below: Tensor, tokens: Tensor, tested: Tensor, uniforms: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Test the children of a node of each sequence: `otm.kernels.tree.numpy._test`."""
+    """Test the children of a node of each sequence, as `_test_children` does in NumPy."""
     order, place = tested.cumsum(1), torch.arange(tokens.shape[1], device=tokens.device)
     accepted = torch.full_like(tokens[:, 0], -1, dtype=torch.int64)
     total, rest = left.sum(1), below.sum(1)
@@ -84,8 +84,10 @@ def _test(
         has = is_it.any(1) & (accepted < 0)
         child = place.where(is_it, place.numel() - 1).amin(1, keepdim=True)
         x = tokens.gather(1, child).clamp(0, left.shape[1] - 1).long()
-        drafted, wanted = below.gather(1, x)[:, 0], left.gather(1, x)[:, 0]
-        passes = uniforms[:, j] * (drafted.double() * total.double()) < wanted * rest.double()
+        draft_mass, target_mass = below.gather(1, x)[:, 0], left.gather(1, x)[:, 0]
+        passes = (
+            uniforms[:, j] * (draft_mass.double() * total.double()) < target_mass * rest.double()
+        )
         share = (total.double() / rest.double()).where(rest > 0, 0.0)
         less = (left - (below.double() * share[:, None]).long()).clamp(min=0)
         after = less.sum(1)
@@ -93,6 +95,6 @@ def _test(
         accepted = child[:, 0].where(taken, accepted)
         goes_on = has & ~taken
         left = less.where(goes_on[:, None], left)
-        total, rest = after.where(goes_on, total), (rest - drafted).where(goes_on, rest)
-        below = below.scatter(1, x, drafted.masked_fill(goes_on, 0)[:, None])
+        total, rest = after.where(goes_on, total), (rest - draft_mass).where(goes_on, rest)
+        below = below.scatter(1, x, draft_mass.masked_fill(goes_on, 0)[:, None])
     return accepted, left

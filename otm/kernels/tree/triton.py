@@ -1,13 +1,14 @@
-"""Verification of trees of drafts, as Triton kernels: `otm.kernels.tree.torch`.
+"""Verification of draft trees as Triton kernels, with the decisions of `otm.kernels.tree.torch`.
 
-Level by level, and at a level test by test: every program of `add_up` adds up a block of what is
-left of the row after the node that its sequence has reached, then one program of `step` for each
-sequence tests a sampled child, or draws a token from what is left and looks for a child that has
-it.  These are two launches a test, and from logits two more a level, for the sums of the rows.
+The kernels proceed level by level, and test by test within a level.  Each test has two launches.
+In `add_up`, every program sums the residual mass of one block, in the row that its sequence has
+reached.  In `step`, one program for each sequence tests a sampled child, or draws a token from the
+residual and finds the child with this token.  Logits need two more launches at each level, for the
+sums of the rows.
 
-Of N + 1 rows of a tree those along the output alone are read, once for each child that is tested
-there and once for the token.  What is left of a row is not kept: it follows from what was
-subtracted before.
+Of the N + 1 rows of a tree, the kernels read only rows along the output.  A row along the output is
+read once for each tested child and once for the drawn token.  The residual of a row is not stored,
+because the shares of the earlier tests determine it.
 """
 
 # ruff: noqa: PLR0915, PLR0917 - a kernel's arguments are pointers, strides and sizes, in order
@@ -31,10 +32,10 @@ from otm.kernels.workspace import Workspace
 
 _UNIT = constant(UNIT)
 OVER = constant(-1)
-"""The row of a sequence whose output is complete."""
+"""Row of a sequence whose output is complete."""
 
 NEXT = constant(-2)
-"""Less a row: the one of the next level, where tests of this one are over."""
+"""Code for a row of the next level: row r is stored as −2 − r once this level is complete."""
 
 
 def verify(
@@ -44,7 +45,7 @@ def verify(
     temperature: float | Tensor | None = None,
     workspace: Workspace | None = None,
 ) -> VerifiedTree[Tensor]:
-    """Launch the kernels, for probabilities, or logits if there is a temperature."""
+    """Launch the kernels; a temperature means that the rows are logits, else probabilities."""
     check_device(target)
     tokens, parents, sampled, uniforms = trees
     work = Workspace() if workspace is None else workspace
@@ -61,12 +62,13 @@ def verify(
     output = torch.full((batch, levels), -1, dtype=torch.int64, device=device)
     accepted = torch.empty(batch, dtype=torch.int64, device=device)
     reached = torch.full((batch,), -1, dtype=torch.int64, device=device)
-    # of each test: the row, and the number of sampled children after it
+    # For each test: the row, and the number of sampled children after it.
     states = work.take("states", (levels * passes + 1, batch, 2), torch.int64, device)
     of_context = sampled & (parents < 0) & (tokens >= 0) if draft is not None else sampled[:, :0]
-    states[0, :, 0] = -2  # `NEXT` of the row after the context
+    states[0, :, 0] = -2  # `NEXT` for the row after the context
     states[0, :, 1] = of_context.sum(1) if levels > 1 else 0
-    # of each test that failed: the share that was subtracted; of those and the next: the masses
+    # `shares` holds the subtracted share of each failed test; `totals` holds the draft mass before
+    # each test.
     shares = work.take("shares", (passes, batch), torch.float64, device)
     totals = work.take("totals", (passes + 1, batch), torch.int64, device)
     tested = work.take("tested", (passes, batch), torch.int64, device)
@@ -103,7 +105,7 @@ def verify(
 
 
 class Node(NamedTuple):
-    """Where the rows of a sequence are read, and what was subtracted at the node so far."""
+    """Pointers to the rows that a sequence has reached, and to earlier tests at the node."""
 
     target: tl.tensor
     draft: tl.tensor
@@ -120,9 +122,9 @@ class Node(NamedTuple):
 def row_of(
     states: tl.tensor, sequence: tl.tensor, batch: tl.tensor, position: tl.tensor, test: tl.tensor
 ) -> tl.tensor:
-    """Row that a sequence has reached before a test, and the number of sampled children there.
+    """Return the row that a sequence has reached before a test, and its number of sampled children.
 
-    The row is negative where nothing is to be done.
+    The row is negative if the sequence needs no test.
     """
     place = states + (position.to(tl.int64) * batch + sequence) * 2
     row = tl.load(place)  # scalar
@@ -131,12 +133,12 @@ def row_of(
 
 
 @jit
-def what_is_left(
+def residual_and_draft(
     node: Node, token: tl.tensor, test: tl.tensor, kind: tl.constexpr, has_draft: tl.constexpr
 ) -> tl.tensor:
-    """Masses of tokens that are left after so many tests, and of what the children are drawn from.
+    """Return residual masses of tokens after `test` tests, and masses of the draft distribution.
 
-    Of the latter those that were tested are no part.
+    The draft distribution excludes the children that were tested.
     """
     known = token < node.size
     softmax = node.softmaxes
@@ -173,7 +175,10 @@ def peak_and_weight(
     position: tl.tensor,
     block_size: tl.constexpr,
 ) -> None:
-    """Find the largest logit of a block and the sum of its weights; if greedy, its first place."""
+    """Find the largest logit of a block and the sum of its weights.
+
+    At temperature 0, find the first token with this logit instead of the sum.
+    """
     sequence = tl.program_id(0).to(tl.int64)
     model, block = tl.program_id(1), tl.program_id(2)
     row, count = row_of(states, sequence, tl.num_programs(0), position, 0)
@@ -208,7 +213,7 @@ def finish_softmax(
     position: tl.tensor,
     padded_blocks: tl.constexpr,
 ) -> None:
-    """Write what `probability` reads of the row that a sequence has reached."""
+    """Write the four numbers that `probability` reads, for the row that a sequence has reached."""
     sequence = tl.program_id(0).to(tl.int64)
     model = tl.program_id(1)
     row, count = row_of(states, sequence, tl.num_programs(0), position, 0)
@@ -220,8 +225,8 @@ def finish_softmax(
     of_row = sequence * 2 + model
     tops = tl.load(peaks + of_row * blocks + block, mask=inside, other=float("-inf"))  # [padded]
     added = tl.load(weights + of_row * blocks + block, mask=inside, other=0)  # [padded]
-    nothing = tl.full((), -1, tl.int64)
-    write_softmax(tops, added, inside, temperature, nothing, softmaxes + of_row * 4, size)
+    no_draft = tl.full((), -1, tl.int64)
+    write_softmax(tops, added, inside, temperature, no_draft, softmaxes + of_row * 4, size)
 
 
 @jit
@@ -247,7 +252,7 @@ def add_up(
     has_draft: tl.constexpr,
     block_size: tl.constexpr,
 ) -> None:
-    """Add up what is left of a block after so many tests, and what the first is drawn from."""
+    """Sum a block's residual mass after `test` tests, and at the first test the draft mass."""
     sequence, batch = tl.program_id(0).to(tl.int64), tl.num_programs(0)
     block = tl.program_id(1)
     row, count = row_of(states, sequence, batch, position, test)
@@ -259,10 +264,10 @@ def add_up(
     softmaxes += sequence * 8
     node = Node(target, draft, softmaxes, *of_tests, batch, size, draft_size, count)
     token = block * block_size + tl.arange(0, block_size)
-    left, below = what_is_left(node, token, test, kind, has_draft)
+    left, below = residual_and_draft(node, token, test, kind, has_draft)
     place = sums + sequence * 2 * blocks + block
     tl.store(place, tl.sum(left, 0))
-    if has_draft:  # noqa: SIM102 - a constant, by which the rest is left out
+    if has_draft:  # noqa: SIM102 - a compile-time test, which can remove the code below
         if test == 0:
             tl.store(place + blocks, tl.sum(below, 0))
 
@@ -303,11 +308,11 @@ def step(
     padded_nodes: tl.constexpr,
     padded_blocks: tl.constexpr,
 ) -> None:
-    """Test a sampled child, or draw a token from what is left; go to the child that has it."""
+    """Test a sampled child, or draw a token from the residual and go to the child that has it."""
     sequence, batch = tl.program_id(0).to(tl.int64), tl.num_programs(0)
     row, count = row_of(states, sequence, batch, position, test)
     after = states + ((position.to(tl.int64) + 1) * batch + sequence) * 2
-    if row < 0:  # over, or already at the row of the next level
+    if row < 0:  # the output is complete, or the row belongs to the next level
         tl.store(after, row)
         tl.store(after + 1, count)
         return
@@ -330,21 +335,21 @@ def step(
     child, token = tl.full((), padded_nodes, tl.int32), tl.full((), -1, tl.int64)
     done = tl.full((), 1, tl.int32)
     if has_draft:
-        nothing = (test > 0) & (total == 0)  # all that was left went with the draft before
-        if nothing | (test < count):
+        is_exhausted = (test > 0) & (total == 0)  # the previous draft had all residual mass
+        if is_exhausted | (test < count):
             order = tl.cumsum((children & drawn).to(tl.int32), 0)
-            here = children & drawn & (order == tl.where(nothing, test, test + 1))
+            here = children & drawn & (order == tl.where(is_exhausted, test, test + 1))
             it = tl.min(tl.where(here, place, padded_nodes), 0)
             token = tl.sum(tl.where(place == it, x.to(tl.int64), 0), 0)
             of_drafts = tl.load(sums + blocks + block, mask=block < blocks, other=0)
             rest = tl.sum(of_drafts, 0)
             if test > 0:
                 rest = tl.load(totals + test * batch + sequence)  # scalar
-            wanted, below = what_is_left(node, token, test, kind, has_draft)
+            target_mass, below = residual_and_draft(node, token, test, kind, has_draft)
             coin = tl.load(uniforms + test)  # scalar
             chance = below.to(tl.float64) * total.to(tl.float64)
-            passed = coin * chance < wanted.to(tl.float64) * rest.to(tl.float64)
-            if nothing | passed:
+            passed = coin * chance < target_mass.to(tl.float64) * rest.to(tl.float64)
+            if is_exhausted | passed:
                 child = it
             else:
                 share = total.to(tl.float64) / tl.maximum(rest, 1).to(tl.float64)
@@ -359,7 +364,7 @@ def step(
             uniform = tl.load(uniforms + passes - 1)  # scalar
             chosen, point = pick_of_sums(sums, uniform, blocks, padded_blocks)
             around = chosen * block_size + tl.arange(0, block_size)
-            left, _ = what_is_left(node, around, test, kind, has_draft)
+            left, _ = residual_and_draft(node, around, test, kind, has_draft)
             token = first_above(left, around, point, size).to(tl.int64)
             child = tl.min(tl.where(children & (x == token), place, padded_nodes), 0)
         tl.store(output + sequence * levels + level, token)

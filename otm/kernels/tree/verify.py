@@ -1,4 +1,4 @@
-"""Verification of trees of drafts on tensors, as engines hold them."""
+"""Verification of draft trees: check the arguments, choose a backend and walk through the trees."""
 
 from __future__ import annotations
 
@@ -27,76 +27,80 @@ def verify_tree_probs(
     validate: bool = True,
     workspace: Workspace | None = None,
 ) -> VerifiedTree[Any]:
-    """Verify a tree of drafts for each sequence, losslessly: certain drafts, sampled ones, or both.
+    """Verify trees of deterministic drafts, sampled drafts or both; the output is lossless.
 
-    At a node the children that were *sampled*, one after another without replacement, are tested in
-    that order by recursive rejection ([chen2024]_, [jeon2024]_); if none is accepted a token is
-    drawn from what is left of the target, and the walk goes on from the child that has it, or ends.
-    With no sampled child this is target-only sampling, which accepts the most of *certain* drafts:
-    the likeliest tokens, best-first trees, prompt lookup ([zheng2024]_).  With all but one certain,
-    and one sampled from the other tokens, it attains the optimum of greedy drafts.
-    docs/theory/trees.md has the proofs.
+    At a node, the *sampled* children were drawn one after another without replacement.  They are
+    tested in this order by recursive rejection ([chen2024]_, [jeon2024]_).  If no sampled child is
+    accepted, a token is drawn from the residual distribution of the target.  If a child has this
+    token, the walk continues from that child; otherwise it ends.
 
-    Drafts that are sampled independently, also as prefix trees, go to `verify_probs` and its rules
-    for several chains.
+    Without sampled children this is target-only sampling ([zheng2024]_).  No lossless rule accepts
+    more *deterministic* drafts, such as the most probable tokens, best-first trees or prompt
+    lookup.  If all children but one are deterministic and one is sampled from the other tokens, the
+    method attains the optimum of greedy drafts.  Proofs are in docs/theory/trees.md.
+
+    For drafts that are sampled independently, including prefix trees, use `verify_probs` with a
+    rule for several chains.
 
     Parameters
     ----------
     target_probs : array or Tensor [B, N + 1, V]
-        The target model's probabilities after the context, and then after each draft; float16,
-        bfloat16, float32, float64, or fractions (NumPy only).  Of these rows the ones along the
-        output alone are read.
+        The target model's probabilities after the context, and then after each draft, in float16,
+        bfloat16, float32, float64, or fractions (NumPy only).  Only the rows along the output path
+        are read.
     draft_probs : array or Tensor [B, N + 1, V'], or None
-        What the sampled children were drawn from, after the context and after each draft, V' ≤ V;
-        read where there are any.  Each child leaves out those before it.  None if no draft was
-        sampled.
+        The distributions that the sampled children were drawn from, after the context and after
+        each draft, V' ≤ V.  A row is read only if its node has sampled children.  The draw of a
+        child excludes the tokens of its earlier siblings.  None means that no draft was sampled.
     draft_tokens : int array or Tensor [B, N]
-        The drafts of a tree, parents before children, siblings in the order of their draws; −1 is
-        none.
+        The drafts of a tree: parents before children, siblings in the order of their draws.  −1
+        marks an unused place.
     parents : int array or Tensor [B, N]
-        The place of each draft's parent among the drafts; −1 where it follows the context.  Drafts
-        of one parent are different tokens.
+        Index of each draft's parent among the drafts; −1 if the draft follows the context.  Drafts
+        with the same parent are different tokens.
     uniforms : float64 array or Tensor [B, L + 1, W + 1]
-        Independent, in [0, 1).  At each level a coin for each sampled child of a node, at most W,
-        and one for the token that is drawn.  No path has more than L drafts.
+        Independent uniforms in [0, 1).  Each level has one uniform for each sampled child of a
+        node, at most W, and one for the token that is drawn.  No path may have more than L drafts.
     sampled : bool array or Tensor [B, N], optional
-        Which drafts were sampled; all of them if left out, or none without draft probabilities.
+        Which drafts were sampled.  By default all drafts were sampled, or no draft if `draft_probs`
+        is None.
     backend : {"auto", "numpy", "torch", "triton"}, optional
         As for `verify_probs`.
     validate : bool, optional
         Whether to check all arguments first, which reads every row twice and waits for the device.
-        Without it NaN and rows that do not sum to one give some token of the vocabulary; rows that
-        the walk does not reach may hold anything.
+        Without the checks, rows with NaN or a wrong sum still yield tokens of the vocabulary.  Rows
+        that the walk does not reach may contain any values.
     workspace : Workspace, optional
-        Work memory that calls share, so that Triton's kernels allocate nothing but the result.
+        Work memory that calls share, so that Triton's kernels allocate only the result.
 
     Returns
     -------
     VerifiedTree
-        int64 tokens [B, L + 1], padded with −1, the number of accepted drafts [B], and the last
-        of them [B].
+        int64 tokens [B, L + 1], padded with −1, the number of accepted drafts [B], and the index of
+        the last accepted draft [B].
 
     Raises
     ------
     UnknownMethodError
-        If there is no such backend.
+        If the backend does not exist.
     InvalidInputError
-        If the backend cannot work on the arrays, they are of several libraries or devices, or a
-        CUDA graph is being captured before the self-check of its kernels.
+        If the backend cannot process the arrays, if the arrays belong to several libraries or
+        devices, or if a CUDA graph is being captured before the self-check of its kernels.
     MissingDependencyError
         If Triton is needed and not installed.
     InvalidDistributionError
         If the probabilities have wrong shapes, types or entries, or do not sum to one.
     InvalidDraftsError
         If drafts or parents have a wrong shape or type, a draft lies outside the vocabulary or was
-        sampled with probability 0, a parent is no earlier draft, siblings are the same token, or
-        the uniforms are for fewer levels or fewer sampled children.
+        sampled with probability 0, a parent is not an earlier draft, siblings are the same token,
+        or the uniforms have too few levels or too few columns for the sampled children.
     InvalidUniformsError
         If the uniforms have a wrong shape or type, or do not lie in [0, 1).
 
     Notes
     -----
-    All backends make the same decisions, bit for bit; NumPy is the definition, exact on fractions.
+    All backends make the same decisions, bit for bit.  NumPy is the reference and is exact on
+    fractions.
 
     References
     ----------
@@ -109,7 +113,7 @@ def verify_tree_probs(
 
     Examples
     --------
-    Two certain drafts after the context, and one after the second of them:
+    Two deterministic drafts follow the context, and a third draft follows the second:
 
     >>> import numpy as np
     >>> from otm.kernels import verify_tree_probs
@@ -118,7 +122,7 @@ def verify_tree_probs(
     >>> verify_tree_probs(target, None, drafts, parents, np.array([[[0.9], [0.3], [0.1]]]))
     VerifiedTree(tokens=array([[2, 1, 0]]), accepted=array([2]), node=array([2]))
 
-    The same drafts, sampled: two coins a level.
+    If the same drafts were sampled, each level has two more uniforms:
 
     >>> uniforms = np.full((1, 3, 3), 0.5)
     >>> verify_tree_probs(target, np.full((1, 4, 3), 1 / 3), drafts, parents, uniforms)
@@ -142,7 +146,7 @@ def verify_tree_logits(
     validate: bool = True,
     workspace: Workspace | None = None,
 ) -> VerifiedTree[Any]:
-    """Verify by `verify_tree_probs`, with probabilities softmax(logits / temperature).
+    """Verify a tree by `verify_tree_probs`, with probabilities softmax(logits / temperature).
 
     Parameters
     ----------
@@ -153,8 +157,8 @@ def verify_tree_logits(
     draft_tokens, parents, uniforms, sampled, backend, validate, workspace
         As for `verify_tree_probs`.
     temperature : float, or float array or Tensor [B], optional
-        Of both models, for each sequence; 0 means greedy: the first of the target's largest logits,
-        for which all drafts are certain.
+        Temperature of both models, for each sequence.  0 means greedy: the target token is the
+        first with the largest logit, and all drafts count as deterministic.
 
     Returns
     -------
@@ -167,7 +171,7 @@ def verify_tree_logits(
     InvalidUniformsError
         As for `verify_tree_probs`.
     InvalidDistributionError
-        If the logits have wrong shapes or types, or a row has NaN, +∞, or nothing but −∞.
+        If the logits have wrong shapes or types, or a row contains NaN or +∞ or is −∞ everywhere.
     InvalidParameterError
         If a temperature is not a finite number of at least 0.
 
@@ -179,10 +183,10 @@ def verify_tree_logits(
     >>> verify_tree_logits(target, None, drafts, parents, np.zeros((1, 2, 1)), temperature=0)
     VerifiedTree(tokens=array([[1, 0]]), accepted=array([1]), node=array([0]))
     """
-    warmth = float(temperature) if is_real(temperature) else temperature
+    temperatures = float(temperature) if is_real(temperature) else temperature
     trees = Trees(draft_tokens, parents, sampled, uniforms)
     options: dict[str, Any] = {"validate": validate, "workspace": workspace}
-    return _verify(target_logits, draft_logits, trees, warmth, backend, **options)
+    return _verify(target_logits, draft_logits, trees, temperatures, backend, **options)
 
 
 def _verify(
@@ -195,16 +199,17 @@ def _verify(
     validate: bool,
     workspace: Workspace | None,
 ) -> VerifiedTree[Any]:
-    """Verify by a backend: probabilities, or logits if there is a temperature."""
+    """Verify trees on a backend: logits if a temperature is given, else probabilities."""
     chosen = choose_backend(target, backend)
     if validate:
         check_trees(target, draft, trees, temperature)
     sampled = trees.sampled
     if sampled is None:
         sampled = trees.tokens >= (target.shape[-1] if draft is None else 0)
-    if temperature is not None:  # where decoding is greedy all drafts are certain
-        warm = temperature > 0 if is_real(temperature) else (temperature > 0)[:, None]
-        sampled = sampled & warm
+    # In greedy decoding all drafts count as deterministic.
+    if temperature is not None:
+        not_greedy = temperature > 0 if is_real(temperature) else (temperature > 0)[:, None]
+        sampled = sampled & not_greedy
     trees = trees._replace(sampled=sampled)
     return _walk(chosen, (target, draft, trees, temperature), workspace)
 
@@ -212,7 +217,7 @@ def _verify(
 def _walk(
     backend: str, arguments: tuple[Any, Any, Trees[Any], Any], workspace: Workspace | None
 ) -> VerifiedTree[Any]:
-    """Walk through trees on a backend; `sampled` says which drafts were sampled."""
+    """Walk through trees on a backend; `trees.sampled` marks the sampled drafts."""
     if backend == AUTO:
         from otm.kernels.self_check import run as self_check
         from otm.kernels.tree import cases as tree_cases
@@ -223,7 +228,8 @@ def _walk(
         from otm.kernels.tree import triton as by_triton
 
         return by_triton.verify(target, draft, trees, temperature, workspace)
-    with np.errstate(all="ignore"):  # in numbers that nobody checked
+    # Unchecked numbers may be NaN or ∞.
+    with np.errstate(all="ignore"):
         if backend == "torch":
             from otm.kernels.tree import torch as by_torch
 

@@ -1,15 +1,16 @@
-"""Walk and keep over K chains of drafts, with the winner of a node chosen by bins of the ratio.
+"""Walk and keep over K chains of drafts, where bins of the ratio choose the winner of a node.
 
-From the root the walk goes from each node to the draft that wins there, and no coin is thrown.
-From its end upwards a node is kept with a probability that depends on distributions along the walk
-alone (Theorem 14.1 of docs/theory/walk-and-keep.md), and the token that follows it is drawn from
-what is left there.  For one chain this is block verification, for one draft the rule
-"grid optimal".
+From the root, the walk goes from each node to the draft that wins there, without testing
+acceptance.  From its end upwards, a node is kept with a probability that depends only on
+distributions along the walk (Theorem 14.1 of docs/theory/walk-and-keep.md).  The token after the
+kept node is drawn from the residual there.  For one chain this is block verification, for one draft
+the rule "grid optimal".
 
-Let W(y) be the probability that the walk passes a path y, S(yz) = min(S(y) t(z), W(yz)) and S = 1
-at the root, where t is the target's distribution.  The walk carries S/W, its *share*, and the law
-of the number of chains that agree.  What decides among the drafts of a node is the table of
-`otm.kernels.optimal.numpy` for that law and share · t: any table is lossless (Theorem 14.6).
+Let W(y) be the probability that the walk passes a path y, and t the target distribution.  Let S = 1
+at the root and S(yz) = min(S(y) t(z), W(yz)).  The walk stores S/W, its *share*, and the
+distribution of the number of chains that agree.  The table of `otm.kernels.optimal.numpy` for this
+distribution and for share · t chooses among the drafts of a node.  Every table is lossless (Theorem
+14.6).
 """
 
 from __future__ import annotations
@@ -45,17 +46,17 @@ from otm.kernels.optimal.numpy import (
 from otm.kernels.results import Verified
 
 WEIGHT_UNIT = 2.0**52
-"""Parts of the largest of some weights, as which the weights are added."""
+"""Number of parts that the largest weight is divided into, to add weights as integers."""
 
 uniforms_per_position = grid_optimal.uniforms_per_position
 
 
 class Node(NamedTuple):
-    """A node of the walk: the chance of keeping it, what this is divided by, and what follows."""
+    """A node of the walk: numerator and divisor of its keep probability, and the next token."""
 
     chance: Any
     divisor: Any
-    masses: Numbers  # [V], of the token that follows
+    masses: Numbers  # masses of the next token, [V]
     drafted: bool
     chain: int
 
@@ -69,9 +70,10 @@ def verify(
     counted: npt.NDArray[np.bool_] | None = None,
     steps: int = STEPS,
 ) -> Verified[npt.NDArray[np.int64]]:
-    """Walk along the drafts that win, and keep a part of the walk, for each sequence.
+    """Walk along the winning drafts and keep a part of the walk, for each sequence.
 
-    Uniforms at each position: one for the slot of each draft, one to keep the draft that wins.
+    At each position there is one uniform for the slot of each draft, and one for keeping the
+    winner.
     """
     drawn = draft_tokens >= 0 if counted is None else (draft_tokens >= 0) & counted
     arguments = zip(target_probs, draft_probs, draft_tokens, uniforms, drawn, strict=True)
@@ -80,10 +82,10 @@ def verify(
 
 
 def conditioning_positions(tokens: Any, own: Any) -> Any:
-    """Positions where the rule conditions on the number of draws: [..., K, γ] twice → [..., γ].
+    """Find positions where the rule conditions on the number of draws: [..., K, γ] × 2 → [..., γ].
 
-    The first, and those where it depends on which chains agree: some have just ended, or share a
-    draw there or at the position before.
+    These are the first position, and positions where this number depends on which chains agree:
+    some chains have just ended, or share a draw at this or the previous position.
     """
     xp = array_module(tokens)
     live = (tokens >= 0).cumprod(axis=-1) > 0
@@ -102,7 +104,7 @@ def _verify_one(
     own: npt.NDArray[np.bool_],
     steps: int,
 ) -> tuple[list[int], int]:
-    """Output and chain of one sequence; own [K, γ] says which drafts are draws."""
+    """Return the output and chain of one sequence; `own` [K, γ] marks separate draws."""
     chains, gamma = draft_tokens.shape
     coins, (for_residual, for_bonus) = uniforms[:-2].reshape(gamma, chains + 1), uniforms[-2:]
     conditions, agree = conditioning_positions(draft_tokens, own), np.ones(chains, dtype=bool)
@@ -113,7 +115,7 @@ def _verify_one(
     for i in range(gamma + 1):
         running = np.where(agree, draft_tokens[:, i], -1) if i < gamma else np.full(chains, -1)
         first = int(agree.argmax())
-        # a chain that has ended has no draft row here
+        # A chain that has ended has no draft row here.
         read = int((running >= 0).argmax()) if (running >= 0).any() else first
         target = target_probs[read, i]  # [V]
         everything = mass(target)
@@ -126,10 +128,10 @@ def _verify_one(
         draft = extend(draft_probs[read, i], target)
         target, draft = to_float64(target), to_float64(draft)
         places, table = bin_tokens(share * target, draft, numbers, chains, steps)
-        won = winner_probs(draft, places, table)
-        left = np.maximum(mass(share * target) - mass(won), 0)
+        win_probs = winner_probs(draft, places, table)
+        left = np.maximum(mass(share * target) - mass(win_probs), 0)
         excess = left.sum() if left.dtype == object else left.sum() / UNIT
-        # an empty residual can only be a matter of rounding
+        # Only rounding can make the residual empty.
         masses = left if left.any() else everything
         walked.append(Node(excess, excess + (1 - share), masses, True, first))
         known = np.flatnonzero((running >= 0) & own[:, i] & (running < target.size))
@@ -142,10 +144,10 @@ def _verify_one(
         x, slot = int(drafted[best]), slots[best : best + 1]
         place = Places(*(values[x : x + 1] for values in places))
         numbers = count_given_winner(numbers, table, place, slot, draft[x : x + 1])
-        share = next_weight(share, target[x], won[x])
-        agree = running == x  # all chains that have the token go on
+        share = next_weight(share, target[x], win_probs[x])
+        agree = running == x  # all chains with this token continue
         path.append(x)
-        if not share > 0:  # nothing there or below can be kept
+        if not share > 0:  # neither this node nor a deeper one can be kept
             break
     depth = len(walked) - 1
     while depth > 0 and not coins[depth - 1, -1] * walked[depth].divisor < walked[depth].chance:
@@ -156,12 +158,13 @@ def _verify_one(
 
 
 def count_given_winner(numbers: Any, table: Table, place: Places, slot: Any, draft: Any) -> Any:
-    """Distribution of the number of drafts that are a token, given that it wins in a slot.
+    """Return the distribution of the number of drafts equal to a token that wins in a slot.
 
-    The slot is as good as a part of the token: S/W does not depend on it.  Let Z and R be the
-    masses of the token and of all others up to a point along the slots.  That the highest draft is
-    the token, at this point, and c of m drafts are, has the density
-    C(m, c) c Z^(c − 1) R^(m − c) dZ, which is integrated over the slot: [..., 1] → [..., K + 1].
+    Conditioning on the slot is allowed, because the share S/W does not depend on it.  Let Z and R
+    be the masses of the token and of all other tokens up to a point along the slots.  Consider the
+    event that the highest draft is the token at this point, and that c of m drafts are the token.
+    This event has the density C(m, c) c Z^(c − 1) R^(m − c) dZ, which is integrated over the slot:
+    [..., 1] → [..., K + 1].
     """
     xp, below = array_module(table.below), prepend_zero(table.below)
     exact, total = below.dtype == object, to_float64(nonzero_or_one(below[..., -1:]))
@@ -182,7 +185,10 @@ def count_given_winner(numbers: Any, table: Table, place: Places, slot: Any, dra
 
 
 def slot_mass_split(table: Table, place: Places, slot: Any) -> tuple[Any, Any]:
-    """Masses of a draft's token, of one in all, in the slots below a slot and in it: [..., 1]."""
+    """Return the fractions of a token's draft mass in the slots below `slot` and in `slot`.
+
+    Both results have shape [..., 1].
+    """
     xp, exact = array_module(table.lack), table.lack.dtype == object
     poor, start, amount = swap_partners(table.lack, table.excess, place.bin)
     others = xp.where(poor, table.excess, table.lack)
@@ -201,9 +207,9 @@ def slot_mass_split(table: Table, place: Places, slot: Any) -> tuple[Any, Any]:
 
 
 def binomial_weights(numbers: Any, own: Any, others: Any) -> Any:
-    """Sum of Pr(m) C(m, c) c Z^(c − 1) R^(m − c) over m for each c, without a power: [..., K + 1].
+    """Return the sum over m of Pr(m) C(m, c) c Z^(c − 1) R^(m − c) for each c: [..., K + 1].
 
-    Z and R are `own` and `others`, [..., 1].
+    Z is `own` and R is `others`, [..., 1].  The computation needs no power function.
     """
     xp = array_module(own)
     ones = 0 * numbers + 0 * own + 1

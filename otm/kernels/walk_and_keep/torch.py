@@ -1,4 +1,4 @@
-"""Walk and keep by bins, batched: the decisions of `otm.kernels.walk_and_keep.numpy`."""
+"""Walk and keep in a batch, with the same decisions as `otm.kernels.walk_and_keep.numpy`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from otm.kernels.walk_and_keep.numpy import conditioning_positions, count_given_
 
 
 class State(NamedTuple):
-    """Where the walks of B sequences are, of which some have ended."""
+    """State of the walks of B sequences; some walks may have ended."""
 
     walking: Tensor  # bool [B]
     agree: Tensor  # bool [B, K]
@@ -32,7 +32,7 @@ class Kept(NamedTuple):
     accepted: Tensor  # [B]
     chain: Tensor  # [B]
     drafted: Tensor  # bool [B]
-    masses: Tensor  # [B, V], of the token that follows
+    masses: Tensor  # masses of the next token, [B, V]
 
 
 def verify(
@@ -44,7 +44,7 @@ def verify(
     counted: Tensor | None = None,
     steps: int = STEPS,
 ) -> Verified[Tensor]:
-    """Walk along the drafts that win, and keep a part of the walk."""
+    """Walk along the winning drafts, and keep a part of the walk."""
     batch, chains, gamma = draft_tokens.shape
     drafts = draft_tokens.long()
     own = drafts >= 0 if counted is None else (drafts >= 0) & counted
@@ -59,7 +59,7 @@ def verify(
         running = torch.full_like(agree, -1, dtype=torch.int64)
         if i < gamma:
             running = drafts[:, :, i].where(state.agree, -1)
-        # a chain that has ended has no draft row here
+        # A chain that has ended has no draft row here.
         here = running >= 0
         read = first_chosen(torch.where(here.any(1, keepdim=True), here, state.agree))
         target = target_probs[sequences, read, i]  # [B, V]
@@ -75,8 +75,8 @@ def verify(
         draft = extend(draft_probs[sequences, read, i], target.shape[1]).double()
         weighted = state.share[:, None] * target.double()
         places, table = bin_tokens(weighted, draft, numbers, steps)
-        won = winner_probs(draft, places, table)
-        left = (mass(weighted) - mass(won)).clamp(min=0)
+        win_probs = winner_probs(draft, places, table)
+        left = (mass(weighted) - mass(win_probs)).clamp(min=0)
         drafted = count[:, 0] > 0
         kept = keep(kept, state, i, coins[:, i - 1, -1], drafted=drafted, left=left, row=everything)
 
@@ -89,7 +89,7 @@ def verify(
         place = Places(*(x.gather(1, token) for x in places))
         slot, of_draft = slot.clamp(min=0), draft.gather(1, token)
         numbers = count_given_winner(numbers, table, place, slot, of_draft)
-        share = capped_ratio(*(x.gather(1, token)[:, 0] for x in (weighted, won)))
+        share = capped_ratio(*(x.gather(1, token)[:, 0] for x in (weighted, win_probs)))
         walking = state.walking & known.any(1)
         state = State(walking, (running == token) & walking[:, None], share, numbers)
     token = locate(kept.masses, torch.where(kept.drafted, uniforms[:, -2], uniforms[:, -1]))
@@ -107,12 +107,12 @@ def keep(
     left: Tensor,
     row: Tensor,
 ) -> Kept:
-    """Keep the nodes at a depth where they pass their tests, which the root always does."""
+    """Keep the nodes at a depth that pass their tests; the root always passes."""
     excess = left.sum(1).double() / UNIT
     chance = torch.where(drafted, excess, state.share)
     divisor = torch.where(drafted, excess + (1 - state.share), 1.0)
     passes = state.walking & (coin * divisor < chance) if depth else state.walking
-    # an empty residual can only be a matter of rounding
+    # Only rounding can make the residual empty.
     masses = torch.where((drafted & left.any(1))[:, None], left, row)
     return Kept(
         torch.where(passes, depth, kept.accepted),

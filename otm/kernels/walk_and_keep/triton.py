@@ -1,10 +1,13 @@
-"""Walk and keep as Triton kernels: the decisions of `otm.kernels.walk_and_keep.torch`.
+"""Walk and keep as Triton kernels, with the same decisions as `otm.kernels.walk_and_keep.torch`.
 
-Two launches for each position, as for bins in `multi_draft`, whose steps these kernels share: one
-adds up the bins of the position and what is left at the one before, and finds the law of the number
-of drafts; one makes the table.  Each finishes the position before, from its table.  So the number
-of launches does not depend on what is accepted: it is 2γ + 3, with one that sets all sums to 0 and
-one that keeps a node and draws; from logits two more.  At each position two rows are read, twice.
+Each position has two launches, as for bins in `multi_draft`, whose steps these kernels share.  The
+first launch finishes the previous position from its table and sums the residual masses there.  It
+then fills the bins of this position and finds the distribution of the number of drafts.  The second
+launch builds the table.
+
+The number of launches does not depend on acceptance: it is 2γ + 3, or 2γ + 5 for logits.  One
+launch sets all sums to 0, and one keeps a node and draws a token.  At each position the kernels
+read two rows, each of them twice.
 """
 
 from __future__ import annotations
@@ -38,8 +41,8 @@ def verify(
     workspace: Workspace | None = None,
     counted: Tensor | None = None,
 ) -> Verified[Tensor]:
-    """Launch the kernels, for rows of "probabilities" or "logits"."""
-    # four rows in float64, of two positions: a quarter of a block keeps them in registers
+    """Launch the kernels for rows of "probabilities" or "logits"."""
+    # A quarter of a block keeps four float64 rows, two for each of two positions, in registers.
     block = max(runtime.BLOCK // 4, 1)
     edges, device = edge_count(tokens.shape[1]), target.device
     sections = (SECTIONS_OF_WALK * edges, SUMS * edges)
@@ -55,7 +58,7 @@ def verify(
     sizes, points = (*call.sizes, call.blocks), points_on(device, chains)
     constants = {**call.constants, "edges": edges, "block_size": block}
     for i in range(gamma + 1):
-        # before the last position one program more, for the law of the number of drafts
+        # Before the last position, one more program finds the distribution of the number of drafts.
         last, programs = i == gamma, max(call.blocks, call.node_blocks) + 1
         grid = (batch, call.blocks if last else programs)
         further = {"padded_numbers": padded(chains + 1), "last": last, **constants}
@@ -69,5 +72,5 @@ def verify(
 
 @cache
 def points_on(device: torch.device, chains: int) -> Tensor:
-    """Points and weights of the quadrature, one behind the other: copied to a device once."""
+    """Return the points and then the weights of the quadrature; copy them to a device only once."""
     return torch.from_numpy(np.concatenate(quadrature(chains, exact=False))).to(device)

@@ -1,4 +1,4 @@
-"""The kernels of walk and keep: walk on and add up, and keep and draw."""
+"""The two kernels of walk and keep: one walks and sums masses, one keeps a node and draws."""
 
 # ruff: noqa: PLR0917 - a kernel's arguments are pointers, strides and sizes, in order
 
@@ -14,7 +14,7 @@ from otm.kernels.multi_draft.triton_steps import (
     chains_of,
     drafts_at,
     first_of,
-    to_draw_from,
+    next_token_masses,
 )
 from otm.kernels.optimal.triton_steps import add_to_bins
 from otm.kernels.walk_and_keep.triton_steps import (
@@ -63,10 +63,11 @@ def add_up(
     padded_numbers: tl.constexpr,
     block_size: tl.constexpr,
 ) -> None:
-    """Walk on to a position, and add up a block of its bins and of what is left before it.
+    """Walk to a position, add a block to its bins, and sum a block of the previous residual.
 
-    The last position is the one after all drafts: there the block of its row is added up.  Before
-    it the last program has no block, but finds the law of the number of drafts.
+    The last position follows all drafts; there the kernel sums the target's row instead of bins.
+    At every other position the last program has no block; it finds the distribution of the number
+    of drafts.
     """
     options: tl.constexpr = Options(kind, width, tree, edges, padded_chains)
     several = chains_of(
@@ -88,7 +89,9 @@ def add_up(
     if tl.max(tl.where(agreed, 1, 0), 0) > 0:
         _, _, count, read = drafts_at(several.paths, agreed, position, options)
         if last:
-            of_row, _ = to_draw_from(several, read, position, token, count, share, None, options)
+            of_row, _ = next_token_masses(
+                several, read, position, token, count, share, None, options
+            )
             place = walk.left + position * 2 * blocks + block
             tl.store(place, tl.full((), 0, tl.int64))
             tl.store(place + blocks, tl.sum(of_row, 0))
@@ -154,7 +157,7 @@ def draw(
     padded_blocks: tl.constexpr,
     block_size: tl.constexpr,
 ) -> None:
-    """Keep a node of the walk, draw the token that follows it, and write a sequence's output."""
+    """Keep a node of the walk, draw the next token, and write a sequence's output."""
     options: tl.constexpr = Options(kind, width, tree, edges, padded_chains)
     several = chains_of(
         (target, draft, tokens, listed_tokens, counted, softmaxes, sums),
@@ -178,7 +181,7 @@ def draw(
     token = block * block_size + tl.arange(0, block_size)
     drawn_from += sequence * block_size
     share = tl.load(walk.shares + kept)  # scalar
-    of_row, rest = to_draw_from(several, read, kept, token, count, share, drawn_from, options)
+    of_row, rest = next_token_masses(several, read, kept, token, count, share, drawn_from, options)
     drawn = first_above(tl.where(subtract, rest, of_row), token, point, size)
     first = first_of(agreed, chains, padded_chains)
     tl.store(accepted + sequence, kept)

@@ -1,4 +1,4 @@
-"""Walk and keep by bins inside Triton kernels: steps of `otm.kernels.walk_and_keep.torch`."""
+"""Steps of walk and keep by bins inside Triton kernels, as in `otm.kernels.walk_and_keep.torch`."""
 
 # ruff: noqa: PLR0917 - pointers and sizes, in order
 
@@ -18,7 +18,7 @@ from otm.kernels.multi_draft.triton_steps import (
     at_drafts,
     change_of_listed,
     drafts_at,
-    to_draw_from,
+    next_token_masses,
 )
 from otm.kernels.optimal.triton_steps import (
     BELOW,
@@ -41,7 +41,7 @@ _WEIGHT_UNIT = constant(WEIGHT_UNIT)
 
 
 class Walk(NamedTuple):
-    """Uniforms and memory of the walk of a sequence, by position; number of blocks of a row."""
+    """Uniforms and memory of a sequence's walk, by position; the number of blocks of a row."""
 
     uniforms: tl.tensor
     agree: tl.tensor
@@ -59,7 +59,7 @@ def walk_of(
     left: tl.tensor,
     blocks: tl.tensor,
 ) -> Walk:
-    """Walk of the sequence of a program."""
+    """Return the walk of this program's sequence."""
     sequence = tl.program_id(0).to(tl.int64)
     chains, rows = of.paths.chains, of.paths.gamma + 1
     uniforms += sequence * (of.paths.gamma * (chains + 1) + 2)
@@ -78,9 +78,10 @@ def find_winner(
     position: tl.tensor,
     options: Options,
 ) -> tl.tensor:
-    """Chains that have the token that wins at a position, none if no token can.
+    """Return the chains with the winning token at a position; no chain if no token can win.
 
-    Then its slot, its probabilities by share · target and draft, and that of winning.
+    The other results are the winner's slot and three of its probabilities: share · target, draft,
+    and winning.
     """
     chain = tl.arange(0, options.padded_chains)
     token, known, _, target_prob, draft_prob = at_drafts(of, agreed, position, options)
@@ -104,7 +105,10 @@ def find_winner(
 
 @jit
 def walk_on(of: Chains, walk: Walk, position: tl.tensor, options: Options) -> tl.tensor:
-    """Which chains agree at a position, none if the walk has ended, and its share."""
+    """Return the mask of chains that agree at a position, and the share of the walk there.
+
+    If the walk has ended, no chain agrees.
+    """
     chain = tl.arange(0, options.padded_chains)
     share = tl.full((), 1.0, tl.float64)
     if position == 0:
@@ -115,7 +119,7 @@ def walk_on(of: Chains, walk: Walk, position: tl.tensor, options: Options) -> tl
         share = tl.load(walk.shares + before)  # scalar
         agreed, _, of_target, _, of_winner = find_winner(of, walk, agreed, share, before, options)
         share = capped_ratio(of_target, of_winner)
-        # without a share nothing there or below can be kept
+        # If the share is 0, neither this node nor a deeper one can be kept.
         agreed = agreed & (chain < tl.where(share > 0, of.paths.chains, 0))
     return agreed, share
 
@@ -124,13 +128,15 @@ def walk_on(of: Chains, walk: Walk, position: tl.tensor, options: Options) -> tl
 def add_left(
     several: Chains, walk: Walk, position: tl.tensor, token: tl.tensor, options: Options
 ) -> None:
-    """Add up a block of what is left at a node of the walk, and of the target's row there."""
+    """Sum a block's residual masses and target masses at a node of the walk."""
     agreed = agree_at(walk.agree, position, several.paths.chains, options.padded_chains)
     block = tl.program_id(1)
     if (block < walk.blocks) & (tl.max(tl.where(agreed, 1, 0), 0) > 0):
         share = tl.load(walk.shares + position)  # scalar
         _, _, count, read = drafts_at(several.paths, agreed, position, options)
-        of_row, rest = to_draw_from(several, read, position, token, count, share, None, options)
+        of_row, rest = next_token_masses(
+            several, read, position, token, count, share, None, options
+        )
         total = tl.sum(rest, 0)
         if options.width > 0:
             total += change_of_listed(token, several, read, position, count, share, options)
@@ -143,7 +149,7 @@ def add_left(
 def is_conditioning(paths: Paths, position: tl.tensor, options: Options) -> tl.tensor:
     """Whether the rule conditions on the number of draws at a position.
 
-    It does at the first, where chains have just ended, and next to draws that they share.
+    It does so at the first position, where chains have just ended, and at or after shared draws.
     """
     place, live = (
         tl.arange(0, options.padded_chains) * paths.gamma,
@@ -168,7 +174,7 @@ def is_conditioning(paths: Paths, position: tl.tensor, options: Options) -> tl.t
 def slot_mass_split(
     memory: tl.tensor, own: tl.tensor, share: tl.tensor, slot: tl.tensor, width: tl.constexpr
 ) -> tl.tensor:
-    """Masses of a draft's token in the slots below a slot and in the slot."""
+    """Return masses of a draft's token in the slots below `slot` and in `slot`."""
     place = tl.arange(0, width)
     poor, start, amount = swap_partners(memory, own, width)
     others = memory + tl.where(poor, EXCESS * width, LACK * width)
@@ -198,7 +204,7 @@ def binomial_weights(
     chains: tl.tensor,
     padded_numbers: tl.constexpr,
 ) -> tl.tensor:
-    """Sum of Pr(m) C(m, c) c Z^(c − 1) R^(m − c) over m for each c: [padded K + 1]."""
+    """Return the sum over m of Pr(m) C(m, c) c Z^(c − 1) R^(m − c) for each c: [padded K + 1]."""
     c = tl.arange(0, padded_numbers).to(tl.float64)
     total, term = c * 0.0, c * 0.0
     power = tl.full((), 1.0, tl.float64)
@@ -224,9 +230,9 @@ def count_given_winner(
     edges: tl.constexpr,
     padded_numbers: tl.constexpr,
 ) -> tl.tensor:
-    """Distribution of the number of drafts that are a token, given that it wins in a slot.
+    """Return the distribution of the number of drafts equal to a token that wins in a slot.
 
-    Points and weights of the quadrature stand one behind the other.
+    `points` holds the points and then the weights of the quadrature.
     """
     own, share = find_place(of_target, of_draft, edges)
     before, within = slot_mass_split(memory, own, share, slot, edges)
@@ -249,9 +255,9 @@ def count_given_winner(
     most = tl.max(weights, 0)
     parts = (weights / tl.where(most > 0, most, 1.0) * _WEIGHT_UNIT).to(tl.int64)
     place = tl.arange(0, padded_numbers)
-    law = parts.to(tl.float64) / tl.maximum(tl.sum(parts, 0), 1).to(tl.float64)
+    probs_there = parts.to(tl.float64) / tl.maximum(tl.sum(parts, 0), 1).to(tl.float64)
     same = tl.load(numbers + place, mask=place <= chains, other=0.0)  # [padded K + 1]
-    return tl.where(most > 0, law, same)
+    return tl.where(most > 0, probs_there, same)
 
 
 @jit
@@ -265,7 +271,7 @@ def count_agreeing(
     options: Options,
     padded_numbers: tl.constexpr,
 ) -> None:
-    """Store the distribution of the number of drafts at a position, where there are `count`."""
+    """Store the distribution of the number of drafts at a position that has `count` drafts."""
     place, chains = tl.arange(0, padded_numbers), of.paths.chains
     here = numbers + position * (chains + 1)
     if is_conditioning(of.paths, position, options):
@@ -288,7 +294,7 @@ def count_agreeing(
 def deepest_kept(
     of: Chains, walk: Walk, depth: tl.tensor, drafted: tl.tensor, padded_blocks: tl.constexpr
 ) -> tl.tensor:
-    """Depth of the deepest node of a walk that is kept; at its end there may be drafts."""
+    """Return the depth of the deepest kept node; `drafted` says if the walk's end has drafts."""
     part = tl.arange(0, padded_blocks)
     kept = depth * 0
     for i in range(1, depth + 1):
@@ -297,7 +303,7 @@ def deepest_kept(
         values = tl.load(sums + part, mask=part < walk.blocks, other=0)
         excess = tl.sum(values, 0).to(tl.float64) * _PART
         share = tl.load(walk.shares + i)  # scalar
-        coin = tl.load(walk.uniforms + i * (of.paths.chains + 1) - 1)  # scalar: of the draft before
+        coin = tl.load(walk.uniforms + i * (of.paths.chains + 1) - 1)  # scalar for the draft before
         inside = drafted | (i < depth)
         chance = tl.where(inside, excess, share)
         divisor = tl.where(inside, excess + (1.0 - share), 1.0)

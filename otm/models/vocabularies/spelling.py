@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
 
-from otm._core.display.reprs import Brief
+from otm._core.display.reprs import ShortRepr
 from otm._core.display.text import shown
 from otm.errors import InvalidInputError
 from otm.models.base import LanguageModel
@@ -42,7 +42,7 @@ class LongestMatch:
 
 
 @dataclass(frozen=True, eq=False)
-class Spelling(Brief):
+class Spelling(ShortRepr):
     """What each token of a vocabulary spells, and a tokenizer.
 
     Parameters

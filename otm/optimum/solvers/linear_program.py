@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from otm._core.arithmetic import at_least_once, running_sum, scatter_sum
-from otm._core.display.reprs import Brief
+from otm._core.display.reprs import ShortRepr
 from otm._core.ratios.order import places_along
 from otm.errors import ProblemTooLargeError
 from otm.optimum.cut import Cut
@@ -124,7 +124,7 @@ def check_size(problem: Problem, memory_limit: int = MEMORY_LIMIT) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class LinearProgram(Brief):
+class LinearProgram(ShortRepr):
     """The packing form of a problem, in float64.
 
     Only the l tokens with p > 0 and q > 0 have variables.  Tokens with p = 0 are in no multiset.
@@ -162,7 +162,7 @@ class LinearProgram(Brief):
 
 
 @dataclass(frozen=True, eq=False)
-class LinearProgramSolution(Brief):
+class LinearProgramSolution(ShortRepr):
     """A feasible flow and prices; how close they are to the optimum depends on the solver.
 
     Attributes
@@ -170,8 +170,8 @@ class LinearProgramSolution(Brief):
     program : LinearProgram
         The solved program.
     flow : array [variables]
-        The accepted mass of each variable.  It is nonnegative and within the capacities, whatever
-        the solver's precision, so it defines a transport plan.
+        The accepted mass of each variable.  It is nonnegative and within the capacities for any
+        precision of the solver, so it defines a transport plan.
     set_duals : array [R]
         Price u of each P(S), in [0, 1].
     token_duals : array [n]

@@ -151,7 +151,7 @@ def test_a_loop(method: str) -> None:
         )
 
     report = lossless(overshoots, kind="loop", method=method, instances=FEW[:1], examples=0)
-    assert "3 were asked for: cut off the others" in str(report)
+    assert "max_tokens was 3: cut off the additional tokens" in str(report)
 
 
 def test_too_many_uniforms_are_refused() -> None:
@@ -163,7 +163,7 @@ def test_too_many_uniforms_are_refused() -> None:
         return [int(uniforms(600)[0] < 0.5)]
 
     adapter = loop(functools.partial(greedy_for_uniforms), name="many")
-    with pytest.raises(InvalidParameterError, match="takes 600 uniforms or more, but only 512 are"):
+    with pytest.raises(InvalidParameterError, match="600 uniforms or more, but only 512 are"):
         lossless(adapter, method="exact paths", instances=[Instance(fair, fair, 1)], examples=0)
 
 
@@ -186,17 +186,17 @@ def test_results_as_tokens(given: Any, tokens: Any) -> None:
     ("verifier", "kind", "message"),
     [
         (7, None, "the verifier is 7; give a function"),
-        (lambda a, b, c, d: 0, None, "say what it is by `kind`"),
-        (lambda a, b: 0, "chain", "it must take 3 arguments"),
+        (lambda a, b, c, d: 0, None, "cannot infer the kind"),
+        (lambda a, b: 0, "chain", "it must have 3 parameters"),
         (
             lambda a, b, c, d: 0,
             "chain",
             "called uniforms, rng, generator or seed",
         ),
-        (lambda a, b, c, rng, seed: 0, "chain", "at most one that"),
-        (chain(by_uniforms), "chain", "an Adapter has its kind already"),
-        (DeviceVerifier("block"), "chain", "a DeviceVerifier or an Adapter has its kind already"),
-        (dict, "chain", "(cannot be read|it must take 3)"),
+        (lambda a, b, c, rng, seed: 0, "chain", "then at most one, called"),
+        (chain(by_uniforms), "chain", "this verifier has a kind already"),
+        (DeviceVerifier("block"), "chain", "this verifier has a kind already"),
+        (dict, "chain", "(cannot be read|it must have 3)"),
     ],
 )
 def test_what_is_no_verifier_is_refused(verifier: Any, kind: Any, message: str) -> None:

@@ -100,7 +100,7 @@ def test_a_right_batch_is_lossless(verify: Any) -> None:
 @pytest.mark.parametrize("name", WRONG)
 def test_rows_that_read_their_neighbours(name: str) -> None:
     for verify in (WRONG[name], of_one_length(WRONG[name])):
-        assert "changes with the rows beside it: (" in finding(batch(verify))
+        assert "changes with the other rows of the batch: (" in finding(batch(verify))
 
 
 @pytest.mark.parametrize("name", WRONG_IF_RAGGED)
@@ -108,7 +108,7 @@ def test_rows_that_read_their_padding(name: str) -> None:
     """Catches what only rows of other lengths show."""
     verify = WRONG_IF_RAGGED[name]
     assert lossless(batch(of_one_length(verify)), instances=FEW, examples=0).lossless
-    assert "changes with the rows beside it" in finding(batch(verify))
+    assert "changes with the other rows of the batch" in finding(batch(verify))
 
 
 def test_a_wrong_row_that_is_alone_is_wrong() -> None:
@@ -140,7 +140,7 @@ def test_tensors() -> None:
     report = lossless(batch(kernel, convert=torch.as_tensor), **few)
     assert (report.verdict, report.method) == ("lossless on everything tried", "breakpoints")
     report = lossless(batch(mixed_up, convert=torch.as_tensor), **few)
-    assert "changes with the rows beside it" in str(report)
+    assert "changes with the other rows of the batch" in str(report)
 
 
 def by_rng(target_probs: Any, draft_probs: Any, draft_tokens: Any, rng: Any) -> Any:

@@ -106,7 +106,7 @@ def test_a_hole_in_the_cache_is_masked() -> None:
         )
 
     assert torch.allclose(probs(behind_a_hole(2))[0], read((0, 1, 2)))
-    with pytest.raises(InvalidParameterError, match=r"positions of row 0 are \[0, 1, 3\]"):
+    with pytest.raises(InvalidParameterError, match=r"row 0 has positions \[0, 1, 3\]"):
         behind_a_hole(3)
 
 
@@ -129,24 +129,24 @@ IDS = {"input_ids": torch.tensor([[0, 1]])}
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"inputs_embeds": torch.zeros(1, 2, 1)}, "inputs_embeds is not supported"),
-        (IDS | {"inputs_embeds": torch.zeros(1, 2, 1)}, "inputs_embeds is not supported"),
-        (IDS | {"output_hidden_states": True}, "output_hidden_states is not supported"),
-        (IDS | {"output_attentions": True}, "output_attentions is not supported"),
-        (IDS | {"labels": torch.tensor([[0, 1]])}, "labels is not supported"),
-        (IDS | {"attention_mask": torch.ones(1, 1, 2, 2)}, "attention_mask has the shape"),
-        (IDS | {"attention_mask": torch.ones(1, 3)}, r"it must be \[1, 2\]"),
+        ({"inputs_embeds": torch.zeros(1, 2, 1)}, "do not support inputs_embeds"),
+        (IDS | {"inputs_embeds": torch.zeros(1, 2, 1)}, "do not support inputs_embeds"),
+        (IDS | {"output_hidden_states": True}, "do not support output_hidden_states"),
+        (IDS | {"output_attentions": True}, "do not support output_attentions"),
+        (IDS | {"labels": torch.tensor([[0, 1]])}, "do not support labels"),
+        (IDS | {"attention_mask": torch.ones(1, 1, 2, 2)}, "attention_mask has shape"),
+        (IDS | {"attention_mask": torch.ones(1, 3)}, r"it must have shape \[1, 2\]"),
         (IDS | {"attention_mask": torch.tensor([[0.0, -1e9]])}, "attention_mask must be 1"),
         (IDS | {"attention_mask": {"full_attention": None}}, "attention_mask is"),
         (IDS | {"position_ids": torch.tensor([[0, 0]])}, "must be one more than the last"),
-        (IDS | {"position_ids": torch.tensor([[0, 1, 2]])}, "position_ids has the shape"),
+        (IDS | {"position_ids": torch.tensor([[0, 1, 2]])}, "position_ids has shape"),
         (IDS | {"cache_position": torch.tensor([1, 2])}, "cache_position"),
         (IDS | {"past_key_values": ((torch.zeros(1, 1, 1, 1),) * 2,)}, "give a DynamicCache"),
         ({"input_ids": torch.tensor([0, 1])}, "input_ids is"),
         ({"input_ids": [[0, 1]]}, "input_ids is"),
         ({"input_ids": torch.zeros(0, 2, dtype=torch.long)}, "with B, T ≥ 1"),
-        ({"input_ids": torch.tensor([[0.0, 1.0]])}, "whole numbers"),
-        ({"input_ids": torch.tensor([[0, 3]])}, "the token 3, which no attention_mask hides"),
+        ({"input_ids": torch.tensor([[0.0, 1.0]])}, "must contain integers"),
+        ({"input_ids": torch.tensor([[0, 3]])}, "the unmasked token 3"),
     ],
     ids=lambda case: "" if isinstance(case, str) else "-".join(case),
 )
@@ -159,7 +159,7 @@ def test_what_it_cannot_honour_is_refused(arguments: dict[str, Any], message: st
 def test_rows_that_do_not_fit_the_cache_are_refused() -> None:
     lm = causal_lm(TABLE)
     cache = lm(torch.tensor([[0, 1]])).past_key_values
-    with pytest.raises(InvalidParameterError, match="2 rows, and past_key_values 1"):
+    with pytest.raises(InvalidParameterError, match="2 rows, but past_key_values has 1"):
         lm(torch.tensor([[0], [1]]), past_key_values=cache)
 
 

@@ -15,7 +15,7 @@ import pytest
 from otm.audit import LOSSLESS, NOT_LOSSLESS, Adapter, lossless
 from otm.audit.adapters.otm_verifiers import kernel, spectr_step, speculative_loop
 from otm.audit.instances import INSTANCES
-from otm.audit.observe.breakpoints import by_breakpoints
+from otm.audit.observe.breakpoints import observe_by_breakpoints
 from otm.audit.runs import Runner
 from otm.coupling import PLANS, RecursiveRejectionWithoutReplacement
 from otm.coupling.build import PlanBuilder
@@ -81,7 +81,9 @@ def test_triton_decides_alike_on_every_piece(rule: str) -> None:
     pytest.importorskip("torch")
     pytest.importorskip("triton", minversion="3.7", reason="interprets kernels from Triton 3.7 on")
     instance = INSTANCES["zeros"]
-    seen = by_breakpoints(Runner(kernel(rule, "torch")), instance, np.random.default_rng(0), 10**6)
+    seen = observe_by_breakpoints(
+        Runner(kernel(rule, "torch")), instance, np.random.default_rng(0), 10**6
+    )
     rows = np.array([[*uniforms, *[0.5] * 8] for uniforms in seen.examples.values()])
     assert kernel(rule, "triton").outputs(instance, rows) == list(seen.examples)
 
@@ -114,7 +116,7 @@ SLIPS = [  # rule, instance, module, what is right in it, and what is wrong
     ("chain", "three tokens", "chain", "[sequences, accepted]", "[sequences, 0 * accepted]"),
     ("block", "zeros", "block", "coin < weight, passes & (i < length)) & (weight > 0)",
      "coin <= weight, passes & (i < length))"),
-    ("block", "behind a block", "block", "* (excess + (1 - weight))", "* excess"),
+    ("block", "after a block", "block", "* (excess + (1 - weight))", "* excess"),
     ("block", "three tokens", "block", "(residual - draft_mass(", "(draft_mass("),
     ("block", "three tokens", "block", *COIN),
     ("block", "three tokens", "block", "row = mass(target_probs[:, i])", "row = masses"),
@@ -196,7 +198,7 @@ def test_unknown_names_are_refused_at_once(call: Any) -> None:
 @pytest.mark.parametrize("rule", [RecursiveRejectionWithoutReplacement, PLANS["SpecHub"]])
 def test_rules_for_drafts_of_other_laws_are_refused_at_once(rule: PlanBuilder) -> None:
     """Catches "not lossless" as the verdict on a rule that was given the wrong drafts."""
-    with pytest.raises(InvalidParameterError, match="those of this tree are 2 IID drafts"):
+    with pytest.raises(InvalidParameterError, match="this tree has 2 IID drafts"):
         spectr_step(rule)
 
 

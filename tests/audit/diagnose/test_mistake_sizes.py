@@ -10,17 +10,17 @@ from otm.audit import lossless
 from otm.audit.diagnose.diagnosis import diagnose, same_distribution
 from otm.audit.diagnose.known_bugs import KNOWN_BUGS, KnownBug
 from otm.audit.diagnose.known_bugs.size_and_place import (
-    cut_to,
-    floor_at,
-    hot_from,
     passes_at,
-    tiles_of,
+    residual_cut_to,
+    target_floor_at,
+    temperature_lost_at,
+    tile_sums_of,
 )
 from otm.audit.diagnose.known_bugs.steps import Chain
 from otm.audit.diagnose.mistake_sizes import first_wrong, parametrized_suspects, tile_sizes
 from otm.audit.instances import INSTANCES
 from otm.audit.larger_instances import ladder, larger_instances
-from otm.audit.observe.exact import by_paths
+from otm.audit.observe.exact import observe_by_paths
 from otm.audit.observe.observation import Observation
 from otm.audit.runs import Runner
 
@@ -31,20 +31,24 @@ DEEP = ladder(8)
 
 def seen_of(bug: KnownBug) -> list[Observation]:
     chosen = [*SMALL, *LARGER, DEEP]
-    return [by_paths(Runner(bug.verifier), each) for each in chosen if bug.verifier.supports(each)]
+    return [
+        observe_by_paths(Runner(bug.verifier), each)
+        for each in chosen
+        if bug.verifier.supports(each)
+    ]
 
 
 @pytest.mark.parametrize(
     "bug",
     [
         passes_at(8),
-        hot_from(9),
-        cut_to(11),
-        cut_to(45),
-        tiles_of(24),
-        tiles_of(136),
-        floor_at(Fraction(1, 37)),
-        floor_at(Fraction(3, 1000)),
+        temperature_lost_at(9),
+        residual_cut_to(11),
+        residual_cut_to(45),
+        tile_sums_of(24),
+        tile_sums_of(136),
+        target_floor_at(Fraction(1, 37)),
+        target_floor_at(Fraction(3, 1000)),
     ],
     ids=lambda bug: bug.name,
 )
@@ -65,20 +69,20 @@ def test_other_mistakes_have_no_size() -> None:
 
 
 def test_nothing_is_measured_where_nothing_is_wrong() -> None:
-    observations = [by_paths(Runner(Chain()), each) for each in (*SMALL, DEEP)]
+    observations = [observe_by_paths(Runner(Chain()), each) for each in (*SMALL, DEEP)]
     assert parametrized_suspects(observations) == ()
     assert [first_wrong(seen) for seen in observations] == [None] * len(observations)
 
 
 @pytest.mark.parametrize("place", [1, 5, 8])
 def test_the_first_wrong_token_is_where_the_mistake_is(place: int) -> None:
-    assert first_wrong(by_paths(Runner(passes_at(place).verifier), DEEP)) == place
+    assert first_wrong(observe_by_paths(Runner(passes_at(place).verifier), DEEP)) == place
 
 
 def test_frequencies_are_not_taken_for_mistakes() -> None:
     """Bug: the first token of a sample is always a little off, and no place is named."""
-    report = lossless(hot_from(7).verifier, method="Monte Carlo", instances=[DEEP])
-    assert [diagnosis.name for diagnosis in report.diagnoses] == [hot_from(7).name]
+    report = lossless(temperature_lost_at(7).verifier, method="Monte Carlo", instances=[DEEP])
+    assert [diagnosis.name for diagnosis in report.diagnoses] == [temperature_lost_at(7).name]
 
 
 def test_round_sizes_come_first() -> None:

@@ -124,7 +124,7 @@ def slow_mistake(clock: Clock, seconds: float) -> Callable[..., Any]:
         clock.now += seconds
         return kept(*arguments)
 
-    kept = diagnosis._of_known_bug
+    kept = diagnosis._observe_bug
     return observed
 
 
@@ -135,7 +135,7 @@ def test_known_mistakes_are_looked_for_in_time(
     from otm.audit.diagnose.known_bugs import KNOWN_BUGS
 
     monkeypatch.setattr(diagnosis, "KNOWN_BUGS", KNOWN_BUGS)
-    monkeypatch.setattr(diagnosis, "_of_known_bug", slow_mistake(clock, 1.0))
+    monkeypatch.setattr(diagnosis, "_observe_bug", slow_mistake(clock, 1.0))
     few = [INSTANCES["rows differ"]]
     report = lossless(clock.taking(no_residual, 1e-4), instances=few, examples=0)
     assert clock.now < 1.5 * SECONDS
@@ -198,7 +198,7 @@ def test_what_was_asked_for_is_not_left_out(clock: Clock) -> None:
 
     report = lossless(slow, vocabulary=60, examples=0)
     assert report.verdict == UNDECIDED
-    assert "those of the size asked for" in report.left_out
+    assert "pairs of the requested size" in report.left_out
 
 
 def test_the_first_pairs_are_of_all_kinds() -> None:
@@ -238,7 +238,7 @@ def test_parts_of_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sizes(0.0, most=1000) == [1, 16, 256, 1000, 1000, 727]
     assert set(sizes(0.3)) == {1}
     assert max(sizes(0.01)) == 25
-    with pytest.raises(TimeIsUpError, match="this takes more than the time that is left"):
+    with pytest.raises(TimeIsUpError, match="this takes more than the remaining time"):
         sizes(1.0, deadline=10.0)
     assert clock.now == 11.0
 

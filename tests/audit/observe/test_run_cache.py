@@ -15,7 +15,7 @@ from otm.audit.instances import INSTANCES, pair
 from otm.audit.intercept.interception import InterceptedRng
 from otm.audit.larger_instances import larger_instances
 from otm.audit.observe import breakpoints, exact
-from otm.audit.observe.breakpoints import by_breakpoints
+from otm.audit.observe.breakpoints import observe_by_breakpoints
 from otm.audit.observe.observation import UnsuitedError
 from otm.audit.observe.run_cache import Recorded, RunCache
 from otm.audit.runs import Runner
@@ -95,7 +95,7 @@ class Rarely(Adapter):
 
 def test_uniforms_that_few_runs_take_are_divided_too() -> None:
     """Catches a depth that is that of a few random runs."""
-    seen = by_breakpoints(
+    seen = observe_by_breakpoints(
         Runner(Rarely()), INSTANCES["two tokens"], np.random.default_rng(0), 10**5
     )
     assert seen.probs[(0, 0)] == pytest.approx(0.0025, abs=1e-6)
@@ -147,7 +147,7 @@ def test_known_cells_give_the_distribution_of_the_search() -> None:
 
     instance = INSTANCES["two drafts, two tokens"]
     seen, blind = (
-        by_breakpoints(Runner(loop(decode), rng), instance, np.random.default_rng(0), 10**6)
+        observe_by_breakpoints(Runner(loop(decode), rng), instance, np.random.default_rng(0), 10**6)
         for rng in (InterceptedRng(), Blind())
     )
     assert seen.probs.keys() == blind.probs.keys()
@@ -165,7 +165,7 @@ def test_draws_that_nothing_comes_of_divide_no_pieces(monkeypatch: pytest.Monkey
         return decode(target, draft, prompt, gamma, max_tokens)
 
     seen, plain = (
-        by_breakpoints(
+        observe_by_breakpoints(
             Runner(loop(each), InterceptedRng()),
             INSTANCES["two drafts, two tokens"],
             np.random.default_rng(0),
@@ -187,7 +187,7 @@ def keeps_a_draft(target: Any, draft: Any, prompt: Any, gamma: int, max_tokens: 
 def test_a_draw_that_shows_at_some_coins_divides_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Catches a draft that seems to have no effect, because the tried coins reject it."""
     monkeypatch.setattr(breakpoints, "SLOW", 0)
-    seen = by_breakpoints(
+    seen = observe_by_breakpoints(
         Runner(loop(keeps_a_draft), InterceptedRng()),
         INSTANCES["two tokens"],
         np.random.default_rng(0),
@@ -227,7 +227,7 @@ def test_a_draw_that_seldom_shows_condemns_nobody(
     monkeypatch.setattr(breakpoints, "SLOW", 0)
     rare = pair([1, 10], [10, 1], gamma=3)
     runner = Runner(loop(middling), InterceptedRng())
-    seen = by_breakpoints(runner, rare, np.random.default_rng(seed), 10**5)
+    seen = observe_by_breakpoints(runner, rare, np.random.default_rng(seed), 10**5)
     assert float(seen.tv_distance) < 1e-9
 
 

@@ -35,14 +35,14 @@ def test_the_search_observes_nothing_twice(monkeypatch: pytest.MonkeyPatch) -> N
     """Bug: once more for the report, when the time had run out: an error in place of a verdict."""
     seen: list[str] = []
 
-    def by_paths(runner: Any, instance: Any, deadline: float) -> Any:
+    def observe_by_paths(runner: Any, instance: Any, deadline: float) -> Any:
         seen.append(repr((instance.gamma, instance.k, rows_of(instance), instance.prompt)))
         if len(seen) != len(set(seen)):
             raise ProblemTooLargeError("no time is left")
         return observed(runner, instance, deadline)
 
-    observed = exact.by_paths
-    monkeypatch.setattr(exact, "by_paths", by_paths)
+    observed = exact.observe_by_paths
+    monkeypatch.setattr(exact, "observe_by_paths", observe_by_paths)
     few = [INSTANCES["two drafts, two tokens"]]
 
     def wrong(target_probs: Any, draft_probs: Any, draft_tokens: Any, uniforms: Any) -> list[int]:
@@ -61,4 +61,4 @@ def test_code_that_draws_for_itself_is_said_to_do_so() -> None:
         return [int(np.random.default_rng(seed).integers(2))]
 
     report = lossless(verify, examples=0, max_runs=1000)
-    assert report.why_not_exact[0] == "exact paths: it draws random numbers of its own"
+    assert report.why_not_exact[0] == "exact paths: it draws its own random numbers"

@@ -69,7 +69,7 @@ def test_own_rules_and_rules_with_limits(rows: tuple[Rows, Rows]) -> None:
         for name in ("mine", "otm.coupling:KSeq"):
             assert means[name, k, 1].mean == pytest.approx(means["k-Seq", k, 1].mean, abs=1e-12)
     assert [setup.k for setup in means if setup.rule == "SpecHub"] == [2]
-    with pytest.raises(InvalidParameterError, match=r"SpecHub takes 2 drafts and not \[1, 3\]"):
+    with pytest.raises(InvalidParameterError, match=r"SpecHub takes 2 drafts, not \[1, 3\]"):
         means_of(*rows, [1, 3], rules=["SpecHub"])
 
 
@@ -97,13 +97,13 @@ def test_prompts_widen_intervals(rows: tuple[Rows, Rows]) -> None:
 
 
 def test_what_is_refused(rows: tuple[Rows, Rows]) -> None:
-    with pytest.raises(InvalidInputError, match="3 rules, 0 numbers of drafts, 4 rows"):
+    with pytest.raises(InvalidInputError, match="3 rules, 0 numbers of drafts and 4 rows"):
         otm.compare(*rows, [])
     with pytest.raises(InvalidDraftCountError, match="k = 0"):
         otm.compare(*rows, [2, 0])
     with pytest.raises(InvalidInputError, match="prompt of each of the 4 rows"):
         otm.compare(*rows, [2], prompts=[0, 1])
-    with pytest.raises(InvalidInputError, match="prompts beside one pair"):
+    with pytest.raises(InvalidInputError, match="prompts are for rows"):
         otm.compare([0.5, 0.5], [0.5, 0.5], 2, prompts=[0])
     with pytest.raises(TypeError):
         _ = means_of(*rows, [2]) | 3  # type: ignore[operator]

@@ -86,7 +86,7 @@ def test_winner_and_number_of_those_that_agree_by_enumeration() -> None:
         draft, numbers = random_law(rng, n), random_law(rng, k + 1)
         winner = winner_of(draft, random_law(rng, n), numbers)
         size, drawn = winner.tokens.size, draft[winner.tokens]
-        laws = [list(zip(*winner.slot_law(x), strict=True)) for x in range(size)]
+        laws = [list(zip(*winner.slot_distribution(x), strict=True)) for x in range(size)]
         swapping += any(len(law) > 1 for law in laws)
         joint = np.full((size, k + 1), F(0))
         for m in range(1, k + 1):
@@ -144,7 +144,7 @@ def test_many_tokens(n: int, k: int) -> None:
         assert -1e-12 < lost < (1e-12 if n < 8192 else 1e-4)
     # what each slot holds, and how often it wins
     places = rng.integers(n, size=50).tolist()
-    laws = [winner.slot_law(place) for place in places]
+    laws = [winner.slot_distribution(place) for place in places]
     slope = slopes_between(winner._below, numbers)
     for place, (slots, law) in zip(places, laws, strict=True):
         assert law.min() >= -1e-15
@@ -179,7 +179,7 @@ def test_the_winner_has_the_law_that_is_claimed(n: int, k: int) -> None:
     held = [F(0)] * winner._mass.size
     moves = []
     for place, mass in enumerate(masses):
-        slots, law = winner.slot_law(place)
+        slots, law = winner.slot_distribution(place)
         edges = [F(0), *map(F, law[:-1].cumsum().tolist()), F(1)]
         steps = [high - low for low, high in itertools.pairwise(edges)]
         moves.append(list(zip(slots.tolist(), steps, strict=True)))
@@ -229,7 +229,7 @@ def test_distributions_that_floats_can_hardly_hold() -> None:
         for place in range(winner.tokens.size):
             assert 0 <= winner.accepted_share(place, 0.5) <= 1
             assert winner.agreeing(place).sum() == pytest.approx(1)
-            assert winner.slot_law(place)[1].sum() == pytest.approx(1)
+            assert winner.slot_distribution(place)[1].sum() == pytest.approx(1)
 
 
 def test_neighbours_are_pooled_alike_in_floats_and_fractions() -> None:

@@ -18,6 +18,7 @@ from otm._core.arithmetic import Probs
 from otm.coupling.k_seq import KSeq
 from otm.coupling.optimal.plan import LARGEST_COUNT, OptimalPlan
 from otm.coupling.optimal.reference import ReferencePlan
+from otm.coupling.optimal.slots import SlotTable
 from otm.coupling.optimal.swaps import target_win_ratio
 from otm.coupling.recursive_rejection import RecursiveRejection
 from otm.coupling.residual import acceptance_ratio
@@ -66,7 +67,7 @@ def test_decisions_and_laws_are_those_of_the_reference(problem: Problem, seed: i
     for token, own in reference.slot_of.items():
         moves = reference.moves[own]
         law = {**moves, own: 1 - sum(moves.values())}
-        stored = zip(*map(np.ndarray.tolist, plan.slot_law(token)), strict=True)
+        stored = zip(*map(np.ndarray.tolist, plan.slot_distribution(token)), strict=True)
         assert law == {slot: mass for slot, mass in stored if mass or slot == own}
     rng, tokens = random.Random(seed), list(reference.slot_of)
     edges = [end for move in reference.moves for end in itertools.accumulate(move.values())]
@@ -95,7 +96,7 @@ def test_slot_laws_are_laws_that_keep_the_mass_of_every_slot(problem: Problem) -
     draft = slots.draft
     mass = [F(0)] * draft.size
     for rank in range(draft.size):
-        places, law = slots.slot_law(rank)
+        places, law = slots.slot_distribution(rank)
         assert (law >= 0).all()
         assert law.sum() == 1
         assert (np.diff(places) > 0).all()
@@ -108,7 +109,7 @@ def test_slot_laws_are_laws_that_keep_the_mass_of_every_slot(problem: Problem) -
 def test_slot_laws_of_floats_are_what_the_uniforms_find(problem: Problem) -> None:
     slots = OptimalPlan(problem).slots
     for rank in range(slots.draft.size):
-        places, law = slots.slot_law(rank)
+        places, law = slots.slot_distribution(rank)
         assert law.sum() == pytest.approx(1, abs=1e-15)
         grid = (np.arange(64) + 0.5) / 64
         found = slots.slots_of(np.full(64, rank), np.ones(64), grid)
@@ -124,7 +125,7 @@ def test_a_uniform_on_the_edge_of_a_slot_takes_the_next(exact: bool) -> None:
     slots = plan.slots
     assert slots.keys.size
     for rank in range(slots.draft.size):
-        places, law = slots.slot_law(rank)
+        places, law = slots.slot_distribution(rank)
         moves = [
             *slots.swaps.high[slots.swaps.low == rank],
             *slots.swaps.low[slots.swaps.high == rank],
@@ -145,7 +146,7 @@ def test_a_coarse_grid_costs_acceptance_and_nothing_else(monkeypatch: pytest.Mon
     problem = Problem(draft, target, 3)
     plan = OptimalPlan(problem)
     draft_mass = plan.slots.draft
-    laws = [list(zip(*plan.slots.slot_law(rank), strict=True)) for rank in range(5)]
+    laws = [list(zip(*plan.slots.slot_distribution(rank), strict=True)) for rank in range(5)]
     winning = np.zeros(5)
     for ranks in itertools.product(range(5), repeat=3):
         for slots in itertools.product(*(laws[rank] for rank in ranks)):
@@ -170,7 +171,7 @@ def test_the_winner_on_a_coarse_grid_is_that_of_the_slots(
     """Catches masses above a slot that omit swapped mass; it shows with many drafts."""
     monkeypatch.setattr("otm.coupling.optimal.slots.KEY_BITS", 7)
     plan = OptimalPlan(Problem([0.37, 0.29, 0.17, 0.11, 0.06], [0.08, 0.13, 0.21, 0.26, 0.32], k))
-    laws = [list(zip(*plan.slots.slot_law(rank), strict=True)) for rank in range(5)]
+    laws = [list(zip(*plan.slots.slot_distribution(rank), strict=True)) for rank in range(5)]
     draft = [F(mass) for mass in plan.slots.draft.tolist()]
     in_slot = [F(0)] * 5
     for mass, law in zip(draft, laws, strict=True):
@@ -351,7 +352,7 @@ def test_a_token_takes_the_slots_of_its_law(name: str) -> None:
     grid = (np.arange(points) + 0.5) / points
     assert unlike.size > 20
     for i in unlike[:: unlike.size // 20]:
-        slots, law = plan.slot_law(int(tokens[i]))
+        slots, law = plan.slot_distribution(int(tokens[i]))
         assert law.sum() == pytest.approx(1, abs=1e-15)
         taken = plan.slots.slots_of(np.full(points, places[i]), np.full(points, shares[i]), grid)
         assert set(taken.tolist()) <= set(slots.tolist())
@@ -402,3 +403,29 @@ def test_keys_have_all_the_bits_that_rows_leave(n: int, bits: int) -> None:
     slots = OptimalPlan(Problem(draft, target, 2)).slots
     assert slots.draft.size == n, "each ratio has a slot of its own"
     assert slots._grid_bits == bits
+
+
+def test_a_bin_whose_ratio_is_its_slope_moves_as_one() -> None:
+    """Catches a division by the difference, and a rate of infinity times zero."""
+    target = target_win_ratio(Problem(*IN_BINS["flat"], 3))
+    table = SlotTable.build(target._replace(slope=target.mean), 3)
+    assert np.count_nonzero(target.follows) > 20
+    assert (table.place(target.bins.ratio)[1] == 1).all()
+    draft = IN_BINS["flat"][0].copy()
+    wanted = draft * np.linspace(1, 1.3, draft.size)
+    draft, wanted = draft / draft.sum(), wanted / wanted.sum()
+    draft[0], wanted[0] = 5e-324, 2.0**-50  # a ratio of infinity, where all can be accepted
+    slots = OptimalPlan(Problem(draft / draft.sum(), wanted / wanted.sum(), 2)).slots
+    assert np.count_nonzero(slots.target.follows)
+    assert slots.target.mean[-1] == slots.target.slope[-1] == 2
+    assert slots.place(np.array([np.inf]))[1].tolist() == slots.place_few([np.inf])[1] == [1]
+
+
+def test_only_tokens_that_share_a_bin_move_at_rates_of_their_own() -> None:
+    """Catches a rate that is one but for rounding, for a token whose ratio is its bin's."""
+    slots = OptimalPlan(Problem(*IN_BINS["flat"], 3)).slots
+    bins, target = slots.bins, slots.target
+    narrow = (bins.least == bins.most) & (target.mean == bins.least)
+    assert narrow.any()
+    assert target.follows.any()
+    assert not target.follows[narrow].any()

@@ -59,7 +59,7 @@ def by_definition(rule: str, *, exact: bool = True) -> Verifier:
     kind = np.vectorize(Fraction, otypes=[object]) if exact else np.asarray
 
     def verify(root: DraftNode, target_probs: TargetProbs, uniforms: Randomness) -> Path:
-        paths = root.drawn_paths() or [()]
+        paths = root.repeated_leaf_paths() or [()]
         gamma, chains = len(paths[0]), len(paths)
 
         def row(probs: Any) -> Any:
@@ -340,7 +340,7 @@ def test_scores_without_a_distribution_are_refused(bad: float, place: str) -> No
     tokens = 1 if place == "target" else 5  # with one token to go nothing is drafted
     decode(2, 1)
     for rule in ("chain", "block"):
-        named = f"sequence 1 of the batch: of the {place} model the logits have NaN"
+        named = f"sequence 1 of the batch: the logits of the {place} model have NaN"
         with pytest.raises(InvalidDistributionError, match=named):
             decode(3, tokens, rule)
 
@@ -447,7 +447,7 @@ def test_what_is_refused() -> None:
     with pytest.raises(UnknownMethodError, match="traversal"):
         DeviceVerifier("traversal")
     several = ModelDrafter(DRAFT, 3)
-    with pytest.raises(InvalidDraftsError, match="3 drafts of a token; rule 'chain'"):
+    with pytest.raises(InvalidDraftsError, match="3 drafts of a token, but the rule 'chain'"):
         next(stream(TARGET, [[0]], several, DeviceVerifier("chain")))
     tree = ModelDrafter(DRAFT, (1, 2))
     with pytest.raises(InvalidDraftsError, match="2 drafts after"):

@@ -157,10 +157,10 @@ def test_a_node_without_children_has_no_law() -> None:
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
-        (lambda: None, "the heads gave None"),
-        (lambda: (laws for laws in [LAWS]), "the heads gave <generator"),
+        (lambda: None, "the heads returned None"),
+        (lambda: (laws for laws in [LAWS]), "the heads returned <generator"),
         (lambda: LAWS[:1], "a list for each context"),
-        (lambda: [[np.array([0.5, 0.5])]], "as a distribution; give a SparseProbs"),
+        (lambda: [[np.array([0.5, 0.5])]], "as a distribution; return a SparseProbs"),
         (lambda: np.full((1, 2, 2), 0.5), "a list for each context"),
     ],
 )
@@ -204,5 +204,5 @@ def test_a_tree_of_heads_keeps_the_law() -> None:
 
 
 def test_a_budget_and_chains_are_refused_together() -> None:
-    with pytest.raises(InvalidParameterError, match="give the budget of a tree, or chains"):
+    with pytest.raises(InvalidParameterError, match="set `nodes` for a tree"):
         NonAutoregressiveDrafter(lambda contexts, gamma: [], branching=2, nodes=4)

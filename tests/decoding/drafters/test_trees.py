@@ -210,15 +210,15 @@ def test_rules_for_independent_drafts_refuse_others(verify: Verifier, law: str) 
     for branching in (2, (1, 2)):
         drafter = ModelDrafter(draft, branching, draft_kind=law)
         steps = stream(target, [PROMPT], drafter, verify, gamma=2, seed=0)
-        with pytest.raises(InvalidDraftsError, match=rf"{law} drafts|takes one chain"):
+        with pytest.raises(InvalidDraftsError, match=rf"{law} drafts|needs a single chain"):
             next(steps)
 
 
 def test_plans_for_other_drafts_are_refused() -> None:
     model = TableModel({(): [0.5, 0.25, 0.25]})
-    with pytest.raises(InvalidParameterError, match="2 IID drafts, and those of this tree are 2 W"):
+    with pytest.raises(InvalidParameterError, match="2 IID drafts, but this tree has 2 W"):
         spectr(model, ModelDrafter(model, 2, draft_kind="WithoutReplacement"), [[0]], seed=0)
-    with pytest.raises(InvalidParameterError, match="2 Greedy drafts, and those of this tree are"):
+    with pytest.raises(InvalidParameterError, match="2 Greedy drafts, but this tree has"):
         spectr(model, ModelDrafter(model, 2), [[0]], rule="greedy", seed=0)
     with pytest.raises(UnknownMethodError, match="no kind of drafts 'iid'"):
         ModelDrafter(model, draft_kind="iid")
@@ -232,7 +232,7 @@ def test_plans_for_other_drafts_are_refused() -> None:
         ((), InvalidParameterError, "nodes = 0"),
         ((1, 2), InvalidParameterError, "as the tuple of its children"),
         (3, InvalidParameterError, "as the tuple of its children"),
-        (((),) * 5000, ProblemTooLargeError, "5,000 drafts; at most 4,096"),
+        (((),) * 5000, ProblemTooLargeError, "5,000 drafts; the limit is 4,096"),
     ],
 )
 def test_wrong_shapes_are_refused(shape: Any, error: type[Exception], says: str) -> None:
@@ -245,7 +245,7 @@ def test_wrong_budgets_are_refused() -> None:
     for arguments in ({"nodes": 0}, {"nodes": 1.5}, {"width": 0}):
         with pytest.raises(InvalidParameterError):
             BestFirstDrafter(model, **arguments)  # type: ignore[arg-type]
-    with pytest.raises(ProblemTooLargeError, match="at most 4,096"):
+    with pytest.raises(ProblemTooLargeError, match="the limit is 4,096"):
         BestFirstDrafter(model, 10**9)
 
 
@@ -447,7 +447,7 @@ def test_efficiency_of_trees() -> None:
     assert block_efficiency(greedy, ["greedy"])["greedy", 3, 1].mean == pytest.approx(2)
     with pytest.raises(InvalidInputError, match="2 of 3 greedy drafts"):
         block_efficiency(greedy, ["greedy"], ks=[2])
-    with pytest.raises(InvalidParameterError, match="those of this tree are 3 Greedy drafts"):
+    with pytest.raises(InvalidParameterError, match="this tree has 3 Greedy drafts"):
         block_efficiency(greedy, ["k-Seq"])
 
 

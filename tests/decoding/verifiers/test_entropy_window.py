@@ -120,5 +120,5 @@ def test_bad_input() -> None:
     with pytest.raises(InvalidParameterError, match="threshold"):
         entropy_window_verifier(1, -1)
     root = DraftNode((), SparseProbs([0, 1], [0.5, 0.5]), [DraftNode((0,)), DraftNode((1,))])
-    with pytest.raises(InvalidDraftsError, match="one chain"):
+    with pytest.raises(InvalidDraftsError, match="need a single chain"):
         entropy_window_verifier(1, 0.3)(root, lambda path: root.checked_draft_probs(), lambda m: [])

@@ -161,5 +161,5 @@ def test_for_one_draft_it_is_block_verification() -> None:
 
 def test_hierarchical_verification_takes_one_chain() -> None:
     root = DraftNode((), None, [DraftNode((0,)), DraftNode((1,))])
-    with pytest.raises(InvalidDraftsError, match="takes one chain"):
+    with pytest.raises(InvalidDraftsError, match="needs a single chain"):
         verify_hierarchical(root, lambda path: None, np.zeros)  # type: ignore[arg-type, return-value]

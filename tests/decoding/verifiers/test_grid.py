@@ -136,7 +136,7 @@ def test_every_decision_is_that_of_the_kernel(rule: str) -> None:
         found = verify(root, lambda path, rows=target: rows[len(path)], lambda m, u=uniforms: u[:m])
         if gamma == 0:
             continue
-        tokens = np.array(root.drawn_paths())[None]
+        tokens = np.array(root.repeated_leaf_paths())[None]
         of_target, of_draft = (np.broadcast_to(model, (1, chains, gamma + 1, 7)) for model in rows)
         outcome = verify_probs(of_target, of_draft[:, :, :gamma], tokens, uniforms[None], rule=rule)
         assert found == tuple(outcome.tokens[0, : outcome.accepted[0] + 1].tolist())

@@ -226,7 +226,9 @@ class TiesByToken(ByConditional):
 
     def winner(self, places: Sequence[int], uniforms: Probs) -> int:
         won = [Fraction(0)] * len(places)
-        for taken in itertools.product(*(zip(*self.slot_law(x), strict=True) for x in places)):
+        for taken in itertools.product(
+            *(zip(*self.slot_distribution(x), strict=True) for x in places)
+        ):
             slots = [slot for slot, _ in taken]
             first = max(range(len(places)), key=lambda i: (slots[i], places[i]))
             won[first] += math.prod(chance for _, chance in taken)

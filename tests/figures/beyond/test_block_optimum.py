@@ -15,7 +15,7 @@ def test_all_drafts_are_there_with_their_probabilities() -> None:
     trees = list(all_drafts(draft, 2, 2))
     assert len(trees) == 16
     assert sum(probability for probability, _ in trees) == pytest.approx(1, abs=1e-12)
-    assert all(len(tree.drawn_paths()) == 2 for _, tree in trees)
+    assert all(len(tree.repeated_leaf_paths()) == 2 for _, tree in trees)
 
 
 @pytest.mark.parametrize(("k", "length"), [(2, 2), (2, 3)])

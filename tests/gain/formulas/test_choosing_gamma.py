@@ -70,5 +70,5 @@ def test_the_best_gamma_of_floats() -> None:
 @pytest.mark.parametrize(("alpha", "cost"), [(0.5, 0), (1, 0), (F(1), F(1, 2)), ([0, 0.1], 0.0)])
 def test_no_best_number_of_drafts(alpha: Any, cost: Any) -> None:
     """Catches a search without an end."""
-    with pytest.raises(InvalidParameterError, match="give the `max_gamma`"):
+    with pytest.raises(InvalidParameterError, match="give `max_gamma`"):
         best_gamma(alpha, cost)

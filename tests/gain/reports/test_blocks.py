@@ -188,7 +188,7 @@ def test_results_of_another_run_are_not_mixed_in(folder: Path, wanted: Measured)
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_row_that_is_no_law_is_named(workers: int, folder: Path) -> None:
     """Catches a mean of NaN, a row counted within its block, and the traceback of a worker."""
-    for bad, why in ((np.nan, "NaN"), (-np.inf, "nothing but −∞"), (np.inf, r"\+∞")):
+    for bad, why in ((np.nan, "NaN"), (-np.inf, "only −∞"), (np.inf, r"\+∞")):
         arrays = dict(np.load(folder / "pair.npz"))
         arrays["target"][21] = bad
         np.savez(folder / "bad.npz", **arrays)

@@ -82,7 +82,7 @@ def test_prompts_of_a_text_are_named_line_by_line(pair: ModelPair, tmp_path: Pat
     each = from_models(*models, text, prompts=text, window=8)
     assert [window.size for window in each.windows] == [2, 2, 3]
     assert len(set(each.prompts.tolist())) == 3
-    with pytest.raises(InvalidInputError, match="has 7 lines, the text 4"):
+    with pytest.raises(InvalidInputError, match="has 7 lines and the text 4"):
         from_models(*models, text, prompts=tmp_path / "text.txt")
 
 
@@ -116,7 +116,7 @@ def test_models_that_do_not_fit_are_refused(pair: ModelPair, tmp_path: Path) -> 
     with pytest.raises(InvalidInputError, match="not UTF-8"):
         from_models(tmp_path / "draft", tmp_path / "target", text)
     text.write_bytes(b"in\n\nthe\n")
-    with pytest.raises(InvalidInputError, match="no two tokens"):
+    with pytest.raises(InvalidInputError, match="no two consecutive tokens"):
         from_models(tmp_path / "draft", tmp_path / "target", text)
 
 

@@ -172,7 +172,7 @@ def test_zeros_as_probabilities_change_nothing(folder: Path) -> None:
 def test_rows_of_certain_tokens_are_no_logits(folder: Path) -> None:
     """Catches one-hot probabilities that go through a softmax, padded ones too."""
     arrays = {"draft": np.eye(60, 70), "target": np.eye(60, 70)}
-    with pytest.raises(InvalidInputError, match=r"as probabilities do; give their kind, .*--kind"):
+    with pytest.raises(InvalidInputError, match=r"as probabilities do; set `kind` or --kind"):
         measured(folder, arrays, "x")
 
 

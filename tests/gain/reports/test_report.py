@@ -31,6 +31,7 @@ from otm.gain import (
 )
 from otm.gain.latency import Latency
 from otm.gain.reports.blocks import measure_all
+from otm.gain.reports.report import PLOT_SIZE, label_corners
 from otm.optimum.top_logprobs import alpha_interval_from_logprobs
 
 pytest.importorskip("joblib")
@@ -161,13 +162,39 @@ def test_the_page_says_what_is_assumed_or_not_known(folder: Path) -> None:
     text = (folder / "bare" / "report.html").read_text(encoding="utf-8")
     assert "With an assumption" in text
     assert summary.intervals in text
-    assert "Which positions belong to which prompt was not given" in text
+    assert "The prompt of each position is unknown" in text
     assert "lossless verifier" not in text
     assert "±" not in re.sub(r"<p.*?</p>", "", text)
     assert "inf" not in re.sub(r"<(style|svg).*?</\1>", "", text, flags=re.DOTALL).lower()
     assert summary.acceptance[0]["mean"].high == math.inf
     written = json.loads((folder / "bare" / "report.json").read_text(encoding="utf-8"))
     assert written["acceptance"][0]["mean"]["high"] is None
+
+
+def test_a_single_number_of_drafts_has_pictures(folder: Path) -> None:
+    """Catches a picture that needs two numbers of drafts."""
+    report(from_files(folder / "pair.npz"), folder / "one", Settings(ks=(1,)), gammas=[1])
+    text = (folder / "one" / "report.html").read_text(encoding="utf-8")
+    assert text.count("<svg") == 3
+
+
+def test_a_summary_without_tables_can_be_printed() -> None:
+    """Catches an error where a notebook only shows an object."""
+    summary = Summary("two files", 100, 1, False, False, Settings(), level=0.95)
+    assert repr(summary).startswith("This report has no results.\n")
+
+
+def test_labels_do_not_cover_points_or_labels() -> None:
+    """Catches labels on top of each other where points are close."""
+    points = np.array([[20.0, 60.0], [22.0, 62.0], [190.0, 60.0]])
+    corners = label_corners(points, ["one", "two", "a label at\nthe edge"], points)
+    sizes = np.array([[3 * 4.3, 9.5], [3 * 4.3, 9.5], [10 * 4.3, 19.0]])
+    for corner, size in zip(corners, sizes, strict=True):
+        assert (corner >= 0).all()
+        assert (corner + size <= PLOT_SIZE).all()
+        others = [(c, s) for c, s in zip(corners, sizes, strict=True) if c is not corner]
+        for other, its_size in others:
+            assert (corner + size <= other).any() or (other + its_size <= corner).any()
 
 
 def test_names_of_files_are_texts_on_the_page(folder: Path) -> None:
@@ -274,7 +301,7 @@ def test_arguments_are_refused_before_any_work(folder: Path) -> None:
         with pytest.raises(InvalidInputError):
             report(source, folder / "out", **given)  # type: ignore[arg-type]
     for wrong in ((source, {"latency": 0.1}), ("pair.npz", {}), (source, {"settings": 3})):
-        with pytest.raises(InvalidInputError, match="a report was given"):
+        with pytest.raises(InvalidInputError, match="a report does not accept"):
             report(wrong[0], folder / "out", **wrong[1])  # type: ignore[arg-type]
     assert not (folder / "out").exists()
     one = Settings(ks=4, rules="k-Seq")  # type: ignore[arg-type]
@@ -352,7 +379,7 @@ def test_files_that_do_not_fit_together_are_refused(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("shape", "says"), [((0, 5), "and so no rows;"), ((5, 0), "and so no tokens;")]
+    ("shape", "says"), [((0, 5), "so it has no rows;"), ((5, 0), "so it has no tokens;")]
 )
 @pytest.mark.parametrize("suffix", ["npy", "npz", "safetensors"])
 def test_files_without_rows_or_tokens_are_said_to_be_empty(
@@ -427,18 +454,17 @@ def test_the_headline_says_what_steps_are_taken_to_cost(folder: Path, summary: S
         latency=Latency.constant(0.05),
     )
     for its, name, wanted in (
-        (assumed, "assumed", "takes 0.05 of the time"),
-        (summary, "out", "as the latency table says"),
+        (assumed, "assumed", "takes 0.05 times as long"),
+        (summary, "out", "the latency table has the times"),
     ):
         assert wanted in its.costs
-        assert ("the answer is for one chain" in its.costs) == (its is assumed)
+        assert ("only one chain is compared" in its.costs) == (its is assumed)
         page = (folder / name / "report.html").read_text(encoding="utf-8")
-        headline = re.search(r'<p class="answer">.*?</p>', page, re.DOTALL)
+        headline = re.search(r'<header class="answer">.*?</header>', page, re.DOTALL)
         assert headline is not None
         assert its.costs in headline[0]
         assert its.recommendation is not None
         assert f"K = {its.recommendation.best.setup.k}," in headline[0]
-        assert "an estimated" in headline[0]
         assert "at least" not in headline[0]
         found = json.loads((folder / name / "report.json").read_text(encoding="utf-8"))
         decided, free = (

@@ -209,7 +209,7 @@ NO_BYTES = {"token": "a", "bytes": [256], "top_logprobs": []}
 WRONG: dict[str, tuple[Callable[[], Made], str]] = {
     "another text": (
         changed(lambda made: made["draft"][1]["tokens"].__setitem__(2, "x")),
-        "response 1 of .*: the texts differ at token 2; .* after the same text only",
+        "response 1 of .*: the texts differ at token 2; .* only after the same text",
     ),
     "a longer text": (changed(lengthen), "texts of 6 and 5 tokens"),
     "another number": (changed(lambda made: made["draft"].pop()), "3 responses and .* 4"),
@@ -233,9 +233,9 @@ WRONG: dict[str, tuple[Callable[[], Made], str]] = {
         ),
         "a list whose probabilities sum to 1.80967",
     ),
-    "the sampled tokens alone": (changed(list_sampled_alone), "lists only the sampled tokens"),
+    "the sampled tokens alone": (changed(list_sampled_alone), "except the sampled ones"),
     "two halves of lists": (
-        changed(list_in_turn), r"no position with lists of both models .* \(20 are left out\)"
+        changed(list_in_turn), r"no position with lists of both models .* \(20 are skipped\)"
     ),
 }  # fmt: skip
 

@@ -52,7 +52,7 @@ class Passes(NamedTuple):
 
 
 def needed(rule: str, gamma: int, accepted: int, *, logits: bool) -> Passes:
-    """Count what a rule needs of a sequence: the table of docs/benchmarks.md."""
+    """Count what a rule needs of a sequence: the table of docs/tables/kernels.md."""
     rejected = accepted < gamma
     last = 1 + rejected  # the residual is made of two rows, the bonus token drawn from one
     sums = 2 * gamma + 1 if logits else 0  # before a row is used, it is read for its softmax
@@ -304,7 +304,7 @@ SLIPS: dict[str, tuple[str, str, str, str]] = {
         "tl.store(sums + place, tl.sum(values, 0))", "programs conflict",
     ),
     "no barrier": (
-        "optimal.triton_steps", "    tl.debug_barrier()  # all have", "    # all have", "threads"
+        "optimal.triton_steps", "replaces them.\n    tl.debug_barrier()", "", "threads",
     ),
 }  # fmt: skip
 

@@ -225,7 +225,7 @@ def arguments() -> dict[str, np.ndarray]:
         ("target_probs", np.full((1, 2, 1, 2), 0.5), InvalidDistributionError, "target has shape"),
         ("draft_probs", np.full((1, 1, 1, 2), 0.5), InvalidDistributionError, "draft has shape"),
         ("draft_probs", np.full((1, 2, 1, 2), 0.7), InvalidDistributionError, "sum to one"),
-        ("draft_probs", None, InvalidInputError, "one-hot"),
+        ("draft_probs", None, InvalidInputError, "needs the distributions of the drafts"),
         ("uniforms", np.full((1, 5), 0.5), InvalidUniformsError, r"\(1, 4\)"),
         ("uniforms", np.full((1, 4), 0.5, dtype=np.float32), InvalidUniformsError, "float64"),
         ("uniforms", np.array([[0.5, 0.5, 0.5, 1.0]]), InvalidUniformsError, "excludes NaN"),

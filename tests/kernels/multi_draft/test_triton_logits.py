@@ -212,7 +212,7 @@ def at(name: str, index: tuple[int, ...], value: float) -> Any:
             InvalidDistributionError,
             "at most the target's 3",
         ),
-        ("draft_logits", None, InvalidInputError, "one-hot"),
+        ("draft_logits", None, InvalidInputError, "needs the distributions of the drafts"),
         ("draft_tokens", np.full((2, 2, 1), 3), InvalidDraftsError, "vocabulary"),
         ("uniforms", np.full((2, 3), 0.5), InvalidUniformsError, r"\(2, 4\)"),
         ("uniforms", np.full((2, 4), 1.0), InvalidUniformsError, "excludes NaN"),

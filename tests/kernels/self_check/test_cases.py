@@ -295,7 +295,7 @@ def test_a_check_compiles_what_the_call_runs_and_calls_of_a_family_run_the_same(
         if call.family not in families:
             with recorded_kernels() as checked:
                 for cases in call.cases():
-                    verify("triton", cases, self_check.Littered())
+                    verify("triton", cases, self_check.GarbageWorkspace())
             families[call.family] = checked
         assert used == families[call.family], call.name
     assert repeated > len(calls) / 3

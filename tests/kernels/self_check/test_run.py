@@ -125,11 +125,11 @@ SPOILED: dict[str, tuple[Callable[..., Any], str]] = {
         "first in sequence 0: ",
     ),
     "wrong count": (lambda x: x._replace(accepted=x.accepted.clamp(max=1)), "accepted differ in"),
-    "out of range": (lambda x: x._replace(tokens=x.tokens + 2**40), " by Triton, "),
+    "out of range": (lambda x: x._replace(tokens=x.tokens + 2**40), " in Triton, "),
     "one token too few": (lambda x: x._replace(tokens=x.tokens[:, 1:]), "have shape"),
     "no token after a rejection": (
         lambda x: x._replace(tokens=x.tokens.where(x.accepted[:, None] > 0, -1)),
-        " by Triton, ",
+        " in Triton, ",
     ),
     "cannot be built": (fails, "RuntimeError: PassManager::run failed"),
 }
@@ -270,7 +270,7 @@ def test_every_entry_asks_argument_and_environment(
         call()
     call(backend="torch")
     monkeypatch.setenv(VARIABLE, "numpy")
-    with pytest.raises(InvalidInputError, match=f"'numpy' .*{VARIABLE}.* cannot work on a Tensor"):
+    with pytest.raises(InvalidInputError, match=f"'numpy' .*{VARIABLE}.* cannot process a Tensor"):
         call()
     monkeypatch.delenv(VARIABLE)
     call()

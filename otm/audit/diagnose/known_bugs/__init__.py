@@ -1,13 +1,13 @@
-"""Bugs that public speculative decoders had, made again in a few lines each, as verifiers.
+"""Bugs of public speculative decoders, reproduced in a few lines each as verifiers.
 
-They are what `otm.audit.lossless` must find: negative controls, and the names that it gives to the
-mistakes it finds.  Each is a right verifier of `steps` with one step wrong.  `SUSPECTED` holds what
-was reported as a bug and is none.
+`otm.audit.lossless` must detect each of them; their names label the mistakes that it detects.  Each
+is a correct verifier of `steps` with one wrong step.  `SUSPECTED` lists code that was reported as a
+bug but is correct.
 
-Threads are quoted for what they discuss; the code is our own, and what it does may have been right
-in the end, or wrong in one version only.
+Threads are cited for their subject; the code is our own.  The code under discussion may have been
+correct in the end, or wrong in one version only.
 
-Not here: which of them explains a deviation (`otm.audit.diagnose.diagnosis`).
+Not here: which bug explains a deviation (`otm.audit.diagnose.diagnosis`).
 """
 
 from __future__ import annotations
@@ -24,4 +24,4 @@ KNOWN_BUGS: tuple[KnownBug, ...] = (
     *ACCEPTANCE, *RESIDUAL, *BONUS, *DRAFTING, *RANDOMNESS, *LOCATING, *BLOCKS, *SEVERAL,
     *SIZED, *CACHES, *TREES,
 )  # fmt: skip
-"""All of them, by what goes wrong."""
+"""All known bugs, grouped by the step that is wrong."""

@@ -1,4 +1,4 @@
-"""Loops that feed a cache what it holds already."""
+"""Loops that pass tokens to a cache that contains them already."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from otm.models import TableModel
 
 
 class _Cache:
-    """A model whose cache gets every sequence whole, behind what it has read before."""
+    """A model whose cache appends every sequence, with all its tokens, to earlier sequences."""
 
     def __init__(self, model: TableModel) -> None:
-        self._model, self._held = model, Path()
+        self._model, self._read = model, Path()
 
     def rows(self, sequence: Path, last: int = 0) -> list[Probs]:
-        """Read a sequence; distributions behind it and behind what comes before its last tokens."""
+        """Read a sequence; return the distributions after its last tokens and before them."""
         contexts = [sequence[: len(sequence) - i] for i in range(last, -1, -1)]
-        found = [self._model.probs(self._held + context) for context in contexts]
-        self._held += sequence
-        return found
+        rows = [self._model.probs(self._read + context) for context in contexts]
+        self._read += sequence
+        return rows
 
     def drop(self, count: int) -> None:
-        """Forget the last tokens."""
-        self._held = self._held[: len(self._held) - count]
+        """Remove the last tokens from the cache."""
+        self._read = self._read[: len(self._read) - count]
 
 
 class _CachedLoop(Loop):
-    """A loop whose target reads the whole sequence again in each step, behind what it has read."""
+    """A loop whose target reads the whole sequence again in each step, after the cached tokens."""
 
     def output(self, instance: Instance, source: Randomness) -> Path:
         cache = _Cache(instance.target)
@@ -47,10 +47,10 @@ class _CachedLoop(Loop):
 
 
 class _CachedModelsLoop(Loop):
-    """A loop, begun by the target alone, whose models both read the whole sequence every time.
+    """A loop whose two models read the whole sequence again in every call.
 
-    A rejection takes the rejected drafts from the end of the caches, and one token more from the
-    target's.
+    The target samples the first token.  After a rejection, the loop removes the rejected drafts
+    from both caches, and one more token from the target's cache.
     """
 
     def output(self, instance: Instance, source: Randomness) -> Path:
@@ -60,7 +60,7 @@ class _CachedModelsLoop(Loop):
         for number in itertools.count():
             if len(tokens) >= limit:
                 break
-            gamma = min(instance.gamma_of(number), limit - len(tokens) - 1)
+            gamma = min(instance.gamma_at_step(number), limit - len(tokens) - 1)
             before, drafts, stated = instance.prompt + tokens, Path(), []
             for uniform in source(gamma):
                 stated += draft.rows(before + drafts)
@@ -79,12 +79,12 @@ class _CachedModelsLoop(Loop):
 CACHES = (
     _CachedLoop("cache fed twice").as_bug(
         mistake="cache",
-        summary="Each step reads the whole sequence again, behind what the cache holds of it.",
+        summary="Each step reads the whole sequence again, after its copy in the cache.",
         threads=("romsto/Speculative-Decoding #4",),
     ),
     _CachedModelsLoop("caches of both models fed twice").as_bug(
         mistake="cache",
-        summary="Draft model and target read the whole sequence again behind their caches.",
+        summary="Draft model and target read the whole sequence again after their caches.",
         threads=("romsto/Speculative-Decoding #4",),
     ),
 )

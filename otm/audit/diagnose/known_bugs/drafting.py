@@ -1,7 +1,7 @@
-"""Drafts that are not drawn as the verifier is told, uniforms used twice, tokens drawn wrongly.
+"""Bugs of drafting: wrong draft distributions, reused uniforms, wrongly drawn tokens.
 
-And what is special to several drafts: blocks verified as if they were tokens, siblings and chains
-that share what they must not.
+Also bugs of several drafts: blocks verified like single tokens, and siblings or chains that share
+random numbers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from otm.audit.diagnose.known_bugs.steps import (
     Rows,
     Siblings,
     draw_siblings,
-    likeliest,
+    greedy_probs,
     normalised,
     passes,
     residual,
@@ -36,7 +36,7 @@ from otm.kernels.common.distributions.numpy import locate
 
 
 def _rounded(probs: Probs) -> Probs:
-    """Round to two significant bits, of which bfloat16 has eight."""
+    """Round to two significant bits; bfloat16 has eight."""
     parts, exponents = np.frexp(probs.astype(np.float64))
     return normalised(as_fractions(np.ldexp(np.round(4 * parts), exponents)))
 
@@ -46,9 +46,9 @@ def _uniform(probs: Probs) -> Probs:
 
 
 DRAFTING = (
-    Chain("greedy drafts reported as softmax", drawn=likeliest).as_bug(
+    Chain("greedy drafts reported as softmax", drawn=greedy_probs).as_bug(
         mistake="greedy draft reported as softmax",
-        summary="The likeliest token is drafted, and verified as if it had been sampled.",
+        summary="The most probable token is drafted, and verified as if it had been sampled.",
         threads=(
             "huggingface/transformers #32867",
             "huggingface/transformers #33534",
@@ -67,10 +67,10 @@ DRAFTING = (
         summary="Drafts are sampled at a temperature that their stated distribution lacks.",
         in_rows=from_steps,
     ),
-    # the target at temperature 1, where 2 was asked for
+    # The target is at temperature 1, although temperature 2 was requested.
     Chain("temperature not applied to the target", aim=sharpened).as_bug(
         mistake="one-sided temperature",
-        summary="Drafts are verified by the target at temperature 1, whatever was asked for.",
+        summary="Drafts are verified by the target at temperature 1, for any requested value.",
         threads=("vllm-project/vllm #9834", "vllm-project/vllm #10198"),
         in_rows=from_aim,
     ),
@@ -80,21 +80,22 @@ DRAFTING = (
         threads=("deepseek-ai/DeepSpec #31",),
     ),
     Chain(
-        "draft law in the draft model's own ids",
-        drawn=lambda probs: np.roll(probs, 1),  # token x of the draft is x + 1 of the target
+        "draft distribution in the draft model's own ids",
+        # Token x of the draft model is token x + 1 of the target.
+        drawn=lambda probs: np.roll(probs, 1),
     ).as_bug(
         mistake="draft distribution in other token ids",
         summary="Draft tokens are translated to the target's ids, their distribution is not.",
         threads=("alibaba/rtp-llm #1295", "alibaba/rtp-llm #1311"),
     ),
     Chain(
-        "draft laws of the rows before",
+        "draft rows of the positions before",
         shown=lambda _, rows: rows._replace(draft=[*rows.draft[:1], *rows.draft[:-1]]),
     ).as_bug(
         mistake="draft not sampled from its stated distribution",
         summary="From the second on, a draft is verified by the draft row of the position before.",
     ),
-    Chain("draft law taken as uniform", stated=_uniform).as_bug(
+    Chain("draft distribution taken as uniform", stated=_uniform).as_bug(
         mistake="draft not sampled from its stated distribution",
         summary="Where draft distributions are missing, the uniform one takes their place.",
         in_rows=from_steps,
@@ -114,7 +115,7 @@ def _in_quarters(weights: Probs, uniform: Any) -> int:
 
 
 def _noise_is_coin_in_rows(_: Chain, rows: AllRows) -> Probs:
-    """Accept if the noise, in the part of the distribution function of x, is below t(x)/d(x)."""
+    """Accept if the noise, relative to the interval of x in the cdf, is below t(x)/d(x)."""
     draft, target = rows.draft[0], rows.target[0]
     end = draft.cumsum(axis=-1)
     below = np.divide(target, draft, out=np.zeros_like(target), where=draft > 0)
@@ -153,7 +154,7 @@ RANDOMNESS = (
         uniforms=lambda u: u._replace(drafts=[u.drafts[0]] * len(u.drafts)),
     ).as_bug(
         mistake="re-seeding inside the loop",
-        summary="The generator is seeded anew for each draft, and all are drawn by one uniform.",
+        summary="The generator is seeded again for each draft, and one uniform draws all of them.",
     ),
     Chain(
         "seeded before each use",
@@ -162,23 +163,23 @@ RANDOMNESS = (
         ),
     ).as_bug(
         mistake="re-seeding inside the loop",
-        summary="The generator is seeded anew before drafts, coins and the last token are drawn.",
+        summary="The generator is seeded again before drafts, coins and the last token are drawn.",
     ),
     Loop("seeded in each step", streams=_same_stream).as_bug(
         mistake="re-seeding inside the loop",
-        summary="The generator is seeded anew in each step of the loop, which then repeats itself.",
+        summary="The generator is seeded again in each step of the loop, which repeats itself.",
     ),
     Chain(
         "constant coins", uniforms=lambda u: u._replace(coins=[Fraction(1, 2)] * len(u.coins))
     ).as_bug(
         mistake="constant coin",
-        summary="Coins do not change from call to call, whatever the seed.",
+        summary="Coins do not change from call to call, for any seed.",
         threads=("vllm-project/vllm #13196",),
         in_rows=from_steps,
     ),
     Chain("uniforms of few bits", draw_last=_in_quarters).as_bug(
         mistake="low precision",
-        summary="Tokens are drawn by uniforms of too few bits for the vocabulary.",
+        summary="Tokens are drawn by uniforms with too few bits for the vocabulary.",
         threads=("pytorch/pytorch #2576",),
     ),
 )
@@ -195,13 +196,13 @@ def _off_by_one(weights: Probs, uniform: Any) -> int:
 
 
 def _past_the_end(weights: Probs, uniform: Any) -> int:
-    """Lose 1/8 of the sum, as a long row in single precision loses a part."""
+    """Lose 1/8 of the sum, as a long row loses a part in single precision."""
     summed = weights.cumsum() * Fraction(7, 8)
     return int(np.searchsorted(summed, uniform * weights.sum(), side="right"))
 
 
 def _padded_tail(weights: Probs, uniform: Any) -> int:
-    """Let the last token alone stand for the last tile, most of which is padding."""
+    """Return an index beyond the row if the last tile, which is one token here, has weight 0."""
     return locate(weights, uniform) if weights[-1] else weights.size
 
 
@@ -223,7 +224,7 @@ LOCATING = (
     ),
     Chain("padded tail of the vocabulary", draw_last=_padded_tail).as_bug(
         mistake="token outside the vocabulary",
-        summary="Where the last tile of a row is all zero, its padding is drawn.",
+        summary="If the last tile of a row is all zero, a token of its padding is drawn.",
         threads=(
             "vllm-project/vllm #44744",
             "vllm-project/vllm #21876",
@@ -234,7 +235,7 @@ LOCATING = (
 
 
 def _uncapped_at_the_end(rows: Rows, i: int, weight: Any) -> Any:
-    """Accept the whole block as if the ratios before the last draft had not been capped at 1."""
+    """Accept the whole block without the cap of 1 on the ratios before the last draft."""
     if i < len(rows.tokens):
         return passes(rows, i, weight)
     ratio: Any = 1
@@ -254,11 +255,11 @@ BLOCKS = (
         threads=("vllm-project/vllm-ascend #7807", "vllm-project/vllm-ascend #7808"),
     ),
     Block(
-        "residual of a token behind a block",
+        "residual of a token after a block",
         left=lambda rows, i, weight: residual(rows, i),
     ).as_bug(
         mistake="blocks verified token by token",
-        summary="The token behind a block is drawn from the residual of a single token.",
+        summary="The token after a block is drawn from the residual of a single token.",
         threads=("vllm-project/vllm-ascend #7807", "vllm-project/vllm-ascend #7808"),
     ),
     Block("whole blocks accepted by their uncapped ratio", passes=_uncapped_at_the_end).as_bug(
@@ -279,7 +280,7 @@ def _without_replacement(draft: Probs, uniforms: Any) -> list[int]:
 
 
 class _LongestOfAll(Chain):
-    """Two chains of one draft show it."""
+    """Verifies two chains of one draft and returns the longer output."""
 
     max_tokens = 2
 
@@ -308,14 +309,14 @@ SEVERAL = (
         mistake="draft not sampled from its stated distribution",
         summary="The drafts of a node are drawn without replacement, and verified as if with it.",
     ),
-    Siblings("siblings judged by the same law", updates=0).as_bug(
+    Siblings("siblings verified by the same target", updates=0).as_bug(
         mistake="no residual",
         summary="After a rejected draft the next one is still verified by the target itself.",
         threads=("NJUNLP/MCSD #5",),
     ),
     _LongestOfAll("longest of several chains").as_bug(
         mistake="choice among outputs",
-        summary="Chains are verified one by one, each losslessly, and the longest output is kept.",
+        summary="Each chain is verified losslessly, but only the longest output is returned.",
         threads=("foundation-model-stack/fms-extras #12",),
     ),
 )

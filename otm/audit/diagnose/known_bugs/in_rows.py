@@ -1,7 +1,7 @@
-"""How a mistake shows in rows: the distribution of a token, from the steps of its verifier.
+"""Compute the distribution of a token under a known mistake, from the steps of its verifier.
 
-A chain runs its steps on the rows of one place and on one coin.  Here the same steps run on the
-rows of all places, with a coin whose comparison returns the probability that it holds.
+A chain runs its steps on the rows of one position and on one coin.  Here the same steps run on the
+rows of all positions.  Comparisons with the coin return the probability of their outcome.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from otm.audit.diagnose.known_bugs.steps import Chain, Rows, Uniforms, accepts, 
 
 
 def normalised_or(weights: Probs, otherwise: Probs) -> Probs:
-    """Divide each row by its sum; rows without weights become others."""
+    """Divide each row by its sum; replace rows without weights by the rows of `otherwise`."""
     sums = weights.sum(axis=-1, keepdims=True)
     return np.where(sums > 0, weights / np.where(sums > 0, sums, 1), otherwise)
 
@@ -28,16 +28,16 @@ def replace_rejected(accepted: Probs, last: Probs) -> Probs:
 
 
 class AllRows(Rows):
-    """The rows [m, U] of m places at once: entry 0 of `draft` and `target`."""
+    """The rows [m, U] of m positions at once, in entry 0 of `draft` and `target`."""
 
     @classmethod
     def of(cls, target: Probs, draft: Probs) -> AllRows:
-        """Take the rows of both models."""
+        """Build from the rows of both models."""
         return cls((), [draft], [target])
 
     @cached_property
     def accepted(self) -> Probs:
-        """Probability that each token is accepted, if it is the draft."""
+        """Probability that each token is accepted if it is the draft."""
         return np.asarray(accepts(Coin(), self.draft[0], self.target[0], ...))
 
     @cached_property
@@ -46,12 +46,12 @@ class AllRows(Rows):
         return normalised_or(target - np.minimum(target, draft), target)
 
     def residual(self, i: int) -> Probs:
-        """Distribution of the token in place of a draft."""
+        """Return the distribution of the token in place of a rejected draft."""
         return self._residual
 
 
 class Coin:
-    """A uniform coin; comparing a multiple of it returns the probability that it is smaller."""
+    """A uniform coin; `factor * coin < bound` returns the probability of this event."""
 
     def __init__(self, factor: Any = 1.0) -> None:
         self._factor = factor
@@ -60,12 +60,12 @@ class Coin:
         return Coin(factor)
 
     def __lt__(self, bound: Probs) -> Probs:
-        held = self._factor > bound
-        return np.asarray(np.divide(bound, self._factor, out=np.ones_like(bound), where=held))
+        is_above = self._factor > bound
+        return np.asarray(np.divide(bound, self._factor, out=np.ones_like(bound), where=is_above))
 
 
 def from_steps(chain: Chain, rows: AllRows) -> Probs:
-    """Derive the distribution in place of a draft from the steps of a chain: [m, U]."""
+    """Return the distribution of the token in a draft's position, from a chain's steps: [m, U]."""
     draft, target = rows.draft[0], rows.target[0]
     stated, aim = chain.stated(draft), chain.aim(target)
     seen = rows if stated is draft and aim is target else AllRows.of(aim, stated)
@@ -83,5 +83,5 @@ def from_steps(chain: Chain, rows: AllRows) -> Probs:
 
 
 def from_aim(chain: Chain, rows: AllRows) -> Probs:
-    """Return what a right verification outputs: the target that it is told."""
+    """Return the output of a correct verification, which is the target that the verifier sees."""
     return chain.aim(rows.target[0])

@@ -1,4 +1,4 @@
-"""A known mistake: a verifier that makes it, its name and hint, and how it shows in rows."""
+"""A known mistake: its verifier, its name and summary, and its distribution in recorded rows."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from otm.audit.evidence import Diagnosis
 
 @dataclass(frozen=True, eq=False)
 class KnownBug:
-    """A mistake that somebody's verifier made, made again in as little code as shows it.
+    """A mistake of a public verifier, reproduced in as little code as possible.
 
     Parameters
     ----------
     verifier : Adapter
-        Makes the mistake, on distributions in fractions, and does everything else right.
+        A verifier with this mistake, on distributions in fractions, that is correct otherwise.
     mistake : str
-        The class of mistakes that it belongs to.
+        The class of mistakes to which this one belongs.
     summary : str
         What is wrong, in one sentence.
     threads : tuple of str, optional
-        Public discussions of it, such as "vllm-project/vllm #54282".
+        Public discussions of the mistake, such as "vllm-project/vllm #54282".
     isolated : bool, optional
-        Whether the output distribution is right and only isolated values of a uniform, such as 0,
-        give a token that the target cannot.  Uniforms of b bits take such a value with
-        probability 2^−b, which is 2^−24 in float32: once in 17 million draws.
+        Whether the output distribution is correct, except that isolated values of a uniform, such
+        as 0, lead to a token that is impossible under the target.  Uniforms with b bits have such a
+        value with probability 2^−b, which is 2^−24 in float32: once in 17 million draws.
     in_rows : callable, optional
-        From the verifier and the rows of both models to the distribution of the next token, where
-        this shows the mistake in recorded steps.
+        Function of the verifier and the rows of both models that returns the distribution of the
+        next token, if recorded steps can show the mistake.
 
     Examples
     --------
@@ -54,7 +54,7 @@ class KnownBug:
 
     @property
     def diagnosis(self) -> Diagnosis:
-        """Entry of a report."""
+        """The bug as an entry of a report."""
         return Diagnosis(self.name, self.mistake, self.summary, tuple(self.threads))
 
     def __str__(self) -> str:

@@ -1,7 +1,7 @@
-"""Mistakes that have a size or a place: most show on larger instances only.
+"""Mistakes with a size or a position; many only show on larger instances.
 
-Some sizes are in the list, to hold the audit to them.  `otm.audit.diagnose.mistake_sizes` makes the
-others.
+The list has some sizes as tests of the audit.  `otm.audit.diagnose.mistake_sizes` makes mistakes of
+other sizes.
 """
 
 from __future__ import annotations
@@ -30,62 +30,65 @@ from otm.audit.diagnose.known_bugs.steps import (
 from otm.decoding.reading import Path
 
 DRAFTS = 6
-"""Last place of those in the list; others are made where an audit sees them."""
+"""Largest position of a mistake in the list; audits make mistakes at other positions."""
 
 
 @dataclass(frozen=True, eq=False)
 class _Placed(Chain):
     """Chain verification with a mistake at some positions."""
 
-    passes: Callable[[int], bool] = lambda _: False  # which drafts are accepted, whatever they are
-    aims: Callable[[int, Probs], Probs] = lambda _, probs: probs  # the target at a position
-    behind: int = sys.maxsize  # from which draft on the draft row before is taken
+    # Whether the draft at a position is accepted without a test.
+    passes: Callable[[int], bool] = lambda _: False
+    # The target row at a position, as the verifier sees it.
+    aims: Callable[[int, Probs], Probs] = lambda _, probs: probs
+    # First position that is verified by the previous draft row.
+    behind: int = sys.maxsize
 
     def verify(self, rows: Rows, uniforms: Uniforms) -> Path:
         aims = [self.aims(i, probs) for i, probs in enumerate(rows.target)]
         draft = [rows.draft[max(i - (i >= self.behind), 0)] for i in range(len(rows.draft))]
-        surely = [Fraction(-1) if self.passes(i) else u for i, u in enumerate(uniforms.coins)]
+        coins = [Fraction(-1) if self.passes(i) else u for i, u in enumerate(uniforms.coins)]
         return super().verify(
-            rows._replace(target=aims, draft=draft), uniforms._replace(coins=surely)
+            rows._replace(target=aims, draft=draft), uniforms._replace(coins=coins)
         )
 
 
 @cache
 def passes_at(place: int) -> KnownBug:
-    """Accept the draft at a place, the first of which is 1, whatever it is."""
+    """Accept the draft at a position without a test; positions count from 1."""
     return _Placed(f"draft {place} always accepted", passes=lambda i: i == place - 1).as_bug(
         mistake="draft that is not verified",
-        summary=f"Draft {place} of a chain is accepted, whatever its probabilities.",
+        summary=f"Draft {place} of a chain is accepted without a test.",
     )
 
 
 @cache
-def hot_from(place: int) -> KnownBug:
-    """Forget the temperature of the target from a place on."""
+def temperature_lost_at(place: int) -> KnownBug:
+    """Ignore the temperature of the target from a position on."""
 
     def aims(i: int, probs: Probs) -> Probs:
         return sharpened(probs) if i >= place - 1 else probs
 
     return _Placed(f"temperature lost from position {place} on", aims=aims).as_bug(
         mistake="one-sided temperature",
-        summary=f"From position {place} on, the temperature of the target is what memory held.",
+        summary=f"From position {place} on, the target's temperature is read from stale memory.",
         threads=("vllm-project/vllm #55005",),
     )
 
 
 @cache
-def behind_from(place: int) -> KnownBug:
-    """Verify drafts from a place on by the draft row of the position before."""
-    name = f"draft laws of the rows before, from draft {place} on"
+def previous_row_from(place: int) -> KnownBug:
+    """Verify drafts from a position on by the draft row of the previous position."""
+    name = f"draft rows of the positions before, from draft {place} on"
     return _Placed(name, behind=place - 1).as_bug(
         mistake="draft not sampled from its stated distribution",
-        summary=f"From draft {place} on, a draft is verified by the row of the position before.",
+        summary=f"From draft {place} on, a draft is verified by the previous position's row.",
     )
 
 
 @cache
-def cut_to(kept: int) -> KnownBug:
-    """Draw what replaces a draft from so many tokens."""
+def residual_cut_to(kept: int) -> KnownBug:
+    """Replace a rejected draft by one of the `kept` largest tokens of the residual."""
 
     def largest(rows: Rows, i: int) -> Probs:
         rest = residual(rows, i)
@@ -99,7 +102,7 @@ def cut_to(kept: int) -> KnownBug:
 
 
 def _by_tiles(weights: Probs, uniform: Any, size: int) -> int:
-    """Carry the sum of a tile on to the next one, but not those before it."""
+    """Carry the sum of a tile to the next tile, but not to later tiles."""
     point, before = uniform * weights.sum(), 0 * weights.sum()
     for start in range(0, weights.size, size):
         sums = before + weights[start : start + size].cumsum()
@@ -110,8 +113,8 @@ def _by_tiles(weights: Probs, uniform: Any, size: int) -> int:
 
 
 @cache
-def tiles_of(size: int) -> KnownBug:
-    """Sum rows in tiles of so many tokens."""
+def tile_sums_of(size: int) -> KnownBug:
+    """Sum rows in tiles of `size` tokens; add to each tile only the sum of the tile before it."""
     return Chain(f"sums of tiles of {size} tokens", draw_last=partial(_by_tiles, size=size)).as_bug(
         mistake="sums of tiles",
         summary=f"A row is summed in tiles of {size} tokens, and only the last sum is carried on.",
@@ -119,15 +122,15 @@ def tiles_of(size: int) -> KnownBug:
 
 
 class _FewTokens(Chain):
-    """Few tokens show it, and many have many paths: no probability is zero."""
+    """Chain verification on small vocabularies, because rows without zeros have many paths."""
 
     def supports(self, instance: Instance) -> bool:
         return super().supports(instance) and instance.vocabulary <= 8
 
 
 @cache
-def floor_at(least: Fraction) -> KnownBug:
-    """Raise small probabilities of the target."""
+def target_floor_at(least: Fraction) -> KnownBug:
+    """Raise the target's probabilities to at least `least`."""
 
     def aim(probs: Probs) -> Probs:
         return np.where(probs < least, least + 0 * probs, probs)
@@ -140,7 +143,7 @@ def floor_at(least: Fraction) -> KnownBug:
 
 @cache
 def lenient(factor: Fraction) -> KnownBug:
-    """Accept drafts by the ratio times a factor."""
+    """Multiply the acceptance ratio by a factor."""
 
     def passes(coin: Any, draft: Probs, target: Probs, x: int) -> Any:
         return accepts(coin, draft, factor * target, x)
@@ -154,24 +157,25 @@ def lenient(factor: Fraction) -> KnownBug:
 SIZED = (
     _Placed("all drafts accepted", passes=lambda _: True).as_bug(
         mistake="draft that is not verified",
-        summary="Every draft is accepted, whatever its probabilities.",
+        summary="Every draft is accepted without a test.",
     ),
     *map(passes_at, range(1, DRAFTS + 1)),
-    *map(hot_from, range(2, DRAFTS + 1)),
-    *map(behind_from, range(3, DRAFTS + 1)),
-    *map(cut_to, range(2, 10)),
-    *map(tiles_of, (4, 8, 16, 32, 64, 128)),
+    *map(temperature_lost_at, range(2, DRAFTS + 1)),
+    *map(previous_row_from, range(3, DRAFTS + 1)),
+    *map(residual_cut_to, range(2, 10)),
+    *map(tile_sums_of, (4, 8, 16, 32, 64, 128)),
     lenient(Fraction(1, 2)),
     lenient(Fraction(2)),
-    *(floor_at(Fraction(1, least)) for least in (10, 20, 50, 100)),
+    *(target_floor_at(Fraction(1, least)) for least in (10, 20, 50, 100)),
 )
 
 
 @dataclass(frozen=True, eq=False)
 class _PassingSibling(Siblings):
-    """Recursive rejection that accepts one of the drafts, whatever it is."""
+    """Recursive rejection that accepts one of the drafts without a test."""
 
-    passes: int = 1  # the place of this draft
+    # Position of this draft, from 1.
+    passes: int = 1
 
     def supports(self, instance: Instance) -> bool:
         return instance.k >= max(2, self.passes)
@@ -179,7 +183,7 @@ class _PassingSibling(Siblings):
 
 @cache
 def passing(place: int) -> KnownBug:
-    """Accept the draft of a node at a place, the first of which is 1, whatever it is."""
+    """Accept the draft at a position of a node without a test; positions count from 1."""
 
     def passes(i: int, *draft: Any) -> Any:
         return i == place - 1 or accepts(*draft)
@@ -187,7 +191,7 @@ def passing(place: int) -> KnownBug:
     name = f"sibling {place} always accepted"
     return _PassingSibling(name, accepts=passes, passes=place).as_bug(
         mistake="draft that is not verified",
-        summary=f"Draft {place} of a node is accepted, whatever its probabilities.",
+        summary=f"Draft {place} of a node is accepted without a test.",
     )
 
 
@@ -204,11 +208,11 @@ TREES = (
     ),
     Siblings("residual of the first sibling", residuals=1).as_bug(
         mistake="residual of the wrong sibling",
-        summary="The last token is drawn from the residual of the first sibling of all rejected.",
+        summary="The last token is drawn from the residual after the first rejected sibling.",
     ),
-    Siblings("likeliest siblings verified as samples", drafts=_top).as_bug(
+    Siblings("most probable siblings verified as samples", drafts=_top).as_bug(
         mistake="greedy draft reported as softmax",
-        summary="The likeliest tokens become siblings, and are verified as if sampled.",
+        summary="The most probable tokens become siblings, and are verified as if sampled.",
         threads=("NVIDIA/TensorRT-LLM #15098",),
     ),
 )

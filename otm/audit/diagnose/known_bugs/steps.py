@@ -1,7 +1,6 @@
-"""Right verifiers in small steps; a known bug is one of them with a wrong step.
+"""Correct verifiers in small steps; a known bug is such a verifier with one wrong step.
 
-With all steps as they are here, every verifier is lossless, which is tested: a bug is what its few
-lines change, and nothing else.
+A test checks that every verifier is lossless with the steps of this module.
 """
 
 from __future__ import annotations
@@ -26,31 +25,39 @@ from otm.kernels.common.distributions.numpy import locate
 
 
 class Steps(Adapter):
-    """A verifier in steps, each of which may be wrong."""
+    """A verifier in steps, each of which a known bug may replace."""
 
     as_bug = partialmethod(KnownBug)
-    """Describe its wrong step."""
+    """Return a `KnownBug` with this verifier."""
 
 
 class Uniforms(NamedTuple):
     """The uniforms of one run, by their use."""
 
-    drafts: Any  # [γ], these draw the drafts
-    coins: Any  # [γ], these accept or reject them
-    residual: Any  # [γ], entry i draws the token in place of draft i
-    bonus: Any  # draws the token that follows γ accepted drafts
-    source: Randomness  # where more can be taken
+    # Uniforms that draw the drafts [γ].
+    drafts: Any
+    # Uniforms that accept or reject the drafts [γ].
+    coins: Any
+    # Uniforms [γ]; entry i draws the token in place of draft i.
+    residual: Any
+    # Uniform that draws the token after γ accepted drafts.
+    bonus: Any
+    # Source of further uniforms.
+    source: Randomness
 
 
 class Rows(NamedTuple):
     """The drafts of one chain, and the rows that its verifier receives."""
 
-    tokens: Path  # γ drafts
-    draft: list[Probs]  # γ distributions [V] that the drafts are said to be drawn from
-    target: list[Probs]  # γ + 1 distributions [V]
+    # γ draft tokens.
+    tokens: Path
+    # γ stated distributions of the drafts [V].
+    draft: list[Probs]
+    # γ + 1 target distributions [V].
+    target: list[Probs]
 
     def residual(self, i: int) -> Probs:
-        """Weights of the token in place of draft i."""
+        """Return the weights of the token in place of draft i."""
         return residual_weights(self.target[i], self.draft[i])
 
 
@@ -65,50 +72,54 @@ def sharpened(probs: Probs) -> Probs:
     return normalised(probs**2)
 
 
-def likeliest(probs: Probs) -> Probs:
-    """Put everything on the token of the largest probability: [V], or each row of [m, V]."""
+def greedy_probs(probs: Probs) -> Probs:
+    """Put all mass on the most probable token: [V], or each row of [m, V]."""
     certain = np.zeros_like(probs)
     np.put_along_axis(certain, probs.argmax(axis=-1, keepdims=True), 1, axis=-1)
     return certain
 
 
 def top_half(probs: Probs) -> Probs:
-    """Keep the likelier half of the tokens."""
+    """Keep the more probable half of the tokens."""
     kept = np.argsort(-probs, kind="stable")[: (probs.size + 1) // 2]
     return normalised(np.where(np.isin(np.arange(probs.size), kept), probs, 0 * probs))
 
 
 def unchanged(probs: Probs) -> Probs:
-    """Return a distribution as it is."""
+    """Return the distribution unchanged."""
     return probs
 
 
 def accepts(coin: Any, draft: Probs, target: Probs, x: Any) -> Any:
-    """Whether draft x is accepted."""
+    """Return whether draft x is accepted."""
     return coin * draft[x] < target[x]
 
 
 def residual(rows: Rows, i: int) -> Probs:
-    """Weights of the token in place of draft i."""
+    """Return the weights of the token in place of draft i."""
     return rows.residual(i)
 
 
 def bonus(rows: Rows) -> Probs:
-    """Weights of the token that follows when all drafts are accepted."""
+    """Return the weights of the token after all drafts are accepted."""
     return rows.target[len(rows.tokens)]
 
 
 @dataclass(frozen=True, eq=False)
 class Chain(Steps):
-    """Chain verification of γ drafts (Leviathan's Algorithm 1), in steps."""
+    """Chain verification of γ drafts (Leviathan's Algorithm 1), in replaceable steps."""
 
     name: str = "chain verification"
-    uniforms: Callable[[Uniforms], Uniforms] = lambda uniforms: uniforms  # how they are used
-    # what drafts are drawn from, from the draft model's
+    # Map from the uniforms of a run to the uniforms that the verifier uses.
+    uniforms: Callable[[Uniforms], Uniforms] = lambda uniforms: uniforms
+    # Map from the draft model's distribution to the distribution that drafts are sampled from.
     drawn: Callable[[Probs], Probs] = unchanged
-    stated: Callable[[Probs], Probs] = unchanged  # what the verifier is told of it
-    aim: Callable[[Probs], Probs] = unchanged  # what it is told of the target
-    shown: Callable[[Instance, Rows], Rows] = lambda _, rows: rows  # which rows it is shown
+    # Map from the draft model's distribution to the draft row of the verifier.
+    stated: Callable[[Probs], Probs] = unchanged
+    # Map from the target's distribution to the target row of the verifier.
+    aim: Callable[[Probs], Probs] = unchanged
+    # Map from all rows to the rows of the verifier.
+    shown: Callable[[Instance, Rows], Rows] = lambda _, rows: rows
     accepts: Callable[[Any, Probs, Probs, Any], Any] = accepts
     residual: Callable[[Rows, int], Probs] = residual
     bonus: Callable[[Rows], Probs] = bonus
@@ -131,7 +142,7 @@ class Chain(Steps):
         return self.verify(self.shown(instance, rows), uniforms)
 
     def verify(self, rows: Rows, uniforms: Uniforms) -> Path:
-        """Accept drafts up to the first that is rejected, and add one token."""
+        """Accept drafts up to the first rejection, and add one token."""
         for i, x in enumerate(rows.tokens):
             if not self.accepts(uniforms.coins[i], rows.draft[i], rows.target[i], x):
                 token = self.draw_last(self.residual(rows, i), uniforms.residual[i])
@@ -140,7 +151,7 @@ class Chain(Steps):
 
 
 def passes(rows: Rows, i: int, weight: Any) -> Any:
-    """Probability h_i that the first i drafts of a block pass their test."""
+    """Return the probability h_i that the first i drafts of a block pass their test."""
     if i == len(rows.tokens):
         return weight
     rest = np.maximum(weight * rows.target[i] - rows.draft[i], 0).sum()
@@ -149,17 +160,17 @@ def passes(rows: Rows, i: int, weight: Any) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Block(Chain):
-    """Block verification (Sun et al. 2024, Algorithm 2), in steps."""
+    """Block verification (Sun et al. 2024, Algorithm 2), in replaceable steps."""
 
     name: str = "block verification"
     passes: Callable[[Rows, int, Any], Any] = passes
-    # weights of the token behind i accepted drafts of more
+    # Weights of the token after i accepted drafts, if i < γ.
     left: Callable[[Rows, int, Any], Probs] = lambda rows, i, weight: residual_weights(
         weight * rows.target[i], rows.draft[i]
     )
 
     def verify(self, rows: Rows, uniforms: Uniforms) -> Path:
-        """Accept the longest part of the drafts that passes, and add one token."""
+        """Accept the longest prefix of the drafts that passes, and add one token."""
         weights: list[Any] = [1]
         for x, draft, target in zip(rows.tokens, rows.draft, rows.target, strict=False):
             weights.append(min(weights[-1] * target[x] / draft[x] if draft[x] else weights[-1], 1))
@@ -175,21 +186,21 @@ class Block(Chain):
 
 @dataclass(frozen=True, eq=False)
 class Loop(Chain):
-    """Chain verification again and again, until there are as many tokens as asked for."""
+    """A loop of chain verification, until the required number of tokens is reached."""
 
     name: str = "decoding loop"
     loops = True
-    # the source of each step
+    # Return the source of each step.
     streams: Callable[[Randomness, int], Iterable[Randomness]] = lambda source, _: itertools.repeat(
         source
     )
 
     def output(self, instance: Instance, source: Randomness) -> Path:
-        """Decode, with as many drafts in each step as can be used."""
+        """Decode, with at most as many drafts in each step as the limit allows."""
         tokens: Path = ()
         limit = max_tokens(self, instance)
         for step, stream in enumerate(self.streams(source, instance.gamma)):
-            gamma = min(instance.gamma_of(step), limit - len(tokens) - 1)
+            gamma = min(instance.gamma_at_step(step), limit - len(tokens) - 1)
             rest = dataclasses.replace(instance, prompt=instance.prompt + tokens, gamma=gamma)
             tokens += super().output(rest, stream)
             if len(tokens) >= limit:
@@ -199,11 +210,12 @@ class Loop(Chain):
 
 @dataclass(frozen=True, eq=False)
 class Repeated(Adapter):
-    """Steps of a verifier until a loop would end, which drafts less at the end or cuts it off."""
+    """A loop over a verifier of one step, which drafts less at the end or cuts the end."""
 
     step: Adapter
     cut: bool
-    max_tokens: int | None = None  # of the loop
+    # Number of tokens of the loop.
+    max_tokens: int | None = None
     loops = True
 
     @property
@@ -222,7 +234,7 @@ class Repeated(Adapter):
             left = max_tokens(self, instance) - len(tokens)
             if left <= 0:
                 break
-            gamma = instance.gamma_of(step)
+            gamma = instance.gamma_at_step(step)
             gamma = gamma if self.cut else min(gamma, left - 1)
             prompt = instance.prompt + tokens
             rest = dataclasses.replace(instance, prompt=prompt, gamma=gamma)
@@ -231,7 +243,7 @@ class Repeated(Adapter):
 
 
 def both(a: Adapter, b: Adapter) -> Chain | None:
-    """Make the mistakes of two verifiers of a chain in one, where they are in different steps."""
+    """Combine the mistakes of two chain verifiers; return None if they are in the same step."""
     if not isinstance(a, Chain) or not isinstance(b, Chain):
         return None
     changed = [
@@ -253,20 +265,22 @@ def draw_siblings(draft: Probs, uniforms: Any) -> list[int]:
 
 @dataclass(frozen=True, eq=False)
 class Siblings(Steps):
-    """Recursive rejection of k drafts of the next token, with a bonus, in steps."""
+    """Recursive rejection of k drafts of a token, with a bonus token, in replaceable steps."""
 
     name: str = "recursive rejection"
     max_tokens = 2
     drafts: Callable[[Probs, Any], list[int]] = draw_siblings
     coins: Callable[[Randomness, int], Any] = lambda source, k: source(k)
-    # whether draft i is accepted
+    # Return whether draft i is accepted.
     accepts: Callable[[int, Any, Probs, Probs, int], Any] = lambda _, *draft: accepts(*draft)
-    # the distribution to aim at when a draft is rejected
+    # Return the new target after a draft is rejected.
     left: Callable[[Probs, Probs], Probs] = lambda target, draft: normalised(
         residual_weights(target, draft)
     )
-    updates: float = math.inf  # how many rejected drafts the target is updated after
-    residuals: int = -1  # how many of them the last token takes account of; −1 for all
+    # Number of rejected drafts that update the target.
+    updates: float = math.inf
+    # Number of rejected drafts that the last token's residual includes; −1 for all.
+    residuals: int = -1
 
     def supports(self, instance: Instance) -> bool:
         """Whether there are several drafts."""

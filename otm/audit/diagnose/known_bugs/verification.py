@@ -1,4 +1,4 @@
-"""Wrong steps of a verification: the test of a draft, what replaces it, and the bonus token."""
+"""Bugs of verification: the test of a draft, its replacement, and the bonus token."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from otm.audit.diagnose.known_bugs.steps import (
     Rows,
     Uniforms,
     accepts,
-    likeliest,
+    greedy_probs,
     normalised,
     residual,
     top_half,
@@ -55,7 +55,7 @@ def _without_draft(rows: Rows, i: int) -> Probs:
 ACCEPTANCE = (
     Chain("u ≤ ratio", accepts=lambda coin, draft, target, x: coin * draft[x] <= target[x]).as_bug(
         mistake="u <= ratio",
-        summary="A draft is accepted if u ≤ t(x)/d(x): u = 0 accepts what the target never gives.",
+        summary="A draft is accepted if u ≤ t(x)/d(x): u = 0 accepts impossible tokens.",
         threads=("sgl-project/sglang #35771", "vllm-project/vllm-ascend #11985"),
         isolated=True,
     ),
@@ -65,7 +65,7 @@ ACCEPTANCE = (
         residual=lambda rows, i: residual_weights(rows.draft[i], rows.target[i]),
     ).as_bug(
         mistake="draft and target swapped",
-        summary="The ratio and the residual take the draft distribution for the target's.",
+        summary="The ratio and the residual use the draft's distribution in place of the target's.",
         threads=("feifeibear/LLMSpeculativeSampling #36",),
         in_rows=from_steps,
     ),
@@ -74,13 +74,14 @@ ACCEPTANCE = (
         accepts=lambda coin, draft, target, x: coin * _maximum(target) < target[x],
     ).as_bug(
         mistake="acceptance without the draft distribution",
-        summary="A draft is accepted with probability t(x)/max t, whatever its draft probability.",
+        summary="A draft is accepted with probability t(x)/max t, for any draft probability.",
         threads=("1bit-MONSTER/1bit-MONSTER #637",),
         in_rows=from_steps,
     ),
     Chain(
         "equal tokens pass",
-        uniforms=_two_coins,  # a token sampled from the target is x with probability t(x)
+        # A token sampled from the target is x with probability t(x).
+        uniforms=_two_coins,
         accepts=lambda coins, draft, target, x: (
             coins[1] < target[x] or accepts(coins[0], draft, target, x)
         ),
@@ -91,25 +92,28 @@ ACCEPTANCE = (
         in_rows=_two_coins_in_rows,
     ),
     Chain(
-        "acceptance thresholds",  # 1/2 stands for the threshold of a single token and of a sum
+        # 1/2 stands for the thresholds of a single token and of a sum.
+        "acceptance thresholds",
         accepts=lambda coin, draft, target, x: 2 * target[x] >= 1 or coin < 2 * target[x],
         residual=_without_draft,
     ).as_bug(
         mistake="lossy acceptance",
-        summary="Thresholds below one raise the target probabilities that drafts are accepted by.",
+        summary="Thresholds below one raise the acceptance probabilities of drafts.",
         threads=("sgl-project/sglang #7702",),
     ),
     Chain(
-        "typical acceptance",  # 1/4 stands for a threshold that depends on the entropy
+        # 1/4 stands for a threshold that depends on the entropy.
+        "typical acceptance",
         accepts=lambda coin, draft, target, x: 4 * target[x] >= 1,
-        residual=lambda rows, i: likeliest(rows.target[i]),
+        residual=lambda rows, i: greedy_probs(rows.target[i]),
     ).as_bug(
         mistake="lossy acceptance",
-        summary="A draft that is likely enough is accepted; the likeliest token replaces others.",
+        summary="A draft above a threshold is accepted; the most probable token replaces others.",
         threads=("vllm-project/vllm #5015", "vllm-project/vllm #5131"),
     ),
     Chain(
-        "draft probability underflows",  # 1/3 stands for the smallest number of half precision
+        # 1/3 stands for the smallest number of half precision.
+        "draft probability underflows",
         accepts=lambda coin, draft, target, x: (
             (target[x] > 0 and 3 * draft[x] < 1) or accepts(coin, draft, target, x)
         ),
@@ -120,7 +124,7 @@ ACCEPTANCE = (
     ),
     Chain(
         "second sample after a mismatch",
-        drawn=likeliest,
+        drawn=greedy_probs,
         accepts=lambda coin, draft, target, x: locate(target, coin) == x,
         residual=lambda rows, i: rows.target[i],
     ).as_bug(
@@ -129,7 +133,8 @@ ACCEPTANCE = (
     ),
     Chain(
         "target row overwritten",
-        accepts=lambda coin, draft, target, x: False,  # coin < 0, which replaced t(x)
+        # The comparison is coin < 0, because 0 has replaced t(x).
+        accepts=lambda coin, draft, target, x: False,
         residual=_without_draft,
     ).as_bug(
         mistake="target distribution overwritten",
@@ -147,7 +152,8 @@ def _not_normalised(weights: Probs, uniform: Any) -> int:
 def _not_normalised_in_rows(_: Chain, rows: AllRows) -> Probs:
     accepted = np.minimum(rows.draft[0], rows.target[0])
     last = rows.target[0] - accepted
-    last[:, -1] += accepted.sum(axis=-1)  # The last token gets what is missing from 1.
+    # The last token gets the mass that is missing from 1.
+    last[:, -1] += accepted.sum(axis=-1)
     return replace_rejected(accepted, last)
 
 
@@ -159,7 +165,7 @@ def _softmax(rows: Rows, i: int) -> Probs:
 
 
 def _uniform(rows: Rows, i: int) -> Probs:
-    """1/4 stands for the smallest number of half precision."""
+    """Return the residual, or uniform weights if it underflows, here below 1/4."""
     rest = residual(rows, i)
     return rest if (4 * rest >= 1).any() else 0 * rest + 1
 
@@ -174,14 +180,14 @@ RESIDUAL = (
         residual=lambda rows, i: residual_weights(rows.target[i + 1], rows.draft[i]),
     ).as_bug(
         mistake="residual of the wrong row",
-        summary="The residual takes the target row at the position after the rejected draft.",
+        summary="The residual uses the target row at the position after the rejected draft.",
     ),
     Chain(
         "residual of the first draft row",
         residual=lambda rows, i: residual_weights(rows.target[i], rows.draft[0]),
     ).as_bug(
         mistake="residual of the wrong row",
-        summary="The residual takes the draft row of the first position, whichever is rejected.",
+        summary="The residual uses the draft row of the first position for every rejected draft.",
     ),
     Chain("no residual", residual=lambda rows, i: rows.target[i]).as_bug(
         mistake="no residual",
@@ -189,39 +195,39 @@ RESIDUAL = (
         threads=("ShopeeLLM/Spec-RL #14", "eth-sri/language-model-arithmetic #14"),
         in_rows=from_steps,
     ),
-    Chain("residual without the draft alone", residual=_without_draft).as_bug(
+    Chain("target without the rejected draft", residual=_without_draft).as_bug(
         mistake="biased residual",
-        summary="Only the rejected token is left out of the target, and not what the draft covers.",
+        summary="The residual is the target without the rejected token, not target minus draft.",
     ),
     Chain(
-        "likeliest token of the residual",
-        residual=lambda rows, i: likeliest(residual(rows, i)),
+        "most probable token of the residual",
+        residual=lambda rows, i: greedy_probs(residual(rows, i)),
     ).as_bug(
         mistake="residual not sampled",
-        summary="A rejected draft is replaced by the likeliest token of the residual.",
+        summary="A rejected draft is replaced by the most probable token of the residual.",
         in_rows=from_steps,
     ),
     Chain(
         "residual not clamped", residual=lambda rows, i: abs(rows.target[i] - rows.draft[i])
     ).as_bug(
         mistake="missing clamp",
-        summary="The residual counts tokens that the draft model prefers as if the target did.",
+        summary="The residual also counts tokens that the draft prefers, by their absolute value.",
         in_rows=from_steps,
     ),
     Chain("residual not normalised", draw_last=_not_normalised).as_bug(
         mistake="unnormalised residual",
-        summary="The residual is not divided by its sum; the last token gets what is missing.",
+        summary="The residual is not divided by its sum; the last token gets the missing mass.",
         in_rows=_not_normalised_in_rows,
     ),
     Chain("softmax of the residual", residual=_softmax).as_bug(
         mistake="unnormalised residual",
-        summary="The residual is normalised by a softmax, which gives every token a part of it.",
+        summary="A softmax normalises the residual, so that every token has positive probability.",
         threads=("huggingface/transformers #28508",),
         in_rows=from_steps,
     ),
     Chain("uniform where the residual is empty", residual=_uniform).as_bug(
         mistake="empty residual",
-        summary="Where rounding leaves the residual empty, 0/0 becomes the uniform distribution.",
+        summary="If rounding leaves the residual empty, 0/0 becomes the uniform distribution.",
         threads=("jaymody/speculative-sampling #5", "duoan/TorchCode #16"),
     ),
     Chain(
@@ -231,7 +237,7 @@ RESIDUAL = (
         residual=lambda rows, i: _without(rows.target[i].size - 1, residual(rows, i)),
     ).as_bug(
         mistake="draft vocabulary smaller",
-        summary="The residual leaves out the tokens that the draft model does not know.",
+        summary="The residual omits the tokens that the draft model does not know.",
     ),
 )
 
@@ -244,14 +250,15 @@ def _bonus_from_the_draft(instance: Instance, rows: Rows) -> Rows:
 class _EndDrawnAgain(Chain):
     def verify(self, rows: Rows, uniforms: Uniforms) -> Path:
         tokens = super().verify(rows, uniforms)
-        end = rows.target[0].size - 1  # stands for the end token
+        # The last token of the vocabulary stands for the end token.
+        end = rows.target[0].size - 1
         if tokens[:-1] != rows.tokens or tokens[-2:-1] != (end,):
             return tokens
         return (*tokens[:-2], locate(rows.target[len(tokens) - 2], uniforms.bonus))
 
 
 def _padded(instance: Instance, rows: Rows) -> Rows:
-    """End with −1, which every coin accepts: its draft probability is 0."""
+    """Pad the chain with −1, which every coin accepts, because its draft probability is 0."""
     tokens = (*rows.tokens[:-1], -1)
     last = instance.target.probs(instance.prompt + tokens)
     return Rows(tokens, [*rows.draft[:-1], 0 * rows.draft[-1]], [*rows.target[:-1], last])
@@ -260,17 +267,17 @@ def _padded(instance: Instance, rows: Rows) -> Rows:
 BONUS = (
     Chain("bonus from the draft model", shown=_bonus_from_the_draft).as_bug(
         mistake="bonus from the wrong distribution",
-        summary="Behind drafts that are all accepted comes a token of the draft model.",
+        summary="After all drafts are accepted, a token of the draft model follows.",
     ),
     Chain("bonus of the row before", bonus=lambda rows: rows.target[len(rows.tokens) - 1]).as_bug(
         mistake="bonus from the wrong position",
-        summary="The bonus is drawn from the row of the last draft, as if a cache lacked it.",
+        summary="The bonus token is drawn from the row of the last draft.",
         threads=("vllm-project/vllm #9730",),
         in_rows=from_aim,
     ),
     Chain("bonus of top-k", bonus=lambda rows: top_half(rows.target[-1])).as_bug(
         mistake="sampling parameters of the last token alone",
-        summary="The bonus is drawn after top-k, and drafts are verified by the target before it.",
+        summary="The bonus token is drawn after top-k, but drafts are verified before top-k.",
     ),
     Chain(
         "last token of top-k",
@@ -278,15 +285,15 @@ BONUS = (
         bonus=lambda rows: top_half(rows.target[-1]),
     ).as_bug(
         mistake="sampling parameters of the last token alone",
-        summary="Residual and bonus are drawn after top-k, but drafts accepted before it.",
+        summary="Residual and bonus are drawn after top-k, but drafts are accepted before top-k.",
     ),
     Chain("temperature of the bonus", bonus=lambda rows: rows.target[-1] ** 2).as_bug(
         mistake="sampling parameters of the last token alone",
-        summary="The bonus is drawn at a temperature that the drafts were not verified by.",
+        summary="The temperature of the bonus token is not the temperature of the verification.",
     ),
     _EndDrawnAgain("accepted end token drawn again").as_bug(
         mistake="end of the sequence",
-        summary="An end token that ends accepted drafts is replaced by a new sample of the target.",
+        summary="If the last accepted draft is an end token, a new target sample replaces it.",
         threads=("huggingface/transformers #28508",),
     ),
     Chain("padding accepted", shown=_padded).as_bug(
@@ -298,25 +305,28 @@ BONUS = (
 
 
 def _equality(name: str, drawn: Callable[[Probs], Probs]) -> Chain:
-    """Sample a token from the target, and accept the draft if it is this token."""
+    """Return a verifier that samples a target token and accepts only an equal draft."""
     return Chain(
         name,
         uniforms=lambda used: used._replace(residual=used.coins),
         drawn=drawn,
         accepts=lambda coin, draft, target, x: locate(target, coin) == x,
-        residual=lambda rows, i: rows.target[i],  # the same uniform draws the same token again
+        # The same uniform draws the same token again.
+        residual=lambda rows, i: rows.target[i],
     )
 
 
 SUSPECTED: tuple[Adapter, ...] = (
     _equality("equality with a token of the target", unchanged),
-    _equality("greedy drafts and equality", likeliest),
+    _equality("greedy drafts and equality", greedy_probs),
     Chain(
         "sampled drafts judged as certain",
         accepts=lambda coin, draft, target, x: coin < target[x],
         residual=_without_draft,
     ),
 )
-"""They reject more drafts than they need to, but output the target's distribution.
+"""Verifiers that reject more drafts than necessary, but whose output follows the target.
 
-Suspected in ml-explore/mlx-swift-lm #459, z-lab/dflash #74 and vllm-project/vllm #40651."""
+These verifiers were suspected in ml-explore/mlx-swift-lm #459, z-lab/dflash #74 and
+vllm-project/vllm #40651.
+"""

@@ -1,4 +1,4 @@
-"""The audit of steps that an engine recorded in a file: the steps, the test and the report.
+"""Audit steps that an engine recorded in a file: the steps, the test and the report.
 
-Not here: how to record them (docs/audit.md).
+Not here: how to record steps (docs/audit.md).
 """

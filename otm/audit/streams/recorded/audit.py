@@ -1,10 +1,10 @@
-"""The audit of steps that an engine recorded, where nothing can be run.
+"""Audit steps that an engine recorded, without running a verifier.
 
-A lossless verifier outputs tokens that, continued by the target, have the target's distribution.
-Let it output y_1 … y_n in a step, and p_i be the target's distribution after y_1 … y_i.  Then given
-n > i and y_1 … y_i, the next token y_{i+1} has the distribution p_i: whatever the rule, every token
-that is output follows its row (docs/theory/recorded-steps.md, Theorem 15.1).  `RowEvidence` tests
-that at every time.
+The output of a lossless verifier, continued by the target, has the target's distribution.  Let y_1
+… y_n be the output of a step, and p_i the target's distribution after y_1 … y_i.  Given n > i and
+y_1 … y_i, the next token y_{i+1} has the distribution p_i (docs/theory/recorded-steps.md, Theorem
+15.1).  So every output token follows its row, whatever the rule is.  `RowEvidence` tests after
+every token whether the output tokens follow their rows.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy as np
 from otm._core.display.progress import Progress, watching
 from otm._core.files.paths import as_path, file_label
 from otm._core.numbers import as_level, as_real
-from otm.audit.diagnose.token_suspects import OF_DRAFTS, SUSPECTS, suspected
+from otm.audit.diagnose.token_suspects import DRAFT_MISTAKES, SUSPECTS, suspect_rows
 from otm.audit.evidence import Diagnosis
 from otm.audit.report import LOSSLESS, NOT_LOSSLESS, UNDECIDED
 from otm.audit.streams.e_process import Floats
@@ -42,34 +42,39 @@ from otm.audit.streams.recorded.steps import PRECISE, Step, read_steps
 from otm.errors import InvalidInputError
 
 TOGETHER = 512
-"""Number of tokens that are added to the evidence at a time."""
+"""Number of tokens that are added to the evidence together."""
 
 DIAGNOSED = 20_000
-"""Number of tokens, from the first on, with which suspects are compared."""
+"""Number of the first tokens that are compared with suspects."""
 
 UNFIT = math.log(100)
-"""A suspect is not named if an e-value against it reaches this (a logarithm), or if tokens are as
-many times likelier under something else."""
+"""Limit of the log e-value against a suspect, above which the audit does not name it.
+
+The audit also does not name a suspect if the tokens are as many times more probable otherwise.
+"""
 
 
 @dataclass(eq=False)
 class _Series:
-    """Tokens of one kind, output or drafts, and the evidence that they do not follow their rows."""
+    """Tokens of one kind, outputs or drafts, and the evidence that they deviate from their rows."""
 
     evidence: RowEvidence
     waiting: list[TokenBatch] = field(default_factory=list)
     kept: list[TokenBatch] = field(default_factory=list)
     total: int = 0
-    flushed: int = 0  # how many of them the evidence has
+    # Number of tokens in the evidence.
+    flushed: int = 0
     impossible: int = 0
     first: ImpossibleToken | None = None
-    upper: bool = False  # whether the token before was in the upper half of the ids
-    before: int = -1  # the token before
+    # Whether the previous token was in the upper half of the ids.
+    upper: bool = False
+    # The previous token.
+    before: int = -1
 
     def add(
         self, rows: Floats, others: Floats | None, step: Step, tokens: Sequence[int], number: int
     ) -> None:
-        """Add tokens of a step, at their places, with rows [n, N, U] of all hypotheses."""
+        """Add tokens of a step, as indices of its ids, with rows [n, N, U] of all hypotheses."""
         for position, place in enumerate(tokens):
             if not rows[position, 0, place] > 0:
                 self.impossible += 1
@@ -89,7 +94,7 @@ class _Series:
             self.flush()
 
     def flush(self) -> None:
-        """Bet on the tokens that were added since."""
+        """Bet on the tokens that were added since the last call."""
         if not self.waiting:
             return
         batch = TokenBatch.joined(self.waiting)
@@ -100,7 +105,7 @@ class _Series:
         self.flushed = self.total
 
     def result(self, other: str, *, impossible_decides: bool) -> StreamResult:
-        """Summarise for the report; `other` names the model that the rows are not of."""
+        """Summarise for the report; `other` names the model that the rows do not belong to."""
         seen = self.evidence
         logs = np.logaddexp.reduce(seen.by_class, axis=2) - math.log(seen.by_class.shape[2])
         logs /= math.log(10)
@@ -118,13 +123,13 @@ class _Series:
             if 0 < seen.expected[g, k] < seen.counts[g]
         ]
         counts.sort(key=lambda count: -count.log10_e_value)
-        shown_at = seen.decided_at
+        decided_at = seen.decided_at
         if impossible_decides and self.first is not None:
-            shown_at = min(self.first.step, self.first.step if shown_at is None else shown_at)
+            decided_at = min(self.first.step, self.first.step if decided_at is None else decided_at)
         log10 = seen.largest / math.log(10)
-        follow = shown_at is None
+        follow = decided_at is None
         return StreamResult(
-            self.total, log10, shown_at, tuple(counts), self.impossible, self.first, follow
+            self.total, log10, decided_at, tuple(counts), self.impossible, self.first, follow
         )
 
 
@@ -137,52 +142,55 @@ def recorded(
     name: str | None = None,
     progress: Progress | None = None,
 ) -> RecordedReport:
-    """Find out whether recorded steps of an engine are those of a lossless verifier.
+    """Test whether recorded steps of an engine are those of a lossless verifier.
 
-    Every token of the output is compared with the target's distribution at its place, and every
-    draft with the draft's, by e-values that hold after any number of steps ([ville1939]_; own
-    design, docs/theory/recorded-steps.md).  What correlates with nothing that is
-    recorded, or happens more rarely than the report's `delta`, is not seen; `lossless` sees more
-    where the verifier can be run.
+    The audit compares every output token with the target's distribution in its position, and
+    every draft token with the draft's distribution.  The audit uses e-values that hold after any
+    number of steps ([ville1939]_; own design, docs/theory/recorded-steps.md).  The audit cannot
+    detect a deviation that is smaller than the report's `delta`, or independent of the recorded
+    data; `lossless` detects more if the verifier can be run.
 
     Parameters
     ----------
     steps : str, Path or iterable of dict
-        A file or the steps, in the order in which they were made.  A step has ::
+        A file or the steps, in the order in which they were taken.  A step has ::
 
             {"target_probs": [[0.5, 0.5], [0.25, 0.75]], "draft_probs": [[0.75, 0.25]],
              "drafts": [0], "output": [0, 1]}
 
-        target rows [γ + 1][V] and draft rows [γ][V] along the drafts, γ drafts, and the new tokens:
-        drafts up to the first that was rejected, then one token.  A row may be an object from
-        tokens to probabilities, `{"17": 0.5, "4": 0.5}`, without those of probability 0.
-        `draft_probs` may be missing, and for several chains, trees or no drafts at all `drafts`
-        too: the target rows are then along the output.  A file has a step a line; or is a `.npz`
-        or `.safetensors` with arrays of these names, [steps, γ + 1, V] and so on, where −1 pads
-        tokens on the right.
+        A step has target rows [γ + 1][V] and draft rows [γ][V] along the drafts, γ draft tokens,
+        and the new tokens: the accepted drafts and one more token.  A row may also be an object
+        that maps tokens to probabilities, `{"17": 0.5, "4": 0.5}`, and leaves out tokens of
+        probability 0.
+        `draft_probs` may be missing.  `drafts` may be missing too, for several chains, trees or
+        decoding without drafts; the target rows then follow the output.  A file has one step per
+        line.  Alternatively, it is a `.npz` or `.safetensors` file with arrays of these names,
+        [steps, γ + 1, V] and so on, where −1 pads tokens on the right.
     false_alarms : float, optional
-        Bound on the probability that steps of a lossless verifier with honest drafts are refused.
+        Bound on the probability that the audit rejects steps of a lossless verifier whose drafts
+        were sampled from the recorded draft rows.
     delta : float, optional
-        The deviation of a class (TV) that must be seen for the verdict "lossless on everything
-        tried".
+        The deviation of a class (TV) that the audit must be able to detect before its verdict may
+        be "lossless on everything tried".
     rounding : float, optional
-        Largest relative error of a recorded probability; a row must sum to 1 within this.  Where it
-        is above 10^−5, tokens of recorded probability 0 may have as much together.  If left out,
-        10^−5, and 0.01 for arrays in half precision.
+        Largest relative error of a recorded probability; a row must sum to 1 within this error.
+        If this error is above 10^−5, all tokens of recorded probability 0 may together have this
+        probability. By default 10^−5, and 0.01 for arrays in half precision.
     name : str, optional
-        What the report calls it; the file if left out.
+        Name in the report; by default the name of the file.
     progress : callable, optional
         As for `lossless`.
 
     Returns
     -------
     RecordedReport
-        The verdict, and the counts that show it.
+        The verdict, and the counts that support it.
 
     Raises
     ------
     InvalidInputError
-        If there is no step, the file cannot be read, or a step is not as above; it says which.
+        If there is no step, the file cannot be read, or a step does not have the form above; the
+        message names the step.
     InvalidParameterError
         If a number is out of range.
 
@@ -192,7 +200,7 @@ def recorded(
 
     Examples
     --------
-    Steps whose drafts are all accepted, although the target gives them half of their probability:
+    Steps whose drafts are all accepted, although the draft gives token 0 twice its probability:
 
     >>> import numpy as np
     >>> target, draft = [[0.4, 0.6], [0.5, 0.5]], [[0.8, 0.2]]
@@ -215,7 +223,7 @@ def recorded(
     lost = slack if slack > PRECISE else 0.0
     limit = math.log(2 / level)
     out = _Series(RowEvidence(1 + len(SUSPECTS), 0, slack, lost, limit))
-    drafted = _Series(RowEvidence(1 + len(OF_DRAFTS), 0, slack, lost, limit))
+    drafted = _Series(RowEvidence(1 + len(DRAFT_MISTAKES), 0, slack, lost, limit))
     accepted = reached = count = 0
     by_chain = 0.0
     with watching(progress, "recorded") as watch:
@@ -245,7 +253,7 @@ def recorded(
         drafts=drafted.result("target", impossible_decides=not lost) if drafted.total else None,
         accepted=accepted,
         reached=reached,
-        accepted_by_chain=by_chain,
+        expected_by_chain=by_chain,
         false_alarms=level,
         delta=detected,
         rounding=slack,
@@ -254,25 +262,25 @@ def recorded(
 
 
 def _add_output(series: _Series, step: Step, number: int) -> None:
-    """Add the tokens of the output, each with the distributions of all suspects."""
+    """Add the output tokens, each with the distributions of all suspects."""
     target = step.target[: len(step.output)]
     rows = np.concatenate(
-        [target[:, None], suspected(target, step.draft, len(step.drafts))], axis=1
+        [target[:, None], suspect_rows(target, step.draft, len(step.drafts))], axis=1
     )
     others = None if step.draft is None else step.draft[: len(target)]
     series.add(rows, others, step, step.output, number)
 
 
 def _add_drafts(series: _Series, step: Step, draft: Floats, number: int) -> None:
-    """Add all drafts, including those after a rejected one."""
+    """Add all drafts, including those after a rejected draft."""
     if not step.drafts:
         return
-    rows = np.stack([draft, *(of_row(draft) for of_row in OF_DRAFTS.values())], axis=1)
+    rows = np.stack([draft, *(of_row(draft) for of_row in DRAFT_MISTAKES.values())], axis=1)
     series.add(rows, step.target[: len(rows)], step, step.drafts, number)
 
 
 def _diagnoses(series: _Series, slack: float, lost: float) -> tuple[Diagnosis, ...]:
-    """Name suspects that the output fits: far better than the target, and without a deviation."""
+    """Return suspects that fit the output much better than the target, without a deviation."""
     log_probs = np.concatenate([batch.log_probs for batch in series.kept])
     total = log_probs.sum(axis=0)
     fits = []

@@ -1,4 +1,4 @@
-"""The report about recorded steps, for people and for machines."""
+"""The report about recorded steps: printed lines, and a dictionary for JSON."""
 
 from __future__ import annotations
 
@@ -11,84 +11,98 @@ from otm.audit.report import LOSSLESS, NOT_LOSSLESS, BaseReport, power_text
 from otm.audit.streams.e_process import MISSED
 
 SHOWN = 5
-"""Most lines of the table of counts that are printed."""
+"""Largest number of printed rows of the table of counts."""
 
 
 @dataclass(frozen=True)
 class ClassCount:
     """Expected and observed number of tokens of a class, at some positions."""
 
-    tokens: str  # the class
-    where: str  # the place in the steps
-    positions: int  # how many tokens were there
-    expected: float  # of these in the class, by the rows
-    seen: int  # in the class
-    log10_e_value: float  # against the rows, of this count alone
+    # Name of the class.
+    tokens: str
+    # Position in the steps.
+    where: str
+    # Number of tokens in these positions.
+    positions: int
+    # Number of these tokens that the rows predict to be in the class.
+    expected: float
+    # Number of these tokens that are in the class.
+    seen: int
+    # Logarithm of the e-value of this count alone.
+    log10_e_value: float
 
     @property
     def deviation(self) -> float:
-        """How much likelier the class was than its rows say, on average."""
+        """Mean excess of the class's frequency over its probability."""
         return (self.seen - self.expected) / self.positions
 
 
 @dataclass(frozen=True)
 class ImpossibleToken:
-    """A token whose row gives it no probability."""
+    """A token whose row gives it probability 0."""
 
-    step: int  # number of the step, from 0
-    position: int  # place in the output or among the drafts, from 0
+    # Number of the step, from 0.
+    step: int
+    # Position in the output or among the drafts, from 0.
+    position: int
     token: int
 
 
 @dataclass(frozen=True)
 class StreamResult:
-    """Whether tokens follow their rows."""
+    """Result of the test whether tokens follow their rows."""
 
-    tokens: int  # how many there are
-    log10_e_value: float  # largest e-value of all classes and suspects together
-    shown_at: int | None  # the step at which it reached the limit
-    counts: tuple[ClassCount, ...]  # most telling first
-    impossible: int  # tokens of probability 0
+    # Number of tokens.
+    tokens: int
+    # Largest logarithm of the e-value for all classes and suspects together.
+    log10_e_value: float
+    # The step at which the e-value reached its limit.
+    decided_at: int | None
+    # Counts, sorted from the largest e-value to the smallest.
+    counts: tuple[ClassCount, ...]
+    # Number of tokens whose row gives them probability 0.
+    impossible: int
     first_impossible: ImpossibleToken | None
-    follow: bool  # False if they do not
+    # Whether the test found no deviation from the rows.
+    follow: bool
 
 
 @dataclass(frozen=True, eq=False)
 class RecordedReport(BaseReport):
-    """The answer of `otm.audit.recorded` about recorded steps.
+    """Result of `otm.audit.recorded`: the verdict about recorded steps, and the evidence.
 
     Attributes
     ----------
     name : str
-        What was audited.
+        Name of the recorded steps.
     verdict : str
-        "lossless on everything tried", "not lossless", or "undecided": no deviation shows, but
-        there are too few tokens to see one of the size asked for.
+        "lossless on everything tried", "not lossless" or "undecided".  Undecided: the audit found
+        no deviation, but there were too few tokens to detect one of the required size.
     steps : int
         Number of steps.
     output : StreamResult
-        Whether the output follows the target's rows: number of tokens, e-value, counts of classes
-        with those expected, tokens that are impossible.
+        Test whether the output follows the target rows: number of tokens, e-value, observed and
+        expected counts of classes, impossible tokens.
     drafts : StreamResult or None
-        Whether the drafts follow the draft's rows; None where these were not recorded.
+        Test whether the drafts follow the draft rows; None if these were not recorded.
     accepted : int
-        Number of drafts that were output.
+        Number of drafts in the output.
     reached : int
-        Number of drafts that had a chance: all before them were output, and so was a token in
-        their place.
-    accepted_by_chain : float
-        Number that chain verification would accept of those, on average: the sum of
-        Σ min(target, draft).
+        Number of drafts that the verifier tested: all earlier drafts of the step were accepted, and
+        the output has a token in their position.
+    expected_by_chain : float
+        Mean number of these drafts that chain verification would accept: the sum of Σ min(target,
+        draft).
     false_alarms : float
-        Bound on the probability of the verdict "not lossless" for a lossless verifier, and of the
-        remark that drafts do not follow their rows for honest ones, together.
+        Bound on the probability that a lossless verifier is called "not lossless", or that drafts
+        sampled from their rows are reported not to follow them.
     delta : float
-        If the mean probability of a class of tokens is wrong by this, which is a TV of at least
-        this, it is missed with probability at most 10^−3.
+        If the mean probability of a class of tokens is wrong by this value, the audit misses it
+        with probability at most 10^−3.  The TV is then at least this value.
     rounding : float
-        Largest relative error of a recorded probability that passes.
+        Allowed relative error of a recorded probability.
     diagnoses : tuple of Diagnosis
-        Known mistakes that the output fits.
+        Known mistakes that fit the output.
 
     Examples
     --------
@@ -106,36 +120,38 @@ class RecordedReport(BaseReport):
     drafts: StreamResult | None
     accepted: int
     reached: int
-    accepted_by_chain: float
+    expected_by_chain: float
     false_alarms: float
     delta: float
     rounding: float
     diagnoses: tuple[Diagnosis, ...]
 
     def _lines(self) -> Iterator[str]:
-        yield f"{self.name}: {self.verdict}"
-        yield f"  recorded: {self.steps:,} steps, {self.output.tokens:,} tokens"
+        steps = f"{self.steps:,} recorded {'step' if self.steps == 1 else 'steps'}"
+        tokens = f"{self.output.tokens:,} {'token' if self.output.tokens == 1 else 'tokens'}"
+        joint = {LOSSLESS: ",", NOT_LOSSLESS: " on"}.get(self.verdict, " after")
+        yield f"{self.name}: {self.verdict}{joint} {steps} with {tokens}"
         yield from self._stream("output", "the target rows", self.output)
         if self.drafts is not None:
             yield from self._stream("drafts", "the draft rows", self.drafts)
             if not self.drafts.follow:
-                yield "    A verifier that takes the draft rows for their distribution is wrong."
+                yield "    A verifier that uses the draft rows as draft distribution is wrong."
         if self.reached and self.drafts is not None:
-            seen, chain = self.accepted / self.reached, self.accepted_by_chain / self.reached
-            yield f"  drafts in the output: {seen:.4f}; chain verification accepts {chain:.4f}"
+            seen, chain = self.accepted / self.reached, self.expected_by_chain / self.reached
+            yield f"  accepted drafts: {seen:.4f}; chain verification would accept {chain:.4f}"
         for diagnosis in self.diagnoses:
             known = "; ".join((diagnosis.name, *diagnosis.threads))
             yield f"  fits: {diagnosis.mistake} ({known})"
         if self.verdict == NOT_LOSSLESS and not self.diagnoses:
-            yield "  fits none of the mistakes that rows alone can tell"
+            yield "  fits none of the mistakes that rows alone can show"
         yield (
             f"  false alarms: probability at most {self.false_alarms:g}; a class whose probability "
             f"is off by {self.delta:.3g} is missed with probability {MISSED:g}"
         )
         if self.verdict == LOSSLESS:
-            yield "  This is evidence, not a proof: it is about these steps and these classes."
+            yield "  This is evidence, not a proof: it holds only for these steps and classes."
         elif self.verdict != NOT_LOSSLESS:
-            yield "  No deviation shows, but a smaller one would be missed: record more steps."
+            yield "  No deviation was found, but a smaller one would be missed: record more steps."
 
     def _stream(self, what: str, rows: str, seen: StreamResult) -> Iterator[str]:
         says = "follow" if what == "drafts" else "follows"
@@ -144,7 +160,7 @@ class RecordedReport(BaseReport):
             if seen.follow
             else f"{what} {'do' if what == 'drafts' else 'does'} not follow"
         )
-        at = "" if seen.shown_at is None else f", certain from step {seen.shown_at:,} on"
+        at = "" if seen.decided_at is None else f", decisive from step {seen.decided_at:,} on"
         yield f"  {says} {rows}: e-value {power_text(seen.log10_e_value)}{at}"
         if seen.first_impossible is not None:
             first = seen.first_impossible

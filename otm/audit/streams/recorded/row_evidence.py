@@ -1,11 +1,11 @@
 """Classes of recorded tokens, and the evidence that tokens do not follow their rows.
 
-The bets are that a class of tokens is likelier or rarer than its row says, that the output is a
-known mistake's in a part of the requests, and that impossible tokens come.
+The audit bets on three hypotheses: a class of tokens is more or less probable than its row says;
+the output of some requests has a known mistake; impossible tokens occur.
 
-Rounding: a true probability is at most (1 + η)² times the recorded one, a factor for the recorded
-probability and one for the sum of its row.  Tokens of recorded probability 0 may have `lost`
-together.  So each factor is divided by (1 + η)² + lost.
+Rounding: a true probability is at most (1 + η)² times the recorded one, with one factor for the
+recorded probability and one for the sum of its row.  Tokens of recorded probability 0 may have a
+total probability of `lost`.  Therefore each factor is divided by (1 + η)² + lost.
 """
 
 from __future__ import annotations
@@ -20,37 +20,37 @@ import numpy.typing as npt
 from otm.audit.streams.e_process import MISSED, Bools, EProcess, Floats
 
 LAMBDAS = np.concatenate([-(2.0 ** np.arange(2, -6, -1)), 2.0 ** np.arange(-5, 3)])
-"""λ of the bets on classes: C becomes e^λ times likelier than other tokens."""
+"""Values of λ for the bets on classes: class C becomes e^λ times as probable as other tokens."""
 
 MISTAKE_PARTS = (1.0, 1 / 8, 1 / 64)
-"""Parts of the way to a mistake: it may be made in some requests only."""
+"""Mixing weights of a mistake, which may occur only in some requests."""
 
 IMPOSSIBLE_SHARES = (1 / 2, 1 / 16, 1 / 256)
-"""Shares of impossible tokens, where rounding may have made their probabilities 0."""
+"""Shares of impossible tokens, in case rounding made their probabilities 0."""
 
 TOKEN_CLASSES = (
-    "made likelier by the other model",
-    "likeliest token",
-    "likeliest token of the other model",
-    "less than a tenth of the likeliest",
+    "more probable under the other model",
+    "most probable token",
+    "most probable token of the other model",
+    "below a tenth of the maximum",
     "upper half of the ids",
-    "same half of the ids as the token before",
-    "the token before again",
+    "same half of the ids as the previous token",
+    "same as the previous token",
 )
-"""Classes of tokens, which depend on nothing but rows and tokens before."""
+"""Classes of tokens, determined by the rows and the earlier tokens."""
 
-POSITIONS = ("everywhere", "first position", "later positions", "behind all drafts")
-"""Which tokens of a step count."""
+POSITIONS = ("everywhere", "first position", "later positions", "after all drafts")
+"""Groups of positions in a step."""
 
 
 def mark_classes(
     rows: Floats, others: Floats | None, places: Sequence[int], before: tuple[bool, int]
 ) -> Bools:
-    """Mark the tokens that are in each class at consecutive tokens: bool array [n, K, U].
+    """Mark the tokens of each class for n consecutive tokens: bool array [n, K, U].
 
-    `others` [h, U] are the rows of the other model at the first of them, `places` those of the
-    tokens in the rows; `before` is the half of the ids that the token before these was in, and its
-    place or −1.
+    `others` [h, U] are the rows of the other model for the first h tokens, and `places` the indices
+    of the tokens in the rows.  `before` describes the previous token: whether it is in the upper
+    half of the ids, and its index or −1.
     """
     members = np.zeros((len(rows), len(TOKEN_CLASSES), rows.shape[1]), dtype=np.bool_)
     each = np.arange(len(rows))
@@ -71,11 +71,16 @@ def mark_classes(
 class TokenBatch(NamedTuple):
     """Consecutive tokens, with their probabilities and classes under N hypotheses."""
 
-    log_probs: Floats  # [T, N]
-    mass: Floats  # [T, N, K], of each class
-    hit: Bools  # [T, K], whether the token is in the class
-    position: Bools  # [T, G], whether the token counts there
-    steps: npt.NDArray[np.int64]  # [T]
+    # Log-probabilities of the tokens [T, N].
+    log_probs: Floats
+    # Probabilities of the classes [T, N, K].
+    mass: Floats
+    # Whether a token is in a class [T, K].
+    hit: Bools
+    # Whether a token belongs to a group of positions [T, G].
+    position: Bools
+    # Number of the step of each token [T].
+    steps: npt.NDArray[np.int64]
 
     @classmethod
     def of_step(
@@ -96,12 +101,12 @@ class TokenBatch(NamedTuple):
 
 
 class RowEvidence(EProcess):
-    """The evidence of all tokens so far against one hypothesis, that they follow its rows."""
+    """Evidence from all tokens against the hypothesis that they follow their rows."""
 
     def __init__(
         self, hypotheses: int, null: int, rounding: float, lost: float, limit: float = math.inf
     ) -> None:
-        """Test hypothesis `null`; impossible tokens may have a probability of `lost` together."""
+        """Test hypothesis `null`; impossible tokens may have a total probability of `lost`."""
         self._null, self._lost = null, lost
         self._slack = math.log((1 + rounding) ** 2 + lost)
         self._others = [n for n in range(hypotheses) if n != null]
@@ -146,7 +151,7 @@ class RowEvidence(EProcess):
         self.counts += batch.position.sum(axis=0)
 
     def detectable(self) -> float:
-        """Mean deviation of a class that is missed with probability `MISSED` (Theorem 15.3)."""
+        """Return the mean deviation of a class missed with probability `MISSED` (Theorem 15.3)."""
         count, positive = int(self.counts[0]), LAMBDAS[LAMBDAS > 0]
         if not count:
             return 1.0

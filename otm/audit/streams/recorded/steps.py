@@ -1,4 +1,4 @@
-"""Recorded decoding steps: read from a file or from Python, and checked."""
+"""Read recorded decoding steps from a file or from Python, and check them."""
 
 from __future__ import annotations
 
@@ -21,35 +21,40 @@ from otm.audit.streams.e_process import Floats
 from otm.errors import InvalidInputError
 
 PRECISE = 1e-5
-"""Relative rounding of probabilities in float32 and float64, their softmax included."""
+"""Relative rounding of probabilities in float32 and float64, including their softmax."""
 
 HALF = 1e-2
-"""The same of float16 and bfloat16."""
+"""Relative rounding of probabilities in float16 and bfloat16."""
 
 LONGEST_LINE = 2**27
-"""Most bytes of a line: nine rows of 150,000 tokens take half of it."""
+"""Largest number of bytes of a line; nine rows of 150,000 tokens need half of it."""
 
 NAMES = ("target_probs", "output", "drafts", "draft_probs")
 
 ARRAYS = {"target_probs": 3, "output": 2, "drafts": 2, "draft_probs": 3}
-"""Arrays of a file and their axes: steps, positions, tokens."""
+"""Number of axes of each array in a file: steps, positions, tokens."""
 
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """One step, on the tokens that occur in it: places in rows stand for tokens."""
+    """One step, with tokens as indices of the ids that occur in it."""
 
-    ids: npt.NDArray[np.int64]  # [U] ascending: the tokens
-    target: Floats  # [m, U], row i after i tokens; m is at least the length of the output
-    draft: Floats | None  # [g, U]
-    drafts: tuple[int, ...]  # places of g drafts
-    output: tuple[int, ...]  # places of 1 to g + 1 tokens
+    # Tokens of the step in ascending order [U].
+    ids: npt.NDArray[np.int64]
+    # Target rows [m, U], row i after i tokens; m is at least the length of the output.
+    target: Floats
+    # Draft rows [g, U].
+    draft: Floats | None
+    # Indices of the g drafts.
+    drafts: tuple[int, ...]
+    # Indices of the 1 to g + 1 output tokens.
+    output: tuple[int, ...]
 
 
 def read_steps(steps: Any, rounding: float | None) -> tuple[Iterator[Step], float]:
-    """Return the steps of a file or an iterable, to be read once, and the rounding of their rows.
+    """Return the steps of a file or an iterable, as an iterator, and the rounding of their rows.
 
-    Everything that is wrong is one error that says in which step.
+    Every error message names the step.
     """
     if not isinstance(steps, str | Path):
         if not isinstance(steps, Iterable) or isinstance(steps, Mapping):
@@ -89,7 +94,7 @@ def _checked_arrays(path: Path) -> dict[str, StoredArray]:
     found = open_arrays(path)
     if not {"target_probs", "output"} <= set(found) <= set(ARRAYS):
         raise InvalidInputError(
-            f"{file_label(path)} has the arrays {', '.join(found)}; it must have target_probs and "
+            f"{file_label(path)} has the arrays {', '.join(found)}; it needs target_probs and "
             "output, and may have drafts and draft_probs"
         )
     for name, array in found.items():
@@ -102,12 +107,12 @@ def _checked_arrays(path: Path) -> dict[str, StoredArray]:
                 f"{shape}"
             )
     if len({array.shape[0] for array in found.values()}) > 1:
-        raise InvalidInputError(f"the arrays of {file_label(path)} are not of as many steps each")
+        raise InvalidInputError(f"the arrays of {file_label(path)} have different numbers of steps")
     return found
 
 
 def _from_arrays(arrays: dict[str, StoredArray], path: Path, slack: float) -> Iterator[Step]:
-    """Read one step after the other; rows beyond the tokens, which −1 pads, are left out."""
+    """Read one step after another, without the rows after the tokens, which −1 pads."""
     count = arrays["output"].shape[0]
     each = [(number, number + 1) for number in range(count)]
     streams = {name: array.blocks(each) for name, array in arrays.items()}
@@ -127,12 +132,12 @@ def _from_arrays(arrays: dict[str, StoredArray], path: Path, slack: float) -> It
 
 
 def as_step(entry: Any, where: str, slack: float) -> Step:
-    """Check one step and put its rows on the tokens that occur in it."""
+    """Check one step, and reduce its rows to the tokens that occur in it."""
     if not isinstance(entry, Mapping) or not {"target_probs", "output"} <= set(entry) <= set(NAMES):
         names = f" with {shown(list(entry))}" if isinstance(entry, Mapping) else ""
         raise InvalidInputError(
-            f'{where} is no object{names}; it must have "target_probs" and "output", and may have '
-            '"drafts" and "draft_probs"'
+            f'{where} has the wrong form{names}; it must be an object with "target_probs" and '
+            '"output", and may have "drafts" and "draft_probs"'
         )
     output = _tokens(entry["output"], f"{where}: output")
     drafts, rows = entry.get("drafts"), entry.get("draft_probs")
@@ -140,19 +145,21 @@ def as_step(entry: Any, where: str, slack: float) -> Step:
     target = _rows(entry["target_probs"], f"{where}: target_probs")
     draft = None if rows is None else _rows(rows, f"{where}: draft_probs")
     if not output:
-        raise InvalidInputError(f"{where}: the output is empty; leave out what returned no token")
+        raise InvalidInputError(f"{where}: the output is empty; leave out steps without tokens")
     _check_counts(output, drafts, target, draft, where)
     drafts = drafts or ()
-    given = [*target, *(draft or ())]
-    sizes = {row.size for row in given if not isinstance(row, SparseProbs)}
+    rows_given = [*target, *(draft or ())]
+    sizes = {row.size for row in rows_given if not isinstance(row, SparseProbs)}
     if len(sizes) > 1:
-        raise InvalidInputError(f"{where}: rows of {' and '.join(map(str, sorted(sizes)))} tokens")
-    listed = [row.tokens for row in given if isinstance(row, SparseProbs)]
+        raise InvalidInputError(
+            f"{where}: rows of {' and '.join(map(str, sorted(sizes)))} tokens; all must have V"
+        )
+    listed = [row.tokens for row in rows_given if isinstance(row, SparseProbs)]
     ids = np.unique(
         np.concatenate([*listed, *map(np.arange, sizes), output, drafts]).astype(np.int64)
     )
     if sizes and ids[-1] >= (size := sizes.pop()):
-        raise InvalidInputError(f"{where}: token {ids[-1]} of {size}")
+        raise InvalidInputError(f"{where}: token {ids[-1]}, but the rows have {size} tokens")
     return Step(
         ids,
         _dense(target, ids, f"{where}: target_probs", slack),
@@ -169,25 +176,25 @@ def _check_counts(
     draft: list[Any] | None,
     where: str,
 ) -> None:
-    """Raise unless the rows belong to the drafts, or without drafts to the output."""
+    """Raise unless the rows fit the drafts, or without drafts the output."""
     if drafts is None:
         if draft is None and len(target) >= len(output):
             return
         raise InvalidInputError(
-            f"{where}: {len(target)} target rows for {len(output)} tokens without drafts; there "
-            "must be a target row for each token of the output, and no draft rows"
+            f"{where}: {len(target)} target rows for {len(output)} tokens without drafts; give a "
+            "target row for each token of the output, and no draft rows"
         )
     if len(target) != len(drafts) + 1 or (draft is not None and len(draft) != len(drafts)):
         rows = "" if draft is None else f" and {len(draft)} draft rows"
         raise InvalidInputError(
-            f"{where}: {len(target)} target rows{rows} for {len(drafts)} drafts; there must be one "
-            "draft row for each draft, and one target row more"
+            f"{where}: {len(target)} target rows{rows} for {len(drafts)} drafts; give one draft "
+            "row for each draft, and one more target row"
         )
     if len(output) > len(drafts) + 1 or output[:-1] != drafts[: len(output) - 1]:
         raise InvalidInputError(
-            f"{where}: the output {shown(list(output))} leaves the drafts {shown(list(drafts))} "
-            "before its last token, and the target rows are along the drafts; of several chains or "
-            "trees record the target rows along the output alone, without drafts"
+            f"{where}: the output {shown(list(output))} differs from the drafts "
+            f"{shown(list(drafts))} before its last token, but target rows follow the drafts; for "
+            "several chains or trees, record target rows along the output, without drafts"
         )
 
 
@@ -195,12 +202,12 @@ def _tokens(values: Any, name: str) -> tuple[int, ...]:
     array = as_array(values, name, InvalidInputError)
     tokens = [whole(token) for token in array.ravel().tolist()]
     if array.ndim != 1 or any(token is None or not 0 <= token < 2**62 for token in tokens):
-        raise InvalidInputError(f"{name} = {shown(values)}; give a list of tokens from 0 on")
+        raise InvalidInputError(f"{name} = {shown(values)}; give a list of tokens, at least 0")
     return tuple(token for token in tokens if token is not None)
 
 
 def _rows(values: Any, name: str) -> list[Any]:
-    """Rows as float arrays [V], or as `SparseProbs` for objects from tokens to probabilities."""
+    """Read rows as float arrays [V], or objects from tokens to probabilities as `SparseProbs`."""
     if isinstance(values, str | Mapping) or not hasattr(values, "__len__"):
         raise InvalidInputError(f"{name} = {shown(values)}; give a list of rows")
     rows: list[Any] = []
@@ -211,7 +218,7 @@ def _rows(values: Any, name: str) -> list[Any]:
                 tokens = np.array([int(token) for token in row], dtype=np.int64)
                 order = np.argsort(tokens)
                 if (np.diff(tokens[order]) == 0).any() or (tokens < 0).any():
-                    raise ValueError("a token below 0, or twice")
+                    raise ValueError("a token is below 0 or occurs twice")
                 probs = np.array(list(row.values()), dtype=np.float64)
                 rows.append(SparseProbs.from_support(tokens[order], probs[order]))
             elif isinstance(row, SparseProbs):
@@ -223,27 +230,28 @@ def _rows(values: Any, name: str) -> list[Any]:
                 rows.append(dense)
         except (TypeError, ValueError, OverflowError) as error:
             raise InvalidInputError(
-                f"{where} is no distribution ({error!s:.80}); give V probabilities, or an object "
-                "from tokens to probabilities"
+                f"{where} is not a distribution ({error!s:.80}); give V probabilities, or an "
+                "object from tokens to probabilities"
             ) from None
     return rows
 
 
 def _dense(rows: list[Any], ids: npt.NDArray[np.int64], name: str, slack: float) -> Floats:
-    """Put rows on these tokens, and divide them by their sums: array [m, U]."""
+    """Restrict rows to the tokens `ids`, and divide them by their sums: array [m, U]."""
     dense = np.zeros((len(rows), ids.size))
     for i, row in enumerate(rows):
         if isinstance(row, SparseProbs):
             dense[i, np.searchsorted(ids, row.tokens)] = row.probabilities
         else:
-            dense[i] = row  # then the ids are all tokens
+            # With a full row, the ids are all tokens.
+            dense[i] = row
     for i, total in enumerate(dense.sum(axis=1).tolist()):
         if not (np.isfinite(total) and (dense[i] >= 0).all()):
-            raise InvalidInputError(f"{name}, row {i} has an entry that is no probability")
+            raise InvalidInputError(f"{name}, row {i} has an entry that is not a probability")
         if not abs(total - 1) <= slack:
             raise InvalidInputError(
-                f"{name}, row {i} sums to {total:.6g}; it must sum to 1 within the rounding, "
-                f"{slack:g}: record every token that has a probability, with all digits, or allow "
-                "a larger rounding"
+                f"{name}, row {i} sums to {total:.6g}; it must sum to 1 up to the rounding "
+                f"{slack:g}: record all tokens with positive probability, with all digits, or "
+                "allow a larger rounding"
             )
     return np.asarray(dense / dense.sum(axis=1, keepdims=True))

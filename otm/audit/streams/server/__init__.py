@@ -1,4 +1,4 @@
-"""The audit of an OpenAI-compatible server: requests, answers, evidence, and the report.
+"""Audit an OpenAI-compatible server: requests, answers, evidence, and the report.
 
 Not here: the same test on steps that an engine recorded (`otm.audit.streams.recorded`).
 

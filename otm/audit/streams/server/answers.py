@@ -1,7 +1,7 @@
-"""Answers of an OpenAI-compatible server: sampled tokens, each with a list of log-probabilities.
+"""Read answers of an OpenAI-compatible server: sampled tokens with lists of log-probabilities.
 
-Every list has the sampled token: where a server lists only the likeliest tokens, the sampled one is
-added with its own log-probability.
+Every list contains the sampled token.  If a server lists only the most probable tokens, the sampled
+token is added with its own log-probability.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from otm.audit.streams.server.token_probs import TokenProbs
 from otm.errors import EndpointError
 
 Prompt: TypeAlias = str | tuple[int, ...]
-"""A text, or token ids."""
+"""A prompt: a text or token ids."""
 
 SPACES = "▁ĠĊ \t\n"
 """Characters in which two spellings of one token may differ."""
@@ -28,20 +28,20 @@ MOST_LISTED = 1_000
 """Longest list of log-probabilities that is read."""
 
 MOST_SURPLUS = 3
-"""Most tokens beyond those asked for: a server may add them to complete a character."""
+"""Allowed number of tokens beyond the request; a server may add them to complete a character."""
 
 MARGIN = 1e-3
-"""Largest error by which a log-probability may be rounded."""
+"""Largest rounding error of a log-probability."""
 
 
 class Encoded(tuple[int, ...]):
-    """Token ids of a text; a server that takes no ids is sent the text."""
+    """Token ids of a text; a server that accepts no ids gets the text."""
 
     text: str
 
     @classmethod
     def of(cls, text: str, tokenizer: Any) -> Encoded:
-        """Encode a prompt as such a server does."""
+        """Encode a prompt in the same way as such a server."""
         prompt = cls(tokenizer(text).input_ids)
         prompt.text = text
         return prompt
@@ -49,66 +49,68 @@ class Encoded(tuple[int, ...]):
 
 @dataclass(frozen=True)
 class Completion:
-    """The tokens that a server sampled, and its list of log-probabilities for each."""
+    """The tokens that a server sampled, and its list of log-probabilities for each token."""
 
     tokens: tuple[str, ...]
-    lists: tuple[dict[str, float], ...]  # of each token: log-probabilities by token
-    # of each token: its probabilities, None where it does not count; empty for pairs of servers
+    # For each token: log-probabilities by token.
+    lists: tuple[dict[str, float], ...]
+    # For each token: its distribution, or None if the token does not count.  Empty for pairs of
+    # servers.
     rows: tuple[TokenProbs | None, ...] = ()
 
 
 def read_completion(
-    found: Any, tokens: int, *, chat: bool, listed: int, same_spelling: bool
+    answer: Any, tokens: int, *, chat: bool, listed: int, same_spelling: bool
 ) -> Completion:
-    """Read an answer; anything but a sampled text with its log-probabilities is an error.
+    """Read an answer; raise unless it is a sampled text with its log-probabilities.
 
-    `same_spelling`: raise where a sampled token is spelled differently from those of its list.
+    With `same_spelling`, raise if a sampled token is spelled differently from those of its list.
     """
     try:
-        logprobs = found["choices"][0]["logprobs"]
+        logprobs = answer["choices"][0]["logprobs"]
         names, lists, own = _from_chat(logprobs) if chat else _from_lists(logprobs)
         completion = completion_from(names, lists)
         own = [_log_prob(each) for each in own]
     except (LookupError, TypeError, AttributeError, ValueError, OverflowError):
-        hint = "" if chat else "; if the server takes chats only, use --chat"
+        hint = "" if chat else "; if the server accepts only chats, use --chat"
         raise EndpointError(
             f"the server's answer has no log-probabilities in the format of OpenAI's interface: "
-            f"{shown(found)}; the server must return `logprobs`, for which some need an option, "
+            f"{shown(answer)}; the server must return `logprobs`, for which some need an option, "
             f"such as --logits_all true of llama-cpp-python{hint}"
         ) from None
     surplus = len(completion.tokens) - tokens
     if surplus > (MOST_SURPLUS if any(map(is_unclear, completion.tokens)) else 0):
         raise EndpointError(
-            f"the server returns {len(completion.tokens)} tokens; it was asked for {tokens}, and "
-            "must honour `max_tokens`"
+            f"the server returned {len(completion.tokens)} tokens instead of {tokens}; it must "
+            "observe `max_tokens`"
         )
     longest = max(map(len, completion.lists), default=0)
     if longest > listed + 1:
         raise EndpointError(
-            f"the server lists {longest} log-probabilities, more than the {listed} asked for; "
-            "ask for the number that it lists, with --logprobs NUMBER"
+            f"the server lists {longest} log-probabilities instead of {listed}; request the number "
+            "that it lists, with --logprobs NUMBER"
         )
     if same_spelling and completion.tokens and not any(completion.lists):
         raise EndpointError(
-            "the server's lists of log-probabilities are empty; ask for shorter ones with "
+            "the server's lists of log-probabilities are empty; request shorter lists with "
             "--logprobs 5, or compare with a second server (--reference) or a model (--model)"
         )
     completion = Completion(completion.tokens[:tokens], completion.lists[:tokens])
     return _with_sampled(completion, own, same_spelling=same_spelling)
 
 
-def read_text(found: Any, tokens: int, tokenizer: Any) -> Completion:
-    """Read a text as the tokens of its tokenizer, with an end token if the text stopped.
+def read_text(answer: Any, tokens: int, tokenizer: Any) -> Completion:
+    """Read a text as tokens of its tokenizer, with an end token if the text stopped.
 
-    At half a character, drop it, the token before it, which may have the other half, and everything
-    after it.
+    At an incomplete character, drop it, everything after it, and the token before it, which may
+    contain a part of the character.
     """
     try:
-        text, why = found["choices"][0]["text"], found["choices"][0]["finish_reason"]
+        text, why = answer["choices"][0]["text"], answer["choices"][0]["finish_reason"]
         whole, cut, _ = text.partition(UNCLEAR)
         ids = tokenizer(whole, add_special_tokens=False).input_ids[:tokens]
     except (LookupError, TypeError, ValueError, AttributeError):
-        raise EndpointError(f"the server's answer has no text: {shown(found)}") from None
+        raise EndpointError(f"the server's answer has no text: {shown(answer)}") from None
     if cut:
         ids = ids[:-1]
     elif why == "stop" and len(ids) < tokens and tokenizer.eos_token_id is not None:
@@ -117,7 +119,7 @@ def read_text(found: Any, tokens: int, tokenizer: Any) -> Completion:
 
 
 def completion_from(tokens: Any, lists: Sequence[Iterable[tuple[Any, Any]]]) -> Completion:
-    """Check tokens and lists of pairs, and merge equal strings; ValueError for anything else."""
+    """Check tokens and lists of pairs, and merge equal strings; raise ValueError if invalid."""
     if len(tokens) != len(lists) or not all(isinstance(token, str) for token in tokens):
         raise ValueError
     merged = []
@@ -127,7 +129,8 @@ def completion_from(tokens: Any, lists: Sequence[Iterable[tuple[Any, Any]]]) -> 
             if not isinstance(token, str) or len(entries) > MOST_LISTED:
                 raise ValueError
             value = log if type(log) is float and IMPOSSIBLE <= log <= 0 else _log_prob(log)
-            value = IMPOSSIBLE if value is None else value  # null is how some write an infinity
+            # Some servers write null for minus infinity.
+            value = IMPOSSIBLE if value is None else value
             before = entries.get(token)
             entries[token] = value if before is None else float(np.logaddexp(before, value))
         merged.append(entries)
@@ -135,7 +138,7 @@ def completion_from(tokens: Any, lists: Sequence[Iterable[tuple[Any, Any]]]) -> 
 
 
 def _log_prob(log: Any) -> float | None:
-    """Check a log-probability; None stays None, and anything else raises ValueError."""
+    """Check a log-probability; return None for None, and raise ValueError if it is invalid."""
     if log is None:
         return None
     if isinstance(log, bool) or not isinstance(log, int | float):
@@ -160,18 +163,18 @@ def _from_chat(logprobs: Any) -> tuple[list[Any], list[Any], list[Any]]:
 
 
 def _name(entry: Any) -> Any:
-    """Return the string of a token, or for half a character its bytes if the server has them."""
+    """Return the string of a token, or its bytes if it is an incomplete character."""
     token, raw = entry["token"], entry.get("bytes")
     if not isinstance(token, str) or not is_unclear(token) or not isinstance(raw, list) or not raw:
         return token
-    given = bytes(raw)
-    return token if given == token.encode() else f"bytes:{given.hex()}"
+    encoded = bytes(raw)
+    return token if encoded == token.encode() else f"bytes:{encoded.hex()}"
 
 
 def _with_sampled(
     completion: Completion, own: Sequence[float | None], *, same_spelling: bool
 ) -> Completion:
-    """Add the sampled token to each list that has only the likeliest tokens."""
+    """Add the sampled token to each list that has only the most probable tokens."""
     lists = []
     for place, (token, entries) in enumerate(zip(completion.tokens, completion.lists, strict=True)):
         log = own[place] if place < len(own) else None
@@ -186,7 +189,11 @@ def _with_sampled(
 
 
 def _check_spelling(token: str, log: float | None, entries: dict[str, float]) -> None:
-    """Raise if a list should have a token: it is likelier than one there, or spelled otherwise."""
+    """Raise if a sampled token is missing from its list.
+
+    The token should be on the list if it is more probable than a listed token, or if the list has
+    it with another spelling.
+    """
     plain = token.strip(SPACES)
     alike = [key for key in entries if plain and key.strip(SPACES) == plain]
     if not alike if log is None else log <= min(entries.values()) + MARGIN:
@@ -194,7 +201,7 @@ def _check_spelling(token: str, log: float | None, entries: dict[str, float]) ->
     example = (alike or list(entries))[0]
     raise EndpointError(
         f"the sampled token {shown(token)} is not in its own list, which has tokens such as "
-        f"{shown(example)}: the server spells sampled tokens differently from listed ones, so "
-        "they cannot be compared; have it return token ids (`return_tokens_as_token_ids`), or "
-        "compare with a second server (--reference) or a model (--model)"
+        f"{shown(example)}: the server spells sampled and listed tokens differently, so that they "
+        "cannot be compared; let it return token ids (`return_tokens_as_token_ids`), or compare "
+        "with a second server (--reference) or a model (--model)"
     )

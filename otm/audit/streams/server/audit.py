@@ -1,4 +1,4 @@
-"""The audit of a server: its arguments, its requests and its report."""
+"""Audit a server: arguments, requests and report."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ SAMPLING = (
     SamplingParameters(top_k=10),
     SamplingParameters(top_p=0.9),
 )
-"""Sampling parameters of an audit that names none."""
+"""Default sampling parameters."""
 
 DEFAULT_ROUNDING = 1e-3
-"""How far a class may be off on average, in a server's own numbers or beside another server."""
+"""Allowed mean error of a class's probability, for the server's own lists or another server."""
 
 MODEL_ROUNDING = 0.01
-"""The same beside a local model, which may compute in another precision."""
+"""Allowed mean error with a local model, which may compute in another precision."""
 
-MOST_POSSIBLE = 200
+MAX_ANSWERS = 200
 """Number of answers for which the acceptance of the models is computed."""
 
 
@@ -70,80 +70,83 @@ def audit_server(
     progress: Progress | None = None,
     transport: Any = None,
 ) -> ServerReport:
-    """Find out whether a server samples from the distribution that its model has.
+    """Find out whether a server samples from the distribution of its model.
 
-    The server is an OpenAI-compatible one, such as vLLM, and nothing of it need be known.  Its
-    tokens are compared with the log-probabilities that it lists itself, with a local model, or with
-    the tokens of a second server; merged into 16 classes, by e-values that hold whenever the audit
-    stops ([ville1939]_; own design, docs/theory/server-audit.md).  A key is read from the
-    environment, OTM_API_KEY or else OPENAI_API_KEY, and sent to both servers.
+    The server must be OpenAI-compatible, such as vLLM; the audit needs no other knowledge of it.
+    The audit compares its tokens with the log-probabilities that it lists, with a local model, or
+    with the tokens of a second server.  The audit merges tokens into 16 classes and uses e-values
+    that hold whenever the audit stops ([ville1939]_; own design, docs/theory/server-audit.md).  The
+    audit reads a key from the environment, OTM_API_KEY or else OPENAI_API_KEY, and sends it to both
+    servers.
 
     Parameters
     ----------
     url : str
-        The server, such as "http://localhost:8000".
+        Address of the server, such as "http://localhost:8000".
     reference : str, optional
-        A second server to compare with: the same model, for example without drafts.
+        Address of a second server to compare with: the same model, for example without drafts.
     model : LanguageModel, optional
-        A local model to compare with.
+        Local model to compare with.
     draft : LanguageModel, optional
-        The draft model, beside `model`: the report says which acceptance the two allow.
+        Draft model in addition to `model`: the report then has the acceptance that the two allow.
     tokenizer : PreTrainedTokenizerBase, optional
-        Beside `model`, for a server that takes and returns texts alone, such as that of
-        transformers: texts are read by the tokens that it makes of them.  Where the server sampled
-        others for the same text, that is taken for a deviation.
+        Tokenizer in addition to `model`, for a server that accepts and returns only texts, such as
+        that of transformers.  The audit reads each text with this tokenizer.  If the server sampled
+        other tokens for the same text, this counts as a deviation.
     prompts : sequence of str or of sequences of int, optional
-        What is continued: texts, or token ids, which a model without a tokenizer needs; eight short
-        texts if left out.
+        Prompts to continue: texts, or token ids, which a model without a tokenizer needs; by
+        default eight short texts.
     sampling : sequence of SamplingParameters, optional
-        Temperatures, top-k and top-p; greedy texts are compared by themselves.
+        Temperatures, top-k and top-p to test; greedy texts are compared separately.
     concurrency : sequence of int, optional
-        How many requests are sent at a time; each goes with each of `sampling`.
+        Numbers of simultaneous requests; each is combined with each entry of `sampling`.
     max_tokens : int, optional
-        Tokens of each answer.
+        Number of tokens of each answer.
     requests : int, optional
-        Most requests whose tokens are sampled; greedy texts and seeds take up to 16 more.
+        Largest number of requests with sampled tokens; greedy texts and seeds need up to 16 more.
     tv : float, optional
-        The distance that must be excluded for "lossless on everything tried".
+        Distance that must be excluded for the verdict "lossless on everything tried".
     false_alarms : float, optional
-        Bound on the probability that a right server is called not lossless.
+        Bound on the probability that a correct server is called not lossless.
     leave_out : sequence of str, optional
-        Sampling parameters to leave out of all requests, such as "temperature". The server's own
-        values are compared with those of `sampling`, whose default is then temperature 1 alone.
+        Sampling parameters to omit from all requests, such as "temperature".  The server's own
+        values are then compared with those of `sampling`, and the default of `sampling` becomes
+        temperature 1.
     processed : bool, optional
-        Whether the listed log-probabilities are after temperature, top-k and top-p.
+        Whether the server lists log-probabilities after temperature, top-k and top-p.
     rounding : float, optional
-        How far the probability of a class may be off on average: 0.001, and 0.01 for a model.
+        Allowed mean error of a class's probability: by default 0.001, with a model 0.01.
     name : str, optional
-        The model's name on the server; the first that it lists if left out.
+        Name of the model on the server; by default the first that it lists.
     chat : bool, optional
-        Whether to ask by chats; prompts are then messages of a user.
+        Whether to send chats, with prompts as messages of a user.
     logprobs : int, optional
-        Length of the lists that are asked for.
+        Requested length of the lists.
     timeout : float, optional
-        Seconds for an answer.
+        Seconds to wait for an answer.
     retries : int, optional
-        How often a request is sent again.
+        Number of retries of a failed request.
     resume : str or Path, optional
-        A file for the answers; if it has some of the same audit already, these come first.
+        File of answers.  The audit first reads answers of the same audit from it, then adds new
+        ones.
     probes : bool, optional
-        Whether greedy texts and seeds are tried.
+        Whether to try greedy texts and seeds.
     progress : callable, optional
         As for `lossless`.
     transport : httpx2.BaseTransport, optional
-        What sends the requests, for tests.
+        Transport of the requests, for tests.
 
     Returns
     -------
     ServerReport
-        The verdict, with the distance that is excluded.
+        The verdict, with the excluded distance.
 
     Raises
     ------
     EndpointError
-        If a server cannot be reached, refuses, or does not answer as its interface says.
+        If a server cannot be reached, rejects a request, or its answer has another form.
     InvalidInputError
-        If an argument or the file to resume is wrong.
+        If an argument or the file to resume is invalid.
     MissingDependencyError
         If httpx2 is not installed.
 
@@ -153,7 +156,7 @@ def audit_server(
 
     Examples
     --------
-    A simulated server that samples at another temperature than it is asked for:
+    A simulated server that samples at another temperature than the request states:
 
     >>> from otm.audit import audit_server
     >>> from otm.audit.streams.server.simulated import simulated_server
@@ -162,13 +165,13 @@ def audit_server(
     'not lossless'
     """
     if reference is not None and model is not None:
-        raise InvalidInputError("a reference and a model; compare with one of the two")
+        raise InvalidInputError("both a reference and a model; give only one of them")
     if draft is not None and model is None:
-        raise InvalidInputError("a draft without a model; give both")
+        raise InvalidInputError("a draft requires a model; give both")
     if tokenizer is not None and (model is None or chat):
-        raise InvalidInputError("a tokenizer is for a model, and not for chats; leave it out")
+        raise InvalidInputError("a tokenizer requires a model, and no chat; leave it out")
     if processed and (reference is not None or model is not None):
-        raise InvalidInputError("`processed` is about the server's own log-probabilities")
+        raise InvalidInputError("`processed` requires the server's own log-probabilities")
     least = 0 if reference is not None else 2
     listed = as_integer(logprobs, "logprobs", max(least, 1), 1000)
     omitted = as_omitted(leave_out)
@@ -178,7 +181,7 @@ def audit_server(
     texts = as_prompts(prompts, chat=chat, ids=model is not None and tokenizer is None)
     if tokenizer is not None:
         if not all(isinstance(text, str) for text in texts):
-            raise InvalidInputError("beside a tokenizer all prompts are texts")
+            raise InvalidInputError("with a tokenizer, all prompts must be texts")
         texts = tuple(Encoded.of(str(text), tokenizer) for text in texts)
     limits = Limits(
         as_integer(requests, "requests", 1),
@@ -204,7 +207,7 @@ def audit_server(
     possible: list[float] = []
 
     def on_answer(prompt: Prompt, answer: Completion, setting: Setting) -> None:
-        if model is not None and draft is not None and len(possible) < MOST_POSSIBLE * length:
+        if model is not None and draft is not None and len(possible) < MAX_ANSWERS * length:
             possible.extend(
                 extra.possible_acceptance((model, draft), prompt, answer, setting.parameters)
             )
@@ -261,7 +264,7 @@ def audit_server(
 
 
 def _digest(run: Run, access: Access, clients: Sequence[Client]) -> str:
-    """Hash everything that decides which requests are sent and how answers are read."""
+    """Hash all values that determine the requests and the way of reading answers."""
     servers = [[client.url, client.model] for client in clients]
     settings = [[dataclasses.asdict(s.parameters), s.concurrency] for s in run.settings]
     return digest_of(

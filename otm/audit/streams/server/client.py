@@ -1,6 +1,6 @@
 """Requests to an OpenAI-compatible server: completions with log-probabilities, and metrics.
 
-A key is read from the environment, goes into one header, and is nowhere else.
+The client reads a key from the environment and sends it in one header only.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from otm.decoding import SamplingParameters
 from otm.errors import EndpointError, InvalidInputError
 
 KEYS = ("OTM_API_KEY", "OPENAI_API_KEY")
-"""Environment variables that may have the key, the first that is set."""
+"""Environment variables of the key; the first that is set is used."""
 
 SHORTEST_SECRET = 8
-"""Characters of a key that is looked for in answers: a shorter one may be any part of a word."""
+"""Shortest key that is removed from answers; a shorter key may be a part of any word."""
 
 MOST_BYTES = 2**24
-"""Longest answer that is read."""
+"""Longest answer that is read, in bytes."""
 
 AGAIN = frozenset({408, 409, 429, 500, 502, 503, 504, 529})
-"""Statuses after which a request is sent again."""
+"""HTTP statuses after which a request is sent again."""
 
 NEUTRAL = {"top_p": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0}
-"""Neutral values of parameters that a server may take from the model's configuration."""
+"""Neutral values of parameters whose defaults a server may read from the model's configuration."""
 
 EXTRAS = {
     "ignore_eos": True,
@@ -40,36 +40,42 @@ EXTRAS = {
     "top_k": 0,
     "min_p": 0.0,
     "repetition_penalty": 1.0,
-    "repeat_penalty": 1.0,  # of llama.cpp; llama-cpp-python would else take 1.1
+    # For llama.cpp; llama-cpp-python has the default 1.1.
+    "repeat_penalty": 1.0,
 }
-"""Parameters that not every server takes: requests leave out those that a server rejects."""
+"""Parameters that not every server supports; requests omit those that a server rejects."""
 
 RARE = frozenset({"repeat_penalty"})
-"""Extras to leave out first where a server rejects a request and names none of them."""
+"""Extras to omit first if a server rejects a request without naming a parameter."""
 
 SAMPLING_EXTRAS = ("top_k", "min_p", "repetition_penalty", "repeat_penalty")
 """Extras for which a server's own value may change the samples."""
 
 LONGEST_MESSAGE = 4_000
-"""Most characters of a server's own message that are shown."""
+"""Largest number of characters of a server's own message in an error."""
 
 
 @dataclass(frozen=True)
 class Access:
-    """Options of all requests: limits, and which interface of the server is used."""
+    """Options of all requests: limits, and the interface of the server."""
 
     timeout: float = 60.0
     retries: int = 4
     chat: bool = False
-    logprobs: int = 20  # length of the lists
-    tokenizer: Any = None  # of Hugging Face, where the server takes and returns texts alone
-    pause: float = 0.5  # seconds before the first retry; then twice as many
-    own_lists: bool = True  # whether its tokens are compared with its own lists
-    leave_out: Collection[str] = ()  # sampling parameters that no request has
+    # Length of the lists.
+    logprobs: int = 20
+    # Hugging Face tokenizer, for a server that accepts and returns only texts.
+    tokenizer: Any = None
+    # Seconds before the first retry; doubled for each further retry.
+    pause: float = 0.5
+    # Whether tokens are compared with the server's own lists.
+    own_lists: bool = True
+    # Sampling parameters that all requests omit.
+    leave_out: Collection[str] = ()
 
 
 def check_url(url: str) -> str:
-    """Return the address up to its path; raise if it has a key in it."""
+    """Return the address without a trailing /v1; raise if it contains a key."""
     try:
         parts = urlsplit(url)
         host = parts.hostname
@@ -77,18 +83,18 @@ def check_url(url: str) -> str:
         host = None
     if not host or parts.scheme not in ("http", "https"):
         raise InvalidInputError(
-            "this is not the address of a server; give one such as http://host:8000"
+            "the address of the server is invalid; give one such as http://host:8000"
         )
     if parts.username or parts.password or parts.query or parts.fragment:
         raise InvalidInputError(
-            f"the address of {host} has more than host and path; give a key in the environment, "
-            f"as {KEYS[0]}, and the address as http://host:8000"
+            f"the address of {host} has more than host and path; give a key in the environment "
+            f"variable {KEYS[0]}, and the address as http://host:8000"
         )
     return f"{parts.scheme}://{parts.netloc}{parts.path}".rstrip("/").removesuffix("/v1")
 
 
 class Client:
-    """A server, asked from several threads."""
+    """A server that several threads may send requests to."""
 
     def __init__(self, url: str, model: str | None, access: Access, transport: Any = None) -> None:
         self.url = check_url(url)
@@ -101,11 +107,12 @@ class Client:
         self.retried = 0
         key = next((os.environ[name] for name in KEYS if os.environ.get(name)), None)
         if key is not None and not (key.isascii() and key.isprintable() and key == key.strip()):
-            raise InvalidInputError("the key in the environment has characters no key has")
+            raise InvalidInputError("the key in the environment has characters that no key has")
         self._key = key
         headers = {} if key is None else {"Authorization": f"Bearer {key}"}
-        headers["Accept-Encoding"] = "identity"  # what is compressed may become very long
-        # a redirect could take the key elsewhere
+        # Compressed content may become very long.
+        headers["Accept-Encoding"] = "identity"
+        # A redirect could send the key to another host.
         self._http = self._httpx.Client(
             headers=headers,
             timeout=access.timeout,
@@ -119,7 +126,7 @@ class Client:
             raise
 
     def close(self) -> None:
-        """Close the connections; what still waits for an answer gives up."""
+        """Close the connections, and stop waiting for retries."""
         self._closed.set()
         self._http.close()
 
@@ -146,7 +153,7 @@ class Client:
         for name in self._access.leave_out:
             body.pop(name, None)
         path = "/v1/chat/completions" if self._access.chat else "/v1/completions"
-        content = self._accepted(path, body)
+        content = self._send_accepted(path, body)
         if self._access.tokenizer is not None:
             return read_text(self._json(content), tokens, self._access.tokenizer)
         return read_completion(
@@ -157,7 +164,7 @@ class Client:
             same_spelling=self._access.own_lists,
         )
 
-    def _accepted(self, path: str, body: dict[str, Any]) -> bytes:
+    def _send_accepted(self, path: str, body: dict[str, Any]) -> bytes:
         """Send a request with all extras that the server accepts; return the content."""
         extras = self._extras
         status, content = self._send("POST", path, extras | body)
@@ -172,12 +179,12 @@ class Client:
 
     @property
     def refused(self) -> tuple[str, ...]:
-        """Sampling parameters that the server rejects: it uses its own values of these."""
+        """Sampling parameters that the server rejects, so that it uses its own values."""
         own = {*self._extras, *self._access.leave_out}
         return tuple(name for name in SAMPLING_EXTRAS if name not in own)
 
     def metrics(self) -> str | None:
-        """Return the server's metrics; None if it has none."""
+        """Return the server's metrics, or None if it has none."""
         try:
             status, content = self._send("GET", "/metrics", None)
         except EndpointError:
@@ -194,7 +201,7 @@ class Client:
         except (LookupError, TypeError, AttributeError, UnicodeEncodeError):
             name = None
         if not isinstance(name, str):
-            raise EndpointError(f"the server names no model; {hint}")
+            raise EndpointError(f"the server does not list a model; {hint}")
         return name
 
     def _check_status(self, status: int, path: str, content: bytes, hint: str = "") -> None:
@@ -211,20 +218,19 @@ class Client:
         raise EndpointError(f"the server answers {status} to {path}: {said!r}{advice}")
 
     def _option(self, status: int, said: str) -> str:
-        """Name the option that helps where a server rejects a request with this message."""
+        """Return advice on an option if a server rejects a request with this message."""
         if "logprob" in said:
-            return "ask for shorter lists with --logprobs 5"
+            return "request shorter lists with --logprobs 5"
         if "model" in said and ("exist" in said or "not found" in said or "unknown" in said):
             return "give the model's name on the server with --name NAME"
         if "chat" in said or status in (404, 405):
             other = "leave out --chat" if self._access.chat else "use --chat"
-            return f"if the server takes {'texts' if self._access.chat else 'chats'} only, " + (
-                other
-            )
+            accepted = "texts" if self._access.chat else "chats"
+            return f"if the server accepts only {accepted}, {other}"
         return ""
 
     def _message(self, content: bytes) -> str:
-        """Extract the server's message from its JSON, or return all of its text."""
+        """Return the server's message from its JSON, or its whole text."""
         text = content[: 4 * LONGEST_MESSAGE].decode("utf-8", "replace")
         try:
             found = parse_json(content, "the answer")
@@ -237,7 +243,7 @@ class Client:
         return text if len(text) <= LONGEST_MESSAGE else text[: LONGEST_MESSAGE - 1] + "…"
 
     def _json(self, content: bytes) -> Any:
-        """Read JSON; the key, should a server write it back, is replaced in all strings."""
+        """Read JSON; replace the key in all strings, in case the server returns it."""
         try:
             return self._without_key(parse_json(content, "the answer"))
         except InvalidInputError as error:
@@ -256,8 +262,8 @@ class Client:
         return value
 
     def _send(self, method: str, path: str, body: dict[str, Any] | None) -> tuple[int, bytes]:
-        """Send a request, again after what may pass; return status and content."""
-        problem = "is no longer asked"
+        """Send a request, with retries after temporary failures; return status and content."""
+        problem = "was closed"
         for attempt in range(self._access.retries + 1):
             if attempt:
                 self.retried += 1
@@ -268,31 +274,31 @@ class Client:
             except self._httpx.TimeoutException:
                 problem = f"does not answer within {self._access.timeout:g} s"
             except (self._httpx.NetworkError, self._httpx.ProtocolError) as error:
-                problem = f"cannot be reached or breaks off ({type(error).__name__})"
+                problem = f"cannot be reached or closes the connection ({type(error).__name__})"
             except (self._httpx.HTTPError, self._httpx.InvalidURL) as error:
-                raise EndpointError(f"no request can be sent ({type(error).__name__})") from None
+                raise EndpointError(f"cannot send the request ({type(error).__name__})") from None
             else:
                 if status not in AGAIN:
                     return status, content
                 problem = f"answers {status}"
         raise EndpointError(
-            f"the server {problem} at {path}, {self._access.retries + 1} times; raise the limits "
-            "of time and retries, or try again later"
+            f"the server {problem} at {path}, after {self._access.retries + 1} attempts; increase "
+            "the timeout or the number of retries, or try again later"
         )
 
     def _once(self, method: str, path: str, body: dict[str, Any] | None) -> tuple[int, bytes]:
-        """Send a request once; an answer is read up to a limit of bytes and of time."""
+        """Send a request once, and read the answer up to a limit of bytes and of time."""
         until = time.monotonic() + self._access.timeout
         with self._http.stream(method, self.url + path, json=body) as response:
             if response.headers.get("Content-Encoding", "identity") != "identity":
-                raise EndpointError("the server compresses its answers, which it was asked not to")
+                raise EndpointError("the server compresses its answers, against the request")
             parts, size = [], 0
             for part in response.iter_bytes():
                 parts.append(part)
                 size += len(part)
                 if size > MOST_BYTES:
                     raise EndpointError(
-                        f"the server's answer is longer than {MOST_BYTES:,} bytes; it was left"
+                        f"the server's answer is longer than {MOST_BYTES:,} bytes and was discarded"
                     )
                 if time.monotonic() > until:
                     raise self._httpx.ReadTimeout("the answer takes too long")

@@ -1,15 +1,16 @@
-"""Evidence from earlier answers: lists that follow the sampled token, and copied texts.
+"""Evidence from earlier answers: lists that depend on the sampled token, and copied texts.
 
-A server that makes its lists after it draws the tokens passes every comparison of a token with its
-own list.  But the list of an earlier request after the same text cannot depend on a later token.
-So later tokens and lists are compared with the first list after the same text (Theorem 16.4).
+A server that makes its lists after it samples the tokens passes every comparison of a token with
+its own list.  But the list of an earlier request after the same text cannot depend on a later
+token.  Therefore the audit compares later tokens and lists with the first list after the same text
+(Theorem 16.4).
 
-Requests without a seed are independent.  Suppose that a text copies the j-th text before it with
-probability π w_j, where Σ w_j = 1, and else follows the lists.  Its likelihood over that of the
-lists, 1 − π + π Σ w_j [the text is the j-th] / P(text), is a factor of mean 1 for a right server.
-The texts shortly before have half of the weights, all texts have the other half.  P(text) is
-bounded from above by the product of the probabilities of its tokens, where a token that does not
-count has 1 (Theorem 16.5).
+Requests without a seed are independent.  Suppose that a text copies the j-th earlier text with
+probability π w_j, where Σ w_j = 1, and otherwise follows the lists.  The likelihood ratio of this
+hypothesis to the lists is 1 − π + π Σ w_j [the text is the j-th] / P(text).  For a correct server,
+the mean of this ratio is 1.  Half of the weights are on recent texts, the other half on all texts.
+P(text) is at most the product of the probabilities of its tokens, where a token that does not count
+has probability 1 (Theorem 16.5).
 """
 
 from __future__ import annotations
@@ -29,44 +30,48 @@ from otm.audit.streams.server.token_probs import TokenProbs
 from otm.decoding import SamplingParameters
 
 STEADY = 0.05
-"""Allowed TV between lists of a right server after the same text: batches round differently."""
+"""Allowed TV between a correct server's lists after the same text; batches round differently."""
 
 FEWEST_COMPARED = 48
-"""Fewest comparisons with earlier lists in an audit that calls a server lossless."""
+"""Smallest number of comparisons with earlier lists for the verdict "lossless"."""
 
 MOST_TEXTS = 2**17
-"""Number of texts whose first lists are kept."""
+"""Number of texts whose first lists are stored."""
 
 COPY_RATES = np.array([1 / 2, 1 / 16, 1 / 256])
-"""Values of π, one e-value each."""
+"""Values of the copying probability π, with one e-value for each."""
 
 RECENT = 16
-"""Number of last texts of the same prompt and sampling parameters with a larger weight."""
+"""Number of latest texts, for each prompt and sampling parameters, that get a larger weight."""
 
 MOST_COPIED = 2**12
-"""Number of texts that are kept for a prompt and sampling parameters: the first ones."""
+"""Largest number of texts that are stored for each prompt and sampling parameters."""
 
 RELATIVE_ERROR = 10.0
-"""Relative error of a probability, in units of the rounding of an audit."""
+"""Relative error of a probability, in units of the audit's rounding."""
 
 
 @dataclass(frozen=True)
 class SameLists:
     """Differences between a server's lists after the same text."""
 
-    tokens: int  # those with an earlier list after the same text
-    mean_tv: float  # from the first list after the text
-    log10_e_value: float  # of tokens against the first list after the text
+    # Number of tokens with an earlier list after the same text.
+    tokens: int
+    # Mean TV between a list and the first list after the same text.
+    mean_tv: float
+    # Logarithm of the e-value of tokens against the first list after the same text.
+    log10_e_value: float
 
 
 class SameText:
-    """Comparisons of lists and tokens with the first list after the same text."""
+    """Comparisons of each list and its token with the first list after the same text."""
 
     def __init__(self, sizes: dict[str, int], drift: float) -> None:
-        """Begin without texts; `sizes`: number of groups "prompt", "setting" and "place"."""
+        """Start without texts; `sizes`: number of groups "prompt", "setting" and "place"."""
         self._drift = max(drift, STEADY)
         self.evidence = GroupEvidence(sizes, drift=self._drift)
-        self.tokens = 0  # those with an earlier list after the same text
+        # Number of tokens with an earlier list after the same text.
+        self.tokens = 0
         self._distances = 0.0
         self._shift: Floats = np.zeros((FAMILY_COUNT, CLASS_COUNT))
         self._texts: dict[tuple[Hashable, str], int] = {}
@@ -74,7 +79,7 @@ class SameText:
 
     @property
     def mean_distance(self) -> float:
-        """Mean TV of a list from the first one after the same text."""
+        """Mean TV between a list and the first list after the same text."""
         return self._distances / max(self.tokens, 1)
 
     @property
@@ -91,7 +96,7 @@ class SameText:
     ) -> None:
         """Compare tokens and lists of a block with the first lists after the same texts.
 
-        Rounded lists may be off by `error` besides.
+        `error` is an additional error of rounded lists.
         """
         self.evidence.drift = self._drift + error
         compared: list[tuple[Floats, list[Group]]] = []
@@ -101,7 +106,7 @@ class SameText:
             for place, (token, row) in enumerate(zip(answer.tokens, answer.rows, strict=True)):
                 first = self._first.get((text, parameters))
                 if first is not None:
-                    # The first list alone decides whether the token counts.
+                    # Only the first list decides whether the token counts.
                     if first.of(token) is not None:
                         compared.append((first.deviation(token), [*groups, ("place", place)]))
                     if row is not None:
@@ -109,7 +114,8 @@ class SameText:
                 elif row is not None:
                     self._first[text, parameters] = row
                 if is_unclear(token):
-                    break  # another token may have the same string
+                    # Another token may have the same string.
+                    break
                 known = self._texts.get((text, token))
                 if known is None:
                     if len(self._texts) >= MOST_TEXTS:
@@ -131,22 +137,25 @@ class SameText:
 
 @dataclass(frozen=True)
 class Repeats:
-    """How many texts repeat an earlier one of the same prompt and sampling parameters."""
+    """Number of texts that repeat an earlier one of the same prompt and sampling parameters."""
 
-    texts: int  # those with earlier texts
+    # Number of texts that have earlier texts.
+    texts: int
     repeated: int
-    expected: float  # upper bound on the expected number of repeats
+    # Upper bound on the expected number of repeats.
+    expected: float
     log10_e_value: float
 
 
 @dataclass
 class _Earlier:
-    """The texts of a prompt and sampling parameters so far."""
+    """Earlier texts of one prompt and its sampling parameters."""
 
     recent: deque[tuple[str, ...]] = field(default_factory=lambda: deque(maxlen=RECENT))
     counts: Counter[tuple[str, ...]] = field(default_factory=Counter)
     number: int = 0
-    likely: float = 0.0  # sum of the probabilities of all different texts
+    # Total probability of all distinct texts.
+    likely: float = 0.0
 
     def share(self, text: tuple[str, ...]) -> float:
         """Sum the weights of the earlier texts that are the same."""
@@ -161,7 +170,7 @@ class _Earlier:
 
 
 class Copies:
-    """The texts of each prompt so far, and the evidence that some are copies."""
+    """Earlier texts of each prompt, and the evidence that some texts are copies."""
 
     def __init__(self, drift: float) -> None:
         self.drift = drift
@@ -175,7 +184,7 @@ class Copies:
         return Repeats(self._texts, self._repeated, self._expected, log10)
 
     def add(self, key: Hashable, answer: Completion) -> None:
-        """Compare a text with those before it."""
+        """Compare a text with earlier texts."""
         if not answer.tokens:
             return
         tokens = zip(answer.rows, answer.tokens, strict=True)
@@ -195,7 +204,7 @@ class Copies:
 
 
 def _highest_probability(row: TokenProbs | None, token: str) -> float:
-    """Upper bound on the probability of a token; 1 where it is unknown."""
+    """Return an upper bound on the probability of a token; 1 if it is unknown."""
     probability = None if row is None else row.of(token)
     if row is None or probability is None:
         return 1.0

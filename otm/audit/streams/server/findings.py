@@ -1,4 +1,4 @@
-"""All evidence from the answers of a server, the verdict, and the reasons for it."""
+"""Combine the evidence from a server's answers into the verdict and its reasons."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from otm.audit.streams.server.suspects import MOST_EXAMINED, SampledToken, find_
 from otm.decoding import SamplingParameters
 
 LEFT_OUT = 0.25
-"""Largest share of tokens that do not count in an audit that calls a server lossless."""
+"""Largest share of tokens that may be excluded in a verdict "lossless"."""
 
 OFF_LISTS = 0.5
-"""Largest share of tokens that do not count or are on no list, in such an audit."""
+"""Largest share of tokens that may be excluded or be on no list in a verdict "lossless"."""
 
 GREEDY = 0.05
-"""For "lossless", greedy decoding is further away than this or than the bound of the audit."""
+"""For "lossless", greedy decoding must be further away than this or than the audit's bound."""
 
 SHARES = {"own": 0.8, "same text": 0.1, "copies": 0.1}
 """Weights of the e-values: tokens against their own lists, against earlier lists, and copies."""
@@ -32,7 +32,7 @@ SHARES = {"own": 0.8, "same text": 0.1, "copies": 0.1}
 
 @dataclass(frozen=True)
 class Limits:
-    """When the audit ends."""
+    """Limits at which the audit ends."""
 
     requests: int
     tv: float
@@ -50,7 +50,7 @@ class Findings:
         drift: float,
         least_temperature: float,
     ) -> None:
-        """Begin without answers; `sizes`: groups of each kind, `probs_of`: None for pairs."""
+        """Start without answers; `sizes`: numbers of groups; `probs_of`: None for pairs."""
         self.limits, self.drift, self._least = limits, drift, least_temperature
         self.probs_of = probs_of
         self.evidence = GroupEvidence(
@@ -66,9 +66,10 @@ class Findings:
             self._parts["copies"] = self.copies.evidence
         self.mixture = EProcess([SHARES[name] for name in self._parts], -math.log(limits.level))
         self.left_out = 0
-        # sums over the tokens that count; the last, of the probability of unlisted tokens
+        # Sums over the tokens that count; the last sums the probabilities of unlisted tokens.
         self._greedy_distance, self._entropy, self._others = 0.0, 0.0, 0.0
-        self._sampled: dict[int, list[SampledToken]] = {}  # by setting, for the search for suspects
+        # Tokens by setting, for the search for suspects.
+        self._sampled: dict[int, list[SampledToken]] = {}
 
     def add(
         self,
@@ -78,7 +79,7 @@ class Findings:
         answers: Sequence[Completion],
         counted: Sequence[CountedToken],
     ) -> None:
-        """Add the answers of a block, and those of their tokens that count."""
+        """Add the answers of a block, and their tokens that count."""
         drift = max(self.drift, self.error)
         if self.copies is not None:
             self.copies.drift = drift
@@ -102,14 +103,14 @@ class Findings:
 
     @property
     def verdict(self) -> str:
-        """Say what the answers so far show."""
+        """Verdict from the answers so far."""
         if self.mixture.decided:
             return NOT_LOSSLESS
         return UNDECIDED if self.missing() else LOSSLESS
 
     @property
     def error(self) -> float:
-        """Largest error of a class's probability by the rounding of the lists."""
+        """Largest error of a class's probability due to the rounding of the lists."""
         return self.probs_of.error / self._least if isinstance(self.probs_of, OwnLists) else 0.0
 
     @property
@@ -125,7 +126,7 @@ class Findings:
 
     @property
     def greedy_distance(self) -> float:
-        """Mean TV of greedy decoding from the distributions of the tokens that count."""
+        """Mean TV between greedy decoding and the distributions of the tokens that count."""
         return self._greedy_distance / max(self.count, 1)
 
     @property
@@ -134,38 +135,38 @@ class Findings:
         return None if self.probs_of is None else self._entropy / max(self.count, 1)
 
     def missing(self) -> list[str]:
-        """List the conditions of "lossless" that do not hold yet."""
+        """List the unmet conditions of the verdict "lossless"."""
         found, bound = [], self.bound
         if not bound <= self.limits.tv:
             found.append(
-                f"the bound on the distance is {bound:.3g} so far, and must be at most "
+                f"the bound on the distance is {bound:.3g} so far, but must be at most "
                 f"{self.limits.tv:g}: allow more requests (--requests)"
             )
         if self.much_left_out:
             found.append(
-                "too many tokens do not count: ask for longer lists (--logprobs) or lower "
+                "too many tokens are excluded: request longer lists (--logprobs) or lower "
                 "temperatures"
             )
         elif self.off_lists:
             found.append(
                 "too many tokens are not on their lists, so that only their total probability is "
-                "known: ask for longer lists (--logprobs) or lower temperatures"
+                "known: request longer lists (--logprobs) or lower temperatures"
             )
         if not self.greedy_distance > min(bound, GREEDY):
             what = (
-                "the tokens of both servers are the same too often"
+                "both servers return the same tokens too often"
                 if self.entropy is None
                 else f"the tokens have too little entropy, {self.entropy:.3g} bits on average"
             )
             found.append(
-                f"{what}: greedy decoding is only {self.greedy_distance:.3g} away; use higher "
-                "temperatures, or prompts with more possible continuations"
+                f"{what}: the distance to greedy decoding is only {self.greedy_distance:.3g}; use "
+                "higher temperatures, or prompts with more possible continuations"
             )
         same = self.same_text
         if same is not None and same.tokens < FEWEST_COMPARED:
             found.append(
                 f"only {same.tokens} lists were compared with an earlier list after the same "
-                f"text, {FEWEST_COMPARED} are needed to see whether lists depend on the sampled "
+                f"text, but {FEWEST_COMPARED} are needed to show whether lists depend on sampled "
                 "tokens: use fewer prompts"
             )
         if same is not None and same.mean_distance > STEADY:
@@ -180,12 +181,12 @@ class Findings:
         verdict = self.verdict
         if verdict == NOT_LOSSLESS:
             return tuple(self.suspects()) or (
-                "none of the mistakes that the audit knows explains the tokens",
+                "no mistake that the audit knows explains the tokens",
             )
         return tuple(self.missing()) if verdict == UNDECIDED else ()
 
     def suspects(self) -> list[str]:
-        """Name the mistakes that may have caused a deviation."""
+        """Describe the mistakes that may have caused a deviation."""
         found = []
         same, limit = self.same_text, self.mixture.limit
         own = self.evidence.largest
@@ -195,7 +196,7 @@ class Findings:
         ):
             found.append(
                 f"lists after the same text differ by {same.mean_distance:.3g} (mean TV, "
-                f"{same.tokens:,} tokens), as if the server made them after it drew the token, or "
+                f"{same.tokens:,} tokens), as if the server made them after sampling the token, or "
                 "used several models"
             )
         repeats = None if self.copies is None else self.copies.summary()
@@ -207,12 +208,12 @@ class Findings:
 
     @property
     def much_left_out(self) -> bool:
-        """Whether too few tokens count for a verdict on all of them; never for pairs."""
+        """Whether too many tokens are excluded for a verdict; never for pairs."""
         tokens = self.left_out + self.count
         return self.probs_of is not None and self.left_out > LEFT_OUT * tokens
 
     @property
     def off_lists(self) -> bool:
-        """Whether too few tokens are on their lists for a verdict on all; never for pairs."""
+        """Whether too few tokens are on their lists for a verdict; never for pairs."""
         off = self.left_out + self._others
         return self.probs_of is not None and off > OFF_LISTS * (self.left_out + self.count)

@@ -1,10 +1,11 @@
-"""Evidence of tokens that are merged into 16 classes: of all tokens, and of groups of them.
+"""Evidence from all tokens and from groups of tokens; the vocabulary is merged into 16 classes.
 
-Before a token is seen, its probabilities split the tokens into classes.  Its deviation d is the
-indicator of its class minus the probabilities of the classes, for each family of classes.  With D
-the sum of all d after T tokens, exp(λ D(C) − λ² T / 8) is a supermartingale for every union C of
-classes, and so is its mean over all unions, e^(−λ² T / 8) Π_c (1 + e^(λ D_c)) / 2 (Theorem 16.1 of
-docs/theory/server-audit.md).  Pairs of tokens from two servers have λ² / 2 in place of λ² / 8.
+Before a token is known, its distribution splits the vocabulary into classes.  For each family of
+classes, the deviation d of a token is the indicator of its class minus the probabilities of the
+classes.  Let D be the sum of d over T tokens.  Then exp(λ D(C) − λ² T / 8) is a supermartingale for
+every union C of classes, and so is its mean over all unions, e^(−λ² T / 8) Π_c (1 + e^(λ D_c)) / 2
+(Theorem 16.1 of docs/theory/server-audit.md).  For pairs of tokens from two servers, λ² / 8 becomes
+λ² / 2.
 """
 
 from __future__ import annotations
@@ -19,16 +20,16 @@ import numpy as np
 from otm.audit.streams.e_process import EProcess, Floats
 
 CLASS_COUNT = 16
-"""Classes that the tokens of a place are merged into."""
+"""Number of classes that tokens are merged into."""
 
 FAMILY_COUNT = 2
-"""Ways to merge them: by rank, and by what the token is."""
+"""Number of ways to merge tokens: by rank, and by a hash of the token."""
 
 LAMBDAS = 2.0 ** np.arange(-7, 2)
-"""λ of the e-values."""
+"""Values of λ, with one e-value for each."""
 
 Group: TypeAlias = tuple[str, Hashable]
-"""A kind of group, such as "prompt", and which one."""
+"""A group of tokens: its kind, such as "prompt", and its key."""
 
 EVERYWHERE: Group = ("everywhere", 0)
 
@@ -47,10 +48,10 @@ class Tally:
         return largest
 
     def log_e_value(self, width: float, drift: float) -> float:
-        """Logarithm of the mean over families, unions and λ; d has a range of `width`."""
-        # [F, L]: a probability may be wrong by `drift`, which costs λ drift for each token
+        """Return the logarithm of the mean over families, unions and λ; d has range `width`."""
+        # Shape [F, L].  A probability may be wrong by `drift`, which costs λ drift for each token.
         tilted = self.excess[:, None] * LAMBDAS[:, None]
-        # This is ln(1 + e^x), faster than by logaddexp.
+        # This computes ln(1 + e^x) faster than logaddexp.
         logs = (np.maximum(tilted, 0) + np.log1p(np.exp(-np.abs(tilted)))).sum(axis=2)
         cost = LAMBDAS**2 * width**2 / 8 + LAMBDAS * drift
         logs -= CLASS_COUNT * math.log(2) + self.count * cost
@@ -58,11 +59,11 @@ class Tally:
 
 
 class GroupEvidence(EProcess):
-    """The evidence of all tokens so far: everywhere, and in the groups of each kind.
+    """The evidence from all tokens so far: everywhere, and in the groups of each kind.
 
-    All tokens together have half of the shares, and the kinds of groups the other half.  The share
-    of a kind is divided by its number of groups in `sizes`; groups without tokens keep theirs, and
-    groups beyond that number have none.
+    The e-value of all tokens has half of the weight, the kinds of groups share the other half.
+    Each kind divides its weight by its number of groups in `sizes`.  Groups without tokens keep
+    their weight; groups beyond that number have none.
     """
 
     def __init__(self, sizes: dict[str, int], *, width: float = 1.0, drift: float = 0.0) -> None:
@@ -77,7 +78,7 @@ class GroupEvidence(EProcess):
         super().__init__(shares)
 
     def add(self, tokens: Iterable[tuple[Floats, Iterable[Group]]]) -> None:
-        """Take the deviations [F, C] of some tokens and the groups of each."""
+        """Add the deviations [F, C] of some tokens to their groups."""
         changed: dict[Group, Tally] = {}
         for deviation, groups in tokens:
             for group in (EVERYWHERE, *groups):
@@ -95,14 +96,15 @@ class GroupEvidence(EProcess):
         self.update(logs)
 
     def log_e_value_of(self, group: Group) -> float:
-        """Logarithm of the e-value of a group alone."""
+        """Return the logarithm of the e-value of one group."""
         place = self._places.get(group)
         return 0.0 if place is None else float(self.logs[place])
 
     def bound(self, level: float) -> float:
-        """Upper bound of the mean TV of the merged classes, too low with `level` at most.
+        """Return an upper bound on the mean TV of the merged classes.
 
-        It holds at all times together, and for every union at every λ (Theorem 16.2).
+        The bound is too low with probability at most `level`.  The bound holds at all times
+        together, for every union of classes and every λ (Theorem 16.2).
         """
         tally = self.tallies[EVERYWHERE]
         if not tally.count:

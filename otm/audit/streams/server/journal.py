@@ -1,4 +1,4 @@
-"""The file from which an audit can be resumed: one line for each answer."""
+"""File from which an audit can be resumed: one line for each answer."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ def digest_of(plan: Any) -> str:
 
 
 class Journal:
-    """Answers by server, in the order of the plan: first those of the file, then new ones."""
+    """Answers by server, in the order of the plan: first from the file, then new ones."""
 
     def __init__(self, path: Path | None, digest: str) -> None:
         self._file: IO[bytes] | None = None
-        self._found: tuple[deque[Completion], deque[Completion]] = deque(), deque()
+        self._stored: tuple[deque[Completion], deque[Completion]] = deque(), deque()
         if path is None:
             return
         check_place(path)
@@ -35,48 +35,49 @@ class Journal:
             self._file = path.open("a+b")
             self._file.seek(0)
             kept = self._read(self._file.read(), head, file_label(path))
-            self._file.truncate(kept)  # a line that was cut short
+            # Remove an incomplete last line.
+            self._file.truncate(kept)
             if not kept:
                 self._file.write(head)
         except OSError as error:
-            raise InvalidInputError(
-                f"{file_label(path)} cannot be kept: {error.strerror}"
-            ) from None
+            raise InvalidInputError(f"cannot write {file_label(path)}: {error.strerror}") from None
         except BaseException:
             self.close()
             raise
 
     def _read(self, content: bytes, head: bytes, label: str) -> int:
-        """Take the answers of a file; return how many bytes of it are whole lines."""
+        """Read the answers of a file; return the number of bytes in complete lines."""
         kept = content.rfind(b"\n") + 1
         lines = content[:kept].split(b"\n")[:-1]
         if not lines:
             if content and not head.startswith(content):
-                raise InvalidInputError(f"{label} is not an audit to resume; name another file")
+                raise InvalidInputError(f"{label} is not an audit to resume; give another file")
             return 0
         if lines[0] + b"\n" != head:
             known = FORMAT[:-2].encode() in lines[0][:100]
             why = (
-                "of other servers, settings or prompts, or of another version"
+                "from other servers, settings or prompts, or from another version"
                 if known
                 else "not an audit"
             )
-            raise InvalidInputError(f"{label} is {why}; name another file")
+            raise InvalidInputError(f"{label} is {why}; give another file")
         for number, line in enumerate(lines[1:], 2):
             where = f"line {number} of {label}"
             try:
                 server, tokens, lists = parse_json(line, where)
-                self._found[bool(server)].append(
+                self._stored[bool(server)].append(
                     completion_from(tokens, [pairs.items() for pairs in lists])
                 )
             except (ValueError, TypeError, AttributeError, OverflowError):
-                raise InvalidInputError(f"{where} is damaged; remove it and all below") from None
+                raise InvalidInputError(
+                    f"{where} is damaged; remove it and all lines after it"
+                ) from None
         return kept
 
     def take(self, server: int, most: int) -> list[Completion]:
-        """Take up to `most` of a server's answers from the file."""
-        found = self._found[server]
-        return [found.popleft() for _ in range(min(most, len(found)))]
+        """Return up to `most` stored answers of a server, and remove them."""
+        stored = self._stored[server]
+        return [stored.popleft() for _ in range(min(most, len(stored)))]
 
     def keep(self, server: int, answer: Completion) -> None:
         """Append a server's answer to the file."""
@@ -87,7 +88,7 @@ class Journal:
         try:
             self._file.flush()
         except OSError as error:
-            raise EndpointError(f"the file to resume from is full: {error.strerror}") from None
+            raise EndpointError(f"cannot write the file to resume from: {error.strerror}") from None
 
     def close(self) -> None:
         """Close the file."""

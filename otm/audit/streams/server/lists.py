@@ -1,15 +1,15 @@
-"""The distribution of a token from a list of log-probabilities.
+"""Compute the distribution of a token from a list of log-probabilities.
 
-A server lists the likeliest N tokens, usually before temperature and truncation, and the sampled
-one.  What is compared must not depend on the sampled token, so only tokens strictly above the N-th
-largest value are used: these are the same whichever was sampled, and whatever ties there are
-(docs/theory/server-audit.md, Lemma 16.3).  Of a list before the temperature, the distribution given
-that the token is on the list is known at every temperature; other tokens then do not count.  Their
-total probability is known where the whole distribution is: at temperature 1, or after top-k of
-fewer tokens.
+A server lists the N most probable tokens, usually before temperature and truncation, and the
+sampled token.  The comparison must not depend on the sampled token.  Therefore only tokens strictly
+above the N-th largest value are used: these are the same for every sampled token, even with ties
+(docs/theory/server-audit.md, Lemma 16.3).  A list before the temperature determines, at every
+temperature, the distribution given that the token is on the list; other tokens do not count.  The
+total probability of the other tokens is known if the whole distribution is known: at temperature 1,
+or after top-k with fewer tokens than the list.
 
-Several tokens may share one string, such as halves of characters, and a list of strings may then be
-shorter.  `_used_strings` says which of its strings are used.
+Several tokens may have the same string, for example incomplete characters, and a list of strings
+may then be shorter.  `_used_strings` determines which of its strings are used.
 """
 
 from __future__ import annotations
@@ -28,27 +28,31 @@ from otm.decoding import SamplingParameters
 from otm.errors import EndpointError
 
 END_TOKEN = re.compile(r"<[^<>]+>|<\|.+\|>|\[\|[^\[\]]+\|\]|\[[A-Z_]+\]")
-"""Strings of end tokens, which servers leave out of their answers."""
+"""Pattern of end tokens, which servers omit from their answers."""
 
 WHOLE_LIST_GAP = 1e-3
-"""A list is whole if its probabilities lack at most this of 1."""
+"""Largest missing probability of a list that counts as complete."""
 
 LARGEST_EXCESS = 0.02
-"""The probabilities of a list may exceed 1 by this: logarithms in bfloat16 are up to 0.8 % off."""
+"""Allowed excess of a list's total probability over 1; logs in bfloat16 are up to 0.8 % off."""
 
 TOP_P_MARGIN = 1e-4
-"""A sum of probabilities this near to top-p may be on either side of it."""
+"""Margin around top-p within which a sum of probabilities may be on either side."""
 
 
 class UsedEntries(NamedTuple):
-    """The entries of a list from which probabilities are computed."""
+    """The entries of a list that determine probabilities."""
 
     tokens: list[str]
     logs: Floats
-    whole: bool  # whether these are all tokens
-    rest_counts: bool  # whether the other tokens are known as one class
-    hidden: int  # how many of the likeliest tokens may share the string of another
-    dropped: frozenset[str]  # tokens that do not count
+    # Whether these are all tokens.
+    whole: bool
+    # Whether the other tokens have a known total probability and count as one class.
+    rest_counts: bool
+    # Number of the most probable tokens that may share a string with another token.
+    hidden: int
+    # Tokens that do not count.
+    dropped: frozenset[str]
 
 
 def probs_from_list(
@@ -61,10 +65,10 @@ def probs_from_list(
     chat: bool = False,
     error: float = 0.0,
 ) -> TokenProbs | None:
-    """Return the distribution that a list of N log-probabilities gives; None if it does not count.
+    """Return the distribution from a list of N log-probabilities; None if it does not count.
 
-    The list has the sampled `token`.  `processed` lists are after temperature and truncation;
-    `error` is how far a log-probability may be rounded.
+    The list contains the sampled `token`.  `processed` lists are after temperature and truncation;
+    `error` is the largest rounding error of a log-probability.
     """
     if token not in entries:
         return None
@@ -73,7 +77,7 @@ def probs_from_list(
     if not total <= (1 + LARGEST_EXCESS) * math.exp(error):
         raise EndpointError(
             f"the server's log-probabilities do not belong to a distribution: the probabilities of "
-            f"a list sum to {total:.6g}; they should sum to at most 1"
+            f"one list sum to {total:.6g}; they must sum to at most 1"
         )
     parameters = SamplingParameters() if processed else parameters
     by_id = all(key.startswith(TOKEN_ID) for key in entries)
@@ -92,18 +96,18 @@ def probs_from_list(
 
 
 def _used_ids(entries: Mapping[str, float], listed: int, token: str, *, whole: bool) -> UsedEntries:
-    """Use the token ids above the N-th largest, or all of them if there are no others."""
+    """Use the token ids above the N-th largest, or all ids if the list is complete."""
     tokens, logs = list(entries), np.fromiter(entries.values(), float, len(entries))
     if len(tokens) >= listed:
         kept = logs > np.sort(logs)[-listed]
     elif whole:
         kept = logs > IMPOSSIBLE
     else:
-        # the sampled token may have been added to the list
-        given = len(entries) - (entries[token] <= min(entries.values()))
+        # The sampled token may have been added to the list.
+        length = len(entries) - (entries[token] <= min(entries.values()))
         raise EndpointError(
-            f"the server lists {len(entries)} log-probabilities where {listed} were asked for; "
-            f"ask for no more than it gives, with --logprobs {max(given, 2)}"
+            f"the server lists {len(entries)} log-probabilities instead of {listed}; request no "
+            f"more than it lists, with --logprobs {max(length, 2)}"
         )
     names = [name for name, keep in zip(tokens, kept, strict=True) if keep]
     return UsedEntries(names, logs[kept], bool(kept.all()), True, 0, frozenset())
@@ -112,39 +116,40 @@ def _used_ids(entries: Mapping[str, float], listed: int, token: str, *, whole: b
 def _used_strings(
     entries: Mapping[str, float], listed: int, token: str, *, chat: bool, flat: bool
 ) -> UsedEntries | None:
-    """Use the strings above the lowest of the likeliest; None if that one is not known.
+    """Use the strings above the lowest of the N most probable; None if this one is unknown.
 
-    The likeliest N tokens have n strings.  If the sampled token is the lowest of the list, it may
-    be the lowest of the n strings or an addition to them: such a place does not count, and the
-    lowest of the n strings never counts.  If n = N, no string stands for two tokens.  A list of
-    N + 1 then says that the sampled token is an addition, so all other tokens count as one class;
-    chats may cut the list to N.  Half a character on the list may stand for several tokens, so the
-    rest is unknown too.  A list is whole if its tokens without the addition have all the
-    probability; a temperature above 1 (`flat`) may make much of tokens that are not listed.
+    The N most probable tokens have n strings.  If the sampled token is the lowest of the list, it
+    may be the lowest of the n strings or an addition to them: such a position does not count, and
+    the lowest of the n strings never counts.  If n = N, each string is one token.  A list of N + 1
+    strings then shows that the sampled token is an addition, so all other tokens count as one
+    class; chats may cut the list to N.  An incomplete character on the list may be several tokens,
+    so the residual mass is unknown too.  A list is complete if its tokens without the addition have
+    the total probability 1; a temperature above 1 (`flat`) may increase the probability of unlisted
+    tokens too much.
     """
     lowest = min(entries.values())
     added = entries[token] <= lowest and len(entries) > listed
     apart = added and not chat
-    likeliest = {key: log for key, log in entries.items() if not (apart and key == token)}
-    halves = {key for key in likeliest if is_unclear(key)}
+    top = {key: log for key, log in entries.items() if not (apart and key == token)}
+    halves = {key for key in top if is_unclear(key)}
     total = math.fsum(math.exp(log) for key, log in entries.items() if not (added and key == token))
     whole = total > 1 - WHOLE_LIST_GAP and not halves and not flat
-    rest_counts = len(likeliest) >= listed and not chat and not halves
-    dropped = halves | {key for key in likeliest if END_TOKEN.fullmatch(key)}
+    rest_counts = len(top) >= listed and not chat and not halves
+    dropped = halves | {key for key in top if END_TOKEN.fullmatch(key)}
     if not whole:
         if entries[token] <= lowest and not (apart and rest_counts):
             return None
-        bottom = min(likeliest.values(), default=0.0)
-        dropped |= {key for key, log in likeliest.items() if log <= bottom}
+        bottom = min(top.values(), default=0.0)
+        dropped |= {key for key, log in top.items() if log <= bottom}
     else:
-        likeliest = {key: log for key, log in entries.items() if log > IMPOSSIBLE}
-    logs = np.array(list(likeliest.values()), dtype=float)
-    hidden = 0 if whole else max(listed - len(likeliest), 0)
-    return UsedEntries(list(likeliest), logs, whole, rest_counts, hidden, frozenset(dropped))
+        top = {key: log for key, log in entries.items() if log > IMPOSSIBLE}
+    logs = np.array(list(top.values()), dtype=float)
+    hidden = 0 if whole else max(listed - len(top), 0)
+    return UsedEntries(list(top), logs, whole, rest_counts, hidden, frozenset(dropped))
 
 
 def probs_from_logits(logits: Floats, parameters: SamplingParameters) -> TokenProbs | None:
-    """Return the distribution of a local model, whose tokens are written by their ids."""
+    """Return the distribution of a local model, whose tokens are represented by their ids."""
     logs = logits - logits.max()
     logs = logs - np.log(np.exp(logs).sum())
     order = np.argsort(-logs, kind="stable")
@@ -155,8 +160,8 @@ def probs_from_logits(logits: Floats, parameters: SamplingParameters) -> TokenPr
 def _adjusted(used: UsedEntries, parameters: SamplingParameters, error: float) -> TokenProbs:
     """Apply sampling parameters to listed log-probabilities.
 
-    Of tokens at the edge of top-k or top-p it is not known whether they stay: they do not count.
-    Servers differ in which of equal tokens they keep, and `error` hides which are equal.
+    Tokens at the edge of top-k or top-p do not count, because it is unknown whether they stay.
+    Servers choose differently among equal tokens, and `error` hides which tokens are equal.
     """
     pairs = sorted(zip((-used.logs).tolist(), used.tokens, strict=True))
     tokens, whole = [token for _, token in pairs], used.whole
@@ -165,7 +170,8 @@ def _adjusted(used: UsedEntries, parameters: SamplingParameters, error: float) -
     top_k, top_p = parameters.top_k, parameters.top_p
     sure, out = np.ones((2, len(tokens)), dtype=bool)
     out[:] = False
-    rest: float | None = 0.0 if whole else None  # None: not known
+    # None if the residual mass is unknown.
+    rest: float | None = 0.0 if whole else None
     if not whole and parameters.temperature == 1 and top_k is None and tokens:
         rest = max(math.exp(-logs[0]) - float(weights.sum()), 0.0)
     if top_k is not None and top_k < len(tokens):
@@ -178,10 +184,12 @@ def _adjusted(used: UsedEntries, parameters: SamplingParameters, error: float) -
         close = TOP_P_MARGIN + error / min(parameters.temperature, 1.0)
         least = float(weights[sure].sum()) + (rest or 0.0)
         most = math.inf if rest is None else float(weights[~out].sum()) + rest
-        before = np.append(0.0, np.cumsum(np.where(out, 0, weights)))  # of each token and the rest
+        # Mass before each token, and before the unlisted tokens.
+        before = np.append(0.0, np.cumsum(np.where(out, 0, weights)))
         low, high, bottom, alone = before[:-1], before[:-1], before[-1], True
         falls = logs[1:] - logs[:-1] < -2 * error
-        if not falls.all():  # of each token, that of the first and of the last one equal to it
+        if not falls.all():
+            # Use the mass before the first and before the last of several equal tokens.
             new = np.append(True, falls)
             starts = np.flatnonzero(new)
             group = np.cumsum(new) - 1
@@ -191,7 +199,8 @@ def _adjusted(used: UsedEntries, parameters: SamplingParameters, error: float) -
         out |= low > most * (top_p + close)
         if rest:
             rest = 0.0 if bottom > most * (top_p + close) else None
-        sure[0] |= alone  # the likeliest always stays
+        # The most probable token always stays.
+        sure[0] |= alone
     total = float(weights[sure].sum()) + (rest or 0.0)
     return TokenProbs(
         tuple(token for token, stays in zip(tokens, sure, strict=True) if stays),

@@ -1,7 +1,7 @@
-"""What is reported without a verdict: greedy texts, repeated seeds, and the accepted drafts.
+"""Checks that are reported without a verdict: greedy texts, seeds, and accepted drafts.
 
-Greedy texts may differ where two tokens are nearly as likely, and few servers promise that a seed
-gives the same text in another batch.  Metrics are of all users of a server together.
+Greedy texts may differ if two tokens are almost equally probable, and few servers promise that a
+seed gives the same text in another batch.  Metrics include all users of a server.
 """
 
 from __future__ import annotations
@@ -33,33 +33,39 @@ COUNTER = re.compile(
     r"(?:_total)?(?:\{([^}\n]{0,500})\})? ([0-9.eE+]{1,30})(?: \d+)?$",
     re.MULTILINE,
 )
-"""Prometheus lines of vLLM's counters."""
+"""Pattern of vLLM's counters in Prometheus format."""
 
 POSITION = re.compile(r'position="(\d{1,4})"')
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """How many texts are the same as they should be, without a verdict."""
+    """Number of texts that agree as expected, without a verdict."""
 
     same: int
     texts: int
-    first: str = ""  # where the first one differs
+    # Description of the first difference.
+    first: str = ""
 
 
 @dataclass(frozen=True)
 class Acceptance:
     """Drafts that a server verified during the audit, for all of its users."""
 
-    steps: int  # verifications of a chain of drafts
-    drafts: int  # draft tokens
-    accepted: int  # accepted of those
-    first: float | None  # acceptance rate of the first draft of a step
-    possible: float | None  # mean of Σ min(target, draft), the best for one draft
+    # Number of verifications of a chain of drafts.
+    steps: int
+    # Number of draft tokens.
+    drafts: int
+    # Number of accepted draft tokens.
+    accepted: int
+    # Acceptance rate of the first draft of a step.
+    first: float | None
+    # Mean of Σ min(target, draft), the best acceptance rate of one draft.
+    possible: float | None
 
 
 def counters_of(metrics: str) -> dict[tuple[str, int], float]:
-    """Sum the counters over engines: by name and position, −1 for those that have none."""
+    """Sum the counters over engines, by name and position; −1 for counters without position."""
     found: dict[tuple[str, int], float] = {}
     for name, labels, value in COUNTER.findall(metrics):
         position = POSITION.search(labels)
@@ -74,7 +80,7 @@ def counters_of(metrics: str) -> dict[tuple[str, int], float]:
 def acceptance_between(
     before: str | None, after: str | None, possible: float | None
 ) -> Acceptance | None:
-    """Count what was verified between two readings of the metrics; None for nothing."""
+    """Count the drafts verified between two readings of the metrics; None if they show none."""
     if before is None or after is None:
         return None
     first, last = counters_of(before), counters_of(after)
@@ -104,7 +110,7 @@ def possible_acceptance(
 def compare_greedy_texts(
     clients: Sequence[Client], model: LanguageModel | None, prompts: Sequence[Prompt], tokens: int
 ) -> Agreement | None:
-    """Compare greedy texts with those of the second server, the model or the server's own lists."""
+    """Compare greedy texts with the second server, the model or the server's own lists."""
     parameters = SamplingParameters(temperature=0)
 
     def differs(prompt: Prompt) -> int | None:
@@ -112,8 +118,8 @@ def compare_greedy_texts(
         if len(clients) > 1:
             return _first_difference(answer, clients[1].sample(prompt, parameters, tokens))
         if model is not None:
-            likeliest = model_logits(model, prompt, answer).argmax(axis=1)
-            wrong = np.flatnonzero(likeliest != np.array(token_ids(answer)))
+            most_probable = model_logits(model, prompt, answer).argmax(axis=1)
+            wrong = np.flatnonzero(most_probable != np.array(token_ids(answer)))
             return int(wrong[0]) if wrong.size else None
         pairs = enumerate(zip(answer.tokens, answer.lists, strict=True))
         below = (i for i, (x, at) in pairs if at.get(x, -np.inf) < max(at.values(), default=0))
@@ -123,7 +129,7 @@ def compare_greedy_texts(
 
 
 def repeat_seeds(client: Client, prompts: Sequence[Prompt], tokens: int) -> Agreement | None:
-    """Ask for the same texts twice with the same seed."""
+    """Request each text twice with the same seed, and compare the two answers."""
     parameters = SamplingParameters()
 
     def differs(prompt: Prompt) -> int | None:
@@ -134,7 +140,7 @@ def repeat_seeds(client: Client, prompts: Sequence[Prompt], tokens: int) -> Agre
 
 
 def _first_difference(one: Completion, other: Completion) -> int | None:
-    """Return the first place at which two texts differ; None if they are equal."""
+    """Return the first position where two texts differ, or None if they are equal."""
     pairs = enumerate(zip_longest(one.tokens, other.tokens))
     return next((place for place, (x, y) in pairs if x != y), None)
 
@@ -145,7 +151,8 @@ def _agreement(
     tried = prompts[:MOST_PROMPTS]
     try:
         places = [differs(prompt) for prompt in tried]
-    except EndpointError:  # a server need not take a seed, nor temperature 0
+    except EndpointError:
+        # A server may reject a seed or temperature 0.
         return None
     wrong = [
         (prompt, place) for prompt, place in zip(tried, places, strict=True) if place is not None

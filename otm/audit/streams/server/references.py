@@ -1,7 +1,7 @@
-"""What the tokens of a server are compared with: its own lists, a model, or another server.
+"""Reference of a server's tokens: the server's own lists, a model, or another server.
 
-Answers to a block of requests, of the same prompt and setting, become counted tokens, each with its
-deviation from what it is compared with.
+The answers to a block of requests, of one prompt and setting, become counted tokens; each has its
+deviation from the reference.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from otm.errors import EndpointError, InvalidInputError
 from otm.models import LanguageModel
 
 COUNTED_SINGLY = 20
-"""Likeliest tokens of a place that are counted one by one, for the report."""
+"""Number of the most probable tokens of a position that the report counts one by one."""
 
 OTHERS = "(others)"
 
 FEWEST_NUMBERS = 20
-"""Fewest log-probabilities from which the rounding is found."""
+"""Smallest number of log-probabilities that determines the rounding."""
 
 MOST_DECIMALS = 4
-"""Most decimals of rounded numbers: with more, they count as not rounded."""
+"""Largest number of decimals of rounded numbers; numbers with more decimals are not rounded."""
 
 
 @dataclass(eq=False)
@@ -42,18 +42,22 @@ class CountedToken:
     """A token that counts, and its deviation from a distribution or another token."""
 
     place: int
-    deviation: Floats  # d [F, C]
-    greedy_distance: float  # TV of greedy decoding from the distribution of the token
+    # Deviation d [F, C].
+    deviation: Floats
+    # TV between greedy decoding and the distribution of the token.
+    greedy_distance: float
     token: str
-    other: str = ""  # for pairs, the token of the other server
-    sampled: SampledToken | None = None  # None for pairs
+    # For pairs, the token of the other server.
+    other: str = ""
+    # None for pairs.
+    sampled: SampledToken | None = None
 
 
 ProbsOf: TypeAlias = Callable[[Prompt, Completion, SamplingParameters], list[TokenProbs | None]]
-"""The distribution of each token of an answer."""
+"""Function that returns the distribution of each token of an answer."""
 
 MOST_KEPT_LISTS = 2**11
-"""Number of lists whose distributions are kept for equal lists of other answers."""
+"""Number of lists whose distributions are cached for equal lists of other answers."""
 
 
 class OwnLists:
@@ -61,14 +65,15 @@ class OwnLists:
 
     def __init__(self, listed: int, *, processed: bool, chat: bool) -> None:
         self.listed, self._processed, self._chat = listed, processed, chat
-        self._kept: dict[Hashable, TokenProbs | None] = {}
-        self.decimals: int | None = 0  # of all numbers so far; None: they are not rounded
+        self._cache: dict[Hashable, TokenProbs | None] = {}
+        # Decimals of all numbers so far; None if the numbers are not rounded.
+        self.decimals: int | None = 0
         self._numbers = 0
 
     def __call__(
         self, prompt: Prompt, answer: Completion, parameters: SamplingParameters
     ) -> list[TokenProbs | None]:
-        """Distribution of each token of an answer, None where it does not count."""
+        """Return the distribution of each token of an answer; None if the token does not count."""
         if self.decimals is not None:
             self._count_decimals(answer)
         return [
@@ -78,23 +83,23 @@ class OwnLists:
 
     @property
     def rounded_to(self) -> int | None:
-        """Decimals that log-probabilities are rounded to; None if they are not."""
+        """Decimals of rounded log-probabilities; None if they are not rounded."""
         return self.decimals if self._numbers >= FEWEST_NUMBERS else None
 
     @property
     def error(self) -> float:
-        """Largest rounding error of a log-probability, from the decimals of all so far."""
+        """Largest rounding error of a log-probability, from the decimals of all earlier ones."""
         return 0.0 if self.decimals is None else 0.5 * 10.0**-self.decimals
 
     def _probs(
         self, entries: dict[str, float], token: str, parameters: SamplingParameters
     ) -> TokenProbs | None:
-        # which string was sampled decides whether a place counts
+        # The sampled string decides whether a position counts.
         key = (frozenset(entries.items()), parameters, token.startswith(TOKEN_ID) or token)
-        if key not in self._kept:
-            if len(self._kept) >= MOST_KEPT_LISTS:
-                self._kept.clear()
-            self._kept[key] = probs_from_list(
+        if key not in self._cache:
+            if len(self._cache) >= MOST_KEPT_LISTS:
+                self._cache.clear()
+            self._cache[key] = probs_from_list(
                 entries,
                 self.listed,
                 parameters,
@@ -103,20 +108,22 @@ class OwnLists:
                 chat=self._chat,
                 error=self.error,
             )
-        return self._kept[key]
+        return self._cache[key]
 
     def _count_decimals(self, answer: Completion) -> None:
-        """Find to how many decimals all numbers of the lists so far are rounded."""
+        """Find the number of decimals to which all listed numbers so far are rounded."""
         numbers = np.array(
             [
                 log
                 for at in answer.lists
                 for token, log in at.items()
-                if IMPOSSIBLE < log < 0 and not is_unclear(token)  # those may be sums of several
+                # The number of an incomplete character may be a sum over several tokens.
+                if IMPOSSIBLE < log < 0 and not is_unclear(token)
             ]
         )
         self._numbers += numbers.size
-        close = 1e-6 * np.maximum(np.abs(numbers), 1)  # of floats in single precision
+        # Tolerance for floats in single precision.
+        close = 1e-6 * np.maximum(np.abs(numbers), 1)
         while self.decimals is not None:
             if (np.abs(numbers - numbers.round(self.decimals)) <= close).all():
                 return
@@ -124,7 +131,7 @@ class OwnLists:
 
 
 def probs_from_model(model: LanguageModel) -> ProbsOf:
-    """Compare with a local model, which reads the same tokens."""
+    """Return a reference that computes distributions by a local model on the same tokens."""
 
     def probs(
         prompt: Prompt, answer: Completion, parameters: SamplingParameters
@@ -141,8 +148,8 @@ def token_ids(answer: Completion) -> list[int]:
         text.isdecimal() and len(text) < 10 for text in ids
     ):
         raise EndpointError(
-            "the server does not return token ids (`return_tokens_as_token_ids`), without which "
-            "its tokens cannot be compared with a model's"
+            "the server does not return token ids (`return_tokens_as_token_ids`), which a "
+            "comparison with a model needs"
         )
     return [int(text) for text in ids]
 
@@ -154,8 +161,8 @@ def model_logits(model: LanguageModel, prompt: Prompt, answer: Completion) -> Fl
     tokens = [*(int(token) for token in prompt), *token_ids(answer)[:-1]]
     if max(*tokens, *token_ids(answer)) >= model.vocabulary:
         raise InvalidInputError(
-            f"token {max(tokens)} of a prompt or an answer is none of the model's, which has "
-            f"{model.vocabulary}; give the model that the server runs"
+            f"token {max(tokens)} of a prompt or an answer is unknown to the model, which has "
+            f"{model.vocabulary} tokens; give the model that the server runs"
         )
     scores = to_host(model.start(1).append(np.array([tokens], dtype=np.int64)))
     rows: Floats = np.asarray(scores[0, len(prompt) - 1 :], dtype=np.float64)
@@ -166,7 +173,7 @@ def model_logits(model: LanguageModel, prompt: Prompt, answer: Completion) -> Fl
 
 
 def count_tokens(prompt: Prompt, answer: Completion) -> list[CountedToken]:
-    """Compare each token of an answer with its probabilities, where it counts."""
+    """Compare each token of an answer that counts with its distribution."""
     counted = []
     for place, (token, row) in enumerate(zip(answer.tokens, answer.rows, strict=True)):
         if row is None or row.of(token) is None:
@@ -182,7 +189,7 @@ def count_tokens(prompt: Prompt, answer: Completion) -> list[CountedToken]:
 def _ranked(
     entries: dict[str, float], listed: int, parameters: SamplingParameters, token: str
 ) -> tuple[str, ...]:
-    """Rank the tokens of a list, only to form classes; a list that cannot be used has none."""
+    """Rank the tokens of a list to form classes; return no ranks for an unusable list."""
     try:
         row = probs_from_list(entries, listed, parameters, token)
     except EndpointError:
@@ -196,9 +203,10 @@ def count_pairs(
     parameters: SamplingParameters,
     listed: int,
 ) -> list[CountedToken]:
-    """Pair the tokens of two servers after the same text, in the order in which they came.
+    """Pair the tokens of two servers after the same text, in order of arrival.
 
-    Only within a block: what was left over from before would be known when it is paired.
+    Pairs never cross blocks: the value of a token that an earlier block left unpaired is known
+    already, which would bias the test.
     """
     nodes: dict[tuple[str, ...], tuple[list[str], list[str]]] = defaultdict(lambda: ([], []))
     known: dict[tuple[str, ...], tuple[str, ...]] = {}
@@ -217,7 +225,8 @@ def count_pairs(
             for token, sign in (own, 1), (theirs, -1):
                 deviation[0, ranks.get(token, CLASS_COUNT - 1)] += sign
                 deviation[1, bucket(token)] += sign
-            # two tokens of one distribution differ at most twice as often as one from greedy
+            # Two tokens of a distribution differ at most twice as often as a token and the greedy
+            # token.
             apart = (own != theirs) / 2
             counted.append(CountedToken(len(node), deviation, apart, own, theirs))
     return counted

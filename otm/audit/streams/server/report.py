@@ -1,4 +1,4 @@
-"""The report about a server, for people and for machines."""
+"""The report about a server: printed lines, and a dictionary for JSON."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from otm._core.display.text import shown, text_table
-from otm.audit.report import LOSSLESS, BaseReport, power_text
+from otm.audit.report import LOSSLESS, NOT_LOSSLESS, BaseReport, power_text
 from otm.audit.streams.e_process import MISSED
 from otm.audit.streams.server.earlier_answers import Repeats, SameLists
 from otm.audit.streams.server.probes import Acceptance, Agreement
@@ -15,12 +15,15 @@ from otm.audit.streams.server.probes import Acceptance, Agreement
 
 @dataclass(frozen=True)
 class SettingResult:
-    """How far the tokens of a setting deviate."""
+    """Deviation of the tokens of a setting."""
 
     setting: str
-    tokens: int  # that count
-    deviation: float  # the most by which a union of classes came too often, on average
-    log10_e_value: float  # of these tokens alone
+    # Number of tokens that count.
+    tokens: int
+    # Largest mean excess of a union of classes.
+    deviation: float
+    # Logarithm of the e-value of these tokens alone.
+    log10_e_value: float
 
 
 @dataclass(frozen=True)
@@ -37,63 +40,63 @@ class DeviantPrompt:
 
 @dataclass(frozen=True, eq=False)
 class ServerReport(BaseReport):
-    """The answer of `audit_server`.
+    """Result of `audit_server`: the verdict about a server, and the evidence.
 
     Attributes
     ----------
     server, model : str
-        Address and name of the model.
+        Address of the server and name of the model.
     verdict : str
         "not lossless"; "lossless on everything tried": the distance is at most `tv`; or
-        "undecided": neither shows yet.
+        "undecided": neither holds yet.
     reasons : tuple of str
-        For "not lossless", the mistakes that explain the tokens best; for "undecided", the
-        conditions of "lossless" that do not hold yet.
+        For "not lossless", the mistakes that best explain the tokens.  For "undecided", the unmet
+        conditions of the verdict "lossless".
     against : str
-        What the tokens were compared with.
+        Reference that the tokens were compared with.
     requests : int
-        Number of requests whose tokens were sampled, of both servers if there are two.
+        Number of requests with sampled tokens, to both servers if there are two.
     tokens : int
-        Number of tokens (of pairs of tokens) that count.
+        Number of tokens, or of pairs of tokens, that the evidence uses.
     left_out : int
-        Number of tokens whose probability is not known, or that have no partner.
+        Number of tokens with unknown probability or without a partner.
     log10_e_value : float
-        The largest e-value, as a power of 10: a server that is right reaches `-log10(false_alarms)`
-        with probability `false_alarms` at most.
+        Logarithm to base 10 of the largest e-value.  A correct server reaches
+        `-log10(false_alarms)` with probability at most `false_alarms`.
     tv_bound : float
-        The mean TV after merging is at most this; too low with probability at most 10^−3.
+        Upper bound on the mean TV after merging; it is too low with probability at most 10^−3.
     tv : float
-        The distance that was asked for.
+        Distance that the audit had to exclude.
     false_alarms : float
-        Bound on the probability of "not lossless" for a server that is right.
+        Bound on the probability that a correct server is called "not lossless".
     rounding : float
-        How far the probability of a class may be off on average without being called wrong.
+        Allowed mean error of a class's probability.
     retried : int
-        Number of requests that were sent again.
+        Number of retries.
     entropy : float or None
         Mean entropy of the tokens that count, in bits; None with a second server.
     greedy_distance : float
-        Mean TV of greedy decoding from what the tokens were compared with. "Lossless" needs it to
-        be larger than the bound or than 0.05.
+        Mean TV between greedy decoding and the reference.  The verdict "lossless" requires that it
+        exceeds `tv_bound` or 0.05.
     lists : SameLists or None
         Differences between the server's lists after the same text; None if the tokens were not
         compared with these lists.
     repeats : Repeats or None
         Number of texts that equal an earlier one; None with a second server.
     decimals : int or None
-        Decimals of the listed log-probabilities where they are rounded to four or fewer.
+        Number of decimals of the listed log-probabilities, if they are rounded to four or fewer.
     refused : tuple of str
-        Sampling parameters that the server rejects: it uses its own values of these.
+        Sampling parameters that the server rejects, so that it uses its own values.
     settings : tuple of SettingResult
-        One for each setting.
+        Deviation of each setting.
     most_deviant : DeviantPrompt or None
-        The prompt that deviates most, with the token that does; shown whatever the verdict.
+        The most deviant prompt with its most deviant token, for every verdict.
     greedy : Agreement or None
-        How many greedy texts are the same as those of what is compared with.
+        Number of greedy texts that agree with the reference.
     seeds : Agreement or None
-        How many texts are the same again with the same seed.
+        Number of texts that are equal when requested again with the same seed.
     acceptance : Acceptance or None
-        Drafts accepted meanwhile, if the server's metrics say so.
+        Drafts accepted during the audit, if the server's metrics contain them.
 
     Examples
     --------
@@ -133,7 +136,7 @@ class ServerReport(BaseReport):
     acceptance: Acceptance | None
 
     def _lines(self) -> Iterator[str]:
-        yield f"{shown(self.model)} at {self.server}: {self.verdict}"
+        yield f"{shown(self.model)} at {self.server}: {self.verdict}{self._scope()}"
         yield from ("  - " + reason for reason in self.reasons)
         yield f"  compared with {self.against}"
         yield (
@@ -141,10 +144,10 @@ class ServerReport(BaseReport):
             f"{self.left_out:,} that do not"
         )
         limit = -math.log10(self.false_alarms)
-        yield f"  e-value 10^{self.log10_e_value:.1f}; 10^{limit:.1f} decides"
+        yield f"  e-value: 10^{self.log10_e_value:.1f}; 10^{limit:.1f} is needed to reject"
         yield (
             f"  mean TV, after merging into 16 classes: at most {self.tv_bound:.3g} "
-            f"({self.tv:g} was asked for)"
+            f"(required: {self.tv:g})"
         )
         yield from self._about_texts()
         names = ("setting", "tokens", "deviation", "e-value")
@@ -165,31 +168,40 @@ class ServerReport(BaseReport):
                 f"{power_text(worst.log10_e_value)}"
             )
             yield (
-                f"    token {shown(worst.token)}: {worst.seen:,} times instead of "
-                f"{worst.expected:,.1f}"
+                f"    token {shown(worst.token)}: {worst.seen:,} seen, "
+                f"{worst.expected:,.1f} expected"
             )
-        for what, texts in ("greedy texts", self.greedy), ("texts of the same seed", self.seeds):
+        for what, texts in ("greedy texts", self.greedy), ("texts with the same seed", self.seeds):
             if texts is not None:
                 first = f"; {texts.first}" if texts.first else ""
                 yield f"  {what}: {texts.same} of {texts.texts} the same{first} (no verdict)"
         yield from self._acceptance()
         if self.retried:
-            yield f"  requests sent again: {self.retried:,}"
+            yield f"  retries: {self.retried:,}"
         yield (
             f"  false alarms: probability at most {self.false_alarms:g}; the bound is too low with "
             f"probability {MISSED:g}; rounding up to {self.rounding:g}"
         )
         if self.verdict == LOSSLESS:
-            yield "  This is evidence, not a proof: it is about these prompts and classes."
+            yield "  This is evidence, not a proof: it holds only for these prompts and classes."
+
+    def _scope(self) -> str:
+        """Continue the verdict of the first line by the numbers that support it."""
+        requests = f"{self.requests:,} {'request' if self.requests == 1 else 'requests'}"
+        if self.verdict == LOSSLESS:
+            return f", at most {self.tv_bound:.3g} (TV) from its reference after {requests}"
+        if self.verdict == NOT_LOSSLESS:
+            return f", shown by an e-value of {power_text(self.log10_e_value)} after {requests}"
+        return f" after {requests}"
 
     def _about_texts(self) -> Iterator[str]:
         bits = "" if self.entropy is None else f"entropy: {self.entropy:.3g} bits per token; "
-        yield f"  {bits}distance of greedy decoding: {self.greedy_distance:.3g}"
+        yield f"  {bits}distance to greedy decoding: {self.greedy_distance:.3g}"
         if self.lists is not None:
             yield (
                 f"  lists after the same text differ by {self.lists.mean_tv:.2g} (mean TV); "
-                f"{self.lists.tokens:,} tokens had an earlier list after the same text; whether "
-                "lists were made before the other tokens is not known"
+                f"{self.lists.tokens:,} tokens had an earlier list after the same text; for other "
+                "tokens, the audit cannot see whether the list was made before the token"
             )
         if self.repeats is not None:
             yield (
@@ -211,9 +223,9 @@ class ServerReport(BaseReport):
         if seen is None:
             return
         yield (
-            f"  drafts: {seen.accepted:,} of {seen.drafts:,} accepted in {seen.steps:,} steps, all "
-            "users of the server together"
+            f"  drafts: {seen.accepted:,} of {seen.drafts:,} accepted in {seen.steps:,} steps, for "
+            "all users of the server"
         )
         if seen.first is not None:
             best = "" if seen.possible is None else f"; the models allow {seen.possible:.3f}"
-            yield f"    the first of a step: {seen.first:.3f}{best}"
+            yield f"    first draft of a step: {seen.first:.3f}{best}"

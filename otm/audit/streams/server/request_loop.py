@@ -1,4 +1,4 @@
-"""The audit's loop: it adds the evidence of blocks of requests until it decides."""
+"""The loop of a server audit, which sends blocks of requests until the verdict is clear."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ from otm.audit.streams.server.token_probs import TokenProbs
 from otm.errors import EndpointError
 
 PAIRED = 32
-"""Requests of a block to each of two servers: in larger blocks more texts agree for longer."""
+"""Number of requests of a block to each of two servers; in large blocks, more texts agree."""
 
 MOST_ROWS = 2**12
-"""Number of distributions that are kept before they are added up."""
+"""Number of distributions that are stored before they are added up."""
 
 
 def ask_in_threads(
     ask: Callable[[], Completion], number: int
 ) -> tuple[list[Completion], BaseException | None]:
-    """Ask `number` times at once; return the answers before the first error, and the error.
+    """Send `number` requests at once; return the answers before the first error, and the error.
 
-    Threads of a pool would be waited for after Ctrl-C; these are not.
+    Python would wait for the threads of a pool after Ctrl-C; it does not wait for daemon threads.
     """
     if number == 1:
         return [ask()], None
@@ -72,18 +72,22 @@ class Run:
     prompts: tuple[Prompt, ...]
     settings: tuple[Setting, ...]
     limits: Limits
-    tokens: int  # of each answer
+    # Number of tokens of each answer.
+    tokens: int
     listed: int
-    probs_of: ProbsOf | None  # None: against the second server
+    # None for a comparison with the second server.
+    probs_of: ProbsOf | None
     drift: float
     requests: int = 0
     findings: Findings = field(init=False)
-    # [prompt, token]: how often tokens came, and how often they should have
+    # Observed counts of tokens, by prompt and token.
     seen: Counter[tuple[int, str]] = field(default_factory=Counter)
+    # Expected counts of tokens, by prompt and token.
     expected: defaultdict[tuple[int, str], float] = field(
         default_factory=lambda: defaultdict(float)
     )
-    _rows: Counter[tuple[int, TokenProbs]] = field(default_factory=Counter)  # not yet in `expected`
+    # Distributions that are not yet added to `expected`.
+    _rows: Counter[tuple[int, TokenProbs]] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
         sizes = {"prompt": len(self.prompts), "setting": len(self.settings), "place": self.tokens}
@@ -92,12 +96,12 @@ class Run:
 
     @property
     def block(self) -> int:
-        """Requests of a block to each server: of one prompt and setting."""
+        """Number of requests of a block to each server, for one prompt and setting."""
         largest = max(setting.concurrency for setting in self.settings)
         return largest if self.probs_of is not None else max(PAIRED, largest)
 
     def blocks(self) -> Iterator[tuple[int, int]]:
-        """Choose setting and prompt of each block: all pairs in turn."""
+        """Yield the setting and the prompt of each block: all pairs in turn."""
         while True:
             for prompt in range(len(self.prompts)):
                 for setting in range(len(self.settings)):
@@ -110,11 +114,12 @@ class Run:
         report_requests: Callable[[int], None],
         on_answer: Callable[[Prompt, Completion, Setting], None],
     ) -> None:
-        """Sample until the verdict stands, or the requests are spent."""
+        """Sample until the verdict is clear or the limit of requests is reached."""
         for setting, prompt in self.blocks():
             left = (self.limits.requests - self.requests) // len(clients)
             count = min(self.block, left)
-            # of pairs the last block is whole too: resumed, it would be paired otherwise
+            # The last block of pairs must be complete, because a resumed audit would pair
+            # differently.
             cut = self.probs_of is None and 0 < count < self.block and self.requests > 0
             if count < 1 or cut or self.findings.verdict != UNDECIDED:
                 break
@@ -135,7 +140,7 @@ class Run:
         block: tuple[int, int],
         count: int,
     ) -> list[Completion]:
-        """Take answers from the file first; then ask, and keep each one that can be read."""
+        """Read answers from the file first; then send requests, and store each readable answer."""
         setting, prompt = self.settings[block[0]], self.prompts[block[1]]
 
         def read(answer: Completion) -> Completion:
@@ -151,7 +156,8 @@ class Run:
             )
             self._check_lengths(new)
             for answer in new:
-                # An answer that raises an error is not kept: each resumed audit would raise it.
+                # Do not store an answer that raises an error, because each resumed audit would
+                # raise it.
                 answers.append(read(answer))
                 journal.keep(server, answer)
             if error is not None:
@@ -177,7 +183,7 @@ class Run:
             self._add_expected()
 
     def _add_expected(self) -> None:
-        """Add up the expected count of each token over the distributions so far."""
+        """Add the expected count of each token over the stored distributions."""
         for (prompt, row), count in self._rows.items():
             likely = row.probs[:COUNTED_SINGLY].tolist()
             for token, prob in zip(row.tokens, likely, strict=False):
@@ -186,10 +192,10 @@ class Run:
         self._rows.clear()
 
     def _check_lengths(self, answers: Sequence[Completion]) -> None:
-        """Raise if all first lists of strings have at most half of the entries asked for."""
+        """Raise if all first lists of strings have at most half of the requested length."""
         if not isinstance(self.probs_of, OwnLists) or self.requests:
             return
-        # half characters make lists shorter
+        # Incomplete characters make lists shorter.
         lists = [
             entries
             for answer in answers
@@ -201,8 +207,8 @@ class Run:
         if sizes and sizes[-1] <= self.listed // 2 and min(sums) < 1 - self.limits.tv:
             usual = sizes[len(sizes) // 2]
             raise EndpointError(
-                f"the server lists {usual} log-probabilities where {self.listed} were asked for; "
-                f"ask for no more than it gives, with --logprobs {max(usual, 2)}"
+                f"the server lists {usual} log-probabilities instead of {self.listed}; request no "
+                f"more than it lists, with --logprobs {max(usual, 2)}"
             )
 
     def setting_results(self) -> tuple[SettingResult, ...]:

@@ -1,4 +1,4 @@
-"""Requests of an audit: sampling parameters, numbers of concurrent requests, and prompts."""
+"""Settings of an audit: sampling parameters, numbers of concurrent requests, and prompts."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ PROMPTS: tuple[Prompt, ...] = (
     "The weather today is",
     "Q: What is the capital of France? A:",
 )
-"""Prompts of an audit that names none."""
+"""Default prompts."""
 
 MOST_PROMPTS_BYTES = 2**22
-"""Longest file of prompts."""
+"""Largest size of a file of prompts, in bytes."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """Sampling parameters, and how many requests are sent at a time."""
+    """Sampling parameters, and the number of concurrent requests."""
 
     parameters: SamplingParameters
     concurrency: int
 
     def __str__(self) -> str:
-        given = vars(self.parameters)
+        values = vars(self.parameters)
         names = {"temperature": "temperature", "top_k": "top-k", "top_p": "top-p"}
-        parts = [f"{text} {given[name]:g}" for name, text in names.items() if given[name]]
+        parts = [f"{text} {values[name]:g}" for name, text in names.items() if values[name]]
         return ", ".join([*parts, f"{self.concurrency} at a time"])
 
 
@@ -48,11 +48,11 @@ OMITTED = (
     *("temperature", "top_k", "top_p", "min_p"),
     *("presence_penalty", "frequency_penalty", "repetition_penalty", "repeat_penalty"),
 )
-"""Sampling parameters that can be left out of the requests."""
+"""Sampling parameters that requests may omit."""
 
 
 def as_omitted(leave_out: Sequence[str]) -> tuple[str, ...]:
-    """Check the names of parameters to leave out of all requests; "all" names all of them."""
+    """Check names of parameters that all requests omit; "all" stands for all of them."""
     names = [leave_out] if isinstance(leave_out, str) else list(leave_out)
     if names == ["all"]:
         return OMITTED
@@ -64,48 +64,51 @@ def as_settings(
 ) -> tuple[Setting, ...]:
     """Combine all sampling parameters with all numbers of concurrent requests.
 
-    Requests leave out the `omitted` parameters, so all settings must have the same values of these.
+    Requests omit the `omitted` parameters, so these must have the same value in all settings.
     """
     for parameters in sampling:
         if not isinstance(parameters, SamplingParameters):
             raise InvalidParameterError(
-                f"{shown(parameters)} in `sampling`; give SamplingParameters"
+                f"`sampling` contains {shown(parameters)}; it must contain SamplingParameters"
             )
         if parameters.temperature == 0 or parameters.min_p is not None:
             raise InvalidParameterError(
-                f"{parameters} in `sampling`; the temperature must be above 0 (greedy texts are "
-                "compared by themselves) and min_p is not supported"
+                f"`sampling` contains {parameters}; the temperature must be above 0 (greedy texts "
+                "are compared separately), and min_p is not supported"
             )
     for name in {"temperature", "top_k", "top_p"}.intersection(omitted):
         if len({getattr(parameters, name) for parameters in sampling}) > 1:
             raise InvalidParameterError(
-                f"`sampling` has several values of {name}, but requests leave out {name}; give "
-                "only the value that the server should use"
+                f"`sampling` has several values of {name}, but requests omit {name}; give only "
+                "the value that the server should use"
             )
     counts = [as_integer(count, "concurrency", 1, 256) for count in concurrency]
     found = tuple(Setting(parameters, count) for parameters in sampling for count in counts)
     if not found or len(set(found)) < len(found):
-        raise InvalidParameterError("`sampling` and `concurrency` need one entry each, none twice")
+        raise InvalidParameterError(
+            "`sampling` and `concurrency` must not be empty and must not repeat an entry"
+        )
     return found
 
 
 def as_prompts(prompts: Sequence[Any] | None, *, chat: bool, ids: bool) -> tuple[Prompt, ...]:
-    """Check prompts: texts, or token ids, which a chat cannot take and a local model needs."""
+    """Check prompts: texts, or token ids, which chats do not support and a local model needs."""
     if prompts is None:
         if ids:
             raise InvalidInputError(
-                "no prompts; beside a model they are lists of token ids, as its tokenizer has them"
+                "no prompts; with a model, give them as lists of token ids from its tokenizer"
             )
         return PROMPTS
     if isinstance(prompts, str) or not len(prompts):
-        raise InvalidInputError("`prompts` is a list of texts, or of lists of token ids")
+        raise InvalidInputError("`prompts` must be a list of texts, or of lists of token ids")
     found: list[Prompt] = []
     for prompt in prompts:
         if isinstance(prompt, str):
             if ids or not prompt:
                 form = "a list of token ids" if ids else "a text"
                 raise InvalidInputError(f"the prompt {shown(prompt)} must be {form}, not empty")
-            if prompt.encode(errors="ignore").decode() != prompt:  # half of a pair of surrogates
+            # Half of a surrogate pair cannot be encoded.
+            if prompt.encode(errors="ignore").decode() != prompt:
                 raise InvalidInputError(f"the prompt {shown(prompt)} is not valid Unicode")
             found.append(prompt)
             continue
@@ -121,7 +124,7 @@ def as_prompts(prompts: Sequence[Any] | None, *, chat: bool, ids: bool) -> tuple
 
 
 def read_prompts(path: AnyPath) -> list[Any]:
-    """Read a file with a prompt a line: a text, or token ids as a JSON list."""
+    """Read a file with one prompt per line: a text, or token ids as a JSON list."""
     text = read_whole(path, MOST_PROMPTS_BYTES, "prompts")
     lines = [line for line in text.split(b"\n") if line.strip()]
     prompts: list[Any] = []
@@ -132,10 +135,10 @@ def read_prompts(path: AnyPath) -> list[Any]:
         try:
             prompts.append(line.decode("utf-8").rstrip("\r"))
         except UnicodeDecodeError:
-            raise InvalidInputError(f"line {number} of {file_label(path)} is no UTF-8") from None
+            raise InvalidInputError(f"line {number} of {file_label(path)} is not UTF-8") from None
     return prompts
 
 
 def as_text(prompt: Prompt) -> str:
-    """Write a prompt for people."""
+    """Format a prompt for people."""
     return shown(prompt if isinstance(prompt, str) else json.dumps(list(prompt)))

@@ -1,4 +1,4 @@
-"""A simulated server, right or wrong, to try the audit on without a network."""
+"""A simulated server, correct or wrong, for audits without a network."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _logits(text: str) -> Floats:
 
 
 def logits_after(prompt: Any, tokens: tuple[int, ...]) -> Floats:
-    """Logits of the simulated model [V]: fixed by the prompt and the last two tokens."""
+    """Return the logits of the simulated model [V], a function of prompt and last two tokens."""
     return _logits(repr((prompt, tokens[-2:])))
 
 
@@ -41,33 +41,34 @@ def simulated_server(
     seed: int = 0,
     key: str | None = None,
 ) -> Any:
-    """Make a transport of httpx2 that answers as a server would.
+    """Make an httpx2 transport that answers like a server.
 
-    A wrong server multiplies the temperature that it is asked for, ignores a parameter such as
-    "top_k", or accepts a part of the drafts of a uniform draft model without looking at them.  A
-    `key` is what it wants to be shown.
+    A wrong server multiplies the requested temperature by `temperature`, ignores a parameter such
+    as "top_k", or accepts a share `accepted` of the drafts of a uniform draft model without a test.
+    If `key` is stated, requests must have this key.
     """
     httpx = require("httpx2")
     rng, lock = np.random.default_rng(seed), threading.Lock()
-    counts = np.zeros(2, dtype=np.int64)  # drafts and those accepted
+    # Number of drafts, and of accepted drafts.
+    counts = np.zeros(2, dtype=np.int64)
 
     def sample(body: dict[str, Any]) -> dict[str, Any]:
         own = np.random.default_rng(body["seed"]) if "seed" in body else rng
-        given: dict[str, Any] = {
+        values: dict[str, Any] = {
             name: body[name]
             for name in ("temperature", "top_k", "top_p")
             if name in body and (name, body[name]) != ("top_k", 0)
         }
-        given.pop(ignore or "", None)
-        given["temperature"] = given.get("temperature", 1.0) * temperature
-        parameters = SamplingParameters(**given)
+        values.pop(ignore or "", None)
+        values["temperature"] = values.get("temperature", 1.0) * temperature
+        parameters = SamplingParameters(**values)
         prompt = body.get("prompt", body.get("messages"))
         tokens: tuple[int, ...] = ()
         lists = []
         for _ in range(body["max_tokens"]):
             logits = logits_after(prompt, tokens)
             probs = parameters(logits)
-            drafted = given["temperature"] > 0 and own.random() < accepted
+            drafted = values["temperature"] > 0 and own.random() < accepted
             if drafted:
                 kept = np.flatnonzero(probs)
                 token = int(kept[own.integers(kept.size)])
@@ -76,7 +77,7 @@ def simulated_server(
             counts[:] += 1, drafted
             logs = logits - np.logaddexp.reduce(logits)
             top = np.argsort(-logs, kind="stable")[: body.get("top_logprobs", body["logprobs"])]
-            # as vLLM does: the sampled token first, then the list
+            # Like vLLM, list the sampled token first, then the most probable tokens.
             lists.append({f"{TOKEN_ID}{i}": float(logs[i]) for i in (token, *top)})
             tokens += (token,)
         names = [f"{TOKEN_ID}{token}" for token in tokens]

@@ -1,8 +1,8 @@
-"""The known mistakes that best explain the deviation of a server's tokens.
+"""Name the known mistakes that best explain the deviation of a server's tokens.
 
 Each mistake changes the distributions of the lists: no sampling, another temperature, top-p, top-k,
-a penalty on tokens of the text so far.  The audit names the one with the largest likelihood, and
-what it counted; this is a hint, not a verdict.
+or a penalty on tokens of the text so far.  The audit names the mistake with the largest likelihood,
+and the counts that support it; this is a hint, not a verdict.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from otm._core.listed_tokens import TOKEN_ID
-from otm.audit.diagnose.known_bugs.steps import likeliest
+from otm.audit.diagnose.known_bugs.steps import greedy_probs
 from otm.audit.streams.e_process import Bools, Floats
 from otm.audit.streams.server.answers import Prompt
 from otm.audit.streams.server.earlier_answers import Repeats
@@ -24,18 +24,18 @@ MOST_EXAMINED = 3_000
 """Largest number of tokens that are examined."""
 
 LEAST_GAIN = 7.0
-"""Least logarithm of a named mistake's likelihood over that of the lists."""
+"""Smallest log-likelihood gain over the lists at which a mistake is named."""
 
 SHARE = 0.6
-"""A mistake is named too if its logarithm is at least this share of the best one's."""
+"""Smallest ratio to the best log-likelihood gain at which another mistake is named too."""
 
 MISTAKEN = 0.98
-"""Probability that the mistake acts at a token; below 1, so that no single token decides."""
+"""Probability that the mistake affects a token; below 1, so that no single token decides."""
 
 
 @dataclass(frozen=True)
 class SampledToken:
-    """A token with its distribution and the tokens before it."""
+    """A token with its distribution and the preceding tokens."""
 
     row: TokenProbs
     token: str
@@ -44,7 +44,7 @@ class SampledToken:
 
     @property
     def again(self) -> Bools:
-        """Which listed tokens stand in the prompt or the text so far: bool array [n]."""
+        """Whether each listed token occurs in the prompt or the text so far: bool array [n]."""
         told = self.prompt if isinstance(self.prompt, str) else ""
         known = {*self.before}
         if not isinstance(self.prompt, str):
@@ -57,7 +57,7 @@ class SampledToken:
 def find_suspects(
     sampled: Sequence[SampledToken], repeats: Repeats | None, level: float
 ) -> list[str]:
-    """Name the mistakes that explain the tokens of the most deviant setting best."""
+    """Describe the mistakes that best explain the tokens of the most deviant setting."""
     texts = []
     often = repeats is not None and repeats.repeated >= 2 * repeats.expected + 0.9
     if repeats is not None and often and repeats.log10_e_value > -math.log10(level) / 2:
@@ -91,7 +91,7 @@ def find_suspects(
 
 
 class _Table:
-    """Distributions of tokens as arrays [n, m], padded with zeros, likeliest first."""
+    """Distributions of tokens as arrays [n, m], padded with zeros, most probable token first."""
 
     def __init__(self, sampled: Sequence[SampledToken]) -> None:
         shape = len(sampled), max(len(each.row.tokens) for each in sampled)
@@ -106,7 +106,7 @@ class _Table:
         self.ranks = np.broadcast_to(np.arange(shape[1]), shape)
 
     def explain(self, mistake: SamplingMistake) -> tuple[float, str]:
-        """Find the mistake's best value: the logarithm of its gain in likelihood, and its text."""
+        """Find the mistake's best value; return its log-likelihood gain and its description."""
         gain, value = max((self._gain(mistake.weights(self, v)), v) for v in mistake.values)
         shows = mistake.shows(self, value)
         return gain, mistake.text.format(
@@ -118,7 +118,7 @@ class _Table:
         )
 
     def _gain(self, weights: Floats) -> float:
-        """Compare the likelihood with weights in place of the probabilities."""
+        """Return the log-likelihood gain of weights over the probabilities."""
         mistaken = weights / np.maximum(weights.sum(axis=1, keepdims=True), 1e-300)
         ratios = mistaken[self._tokens] / np.maximum(self.probs[self._tokens], 1e-300)
         return float(np.log1p(MISTAKEN * (ratios - 1)).sum())
@@ -130,8 +130,10 @@ class SamplingMistake:
 
     text: str
     values: tuple[float, ...]
-    weights: Callable[[_Table, float], Floats]  # of the listed tokens, under the mistake
-    shows: Callable[[_Table, float], Bools]  # the tokens whose number shows it
+    # Function that returns the weights of the listed tokens under the mistake.
+    weights: Callable[[_Table, float], Floats]
+    # Function that returns the tokens whose number indicates the mistake.
+    shows: Callable[[_Table, float], Bools]
 
 
 MISTAKES = (
@@ -139,11 +141,11 @@ MISTAKES = (
         "no sampling: {seen:,} of {count:,} tokens are the most likely of their lists, as in "
         "greedy decoding, {expected:,.1f} expected",
         (1,),
-        lambda table, _: likeliest(table.probs),
+        lambda table, _: greedy_probs(table.probs),
         lambda table, _: table.ranks == 0,
     ),
     SamplingMistake(
-        "another temperature, about {value:g} times the one asked for: {seen:,} of {count:,} "
+        "another temperature, about {value:g} times the requested one: {seen:,} of {count:,} "
         "tokens are the most likely of their lists, {expected:,.1f} expected",
         (0.1, 0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 1.1, 1.25, 1.5, 2.0),
         lambda table, factor: table.probs ** (1 / factor),
@@ -163,7 +165,8 @@ MISTAKES = (
         lambda table, top_k: table.probs * (table.ranks < top_k),
         lambda table, top_k: table.ranks >= top_k,
     ),
-    SamplingMistake(  # the value is added to the logits of these tokens
+    SamplingMistake(
+        # The value is added to the logits of these tokens.
         "{what} for tokens of the prompt or the text so far (repetition, frequency or presence): "
         "{seen:,} of {count:,} tokens were there before, {expected:,.1f} expected",
         (-2.0, -1.0, -0.5, -0.25, 0.5, 1.0),
@@ -171,4 +174,4 @@ MISTAKES = (
         lambda table, _: table.again,
     ),
 )
-"""All mistakes that are looked for."""
+"""All mistakes that the audit compares with the tokens."""

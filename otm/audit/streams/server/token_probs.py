@@ -14,18 +14,22 @@ from otm.audit.streams.e_process import Floats
 from otm.audit.streams.server.group_evidence import CLASS_COUNT, FAMILY_COUNT
 
 TINY = 1e-300
-"""Smallest probability whose logarithm is taken."""
+"""Lower limit of a probability before its logarithm is computed."""
 
 
 @dataclass(frozen=True, eq=False)
 class TokenProbs:
-    """Probabilities of single tokens, likeliest first, and of all others together."""
+    """Probabilities of single tokens, most probable first, and of all other tokens together."""
 
     tokens: tuple[str, ...]
-    probs: Floats  # [n]; they and the rest sum to 1
-    rest: float  # of all other tokens together
-    rest_counts: bool  # False: given that it is none of the others
-    unseen: frozenset[str]  # tokens that do not count if they come
+    # Probabilities [n]; they and the residual mass sum to 1.
+    probs: Floats
+    # Total probability of all other tokens.
+    rest: float
+    # False if the probabilities are conditional on the listed tokens.
+    rest_counts: bool
+    # Tokens that do not count if they are sampled.
+    unseen: frozenset[str]
 
     @cached_property
     def places(self) -> dict[str, int]:
@@ -39,7 +43,7 @@ class TokenProbs:
 
     @cached_property
     def merged_probs(self) -> Floats:
-        """Probabilities of the classes [F, C]: `merge_other(self)`, but faster."""
+        """Probabilities of the classes [F, C], as from `merge_other(self)`, but faster."""
         merged = np.zeros((FAMILY_COUNT, CLASS_COUNT))
         ranked = self.probs[: CLASS_COUNT - 1]
         merged[0, : ranked.size] = ranked
@@ -50,24 +54,24 @@ class TokenProbs:
 
     @cached_property
     def entropy(self) -> float:
-        """Entropy in bits, where all other tokens are one."""
+        """Entropy in bits, with all other tokens merged into one."""
         bits = -float(self.probs @ np.log2(np.maximum(self.probs, TINY)))
         return max(bits - self.rest * math.log2(max(self.rest, TINY)), 0.0)
 
     @cached_property
     def greedy_distance(self) -> float:
-        """TV to greedy decoding, which always takes the likeliest token."""
+        """TV to greedy decoding, which always returns the most probable token."""
         return 1.0 - float(self.probs.max(initial=0.0))
 
     def of(self, token: str) -> float | None:
-        """Probability of a token, 0 for the rest; None if it does not count."""
+        """Return the probability of a token, 0 for an unlisted one; None if it does not count."""
         place = self.places.get(token)
         if place is not None:
             return float(self.probs[place])
         return 0.0 if self.rest_counts and token not in self.unseen else None
 
     def deviation(self, token: str) -> Floats:
-        """Subtract the probabilities of the classes from the indicator of a token's: [F, C]."""
+        """Return the indicator of a token's classes minus the class probabilities: [F, C]."""
         deviations = -self.merged_probs
         place = self.places.get(token)
         for family, classes in enumerate(self.classes):
@@ -85,23 +89,24 @@ class TokenProbs:
         return merged
 
     def distance(self, other: TokenProbs) -> float:
-        """Lower bound on the TV to another distribution, for any tokens in the rests of both."""
+        """Return a lower bound on the TV to another distribution, for any unlisted tokens."""
         if other is self:
             return 0.0
         pairs = [(place, other.places.get(token, -1)) for token, place in self.places.items()]
         own, theirs = np.array([pair for pair in pairs if pair[1] >= 0], dtype=int).reshape(-1, 2).T
         one, two = self.probs[own], other.probs[theirs]
-        # the rest of one distribution may have the tokens that only the other one lists
+        # The unlisted tokens of one distribution may include tokens that only the other
+        # distribution lists.
         apart = (1 - float(one.sum()), 1 - float(two.sum()), self.rest + other.rest)
         return max(1 - float(np.minimum(one, two).sum()) - min(apart), 0.0)
 
     def without_rest(self) -> TokenProbs:
-        """Condition on the tokens that have a probability each."""
+        """Condition on the listed tokens."""
         total = float(self.probs.sum())
         return replace(self, probs=self.probs / (total or 1.0), rest=0.0, rest_counts=False)
 
     def without(self, dropped: Collection[str]) -> TokenProbs:
-        """Leave out tokens that do not count."""
+        """Remove tokens that do not count, and renormalize."""
         stays = np.array([token not in dropped for token in self.tokens], dtype=bool)
         total = float(self.probs[stays].sum()) + self.rest
         return TokenProbs(
@@ -114,13 +119,13 @@ class TokenProbs:
 
 
 def merged_classes(tokens: tuple[str, ...]) -> tuple[list[int], list[int]]:
-    """Classes of listed tokens, by rank and by what they are; the last class has the rest."""
+    """Return the classes of listed tokens, by rank and by hash; the last class has the others."""
     last = CLASS_COUNT - 1
     return [min(rank, last) for rank in range(len(tokens))], [bucket(token) for token in tokens]
 
 
 @lru_cache(maxsize=2**18)
 def bucket(token: str) -> int:
-    """Bucket of a token, fixed for ever: one of all but the last class."""
+    """Return a token's class by a fixed hash, one of all classes but the last."""
     digest = hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
     return int.from_bytes(digest[:4], "big") % (CLASS_COUNT - 1)

@@ -1,4 +1,4 @@
-"""From logits to probabilities, and from probabilities to whole numbers that are added.
+"""Conversion of logits to probabilities, and of probabilities to integer masses.
 
-Not here: checks of what callers pass (`otm.kernels.checks`).
+Not here: checks of callers' arguments (`otm.kernels.checks`).
 """

@@ -1,4 +1,4 @@
-"""From logits to probabilities, and from probabilities to tokens, in NumPy."""
+"""Conversion of logits to probabilities, and of probabilities to tokens, in NumPy."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from otm._core.tensors import is_tensor
 from otm.kernels.results import Verified
 
 UNIT = 2.0**61
-"""Probabilities are added as whole numbers of this many parts.
+"""Number of parts that probability 1 is divided into; masses are whole numbers of parts.
 
-A sum of floats depends on the order of its terms, so on a GPU on the device, the number of threads
-and the other rows of the batch; a sum of integers does not.  What is rounded down on the way (of
-float32 only what is below 2^−38) moves a distribution by less than V/2^60.  Rows that sum to less
-than 4 cannot overflow.
+A sum of floats depends on the order of its terms.  On a GPU this order depends on the device, the
+number of threads and the other rows of the batch.  A sum of integers does not depend on the order.
+Rounding down to parts moves a distribution by less than V/2^60; it affects float32 numbers only
+below 2^−38.  Rows that sum to less than 4 cannot overflow.
 """
 
 BLOCK = 4096
-"""Masses that are added up together before a token is located among them."""
+"""Number of masses in a block; a token is located first by block, then within the block."""
 
-COLDEST = 2.0**-126
-"""The lowest temperature above 0, and the inverse of the highest: neither is 0 or ∞ in float32."""
+LEAST_TEMPERATURE = 2.0**-126
+"""Least positive temperature; the largest is its inverse, and float32 represents both."""
 
 
 class Memory(threading.local):
-    """Arrays of a thread, by name, which calls reuse: new memory takes longer than the work in it.
+    """Named arrays of a thread, which calls reuse because allocation is slow.
 
-    They hold what the last `owner` wrote.
+    Each array holds the numbers that its current owner in `owners` wrote.
     """
 
     def __init__(self) -> None:
@@ -41,7 +41,7 @@ class Memory(threading.local):
         self.owners: dict[str, object] = {}
 
     def take(self, name: str, size: int, dtype: Any) -> npt.NDArray[Any]:
-        """Return an array of so many numbers, with anything in it."""
+        """Return an array of this size with arbitrary contents."""
         array = self._arrays.get((name, dtype))
         if array is None or array.size < size:
             array = self._arrays[name, dtype] = np.empty(size, dtype)
@@ -52,11 +52,11 @@ memory = Memory()
 
 
 class Softmax:
-    """Probabilities [R, V] or [K, R, V] of one sequence: a row is computed when it is read.
+    """Lazy softmax rows [R, V] or [K, R, V] of one sequence; a row is computed when it is read.
 
-    It is read as an array is: `[i]` or `[c, i]` is a row, and with a token behind it an entry.  At
-    temperature 0 a row is one-hot: the first largest logit, or the draft where drafts are given.
-    A row stands in the memory of its model until the next one of that model is read.
+    Index it like an array: `[i]` or `[c, i]` is a row, and one more index selects a token's
+    probability.  At temperature 0 a row is one-hot at the first largest logit, or at the draft if
+    `drafts` is set.  A row stays valid until another row of the same model is read.
     """
 
     def __init__(
@@ -64,8 +64,10 @@ class Softmax:
     ) -> None:
         self.shape = tuple(logits.shape)
         self._model, self._logits, self._drafts = model, logits, drafts
-        self._temperature = temperature and min(max(temperature, COLDEST), 1 / COLDEST)
-        self._owner = object()  # not self, which would keep the logits
+        self._temperature = temperature and min(
+            max(temperature, LEAST_TEMPERATURE), 1 / LEAST_TEMPERATURE
+        )
+        self._owner = object()  # an owner `self` would keep the logits alive
         self._place: tuple[int, ...] = ()
         self._weights, self._total = np.empty(0), np.float64(1)
 
@@ -81,7 +83,7 @@ class Softmax:
         return self._weights
 
     def _read(self, place: tuple[int, ...]) -> None:
-        """Compute the weights of a row, and their sum: in float64 if its logits are, or float32."""
+        """Compute a row's weights and their sum, in float64 for float64 logits, else in float32."""
         logits = self._logits[place]  # [V]
         dtype = np.float64 if logits.dtype == np.float64 else np.float32
         self._weights = weights = memory.take(self._model, logits.size, dtype)
@@ -90,7 +92,7 @@ class Softmax:
             token = logits.argmax() if self._drafts is None else self._drafts[place]
             weights[:], self._total = one_hot(token, weights), weights.dtype.type(1)
             return
-        # the largest goes first, so that no temperature overflows
+        # Subtract the largest logit first, so that no temperature causes an overflow.
         np.subtract(logits, np.maximum.reduce(logits), out=weights, dtype=dtype)
         if self._temperature != 1:
             weights /= self._temperature
@@ -104,7 +106,10 @@ def probs_from_logits(
     draft_tokens: npt.NDArray[Any],
     temperature: float | npt.NDArray[Any],
 ) -> tuple[Iterator[Softmax], Iterator[Softmax] | None]:
-    """Probabilities of both models by sequence; greedy: the first largest logit, and the draft."""
+    """Return lazy softmax rows of both models, one item for each sequence.
+
+    Greedy rows are one-hot: at the first largest logit for the target, at the draft for the draft.
+    """
     temperatures = np.broadcast_to(np.asarray(temperature, np.float64), (len(draft_tokens),))
     target = map(partial(Softmax, "target"), target_logits, temperatures.tolist())
     if draft_logits is None:
@@ -114,13 +119,13 @@ def probs_from_logits(
 
 
 def at(probs: Any, i: int, x: int) -> Any:
-    """Probability of a token at a position, 0 outside the vocabulary: [R, V'] → a number."""
+    """Return the probability of token x in row i; 0 if x is outside the vocabulary."""
     value = probs[i, x] if x < probs.shape[1] else 0
     return value.item() if isinstance(value, np.generic) else value
 
 
 def one_hot(x: int, like: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Distribution of a token that was not sampled but chosen: [V], 0 if it is none of them."""
+    """Return the one-hot distribution of a token, or zeros if it is outside the vocabulary: [V]."""
     probs = np.zeros_like(like)
     if 0 <= x < probs.size:
         probs[x] = 1
@@ -128,12 +133,12 @@ def one_hot(x: int, like: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def extend(probs: npt.NDArray[Any], like: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Put the draft's probabilities on the target's vocabulary: [V'] → [V], filled up with 0."""
+    """Pad the draft's probabilities with 0 to the target's vocabulary: [V'] → [V]."""
     return np.append(probs, np.zeros(like.size - probs.size, dtype=probs.dtype))
 
 
 def mass(probs: Any, weight: Any = 1, out: npt.NDArray[Any] | None = None) -> Any:
-    """Convert probabilities to whole numbers of 2^−61, whose sums depend on no order.
+    """Convert probabilities to integer multiples of 2^−61, so that sums do not depend on order.
 
     Parameters
     ----------
@@ -142,12 +147,12 @@ def mass(probs: Any, weight: Any = 1, out: npt.NDArray[Any] | None = None) -> An
     weight : float or Fraction, optional
         Factor of all probabilities.
     out : int64 array [..., V], optional
-        Where to write the result; for NumPy only.
+        Array for the result; for NumPy only.
 
     Returns
     -------
     int64 array or Tensor [..., V]
-        Rounded down; the masses of a distribution sum to 2^61 or a little less.
+        Masses, rounded down.  The masses of a distribution sum to 2^61 or slightly less.
 
     Examples
     --------
@@ -157,14 +162,15 @@ def mass(probs: Any, weight: Any = 1, out: npt.NDArray[Any] | None = None) -> An
     array([0.25, 0.75])
     """
     if is_tensor(probs):
-        # Half precision is widened; the product with a power of two rounds no float32.
+        # Half precision is converted to float32.  A product of a float32 and a power of two is
+        # exact.
         wide = probs if probs.dtype.itemsize >= 4 else probs.float()
         return (wide * (weight * UNIT)).long()
     masses: npt.NDArray[Any] = np.empty(probs.shape, np.int64) if out is None else out
     if probs.dtype == object:
         masses = weight * probs
         return masses
-    # The product of a float32 with a power of two is not rounded.
+    # The product of a float32 and a power of two is exact.
     wide = np.float32 if weight == 1 and probs.dtype == np.float32 else np.float64
     np.multiply(probs, weight * UNIT, out=masses, dtype=wide, casting="unsafe")
     return masses
@@ -173,7 +179,10 @@ def mass(probs: Any, weight: Any = 1, out: npt.NDArray[Any] | None = None) -> An
 def residual_mass(
     target: npt.NDArray[Any], draft: npt.NDArray[Any], weight: Any = 1
 ) -> npt.NDArray[Any]:
-    """Masses of max(weight · target − draft, 0): [V], [V'] → [V], valid until the next call."""
+    """Return masses of max(weight · target − draft, 0): [V], [V'] → [V].
+
+    The result is valid until the next call.
+    """
     left: npt.NDArray[Any] = mass(target, weight, memory.take("residual", target.size, np.int64))
     left[: draft.size] -= mass(draft, 1, memory.take("subtracted", draft.size, np.int64))
     np.maximum(left, 0, out=left)
@@ -181,8 +190,8 @@ def residual_mass(
 
 
 def locate(masses: npt.NDArray[Any], uniform: Any) -> int:
-    """Locate a token: the first at which the cumulative mass exceeds uniform · total."""
-    side: Literal["left", "right"] = "right"  # an edge is of the cell above it
+    """Return the first token at which the cumulative mass exceeds uniform · total."""
+    side: Literal["left", "right"] = "right"  # a boundary belongs to the token after it
     if masses.dtype == object:
         return min(exact_cell(masses, uniform, side=side), masses.size - 1)
     find: Callable[..., np.intp] = partial(np.searchsorted, side=side)
@@ -199,25 +208,26 @@ def locate(masses: npt.NDArray[Any], uniform: Any) -> int:
 
 
 def _point(uniform: Any, total: Any) -> Any:
-    """Multiply a uniform by the total mass: below it, whatever rounding does."""
+    """Multiply a uniform by the total mass; the result stays below the total despite rounding."""
     point, whole = uniform * total, isinstance(total, np.generic)
     if whole:
-        point = int(point) if abs(point) < 2**63 else 0  # it is NaN only if nobody checked
-        point = min(point, total - 1)  # the product can round up to the total
+        point = int(point) if abs(point) < 2**63 else 0  # only unchecked input gives NaN
+        # The product can round up to the total.
+        point = min(point, total - 1)
     return point
 
 
 def collect_ends(
     outputs: Sequence[tuple[list[int], int]], gamma: int
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Collect tokens, numbers of accepted drafts, and the chain or node where each output ends."""
+    """Collect tokens, numbers of accepted drafts, and the last chain or node of each output."""
     ends = np.array([end for _, end in outputs], dtype=np.int64)
     tokens, accepted, _ = collect([tokens for tokens, _ in outputs], gamma)
     return tokens, accepted, ends
 
 
 def collect(outputs: Sequence[list[int]], gamma: int) -> Verified[npt.NDArray[np.int64]]:
-    """Collect the tokens of each sequence, of which the last follows the accepted drafts."""
+    """Collect the tokens of each sequence; the last token follows the accepted drafts."""
     tokens = np.full((len(outputs), gamma + 1), -1, dtype=np.int64)
     for row, output in zip(tokens, outputs, strict=True):
         row[: len(output)] = output

@@ -1,8 +1,8 @@
-"""What kernels make of the entries of a row: probabilities, and whole numbers to add.
+"""Conversion of row entries to probabilities and integer masses, inside Triton kernels.
 
-A row holds probabilities, or logits of which a kernel takes the softmax or, as an approximation,
-the sigmoid.  The softmax needs each row's sum first: `summarise_logits` launches the two kernels
-that find it.  All of it repeats `otm.kernels.common.softmax`, step by step.
+A row holds probabilities or logits.  Kernels convert logits by the softmax or, as an approximation,
+by the sigmoid.  The softmax needs each row's sum first: `summarise_logits` launches the two kernels
+that compute the sums.  All steps repeat those of `otm.kernels.common.softmax`.
 """
 
 # ruff: noqa: PLR0917 - a kernel's arguments are pointers, strides and sizes, in order
@@ -37,7 +37,7 @@ _LEAST_SCALE, _LARGEST_SCALE = map(constant, SCALES)
 
 @jit
 def exp2(exponent: tl.tensor) -> tl.tensor:
-    """`otm.kernels.common.softmax.exp2`."""
+    """Return 2 to the power of an exponent, as `otm.kernels.common.softmax.exp2` does."""
     counts = exponent >= _LEAST_EXPONENT
     exponent = tl.where(counts, exponent, 0.0)
     whole = tl.floor(exponent + 0.5)
@@ -53,7 +53,7 @@ def exp2(exponent: tl.tensor) -> tl.tensor:
 
 
 class Drafts(NamedTuple):
-    """Drafts of a chain, and the tokens that its draft rows list where they are sparse."""
+    """Draft tokens of a chain, and the tokens that its sparse draft rows list."""
 
     tokens: tl.tensor
     listed: tl.tensor
@@ -62,7 +62,7 @@ class Drafts(NamedTuple):
 class Rows(NamedTuple):
     """Rows of a chain: pointers to the first entries, strides of rows, sizes, scales of sigmoids.
 
-    Only of values at run time: constants that are put into a tuple are constants no longer.
+    All fields are run-time values, because Triton does not keep constants inside a tuple constant.
     """
 
     target: tl.tensor
@@ -80,7 +80,7 @@ class Rows(NamedTuple):
 
 @jit
 def make_rows(pointers: tl.tuple, sizes: tl.tuple, scales: tl.tuple, of: Drafts) -> Rows:
-    """Rows of the pointers, strides of rows with sizes, and scales, in the order of the fields."""
+    """Build `Rows` from pointers, strides with sizes, and scales, in the order of the fields."""
     target, draft, softmaxes = pointers
     target_row, draft_row, gamma, size, draft_size = sizes
     low, span = scales
@@ -98,7 +98,10 @@ def target_at(
     used: tl.tensor,
     kind: tl.constexpr,
 ) -> tl.tensor:
-    """`probability` of tokens by the target's row at a position, or by one of each."""
+    """Return probabilities of tokens in the target's row at a position; see `probability`.
+
+    `position` is one position, or one for each token.
+    """
     row = rows.target + position.to(tl.int64) * rows.target_row
     softmax = rows.softmaxes + position * 4
     return probability(row, token, known, softmax, used, rows.low, rows.span, kind)
@@ -113,7 +116,10 @@ def draft_at(
     used: tl.tensor,
     kind: tl.constexpr,
 ) -> tl.tensor:
-    """`probability` of tokens by the draft's row at a position, or by one of each."""
+    """Return probabilities of tokens in the draft's row at a position; see `probability`.
+
+    `position` is one position, or one for each token.
+    """
     row = rows.draft + position.to(tl.int64) * rows.draft_row
     softmax = rows.softmaxes + (position + rows.gamma + 1) * 4
     return probability(row, token, known, softmax, used, rows.low, rows.span, kind)
@@ -130,18 +136,19 @@ def probability(
     span: tl.tensor,
     kind: tl.constexpr,
 ) -> tl.tensor:
-    """Probability of tokens in a row, 0 where not known; in float32, or float64 if so stored.
+    """Return probabilities of tokens in a row, 0 where `known` is false.
 
-    The row holds "probabilities", "logits" for a softmax, or logits for a "sigmoid" with scales.
-    Row and softmax may be one pointer, or one for each token; a softmax not in use is not read.
+    The result is float64 for float64 probabilities, otherwise float32.  The row holds
+    "probabilities", "logits" for a softmax, or logits for a "sigmoid" with scales.  `row` and
+    `softmax` are one pointer, or one for each token; a softmax where `used` is false is not read.
     """
-    # [n]: entries of a row, or one of each of n rows
+    # [n]: entries of one row, or one entry of each of n rows
     value = tl.load(row + token, mask=known, other=0.0)
     if kind == "probabilities":
         return value if value.dtype == tl.float64 else value.to(tl.float32)
     value = value.to(tl.float32)
     if kind == "logits":
-        peak = tl.load(softmax, mask=used, other=0.0)  # of softmaxes [4]: scalars, or [n] each
+        peak = tl.load(softmax, mask=used, other=0.0)  # from softmaxes [4]: scalars or [n]
         scale = tl.load(softmax + 1, mask=used, other=0.0)
         inverse = tl.load(softmax + 2, mask=used, other=0.0)
         certain = tl.load(softmax + 3, mask=used, other=-1.0)
@@ -157,7 +164,7 @@ def probability(
 
 @jit
 def mass(probability: tl.tensor, unit: tl.constexpr) -> tl.tensor:
-    """Whole number of parts; the unit is a power of two, so that the product is exact."""
+    """Convert to whole parts 1/unit; the product is exact, because `unit` is a power of two."""
     return (probability * unit).to(tl.int64)
 
 
@@ -178,7 +185,10 @@ def drafts_of(
     padded_gamma: tl.constexpr,
     packed: tl.constexpr,
 ) -> tl.tensor:
-    """Drafts of a chain, how many packed ones are before them (0 if padded), and their number."""
+    """Return a pointer to a chain's drafts, the number of earlier packed drafts, and the length.
+
+    For padded chains the second number is 0.
+    """
     start, most = chain * 0, gamma
     if packed:
         start = tl.load(offsets + chain).to(tl.int64)  # scalar
@@ -191,13 +201,13 @@ def drafts_of(
 
 @jit
 def _is_read(row: tl.tensor, length: tl.tensor, gamma: tl.tensor) -> tl.tensor:
-    """Whether a decision can look at a row: target rows 0 to γ, then draft rows 0 to γ − 1."""
+    """Whether a decision can read a row; γ + 1 target rows precede γ draft rows."""
     return tl.where(row > gamma, row - gamma, row) <= length
 
 
 @jit
 def _scale(temperature: tl.tensor) -> tl.tensor:
-    """Return log₂(e) over a temperature above 0, within bounds, in float32."""
+    """Return log₂(e) over a temperature above 0, clamped to the scales, in float32."""
     scale = tl.full((), _LOG2_E, tl.float64) / temperature
     return tl.minimum(tl.maximum(scale, _LEAST_SCALE), _LARGEST_SCALE).to(tl.float32)
 
@@ -211,14 +221,17 @@ def write_peak(
     to_weight: tl.tensor,
     size: tl.tensor,
 ) -> None:
-    """Write the largest logit of a block and the sum of its weights; if greedy, its first place."""
+    """Write the largest logit of a block and the sum of its weights.
+
+    At temperature 0, write the first token with this logit instead of the sum.
+    """
     peak = tl.max(value, 0)
     tl.store(to_peak, peak)
     if temperature == 0:
         certain = tl.min(tl.where(value == peak, token, size), 0)
         tl.store(to_weight, certain.to(tl.int64))
     else:
-        reference = tl.where(peak > float("-inf"), peak, 0.0)  # not −∞ − (−∞)
+        reference = tl.where(peak > float("-inf"), peak, 0.0)  # avoids −∞ − (−∞)
         weight = exp2((value - reference) * _scale(temperature))
         tl.store(to_weight, tl.sum(mass(weight, _WEIGHT_UNIT), 0))
 
@@ -233,9 +246,10 @@ def write_softmax(
     softmax: tl.tensor,
     size: tl.tensor,
 ) -> None:
-    """Write what `probability` reads of a row: peak, scale, inverse sum, token that is certain.
+    """Write the four numbers that `probability` reads: peak, scale, inverse sum, greedy token.
 
-    That token is the first largest logit where decoding is greedy, or a draft, if there is one.
+    At temperature 0 the greedy token is the draft, if there is one, or the first token with the
+    largest logit.  At other temperatures the greedy token is −1.
     """
     peak = tl.max(tops, 0)
     if temperature == 0:
@@ -281,7 +295,10 @@ def peaks_and_weights(
     block_size: tl.constexpr,
     packed: tl.constexpr,
 ) -> None:
-    """Find the largest logit of a block and the sum of its weights; if greedy, its first place."""
+    """Find the largest logit of a block and the sum of its weights.
+
+    At temperature 0, find the first token with this logit instead of the sum.
+    """
     chain = tl.program_id(0).to(tl.int64)
     row, block = tl.program_id(1), tl.program_id(2)
     sequence, in_sequence = chain // chains, chain % chains
@@ -321,7 +338,7 @@ def finish_softmaxes(
     padded_blocks: tl.constexpr,
     packed: tl.constexpr,
 ) -> None:
-    """Write what `probability` reads of a row: peak, scale, inverse sum, token that is certain."""
+    """Combine the results of a row's blocks into the four numbers that `probability` reads."""
     chain = tl.program_id(0).to(tl.int64)
     row = tl.program_id(1)
     # scalar
@@ -332,7 +349,7 @@ def finish_softmaxes(
     place = chain * (2 * gamma + 1) + row
     softmax = softmaxes + place * 4
     block = tl.arange(0, padded_blocks)
-    # of a greedy chain the draft model's rows were not read: their softmaxes are the drafts
+    # No draft row of a greedy chain is read; the drafts themselves define the softmaxes.
     greedy_draft = (temperature == 0) & (row > gamma)
     inside = block < tl.where(greedy_draft, 0, blocks)
     # [padded blocks]
@@ -354,11 +371,11 @@ def summarise_logits(
     offsets: Tensor | None = None,
     most: int = 0,
 ) -> Tensor:
-    """Return what `probability` reads of each row: [B, K, 2γ + 1, 4], target rows first.
+    """Compute the four numbers that `probability` reads of each row: [B, K, 2γ + 1, 4].
 
-    Logits of one chain or several, as `lay_out` returns them, or packed ones with at most so many
-    drafts; maybe of the target alone.  Rows beyond the end of a chain are not read, nor are their
-    results written.
+    Target rows come first.  The logits are those of one or several chains, as `lay_out` returns
+    them, or packed ones with at most `most` drafts a sequence.  With `of_target` only target rows
+    are computed.  Rows after the end of a chain are neither read nor written.
     """
     batch, gamma = len(tokens), tokens.shape[-1]
     if offsets is not None:
@@ -389,7 +406,10 @@ def summarise_logits(
 
 
 def strides_of(rows: Tensor, further: int) -> tuple[int, int, int]:
-    """Strides of sequences, chains and rows; packed sequences have so many rows beside drafts'."""
+    """Return strides of sequences, chains and rows.
+
+    A packed sequence has `further` more rows than drafts.
+    """
     if rows.ndim == 2:
         return further * rows.stride(0), 0, rows.stride(0)
     of_rows = rows.stride()[:-1]

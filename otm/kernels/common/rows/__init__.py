@@ -1,4 +1,4 @@
-"""Rows as engines hold them: packed, as logits, or listed by their tokens.
+"""Conversion of engines' rows: packed rows, logits and sparse drafts.
 
 Not here: which row belongs to which draft (`otm.kernels.layout`).
 """

@@ -1,6 +1,6 @@
-"""Rows as engines hand them over, for the definition: packed, as logits, or listed by their tokens.
+"""Conversion of packed rows, logits and sparse drafts to rows of probabilities, in NumPy.
 
-The rules read the rows of one sequence after another, by place.
+The NumPy rules read the rows of one sequence after another, by index.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from otm.kernels.sparse_drafts import SparseDrafts
 
 
 class Listed:
-    """Draft rows [γ, V] or [K, γ, V] of one sequence, filled up with 0 when they are read."""
+    """Sparse draft rows [γ, V] or [K, γ, V] of one sequence, expanded to dense rows when read."""
 
     def __init__(self, tokens: npt.NDArray[Any], probs: npt.NDArray[Any], size: int) -> None:
         self.shape = (*tokens.shape[:-1], size)
@@ -29,8 +29,8 @@ class Listed:
         place, token = place[: len(self.shape) - 1], place[len(self.shape) - 1 :]
         tokens, probs = self._tokens[place], self._probs[place]  # [m]
         if token:
-            found = probs[tokens == token[0]]
-            return found[0] if found.size else probs.dtype.type(0)
+            matches = probs[tokens == token[0]]
+            return matches[0] if matches.size else probs.dtype.type(0)
         row = np.zeros(self.shape[-1], probs.dtype)
         if row.dtype == object:
             row += Fraction(0)
@@ -42,7 +42,7 @@ class Listed:
 def unpack(
     target: Any, draft: Any, tokens: npt.NDArray[Any], offsets: npt.NDArray[Any], most: int
 ) -> tuple[Any, Any, npt.NDArray[np.int64]]:
-    """Cut packed rows by sequence, and pad their drafts with −1: [B, most]."""
+    """Split packed rows by sequence, and pad their drafts with −1: [B, most]."""
     ends = list(enumerate(pairwise(offsets.tolist())))
 
     def cut(rows: Any) -> list[Any]:
@@ -61,9 +61,9 @@ def unpack(
 def read(
     target: Any, draft: Any, tokens: npt.NDArray[Any], size: int, temperature: Any = None
 ) -> tuple[Iterable[Any], Iterable[Any] | None]:
-    """Rows of both models by sequence: of probabilities, or logits if there is a temperature.
+    """Return rows of both models by sequence; a temperature means that the rows are logits.
 
-    A sparse draft is of probabilities in any case; greedy: the draft itself.
+    A sparse draft always holds probabilities; at temperature 0 its rows are one-hot at the draft.
     """
     sparse = isinstance(draft, SparseDrafts)
     temperatures = repeat(1.0, len(tokens))
@@ -75,7 +75,7 @@ def read(
         lists = zip(draft.tokens, draft.probs, strict=True)
         certain = (drafts[..., None] for drafts in tokens)
         draft = (
-            Listed(one, np.ones(one.shape), size) if warmth == 0 else Listed(*listed, size)
-            for listed, one, warmth in zip(lists, certain, temperatures, strict=True)
+            Listed(one, np.ones(one.shape), size) if one_temperature == 0 else Listed(*listed, size)
+            for listed, one, one_temperature in zip(lists, certain, temperatures, strict=True)
         )
     return target, draft

@@ -1,4 +1,4 @@
-"""Rows as engines hand them over, for torch: packed, as logits, or listed by their tokens."""
+"""Conversion of packed rows, logits and sparse drafts to rows of probabilities, in torch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from otm.kernels.sparse_drafts import SparseDrafts
 
 
 class Listed:
-    """Draft rows [B, γ, V] or [B, K, γ, V]: those that are read are filled up with 0."""
+    """Sparse draft rows [B, γ, V] or [B, K, γ, V]; rows are expanded when read."""
 
     def __init__(self, drafts: SparseDrafts[Tensor], size: int) -> None:
         self.shape = (*drafts.tokens.shape[:-1], size)
@@ -22,19 +22,19 @@ class Listed:
         self._probs = drafts.probs.where(known, 0)
 
     def __getitem__(self, place: Any) -> Tensor:
-        """Rows of B sequences: [B, V]."""
+        """Return the dense rows of B sequences: [B, V]."""
         tokens, probs = self._tokens[place].clamp(0, self.shape[-1] - 1), self._probs[place]
         return probs.new_zeros(len(probs), self.shape[-1]).scatter_add(1, tokens, probs)
 
     def gather(self, _: int, tokens: Tensor) -> Tensor:
-        """Entries of rows, as a tensor's: [B, γ, 1] → [B, γ, 1]."""
+        """Return entries of rows, as `Tensor.gather` does: [B, γ, 1] → [B, γ, 1]."""
         return self._probs.where(self._tokens == tokens, 0).sum(-1, keepdim=True)
 
 
 def unpack(
     target: Tensor, draft: Any, tokens: Tensor, offsets: Tensor, most: int
 ) -> tuple[Tensor, Any, Tensor]:
-    """Gather packed rows: [B, most + 1, V], [B, most, …], and drafts [B, most] padded with −1."""
+    """Gather packed rows to [B, most + 1, V] and [B, most, …], and drafts to [B, most], padded."""
     total, place = len(tokens), torch.arange(most + 1, device=offsets.device)
     start, end = offsets[:-1, None].long(), offsets[1:, None].long()
     index = start + place  # [B, most + 1]
@@ -56,19 +56,19 @@ def unpack(
 def read(
     target: Tensor, draft: Any, tokens: Tensor, size: int, temperature: float | Tensor | None = None
 ) -> tuple[Tensor, Any]:
-    """Rows of both models: of probabilities, or of logits if there is a temperature.
+    """Return rows of both models; a temperature means that the rows are logits.
 
-    A sparse draft is of probabilities in any case; greedy: the draft itself.
+    A sparse draft always holds probabilities; at temperature 0 its rows are one-hot at the draft.
     """
     sparse = isinstance(draft, SparseDrafts)
     if temperature is not None:
         target, rows = probs_from_logits(target, None if sparse else draft, tokens, temperature)
         if not sparse:
             return target, rows
-        warmth = temperature
-        if not isinstance(warmth, Tensor):
-            warmth = torch.full((1,), warmth, device=tokens.device)
-        greedy = warmth.eq(0).expand(len(tokens)).reshape(-1, *(1,) * tokens.ndim)
+        temperatures = temperature
+        if not isinstance(temperatures, Tensor):
+            temperatures = torch.full((1,), temperatures, device=tokens.device)
+        greedy = temperatures.eq(0).expand(len(tokens)).reshape(-1, *(1,) * tokens.ndim)
         first = torch.arange(draft.tokens.shape[-1], device=tokens.device) == 0
         certain = tokens[..., None].long().where(first, -1)
         draft = SparseDrafts(

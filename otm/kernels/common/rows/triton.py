@@ -1,6 +1,6 @@
-"""Draft rows that list their tokens, inside Triton kernels: looked up, never written out.
+"""Lookup of sparse draft rows inside Triton kernels, without dense copies.
 
-What is left of the target after such a draft differs from the target at the listed tokens alone.
+After a sparse draft, the residual differs from the target only at the listed tokens.
 """
 
 # ruff: noqa: PLR0917 - a kernel's arguments are pointers, strides and sizes, in order
@@ -15,14 +15,14 @@ from otm.kernels.sparse_drafts import SparseDrafts
 from otm.kernels.workspace import Workspace
 
 MOST_LISTED = 1024
-"""Tokens of a list that a program looks at together, where it looks at one list."""
+"""Number of listed tokens that a program reads at once from one list."""
 
 _TOGETHER = constant(32)
-"""And where it looks at several."""
+"""Number of listed tokens that a program reads at once from each of several lists."""
 
 
 def lay_out_lists(work: Workspace, drafts: SparseDrafts[Tensor]) -> tuple[Tensor, Tensor, int]:
-    """Return tokens and probabilities side by side, and the width of what is read of a list."""
+    """Return contiguous tokens and probabilities, and the number of tokens to read at once."""
     tokens, probs = (
         x if x.is_contiguous() else work.take(name, tuple(x.shape), x.dtype, x.device).copy_(x)
         for name, x in zip(("listed", "listed probabilities"), drafts, strict=True)
@@ -34,9 +34,10 @@ def lay_out_lists(work: Workspace, drafts: SparseDrafts[Tensor]) -> tuple[Tensor
 def listed(
     rows: Rows, position: tl.tensor, place: tl.tensor, used: tl.tensor, kind: tl.constexpr
 ) -> tl.tensor:
-    """Tokens and probabilities at places of the lists at positions; −1 and 0 beyond the end.
+    """Return tokens and probabilities at places of the lists at positions; −1 and 0 after the end.
 
-    Positions are one, or [n, 1] for places [1, m].  A greedy draft is listed alone.
+    `position` is a scalar, or [n, 1] for places [1, m].  At temperature 0 the list is only the
+    draft.
     """
     start = position.to(tl.int64) * rows.draft_row
     inside = place < tl.where(used, rows.draft_size, 0)
@@ -44,8 +45,8 @@ def listed(
     prob = tl.load(rows.draft + start + place, mask=inside, other=0.0)  # [m]
     prob = tl.where(token >= 0, prob if prob.dtype == tl.float64 else prob.to(tl.float32), 0.0)
     if kind == "logits":
-        certain = tl.load(rows.softmaxes + position * 4 + 3, mask=used, other=-1.0)  # as positions
-        draft = tl.load(rows.of.tokens + position, mask=used, other=-1).to(tl.int64)  # as positions
+        certain = tl.load(rows.softmaxes + position * 4 + 3, mask=used, other=-1.0)  # as position
+        draft = tl.load(rows.of.tokens + position, mask=used, other=-1).to(tl.int64)  # as position
         token = tl.where(certain >= 0, tl.where(place == 0, draft, -1), token)
         prob = tl.where(certain >= 0, 1.0, prob)
     return token, prob
@@ -55,9 +56,9 @@ def listed(
 def listed_at(
     rows: Rows, position: tl.tensor, token: tl.tensor, used: tl.tensor, kind: tl.constexpr
 ) -> tl.tensor:
-    """Probabilities in float64 of tokens [n] by the lists at positions, 0 if not used.
+    """Return float64 probabilities of tokens [n] by the lists at positions; 0 where not used.
 
-    Positions, and which are used, are [n, 1], or [1, 1] where all tokens have one list.
+    `position` and `used` have shape [n, 1], or [1, 1] if all tokens share one list.
     """
     found = tl.zeros(token.shape, tl.float64)
     for chunk in range((rows.draft_size + _TOGETHER - 1) // _TOGETHER):
@@ -78,9 +79,9 @@ def spread(
     kind: tl.constexpr,
     width: tl.constexpr,
 ) -> tl.tensor:
-    """Probabilities of a block of tokens by the list at a position: [block size].
+    """Return probabilities of a block of tokens by the list at a position: [block size].
 
-    They are put in their places in memory of that length; 0 if not used.
+    The list is expanded in `memory` of this length; the result is 0 if not used.
     """
     start = tl.min(token, 0)
     stop = tl.minimum(tl.max(token, 0) + 1, rows.size)

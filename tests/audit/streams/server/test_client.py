@@ -231,5 +231,5 @@ def test_answers_of_half_characters_are_kept_and_read_again(tmp_path: Any) -> No
 def test_a_file_of_another_version_is_named_as_such(tmp_path: Any) -> None:
     file = tmp_path / "answers.jsonl"
     file.write_text(json.dumps({"format": "otm server audit 1", "digest": "0"}) + "\n")
-    with pytest.raises(InvalidInputError, match="of other servers, settings or prompts"):
+    with pytest.raises(InvalidInputError, match="from other servers, settings or prompts"):
         audit(serve(), resume=file)

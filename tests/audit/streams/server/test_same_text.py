@@ -64,7 +64,7 @@ def test_lists_that_follow_the_token_are_found(lists: Any, chat: bool) -> None:
     assert report.requests < 400
     assert report.lists is not None
     assert report.lists.mean_tv > 0.3
-    assert "made them after it drew the token" in report.reasons[0]
+    assert "made them after sampling the token" in report.reasons[0]
 
 
 @pytest.mark.parametrize("noise", [0.01, 0.06])
@@ -111,9 +111,9 @@ def test_lists_that_follow_the_token_at_a_few_places_are_found() -> None:
 
     report = audit(serve(sample, at_a_place_of_two), prompts=["a", "b"])
     assert report.verdict == "not lossless"
-    assert "made them after it drew the token" in report.reasons[0]
+    assert "made them after sampling the token" in report.reasons[0]
     text = str(report)
-    assert "whether lists were made before the other tokens is not known" in text
+    assert "the audit cannot see whether the list was made before the token" in text
 
 
 def test_lists_that_are_rounded_much_raise_no_alarm() -> None:

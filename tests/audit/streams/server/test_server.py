@@ -188,7 +188,7 @@ def test_an_audit_that_is_cut_off_and_resumed_is_the_same(tmp_path: Path) -> Non
     with pytest.raises(InvalidInputError, match="other servers, settings or prompts"):
         audit(server, requests=100, concurrency=(2,), resume=file)
     file.write_text("something else\n")
-    with pytest.raises(InvalidInputError, match="not an audit; name"):
+    with pytest.raises(InvalidInputError, match="not an audit; give"):
         audit(server, resume=file)
     assert file.read_text() == "something else\n"
 
@@ -220,7 +220,7 @@ BROKEN: dict[str, tuple[Any, str]] = {
     "list": ({"json": [1, 2]}, "no log-probabilities"),
     "text": ({"json": choices({"tokens": ["a"], "top_logprobs": [{"a": "b"}]})}, "no log-prob"),
     "above 0": ({"json": choices({"tokens": ["a"], "top_logprobs": [{"a": 1.0}]})}, "no log-prob"),
-    "more": ({"json": choices({"tokens": ["a"] * 9, "top_logprobs": [{}] * 9})}, "asked for 8"),
+    "more": ({"json": choices({"tokens": ["a"] * 9, "top_logprobs": [{}] * 9})}, "instead of 8"),
     "uneven": ({"json": choices({"tokens": ["a"], "top_logprobs": []})}, "no log-prob"),
     "401": ({"status_code": 401}, "401"),
     "404": ({"status_code": 404, "text": "there is\nno such page"}, "404"),
@@ -279,7 +279,7 @@ def test_hostile_numbers_are_one_error(name: str, options: dict[str, Any]) -> No
     with pytest.raises(EndpointError):
         audit(broken(lambda request: answer), **options)
     surrogate = httpx2.Response(200, text='{"data": [{"id": "\\ud800"}]}')
-    with pytest.raises(EndpointError, match="names no model"):
+    with pytest.raises(EndpointError, match="does not list a model"):
         audit(httpx2.MockTransport(lambda request: surrogate), **options)
     squeezed = httpx2.Response(200, headers={"Content-Encoding": "gzip"}, content=b"")
     with pytest.raises(EndpointError, match="compresses"):
