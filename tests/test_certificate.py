@@ -902,7 +902,7 @@ def test_one_is_an_upper_bound_whatever_the_cut_is() -> None:
 
 
 def test_floats_with_digits_beyond_the_least_normal_float_are_refused() -> None:
-    """Catches a number that Python's reader would round, and the least normal one refused."""
+    """Catches a number that Python's reader would round, and an error for the least normal one."""
     assert certificate.as_float("0x1p-1022", "end") == sys.float_info.min
     for text in ("0x1p-1023", "0x1.8p-1023"):
         with pytest.raises(certificate.CertificateRefusedError, match="no finite float"):
@@ -971,7 +971,7 @@ def test_a_large_k_is_refused_although_no_power_is_taken() -> None:
 
 
 def test_tokens_are_compared_exactly_about_once_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Catches an exact sort of tokens in any order, which long numbers make take for ever."""
+    """Catches an exact sort of unordered tokens, which would never end for long numbers."""
     rng, compared = random.Random(8), 0
     draft, target = ([rng.randrange(1, 10**9) for _ in range(1_000)] for _ in "pq")
 

@@ -178,7 +178,7 @@ def test_a_seed_is_no_generator(seed: Any) -> None:
 
 
 class Blind(TransportPlan):
-    """A rule that outputs the target whatever the drafts are, with uniforms to spare."""
+    """A rule that draws from the target for all drafts, with unused uniforms."""
 
     uniforms_per_selection = 2
     acceptance = F(0)
