@@ -1,11 +1,11 @@
-"""How many mistakes of random sizes and places an audit finds, and whether it names them first.
+"""Measure how many random bugs an audit finds, and whether its first diagnosis is correct.
 
     python -m benchmarks.audit [--quick] [--save] [--seed NAME]
 
-Each mutant is a known bug of `otm.audit.diagnose.known_bugs` with a size or a place that is drawn
-from the seed, most of them none of those in the list there.  It is audited as `otm audit` does,
-with all defaults.  Right verifiers come last: they must pass, and their times are those of an audit
-that finds nothing.
+Each mutant is a known bug of `otm.audit.diagnose.known_bugs` with a random size or position, drawn
+from the seed.  Most of these sizes are not in the audit's own list.  Each mutant is audited with
+all defaults, as `otm audit` does.  Correct verifiers come last: they must pass, and their times
+show how long an audit without any finding takes.
 """
 
 import time
@@ -46,13 +46,13 @@ MUTANTS: tuple[tuple[int, Draw], ...] = (
     (4, lambda random: lenient(Fraction(random.randint(11, 40), 20))),
     (2, lambda random: passing(random.randint(1, 4))),
 )
-"""How many of each kind, and how one is drawn; no two are the same."""
+"""Number of mutants of each kind, and a function that draws one; all mutants differ."""
 
 RIGHT: tuple[Adapter, ...] = (Chain(), Block(), Siblings(), Loop())
 
 
 def drawn(seed: str, *, each: int | None = None) -> list[KnownBug]:
-    """Draw the mutants, or so many of each kind."""
+    """Draw all mutants, or only `each` mutants of each kind."""
     random = Random(seed)
     mutants: dict[str, KnownBug] = {}
     for count, draw in MUTANTS:
@@ -64,7 +64,7 @@ def drawn(seed: str, *, each: int | None = None) -> list[KnownBug]:
 
 
 def audited(verifier: Adapter) -> dict[str, Any]:
-    """Audit with all defaults."""
+    """Audit a verifier with all defaults, and return a row of results."""
     start = time.perf_counter()
     report = lossless(verifier)
     names = [diagnosis.name for diagnosis in report.diagnoses]
@@ -86,10 +86,10 @@ def shown(row: dict[str, Any]) -> str:
 
 def main() -> None:
     parser = command(__doc__)
-    parser.add_argument("--seed", default=SEED, metavar="NAME", help="what sizes are drawn from")
+    parser.add_argument("--seed", default=SEED, metavar="NAME", help="seed of the random sizes")
     options = options_of(parser)
     mutants = drawn(options.seed, each=1 if options.quick else None)
-    audited(Chain())  # load all that an audit needs
+    audited(Chain())  # the first audit loads modules and is not timed
     rows = []
     for mutant in mutants:
         rows.append(audited(mutant.verifier))
@@ -101,7 +101,7 @@ def main() -> None:
     seconds = sum(row["seconds"] for row in rows)
     print(
         f"{len(rows)} mutants: {found} found, {first} named first, {seconds:.0f} s; "
-        f"{len(controls)} right verifiers: {alarms} false alarms"
+        f"{len(controls)} correct verifiers: {alarms} false alarms"
     )
     if options.save:
         record = {"seed": options.seed, "mutants": rows, "right": controls, **machine("numpy")}

@@ -1,11 +1,12 @@
-"""The optimum of blocks on trees of 11,110 nodes: seconds, and how far apart the bounds are.
+"""Measure seconds and the gap of the bounds for optimal blocks on trees of 11,110 nodes.
 
     python -m benchmarks.block [--quick] [--save]
 
-Ten tokens by four levels and four i.i.d. paths, with distributions that are the same after every
-path, that depend on the last token, or on the whole path.  The draft's are from a symmetric
-Dirichlet distribution, the target's are these times exp of a normal number.  Seconds are of the
-process.  Every certificate is checked in fractions, and its gap must be at most 1e-8.
+The vocabulary has ten tokens; the drafts are four i.i.d. paths of four levels.  The distributions
+are the same after every path, or depend on the last token, or depend on the whole path.  The draft
+distributions come from a symmetric Dirichlet distribution.  Each target distribution is the draft
+distribution times exp of normal numbers, normalised.  Seconds are processor time.  Every
+certificate is checked in fractions, and its gap must be at most 1e-8.
 """
 
 import time
@@ -21,10 +22,10 @@ from benchmarks.machine import machine
 
 K = 4
 KINDS = {"constant": 0, "by the last token": 1, "by the whole path": None}
-"""How many of the last tokens distributions depend on."""
+"""Number of last tokens on which the distributions depend; None for the whole path."""
 
 ROUNDS = 100
-"""Most linear programs, where the bounds do not meet before."""
+"""Maximum number of linear programs if the bounds do not meet earlier."""
 
 LARGEST_GAP = 1e-8
 
@@ -33,7 +34,7 @@ Law = Callable[[Path_], np.ndarray]
 
 
 def laws(vocabulary: int, last: int | None) -> tuple[Law, Law]:
-    """Draft and target after each path, by its last tokens; reproducible."""
+    """Return draft and target as functions of the path; the same seed every time."""
     rng = np.random.default_rng(0)
     rows: dict[Path_, tuple[np.ndarray, np.ndarray]] = {}
 
@@ -49,7 +50,7 @@ def laws(vocabulary: int, last: int | None) -> tuple[Law, Law]:
 
 
 def measure(vocabulary: int, length: int) -> Iterator[dict[str, Any]]:
-    """Solve and check an instance of each kind."""
+    """Solve and check an instance of each kind, and yield a row of results."""
     for kind, last in KINDS.items():
         start = time.process_time()
         solution = otm.solve_block(*laws(vocabulary, last), K, length, rounds=ROUNDS)

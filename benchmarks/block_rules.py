@@ -1,11 +1,11 @@
-"""Tokens of a step by each rule for several drafts, beside what no memoryless rule can exceed.
+"""Compare tokens per step of each rule for several drafts with the bound for memoryless rules.
 
     python -m benchmarks.block_rules [--quick] [--save]
 
-On the shipped pairs, at contexts where steps of a loop begin.  All rules, numbers of drafts and
-lengths see the same drafts; given these the mean is computed, with an interval over prompts, and
-differences are paired.  "bound" is `otm.gain.efficiency_bound`.  With --save the results go to
-benchmarks/results/block_rules.json.
+The contexts are those where steps of a decoding loop of the shipped pairs begin.  All rules,
+numbers of drafts and lengths use the same drafts.  The mean given these drafts is computed; the
+intervals are over prompts, and differences are paired.  "bound" is `otm.gain.efficiency_bound`.
+With --save the results go to benchmarks/results/block_rules.json.
 """
 
 from pathlib import Path
@@ -26,7 +26,7 @@ DRAFTS = ("large", "medium", "small")
 
 
 def run(drafts: tuple[str, ...], prompts: int, tokens: int, every: int) -> dict[str, Any]:
-    """Compare the rules for each draft model."""
+    """Compare the rules for each draft model, and return the results by model."""
     target, given, results = load("target"), prompts_of_text(prompts, PROMPT_LENGTH), {}
     for name in drafts:
         draft = load(name)
@@ -46,7 +46,7 @@ def run(drafts: tuple[str, ...], prompts: int, tokens: int, every: int) -> dict[
                 for other in ("optimal", "traversal", "bound"):
                     found = means.difference(setup, (other, setup.k, setup.gamma))
                     row["less_" + other] = found._asdict()
-                    print(f"  K = {setup.k}, γ = {setup.gamma}: less {other} {found}", flush=True)
+                    print(f"  K = {setup.k}, γ = {setup.gamma}: minus {other} {found}", flush=True)
                 rows[-1] |= row
         results[name] = {"contexts": len(recordings), "rows": rows}
     return results

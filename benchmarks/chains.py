@@ -1,9 +1,9 @@
-"""Files and modules that a call enters: how much of OTM a reader must open to follow it.
+"""Count the files and modules that a call enters: a reader must open them to follow the call.
 
     python -m benchmarks.chains
 
 Each call runs once before it is traced, so that imports do not count.  A *step back up* is a call
-from one module into another that has itself led to it: the reader returns to a file already left.
+to a module that is already on the call stack: the reader must return to an earlier file.
 """
 
 from __future__ import annotations
@@ -24,30 +24,33 @@ __all__ = ["CALLS", "Trace", "trace"]
 
 PACKAGE = Path(otm.__file__).parent
 BELOW = ("_core", "models", "testing")
-"""Folders that a reader takes as given."""
+"""Folders that a reader need not open."""
 
 
 @dataclass
 class Trace:
-    """What a call entered of OTM."""
+    """Files and modules of OTM that a call entered."""
 
-    files: set[Path] = field(default_factory=set)  # relative to the folder otm
-    deepest: list[str] = field(default_factory=list)  # modules on the stack with most of them
-    steps_back_up: set[tuple[str, str]] = field(default_factory=set)  # (caller, function)
+    # Paths relative to the folder otm.
+    files: set[Path] = field(default_factory=set)
+    # Modules on the stack when it had the most distinct modules.
+    deepest: list[str] = field(default_factory=list)
+    # Pairs of a calling module and the called function.
+    steps_back_up: set[tuple[str, str]] = field(default_factory=set)
 
     @property
     def own_files(self) -> set[Path]:
-        """Files outside of the folders that a reader takes as given."""
+        """Entered files outside of the folders in `BELOW`."""
         return {file for file in self.files if file.parts[0] not in BELOW}
 
 
 def trace(
     call: Callable[[], Any], on_step: Callable[[FrameType, str, str], None] | None = None
 ) -> Trace:
-    """Run a call and record where it goes.
+    """Run a call and record the files and modules that it enters.
 
-    `on_step` receives the frame of each call from one function of OTM to another, with the module
-    of the caller and of the function.
+    For each call between two functions of OTM, `on_step` receives the frame, the calling module
+    and the called module.
     """
     found = Trace()
     stack: list[str] = []
@@ -81,7 +84,7 @@ def trace(
 
 
 def solve_and_select() -> None:
-    """Select one of two drafts by the optimal plan."""
+    """Select a token from two drafts by the optimal plan."""
     otm.solve([0.5, 0.3, 0.2], [0.2, 0.5, 0.3], 2).plan.select([0, 1], [0.5] * 4)
 
 
@@ -98,7 +101,7 @@ def verify_chain(
     draft_tokens: Sequence[int],
     uniforms: Sequence[Any],
 ) -> list[int]:
-    """Verify a chain token by token: a coin for each draft, and one uniform for the last token."""
+    """Verify a chain with one coin for each draft and one uniform for the last token."""
     for i, token in enumerate(draft_tokens):
         target, draft = target_probs[i], draft_probs[i]
         if uniforms[i] * draft[token] >= target[token]:
@@ -108,7 +111,7 @@ def verify_chain(
 
 
 def draw(weights: Sequence[Any], uniform: Any) -> int:
-    """Draw the first token whose cumulative weight is above the uniform's part of the sum."""
+    """Draw a token with probability proportional to its weight, by inversion of one uniform."""
     left = uniform * sum(weights)
     for token, weight in enumerate(weights):
         if left < weight:
@@ -118,7 +121,7 @@ def draw(weights: Sequence[Any], uniform: Any) -> int:
 
 
 def audit_chain() -> None:
-    """Audit a verifier that is right."""
+    """Audit a correct verifier."""
     assert lossless(verify_chain).lossless
 
 

@@ -1,20 +1,20 @@
-"""Compile every Triton kernel for GPUs that are not there: registers, spills, shared memory.
+"""Compile every Triton kernel without a GPU, and report registers, spills and shared memory.
 
     python -m benchmarks.compile_kernels [--targets NAME ...] [--uses NAME ...] [--output FOLDER]
 
-The verifiers are called on tensors without memory (torch's device "meta").  The programs that they
-would launch are compiled instead, with the types, constants and alignments that a launch would
-have.  Each number is for one thread or one program, as Triton's own ptxas reports them, or for
-gfx942 as LLVM does.  All types are compiled for sm_90, and fp32 for the other targets.
+The program calls the verifiers on tensors without memory (torch's device "meta").  It does not
+launch their kernels, but compiles them with the types, constants and alignments of a launch.  Each
+number is for one thread or one program.  Triton's own ptxas reports the numbers, and LLVM those of
+gfx942.  All types are compiled for sm_90, and only fp32 for the other targets.
 
-Even if registers are left, ptxas may spill a few values of a kernel so that one more program fits
-on a multiprocessor; its versions differ in this.  So a kernel that spills is compiled again with
-the largest bound on registers: this shows whether its values fit.
+Even if registers are free, ptxas may spill a few values so that one more program fits on a
+multiprocessor; its versions differ in this.  So a kernel that spills is compiled again with the
+largest allowed number of registers, which shows whether its values fit.
 
-All kernels make the decisions of the references bit for bit.  So the compiled code must round
-exactly as written: the program fails if the PTX of a kernel has an operation that multiplies and
-adds with one rounding, that approximates, or that takes small numbers for 0.  Code for gfx942 is
-not looked through: there a division is made of such operations.
+All kernels make the decisions of the references bit for bit, so the compiled code must round
+exactly as written.  The program fails if the PTX of a kernel has a fused multiply-add, an
+approximate operation, or an operation that flushes small numbers to 0.  Code for gfx942 is not
+checked, because its divisions consist of such operations.
 """
 
 import argparse
@@ -33,14 +33,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import mock
 
-os.environ["TRITON_INTERPRET"] = "0"  # before Triton is imported: the interpreter compiles nothing
+# The interpreter does not compile, so it must be off before Triton is imported.
+os.environ["TRITON_INTERPRET"] = "0"
 
 try:
     import torch
     import triton
     from triton.backends.compiler import GPUTarget
 except ImportError as error:
-    print(f"nothing is compiled: torch and triton are needed ({error})")
+    print(f"cannot compile without torch and Triton ({error})")
     sys.exit()
 
 from otm.coupled.clocks import triton as clocks
@@ -66,18 +67,19 @@ TARGETS = {
     "sm_100": GPUTarget("cuda", 100, 32),
     "gfx942": GPUTarget("hip", "gfx942", 64),
 }
-ALL_TYPES = "sm_90"  # compiled for it, and the check of rounding checked
+# For this target all types are compiled, and a negative control tests the check of rounding.
+ALL_TYPES = "sm_90"
 RESULTS = Path(__file__).parent / "results"
 SHAPE = (8, 4, 128_256)  # B, γ and V
 CHAINS, MOST_CHAINS = 4, 64  # K
 LISTED = 50  # m, of sparse drafts
-SMALLEST = (1, 1, 1)  # sizes of 1 become constants, which the interpreter does not show
+SMALLEST = (1, 1, 1)  # Triton makes sizes of 1 constants; the interpreter does not
 TYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
-MOST_REGISTERS = 255  # of a thread, whatever the architecture
+MOST_REGISTERS = 255  # per thread, on every architecture
 FLOAT_OPERATION = re.compile(r"^\s+(?:@\S+\s+)?([a-z]\w*(?:\.\w+)*\.f(?:16|32|64))\s", re.MULTILINE)
 INEXACT = re.compile(r"^(fma|mad)\.|\.(approx|full|ftz)\b")
 FLOOR = "cvt.rmi.ftz.f32.f32"
-"""It may flush: `exp2` takes the floor of multiples of 2^−26, none of which is too small."""
+"""An allowed operation: `exp2` floors multiples of 2^−26, which are never subnormal."""
 NAMES = {
     **{dtype: f"*{name}" for name, dtype in TYPES.items()},
     torch.float64: "*fp64",
@@ -85,7 +87,7 @@ NAMES = {
     torch.uint8: "*u8",
 }
 COMPILED: dict[tuple[str, str, bool, int | None], dict[str, Any]] = {}
-"""What compiled programs take: several launches have the same one."""
+"""Resources of compiled programs; several launches share a program."""
 
 
 class Launch(NamedTuple):
@@ -98,7 +100,7 @@ class Launch(NamedTuple):
 
 @contextlib.contextmanager
 def recorded() -> Iterator[list[Launch]]:
-    """Record what would be launched."""
+    """Record kernel launches instead of running them."""
     launches: list[Launch] = []
 
     def record(kernel: Any, grid: Any, *arguments: Any, **constants: Any) -> None:
@@ -116,7 +118,7 @@ def recorded() -> Iterator[list[Launch]]:
 def specialisations(
     only: list[str] | None, types: tuple[str, ...]
 ) -> Iterator[tuple[str, list[Launch]]]:
-    """Yield the uses of the verifiers by name, all or only these, each with its launches."""
+    """Yield each use of the verifiers by name with its launches; `only` selects some uses."""
     for shape, of_shape in ((SHAPE, types), (SMALLEST, ("fp32",))):
         for name in of_shape:
             all_uses = (of(shape, TYPES[name]) for of in (uses, uses_of_clocks, uses_of_trees))
@@ -130,7 +132,7 @@ def specialisations(
 
 
 def uses(shape: tuple[int, int, int], dtype: torch.dtype) -> Iterator[tuple[str, Any, Any]]:
-    """Yield the verifiers with arguments of the shape (B, γ, V)."""
+    """Yield calls of the verifiers by name, with arguments of the shape (B, γ, V)."""
 
     def on_meta(*shape: int, dtype: torch.dtype) -> torch.Tensor:
         return torch.empty(shape, dtype=dtype, device="meta")
@@ -197,7 +199,7 @@ def uses(shape: tuple[int, int, int], dtype: torch.dtype) -> Iterator[tuple[str,
 def uses_of_clocks(
     shape: tuple[int, int, int], dtype: torch.dtype
 ) -> Iterator[tuple[str, Any, Any]]:
-    """Yield the first ring of one list and of many, with arguments of the shape (B, γ, V)."""
+    """Yield calls for the first rings of one list and of several, for the shape (B, γ, V)."""
     batch, gamma, size = shape
     target = torch.empty((batch, gamma + 1, size), dtype=dtype, device="meta")
     positions = torch.empty((batch, gamma + 1), dtype=torch.int64, device="meta")
@@ -211,7 +213,7 @@ def uses_of_clocks(
 def uses_of_trees(
     shape: tuple[int, int, int], dtype: torch.dtype
 ) -> Iterator[tuple[str, Any, Any]]:
-    """Yield the verifiers of trees of γ nodes: of certain drafts a level, of sampled ones two."""
+    """Yield calls of the tree verifiers for γ nodes, one certain or two sampled drafts a level."""
     batch, nodes, size = shape
 
     def on_meta(*shape: int, dtype: torch.dtype = torch.int64) -> torch.Tensor:
@@ -231,9 +233,9 @@ def uses_of_trees(
 def compile_launch(
     launch: Launch, target: str, *, fusion: bool = False, most: int | None = None
 ) -> dict[str, Any]:
-    """Compile as the launch would, except with fusion or with at most `most` registers.
+    """Compile as the launch would, optionally with fusion or with at most `most` registers.
 
-    Returns the registers, spills and shared memory of the program.
+    Return the registers, spills and shared memory of the program.
     """
     names = launch.kernel.arg_names
     values = dict(zip(names, launch.arguments, strict=False)) | launch.constants
@@ -246,7 +248,7 @@ def compile_launch(
         elif isinstance(value, float):
             kind = "fp32"
         elif parameter.is_constexpr or (value == 1 and not parameter.do_not_specialize):
-            constants[(index,)] = value  # as Triton itself takes a 1
+            constants[(index,)] = value  # Triton itself treats a 1 as a constant
         else:
             kind = "i32" if abs(value) < 2**31 else "i64"
         signature[name] = kind
@@ -279,18 +281,18 @@ def compile_launch(
 
 
 def inexact(ptx: str) -> list[str]:
-    """Return the operations on floats that do not round as they are written.
+    """Return the floating-point operations of PTX code that do not round as written.
 
-    ptxas adds none: where fusion is off, Triton tells it so too.
+    ptxas does not add such operations, because Triton also turns off its fusion.
     """
     found = set(FLOAT_OPERATION.findall(ptx)) - {FLOOR}
     return sorted(name for name in found if INEXACT.search(name))
 
 
 def check(rows: list[dict[str, Any]], fused: dict[str, Any]) -> None:
-    """Fail if a kernel is inexact, or if the check would not see that one is."""
+    """Exit if a kernel is inexact, or if the check does not detect the control with fusion."""
     if fused and not any(name.startswith("fma.") for name in fused["inexact"]):
-        raise SystemExit(f"the check is blind: with fusion {fused['kernel']} has no fma")
+        raise SystemExit(f"the check cannot detect fusion: {fused['kernel']} has no fma")
     looked_at = [row for row in rows if "inexact" in row]
     wrong = [row for row in looked_at if row["inexact"]]
     for row in wrong:
@@ -301,7 +303,7 @@ def check(rows: list[dict[str, Any]], fused: dict[str, Any]) -> None:
 
 
 def resources(cubin: bytes) -> dict[str, int]:
-    """Return the registers of a thread, bytes that it spills, and shared memory of a program."""
+    """Return registers and spilled bytes of a thread, and shared memory of a program."""
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(cubin)
         file.flush()
@@ -317,9 +319,9 @@ def resources(cubin: bytes) -> dict[str, int]:
 
 
 def resources_amd(assembly: str) -> dict[str, int]:
-    """Return the same of a program for AMD: vector registers, and all memory that a thread takes.
+    """Return the resources of an AMD program: vector registers, and the memory of a thread.
 
-    Registers may be spilled to registers of another kind; these count too, as four bytes each.
+    A register spilled to a register of another kind also counts, as four bytes.
     """
     found = {x: int(n) for x, n in re.findall(r"\.(\w+):\s+(\d+)$", assembly, re.MULTILINE)}
     spilled = 4 * (found["vgpr_spill_count"] + found["sgpr_spill_count"])
@@ -333,8 +335,10 @@ def resources_amd(assembly: str) -> dict[str, int]:
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--targets", nargs="+", choices=TARGETS, default=list(TARGETS))
-    parser.add_argument("--uses", nargs="+", metavar="NAME", help="only these, results not kept")
-    parser.add_argument("--output", type=Path, help="folder to keep the results in")
+    parser.add_argument(
+        "--uses", nargs="+", metavar="NAME", help="only these uses; do not save results"
+    )
+    parser.add_argument("--output", type=Path, help="folder for the results")
     options = parser.parse_args(arguments)
     folder = options.output or (None if options.uses else RESULTS)
     for target in options.targets:
@@ -355,9 +359,9 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def compile_for(target: str, only: list[str] | None) -> list[dict[str, Any]]:
-    """Compile all uses, or only these, for a target, and check how they round."""
+    """Compile all uses, or only some, for a target, and check how they round."""
     rows: list[dict[str, Any]] = []
-    fused = next((row for key, row in COMPILED.items() if key[2]), {})  # one is enough
+    fused = next((row for key, row in COMPILED.items() if key[2]), {})  # one control is enough
     types = tuple(TYPES) if target == ALL_TYPES else ("fp32",)
     for use, launches in specialisations(only, types):
         print(f"{use}, {target}")

@@ -1,14 +1,15 @@
-"""What is accepted for the bytes that must be kept, and what coupled decoding costs.
+"""Measure the acceptance of coupled decoding, its memory for draft rows, and its cost.
 
     python -m benchmarks.coupled [--quick] [--save]
 
-- accepted: tokens of a step on the shipped pairs, γ = 4, in loops from the same prompts, with
-  intervals over prompts and paired differences to chain verification; and the bytes of draft
-  probabilities that a step must keep until it is verified, at V = 151,936 with 4 bytes a number;
-- flips: texts of coupled decoding that differ with a drafter and without, because a model's scores
-  of several tokens at once differ in their last digits from those of one at a time;
-- selection: eight coupled drafts and their output, at 32,000 tokens, on the host and by the
-  operations of torch that a device would run.
+- accepted: tokens per step on the shipped pairs with γ = 4, in loops from the same prompts.
+  Intervals are over prompts, and differences to chain verification are paired.  Also the bytes of
+  draft probabilities that a step must keep until verification, at V = 151,936 with 4 bytes a
+  number.
+- flips: texts of coupled decoding that differ with and without a drafter.  A model's scores of
+  several tokens at once differ in their last digits from its scores of one token at a time.
+- selection: the time of eight coupled drafts and their output at 32,000 tokens, on the host and by
+  the torch operations that a device would run.
 
 With --save the results go to benchmarks/results/coupled.json.
 """
@@ -39,13 +40,13 @@ GAMMA, CHAINS, TOP = 4, 4, 8
 VOCABULARY = 151_936
 ROW = 4 * VOCABULARY
 ROWS_OF_CHAINS = 1 + CHAINS * (GAMMA - 1)
-"""The chains share the row of their first token."""
+"""Number of draft rows; the chains share the row of their first token."""
 
 Decode = Callable[..., Generation]
 
 
 def ways() -> dict[str, tuple[Decode, dict[str, Any], int]]:
-    """Return each way to decode, with its options and the bytes of a step."""
+    """Return each decoding method with its options and its bytes per step."""
     chains = {"k": CHAINS}
     return {
         "exact match": (spectr, {"k": 1, "rule": "naive target sampling"}, 0),
@@ -66,7 +67,7 @@ def ways() -> dict[str, tuple[Decode, dict[str, Any], int]]:
 
 
 def accepted(drafts: tuple[str, ...], prompts: int, tokens: int) -> dict[str, Any]:
-    """Tokens of a step in each way, by draft model."""
+    """Measure tokens per step of each method, by draft model."""
     target, given = load("target"), prompts_of_text(prompts, 64)
     clusters, results = np.arange(prompts), {}
     for name in drafts:
@@ -82,13 +83,13 @@ def accepted(drafts: tuple[str, ...], prompts: int, tokens: int) -> dict[str, An
             mean = clustered_mean(per_prompt[way], clusters)
             less = clustered_mean(per_prompt[way] - per_prompt["chain"], clusters)
             rows.append({"way": way, "bytes": size, **mean._asdict(), "less_chain": less._asdict()})
-            print(f"{name}, {way}: {mean}, {size:,} bytes; less chain {less}", flush=True)
+            print(f"{name}, {way}: {mean}, {size:,} bytes; minus chain {less}", flush=True)
         results[name] = rows
     return results
 
 
 def flips(prompts: int, tokens: int) -> dict[str, Any]:
-    """How many texts differ with drafts that are read in batches of tokens."""
+    """Count the texts that change if the target reads several draft tokens at once."""
     target, given = load("target"), prompts_of_text(prompts, 64)
     alone = decode_coupled(target, None, given, max_tokens=tokens, seed=0).sequences
     results: dict[str, Any] = {"texts": prompts, "tokens": tokens}
@@ -101,7 +102,7 @@ def flips(prompts: int, tokens: int) -> dict[str, Any]:
 
 
 def selection(size: int, lists: int) -> dict[str, float]:
-    """Milliseconds of coupled drafts and their output."""
+    """Measure the milliseconds of coupled drafts and of their output."""
     rng = np.random.default_rng(0)
     draft, target = (SparseProbs(range(size), rng.dirichlet(np.full(size, 0.1))) for _ in range(2))
     clocks = SharedClocks(1, lists)
@@ -115,7 +116,8 @@ def selection(size: int, lists: int) -> dict[str, float]:
         "drafts": (rows[0].expand(1, lists, -1), key, 0 * of_lists, of_lists, 1),
         "output": (rows[1:], key, nothing, nothing, lists),
     }
-    with mock.patch("otm.coupled.clocks.torch.LEAST_VOCABULARY", size + 1):  # not by NumPy
+    # Force torch's operations; at this size the backend would use NumPy on a CPU.
+    with mock.patch("otm.coupled.clocks.torch.LEAST_VOCABULARY", size + 1):
         for name, each in arguments.items():
             seconds = timeit.repeat(partial(first_rings, *each), number=1)
             times[f"torch_{name}_ms"] = 1e3 * min(seconds)
@@ -124,7 +126,7 @@ def selection(size: int, lists: int) -> dict[str, float]:
 
 
 def main() -> None:
-    """Run from the command line."""
+    """Run the benchmark from the command line."""
     arguments = options_of(command(__doc__))
     quick = arguments.quick
     record = {

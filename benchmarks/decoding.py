@@ -1,18 +1,17 @@
-"""The cost of the decoding loops beside the models, and their gain.
+"""Measure the overhead of the decoding loops outside the models, and their speed-up.
 
     python -m benchmarks.decoding [--quick] [--save]
 
-Everything is measured together, with one thread of torch, in the order in which it is printed:
+All measurements run in one process with one torch thread, in the printed order:
 
-- overhead: the share of the time that is spent outside of the two models, for a pair with random
-  weights and a vocabulary of 50,257 tokens (top-k 1,000), and for the byte-level pair that comes
-  with the package;
+- overhead: the share of time outside of the two models.  One pair has random weights and a
+  vocabulary of 50,257 tokens (top-k 1,000); the other is the byte-level pair of the package.
 - efficiency: first-step acceptance and block efficiency of each rule on the shipped pairs, computed
-  from recorded distributions, with intervals over prompts and paired differences;
-- speed: the measured speed-up over decoding without drafts, the cost model with its measured times,
-  and Theorem 3.8 beside it;
-- transformers: tokens per second against its assisted generation, on the same pair of models with
-  the same policy for γ, in turns; left out where transformers is not installed.
+  from recorded distributions.  Intervals are over prompts, and differences are paired.
+- speed: the measured speed-up over decoding without drafts, the prediction of the cost model from
+  measured times, and the prediction of Theorem 3.8.
+- transformers: tokens per second compared with assisted generation of transformers, for the same
+  models and the same policy for γ, in turns.  It is left out if transformers is not installed.
 
 With --save the results go to benchmarks/results/decoding.json.
 """
@@ -28,13 +27,13 @@ from benchmarks.loops.speed import speed
 from benchmarks.machine import machine
 
 LAYERS = (16, 48)
-"""Sizes of the targets with random weights."""
+"""Numbers of layers of the targets with random weights."""
 
 RESULTS = Path(__file__).parent / "results" / "decoding.json"
 
 
 def run(*, quick: bool) -> dict[str, Any]:
-    """Measure everything and print it."""
+    """Run all measurements, print them, and return the record."""
     import torch
 
     torch.set_num_threads(1)

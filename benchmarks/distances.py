@@ -1,15 +1,16 @@
-"""Distances of the kernels' distributions from exact, and of their acceptance from the optimum.
+"""Compute how far the kernels' distributions are from exact, and their acceptance from optimal.
 
     python -m benchmarks.distances [--quick] [--save]
 
-- The distribution of a token by the float32 softmax of the kernels, against the softmax in float64
-  (TV): drawn from the target, and in place of one draft.
-- The distribution of a token by the sigmoid variant, for a range of its scales.
-- How much less than the optimum the two rules for several drafts accept.
+- TV between a token by the kernels' float32 softmax and a token by the float64 softmax, for a token
+  from the target and for the output that replaces one draft.
+- TV of a token by the sigmoid variant from the target, for several scales.
+- Difference between the optimal acceptance and that of the two rules for several drafts.
 
-The distributions are softmaxes of normal logits; the target's logits are the draft's plus normal
-noise.  All numbers are computed, not sampled.  None of this needs a GPU: the plain versions make
-the kernels' decisions.  With --save the results go to benchmarks/results/distances.json.
+The distributions are softmaxes of normal logits; the target's logits are the draft's logits plus
+normal noise.  All numbers are computed, not sampled.  The benchmark needs no GPU, because the plain
+versions make the kernels' decisions.  With --save the results go to
+benchmarks/results/distances.json.
 """
 
 import json
@@ -34,7 +35,7 @@ from otm.kernels.optimal.numpy import STEPS, bin_tokens, deterministic_count, wi
 
 RESULTS = Path(__file__).parent / "results" / "distances.json"
 VOCABULARY = 128_256
-NODE_VOCABULARY = 32_000  # of a position with several drafts
+NODE_VOCABULARY = 32_000  # for positions with several drafts
 SOFTMAX_CASES = (  # spread of the logits, temperature, type
     (0.5, 1.0, torch.float32),
     (3.0, 1.0, torch.float32),
@@ -48,7 +49,7 @@ GRIDS = (32, STEPS, 1024)  # bins for each octave of the ratio
 
 
 def pair_of_logits(size: int, spread: float, noise: float) -> tuple[Tensor, Tensor]:
-    """Draw logits of target and draft, the same ones every time."""
+    """Draw logits of target and draft, with a fixed seed."""
     rng = torch.Generator().manual_seed(2)
     draft = spread * torch.randn(size, generator=rng)
     return draft + noise * torch.randn(size, generator=rng), draft
@@ -59,7 +60,7 @@ def distance(probs: Tensor, exact: Tensor) -> float:
 
 
 def softmaxes(size: int) -> Iterator[dict[str, Any]]:
-    """Yield distances by float32: of a token from the target, and in place of a draft."""
+    """Yield the float32 errors (TV) of a token from the target, and of an output after a draft."""
     for spread, temperature, dtype in SOFTMAX_CASES:
         logits = [x.to(dtype) for x in pair_of_logits(size, spread, NOISE)]
         exact_target, exact_draft = ((x.double() / temperature).softmax(-1) for x in logits)
@@ -78,7 +79,7 @@ def softmaxes(size: int) -> Iterator[dict[str, Any]]:
 
 
 def sigmoids(size: int) -> dict[str, Any]:
-    """Return distances of tokens by sigmoids, and that of the draft distribution itself."""
+    """Return the distances of sigmoid verification and of the draft itself from the target."""
     target, draft = pair_of_logits(size, SPREAD, NOISE)
     probs = [x.double().softmax(-1) for x in (target, draft)]
     found = {str(n): sigmoid_distance(target, draft, (-(10.0**n), 10.0**n)) for n in POWERS}
@@ -86,7 +87,7 @@ def sigmoids(size: int) -> dict[str, Any]:
 
 
 def pairs_of_laws(size: int) -> Iterator[tuple[str, Any, Any]]:
-    """Yield target and draft: like those of language models, random ones, and reversed ones."""
+    """Yield named pairs of target and draft: noisy logits, random, and in reverse order."""
     for noise in NOISES:
         target, draft = (
             x.double().softmax(-1).numpy() for x in pair_of_logits(size, SPREAD, noise)
@@ -98,7 +99,7 @@ def pairs_of_laws(size: int) -> Iterator[tuple[str, Any, Any]]:
 
 
 def lost(size: int) -> Iterator[dict[str, Any]]:
-    """Yield how much less than the optimum the rules for several drafts accept."""
+    """Yield how far the acceptance of the rules for several drafts is below the optimum."""
     for pair, target, draft in pairs_of_laws(size):
         for count in DRAFTS:
             best = float(otm.alpha(draft, target, count))
@@ -118,7 +119,7 @@ def lost(size: int) -> Iterator[dict[str, Any]]:
 
 
 def by_bins(target: Any, draft: Any, count: int, steps: int) -> float:
-    """Return what the optimum of bins accepts: Σ min(q, v'), v' the winner's distribution."""
+    """Return the acceptance of grid optimal: Σ min(q, v'), with the winner's distribution v'."""
     numbers = deterministic_count(count)
     won = winner_probs(draft, *bin_tokens(target, draft, numbers, count, steps))
     return float(np.minimum(target, won).sum())

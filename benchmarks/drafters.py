@@ -1,13 +1,14 @@
-"""Tokens of a step by what drafts: a model, heads, copies, and models of another vocabulary.
+"""Measure tokens per step by drafter: models, heads, copies, and models of another vocabulary.
 
     python -m benchmarks.drafters [--quick] [--save]
 
-The shipped target, at the contexts where the steps of a loop begin; one chain of at most five
-drafts, verified by the best rule for it.  Heads draft all tokens at once.  Those from counts of the
-text are n-gram models of several distances; the others are computed from texts that a model draws
-at the context: the mean of its distributions, and the best that heads can say
-(`otm.gain.factorised_draft`).  The n-gram models of words have 256 words beside the 256 bytes.  The
-mean over the verifier's coins is computed; intervals are over prompts.
+The target is the shipped one.  The contexts are those where the steps of a loop begin.  Each
+drafter drafts one chain of at most five tokens, verified by the best rule for it.  Heads draft all
+tokens at once.  The heads from counts are n-gram models of the text at several distances.  The
+other heads are computed from texts that a model draws at the context: the mean of its
+distributions, and the best independent distributions (`otm.gain.factorised_draft`).  The n-gram
+models of words have 256 words and the 256 bytes.  The mean over the verifier's coins is computed;
+intervals are over prompts.
 
 With --save the results go to benchmarks/results/drafters.json.
 """
@@ -51,7 +52,7 @@ Heads = Callable[[Sequence[tuple[int, ...]], int], list[list[SparseProbs]]]
 
 
 def heads_of(model: GPT, sampling: SamplingParameters, texts: int) -> tuple[Heads, Heads]:
-    """Compute heads from texts that a model draws at a context: their means, and the best."""
+    """Return two kinds of heads, computed from a model's texts at the context: means, and best."""
 
     @cache
     def laws(context: tuple[int, ...]) -> tuple[list[SparseProbs], list[SparseProbs]]:
@@ -80,7 +81,7 @@ def heads_of(model: GPT, sampling: SamplingParameters, texts: int) -> tuple[Head
 
 
 def words_of(text: str) -> Spelling:
-    """Make a vocabulary of all bytes and the commonest words, each with the space before it."""
+    """Make a vocabulary of all bytes and the most common words, each with the space before it."""
     counts = Counter(re.findall(r" [A-Za-z]{2,}", text))
     return Spelling([*BYTES.texts, *(word for word, _ in counts.most_common(WORDS))])
 
@@ -88,7 +89,7 @@ def words_of(text: str) -> Spelling:
 def drafters(
     target: GPT, sampling: SamplingParameters, texts: int
 ) -> dict[str, tuple[Drafter, str]]:
-    """Return everything that drafts, and the rule that verifies it."""
+    """Return each drafter with the rule that verifies it."""
     text = bytes(split(default_text())[0].tolist()).decode("latin-1")
     words = words_of(text)
     ids = words.encode(text)
@@ -132,7 +133,7 @@ def drafters(
 
 
 def measured(temperature: float, prompts: int, tokens: int, texts: int) -> list[dict[str, Any]]:
-    """Tokens of a step for each drafter, and its paired difference to the small model's."""
+    """Measure tokens per step of each drafter, and the paired difference to the small model."""
     target, sampling = load("target"), SamplingParameters(temperature=temperature)
     options: dict[str, Any] = {"k": 1, "gamma": GAMMA, "max_tokens": tokens, "seed": 0}
     loop = spectr(target, load("small"), prompts_of_text(prompts), sampling=sampling, **options)
@@ -147,12 +148,12 @@ def measured(temperature: float, prompts: int, tokens: int, texts: int) -> list[
     for setup in means:
         less = means.difference(setup, Setup(BEST, 1, GAMMA))
         rows.append({"way": setup.rule, **means[setup]._asdict(), "less": less._asdict()})
-        print(f"T {temperature}, {setup.rule}: {means[setup]}; less {BEST}: {less}", flush=True)
+        print(f"T {temperature}, {setup.rule}: {means[setup]}; minus {BEST}: {less}", flush=True)
     return rows
 
 
 def main() -> None:
-    """Run from the command line."""
+    """Run the benchmark from the command line."""
     arguments = options_of(command(__doc__))
     prompts, tokens, texts = (2, 8, 4) if arguments.quick else (40, 64, 64)
     results = {

@@ -1,15 +1,15 @@
-"""Exactness of every rule on thousands of extreme instances, in fractions and in floats.
+"""Check the exactness of every rule on thousands of extreme instances, in fractions and in floats.
 
     python -m benchmarks.exactness [--quick] [--save] [--seed N]
 
-In fractions all drafts are enumerated for each rule.  The output distribution must equal the
-target, and the acceptance must equal that of the enumeration and be at most the optimum for the
-drafts.  In floats the output distribution must be within the tolerance of the target, and the
-acceptance must exceed the optimum by no more.  Every number must be finite, and no selection may
-return a token of target probability zero.  In both cases the orders that are theorems must hold:
-maximal coupling and recursive rejection accept at most as much as k-Seq, all rules for i.i.d.
-drafts at most the optimum; the rules for greedy drafts and for SpecHub's pairs are optimal for
-these drafts.
+In fractions, all drafts are enumerated for each rule.  The output distribution must equal the
+target.  The acceptance must equal that of the enumeration, and be at most the optimum for the
+drafts.  In floats, the output distribution must equal the target within the tolerance, and the
+acceptance may exceed the optimum by at most the tolerance.  Every number must be finite, and no
+selection may return a token of target probability zero.  In both cases the acceptances must obey
+the theorems: maximal coupling and recursive rejection accept at most as much as k-Seq, and all
+rules for i.i.d. drafts at most the optimum.  The rules for greedy drafts and for SpecHub's pairs
+are optimal for these drafts.
 """
 
 import itertools
@@ -45,7 +45,7 @@ NEVER_ABOVE = (
 
 
 def weights(kind: str, n: int, rng: np.random.Generator) -> np.ndarray:
-    """One distribution of a kind, in floats."""
+    """Draw one distribution of a kind, in floats."""
     probs = rng.integers(1, 1000, n).astype(np.float64)
     some = rng.permutation(n)[: rng.integers(1, n)] if n > 1 else np.empty(0, np.int64)
     if kind == "zeros":
@@ -66,7 +66,7 @@ def weights(kind: str, n: int, rng: np.random.Generator) -> np.ndarray:
 
 
 def pair(n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Draft and target distribution of random kinds."""
+    """Draw a draft and a target distribution of random kinds."""
     draft, target = (weights(KINDS[rng.integers(len(KINDS))], n, rng) for _ in range(2))
     how = PAIRS[rng.integers(len(PAIRS))]
     if how == "equal":
@@ -91,7 +91,7 @@ def problems(
     for _ in progress(range(count), count, "exactness"):
         draft, target = pair(int(rng.integers(1, max_tokens + 1)), rng)
         k = int(rng.integers(1, most_drafts + 1))
-        if exact and rng.random() < 0.5:  # small whole numbers, with many ties and zeros
+        if exact and rng.random() < 0.5:  # small integers, with many ties and zeros
             draft, target = (_small(draft.size, rng) for _ in range(2))
             yield Problem(draft, target, k)
         else:
@@ -106,7 +106,7 @@ def _small(n: int, rng: np.random.Generator) -> list[Fraction]:
 
 
 def check(name: str, plan: TransportPlan, rng: np.random.Generator) -> dict[str, float]:
-    """Errors of one plan; raises AssertionError where it must be exact and is not."""
+    """Return the errors of one plan; raise AssertionError if an exact plan has errors."""
     problem = plan.problem
     probs = plan.output_distribution()
     optimum = otm.alpha(plan.drafts, problem.target)
@@ -155,7 +155,8 @@ def run(title: str, instances: Iterator[Problem]) -> dict[str, Any]:
             errors = check(name, plan, rng)
             acceptance[name] = plan.acceptance
             worst[name] = {key: max(worst[name][key], errors[key]) for key in errors}
-        orders(acceptance, TOLERANCE)  # in fractions too: k-Seq's ρ* is irrational, and rounded up
+        # Fractions need the tolerance too: k-Seq's ρ* is irrational, and rounded up.
+        orders(acceptance, TOLERANCE)
     print(f"\n{title}: {count:,} instances, {time.perf_counter() - start:.0f} s")
     for name, errors in worst.items():
         error, excess = errors["distribution"], errors["acceptance"]

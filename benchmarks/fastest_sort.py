@@ -1,8 +1,8 @@
-"""The unit of the times: `np.argsort` of random numbers, by the fastest code that NumPy has here.
+"""The unit of time: `np.argsort` of random numbers, by NumPy's fastest code on this processor.
 
-NumPy picks its code by what the processor offers, not by what is faster: on AMD's Zen 4 its sort
-for AVX-512 takes more than twice as long as that for AVX2.  The sort runs in a process of its own,
-so that whatever is compared with it runs as everywhere else.
+NumPy chooses code by the features of the processor, not by speed.  On AMD's Zen 4, its AVX-512 sort
+takes more than twice as long as its AVX2 sort.  The sort runs in a separate process, so that the
+choice does not affect the code that it is compared with.
 """
 
 import os
@@ -28,10 +28,10 @@ for _ in sys.stdin:
 
 
 class FastestSort:
-    """A process that sorts n random numbers whenever it is called, and says how long it took."""
+    """A process that sorts n random numbers at each call and returns its processor time."""
 
     def __init__(self, n: int) -> None:
-        # NumPy wants to be told before it is loaded, and to be told only what it knows
+        # NumPy reads the variable when it is imported, and accepts only features that it knows.
         found = np.show_config(mode="dicts")["SIMD Extensions"].get("found", [])
         wide = [name for name in found if name.startswith("AVX512") or name == "X86_V4"]
         choices = [{}, {"NPY_DISABLE_CPU_FEATURES": " ".join(wide)}] if wide else [{}]
@@ -47,7 +47,7 @@ class FastestSort:
         )
 
     def __call__(self) -> float:
-        """Sort once: processor seconds."""
+        """Sort once, and return the processor seconds."""
         return _sort(self._fastest)
 
     def __enter__(self) -> "FastestSort":

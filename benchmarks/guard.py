@@ -1,15 +1,15 @@
-"""Check that nothing has become slower than in benchmarks/results/.
+"""Check that OTM is not slower than recorded in benchmarks/results/.
 
     python -m benchmarks.guard [NAME ...]
 
-Times are compared as ratios to something measured at the same time, never in seconds: to
-`np.argsort`, to one call of `otm.alpha` per row, to the optimal plan, to `import numpy`, to a call
-of the target model.  A slower machine passes; a slower OTM does not.  Other load on the machine
-changes ratios too: a ratio above TOLERANCE times its record is measured again, and counts as slow
-only if it is slow in each of TRIES measurements.
+Times are compared as ratios to another time of the same run, never in seconds: to `np.argsort`, to
+one call of `otm.alpha` per row, to the optimal plan, to `import numpy`, to a call of the target
+model.  A slower machine passes; a slower OTM does not.  Other load on the machine also changes
+ratios.  So a ratio above TOLERANCE times its record is measured again, and counts as slow only if
+it is slow in each of TRIES measurements.
 
-The exit code is 1 if anything is slow.  The sizes are those of the records; it takes a minute or
-two.
+The exit code is 1 if a ratio is slow.  The sizes are those of the records; the program takes a
+minute or two.
 """
 
 import argparse
@@ -31,7 +31,7 @@ from otm.optimum.many_rows import alpha_rows
 __all__ = ["GROUPS", "Group", "best_of", "slower"]
 
 TOLERANCE = 1.5
-"""Times its record that a ratio may be."""
+"""Largest allowed quotient of a measured ratio and its record."""
 
 TRIES = 5
 ROUNDS = 5
@@ -41,24 +41,24 @@ Ratios = Mapping[str, float]
 
 @dataclass(frozen=True)
 class Group:
-    """Ratios that are measured together: as recorded, and as they are now."""
+    """Functions that return the recorded ratios of a group, and that measure them now."""
 
     recorded: Callable[[], Ratios]
     measure: Callable[[], Ratios]
 
 
 def slower(recorded: Ratios, measured: Ratios, tolerance: float = TOLERANCE) -> dict[str, float]:
-    """Ratios above their record times the tolerance, each as a multiple of its record.
+    """Return the ratios above tolerance, each as a multiple of its record.
 
-    What is recorded but not measured any more is slower without end: a guard that loses a
-    measurement must say so.
+    A recorded ratio without a measurement counts as infinite, so that the guard reports a lost
+    measurement.
     """
     times = {name: measured.get(name, np.inf) / then for name, then in recorded.items()}
     return {name: factor for name, factor in times.items() if not factor <= tolerance}
 
 
 def best_of(group: Group, tries: int = TRIES, tolerance: float = TOLERANCE) -> dict[str, float]:
-    """Measure until nothing is slower, at most `tries` times; return the smallest of each ratio."""
+    """Measure until no ratio is slow, at most `tries` times; return the minimum of each ratio."""
     recorded = group.recorded()
     best: dict[str, float] = {}
     for _ in range(tries):
@@ -70,13 +70,13 @@ def best_of(group: Group, tries: int = TRIES, tolerance: float = TOLERANCE) -> d
 
 
 def solved(times: Iterable[Mapping[str, object]], single: Mapping[str, float]) -> dict[str, float]:
-    """Ratios of the main job and of selections to np.argsort, from `benchmarks.solve`."""
+    """Return the ratios of solving and of selections to np.argsort, from `benchmarks.solve`."""
     ratios, sorts = {}, []
     for row in times:
         sorts.append(float(str(row["argsort ms"])))
         for job in ("alpha", "plan", "certificate"):
             ratios[f"{job}, {row['laws']}, k = {row['k']}"] = float(str(row[job]))
-    sort = min(sorts)  # a sort that was disturbed would make all of these small
+    sort = min(sorts)  # a disturbed, slow sort would make all ratios small
     return ratios | {
         name.removesuffix(", ms"): milliseconds / sort
         for name, milliseconds in single.items()
@@ -85,7 +85,7 @@ def solved(times: Iterable[Mapping[str, object]], single: Mapping[str, float]) -
 
 
 def of_rows(times: Iterable[Mapping[str, object]]) -> dict[str, float]:
-    """Ratios of many rows to one call per row, from `benchmarks.rows`."""
+    """Return the ratios of many rows to one call per row, from `benchmarks.rows`."""
     return {
         f"{row['laws']}, [{row['batch']} × {row['n']}], k = {row['k']}": float(
             str(row["rows, checked"])
@@ -95,7 +95,7 @@ def of_rows(times: Iterable[Mapping[str, object]]) -> dict[str, float]:
 
 
 def measured_rows() -> dict[str, float]:
-    """Measure as `benchmarks.rows` does, without torch."""
+    """Measure the ratios as `benchmarks.rows` does, without torch."""
     found = []
     for row in record("rows")["times"]:
         kind, batch, n, k = (row[name] for name in ("laws", "batch", "n", "k"))
@@ -112,7 +112,7 @@ def measured_rows() -> dict[str, float]:
 
 
 def of_rules(cost: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
-    """Costs of the rules as multiples of the optimal plan's, from `benchmarks.rules`."""
+    """Return the costs of the rules over those of the optimal plan, from `benchmarks.rules`."""
     optimal = cost["optimal"]
     return {
         f"{name}: {job.partition(' ms')[0].partition(',')[0].removesuffix(' µs')}": spent
@@ -124,14 +124,14 @@ def of_rules(cost: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
 
 
 def recorded_report() -> dict[str, float]:
-    """Time of a position over that of a sort, from `benchmarks.report`."""
+    """Return the time of a position over that of a sort, from `benchmarks.report`."""
     found = record("report")
     (alone,) = (row for row in found["results"] if row["workers"] == 1)
     return {"position": alone["processor ms per position"] / found["argsort ms"]}
 
 
 def measured_report() -> dict[str, float]:
-    """Measure a position of a report, on fewer positions than `benchmarks.report` does."""
+    """Measure that ratio on fewer positions than `benchmarks.report` does."""
     vocabulary = record("report")["vocabulary"]
     with tempfile.TemporaryDirectory() as name:
         paths = report.write_logits(Path(name), 400, vocabulary)
@@ -141,12 +141,12 @@ def measured_report() -> dict[str, float]:
 
 
 def of_steps(rows: Iterable[Mapping[str, Any]]) -> dict[str, float]:
-    """Time outside of the models over a call of the target, from `benchmarks.decoding`."""
+    """Return the time outside of the models over a target call, from `benchmarks.decoding`."""
     return {f"{row['rule']}, K = {row['k']}": row["other_ms"] / row["target_ms"] for row in rows}
 
 
 def measured_steps() -> dict[str, float]:
-    """Measure steps of the shipped pair, on shorter texts than `benchmarks.decoding` does."""
+    """Measure that ratio on shorter texts than `benchmarks.decoding` does."""
     import torch
 
     from benchmarks.loops.overhead import overhead_of_shipped_pair
@@ -186,7 +186,7 @@ def main() -> int:
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"some of {', '.join(GROUPS)}")
     names = parser.parse_args().names or list(GROUPS)
     if unknown := set(names) - set(GROUPS):
-        parser.error(f"there is no group {min(unknown)!r}; there are {', '.join(GROUPS)}")
+        parser.error(f"unknown group {min(unknown)!r}; choose from {', '.join(GROUPS)}")
     solve.settle_allocator()
     failed = False
     for group in names:
@@ -197,7 +197,7 @@ def main() -> int:
         for name, then in recorded.items():
             now = measured.get(name, np.inf)
             print(f"{name:<52}{then:10.3g}{now:10.3g}{'  SLOWER' if name in slow else ''}")
-    print("\nslower than recorded" if failed else "\nnothing is slower than recorded")
+    print("\nslower than recorded" if failed else "\nno ratio is slower than recorded")
     return int(failed)
 
 

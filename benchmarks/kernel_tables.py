@@ -1,7 +1,7 @@
-"""The tables of the kernels: compiled for GPUs, distances of distributions, times on devices.
+"""Tables of the kernels: compiled resources, distances of distributions, times on devices.
 
-Times come from each benchmarks/results/kernels-<device>.json; without such a file of a GPU there is
-no table of GPUs.
+Times come from each benchmarks/results/kernels-<device>.json.  Without such a file of a GPU there
+is no table of GPU times.
 """
 
 from pathlib import Path
@@ -30,7 +30,7 @@ TARGETS = ("sm80", "sm90", "sm100", "gfx942")
 
 
 def compiled() -> str:
-    """Show the registers of each kernel by data type: the largest number over its uses."""
+    """Make a table of each kernel's registers by data type, as the maximum over its uses."""
     found = record("kernels-sm90")
     by_kernel = _by_kernel(found)
     types = list(dict.fromkeys(dtype for by_type in by_kernel.values() for dtype in by_type))
@@ -46,7 +46,7 @@ def compiled() -> str:
 
 
 def targets() -> str:
-    """Show the registers of each kernel by target, for fp32, and what any of them spills."""
+    """Make a table of each kernel's registers by target, for fp32, with spilled bytes."""
     records = [record(f"kernels-{name}") for name in TARGETS]
     found = [_by_kernel(each) for each in records]
     rows = []
@@ -61,7 +61,7 @@ def targets() -> str:
 
 
 def _by_kernel(found: Any) -> dict[tuple[str, str], dict[str, dict[str, int]]]:
-    """Largest numbers over the uses of each kernel, by type; a vocabulary of one is left out."""
+    """Return each kernel's maxima over its uses, by type, without vocabularies of one token."""
     by_kernel: dict[tuple[str, str], dict[str, dict[str, int]]] = {}
     for row in found["results"]:
         use, size = row["use"].split(", V = ")
@@ -133,7 +133,7 @@ def cpu() -> str:
 
 
 def on_cpu() -> str:
-    """Show the time of one chain on a CPU, and its ratio to the others', case by case."""
+    """Make a table of the times of one chain on a CPU, with ratios to other contestants."""
     found = record("on_cpu")
     cases: dict[tuple[Any, ...], dict[int, dict[str, float]]] = {}
     for row in found["times"]:
@@ -173,9 +173,10 @@ def _is_cpu(found: Any) -> bool:
 
 
 def of_device(name: str, found: Any) -> str:
-    """Tables and pictures of one device: typical rejections, the largest vocabulary."""
+    """Return one device's tables and pictures, for typical rejections and the largest V."""
     parts = [f"### {found['device']}"]
-    mark = "" if _is_cpu(found) else " (call)"  # there are no graphs on a CPU
+    # On a CPU there are never graphs, so its times need no mark.
+    mark = "" if _is_cpu(found) else " (call)"
     for title, rows in panels(found).items():
         contestants, batches = (
             list(dict.fromkeys(r[x] for r in rows)) for x in ("contestant", "B")
@@ -204,7 +205,7 @@ def of_device(name: str, found: Any) -> str:
 
 
 def panels(found: Any) -> dict[str, list[Any]]:
-    """Rows of one device to show, by tier, and by data type or number of chains."""
+    """Group the displayed rows of one device by tier and by data type or number of chains."""
     shown: dict[str, list[Any]] = {}
     for row in found["results"]:
         largest = max(x["V"] for x in found["results"] if x["tier"] == row["tier"])
@@ -215,7 +216,7 @@ def panels(found: Any) -> dict[str, list[Any]]:
 
 
 def time_of(row: Any, mark: str = " (call)") -> str:
-    """Microseconds in the replay of a graph; without a graph, those of a call, which are marked."""
+    """Format the microseconds of a graph replay, or of a call, with a mark, without a graph."""
     if "failed" in row:
         return "failed"
     time = f"{row['kernel s'] * 1e6:.1f}" if row["kernel s"] else f"{row['wall s'] * 1e6:.0f}{mark}"

@@ -1,22 +1,22 @@
-"""The time to verify chains of drafts, beside the time of a copy of the same bytes.
+"""Compare the time to verify chains of drafts with the time to copy the same bytes.
 
     python -m benchmarks.kernels [--quick] [--device cuda] [--output FOLDER]
 
-Five tiers, never mixed: probabilities to tokens; logits to tokens; logits to tokens for one
-sequence, which includes Hugging Face transformers; several chains beside one, from probabilities
-and from logits, with the "typical" rejections.  Before a contestant is timed, its output
-distribution is checked.  Other projects are measured if they are installed, and reported as absent
-if not.
+There are five separate tiers: probabilities to tokens; logits to tokens; logits to tokens for one
+sequence, with Hugging Face transformers; several chains, from probabilities and from logits, with
+"typical" rejections.  Each contestant's output distribution is checked before it is timed.  Other
+projects are measured if they are installed, and otherwise reported as absent.
 
-In the tables "kernel" is the time of a call in the replay of a CUDA graph, without the cost of
-launches; "wall" is the time of a call from Python until the device is done.  Inputs rotate, so that
-they come from memory and not from a cache.  "traffic" is what torch's operations read and write,
-intermediate results included (from a cache where they fit, so at times faster than a copy).  "read"
-is what every verifier must read ("floor bytes" in the results), and "copy time" the time of a copy
-of these bytes as a share of the contestant's time ("of floor").  Two contestants are special: "otm
-block" has to read every row, and is compared with the bytes of chain verification all the same;
-"otm sigmoid" does not follow the target's distribution, and its distance is reported in place of
-the check.  The results go to benchmarks/results/kernels-<device>.json.
+In the tables, "kernel" is the time of a call in the replay of a CUDA graph, without launch costs.
+"wall" is the time of a call from Python until the device is done.  Inputs rotate, so that they come
+from memory and not from a cache.  "traffic" counts the bytes that torch's operations read and
+write, including intermediate results.  These may come from a cache, so traffic may be faster than a
+copy.  "read" counts the bytes that every verifier must read ("floor bytes" in the results).  "copy
+time" is the time to copy these bytes as a share of the contestant's time ("of floor").
+
+Two contestants are special.  "otm block" must read every row, but is compared with the bytes of
+chain verification.  "otm sigmoid" does not follow the target's distribution, so its distance is
+reported instead of a check.  The results go to benchmarks/results/kernels-<device>.json.
 """
 
 import argparse
@@ -34,8 +34,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 if not __package__:
-    # Run by its path.  The folder of this file must not be searched for modules: transformers
-    # would take the file for a package of that name, which it uses.
+    # The file was run by its path.  Python must not search this folder for modules, because
+    # transformers imports a package named "kernels".
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 try:
@@ -62,17 +62,17 @@ TYPES = (torch.float32, torch.bfloat16)  # of logits; probabilities are float32
 
 
 class Plan(NamedTuple):
-    """What is measured."""
+    """Sizes and effort of the measurements."""
 
-    sizes: tuple[int, ...]  # of the vocabulary
+    sizes: tuple[int, ...]  # vocabulary sizes
     batches: tuple[int, ...]
     gamma: int
     rejections: tuple[str, ...]
     types: tuple[torch.dtype, ...]
     effort: Effort
-    draws: int  # of the gate
+    draws: int  # number of draws for the check of distributions
     draws_one_by_one: int
-    chains: tuple[int, ...]  # K, where there are several
+    chains: tuple[int, ...]  # numbers of chains K
 
 
 QUICK = Plan(
@@ -103,7 +103,7 @@ ON_GPU = Plan(
 
 
 def look_at(device: torch.device, plan: Plan) -> Machine:
-    """Measure the machine and say what it is."""
+    """Measure and describe the machine."""
     cache = clocks.cache_bytes(device)
     size = 2**30 if device.type == "cuda" else min(5 * cache, plan.effort.memory)
     rate = clocks.copy_rate(device, size)
@@ -127,21 +127,21 @@ def name_of(device: torch.device) -> str:
 
 
 def slug(device: torch.device) -> str:
-    """Name a device as in the name of a file."""
+    """Return a device's name in the form used for file names."""
     return re.sub(r"[^a-z0-9]+", "-", name_of(device).lower()).strip("-")
 
 
 def load(
     device: torch.device, without: Collection[str] = ()
 ) -> tuple[dict[Contestant, Entry], dict[str, str]]:
-    """Load the contestants that are installed, and give the reason for the others."""
+    """Return the installed contestants, and the reason why each other one is absent."""
     present, absent = {}, {}
     for contestant in CONTESTANTS:
         if contestant.name in without:
             continue
         try:
             present[contestant] = contestant.load(device)
-        except Exception as error:  # the others are measured in any case
+        except Exception as error:  # continue with the other contestants
             absent[contestant.name] = in_short(error)
             print(f"absent: {contestant.name} ({absent[contestant.name]})")
     return present, absent
@@ -153,8 +153,8 @@ def pass_gate(
     device: torch.device,
     tiers: tuple[str, ...] = TIERS,
 ) -> list[dict[str, Any]]:
-    """Check each contestant's output distribution in each tier, and that an error would show."""
-    print(f"\nOutput distribution, before anything is timed (a slip of TV {gate.SLIP:.3f} is seen)")
+    """Check all output distributions by tier, and that the check detects a wrong one."""
+    print(f"\nCheck of output distributions (it detects a wrong verifier with TV {gate.SLIP:.3f})")
     rows = []
     for tier in tiers:
         single = tier == ONE_SEQUENCE
@@ -163,7 +163,9 @@ def pass_gate(
             Entry(gate.slip), logits=False, one_by_one=False, draws=draws, device=device
         )
         if blind.passed:
-            raise SystemExit(f"the gate is blind: {draws} draws do not reject a wrong distribution")
+            raise SystemExit(
+                f"the check is too weak: {draws} draws do not reject a wrong distribution"
+            )
         for contestant, entry in present.items():
             if tier not in contestant.tiers:
                 continue
@@ -195,7 +197,7 @@ def pass_gate(
 
 
 def distance_of_sigmoid(size: int, device: torch.device) -> float:
-    """Distance of a token by sigmoids from the target, where most drafts are accepted."""
+    """Return the distance of sigmoid verification from the target for "typical" rejections."""
     inputs = make_inputs((1, 1, size), torch.float32, "typical", logits=True, device=device)
     return sigmoid_distance(inputs.target[0, 0], inputs.draft[0, 0])
 
@@ -207,7 +209,7 @@ def measure_one(
     gates: list[dict[str, Any]],
     tiers: tuple[str, ...] = TIERS,
 ) -> Iterator[dict[str, Any]]:
-    """Measure one chain with the contestants that passed, and yield the rows."""
+    """Time the contestants that passed on one chain, and yield the rows."""
     through = {(row["tier"], row["contestant"]) for row in gates if row["passed"]}
     for case in cases(plan, tiers):
         tier, dtype = case["tier"], case["dtype"]
@@ -225,9 +227,9 @@ def measure_one(
 def check_several(
     tier: str, plan: Plan, device: torch.device
 ) -> tuple[list[dict[str, Any]], dict[str, several.Contestant]]:
-    """Check the distributions of several chains, and return the checks and who passed."""
+    """Check the distributions of several chains; return checks and contestants that passed."""
     present = several.contestants(tier, device)
-    print(f"\nThe output of several chains, before anything is timed: {tier}")
+    print(f"\nCheck of output distributions of several chains: {tier}")
     found = [
         {**row, "statistic": finite(row["statistic"])}
         for row in several.pass_gate(tier, present, plan.draws // 4, device)
@@ -241,7 +243,7 @@ def check_several(
 def measure_several(
     tier: str, present: dict[str, several.Contestant], plan: Plan, device: torch.device
 ) -> Iterator[dict[str, Any]]:
-    """Measure several chains with the contestants that passed, and yield the rows."""
+    """Time the contestants that passed on several chains, and yield the rows."""
     dtype = plan.types[-1] if tier == several.LOGITS else TYPES[0]
     for size, batch, count in itertools.product(plan.sizes, plan.batches, plan.chains):
         shape = (batch, count, plan.gamma, size)
@@ -251,12 +253,12 @@ def measure_several(
 
 
 def finite(number: float) -> float | None:
-    """JSON has no infinity."""
+    """Replace an infinite number by None, since JSON has no infinity."""
     return number if math.isfinite(number) else None
 
 
 def cases(plan: Plan, tiers: tuple[str, ...]) -> Iterator[dict[str, Any]]:
-    """Yield what is measured: tier, shape, type and place of the rejection."""
+    """Yield the cases: tier, shape, type, and position of the rejection."""
     for tier in tiers:
         for dtype in plan.types if tier == LOGITS else TYPES[:1]:
             for size in plan.sizes:
@@ -282,7 +284,7 @@ def record_of(
     checks: list[dict[str, Any]],
     results: list[dict[str, Any]],
 ) -> dict[str, Any]:
-    """Put together the record of a device."""
+    """Build the record of a device."""
     return {
         "device": name_of(machine.device),
         "threads": torch.get_num_threads(),
@@ -307,9 +309,11 @@ def write(folder: Path, device: torch.device, record: dict[str, Any]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="small sizes, results not kept")
-    parser.add_argument("--device", help="as torch names it; by default the GPU if there is one")
-    parser.add_argument("--output", type=Path, help="folder to keep the results in")
+    parser.add_argument("--quick", action="store_true", help="small sizes; do not save results")
+    parser.add_argument(
+        "--device", help="torch name of the device; the default is the GPU if there is one"
+    )
+    parser.add_argument("--output", type=Path, help="folder for the results")
     options = parser.parse_args()
     device = torch.device(options.device or ("cuda" if torch.cuda.is_available() else "cpu"))
     plan = QUICK if options.quick else ON_GPU if device.type == "cuda" else ON_CPU

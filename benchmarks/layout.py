@@ -1,4 +1,4 @@
-"""Reads results, and lays them out as Markdown tables."""
+"""Reads results, and formats them as Markdown tables."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -15,13 +15,13 @@ def record(name: str) -> Any:
 
 
 def markdown(heading: Sequence[str], rows: Iterable[Sequence[str]], after: str = "") -> str:
-    """Lay out a table whose first column is text and whose others are numbers."""
+    """Return a Markdown table whose first column is text and whose other columns are numbers."""
     lines = [heading, ["---", *["---:"] * (len(heading) - 1)], *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + f"\n{after}"
 
 
 def origin(found: Any, command: str) -> str:
-    """Say where the numbers come from."""
+    """Return a line that names the command, machine and date of a record."""
     versions = found.get("versions", {})
     packages = [f"{name} {version}" for name, version in versions.items() if version]
     where = ", ".join([f"{found['cores']} cores of {found['cpu']}", *packages])

@@ -1,14 +1,14 @@
-"""General solvers on OTM-k: their errors, and the largest instance that they solve in a minute.
+"""Compare general solvers on OTM-k: errors, and the largest instance that each solves in a minute.
 
     python -m benchmarks.linear_program [--quick]
 
-The same instances go to the closed form, to SpecTr's linear program by HiGHS, to POT's network
-simplex (its `emd`, dense as usual and sparse) on the same rows merged by draft multisets, to the
-maximum flow of OR-Tools in 64-bit integers, and to the exact one.  Errors are against the closed
-form in fractions.  Every solve has a process of its own, which is killed when its time is up.
-Seconds are processor time of the solve, without imports; nothing here runs in parallel.  Draft and
-target are softmaxes of correlated Gaussian logits.  Times, errors and the largest instance that
-each solves in the time limit go to benchmarks/results/linear_program.json.
+The same instances go to six methods: the closed form; SpecTr's linear program by HiGHS; POT's
+network simplex (its `emd`), dense and sparse, with rows merged by draft multisets; the maximum flow
+of OR-Tools in 64-bit integers; and the exact maximum flow.  Errors are relative to the closed form
+in fractions.  Every solve runs in a separate process, which is killed at the time limit.  Seconds
+are processor time of the solve, without imports; runs are not parallel.  Draft and target are
+softmaxes of correlated Gaussian logits.  Times, errors and the largest instance within the limit go
+to benchmarks/results/linear_program.json.
 """
 
 import argparse
@@ -35,8 +35,8 @@ from otm.optimum.solvers.max_flow import alpha_by_max_flow
 
 RESULTS = Path(__file__).parent / "results" / "linear_program.json"
 TIME_LIMIT = 60  # seconds
-MEMORY_LIMIT = 8 * 2**30  # bytes, by estimate
-SIZES = {  # a method stops at the first that it does not solve
+MEMORY_LIMIT = 8 * 2**30  # estimated bytes
+SIZES = {  # a method stops at the first size that it does not solve
     2: [50, 100, 200, 400, 600, 800, 1200, 1600, 2400, 3200, 4800, 6400, 50_000, 150_000],
     3: [20, 40, 60, 80, 100, 120, 160, 200, 240, 320, 400, 480, 50_000, 150_000],
 }
@@ -52,9 +52,9 @@ def highs(problem: otm.Problem) -> float:
 
 
 def pot_dense(problem: otm.Problem) -> float:
-    """POT on the full cost matrix 1{y ∉ S}, which is what its `emd` is made for."""
+    """Solve by POT on the full cost matrix 1{y ∉ S}, the usual input of `emd`."""
     size = size_of(problem)
-    require(6 * 8 * (size.rows - problem.n) * problem.n)  # it takes some six such matrices
+    require(6 * 8 * (size.rows - problem.n) * problem.n)  # it needs about six such matrices
     emd, program = import_pot(), packing_form(problem, MEMORY_LIMIT)
     costs = np.ones((len(program.sets), program.tokens.size))
     costs[program.set_of, program.token_of] = 0
@@ -64,7 +64,7 @@ def pot_dense(problem: otm.Problem) -> float:
 
 
 def pot_sparse(problem: otm.Problem) -> float:
-    """POT on the pairs y ∈ S alone; what is not accepted goes through one more row and column."""
+    """Solve by POT on the pairs y ∈ S; an extra row and column take the mass not accepted."""
     require(400 * size_of(problem).variables)
     emd, program = import_pot(), packing_form(problem, MEMORY_LIMIT)
     sets, tokens = len(program.sets), program.tokens.size
@@ -82,7 +82,7 @@ def pot_sparse(problem: otm.Problem) -> float:
 
 
 def or_tools(problem: otm.Problem) -> float:
-    """Push-relabel of OR-Tools, with masses as whole numbers of 2^−52."""
+    """Solve by push-relabel of OR-Tools, with masses as integer multiples of 2^−52."""
     require(200 * size_of(problem).variables)
     try:
         from ortools.graph.python import max_flow
@@ -132,7 +132,7 @@ def import_pot() -> Callable[..., Any]:
 
 def require(estimate: int) -> None:
     if estimate > MEMORY_LIMIT:
-        raise ProblemTooLargeError(f"about {estimate:.3g} bytes, above the limit")
+        raise ProblemTooLargeError(f"needs about {estimate:.3g} bytes, above the limit")
 
 
 def raise_if(warning: str | None) -> None:
@@ -149,11 +149,11 @@ def problem_of(n: int, k: int) -> otm.Problem:
 
 
 def solve_one(method: str, n: int, k: int) -> dict[str, Any]:
-    """Time one solve in this process; a quick one several times."""
+    """Time one solve in this process, and repeat quick solves."""
     problem = problem_of(n, k)
     times: list[float] = []
     try:
-        METHODS[method](problem_of(3, 2))  # imports
+        METHODS[method](problem_of(3, 2))  # the first call imports packages
         memory = peak_memory()
         while not times or (len(times) < 7 and sum(times) < 1):
             start = time.process_time()
@@ -172,14 +172,14 @@ def solve_one(method: str, n: int, k: int) -> dict[str, Any]:
 
 
 def peak_memory() -> int:
-    """Peak memory of this process in bytes; 0 where the system does not tell."""
+    """Return the peak memory of this process in bytes; 0 if the system does not report it."""
     status = Path("/proc/self/status")
     lines = status.read_text(encoding="utf-8").splitlines() if status.exists() else []
     return next((1024 * int(line.split()[1]) for line in lines if line.startswith("VmHWM")), 0)
 
 
 def solve_apart(method: str, n: int, k: int, limit: float) -> dict[str, Any]:
-    """Solve in a process that can be killed."""
+    """Solve in a separate process, which is killed at the time limit."""
     command = [sys.executable, "-m", __spec__.name, "--one", method, str(n), str(k)]
     try:
         done = subprocess.run(
@@ -220,7 +220,7 @@ def say(result: dict[str, Any]) -> None:
 
 
 def largest(results: list[dict[str, Any]]) -> dict[str, dict[str, int]]:
-    """By k and method, the largest n that was solved in time."""
+    """Return the largest n solved in time, by k and method."""
     found: dict[str, dict[str, int]] = {}
     for result in results:
         if result["outcome"] == "solved":

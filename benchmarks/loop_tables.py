@@ -1,4 +1,4 @@
-"""The tables of the decoding loops."""
+"""Tables of the decoding loops."""
 
 from typing import Any
 

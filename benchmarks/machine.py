@@ -1,4 +1,4 @@
-"""The machine that a measurement was made on."""
+"""Description of the machine that ran a measurement."""
 
 import importlib.metadata
 import os
@@ -11,7 +11,7 @@ __all__ = ["machine"]
 
 
 def machine(*packages: str) -> dict[str, Any]:
-    """Describe date, processor, system and the versions of Python and of the named packages."""
+    """Return date, processor, system, and the versions of Python and of the named packages."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text(encoding="utf-8").splitlines() if info.exists() else []
     model = next((x.split(":")[1].strip() for x in lines if x.startswith("model name")), None)
@@ -26,7 +26,7 @@ def machine(*packages: str) -> dict[str, Any]:
 
 
 def version(package: str) -> str | None:
-    """Version of a package, None if it is not installed."""
+    """Return the version of a package, or None if it is not installed."""
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:

@@ -1,16 +1,16 @@
-"""The time to verify one chain on a CPU, beside transformers and a plain version in torch.
+"""Compare the time to verify one chain on a CPU with transformers and with plain torch code.
 
     python -m benchmarks.on_cpu [--quick] [--save]
 
-Chain and block verification, from logits and from probabilities, of one sequence and of eight with
-four drafts each.  The plain version (`benchmarks.plain`) is that of the same rule; transformers has
-chain verification of one sequence, from logits, and gets logarithms where the others get
-probabilities.  The output distribution of each is checked before it is timed.
+The cases are chain and block verification, from logits and from probabilities, for one sequence and
+for eight, with four drafts each.  `benchmarks.plain` has the plain version of each rule.
+transformers has only chain verification of one sequence from logits; it gets logarithms where the
+other contestants get probabilities.  Each output distribution is checked before the timing.
 
-Every contestant verifies the same inputs, with random numbers of its own from the same seed, in
-turns.  The time is the mean over the inputs of the fastest of a few calls, so that a busy machine
-disturbs it little, and that a lucky draft counts no more than it should.  torch has one thread and
-then two; NumPy has one.  With --save the record goes to benchmarks/results/on_cpu.json.
+All contestants verify the same inputs in turns; each draws its own random numbers from the same
+seed.  The time is the mean over inputs of the fastest of a few calls.  So a busy machine disturbs
+it little, and lucky drafts have their correct weight.  torch has one thread and then two; NumPy has
+one.  With --save the record goes to benchmarks/results/on_cpu.json.
 """
 
 import random
@@ -41,7 +41,7 @@ TRANSFORMERS = "transformers"
 
 
 class Plan(NamedTuple):
-    """What is measured: vocabularies, inputs of each kind, calls with each, draws of the check."""
+    """Vocabulary sizes, inputs per case, calls per input, and draws of the check."""
 
     sizes: tuple[int, ...]
     inputs: int
@@ -54,7 +54,7 @@ QUICK = Plan((1_024,), 1, 1, 2**10)
 
 
 def ours(rule: str, library: str, *, validate: bool) -> Entry:
-    """Return OTM's verification of arrays or tensors."""
+    """Return OTM's verification of NumPy arrays or torch tensors."""
 
     def prepare(inputs: Inputs) -> Any:
         rows = [inputs.target, inputs.draft, inputs.tokens]
@@ -79,7 +79,7 @@ def plainly(rule: str) -> Entry:
 
 
 def transformers() -> Entry:
-    """Return that of transformers, which takes logits: of probabilities their logarithms."""
+    """Return verification by transformers; it converts probabilities to logarithms."""
 
     def prepare(inputs: Inputs) -> Inputs:
         if inputs.logits:
@@ -90,7 +90,7 @@ def transformers() -> Entry:
 
 
 def contestants(rule: str) -> dict[str, Entry]:
-    """Return the contestants of a rule, ours first."""
+    """Return the contestants of a rule, OTM's first."""
     found = {
         "torch": ours(rule, "torch", validate=False),
         "torch, checked": ours(rule, "torch", validate=True),
@@ -106,32 +106,35 @@ def contestants(rule: str) -> dict[str, Entry]:
 
 
 def check_distributions(draws: int) -> list[dict[str, Any]]:
-    """Check that each contestant's output has the target's distribution; ours row by row."""
+    """Check that each contestant's output has the target's distribution.
+
+    The check has few tokens, so it forces OTM's code for large vocabularies on the host.
+    """
     checks = []
     least, host.LEAST_VOCABULARY = host.LEAST_VOCABULARY, 0
     for rule, logits in product(plain.RULES, (True, False)):
         for name, entry in contestants(rule).items():
             if name == TRANSFORMERS:
-                continue  # one by one: `benchmarks.kernels` checks it
+                continue  # `benchmarks.kernels` checks it, one sequence at a time
             verdict = gate.check(
                 entry, logits=logits, one_by_one=False, draws=draws, device=CPU, rule=rule
             )
             if not verdict.passed:
-                raise SystemExit(f"{name} by {rule} has another distribution: {verdict}")
+                raise SystemExit(f"{name} with rule {rule} does not follow the target: {verdict}")
             checks.append({"contestant": name, "rule": rule, "logits": logits})
     host.LEAST_VOCABULARY = least
     return checks
 
 
 def time_of_each(entries: dict[str, Entry], sets: list[Inputs], calls: int) -> dict[str, float]:
-    """Mean over the inputs of the fastest of some calls, by contestant.
+    """Return each contestant's mean over inputs of the fastest call.
 
-    They take turns in random order: each finds the caches as the one before it left them.
+    The contestants take turns in random order, so that no one has the same caches every time.
     """
     ready = {name: [entry.prepare(each) for each in sets] for name, entry in entries.items()}
     fastest = {name: [float("inf")] * len(sets) for name in entries}
     order, rng = list(entries), random.Random(0)
-    for _ in range(calls + 1):  # the first call loads and allocates
+    for _ in range(calls + 1):  # the extra first call loads and allocates
         for seed in range(len(sets)):
             rng.shuffle(order)
             for name in order:
@@ -144,7 +147,7 @@ def time_of_each(entries: dict[str, Entry], sets: list[Inputs], calls: int) -> d
 
 
 def speed(plan: Plan) -> Iterator[dict[str, Any]]:
-    """Measure every case, and return one row for each."""
+    """Measure every case, and yield one row for each."""
     types = (torch.float32, torch.bfloat16)
     for size, batch, dtype, logits in product(plan.sizes, (1, 8), types, (True, False)):
         inputs = make_inputs((batch, GAMMA, size), dtype, "typical", logits=logits, device=CPU)
@@ -153,7 +156,7 @@ def speed(plan: Plan) -> Iterator[dict[str, Any]]:
             entries = contestants(rule)
             if batch > 1:
                 entries.pop(TRANSFORMERS, None)
-            if dtype == torch.bfloat16:  # which NumPy lacks
+            if dtype == torch.bfloat16:  # NumPy has no bfloat16
                 entries = {x: entry for x, entry in entries.items() if "numpy" not in x}
             torch.set_num_threads(threads)
             case = {"rule": rule, "from": "logits" if logits else "probabilities"}
@@ -165,7 +168,7 @@ def speed(plan: Plan) -> Iterator[dict[str, Any]]:
 
 
 def in_short(row: dict[str, Any]) -> str:
-    """Write our time, and its ratios to the others."""
+    """Format OTM's time, and its ratios to the other times."""
     own = row["s"]["torch"]
     ratios = (f"{own / s:.2f} of {name}" for name, s in row["s"].items() if name != "torch")
     return ", ".join([f"{own * 1e6:.0f} µs", *ratios])

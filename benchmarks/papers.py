@@ -1,18 +1,18 @@
-"""The times of the papers' tables, for the models that come with this package.
+"""Measure the times in the papers' tables, for the models of this package.
 
     python -m benchmarks.papers [--quick] [--save | --output FILE]
 
-Everything is measured together, on the CPU with one thread of torch:
+All measurements run in one process on the CPU with one torch thread:
 
 - SpecTr's Table 1: block efficiency, and speed over decoding without drafts;
 - SpecTr's Tables 2 and 3: times of target and draft model for several tokens in several rows;
 - Leviathan et al.'s Tables 2 and 4: the speed of one chain of drafts by draft model, temperature
   and γ, with acceptance rate α, cost c of a draft, and cost of verification.
 
-There are two pairs.  "shipped" is the byte-level target of this package with its draft models; the
-target is so small that a draft costs about half of its time.  In "deepened" the target has 8 times
-the layers, of which the new ones add nothing: the distributions are the same, and a draft costs
-about as little, compared with the target, as in the papers.
+There are two pairs.  "shipped" is the byte-level target of this package with its draft models.
+This target is so small that a draft costs about half of its time.  "deepened" has 8 times the
+layers, and the added layers do not change the output.  So the distributions are the same, and a
+draft is about as cheap, compared with the target, as in the papers.
 
 With --save the results go to benchmarks/results/papers.json.
 """
@@ -39,19 +39,19 @@ from otm.models import GPT, load
 RESULTS = Path(__file__).parent / "results" / "papers.json"
 
 PROMPT = 64
-"""Bytes of a prompt."""
+"""Length of a prompt in bytes."""
 DEEPER = 8
-"""Layers of the deepened target over those of the shipped one."""
+"""Ratio of the deepened target's layers to the shipped target's layers."""
 LENGTHS = (4, 8)
 CHAINS = 8
 DRAFT = "small"
-"""The draft model of SpecTr's Tables 1 and 3; the cheapest."""
+"""Draft model for SpecTr's Tables 1 and 3: the cheapest one."""
 GAMMAS = (3, 5, 7)
 TEMPERATURES = (0, 1)
 
 
 def run(*, quick: bool) -> dict[str, Any]:
-    """Measure everything and print it."""
+    """Run all measurements, print them, and return the record."""
     import torch
 
     torch.set_num_threads(1)
@@ -104,7 +104,7 @@ def speed(target: GPT, turns: int, tokens: int) -> list[dict[str, Any]]:
 def chains(
     target: GPT, rates: dict[tuple[str, int], dict[str, float]], turns: int, tokens: int
 ) -> list[dict[str, Any]]:
-    """Measure one chain by draft model, temperature and γ, and what predicts its speed."""
+    """Measure one chain by draft model, temperature and γ, with the inputs of the cost model."""
     rows = []
     drafts = {name: load(name) for name in DRAFTS}
     times = {
@@ -137,16 +137,16 @@ def chains(
             rows.append(row)
             print(
                 f"    {name}, T = {temperature}, γ = {gamma}: α {shown(row['alpha'])}, c "
-                f"{row['c']:.3f}, judging {row['judging']:.2f}, speed {shown(row['speed'])}"
+                f"{row['c']:.3f}, verification {row['judging']:.2f}, speed {shown(row['speed'])}"
             )
     return rows
 
 
 def acceptance_rates(prompts: int, tokens: int) -> dict[tuple[str, int], dict[str, float]]:
-    """Mean of 1 − TV(p, q) over texts that the target wrote, by draft model and temperature.
+    """Return the mean of 1 − TV(p, q) along texts of the target, by draft model and temperature.
 
-    Of as many prompts and tokens as are timed: at temperature 0 longer texts repeat themselves, and
-    α is higher where they do.  With 95 % intervals over prompts.
+    The numbers of prompts and tokens are those of the timed runs: at temperature 0, longer texts
+    repeat themselves, which raises α.  The 95 % intervals are over prompts.
     """
     rates = {}
     for temperature in TEMPERATURES:
@@ -160,7 +160,7 @@ def acceptance_rates(prompts: int, tokens: int) -> dict[tuple[str, int], dict[st
 
 
 def decoder(decode: partial[Generation], tokens: int, options: dict[str, Any] | None = None) -> Way:
-    """Return a function of a prompt and a seed."""
+    """Return a decoding function of a prompt and a seed."""
 
     def way(prompt: Sequence[int], seed: int) -> Generation:
         return decode(prompts=[prompt], max_tokens=tokens, seed=seed, **(options or {}))
@@ -175,8 +175,8 @@ def shown(estimate: dict[str, float]) -> str:
 
 
 def main() -> None:
-    """Run from the command line."""
-    parser = command("Measure on the axes of the papers' tables.")
+    """Run the benchmark from the command line."""
+    parser = command("Measure the times in the papers' tables.")
     parser.add_argument("--output", type=Path, help="write to another file")
     arguments = options_of(parser)
     results = run(quick=arguments.quick)

@@ -1,11 +1,12 @@
-"""Draw the results of `benchmarks.kernels` on GPUs, into docs/pictures/.
+"""Draw the results of `benchmarks.kernels` on GPUs as pictures in docs/pictures/.
 
     python -m benchmarks.pictures
 
-Every benchmarks/results/kernels-<device>.json of a GPU makes two pictures (PNG): for one
-chain, the time of each contestant beside that of a copy of the bytes that must be read; for several
-chains, their accepted drafts and their time.  Without such results nothing is drawn, and
-older pictures stay.  `python -m benchmarks.tables` then puts them on the page.
+Each benchmarks/results/kernels-<device>.json of a GPU gives two PNG files.  The first shows, for
+one chain, the time of each contestant and the time to copy the bytes that must be read.  The second
+shows accepted drafts and time for several chains.  Without such results the program draws no
+picture, and older pictures stay.  Run `python -m benchmarks.tables` afterwards to put the pictures
+on the page.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -22,7 +23,7 @@ __all__ = ["draw"]
 
 
 def draw() -> list[str]:
-    """Draw the pictures, and return the names of their files."""
+    """Draw the pictures, and return their file names."""
     files = []
     for name, found in gpu_records().items():
         with journal_style():
@@ -36,7 +37,7 @@ def draw() -> list[str]:
 
 
 def one_chain(found: Any) -> "Figure | None":
-    """Draw the time of each contestant, a panel for each tier and type; lines are the copies."""
+    """Draw each contestant's time, with one panel per tier and type; dotted lines are copies."""
     shown = {
         title: [row for row in rows if row.get("kernel s")]
         for title, rows in panels(found).items()
@@ -80,7 +81,7 @@ def one_chain(found: Any) -> "Figure | None":
 
 
 def several_chains(found: Any) -> "Figure | None":
-    """Draw accepted drafts against time: lines are verifiers, points numbers of chains."""
+    """Draw accepted drafts against time, with a line per verifier and a point per K."""
     rows = [row for rows in panels(found).values() for row in rows if "times one chain" in row]
     if not rows:
         return None
@@ -109,14 +110,14 @@ def several_chains(found: Any) -> "Figure | None":
     axes.set_xlabel("time, as a multiple of the verification of one chain")
     axes.set_ylabel("accepted drafts")
     shape = "B = {B}, γ = {gamma}, V = {V:,}".format(**rows[0])
-    axes.set_title(f"K chains (K beside the points), {shape}", fontsize=9, loc="left")
+    axes.set_title(f"K chains (K next to the points), {shape}", fontsize=9, loc="left")
     axes.legend()
     sign(figure, found)
     return figure
 
 
 def sign(figure: "Figure", found: Any, batches: list[int] | None = None) -> None:
-    """Write the machine under the picture, and the legend of the markers above it."""
+    """Write the machine's name under the picture, and a legend of the markers above it."""
     from matplotlib.lines import Line2D
 
     packages = [f"{x} {found['versions'].get(x, 'absent')}" for x in ("torch", "triton", "cuda")]
@@ -131,4 +132,4 @@ def sign(figure: "Figure", found: Any, batches: list[int] | None = None) -> None
 
 
 if __name__ == "__main__":
-    print(", ".join(draw()) or "no results of a GPU: nothing drawn")
+    print(", ".join(draw()) or "no GPU results, so no pictures")

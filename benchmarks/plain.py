@@ -1,7 +1,7 @@
-"""Verification of one chain as one would write it down in torch: batched, by the formulas.
+"""Plain torch verification of one chain: batched, and written directly from the formulas.
 
-It is what the kernels are measured against on a CPU.  Everything stays in the type of the rows, and
-tokens are drawn by `torch.multinomial`.
+The CPU benchmarks compare the kernels with this code.  All numbers keep the type of the rows, and
+`torch.multinomial` draws tokens.
 """
 
 import torch
@@ -14,7 +14,7 @@ RULES = ("chain", "block")
 
 
 def chain(target: Tensor, draft: Tensor, tokens: Tensor, *, logits: bool) -> tuple[Tensor, Tensor]:
-    """Accept drafts up to the first rejected one: [B, γ + 1, V], [B, γ, V], [B, γ]."""
+    """Accept drafts before the first rejection: `[B, γ + 1, V], [B, γ, V], [B, γ]`."""
     if logits:
         target, draft = target.softmax(-1), draft.softmax(-1)
     batch, gamma = tokens.shape
@@ -27,7 +27,7 @@ def chain(target: Tensor, draft: Tensor, tokens: Tensor, *, logits: bool) -> tup
 
 
 def block(target: Tensor, draft: Tensor, tokens: Tensor, *, logits: bool) -> tuple[Tensor, Tensor]:
-    """Accept the longest part of the drafts that passes: [B, γ + 1, V], [B, γ, V], [B, γ]."""
+    """Accept the longest prefix that passes its test: `[B, γ + 1, V], [B, γ, V], [B, γ]`."""
     if logits:
         target, draft = target.softmax(-1), draft.softmax(-1)
     batch, gamma = tokens.shape
@@ -46,7 +46,7 @@ def block(target: Tensor, draft: Tensor, tokens: Tensor, *, logits: bool) -> tup
 
 
 def _ratio(target: Tensor, draft: Tensor, tokens: Tensor) -> Tensor:
-    """Probabilities of the drafts by the target over those by the draft model: [B, γ]."""
+    """Return the ratios q/p of target to draft probability of the draft tokens, `[B, γ]`."""
     column = tokens[..., None]
     return (target[:, :-1].gather(2, column) / draft.gather(2, column))[..., 0]
 
@@ -54,7 +54,7 @@ def _ratio(target: Tensor, draft: Tensor, tokens: Tensor) -> Tensor:
 def _output(
     target: Tensor, residual: Tensor, tokens: Tensor, accepted: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Draw the token that follows from the residual [B, V], or from the target after all drafts."""
+    """Draw the next token from the residual `[B, V]`, or from the target after all drafts."""
     gamma = tokens.shape[1]
     everything = (accepted == gamma)[:, None]
     token = torch.multinomial(torch.where(everything, target[:, gamma], residual), 1)

@@ -1,20 +1,19 @@
-"""Seconds, bytes and memory of three methods to verify one chain of drafts (Wagner et al. 2024).
+"""Measure seconds, bytes and memory of three verification methods (Wagner et al. 2024).
 
     python -m benchmarks.profiles [--quick] [--device cuda] [--save] [--output FOLDER]
 
-"baseline", "exact" and "sigmoid" (`benchmarks.verification.methods`) verify one sequence from
-float32 logits, with vocabularies of the sizes of the paper's models:
+"baseline", "exact" and "sigmoid" (`benchmarks.verification.methods`) verify one chain of one
+sequence from float32 logits.  The vocabularies have the sizes of the paper's models.
 
-- texts: every step of whole texts with γ by the heuristic of transformers (their Tables 1 and 6);
-- chains: γ = 1 to 20, with the bytes that are moved and the memory at its peak (Table 3, Figures 3
-  to 5);
+- texts: every step of whole texts, with γ by the heuristic of transformers (Tables 1 and 6);
+- chains: γ = 1 to 20, with the moved bytes and the peak memory (Table 3, Figures 3 to 5);
 - loops: whole decoding loops with the forward passes of both models (Table 5).
 
-The output distribution of "baseline" and "exact" is checked first.  Seconds are those from the
-call until the device is done; chains are cut from a pool, which may stay in a cache as logits do
-that were just computed.  On a CPU one thread of torch is used, and the figures say nothing about a
-GPU.  With --save the results go to benchmarks/results/profiles-<device>.json, of a CPU to
-profiles-cpu.json; the tables and figures of `figures.wagner` are made from these files.
+The output distributions of "baseline" and "exact" are checked first.  Seconds run from the call
+until the device is done.  Chains are cut from a pool, which may stay in a cache, like logits that a
+model has just computed.  On a CPU torch uses one thread, and the numbers say nothing about a GPU.
+With --save the results go to benchmarks/results/profiles-<device>.json, or profiles-cpu.json for a
+CPU.  `figures.wagner` makes its tables and figures from these files.
 """
 
 import os
@@ -24,7 +23,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # torch's profiler reports each of its stages
+# Silence torch's profiler, which reports each of its stages.
+os.environ.setdefault("KINETO_LOG_LEVEL", "99")
 
 import torch
 
@@ -42,17 +42,17 @@ RESULTS = Path(__file__).parent / "results"
 
 
 class Plan(NamedTuple):
-    """What is measured."""
+    """Sizes and effort of the measurements."""
 
     models: tuple[Model, ...]
     texts: int
     gammas: range
-    rounds: int  # of each chain
-    pool: int  # drafts that chains are cut from
-    layers: int  # of the target with random weights
-    tokens: int  # of a text of the loops
-    loops: tuple[int, int]  # texts of the shipped and of the random pair
-    draws: int  # of the gate, one by one
+    rounds: int  # repetitions of each chain
+    pool: int  # number of drafts from which chains are cut
+    layers: int  # layers of the target with random weights
+    tokens: int  # tokens of a text in the loops
+    loops: tuple[int, int]  # numbers of texts of the shipped and of the random pair
+    draws: int  # number of single draws for the check of distributions
 
 
 QUICK = Plan(
@@ -71,8 +71,10 @@ FULL = Plan(MODELS, 8, range(1, 21), 7, 64, 16, 100, (16, 8), 20_000)
 
 def main() -> None:
     parser = command(__doc__)
-    parser.add_argument("--device", help="as torch names it; by default the GPU if there is one")
-    parser.add_argument("--output", type=Path, help="another folder to write into")
+    parser.add_argument(
+        "--device", help="torch name of the device; the default is the GPU if there is one"
+    )
+    parser.add_argument("--output", type=Path, help="another folder for the results")
     options = options_of(parser)
     device = torch.device(options.device or ("cuda" if torch.cuda.is_available() else "cpu"))
     torch.set_num_threads(1)
@@ -87,7 +89,7 @@ def main() -> None:
 
 
 def run(plan: Plan, device: torch.device) -> dict[str, Any]:
-    """Measure everything and print it in short."""
+    """Run all measurements, print a summary, and return the record."""
     cache = clocks.cache_bytes(device)
     size = 2**30 if device.type == "cuda" else min(5 * cache, 2**28)
     found = machine("torch", "triton")
@@ -122,7 +124,7 @@ def run(plan: Plan, device: torch.device) -> dict[str, Any]:
             model, pool, methods, device, gammas=plan.gammas, rounds=plan.rounds
         )
     record["loops"] = loops(device, plan.layers, plan.tokens, *plan.loops)
-    print("\nLoops: seconds of all texts, in verification and in all")
+    print("\nLoops: seconds of all texts, for verification and in total")
     for row in record["loops"]:
         total = sum(row["text s"])
         print(f"  {row['pair']:<28}{row['method']:<10}{row['verification s']:8.3f}{total:8.3f}")
@@ -130,25 +132,25 @@ def run(plan: Plan, device: torch.device) -> dict[str, Any]:
 
 
 def name_of(device: torch.device, found: dict[str, Any]) -> str:
-    """Name a device as it is shown."""
+    """Return a device's name for display."""
     if device.type == "cuda":
         return str(torch.cuda.get_device_name(device))
     return f"CPU, one thread of {found['cpu']}"
 
 
 def slug(device: torch.device) -> str:
-    """Name a device as in the name of a file."""
+    """Return a device's name in the form used for file names."""
     if device.type != "cuda":
         return device.type
     return re.sub(r"[^a-z0-9]+", "-", torch.cuda.get_device_name(device).lower()).strip("-")
 
 
 def pass_gate(draws: int, device: torch.device) -> dict[str, Any]:
-    """Stop if a lossless method does not follow the target, or if the test could not see that."""
+    """Exit if a lossless method does not follow the target, or if the test misses an error."""
     if gate.check(
         gate.Entry(gate.slip), logits=False, one_by_one=False, draws=draws, device=device
     ).passed:
-        raise SystemExit(f"the gate is blind: {draws} draws do not reject a wrong distribution")
+        raise SystemExit(f"the check is too weak: {draws} draws do not reject a wrong distribution")
     methods = entries(device, MODELS[0].scale)
     for name in (BASELINE, EXACT):
         verdict = gate.check(

@@ -1,13 +1,13 @@
-"""The number of positions per second of a report, and the memory of all its processes.
+"""Measure the positions per second of a report, and the memory of all its processes.
 
     python -m benchmarks.report
 
-The input is two files with float32 logits of a zipfian target and a noisy draft, 2,000 positions
-over 50,000 tokens.  The report has α_1 … α_8 of the optimum, k-Seq and recursive rejection, on
-every core, with one thread each.  Workers start from bytecode, as those of an installed package do.
-Memory is that of the process and its workers, sampled ten times a second: the sum of their resident
-memory, where shared libraries count once for each process.  With --save it is also written to
-benchmarks/results/report.json, with the time of an `np.argsort` of as many numbers.
+The input is two files of float32 logits, with 2,000 positions over 50,000 tokens: a Zipfian target
+and a noisy draft.  The report has α_1 … α_8 of the optimum, k-Seq and recursive rejection.  It uses
+all cores, with one thread each.  Workers start from bytecode, as for an installed package.  Memory
+is the sum of the resident memory of the process and its workers, sampled ten times a second; each
+process counts its shared libraries.  With --save the record also goes to
+benchmarks/results/report.json, with the time of an `np.argsort` of one position's numbers.
 """
 
 import json
@@ -25,7 +25,7 @@ from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-import numpy as np  # with one thread
+import numpy as np  # imported after the variable that sets one thread
 
 from benchmarks.command import command, keep, options_of
 from benchmarks.fastest_sort import FastestSort
@@ -46,7 +46,7 @@ KNOBS = Lenience(0.9), Lenience(0.7), Lenience(0.5), Typical()
 
 
 def write_logits(folder: Path, positions: int, vocabulary: int) -> tuple[Path, Path]:
-    """Write both files, some rows at a time: this process must not have had them in memory."""
+    """Write both files row by row, so that this process never holds them in memory."""
     rng = np.random.default_rng(3)
     paths = folder / "draft.npy", folder / "target.npy"
     shape = positions, vocabulary
@@ -65,20 +65,20 @@ def write_logits(folder: Path, positions: int, vocabulary: int) -> tuple[Path, P
 
 
 def family(process: int) -> Iterator[Path]:
-    """Folders in /proc of a process and of all its children."""
+    """Yield the /proc folders of a process and of all its children."""
     waiting = [process]
     while waiting:
         folder = Path(f"/proc/{waiting.pop()}")
         try:
             for task in list((folder / "task").iterdir()):
                 waiting += map(int, (task / "children").read_text(encoding="ascii").split())
-        except OSError:  # it has ended
+        except OSError:  # the process has ended
             continue
         yield folder
 
 
 def resident(process: int) -> int:
-    """Bytes of a process and of all its children that are in memory."""
+    """Return the resident bytes of a process and of all its children."""
     pages = 0
     for folder in family(process):
         with suppress(OSError):
@@ -87,7 +87,7 @@ def resident(process: int) -> int:
 
 
 def processor_seconds(process: int) -> float:
-    """Processor time of a process and its children, on all cores."""
+    """Return the processor time of a process and its children, over all cores."""
     ticks = 0
     for folder in family(process):
         with suppress(OSError):
@@ -97,7 +97,7 @@ def processor_seconds(process: int) -> float:
 
 
 class PeakMemory:
-    """The most that `resident` was meanwhile, in MiB."""
+    """A context that records the maximum of `resident` in MiB."""
 
     def __enter__(self) -> "PeakMemory":
         self.mebibytes, self._stop = 0.0, threading.Event()
@@ -115,13 +115,14 @@ class PeakMemory:
 
 
 def run(paths: tuple[Path, Path], folder: Path, settings: Settings, workers: int) -> dict[str, Any]:
-    """Measure one report over all positions, with the start of the workers."""
+    """Measure one report over all positions, including the start of the workers."""
     source = from_files(*paths)
     with PeakMemory() as memory:
         begun, used = time.perf_counter(), processor_seconds(os.getpid())
         measure_all(source, settings, folder, workers=workers)
         seconds = time.perf_counter() - begun
-        used = processor_seconds(os.getpid()) - used  # the workers wait for more
+        # The workers are still alive here, so their time counts.
+        used = processor_seconds(os.getpid()) - used
     positions = source.prompts.size
     return {
         "workers": workers,
@@ -135,14 +136,14 @@ def run(paths: tuple[Path, Path], folder: Path, settings: Settings, workers: int
 
 
 def compile_once(folder: Path) -> None:
-    """Keep bytecode in a folder: where none may be written each worker compiles all of OTM."""
+    """Write bytecode into a folder; otherwise each worker may compile all of OTM."""
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     os.environ["PYTHONPYCACHEPREFIX"] = str(folder)
     subprocess.run([sys.executable, "-c", WARM_UP], check=True)
 
 
 def argsort_milliseconds(vocabulary: int) -> float:
-    """Time a sort of as many numbers, the unit for the time of a position on any machine."""
+    """Return the time to sort `vocabulary` numbers, the unit of a position's time."""
     with FastestSort(vocabulary) as sort_once:
         return 1e3 * statistics.median(sort_once() for _ in range(SORTS))
 

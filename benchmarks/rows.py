@@ -1,10 +1,10 @@
-"""The time of α_k of many rows, in NumPy and torch, as a multiple of one `otm.alpha` call per row.
+"""Compare the time of α_k for many rows, in NumPy and torch, with one `otm.alpha` call per row.
 
     python -m benchmarks.rows
 
-"Checked" rows are checked and normalised on the way, as `otm.alpha` does; "kept" ones also keep the
-normalised distributions.  Everything is measured on one thread, the contestants in turns; with
---save it is also written to benchmarks/results/rows.json.
+"Checked" rows are also checked and normalised, as `otm.alpha` does; "kept" rows also keep the
+normalised distributions.  All measurements use one thread, and the contestants take turns.  With
+--save the record also goes to benchmarks/results/rows.json.
 """
 
 import tracemalloc
@@ -25,11 +25,11 @@ RESULTS = Path(__file__).parent / "results" / "rows.json"
 
 
 def laws(kind: str, batch: int, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Make draft and target distributions [batch, n] of a named shape, reproducibly."""
+    """Make draft and target distributions `[batch, n]` of a named kind, with a fixed seed."""
     rng = np.random.default_rng(7)
     if kind == "random":
         p, q = rng.exponential(size=(2, batch, n))
-    else:  # a language model's: zipfian, the draft in its own order; "top 1,000" cuts the draft off
+    else:  # like a language model: Zipfian, in different orders; "top 1,000" truncates the draft
         p = rng.permuted(np.tile(1 / np.arange(1, n + 1) ** 1.2, (batch, 1)), axis=1)
         q = p * np.exp(rng.normal(size=(batch, n)))
         if kind == "top 1,000":
@@ -38,14 +38,14 @@ def laws(kind: str, batch: int, n: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def training_step(p: torch.Tensor, q: torch.Tensor, k: int) -> torch.Tensor:
-    """Compute α_k, and its gradient in the draft distribution."""
+    """Compute α_k and its gradient with respect to the draft distribution."""
     draft = p.detach().requires_grad_()
     on_torch.optimal_values(draft, q, k)[0].sum().backward()
     return draft.grad
 
 
 def speed(batch: int, n: int, rounds: int) -> Iterator[dict[str, object]]:
-    """Measure the time of a row as multiples of a single call."""
+    """Measure the time of a row as a multiple of a single call."""
     for kind in ("random", "language model", "top 1,000"):
         p, q = laws(kind, batch, n)
         tensors = torch.from_numpy(p), torch.from_numpy(q)
@@ -73,7 +73,7 @@ def speed(batch: int, n: int, rounds: int) -> Iterator[dict[str, object]]:
 
 
 def several_counts(n: int, rounds: int) -> dict[str, float]:
-    """Time of K numbers of drafts for one pair of distributions, over that of one."""
+    """Measure the time of several values of k for one pair, as a multiple of one value."""
     p, q = (law[0] for law in laws("random", 1, n))
     contestants = {
         str(count): lambda count=count: rows.optimal_values(p, q, np.arange(1, count + 1))
@@ -84,7 +84,7 @@ def several_counts(n: int, rounds: int) -> dict[str, float]:
 
 
 def memory(batch: int, n: int) -> float:
-    """Peak bytes that NumPy allocates beyond the distributions, for rows of any number."""
+    """Measure the peak bytes that NumPy allocates for all rows, without the distributions."""
     p, q = laws("random", batch, n)
     tracemalloc.start()
     rows.optimal_values(p, q, 8)
@@ -100,7 +100,7 @@ def main() -> None:
     rounds = 2 if quick else 3
 
     settle_allocator()
-    torch.set_num_threads(1)  # as many as NumPy
+    torch.set_num_threads(1)  # like NumPy
     times = [row for size in sizes for row in speed(*size, rounds)]
     table("Time of a row, as multiples of a single otm.alpha", times)
     batch, n = sizes[0]

@@ -1,12 +1,13 @@
-"""Acceptance of the selection rules on real pairs of distributions, and their cost.
+"""Measure the acceptance of the selection rules on real pairs of distributions, and their cost.
 
     python -m benchmarks.rules [--quick] [--save]
 
-Acceptance is exact, averaged over evenly spread positions of the held-out part of the shipped text,
-where a bigram model drafts for a trigram model.  Where the exact number would take too long, it is
-estimated from drawn drafts, by their exact acceptance probabilities.  Cost is measured on one pair
-of distributions of a language model's size: building the rule with the tables for selections, one
-selection at a time, and many at once.  With --save the results go to benchmarks/results/rules.json.
+Acceptance is exact, averaged over evenly spaced positions of the held-out part of the shipped text.
+A bigram model drafts for a trigram model.  If the exact number would take too long, it is estimated
+from sampled drafts and their exact acceptance probabilities.  Cost is measured on one pair of
+distributions with a language model's vocabulary: building the rule and its selection tables, one
+selection at a time, and many selections at once.  With --save the results go to
+benchmarks/results/rules.json.
 """
 
 import statistics
@@ -28,12 +29,12 @@ RESULTS = Path(__file__).parent / "results" / "rules.json"
 DRAFTS = (1, 2, 4, 8)
 SEED = 0
 WITHOUT_REPLACEMENT = "recursive rejection without replacement"
-DRAWS = 50  # for each position, where acceptance is estimated
-LARGEST_EXACT = 2  # most drafts without replacement whose paths can be summed over here
+DRAWS = 50  # draws for each position if acceptance is estimated
+LARGEST_EXACT = 2  # maximum number of drafts without replacement for an exact sum
 
 
 def acceptance(contexts: int) -> dict[str, dict[int, float]]:
-    """Mean acceptance probability by rule and number of drafts that it takes."""
+    """Return the mean acceptance probability by rule and by number of drafts."""
     values: dict[str, dict[int, list[float]]] = {name: {k: [] for k in DRAFTS} for name in PLANS}
     rng = np.random.default_rng(SEED)
     for draft, target, _ in progress(next_token_probs(contexts, SEED), contexts, "rules"):
@@ -56,7 +57,7 @@ def acceptance(contexts: int) -> dict[str, dict[int, float]]:
 
 
 def cost(n: int, k: int, rounds: int, sets: int) -> dict[str, dict[str, float]]:
-    """Milliseconds to build, microseconds of one selection, and of one among many."""
+    """Measure each rule: ms to build it, µs of one selection, and µs of one among many."""
     problem = Problem(*pair_of_laws("language model", n), k)
     found = {}
     for name, rule in PLANS.items():
@@ -73,7 +74,7 @@ def cost(n: int, k: int, rounds: int, sets: int) -> dict[str, dict[str, float]]:
 
 
 def build_time(problem: Problem, name: str, drafts: Any, uniforms: Any, n: int) -> float:
-    """Median seconds from two distributions to the first selection."""
+    """Return the median seconds from two distributions to the first selection."""
     times = []
     for _ in range(n):
         fresh = Problem(problem.draft, problem.target, problem.k)
@@ -84,7 +85,7 @@ def build_time(problem: Problem, name: str, drafts: Any, uniforms: Any, n: int) 
 
 
 def select_time(plan: TransportPlan, drafts: Any, uniforms: Any, rounds: int) -> float:
-    """Median seconds of one selection in a loop."""
+    """Return the median seconds of one selection in a loop."""
     times = []
     for i in range(10 * rounds):
         start = time.perf_counter()
@@ -94,7 +95,7 @@ def select_time(plan: TransportPlan, drafts: Any, uniforms: Any, rounds: int) ->
 
 
 def many_time(plan: TransportPlan, drafts: Any, uniforms: Any, rounds: int) -> float:
-    """Median seconds of all selections in one call."""
+    """Return the median seconds of all selections in one call."""
     times = []
     for _ in range(rounds):
         start = time.perf_counter()

@@ -2,13 +2,13 @@
 
     python -m benchmarks.soak [--quick] [--save]
 
-Each decoding method continues in batches and with an end token, on tables of the distributions
-after each token.  The observations are the tokens that follow token 0, up to three, read from the
-sequences without overlap.  They are independent, since the target is a Markov chain, and their
-exact distribution is known in fractions.  They are tested within the budget of false alarms of
-`otm.testing`: the test would detect a distance of δ, and it detects the same loop with target and
-draft swapped.  Memory is that of the process after each tenth of each method.  With --save the
-numbers are written to benchmarks/results/soak.json.
+Each decoding method decodes batches with an end token, by models that are tables of the
+distributions after each token.  An observation is the next tokens after a token 0, up to three
+tokens.  Observations are read from the sequences without overlap.  They are independent, since the
+target is a Markov chain, and their exact distribution is known in fractions.  They are tested
+within the budget of false alarms of `otm.testing`.  The test would detect a distance of δ, and it
+detects the same loop with target and draft swapped.  Memory of the process is read after each tenth
+of each method.  With --save the numbers go to benchmarks/results/soak.json.
 """
 
 import gc
@@ -56,7 +56,7 @@ METHODS: dict[str, Callable[..., Any]] = {
 
 
 def table(seed: int) -> dict[tuple[int, ...], list[Fraction]]:
-    """Distributions after each of four tokens, with mass on every token."""
+    """Draw the distributions after each of four tokens, with mass on every token."""
     weights = np.random.default_rng(seed).integers(1, 6, (4, 4))
     weights[:, END] = 1
     rows = {(token,): row for token, row in enumerate(weights.tolist())}
@@ -79,7 +79,7 @@ TARGET_PROBS, DRAFT_PROBS = (
 
 
 class Observations:
-    """A sampler of what follows token 0, which counts tokens and steps.
+    """A sampler of the tokens after token 0, which counts tokens and steps.
 
     Parameters
     ----------
@@ -119,7 +119,7 @@ class Observations:
 
 
 def read(sequence: tuple[int, ...]) -> Iterator[int]:
-    """Read what follows each token 0, as far as the limit of the length allows."""
+    """Yield the outcome after each token 0 if the length limit does not cut it off."""
     after, place = 0, 0
     while place < len(sequence) and place <= LENGTH - READ:
         if after == 0:
@@ -132,7 +132,7 @@ def read(sequence: tuple[int, ...]) -> Iterator[int]:
 
 
 def check(name: str, delta: float, watch: Callable[[float], None] = lambda share: None) -> Any:
-    """Check one decoding method; return its sampler, that of its control, and the verdict."""
+    """Check one decoding method; return its sampler, the control's sampler, and the verdict."""
     right = Observations(METHODS[name], watch=watch)
     wrong = Observations(METHODS[name], DRAFT, TARGET)
     verdict = BUDGET.check_distribution(
@@ -142,7 +142,7 @@ def check(name: str, delta: float, watch: Callable[[float], None] = lambda share
 
 
 def resident() -> int:
-    """Bytes of this process that are in memory."""
+    """Return the resident bytes of this process."""
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")
 

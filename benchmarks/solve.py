@@ -1,11 +1,10 @@
-"""The time of the main job, in multiples of `np.argsort`, and the exactness of its results.
+"""Measure the time of solving OTM-k in multiples of `np.argsort`, and the exactness of the results.
 
     python -m benchmarks.solve
 
-Everything is measured in one run on one core, the contestants in turns, and nothing is done to the
-allocator of memory.  A time is the least processor time of several rounds, which other programs on
-the machine raise by a tenth or so.  With --save it is also written to
-benchmarks/results/solve.json.
+All measurements run on one core; the contestants take turns, with the default memory allocator.  A
+time is the least processor time of several rounds; other programs on the machine raise it by a
+tenth or so.  With --save the record also goes to benchmarks/results/solve.json.
 """
 
 import os
@@ -33,7 +32,7 @@ LAWS = (*TIMED, "flat", "sparse", "disjoint", "equal")
 
 
 def pair_of_laws(kind: str, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Make a draft and a target distribution of a named shape, reproducibly."""
+    """Make a draft and a target distribution of a named kind, with a fixed seed."""
     rng = np.random.default_rng(7)
 
     def zipf(exponent: float) -> np.ndarray:
@@ -48,7 +47,7 @@ def pair_of_laws(kind: str, n: int) -> tuple[np.ndarray, np.ndarray]:
         q = p * np.exp(rng.normal(size=n))
     elif kind == "lognormal":
         p, q = (np.exp(4 * rng.normal(size=n)) for _ in range(2))
-    elif kind == "near":  # the target is within 1e-4 of the draft distribution, token by token
+    elif kind == "near":  # each target probability is within 1e-4 of the draft probability
         p = zipf(1.2)
         q = p * rng.uniform(1 - 1e-4, 1 + 1e-4, n)
     elif kind == "flat":
@@ -58,14 +57,14 @@ def pair_of_laws(kind: str, n: int) -> tuple[np.ndarray, np.ndarray]:
     elif kind == "disjoint":
         p, q = zipf(1.2), zipf(1.2)
         p[::2], q[1::2] = 0, 0
-    else:  # equal
+    else:  # draft and target are equal
         p = zipf(1.2)
         q = p.copy()
     return p / p.sum(), q / q.sum()
 
 
 def solve_with_plan(p: np.ndarray, q: np.ndarray, k: int) -> otm.Solution:
-    """Solve, and build the plan down to the tables that a selection looks up."""
+    """Solve, and build the plan with the tables that a selection reads."""
     solution = otm.solve(p, q, k)
     plan = solution.plan
     drafts = p.argmax().repeat(k)
@@ -81,13 +80,13 @@ def solve_with_certificate(p: np.ndarray, q: np.ndarray, k: int) -> otm.Solution
 
 
 def processor_seconds() -> float:
-    """Processor seconds that this process has used, and its children that have ended."""
+    """Return the processor seconds of this process and of its ended children."""
     used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return sum(one.ru_utime + one.ru_stime for one in used)
 
 
 def in_turns(contestants: dict[str, Callable[[], object]], rounds: int) -> dict[str, float]:
-    """Least processor seconds of each contestant, all of them once a round."""
+    """Return the least processor seconds of each contestant; each runs once per round."""
     times = dict.fromkeys(contestants, float("inf"))
     for _ in range(rounds):
         for name, contestant in contestants.items():
@@ -98,16 +97,16 @@ def in_turns(contestants: dict[str, Callable[[], object]], rounds: int) -> dict[
 
 
 def settle_allocator() -> None:
-    """Free one large array, as any process that has handled logits did.
+    """Free one large array, as any process with logits has done.
 
-    From then on glibc keeps what is freed for the next array, where it otherwise returns it to the
-    system and pays for it again page by page: up to a third of the time of a solve.
+    Afterwards glibc keeps freed memory for the next array.  Before, it returns memory to the system
+    and gets it back page by page, which takes up to a third of the time of a solve.
     """
     np.ones(4_000_000)
 
 
 def speed(n: int, rounds: int) -> Iterator[dict[str, object]]:
-    """Measure times as multiples of sorting one random array of that length."""
+    """Measure times as multiples of the time to sort n random numbers."""
     with FastestSort(n) as sort_once:
         for kind in TIMED:
             p, q = pair_of_laws(kind, n)
@@ -134,7 +133,7 @@ def speed(n: int, rounds: int) -> Iterator[dict[str, object]]:
 
 
 def accuracy(n: int) -> Iterator[dict[str, object]]:
-    """Measure how far the plan's output distribution and the certificate are from exact."""
+    """Measure the errors of the plan's output distribution, and the certificate's gap."""
     for kind in LAWS:
         p, q = pair_of_laws(kind, n)
         for k in (2, 8, 64):
@@ -153,7 +152,7 @@ def accuracy(n: int) -> Iterator[dict[str, object]]:
 
 
 def selections(n: int, rounds: int) -> dict[str, float]:
-    """Milliseconds to build small plans, and to select with a large one."""
+    """Measure the milliseconds to build small plans, and to select with a large plan."""
     found = {}
     for support, k in ((10, 5), (1_000, 5)):
         p, q = pair_of_laws("language model", support)
@@ -174,7 +173,7 @@ def selections(n: int, rounds: int) -> dict[str, float]:
 
 
 def memory(n: int) -> float:
-    """Peak bytes that `otm.alpha` allocates for each byte of its two distributions."""
+    """Return the peak bytes that `otm.alpha` allocates per byte of its two distributions."""
     p, q = pair_of_laws("random", n)
     tracemalloc.start()
     otm.alpha(p, q, 8)
@@ -184,7 +183,7 @@ def memory(n: int) -> float:
 
 
 def stand_alone_checker(n: int, k: int) -> float:
-    """Seconds that the standard library takes on the certificate of a large instance."""
+    """Return the seconds of the standard-library checker on a large instance's certificate."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "certificate.json"
         otm.solve(*pair_of_laws("language model", n), k).certificate.save(path)
@@ -195,7 +194,7 @@ def stand_alone_checker(n: int, k: int) -> float:
 
 
 def exact_mode(n: int, k: int) -> dict[str, float]:
-    """Seconds for value, plan and checked certificate in fractions."""
+    """Measure the seconds for value, plan and checked certificate in fractions."""
     rng = np.random.default_rng(3)
     weights = [rng.integers(0, 2**30, n).tolist() for _ in range(2)]
     p, q = ([Fraction(w, sum(law)) for w in law] for law in weights)
@@ -212,7 +211,7 @@ def exact_mode(n: int, k: int) -> dict[str, float]:
 
 
 def import_time(rounds: int = 15) -> float:
-    """Time of `import otm` over that of `import numpy`, interpreter start taken off."""
+    """Return the time of `import otm` over `import numpy`, without the interpreter's start."""
 
     def run(code: str) -> Callable[[], object]:
         return lambda: subprocess.run([sys.executable, "-c", code], check=True)
@@ -224,7 +223,7 @@ def import_time(rounds: int = 15) -> float:
 
 
 def table(title: str, rows: list[dict[str, object]]) -> None:
-    """Print rows under their common keys."""
+    """Print rows in columns, under their common keys."""
     print(f"\n{title}")
     print("  ".join(f"{name:>14}" for name in rows[0]))
     for row in rows:
@@ -238,7 +237,8 @@ def main() -> None:
     n = 5_000 if quick else 150_000
     rounds = 3 if quick else 15
 
-    if hasattr(os, "sched_setaffinity"):  # the sort, in its own process, on the same core
+    # The sort runs in a separate process, but on the same core.
+    if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     times = list(speed(n, rounds))
     table(f"Time at n = {n:,}, as multiples of np.argsort of n random numbers", times)

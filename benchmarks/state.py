@@ -1,9 +1,10 @@
-"""Tokens a step over whole texts: block verification, and greedy block verification with its state.
+"""Compare tokens per step over whole texts: block verification, and greedy block verification.
 
     python -m benchmarks.state [--quick] [--save]
 
-The shipped target with each of two draft models, and the pair of constant distributions
-(2/3, 1/3) and (1/3, 2/3); the same prompts and seeds for both rules.  Intervals are over prompts.
+The pairs are the shipped target with each of two draft models, and the constant distributions
+(2/3, 1/3) and (1/3, 2/3).  Greedy block verification keeps its state between steps.  Both rules use
+the same prompts and seeds.  Intervals are over prompts.
 
 With --save the results go to benchmarks/results/state.json.
 """
@@ -27,7 +28,7 @@ RULES = ("block", "greedy block")
 def measured(
     target: LanguageModel, draft: LanguageModel, prompts: Any, tokens: int, gamma: int
 ) -> dict[str, Any]:
-    """Tokens a step of each text under both rules, and the difference."""
+    """Measure tokens per step of each text under both rules, and the difference."""
     per_text = {}
     for rule in RULES:
         options: dict[str, Any] = {"gamma": gamma, "max_tokens": tokens, "seed": 0}
@@ -44,7 +45,7 @@ def measured(
 
 
 def main() -> None:
-    """Run from the command line."""
+    """Run the benchmark from the command line."""
     arguments = options_of(command(__doc__))
     prompts, tokens = (2, 8) if arguments.quick else (40, 128)
     constant = TableModel({(): [1 / 3, 2 / 3]}), TableModel({(): [2 / 3, 1 / 3]})

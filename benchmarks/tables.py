@@ -2,10 +2,10 @@
 
     python -m benchmarks.tables [--check]
 
-A table is in a page between the lines `<!-- table NAME -->` and `<!-- end of table -->`.  It is
-made from the JSON files in benchmarks/results/; if these have no results for it, the table in the
-page stays.  With --check nothing is written, and the exit code says whether the pages show the
-results.
+On a page, a table stands between the lines `<!-- table NAME -->` and `<!-- end of table -->`.  The
+program makes it from the JSON files in benchmarks/results/.  If these have no results for it, the
+page keeps its table.  With --check the program does not write, and its exit code says whether the
+pages show the results.
 """
 
 import argparse
@@ -58,7 +58,7 @@ PLACE = re.compile(r"(<!-- table ([\w-]+) -->\n).*?(<!-- end of table -->)", re.
 
 
 def filled(page: str) -> str:
-    """Return the text of a page with its tables made anew."""
+    """Return the text of a page with regenerated tables."""
 
     def made(place: re.Match[str]) -> str:
         text = table(place[2])
@@ -68,7 +68,7 @@ def filled(page: str) -> str:
 
 
 def table(name: str) -> str:
-    """Make a table by its name in a page; empty if there are no results for it."""
+    """Make a table by its name in a page; return an empty text without results."""
     if name not in TABLES:
         raise SystemExit(f"there is no table {name!r}; there are {', '.join(TABLES)}")
     return TABLES[name]()

@@ -1,19 +1,20 @@
-"""When each model is called while the same number of tokens is decoded in three ways.
+"""Record all model calls while the same number of tokens is decoded in three ways.
 
     python -m benchmarks.timeline [--quick] [--save | --output FILE]
 
-Speculative decoding with γ = 7 and γ = 3, and decoding without drafts, each for two pairs:
+The ways are speculative decoding with γ = 7 and γ = 3, and decoding without drafts.  There are two
+pairs:
 
-- a target of 48 layers with random weights and its first layer as the draft, with a vocabulary of
-  50,257 tokens and top-k 1,000: a draft costs about a fifth of the target.  What the layers above
-  the first add is scaled down until about four drafts of five are accepted, as for the models of
-  Leviathan et al.;
+- a target of 48 layers with random weights, and its first layer as the draft.  The vocabulary has
+  50,257 tokens, with top-k 1,000; a draft costs about a fifth of the target.  The contribution of
+  the layers above the first is scaled down until about four of five drafts are accepted, as for the
+  models of Leviathan et al.;
 - the byte-level target of this package and its smallest draft.
 
-Each call is timed by itself, with one thread of torch.  To show a typical decoding, each method
-takes the one of several seeds with the median number of target calls; this also warms up.  Then the
-methods take turns with this seed, and always return the same tokens; the decoding of median length
-is kept.  With --save the results go to benchmarks/results/timeline.json.
+Each call is timed separately, with one torch thread.  To show a typical decoding, each method uses
+the seed with the median number of target calls; these runs also warm up.  Then the methods take
+turns with their seeds and always return the same tokens, and the run of median duration is kept.
+With --save the results go to benchmarks/results/timeline.json.
 """
 
 import time
@@ -33,21 +34,21 @@ from otm.models import GPT, LanguageModel, Session, load
 RESULTS = Path(__file__).parent / "results" / "timeline.json"
 
 GAMMAS = (7, 3, 0)
-"""The decoding methods, by γ; 0 is without drafts."""
+"""Values of γ of the decoding methods; 0 means without drafts."""
 
 TOKENS = 24
 PROMPT = 16
-"""Tokens of a prompt: so few that reading them does not fill the picture."""
+"""Length of a prompt, short enough that reading it does not fill the picture."""
 
 SEEDS = 15
 ROUNDS = 9
 LAYERS = 48
 SCALE = 0.3
-"""Of what layers above the first add."""
+"""Factor for the contribution of the layers above the first."""
 
 
 class Call(NamedTuple):
-    """One call of a model, in milliseconds from the start of decoding."""
+    """One call of a model, with its begin and end in milliseconds."""
 
     call: str
     begin_ms: float
@@ -60,11 +61,11 @@ class TimedModel(LanguageModel):
     Parameters
     ----------
     model : LanguageModel
-        On the CPU, where a call is over when it returns.
+        A model on the CPU, where a call is complete when it returns.
     name : str
-        Of its calls; those for the prompt are called so.
+        Name of its calls; calls that read the prompt get ", prompt" appended.
     calls : list of Call
-        Where they are written; times are those of the clock.
+        List to which the calls are appended, with times of the clock.
     """
 
     def __init__(self, model: LanguageModel, name: str, calls: list[Call]) -> None:
@@ -74,7 +75,7 @@ class TimedModel(LanguageModel):
         self._model, self._name, self._calls = model, name, calls
 
     def start(self, rows: int) -> Session:
-        """Open a session that writes its calls down."""
+        """Open a session that records its calls."""
         return _TimedSession(self._model.start(rows), self._name, self._calls)
 
 
@@ -132,7 +133,7 @@ def of_pair(
     rounds: int,
     **options: Any,
 ) -> dict[str, Any]:
-    """Decode with a pair by all methods, in turns."""
+    """Decode with a pair by all methods, in turns, and return the median runs."""
 
     def once(gamma: int, seed: int) -> dict[str, Any]:
         return decode(target, draft, gamma, prompt, max_tokens=TOKENS, seed=seed, **options)
@@ -152,7 +153,7 @@ def of_pair(
 
 
 def alike_pair(layers: int) -> tuple[GPT, GPT]:
-    """Take the pair with random weights, and let the layers above the first add less."""
+    """Make the random pair, and scale down the layers above the first in the target."""
     target, draft = random_pair(layers)
     weights = {
         name: weight * SCALE
@@ -164,7 +165,7 @@ def alike_pair(layers: int) -> tuple[GPT, GPT]:
 
 
 def run(*, quick: bool) -> dict[str, Any]:
-    """Measure both pairs."""
+    """Measure both pairs, and return the record."""
     import torch
 
     torch.set_num_threads(1)
@@ -195,8 +196,8 @@ def run(*, quick: bool) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Run from the command line."""
-    parser = command("Time every call of the models while decoding.")
+    """Run the benchmark from the command line."""
+    parser = command("Time every model call during decoding.")
     parser.add_argument("--output", type=Path, metavar="FILE", help="write this file")
     arguments = options_of(parser)
     results = run(quick=arguments.quick)

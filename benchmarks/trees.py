@@ -1,12 +1,12 @@
-"""Tokens of a step for 32 drafted tokens: every way to draft and verify them, at the same contexts.
+"""Compare tokens per step for 32 draft tokens: all ways to draft and verify, on the same contexts.
 
     python -m benchmarks.trees [--quick] [--save]
 
-One chain, several, prefix trees, and trees as engines draft them, on the shipped pairs.  The
-contexts are those where the steps of a loop of four chains begin.  The mean over the coins of the
-verifier is computed, but for coupled decoding, whose drafts are its coins: there it is one step of
-each context.  Intervals are over prompts.  Fixed shapes come from the dynamic program, by hits
-measured at contexts of other prompts.
+The ways are one chain, several chains, prefix trees, and trees as engines draft them, on the
+shipped pairs.  The contexts are those where the steps of a loop of four chains begin.  The mean
+over the verifier's coins is computed.  Coupled decoding is an exception, because its drafts depend
+on the coins: it runs one step after each context.  Intervals are over prompts.  Fixed shapes come
+from the dynamic program, with hit rates measured at contexts of other prompts.
 
 With --save the results go to benchmarks/results/trees.json.
 """
@@ -49,13 +49,13 @@ WITHOUT = "recursive rejection without replacement"
 
 Contexts = Sequence[Sequence[tuple[int, ...]]]
 Way = tuple[str, Drafter, str, int]
-"""What a way is called, its drafter, its rule and the longest path."""
+"""Name of a way, its drafter, its rule, and its maximum path length."""
 
 
 def ways(
     target: LanguageModel, draft: LanguageModel, sampling: SamplingParameters, held: Contexts
 ) -> list[Way]:
-    """Return each way to draft at most 32 tokens; shapes are planned by what is held out."""
+    """Return each way to draft at most 32 tokens; held-out contexts determine fixed shapes."""
     recorded = record(target, ModelDrafter(draft, 1, sampling), held, 1, sampling=sampling, seed=1)
     top = best_tree(rank_hits(recorded, PLACES), NODES, DEPTH).shape
     sampled = best_tree(hits_of_rejection(recorded), NODES, DEPTH).shape
@@ -91,7 +91,7 @@ def ways(
 
 
 def hits_of_rejection(recordings: Sequence[Recording]) -> Any:
-    """Measure how often recursive rejection accepts its i-th draft first."""
+    """Measure how often recursive rejection accepts the i-th draft after i − 1 rejections."""
     places = list(range(1, PLACES + 1))
     means = first_step_acceptance(recordings, "recursive rejection", places)
     return np.diff([0.0, *(means["recursive rejection", k, 1].mean for k in places)])
@@ -104,7 +104,7 @@ def coupled_tokens(
     sampling: SamplingParameters,
     asked: Contexts,
 ) -> Any:
-    """Count the tokens of one coupled step after each context, with a seed for each."""
+    """Count the tokens of one coupled step after each context, each with a different seed."""
     counts = []
     for number, context in enumerate(context for group in asked for context in group):
         given: dict[str, Any] = {"k": k, "gamma": DEPTH, "max_tokens": DEPTH + 1, "seed": number}
@@ -116,7 +116,7 @@ def coupled_tokens(
 def measured(
     draft: LanguageModel, temperature: float, prompts: int, tokens: int
 ) -> list[dict[str, Any]]:
-    """Tokens of a step in each way, and its paired difference to best-first trees."""
+    """Measure tokens per step of each way, and the paired difference to best-first trees."""
     target, sampling = load("target"), SamplingParameters(temperature=temperature)
     given = prompts_of_text(2 * prompts, 64)
     options: dict[str, Any] = {"k": 4, "gamma": DEPTH, "max_tokens": tokens, "seed": 0}
@@ -147,12 +147,12 @@ def measured(
                 "less_best_first": less._asdict(),
             }
         )
-        print(f"T {temperature}, {setup.rule}: {means[setup]}; less best-first {less}", flush=True)
+        print(f"T {temperature}, {setup.rule}: {means[setup]}; minus best-first {less}", flush=True)
     return rows
 
 
 def main() -> None:
-    """Run from the command line."""
+    """Run the benchmark from the command line."""
     arguments = options_of(command(__doc__))
     quick = arguments.quick
     prompts, tokens = (2, 8) if quick else (40, 64)

@@ -1,15 +1,16 @@
-"""Watermarks beside drafts: tokens of a step, and how soon a text is detected.
+"""Measure watermarks with drafts: tokens per step, and how soon a text is detected.
 
     python -m benchmarks.watermark [--quick] [--save]
 
-- texts: no watermark, coupled decoding, and rejection with coins at random or by the key, on the
-  shipped pairs, γ = 4, from the same prompts with a key for each; tokens of a step, −log10 of the
-  p-value of the first 64 and of 128 tokens, and the share of texts with p < 1e-4; intervals over
-  prompts, paired differences to coupled decoding.  "Without drafts" is the watermark alone, whose
-  text is that of coupled decoding; "bonus by list 1" draws the bonus token from the other list.
-- laws: acceptance, strength and score of a token in closed form, on the mean over contexts of texts
-  of the target, with thresholds of the keyed coins; and what the coins can add to any detector that
-  weighs scores by them.
+- texts: no watermark, coupled decoding, and rejection with random or keyed coins.  They run on the
+  shipped pairs with γ = 4, from the same prompts, with one key for each prompt.  Measured are
+  tokens per step, −log10 of the p-value of the first 64 and of 128 tokens, and the share of texts
+  with p < 1e-4.  Intervals are over prompts, and differences to coupled decoding are paired.
+  "Without drafts" is the watermark alone, whose text is that of coupled decoding; "bonus by list 1"
+  draws the bonus token from the other list.
+- laws: acceptance, strength and score of a token in closed form, as means over contexts of texts of
+  the target, by threshold of the keyed coins.  Also the gain from coins for any detector that uses
+  them to weight scores.
 
 With --save the results go to benchmarks/results/watermark.json.
 """
@@ -43,12 +44,12 @@ Floats = npt.NDArray[np.float64]
 
 
 class Way(NamedTuple):
-    """A way to decode, and to read what it made."""
+    """A way to decode a text and to detect its watermark."""
 
     name: str
-    method: str | None  # None for no watermark
+    method: str | None  # None means without a watermark
     drafts: bool
-    read: str  # the method that is detected
+    read: str  # the method that the detector assumes
     threshold: float | None = None
     bonus: int = DRAFTS
 
@@ -79,7 +80,7 @@ WAYS = (
 
 
 def texts(name: str, temperature: float, prompts: int, tokens: int) -> list[dict[str, Any]]:
-    """Tokens of a step and detectability in each way, on the same prompts with the same keys."""
+    """Measure tokens per step and detectability of each way, for the same prompts and keys."""
     target, draft, given = load("target"), load(name), prompts_of_text(prompts, PROMPT)
     keys = np.random.default_rng(0).integers(2**63, size=prompts).tolist()
     options: dict[str, Any] = {
@@ -126,7 +127,7 @@ def texts(name: str, temperature: float, prompts: int, tokens: int) -> list[dict
 def _row(
     name: str, temperature: float, way: str, values: dict[str, dict[str, Floats]]
 ) -> dict[str, Any]:
-    """Means of a way, and its differences to coupled decoding."""
+    """Return the means of a way, and its paired differences to coupled decoding."""
     row: dict[str, Any] = {"way": way}
     for quantity, found in values[way].items():
         clusters = np.arange(len(found))
@@ -134,12 +135,12 @@ def _row(
         less = clustered_mean(found - values[COUPLED][quantity], clusters)
         row[quantity] = mean._asdict()
         row[f"{quantity}_less_coupled"] = less._asdict()
-        print(f"{name}, T {temperature}, {way}, {quantity}: {mean}; less coupled {less}")
+        print(f"{name}, T {temperature}, {way}, {quantity}: {mean}; minus coupled {less}")
     return row
 
 
 def laws(name: str, temperature: float, prompts: int, tokens: int) -> dict[str, Any]:
-    """Mean laws of a token, by threshold, and the signal of the best weights of the scores."""
+    """Return mean acceptance, strength and score by threshold, and the best weighted signal."""
     found = shipped_probs(
         (name, "target"), prompts=prompts, tokens=tokens, every=4, temperature=temperature
     ).probs
@@ -158,15 +159,15 @@ def laws(name: str, temperature: float, prompts: int, tokens: int) -> dict[str, 
 
 
 def signal(means: dict[str, float]) -> float:
-    """Return the mean of the score above that without the key, in its standard deviations there."""
+    """Return the excess of the mean score over the mean without the key, in standard deviations."""
     return (means["score"] - means["clocks"]) / means["clocks"] ** 0.5
 
 
 def weighted_signals(pairs: Sequence[tuple[Floats, Floats]], points: int = 64) -> dict[str, float]:
-    """Signals of a token for the best sums of scores with weights, by the coin and without it.
+    """Return the signal per token of the best weighted sum of scores, with and without coins.
 
-    With m(u) the mean score of a list above 1 given the coin u, the best weights of the two lists
-    are ∝ m(u), and the signal is √∫ Σ m(u)² du; without the coins it is √Σ (∫ m(u) du)².
+    Let m(u) be the excess over 1 of a list's mean score given the coin u.  The best weights of the
+    two lists are ∝ m(u), and the signal is √∫ Σ m(u)² du.  Without coins it is √Σ (∫ m(u) du)².
     """
     middle = (np.arange(points) + 0.5) / points
     excess = np.zeros((2, points))
@@ -187,7 +188,7 @@ def weighted_signals(pairs: Sequence[tuple[Floats, Floats]], points: int = 64) -
 
 
 def main() -> None:
-    """Run from the command line."""
+    """Run the benchmark from the command line."""
     arguments = options_of(command(__doc__))
     quick = arguments.quick
     settings = [

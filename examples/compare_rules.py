@@ -22,7 +22,7 @@ DRAFTS = 8
 SELECTIONS = 20_000
 
 # %%
-# The target probabilities follow Zipf's law.  The draft model has the same logits with added noise.
+# The target probabilities are Zipfian.  The draft model has the same logits with added noise.
 
 rng = np.random.default_rng(seed=0)
 logits = -1.1 * np.log(np.arange(1, VOCABULARY + 1)) + rng.normal(0, 1, VOCABULARY)
@@ -31,7 +31,7 @@ noisy = np.exp(logits + rng.normal(0, 1.5, VOCABULARY))
 draft = noisy / noisy.sum()
 
 # %%
-# One rule takes a single draft, three take eight drafts.
+# One rule takes a single draft; three rules take eight drafts.
 
 several = Problem(draft, target, DRAFTS)
 rules: dict[str, TransportPlan] = {
@@ -52,7 +52,7 @@ for name, plan in rules.items():
     k = plan.problem.k
     drafts = rng.choice(VOCABULARY, size=(SELECTIONS, k), p=draft)
     start = time.perf_counter()
-    # The first use of a rule, here, builds its tables.
+    # This first selection builds the rule's tables.
     distance = np.abs(plan.output_distribution() - target).sum() / 2
     built = time.perf_counter()
     selection = plan.sample(drafts, rng)

@@ -19,22 +19,22 @@ from otm import Problem
 from otm.coupling import AcceptanceRule, TablePlan
 
 # %%
-# A rule is a function from the drafts to the probabilities of accepting each of them.  The first
-# rule is for distributions on two tokens.  The second is for two uniform distributions, where the
-# support of the target is a part of the support of the draft model.
+# A rule is a function from the drafts to the acceptance probability of each draft.  The first rule
+# is for distributions on two tokens.  The second rule is for two uniform distributions, where the
+# support of the target is a subset of the support of the draft model.
 
 
 def bernoulli_rule(p: Fraction, q: Fraction, k: int) -> AcceptanceRule:
-    """Plan for p = Ber(p) and q = Ber(q): only drafts that are all equal can be rejected."""
-    ones, zeros = p**k, (1 - p) ** k  # probabilities that all drafts are 1, that all are 0
+    """Return the plan for Ber(p) and Ber(q), which rejects only if all drafts are equal."""
+    ones, zeros = p**k, (1 - p) ** k  # probabilities of all drafts 1 and of all drafts 0
     ones_kept, zeros_kept = min(ones, q), min(zeros, 1 - q)
 
     def rule(drafts: tuple[int, ...]) -> dict[int, Fraction]:
-        if drafts[0] == 1:  # the drafts come in ascending order: all are 1
+        if drafts[0] == 1:  # drafts are in ascending order, so all are 1
             return {1: ones_kept / ones}
         if drafts[-1] == 0:
             return {0: zeros_kept / zeros}
-        # mixed drafts give the rest of the 1s: all-0 drafts that are rejected give 1s too
+        # Mixed drafts give the remaining 1s, because rejected all-0 drafts also give 1s.
         share = (q - ones_kept - (zeros - zeros_kept)) / (1 - ones - zeros)
         return {0: 1 - share, 1: share}
 
@@ -42,7 +42,7 @@ def bernoulli_rule(p: Fraction, q: Fraction, k: int) -> AcceptanceRule:
 
 
 def uniform_rule(support: int) -> AcceptanceRule:
-    """Plan for p = U(d) and q = U(support): any draft in the support, each equally likely."""
+    """Return the plan for U(d) and U(support), which accepts a random draft in the support."""
 
     def rule(drafts: tuple[int, ...]) -> dict[int, Fraction]:
         inside = {x for x in drafts if x < support}
@@ -81,7 +81,7 @@ for q in (Fraction(1, 10), Fraction(1, 4), Fraction(3, 4), Fraction(1)):
         accepted[k, q] = show(problem, bernoulli_rule(p, q, k), equation_10)
 
 # %%
-# The lines show the optimum for every q, the points show the plans above.  The plans attain it.
+# The lines show the optimum for every q, and the points show the plans above, which attain it.
 
 grid = np.linspace(0, 1, 201)
 optima = np.array([otm.alpha([1 - p, p], [1 - q, q], list(counts)) for q in grid])

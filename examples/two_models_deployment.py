@@ -2,7 +2,7 @@
 An engineer's day: from a report to a decision
 ==============================================
 
-Would drafts pay for these two models, with which settings, and is the text still the target's?
+Do drafts pay for these two models, with which settings, and is the text still the target's?
 
 Needs OTM with its extras huggingface and report.
 """
@@ -24,10 +24,10 @@ from otm.integrations.huggingface import AssistedDecoding
 from otm.models import HuggingFaceModel, load, save_huggingface
 
 # %%
-# Two folders that ``from_pretrained`` reads, and texts like those that will be asked for.  Here
-# they are the models that come with OTM; take your own instead.
+# You need two folders that ``from_pretrained`` can read, and typical texts.  This example uses the
+# models of OTM; use your own instead.
 
-torch.set_num_threads(1)  # faster, for models so small
+torch.set_num_threads(1)  # faster for such small models
 folder = Path(tempfile.mkdtemp())
 for name in ("target", "small"):
     save_huggingface(load(name), folder / name)
@@ -36,14 +36,15 @@ texts = [" ".join(unseen[start : start + 48].split()) for start in range(0, 24_0
 (folder / "texts.txt").write_text("\n\n".join(texts))
 
 # %%
-# **As it will be served.**  Acceptance depends on how is sampled, so the report must assume what
-# ``generate`` does.  What a model's folder leaves out is as in transformers, whose top-k is 50.
+# **Sampling as in production.**  Acceptance depends on the sampling parameters, so the report must
+# assume those of ``generate``.  Parameters that a model's folder leaves out have the defaults of
+# transformers, such as top-k 50.
 
 sampling = read_generation_config(folder / "target")
 print(f"generate samples with {sampling}")
 
 # %%
-# **What calls cost, here.**  A table of step times on this machine; without one nobody can say
+# **Cost of calls.**  A table of step times on this machine.  Without it, the report cannot say
 # whether more drafts pay.
 
 target, draft = (
@@ -60,11 +61,11 @@ positions = from_models(folder / "small", folder / "target", folder / "texts.txt
 settings = Settings(ks=(1, 4), sampling=sampling)
 summary = report(positions, folder / "report", settings, gammas=(2, 4), latency=latency)
 recommendation = summary.recommendation
-assert recommendation is not None  # a report has one if a latency is given
+assert recommendation is not None  # a report with latencies has a recommendation
 print(recommendation)
 
 # %%
-# What pays is to the right of the line, with its whole interval.
+# A setting pays if its whole interval is to the right of the line.
 
 ways = recommendation.candidates[::-1]
 names = [f"{way.setup.rule}, K = {way.setup.k}, γ = {way.setup.gamma}" for way in ways]
@@ -77,8 +78,8 @@ axes.set_xlabel("speed over decoding without drafts")
 plt.show()
 
 # %%
-# **The same in** ``generate``.  The plug is told of the report, and warns of a call that samples in
-# another way.
+# **The same in** ``generate``.  The plug-in reads the report, and warns if a call uses other
+# sampling parameters.
 
 tokenizer = AutoTokenizer.from_pretrained(folder / "target")
 inputs = tokenizer(["And it came to pass"], return_tensors="pt")
@@ -97,12 +98,12 @@ with warnings.catch_warnings(record=True) as said:
 print(said[-1].message)
 
 # %%
-# **Is it still the target's text?**  Without sampling it must be token for token what ``generate``
-# writes alone; for sampling, ``otm audit`` and ``otm audit server`` compare distributions.
+# **Is it still the target's text?**  Without sampling, every token must equal that of ``generate``
+# alone.  With sampling, ``otm audit`` and ``otm audit server`` compare distributions.
 
 alone = target.generate(**inputs, do_sample=False, max_new_tokens=60, pad_token_id=0)
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # the report is not about greedy decoding
+    warnings.simplefilter("ignore")  # the report does not cover greedy decoding
     assisted = target.generate(**inputs, do_sample=False, **options)
 print(f"the same greedy text: {torch.equal(alone, assisted)}")
 

@@ -2,7 +2,7 @@
 A researcher's day: two models, every rule
 ==========================================
 
-From two models of Hugging Face to a picture of rule × k, and to what no memoryless rule exceeds.
+From two Hugging Face models to a picture of rule × k, and to a bound for all memoryless rules.
 
 Needs OTM with its extras huggingface and figures.
 """
@@ -30,11 +30,11 @@ from otm.models import encode, load, save_huggingface
 from otm.problem import Problem
 
 # %%
-# Two folders that ``from_pretrained`` reads, and a text.  Here they are the models that come with
-# OTM; take your own instead.  Paragraphs of the text are the prompts, by which intervals are
-# clustered.
+# You need two folders that ``from_pretrained`` can read, and a text.  This example uses the models
+# of OTM; use your own instead.  Paragraphs of the text are the prompts, and intervals are clustered
+# by prompt.
 
-torch.set_num_threads(1)  # faster, for models so small
+torch.set_num_threads(1)  # faster for such small models
 folder = Path(tempfile.mkdtemp())
 for name in ("target", "small"):
     save_huggingface(load(name), folder / name)
@@ -43,12 +43,13 @@ paragraphs = [unseen[start : start + 32] for start in range(0, 24_000, 3_000)]
 (folder / "text.txt").write_text("\n\n".join(" ".join(each.split()) for each in paragraphs))
 
 # %%
-# **Rule × k.**  At every position both models' distributions are computed, and with them the exact
-# acceptance probability of every rule.  A rule of one's own is a function from a problem to a plan.
+# **Rule × k.**  At every position, the report computes the distributions of both models, and from
+# them the exact acceptance probability of every rule.  Your own rule is a function from a problem
+# to a plan.
 
 
 def half_k_seq(problem: Problem) -> TransportPlan:
-    """k-Seq that looks at every second draft alone."""
+    """Build k-Seq for half of the drafts."""
     return KSeq(problem.with_k(-(-problem.k // 2)))
 
 
@@ -65,16 +66,16 @@ axes = table.plot()
 plt.show()
 
 # %%
-# Rules are compared at the same positions, so a difference is known better than the means.
+# All rules use the same positions, so a difference has a smaller error than the means.
 
 gain = table.difference(("optimal", 8, 1), ("k-Seq", 8, 1))
 print(f"optimal − k-Seq at k = 8: {gain}")
 table.to_csv(folder / "acceptance.csv")
 
 # %%
-# **Whole steps.**  For drafts of several tokens, tokens a step are computed from recorded drafts:
-# the mean over the coins of the verifier, for the same drafts.  ``efficiency_bound`` says what no
-# memoryless lossless verifier exceeds with such drafts.
+# **Whole steps.**  For drafts of several tokens, tokens per step are computed from recorded drafts,
+# as means over the verifier's coins.  ``efficiency_bound`` is an upper bound for all memoryless
+# lossless verifiers with such drafts.
 
 target, draft = load("target"), load("small")
 sample = spectr(
@@ -93,7 +94,7 @@ axes = steps.plot()
 plt.show()
 
 # %%
-# **The decision.**  How much of what is possible does the rule reach?
+# **The decision.**  What share of the bound does the rule reach?
 
 best, bound = steps["walk and keep", 4, 4], steps["bound", 4, 4]
-print(f"walk and keep: {best} tokens a step; no memoryless lossless verifier exceeds {bound}")
+print(f"walk and keep: {best} tokens per step; bound for memoryless lossless verifiers: {bound}")

@@ -1,1 +1,1 @@
-"""The figures: data and drawing apart, one file a figure, written by ``python -m figures``."""
+"""Figures with separate code for data and drawing, one file each, made by ``python -m figures``."""

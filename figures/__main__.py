@@ -1,4 +1,4 @@
-"""Command line: ``python -m figures [NAME ...] [--full] [--update] [--jobs N] …``."""
+"""Command line ``python -m figures [NAME ...] [--full] [--update] [--jobs N] …``."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ PROGRAM = "python -m figures"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Draw the figures that are named, or all, and return the exit status.
+    """Draw the named figures, or all figures, and return the exit status.
 
     Parameters
     ----------
     arguments : sequence of str, optional
-        The command line without the program's name; that of this process if left out.
+        Command line without the program's name.  The default is this process's command line.
 
     Returns
     -------
     int
-        0 if all went well, 2 if something is wrong, 130 after Ctrl-C; what is wrong is one line on
-        the standard error stream.
+        0 after success, 2 after an error, 130 after Ctrl-C.  An error prints one line to the
+        standard error stream.
     """
     return status_of(lambda: _draw(_parser().parse_args(arguments)), PROGRAM)
 
 
 def _draw(options: argparse.Namespace) -> None:
-    """List the figures, or draw them and say what was done."""
+    """List the figures, or draw them and print a summary."""
     if options.list:
         _print_json(list(FIGURES)) if options.json else print("\n".join(FIGURES))
         return
@@ -87,7 +87,7 @@ def _entry(done: Done) -> dict[str, Any]:
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        """Refuse a command line in one line, without the usage."""
+        """Raise a one-line error for a wrong command line, without the usage."""
         raise InvalidInputError(f"{message} (see {PROGRAM} --help)")
 
 

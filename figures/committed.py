@@ -1,8 +1,8 @@
-"""Compare the figures that are drawn here with the committed ones.
+"""Compare newly drawn figures with the committed ones.
 
-Another processor, build of NumPy or Python may add floats in another order.  Then the last digits
-of data and single pixels change, and so do the bytes of the files.  So drawing changes no committed
-file, and figures are compared within tolerances.
+Another processor, NumPy build or Python may add floats in another order.  This changes the last
+digits of data and single pixels, and so the bytes of the files.  So drawing does not change
+committed files, and figures are compared within tolerances.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ SUFFIXES = ("csv", "json", "png")
 
 TOLERANCES = {
     Kind.THEORY: (1e-9, 1e-12),
-    Kind.EXPERIMENT: (1e-5, 2e-6),  # of models that compute in float32
+    Kind.EXPERIMENT: (1e-5, 2e-6),  # larger, because models compute in float32
     Kind.MEASUREMENT: (1e-9, 1e-12),
 }
-"""Largest relative and absolute differences of floats that agree; rounding changes less."""
+"""Relative and absolute tolerances of floats, by kind; rounding errors are smaller."""
 
 LARGEST_DIFFERENCE = 6.0
-"""Largest root mean square difference of equal pictures, of 255; a moved line gives more."""
+"""Tolerance of pictures as root mean square difference, of 255; a moved line exceeds it."""
 
 
 def differences(name: str, drawn: Path, committed: Path = DRAWN) -> tuple[str, ...]:
-    """List the differences between a drawn figure and the committed one; empty if they agree.
+    """Return the differences between a drawn and a committed figure; empty if they agree.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ def differences(name: str, drawn: Path, committed: Path = DRAWN) -> tuple[str, .
 
 
 def data_difference(table: Table, committed: Table, kind: Kind = Kind.THEORY) -> str:
-    """Describe the first cell that differs by more than rounding; empty if there is none.
+    """Describe the first cell that differs by more than rounding; empty without such a cell.
 
     Examples
     --------
@@ -91,7 +91,7 @@ def _agree(cell: Cell, other: Cell, relative: float, absolute: float) -> bool:
 
 
 def picture_distance(file: Path, other: Path) -> float:
-    """Root mean square difference of the pictures in two files, of 255; ∞ if the sizes differ."""
+    """Return the root mean square difference of two pictures, of 255; ∞ for different sizes."""
     from matplotlib.image import imread
 
     pixels, others = imread(file), imread(other)
@@ -101,9 +101,9 @@ def picture_distance(file: Path, other: Path) -> float:
 
 
 def take_over(name: str, drawn: Path, committed: Path = DRAWN) -> None:
-    """Copy the files of a drawn figure that differ over the committed ones.
+    """Replace committed files of a figure by drawn ones that differ.
 
-    Data that agree up to rounding stay as they are, and so do pictures with the same pixels.
+    Data that agree up to rounding do not change, and pictures with equal pixels do not change.
     """
     (table, source, picture), others = _files(name, drawn), _files(name, committed)
     new = not all(file.is_file() for file in others)

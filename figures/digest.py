@@ -1,10 +1,10 @@
-"""A digest of everything that the numbers of a figure depend on.
+"""A digest of all inputs of a figure's numbers.
 
 The digest covers the code of a module and of all modules of its package and of OTM that it imports,
-directly or not, the data files of OTM, and the versions of Python and of the packages that compute.
-Left out are docstrings and comments, and what only draws: outside of OTM, functions that are named
-`draw` or `draw_…`, and the modules that the caller names.  So a
-changed colour recomputes nothing, and a changed solver recomputes all that rests on it.
+directly or indirectly.  It also covers OTM's data files, and the versions of Python and of the
+packages that compute.  It does not cover docstrings, comments and code that only draws: functions
+outside of OTM named `draw` or `draw_…`, and the modules that the caller names.  So a changed colour
+recomputes no data, and a changed solver recomputes all data that depend on it.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from otm._core.digest import data_files, versions
 
 
 def digest_of(module: str, drawing: tuple[str, ...] = ()) -> str:
-    """Digest of what a module, by its full name, computes from: 64 hexadecimal digits.
+    """Return the digest of a module's code and data, 64 hexadecimal digits.
 
-    `drawing` names the modules and packages that compute no numbers.
+    `module` is a full name; `drawing` names the modules and packages that compute no numbers.
     """
     whole = hashlib.sha256()
     for name in sorted(_needed(module, ("otm._core.drawing", *drawing))):
@@ -33,7 +33,7 @@ def digest_of(module: str, drawing: tuple[str, ...] = ()) -> str:
 
 
 def _needed(module: str, drawing: tuple[str, ...]) -> set[str]:
-    """Names of the module and of all that it imports of its package and of OTM."""
+    """Return the names of a module and of all its imports from its package and from OTM."""
     found, waiting = set[str](), [module]
     while waiting:
         name = waiting.pop()
@@ -46,10 +46,10 @@ def _needed(module: str, drawing: tuple[str, ...]) -> set[str]:
 
 @cache
 def _code(module: str) -> tuple[str, tuple[str, ...]]:
-    """Code of a module without what only draws or explains, and the modules that it imports."""
+    """Return a module's code without drawing functions and docstrings, and its imports."""
     tree = ast.parse(_file_of(module).read_text(encoding="utf-8"))
     package = module.partition(".")[0]
-    if package != "otm":  # which draws tokens
+    if package != "otm":  # in OTM, functions named `draw` draw tokens
         tree.body = [
             node
             for node in tree.body
@@ -64,7 +64,7 @@ def _code(module: str) -> tuple[str, tuple[str, ...]]:
 
 
 def _imports(tree: ast.Module, package: str) -> Iterator[str]:
-    """Names that may be modules of two packages: what is imported, and packages around it."""
+    """Yield imported names that may be modules of OTM or `package`, and their parent packages."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]

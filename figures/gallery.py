@@ -1,4 +1,4 @@
-"""The page that shows all figures: pictures, captions, data and where these come from."""
+"""The page of all figures: pictures, captions, data, and their origins."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ PAPERS = {
     "beyond": "Beyond the papers",
 }
 MOST_ROWS = 60
-"""Rows of a table that the page shows; all of them are in the CSV."""
+"""Maximum number of table rows on the page; the CSV has all rows."""
 
 
 def write_gallery(folder: Path) -> Path:
-    """Write ``index.html`` into a folder, for the figures that are in the folder `drawn` in it.
+    """Write ``index.html`` into a folder, for the figures in its subfolder `drawn`.
 
     Parameters
     ----------
     folder : Path
-        Where the page is written.
+        Folder of the page.
 
     Returns
     -------
@@ -62,7 +62,7 @@ def write_gallery(folder: Path) -> Path:
 
 
 def _entry(name: str, folder: Path) -> dict[str, Any]:
-    """Collect what the page says about a figure."""
+    """Collect the page's entries about a figure."""
     figure = load(name)
     entry: dict[str, Any] = {
         "name": name,

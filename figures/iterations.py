@@ -1,7 +1,7 @@
-"""What became of every token of a call of the target: the rows of the figures that show traces.
+"""Rows for the figures that show traces: the fate of every token of a call of the target.
 
-An iteration is a `Step`.  A draft is accepted while it agrees with what the target selects,
-rejected where it does not, and nobody looks at what stands behind that.
+An iteration is a `Step`.  A draft is accepted if it agrees with the target's selected token, and
+rejected otherwise; later drafts of the path are not verified.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ PROMPT = "And it came to pass"
 
 
 def context_of(generation: Generation, step: Step) -> Path:
-    """Tokens that a step goes on from, the prompt's included."""
+    """Return the tokens before a step, including the prompt."""
     b = step.sequence
     return (generation.prompts[b] + generation.sequences[b])[: step.position]
 
 
 def fates(path: Path, step: Step) -> list[str]:
-    """Say of each draft of a path what became of it.
+    """Return for each draft of a path whether it was accepted, rejected or not verified.
 
     Parameters
     ----------
     path : tuple of int
-        One of the paths of the step.
+        A path of the step.
     step : Step
-        Whose output no end token or function has cut off.
+        A step whose output was not cut off by an end token or a function.
 
     Examples
     --------
@@ -54,7 +54,7 @@ def fates(path: Path, step: Step) -> list[str]:
 def token_rows(
     line: Cell, position: int, tokens: Path, kinds: list[str]
 ) -> list[tuple[Cell, Cell, Cell, Cell, Cell]]:
-    """Make the rows (line, position, kind, token, text) of tokens that follow each other."""
+    """Make rows (line, position, kind, token, text) of consecutive tokens."""
     return [
         (line, position + i, kind, token, quoted(token))
         for i, (token, kind) in enumerate(zip(tokens, kinds, strict=True))
@@ -62,7 +62,7 @@ def token_rows(
 
 
 def quoted(token: int) -> str:
-    r"""Write a byte as Python does, in quotes, so that no digit is taken for a number.
+    r"""Format a byte like Python, in quotes, so that a digit is not read as a number.
 
     Examples
     --------
@@ -73,7 +73,7 @@ def quoted(token: int) -> str:
 
 
 def rows_of_iteration(generation: Generation, step: Step) -> Table:
-    """List the tokens of one step: its context, each of its drafts, and its output."""
+    """List the tokens of a step: its context, its drafts, and its output."""
     context, own = context_of(generation, step), step.output[step.accepted :]
     rows = token_rows("context", 0, context, [CONTEXT] * len(context))
     for number, path in enumerate(step.drafts, start=1):

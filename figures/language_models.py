@@ -1,11 +1,11 @@
 """Two word-level language models of a real text: a bigram draft and a trigram target.
 
-The draft is a bigram model with Witten-Bell smoothing, the target a trigram model with
-interpolated Kneser-Ney smoothing.  Both are trained on the first 95 % of the shipped excerpt of the
-King James Bible; figures take distributions at positions of the last 5 %, which neither saw.
+The draft is a bigram model with Witten-Bell smoothing, the target a trigram model with interpolated
+Kneser-Ney smoothing.  Both are trained on the first 95 % of the shipped excerpt of the King James
+Bible.  Figures use distributions at positions of the last 5 %, which neither model has seen.
 
-``python -m figures.language_models`` prints the sizes, the perplexities and how often one draft is
-accepted.
+``python -m figures.language_models`` prints the sizes, the perplexities, and the mean acceptance of
+one draft.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ Floats = npt.NDArray[np.float64]
 
 UNKNOWN = "<unk>"
 HISTORY = 2
-"""Tokens before a position that the larger of the two models looks at."""
+"""Number of earlier tokens that the trigram model reads."""
 
 
 def tokenise(text: str) -> list[str]:
-    """Split into lower-case words and single punctuation marks.
+    """Split a text into lower-case words and single punctuation marks.
 
     Examples
     --------
@@ -43,14 +43,14 @@ def tokenise(text: str) -> list[str]:
 
 
 def load_corpus() -> list[str]:
-    """Tokens of the shipped excerpt, in order; verses run on into each other."""
+    """Return the tokens of the shipped excerpt, in order and without verse boundaries."""
     excerpt = files("otm.models") / "data" / EXCERPT
     return tokenise(excerpt.read_text(encoding="utf-8"))
 
 
 @dataclass(frozen=True, eq=False)
 class Corpus:
-    """A text as token ids, in a part to train on and a block at its end that is held out.
+    """A text as token ids, split into a training part and a held-out block at its end.
 
     Attributes
     ----------
@@ -66,14 +66,14 @@ class Corpus:
 
     @classmethod
     def split(cls, tokens: list[str], held_out: float = 0.05) -> Corpus:
-        """Hold out the last tokens, a share of `held_out` of the text."""
+        """Split off the last tokens, a share `held_out` of the text."""
         if not 0 < held_out < 1:
             raise InvalidParameterError(
                 f"the held-out share is {held_out}; give a share of the text between 0 and 1"
             )
         boundary = round(len(tokens) * (1 - held_out))
         frequency = Counter(tokens[:boundary])
-        # ties in the order of the alphabet
+        # Words of equal frequency are in alphabetical order.
         vocabulary = (UNKNOWN, *sorted(frequency, key=lambda word: (-frequency[word], word)))
         id_of = {word: index for index, word in enumerate(vocabulary)}
         ids = np.array([id_of.get(token, 0) for token in tokens], dtype=np.int64)
@@ -82,7 +82,7 @@ class Corpus:
 
 
 class NextTokenProbs(NamedTuple):
-    """The two distributions [V] of the token at a position of the held-out text."""
+    """The two distributions [V] of a token at a position of the held-out text."""
 
     draft: Floats
     target: Floats
@@ -90,19 +90,19 @@ class NextTokenProbs(NamedTuple):
 
 
 def next_token_probs(contexts: int, seed: int) -> Iterator[NextTokenProbs]:
-    """Draft and target distributions at evenly spread positions of the held-out text.
+    """Yield draft and target distributions at evenly spaced positions of the held-out text.
 
     Parameters
     ----------
     contexts : int
-        How many positions.
+        Number of positions.
     seed : int
-        Draws the offset of the grid of positions (systematic sampling).
+        Seed of the offset of the grid of positions (systematic sampling).
 
     Returns
     -------
-    iterator of NextTokenLaws
-        In order of position; each distribution is a float64 array [V] that sums to one.
+    iterator of NextTokenProbs
+        Distributions by position; each is a float64 array [V] that sums to one.
 
     Raises
     ------
@@ -113,10 +113,10 @@ def next_token_probs(contexts: int, seed: int) -> Iterator[NextTokenProbs]:
     available = corpus.held_out.size - HISTORY
     if not 1 <= contexts <= available:
         raise InvalidParameterError(
-            f"{contexts} contexts were asked for; the held-out text has 1 to {available}"
+            f"contexts = {contexts}; give a number from 1 to {available}, the held-out positions"
         )
     offset = int(np.random.default_rng(seed).integers(available))
-    # where the history of each position starts; whole numbers, so none falls off the end
+    # Starts of the histories; in integer arithmetic, none can pass the end.
     starts = [(i * available + offset) // contexts for i in range(contexts)]
     draft, target = fit(corpus)
     histories = ((corpus.held_out[start : start + HISTORY], start + HISTORY) for start in starts)
@@ -126,9 +126,9 @@ def next_token_probs(contexts: int, seed: int) -> Iterator[NextTokenProbs]:
 
 
 def perplexity(model: NGramModel, tokens: Ids) -> float:
-    """Perplexity exp(−mean log P(token | history)) over the tokens that have a full history."""
+    """Return exp(−mean log P(token | history)) over the tokens with a full history."""
     windows = np.lib.stride_tricks.sliding_window_view(tokens, HISTORY + 1)
-    # a few hundred distributions at a time: all of them together would fill hundreds of megabytes
+    # A few hundred distributions at a time; all together would need hundreds of megabytes.
     chances = [
         np.take_along_axis(model.batch_probs(chunk[:, :-1]), chunk[:, -1:], axis=-1)
         for chunk in np.array_split(windows, -(-len(windows) // 256))
@@ -137,14 +137,14 @@ def perplexity(model: NGramModel, tokens: Ids) -> float:
 
 
 def fit(corpus: Corpus) -> tuple[NGramModel, NGramModel]:
-    """Train the draft and the target."""
+    """Train draft and target."""
     size = len(corpus.vocabulary)
     draft = NGramModel.witten_bell(corpus.train, 2, size)
     return draft, NGramModel.kneser_ney(corpus.train, 3, size)
 
 
 def main() -> None:
-    """Print what the figure's caption and the documentation quote."""
+    """Print the numbers that the figure's caption and the documentation quote."""
     corpus = Corpus.split(load_corpus())
     draft, target = fit(corpus)
     probs = next_token_probs(corpus.held_out.size - HISTORY, seed=0)

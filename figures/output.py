@@ -1,4 +1,4 @@
-"""Files of a figure, byte for byte the same whenever its data are."""
+"""The files of a figure, identical byte for byte for equal data."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from otm._core.files.paths import write_atomically
 from otm.errors import InvalidInputError
 
 SUFFIXES = ("csv", "json", *PICTURES)
-"""Of the files of a figure."""
+"""Suffixes of a figure's files."""
 
 CACHE = ".cache"
-"""Folder, in that of the figures, of data that need not be computed again."""
+"""Subfolder of cached data."""
 
 _ONLY_DRAW = ("figures.drawing", "figures.progress", "figures.registry")
 
 
 def digest_for(name: str) -> str | None:
-    """Digest of the code that a figure is computed by; None if it shows a record."""
+    """Return the digest of a figure's code, or None if the figure shows a record."""
     return None if load(name).record else digest_of(module_name(name), _ONLY_DRAW)
 
 
@@ -34,22 +34,22 @@ def write(
 ) -> str:
     """Compute and draw a figure, and write its CSV, JSON, PNG, PDF and SVG.
 
-    Data that were computed before from the same code and the same files are taken from the folder's
-    cache.  Of a figure of measurements that were never made nothing is written.
+    The folder's cache provides data that were computed earlier by the same code from the same
+    files.  Without records, a figure of measurements has no files.
 
     Parameters
     ----------
     name : str
         A figure of `figures.registry.FIGURES`.
     folder : Path
-        Where to write; made if it does not exist.
+        Output folder, created if it does not exist.
     results : Path
-        Where the benchmarks' records are.
+        Folder of the benchmarks' records.
     full : bool, optional
         Compute the longer version of the data, if the figure has one.
     digest : str, optional
-        From `digest_for`, before the figure's code was loaded; that of the files as they are now if
-        left out.
+        Result of `digest_for` before the figure's code was loaded.  The default is the digest of
+        the current files.
 
     Returns
     -------
@@ -104,16 +104,16 @@ def write(
 def _data(
     figure: DataFigure, cache: Path, stem: str, digest: str, *, longer: bool
 ) -> tuple[Table, str]:
-    """Take the data from the cache, or compute them and leave them there."""
+    """Return the data from the cache, or compute and cache them."""
     file = cache / f"{stem}.{digest[:32]}.csv"
     if file.is_file():
         try:
             return Table.read(file), "cached"
         except InvalidInputError:
-            pass  # damaged since: computed again
+            pass  # the file is damaged, so compute the data again
     table = figure(**figure.full()) if longer and figure.full else figure()
     cache.mkdir(parents=True, exist_ok=True)
     for old in cache.glob(f"{stem}.*.csv"):
-        old.unlink(missing_ok=True)  # another process may have been faster
+        old.unlink(missing_ok=True)  # another process may have removed it
     write_atomically(file, table.to_csv().encode())
     return table, "computed"

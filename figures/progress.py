@@ -1,4 +1,4 @@
-"""How far a figure is, where it is the only one that is computed."""
+"""Progress of a figure, shown if it is the only one in work."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from otm._core.display.progress import watching
 Step = TypeVar("Step")
 
 _alone = [True]
-"""Whether no other process computes a figure: they have one line of the terminal."""
+"""Whether no other process computes a figure; processes share one line of the terminal."""
 
 
 def progress(steps: Iterable[Step], total: int, label: str) -> Iterator[Step]:
-    """Go through the steps, and show on a terminal which of `total` is worked on."""
+    """Yield the steps, and show the number of the current one of `total` on a terminal."""
     if not _alone[0]:
         yield from steps
         return
@@ -23,5 +23,5 @@ def progress(steps: Iterable[Step], total: int, label: str) -> Iterator[Step]:
 
 
 def beside_others() -> None:
-    """Say nothing more in this process: its parent says how many figures are finished."""
+    """Turn off progress in this process, because its parent counts finished figures."""
     _alone[0] = False

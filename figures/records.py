@@ -1,8 +1,7 @@
-"""Records of measurements: times and memory are measured by `benchmarks`, never while drawing.
+"""Records of measurements: `benchmarks` measures times and memory, and drawing never does.
 
-A figure that other figures are computed beside would be timed on busy cores, and would look
-different every time.  So the benchmarks write JSON files, each with the machine and the date, and
-figures only show what is in them.
+While figures are computed in parallel, the cores are busy, and measured times would vary.  So the
+benchmarks write JSON files with the machine and the date, and figures only show these numbers.
 """
 
 from __future__ import annotations
@@ -15,11 +14,11 @@ from typing import Any, NamedTuple
 from otm.errors import InvalidInputError
 
 PAIRS = ("shipped", "deepened")
-"""Targets of `benchmarks.papers`; the second has 8 times the layers, and the same distributions."""
+"""Targets of `benchmarks.papers`; the second has 8 times the layers and the same output."""
 
 
 class Record(NamedTuple):
-    """One file of measurements: its name without the suffix, what it holds, and its SHA-256."""
+    """A file of measurements: its name without the suffix, its content, and its SHA-256."""
 
     name: str
     content: dict[str, Any]
@@ -27,19 +26,19 @@ class Record(NamedTuple):
 
 
 def records_of(folder: Path, pattern: str) -> list[Record]:
-    """Read the records of a folder whose names match, in the order of their names.
+    """Read the records of a folder with matching names, in the order of the names.
 
     Parameters
     ----------
     folder : Path
-        Where the benchmarks write; it need not exist.
+        Output folder of the benchmarks; it need not exist.
     pattern : str
-        Such as "kernels-*"; without a suffix.
+        Pattern of names without suffix, such as "kernels-*".
 
     Raises
     ------
     InvalidInputError
-        If a file is no JSON object.
+        If a file does not contain a JSON object.
     """
     records = []
     for file in sorted(folder.glob(f"{pattern}.json")):
@@ -48,16 +47,16 @@ def records_of(folder: Path, pattern: str) -> list[Record]:
             content = json.loads(data)
         except ValueError as error:
             raise InvalidInputError(
-                f"{file} is no JSON: {error}; make it again with the benchmark that writes it"
+                f"{file} is not JSON: {error}; make it again with the benchmark that writes it"
             ) from error
         if not isinstance(content, dict):
-            raise InvalidInputError(f"{file} holds no JSON object; make it again")
+            raise InvalidInputError(f"{file} does not contain a JSON object; make it again")
         records.append(Record(file.stem, content, hashlib.sha256(data).hexdigest()))
     return records
 
 
 def where(content: dict[str, Any]) -> str:
-    """Say on what a record was measured: the device, or the processor, and the date.
+    """Return the device or processor of a record, and its date.
 
     Examples
     --------

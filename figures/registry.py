@@ -1,8 +1,9 @@
-"""The list of figures, and what a figure is.
+"""The list of figures, and the class of a figure.
 
-A figure, or a table of a paper, is a function that computes its data, in the folder of its paper or
-in `beyond`.  Its docstring is the title and the caption.  A decorator says what the numbers are,
-and makes the function a `DataFigure`, whose `drawing` takes the function that draws:
+A figure, or a table of a paper, is a function that computes its data.  It is in the folder of its
+paper or in `beyond`.  Its docstring is the title and the caption.  A decorator states the kind of
+numbers and makes the function a `DataFigure`; its method `drawing` registers the function that
+draws:
 
     @theory
     def figure_4() -> Table: ...
@@ -10,8 +11,8 @@ and makes the function a `DataFigure`, whose `drawing` takes the function that d
     @figure_4.drawing
     def draw_figure_4(table: Table) -> Figure: ...
 
-To add a figure, write these two functions and add a line to `FIGURES`: the tests, the command and
-the page pick it up.
+To add a figure, write these two functions and add a line to `FIGURES`.  The tests, the command and
+the page then include it.
 """
 
 from __future__ import annotations
@@ -82,49 +83,49 @@ FIGURES = {
     "beyond_drafters": "beyond.drafters",
     "beyond_watermarks": "beyond.watermarks",
 }
-"""By name, in the order of the page, the module below `figures` that a figure is in."""
+"""Module in `figures` of each figure, by the figure's name, in the order of the page."""
 
 _CITED = {
     "leviathan2023": "Leviathan et al. 2023",
     "sun2023": "Sun et al. 2023",
     "wagner2024": "Wagner et al. 2024",
 }
-"""How captions cite an entry of docs/references.bib."""
+"""Citations in captions, by the key in docs/references.bib."""
 
 
 OUR_GPTS = "our byte-level GPTs"
 
 
 class Kind(StrEnum):
-    """What the numbers of a figure are."""
+    """Kind of a figure's numbers."""
 
     THEORY = "theory"
-    """Exact: they must match what is printed, or a reason is given."""
+    """Exact numbers, which must match the printed ones unless a reason is given."""
     EXPERIMENT = "experiment"
-    """Computed or sampled with our own models: the axes are the paper's, the numbers are not."""
+    """Numbers computed or sampled with our models: only the axes are the paper's."""
     MEASUREMENT = "measurement"
-    """Times or memory of a machine, which is named."""
+    """Times or memory of a named machine."""
 
 
 @dataclass(eq=False)
 class DataFigure:
-    """A figure or a table: calling it computes its data, `draw` draws them.
+    """A figure or a table; a call computes its data, and `draw` draws them.
 
     Parameters
     ----------
     kind : Kind
-        What the numbers are.
+        Kind of the numbers.
     compute : callable
-        Returns the data; of a measurement, from the list of what its records hold.
+        Returns the data.  For a measurement, its argument is the list of the records' contents.
     seed : int, optional
-        What random numbers are drawn from.
+        Seed of random numbers.
     full : callable, optional
         Returns the arguments of `compute` for a longer, slower version of the data.
     record, command : str, optional
-        Of a measurement, the pattern of its records' names, such as "kernels-*", and the command
-        that makes them.
+        For a measurement, the name pattern of its records, such as "kernels-*", and the command
+        that makes the records.
     models : str, optional
-        What was computed or measured with, for the line above a picture.
+        Models of the computation or measurement, for the line above a picture.
     """
 
     kind: Kind
@@ -143,7 +144,7 @@ class DataFigure:
         self.title = self.title.rstrip(".")
 
     def __call__(self, *arguments: Any, **options: Any) -> Table:
-        """Compute the data; of a measurement with the machine that it was made on."""
+        """Compute the data; for a measurement, add a column with the machine."""
         table = self.compute(*arguments, **options)
         if self.kind == Kind.MEASUREMENT and not {"device", "machine"} & set(table.names):
             places = "; ".join(dict.fromkeys(map(where, arguments[0])))
@@ -151,11 +152,11 @@ class DataFigure:
         return table
 
     def caption(self, table: Table) -> str:
-        """Title above the data that were drawn; it says so where a CPU stands for GPUs."""
+        """Return the title for drawn data, with a note if a CPU replaces GPUs."""
         return f"{self.title}, here on a CPU" if of_cpus(table) else self.title
 
     def origin(self, table: Table) -> str:
-        """Say whose numbers a picture shows."""
+        """Return a line that states the origin of a picture's numbers."""
         if "verdict" in table.names:
             return "printed: the paper's; computed: ours, exact by its formulas"
         if self.kind == Kind.THEORY:
@@ -168,12 +169,12 @@ class DataFigure:
         return f"{said}; no comparison with the paper's GPUs" if of_cpus(table) else said
 
     def drawing(self, draw: Callable[[Table], Figure]) -> Callable[[Table], Figure]:
-        """Take the function that draws the data."""
+        """Register the function that draws the data."""
         self._draw = draw
         return draw
 
     def draw(self, table: Table) -> Figure:
-        """Draw data that were computed, or read back, below a line that says whose they are."""
+        """Draw data, computed or read back, under a line that states their origin."""
         from figures.drawing.style import write_above
 
         with journal_style():
@@ -183,7 +184,7 @@ class DataFigure:
 
 
 def of_cpus(table: Table) -> bool:
-    """Whether all of a paper's measurement on GPUs was made on CPUs."""
+    """Whether CPUs replaced all GPUs of a paper's measurement."""
     return "kind" in table.names and set(table["kind"].tolist()) == {"cpu"}
 
 
@@ -195,12 +196,12 @@ def theory(compute: Data) -> DataFigure:
 def experiment(
     *, seed: int, models: str = OUR_GPTS, full: Callable[[], dict[str, Any]] | None = None
 ) -> Callable[[Data], DataFigure]:
-    """Make a figure of numbers that are computed or sampled with our models."""
+    """Make a figure of numbers computed or sampled with our models."""
     return lambda compute: DataFigure(Kind.EXPERIMENT, compute, seed=seed, full=full, models=models)
 
 
 def measurement(*, record: str, command: str, models: str = "") -> Callable[[Data], DataFigure]:
-    """Make a figure of what benchmarks recorded."""
+    """Make a figure of records of the benchmarks."""
     return lambda compute: DataFigure(
         Kind.MEASUREMENT, compute, record=record, command=command, models=models
     )
@@ -209,11 +210,11 @@ def measurement(*, record: str, command: str, models: str = "") -> Callable[[Dat
 of_papers = measurement(
     record="papers", command="python -m benchmarks.papers --save", models=OUR_GPTS
 )
-"""Decorator of the five tables of two papers that show the record of `benchmarks.papers`."""
+"""Decorator of the five tables that show the record of `benchmarks.papers`."""
 
 
 def module_name(name: str) -> str:
-    """Name of the module of a figure.
+    """Return the name of a figure's module.
 
     Raises
     ------
@@ -247,7 +248,7 @@ def load(name: str) -> DataFigure:
 
 
 def _plain(text: str) -> str:
-    """Write citations out and take the marks of code away."""
+    """Expand citations, and remove the backquotes of code."""
     named = re.sub(r"\[(\w+)\]_", lambda cited: _short(cited[1]), text)
     return re.sub(r"`+([^`]+)`+", r"\1", named)
 

@@ -1,4 +1,4 @@
-"""The selection rules that the figures compare, by the names that they have there."""
+"""Selection rules that the figures compare, by their names in the figures."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from otm.optimum.cut import optimal_value
 from otm.problem import Problem
 
 OPTIMUM, K_SEQ, MULTI_ROUND = "optimal", "k-Seq", "recursive rejection"
-"""Names in `otm.rules`; SpecTr calls the last one multi-round rejection sampling."""
+"""Names in `otm.rules`; the paper calls the last rule multi-round rejection sampling."""
 
 
 def acceptance(rule: str, draft: npt.ArrayLike, target: npt.ArrayLike, k: int) -> float:

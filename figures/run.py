@@ -1,4 +1,4 @@
-"""Many figures, side by side."""
+"""Drawing of many figures in parallel processes."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 class Done(NamedTuple):
-    """A figure that is finished.
+    """A finished figure.
 
     Attributes
     ----------
     name : str
-        The figure.
+        Name of the figure.
     state : str
-        From `figures.output.write`.
+        Result of `figures.output.write`.
     seconds : float
-        How long it took.
+        Duration in seconds.
     differences : tuple of str or None
-        Differences from the committed figure; None if there is nothing to compare.
+        Differences from the committed figure; None if there is no figure to compare.
     """
 
     name: str
@@ -61,19 +61,19 @@ def draw_all(
     jobs: int | None,
     tell: Callable[[Done], None],
 ) -> Path:
-    """Write figures, or all of them if none is named, and the page that shows them.
+    """Write the named figures, or all figures, and the page that shows them.
 
     Parameters
     ----------
     names, results, full
-        As for `write_all`.
+        Same as for `write_all`.
     folder : Path
-        Of the page, made if it does not exist; the figures go into the folder `drawn` in it.  Not
-        the folder of the committed page, which they are compared with.
+        Folder of the page, created if it does not exist; figures go into its subfolder `drawn`.
+        It must not be the folder of the committed page, which serves for comparison.
     jobs : int or None
-        Number of processes; None for one a core.
+        Number of processes; None means one per core.
     tell : callable
-        Called with each figure that is finished.
+        Called with each finished figure.
 
     Returns
     -------
@@ -83,9 +83,9 @@ def draw_all(
     Raises
     ------
     UnknownMethodError
-        If there is no figure of a name; nothing is written then.
+        If there is no figure of a name; then no file is written.
     InvalidParameterError
-        If the number of processes is below 1, or the folder that of the committed page.
+        If the number of processes is below 1, or the folder is that of the committed page.
     """
     if folder.resolve() == committed.FOLDER.resolve():
         raise InvalidParameterError(
@@ -93,7 +93,7 @@ def draw_all(
             "figures that differ with --update"
         )
     if jobs is not None and jobs < 1:
-        raise InvalidParameterError(f"{jobs} processes; at least one is needed")
+        raise InvalidParameterError(f"jobs = {jobs}; give at least one process")
     for name in names:
         load(name)
     folder.mkdir(parents=True, exist_ok=True)
@@ -108,18 +108,18 @@ def draw_all(
 def write_all(
     names: Sequence[str], folder: Path, results: Path, *, full: bool = False, jobs: int = 1
 ) -> Generator[Done]:
-    """Write figures in so many processes, and yield each as it is finished.
+    """Write figures in `jobs` processes, and yield each finished figure.
 
-    Every process computes with one thread: sums of floats are then added in the same order on every
-    machine, and processes do not fight over cores.  Digests are those of the code when this begins,
-    which is no later than it is loaded: data are never kept under a digest of newer code.
+    Every process uses one thread.  So floats are added in the same order on every machine, and
+    processes do not compete for cores.  The digests are computed before the code is loaded, so data
+    are never cached under a digest of newer code.
 
     Parameters
     ----------
     names : sequence of str
         Figures of `figures.registry.FIGURES`.
     folder, results : Path
-        Where to write, and where the benchmarks' records are.
+        Output folder, and folder of the benchmarks' records.
     full : bool, optional
         Compute the longer versions of the data.
     jobs : int, optional
@@ -128,17 +128,18 @@ def write_all(
     Raises
     ------
     OTMError
-        The first that a figure raises; those that have not begun are not begun any more.
+        The first error of a figure; no further figure starts after it.
     ProblemTooLargeError
         If a process ends without a result.
     KeyboardInterrupt
-        At Ctrl-C; the processes are ended, and say nothing.  So they are if this is closed early.
+        After Ctrl-C.  Then the processes are ended without output, and also if the caller closes
+        this generator early.
     """
-    # what takes longest goes first, so that no core is idle at the end
+    # The slowest figures go first, so that no core is idle at the end.
     order = sorted(names, key=_haste)
     context = multiprocessing.get_context("spawn")
     workers = min(jobs, len(order))
-    several = workers > 1  # otherwise the one process says how far its figure is
+    several = workers > 1  # a single process shows the progress of its figure
     digests = {name: digest_for(name) for name in order}
     others = multiprocessing.active_children()
     with (
@@ -158,23 +159,24 @@ def write_all(
                 watch.hide()
                 yield done
                 watch.tell("finished", number, len(order))
-        except (KeyboardInterrupt, GeneratorExit):  # the latter if it reached the caller's code
-            with ignore_sigint():  # a second one would be told in a traceback
+        # GeneratorExit comes if Ctrl-C interrupts the caller's code.
+        except (KeyboardInterrupt, GeneratorExit):
+            with ignore_sigint():  # a second Ctrl-C would print a traceback
                 for process in set(multiprocessing.active_children()) - set(others):
                     process.terminate()
                 pool.shutdown(cancel_futures=True)
             raise
         except BrokenExecutor:
             raise ProblemTooLargeError(
-                "a process was ended from outside, as systems do that run out of memory; data that "
-                "were finished are kept: go on with fewer --jobs"
+                "a process was ended from outside, perhaps because memory ran out; finished data "
+                "are kept, so run again with fewer --jobs"
             ) from None
         finally:
             pool.shutdown(cancel_futures=True)
 
 
 def _haste(name: str) -> tuple[bool, bool]:
-    """Sort figures that have a longer version first, then all that run models."""
+    """Sort key that puts figures with a longer version first, then figures that run models."""
     figure = load(name)
     return figure.full is None, figure.kind != Kind.EXPERIMENT
 
@@ -182,7 +184,7 @@ def _haste(name: str) -> tuple[bool, bool]:
 def _timed(name: str, folder: Path, results: Path, full: bool, digest: str | None) -> Done:
     start = time.perf_counter()
     state = write(name, folder, results, full=full, digest=digest)
-    longer = full and load(name).full is not None  # what is committed is the short version
+    longer = full and load(name).full is not None  # only short versions are committed
     differences = None
     if state != "not measured" and not longer:
         differences = committed.differences(name, folder)
@@ -191,7 +193,7 @@ def _timed(name: str, folder: Path, results: Path, full: bool, digest: str | Non
 
 @contextmanager
 def _one_thread_each() -> Iterator[None]:
-    """Set what processes that are started meanwhile read when they load NumPy or torch."""
+    """Set the environment so that processes started in this context use one thread."""
     before = {name: os.environ.get(name) for name in _THREADS}
     os.environ.update(dict.fromkeys(_THREADS, "1"))
     try:

@@ -1,8 +1,8 @@
 """The language models of this package as pairs of draft and target: prompts, texts and logits.
 
-The target is `otm.models.load("target")`; the drafts are its three smaller siblings, and
-a unigram and a bigram model with Witten-Bell smoothing.  All of them read bytes.  Prompts come
-from the held-out end of the shipped text, which none of the models saw.
+The target is `otm.models.load("target")`.  The drafts are its three smaller siblings, and a unigram
+and a bigram model with Witten-Bell smoothing.  All models read bytes.  Prompts come from the
+held-out end of the shipped text, which no model has seen.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from otm.models.gpt.train import HELD_OUT
 from otm.models.ngram import NGramModel
 
 DRAFTS = ("small", "medium", "large")
-"""Names of the draft models, from the smallest on."""
+"""Names of the draft models, smallest first."""
 
 NGRAMS = {"unigram": 1, "bigram": 2}
-"""Orders of the models that are fitted to the training text."""
+"""Orders of the n-gram models, which are fitted to the training text."""
 
 DRAFTERS = (*NGRAMS, *DRAFTS)
-"""Names of all models that draft, from the simplest on."""
+"""Names of all models that draft, simplest first."""
 
 SIZES = {"small": "17k", "medium": "49k", "large": "164k", "target": "820k"}
-"""Number of parameters of each model."""
+"""Numbers of parameters of the models."""
 
 BYTES = 256
 """Size of the vocabulary."""
@@ -46,22 +46,22 @@ class ContextProbs(NamedTuple):
 
 
 def training_text() -> bytes:
-    """Return the part of the shipped text that the models were trained on."""
+    """Return the training part of the shipped text."""
     return _parts()[0]
 
 
 def prompts_of_text(count: int, length: int = 64) -> list[list[int]]:
-    r"""Cut prompts, evenly spread, from the held-out end of the shipped text.
+    r"""Cut evenly spaced prompts from the held-out end of the shipped text.
 
     Parameters
     ----------
     count, length : int
-        How many, and of how many bytes.
+        Number of prompts, and bytes per prompt.
 
     Raises
     ------
     InvalidParameterError
-        If they would overlap, where intervals take prompts to be independent.
+        If the prompts would overlap; intervals assume independent prompts.
 
     Examples
     --------
@@ -81,12 +81,12 @@ def prompts_of_text(count: int, length: int = 64) -> list[list[int]]:
 def texts_of_target(
     prompts: list[list[int]], tokens: int, *, temperature: float = 1.0, seed: int = 0
 ) -> TokenArray:
-    """Let the target continue prompts of equal length, each by so many tokens.
+    """Let the target continue prompts of equal length, each by `tokens` tokens.
 
     Returns
     -------
     int64 array [prompts, length + tokens]
-        The prompts and what follows them; kept for the other figures of this process.
+        The prompts with their continuations, cached for other figures of this process.
     """
     return _texts_of_target(tuple(map(tuple, prompts)), tokens, temperature, seed).copy()
 
@@ -106,10 +106,10 @@ def _texts_of_target(
 
 
 def logits_at(name: str, texts: TokenArray, first: int) -> npt.NDArray[np.float64]:
-    """Logits of a model for every token from position `first` on.
+    """Return a model's logits for every token from position `first` on, `[R, L − first, V]`.
 
-    An array [R, L − first, V], for texts [R, L] and a position from 1 to L − 1: entry [r, i] is
-    about the token ``texts[r, first + i]``, after all before it.
+    The texts are [R, L], and `first` is from 1 to L − 1.  Entry [r, i] is for the token
+    ``texts[r, first + i]`` after all earlier tokens.
     """
     if not 1 <= first < texts.shape[1]:
         raise InvalidParameterError(
@@ -124,13 +124,13 @@ def logits_at(name: str, texts: TokenArray, first: int) -> npt.NDArray[np.float6
 def probs_at(
     name: str, texts: TokenArray, first: int, *, temperature: float = 1.0
 ) -> npt.NDArray[np.float64]:
-    """Distributions of a model for every token from position `first` on; of n-gram models too.
+    """Return a model's distributions for every token from position `first` on.
 
-    As `logits_at`, of its models, "unigram" and "bigram"; at temperature 0 all is on the most
-    likely token.
+    The shapes are those of `logits_at`.  The models also include "unigram" and "bigram".  At
+    temperature 0 all mass is on the most probable token.
     """
     if name in NGRAMS:
-        # the token before each position is all that either model looks at
+        # Both n-gram models read at most the previous token.
         probs = _ngram_model(name).batch_probs(texts[:, first - 1 : -1, None])
         logits: npt.NDArray[np.float64] = np.log(probs)
     else:
@@ -147,10 +147,10 @@ def shipped_probs(
     temperature: float = 1.0,
     seed: int = 0,
 ) -> ContextProbs:
-    """Distributions of some models along texts that the target has generated.
+    """Return distributions of some models along texts that the target has generated.
 
-    The first of every so many contexts is taken.  The temperature is that of the generation and of
-    the distributions, the seed draws the texts.
+    Of every `every` contexts, the first is used.  The temperature applies to the generation and to
+    the distributions.  The seed determines the texts.
 
     Examples
     --------
@@ -170,12 +170,12 @@ def shipped_probs(
 
 @cache
 def _ngram_model(name: str) -> NGramModel:
-    """Fit a model to the training text."""
+    """Fit an n-gram model to the training text."""
     return NGramModel.witten_bell(list(training_text()), NGRAMS[name], BYTES)
 
 
 def _parts() -> tuple[bytes, bytes]:
-    """Cut the text where the training of the models did."""
+    """Split the text at the same point as in the models' training."""
     text = (files("otm.models") / "data" / "king_james_bible_excerpt.txt").read_bytes()
     boundary = round(len(text) * (1 - HELD_OUT))
     return text[:boundary], text[boundary:]

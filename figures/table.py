@@ -1,6 +1,6 @@
 """The data of a figure: a small table that is written as CSV and read back.
 
-And tables of numbers as a paper prints them, beside what is computed.
+Also tables that compare a paper's printed numbers with computed ones.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from otm.errors import InvalidInputError
 Cell: TypeAlias = str | int | float
 
 AGREES = "agrees"
-"""The verdict where the computed number rounds to the printed one."""
+"""Verdict if the computed number rounds to the printed one."""
 
 
 @dataclass(frozen=True)
@@ -33,9 +33,9 @@ class Table:
     Parameters
     ----------
     names : tuple of str
-        The columns.
+        Names of the columns.
     rows : tuple of tuples
-        One cell a column; numbers are Python's own, so that they are written with all digits.
+        Rows with one cell per column.  Numbers are Python numbers, so that all digits are written.
 
     Examples
     --------
@@ -60,22 +60,22 @@ class Table:
         return np.array([row[column] for row in self.rows])
 
     def where(self, **cells: Cell) -> Table:
-        """Keep the rows that have these cells."""
+        """Return the table of the rows with these cells."""
         columns = {self.names.index(name): cell for name, cell in cells.items()}
         kept = (row for row in self.rows if all(row[i] == cell for i, cell in columns.items()))
         return Table(self.names, tuple(kept))
 
     def records(self) -> Iterator[dict[str, Cell]]:
-        """Go through the rows as mappings from columns to cells."""
+        """Yield the rows as mappings from columns to cells."""
         return (dict(zip(self.names, row, strict=True)) for row in self.rows)
 
     def to_csv(self) -> str:
-        """Write as CSV with a header and line feeds; floats read back to the same floats.
+        """Return the table as CSV with a header and line feeds; floats read back exactly.
 
         Raises
         ------
         InvalidInputError
-            If a text would be read back as a number.
+            If a text cell would be read back as a number.
         """
         for row in self.rows:
             for cell in row:
@@ -90,33 +90,33 @@ class Table:
 
     @classmethod
     def from_csv(cls, text: str) -> Self:
-        """Read what `to_csv` wrote.
+        """Parse the output of `to_csv`.
 
         Raises
         ------
         InvalidInputError
-            If it is no such table.
+            If the text is not such a table.
         """
         try:
             names, *rows = csv.reader(io.StringIO(text, newline=""), strict=True)
         except (ValueError, csv.Error) as error:
             why = str(error) if isinstance(error, csv.Error) else "it is empty"
-            raise InvalidInputError(f"no table in CSV: {why}") from None
+            raise InvalidInputError(f"not a CSV table: {why}") from None
         for number, row in enumerate(rows, 1):
             if len(row) != len(names):
                 raise InvalidInputError(
-                    f"no table in CSV: row {number} has {len(row)} cells, the heading {len(names)}"
+                    f"not a CSV table: row {number} has {len(row)} cells, the heading {len(names)}"
                 )
         return cls(tuple(names), tuple(tuple(map(_as_cell, row)) for row in rows))
 
     @classmethod
     def read(cls, file: Path) -> Self:
-        """Read a file that `to_csv` is in.
+        """Read a file with the output of `to_csv`.
 
         Raises
         ------
         InvalidInputError
-            If it is missing, or is no such table; the message names it.
+            If the file is missing or not such a table; the message names it.
         """
         with opened(file) as data:
             content = data.read()
@@ -130,18 +130,18 @@ class Table:
 
 
 class Comparison(NamedTuple):
-    """A printed number and ours.
+    """A printed number and the computed one.
 
     Attributes
     ----------
     item : str
-        What the number is, such as "EnDe, T5-small, T = 0".
+        Description of the number, such as "EnDe, T5-small, T = 0".
     printed : str
-        The number as it is printed, without units; its digits say how it was rounded.
+        The printed number without units; its digits show how it was rounded.
     computed : float
-        The same from the paper's formula.
+        The number from the paper's formula.
     reason : str
-        Why they differ; empty where they agree.
+        Reason for a difference; empty if the numbers agree.
     """
 
     item: str
@@ -151,7 +151,7 @@ class Comparison(NamedTuple):
 
 
 def rounding_interval(printed: str) -> tuple[Fraction, Fraction]:
-    """Find the least and the largest number that may have been rounded to the printed one.
+    """Return the least and the largest number that may round to the printed one.
 
     Examples
     --------
@@ -164,9 +164,9 @@ def rounding_interval(printed: str) -> tuple[Fraction, Fraction]:
 
 
 def agrees(printed: str, computed: float) -> bool:
-    """Whether a number rounds to the printed one.
+    """Return whether a number rounds to the printed one.
 
-    A number in the middle between two printed ones may have been rounded either way.
+    A number halfway between two printable ones may round either way.
 
     Examples
     --------
@@ -178,7 +178,7 @@ def agrees(printed: str, computed: float) -> bool:
 
 
 def comparison_table(comparisons: Iterable[Comparison]) -> Table:
-    """Lay comparisons out, with the difference and whether they agree."""
+    """Make a table of comparisons, with the differences and the verdicts."""
     rows: list[tuple[Cell, ...]] = []
     for item, printed, computed, reason in comparisons:
         verdict = AGREES if agrees(printed, computed) else "differs"

@@ -85,7 +85,7 @@ def hears_ctrl_c() -> None:
     if sys.platform == "win32":
         pytest.skip("signals are others there")
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
-        pytest.skip("started in the background, where whatever is started is deaf to Ctrl-C")
+        pytest.skip("started in the background, where child processes ignore Ctrl-C")
 
 
 @pytest.fixture

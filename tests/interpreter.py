@@ -70,7 +70,7 @@ def keep_shapes(core: Any) -> None:
 
 
 UNMIXED = {"int1", "int32", "int64", "fp32", "fp64"}
-"""Types of numbers of which two are computed with as they are, in every operation."""
+"""Number types that Triton does not convert if both operands have the same one."""
 
 
 def keep_pairs(semantic: Any) -> None:

@@ -64,7 +64,7 @@ class Broken:
         raise LookupError("the shard is gone")
 
 
-# what it is: the law, fragments of the message
+# what it is: the distribution, fragments of the message
 LAWS: dict[str, tuple[Any, tuple[str, ...]]] = {
     "NaN": ([0.5, NAN, 0.5], ("nan", "index 1", FINITE)),
     "infinite": ([0.5, 0.5, INF], ("inf", "index 2", FINITE)),
@@ -137,7 +137,7 @@ LAWS: dict[str, tuple[Any, tuple[str, ...]]] = {
 
 
 SEVERAL = {"two axes", "a column", "no rows", "tensor of two axes"}
-"""Laws in rows, which a problem takes, and what is about one of them refuses."""
+"""Rows of distributions: valid for a problem, rejected where one distribution is expected."""
 
 
 @pytest.mark.parametrize("case", LAWS)
@@ -222,7 +222,7 @@ def test_laws_of_different_lengths_are_refused() -> None:
             assert fragment in str(caught.value)
 
 
-# What is a law, though it looks bad.
+# What is a distribution, though it looks bad.
 GOOD: dict[str, tuple[Any, Any]] = {
     "sum off by rounding": ([0.1] * 10, [0.1] * 10),
     "sum off by less than the tolerance": ([0.5, 0.5 + 9e-7], [0.5, 0.5]),
@@ -239,7 +239,7 @@ GOOD: dict[str, tuple[Any, Any]] = {
 @pytest.mark.parametrize("case", GOOD)
 @pytest.mark.parametrize("k", [1, 2, 64])
 def test_awkward_laws_are_taken(case: str, k: int) -> None:
-    """Catches 0/0 for equal laws, and a tolerance that refuses rounding."""
+    """Catches 0/0 for equal distributions, and a tolerance below rounding errors."""
     p, q = GOOD[case]
     solution = otm.solve(p, q, k)
     assert 0 <= solution.alpha <= 1
@@ -360,8 +360,8 @@ ELSEWHERE: dict[str, tuple[Any, type[otm.OTMError], str]] = {
     "a vocabulary of 3.5 tokens": (
         lambda: SPARSE.dense(3.5), InvalidParameterError, r"3\.5; .* an integer",
     ),
-    "one law by its support": (
-        lambda: otm.alpha(SPARSE, [1.0], 2), InvalidDistributionError, "the other is a",
+    "one sparse distribution": (
+        lambda: otm.alpha(SPARSE, [1.0], 2), InvalidDistributionError, "is a SparseProbs",
     ),
     "one of two to align": (
         lambda: KSeq(otm.Problem(SPARSE, [1.0], 2)), InvalidDistributionError, "the other is a",
@@ -369,10 +369,10 @@ ELSEWHERE: dict[str, tuple[Any, type[otm.OTMError], str]] = {
     "one of two to compare": (
         lambda: otm.compare([1.0], SPARSE, 2), InvalidDistributionError, "the other is a",
     ),
-    "k beside a joint law": (
+    "k with a joint distribution": (
         lambda: otm.alpha(IID([1.0], 2), [1.0], 2), InvalidDraftCountError, "leave out k",
     ),
-    "k beside a joint law to solve": (
+    "k with a joint distribution to solve": (
         lambda: otm.solve(IID([1.0], 2), [1.0], 2), InvalidDraftCountError, "leave out k",
     ),
     "a linear program of other drafts": (
@@ -416,7 +416,7 @@ ELSEWHERE: dict[str, tuple[Any, type[otm.OTMError], str]] = {
     "a size beside token ids": (
         lambda: Joint({(3, 8): 1.0}, 2, tokens=[3, 8]), InvalidParameterError, "leave out n",
     ),
-    "a ragged joint law": (
+    "a ragged joint distribution": (
         lambda: Joint.from_array([[0.5, 0.5], [0.5]]), InvalidDistributionError, "not array-like",
     ),
     "ragged uniforms": (

@@ -113,7 +113,7 @@ CATALOGUE: dict[str, dict[str, list[str]]] = {
             f"{LOGITS}::test_logits_are_ranked_although_their_weights_tie",
         ],
     },
-    "degenerate laws": {
+    "degenerate distributions": {
         "equal bit for bit: alpha is 1, the empty residual is never divided": [
             "optimum/test_cut.py::test_equal_and_disjoint_laws",
             f"{PROTOCOL}::test_equal_laws_accept_a_draft",
@@ -125,7 +125,7 @@ CATALOGUE: dict[str, dict[str, list[str]]] = {
         "drafted, and impossible for the target: always rejected": [
             f"{PROTOCOL}::test_a_draft_without_target_probability_is_always_rejected",
         ],
-        "drafted, though impossible for the draft law: an error; of kernels it is documented": [
+        "an impossible draft: an error, except in kernels, where it is documented": [
             "coupling/test_plan_input.py::test_drafts_that_cannot_be_are_refused",
             "drafts/test_base.py::test_impossible_tuples_are_refused_and_no_others",
             f"{REFERENCE}::test_a_draft_law_without_mass_takes_nothing_from_the_target",
@@ -177,7 +177,7 @@ CATALOGUE: dict[str, dict[str, list[str]]] = {
         "float capacities in flow codes: exact integers": [
             "optimum/test_max_flow.py::test_floats_stand_for_their_fractions",
         ],
-        "50,000 tokens by a linear program: refused with the size before anything is allocated": [
+        "50,000 tokens by a linear program: an error that names the size, before any allocation": [
             "optimum/test_linear_program.py::test_a_large_vocabulary_is_refused_at_once",
         ],
     },
@@ -190,7 +190,7 @@ CATALOGUE: dict[str, dict[str, list[str]]] = {
             f"{LOOP}::test_equal_models_accept_everything",
             "decoding/test_reading.py::test_laws_are_the_model_s_and_nothing_is_read_twice",
         ],
-        "an end or the limit within a block: exactly the truncated law": [
+        "an end or the limit within a block: exactly the truncated distribution": [
             f"{LOOP}::test_every_ending_cuts_where_it_should",
             "decoding/test_lossless.py::test_whole_sequences_have_the_law_of_the_target",
         ],
@@ -210,7 +210,7 @@ CATALOGUE: dict[str, dict[str, list[str]]] = {
             "coupling/lossy/test_lenient.py::test_no_lenience_is_lossless",
             "coupling/lossy/test_lenient.py::test_distances",
         ],
-        "a million tokens: the right law, and no memory is kept": [
+        "a million tokens: the right distribution, and no memory is kept": [
             "decoding/test_soak.py::test_long_decoding_has_the_law_of_the_target",
             "decoding/test_soak.py::test_long_decoding_keeps_no_memory",
         ],
@@ -229,7 +229,7 @@ CATALOGUE: dict[str, dict[str, list[str]]] = {
             f"{REFERENCE}::test_what_stands_beyond_the_end_of_a_chain_does_not_matter",
             f"{CHAIN}::test_a_chain_sees_neither_the_batch_nor_what_lies_beyond_its_end",
         ],
-        "several chains are told apart": [
+        "several chains are kept separate": [
             f"{REFERENCE}::test_a_chain_does_not_see_the_batch",
             f"{GPU}::test_a_chain_does_not_see_the_batch",
         ],
@@ -242,7 +242,7 @@ CATALOGUE: dict[str, dict[str, list[str]]] = {
         "bfloat16, under the interpreter too": [f"{CHAIN}::test_logits"],
     },
     "files and command line": {
-        "pickles are refused": [
+        "pickles are rejected": [
             "core/test_files.py::test_hostile_files_are_refused_in_one_line",
             "cli/test_distributions.py::test_pickles_in_archives_are_refused",
             "models/test_gpt_files.py::test_files_that_are_no_models_are_refused_in_one_line",
@@ -254,7 +254,7 @@ CATALOGUE: dict[str, dict[str, list[str]]] = {
         "names in archives that lead elsewhere write nothing": [
             f"{HERE}::test_names_in_an_archive_lead_nowhere",
         ],
-        "certificates of which any field was changed are refused": [
+        "certificates with any changed field are rejected": [
             "test_certificate.py::test_a_forgery_is_refused",
             "test_certificate.py::test_no_edit_of_a_document_crashes_the_checker_or_proves_what_is_false",
         ],
@@ -329,7 +329,7 @@ def test_no_token_is_drawn_by_functions_that_fill_up_missing_mass() -> None:
     """Bug: `multinomial` of NumPy or torch, or `choice` by probabilities, in the package.
 
     The audit's own Monte Carlo splits counts by exact fractions, which NumPy only rounds; where a
-    verifier draws for itself, the libraries' functions only refuse wrong arguments.  The cases of
+    verifier draws for itself, the libraries' functions only check the arguments.  The cases of
     self-checks draw probabilities as counts, not tokens.
     """
     calls = {

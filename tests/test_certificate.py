@@ -1,4 +1,4 @@
-"""The stand-alone checker: it accepts what holds and refuses, in one line, whatever does not.
+"""The stand-alone checker: it accepts valid certificates and rejects others in one line.
 
 The oracles are brute force over all sets of tokens, in fractions; they share no code with OTM.
 """
@@ -169,18 +169,18 @@ def entry(index: int, drafts: Any = None, token: Any = None, mass: Any = None) -
 
 
 def move_mass(plan: Document) -> None:
-    """Give one draft pair's output token another name: p^k still holds, the output law does not."""
+    """Change the output of one draft pair: p^k stays right, the output distribution does not."""
     plan["entries"][0][1] = (plan["entries"][0][1] + 1) % 4
 
 
 def output_the_other_draft(plan: Document) -> None:
-    """Output another draft: p^k and the acceptance still hold, the output law does not."""
+    """Output another draft: p^k and the acceptance still hold, the output distribution does not."""
     chosen = next(e for e in plan["entries"] if e[1] == e[0][0] != e[0][1])
     chosen[1] = chosen[0][1]
 
 
 def repeat_a_draft(plan: Document) -> None:
-    """Repeat a draft that is output: the law and the acceptance still hold, p^k does not."""
+    """Repeat an output draft: output distribution and acceptance stay right, p^k does not."""
     chosen = next(e for e in plan["entries"] if e[1] == e[0][0] != e[0][1])
     chosen[0] = [chosen[1], chosen[1]]
 
@@ -218,10 +218,10 @@ TINY = Fraction(1, 10**40)
 NANO = Fraction(1, 10**9)
 FORGERIES: dict[str, Callable[[Document], None]] = {
     "schema of another version": edit("schema", lambda _: "otm-certificate-2"),
-    "draft law that the bounds are not for": edit("draft_law", lambda _: "without-replacement"),
+    "draft distribution without bounds": edit("draft_law", lambda _: "without-replacement"),
     "unknown method": edit("method", lambda _: "magic"),
     "versions that are numbers": edit("versions", lambda _: {"python": 3}),
-    "versions of which one is a number": edit("versions", lambda _: {"python": "3", "numpy": 2}),
+    "versions with one number": edit("versions", lambda _: {"python": "3", "numpy": 2}),
     "fewer drafts than claimed for": edit("k", lambda k: k - 1),
     "more drafts than the cut allows": edit("k", lambda k: k + 1),
     "k = 0": edit("k", lambda _: 0),
@@ -229,7 +229,7 @@ FORGERIES: dict[str, Callable[[Document], None]] = {
     "k boolean": edit("k", lambda _: True),
     "k too large to check": edit("k", lambda _: 10**9),
     "k of four thousand digits": edit("k", lambda _: 10**4000),
-    "laws swapped for each other": lambda d: d.update(draft=d["target"], target=d["draft"]),
+    "swapped distributions": lambda d: d.update(draft=d["target"], target=d["draft"]),
     "draft probabilities permuted": edit("draft", lambda law: law[::-1]),
     "target probability raised": edit("target", lambda law: [law[0] + 1, *law[1:]]),
     "draft shorter than target": edit("draft", lambda law: law[:-1]),
@@ -286,7 +286,7 @@ FORGERIES: dict[str, Callable[[Document], None]] = {
     "plan with an entry missing": plan_edit(lambda plan: plan["entries"].pop()),
     "plan with an entry twice": plan_edit(lambda plan: plan["entries"].append(plan["entries"][0])),
     "plan without entries": plan_edit(lambda plan: plan["entries"].clear()),
-    "plan whose entries are no list": plan_edit(lambda plan: plan.update(entries=None)),
+    "plan whose entries are not a list": plan_edit(lambda plan: plan.update(entries=None)),
     "plan whose entries are an object": plan_edit(lambda plan: plan.update(entries={})),
     "plan of half the mass": plan_edit(lambda d: d.update(denominator=2 * d["denominator"])),
     "plan with denominator 0": plan_edit(lambda plan: plan.update(denominator=0)),
@@ -425,7 +425,7 @@ def test_fixed_point_is_rounded_to_the_safe_side(part: int, rest: int, k: int, b
 
 @pytest.mark.parametrize("forgery", FORGERIES)
 def test_a_forgery_is_refused(forgery: str, tmp_path: Path, capsys: Any) -> None:
-    """Catches a check that is missing, or that crashes on what it should refuse."""
+    """Catches a missing check, and a check that crashes where it should reject."""
     document = good_document()
     assert verdict(sealed(document), tmp_path) == 0
     FORGERIES[forgery](document)
@@ -582,7 +582,7 @@ def accepted_mass(draft: list[int], target: list[int], k: int, cap: Fraction) ->
 
 
 def random_laws(rng: random.Random) -> tuple[list[int], list[int], int]:
-    """Small laws with zeros and ties, equal, disjoint and skewed ones among them."""
+    """Small distributions with zeros and ties, equal, disjoint and skewed ones among them."""
     n = rng.randint(1, 6)
     top = rng.choice([1, 2, 3, 10, 1000, 10**30])
     draft, target = ([rng.randint(0, top) for _ in range(n)] for _ in range(2))
@@ -599,7 +599,7 @@ def random_laws(rng: random.Random) -> tuple[list[int], list[int], int]:
 
 
 def test_certificates_of_exact_problems_prove_the_optimum() -> None:
-    """Catches a closed form, a cap or a cut that is off on any kind of law."""
+    """Catches a closed form, a cap or a cut that is off on any kind of distribution."""
     rng = random.Random(1)
     for _ in range(300):
         draft, target, k = random_laws(rng)
@@ -773,7 +773,7 @@ def test_an_upper_bound_that_is_too_small_by_next_to_nothing_is_refused(k: int) 
 
 
 def test_a_list_of_the_fields_is_no_certificate() -> None:
-    """Bug: whatever is not empty taken for an object."""
+    """Bug: a nonempty list is taken for an object."""
     with pytest.raises(certificate.CertificateRefusedError, match="not a JSON object"):
         certificate.check(sorted(certificate.FIELDS))  # type: ignore[arg-type]
 
@@ -798,7 +798,7 @@ def test_the_limit_of_k_belongs_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_no_nan_stands_for_nothing(tmp_path: Path, capsys: Any) -> None:
-    """Bug: NaN read as null, of which the digest is right."""
+    """Bug: NaN is read as null, so that the digest matches."""
     text = json.dumps(sealed(good_document() | {"plan": None}))
     assert verdict(text, tmp_path) == 0
     assert "NaN" in refused(text.replace('"plan": null', '"plan": NaN'), tmp_path, capsys)
@@ -821,7 +821,7 @@ def test_the_program_says_what_is_proved(tmp_path: Path, capsys: Any) -> None:
 
 
 def test_a_plan_may_say_that_an_output_has_no_mass() -> None:
-    """Bug: a strict comparison, which refuses the zeros of other programs."""
+    """Bug: a strict comparison rejects explicit zeros, which other programs may write."""
     document = good_document()
     document["plan"]["entries"].append([[0, 0], 1, 0])
     certificate.check(sealed(document))
@@ -866,7 +866,7 @@ def test_the_largest_plan_is_written_and_checked() -> None:
 
 @pytest.mark.parametrize("k", [12, 13])
 def test_a_plan_has_at_most_twelve_drafts_even_of_one_token(k: int) -> None:
-    """Bug: a limit on k that is not there, so that n^k is taken of any k before it is refused."""
+    """Bug: without a limit on k, n^k is computed for a huge k before the error."""
     document = otm.solve([Fraction(1)], [Fraction(1)], k).certificate.to_document()
     document["plan"] = {"denominator": 1, "entries": [[[0] * k, 0, 1]]}
     if k == 12:
@@ -902,7 +902,7 @@ def test_one_is_an_upper_bound_whatever_the_cut_is() -> None:
 
 
 def test_floats_with_digits_beyond_the_least_normal_float_are_refused() -> None:
-    """Catches a number that Python's reader would round, and the least normal one refused."""
+    """Catches a number that Python's reader would round, and an error for the least normal one."""
     assert certificate.as_float("0x1p-1022", "end") == sys.float_info.min
     for text in ("0x1p-1023", "0x1.8p-1023"):
         with pytest.raises(certificate.CertificateRefusedError, match="no finite float"):
@@ -971,7 +971,7 @@ def test_a_large_k_is_refused_although_no_power_is_taken() -> None:
 
 
 def test_tokens_are_compared_exactly_about_once_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Catches an exact sort of tokens in any order, which long numbers make take for ever."""
+    """Catches an exact sort of unordered tokens, which would never end for long numbers."""
     rng, compared = random.Random(8), 0
     draft, target = ([rng.randrange(1, 10**9) for _ in range(1_000)] for _ in "pq")
 

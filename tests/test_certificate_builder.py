@@ -34,7 +34,7 @@ def holds_exactly(proof: Certificate) -> bool:
 
 
 def law(rng: np.random.Generator, n: int) -> Any:
-    """Draw a law of one of the kinds that break sums, powers, sorts or divisions."""
+    """Draw a distribution of one of the kinds that break sums, powers, sorts or divisions."""
     kind = rng.integers(9)
     if kind == 0:
         weights = rng.dirichlet(np.ones(n))
@@ -60,7 +60,7 @@ def law(rng: np.random.Generator, n: int) -> Any:
 
 
 def laws(rng: np.random.Generator, n: int) -> tuple[Any, Any]:
-    """Equal, neighbouring, reversed, disjoint and unrelated laws, and a pair tight on every set."""
+    """Draw equal, neighbouring, reversed, disjoint or unrelated pairs, or one tight on all sets."""
     draft, target = law(rng, n), law(rng, n)
     kind = rng.integers(8)
     if kind == 0:
@@ -71,7 +71,7 @@ def laws(rng: np.random.Generator, n: int) -> tuple[Any, Any]:
         target = draft[::-1]
     elif kind == 3:
         target = np.where(draft > 0, 0, target)
-    elif kind == 4:  # the law of the highest of k drafts in some order
+    elif kind == 4:  # the distribution of the highest of k drafts in some order
         order = rng.permutation(n)
         target = np.empty(n)
         target[order] = np.diff(np.cumsum(draft[order]) ** 3, prepend=0).clip(0)
@@ -214,7 +214,7 @@ TINIEST = 5e-324
 def test_a_false_certificate_is_refused(
     draft: list[float], target: list[float], k: int, changes: dict[str, Any]
 ) -> None:
-    """Catches a fast check that takes what the file's checker refuses, or another exception."""
+    """Catches a fast check that accepts more than the file's checker, or another exception."""
     proof = dataclasses.replace(otm.solve(draft, target, k).certificate, **changes)
     with pytest.raises(CertificateError):
         proof.check()
@@ -234,7 +234,7 @@ def test_huge_k_does_not_turn_rounding_of_sums_into_acceptance() -> None:
 @pytest.mark.parametrize("k", [1, 2, 3, 4, 5, 6, 7, 8])
 @pytest.mark.parametrize("exact", [True, False])
 def test_saved_certificates_come_back_as_they_were(k: int, exact: bool, tmp_path: Path) -> None:
-    """Catches laws that are normalised once more on reading, and so become others."""
+    """Catches distributions that are normalised once more on reading, and so become others."""
     rng = np.random.default_rng(k)
     for n in (1, 2, 3, 40, 1000):
         weights = rng.integers(1, 1000, (2, n))
@@ -262,7 +262,7 @@ def write(document: dict[str, Any], file: Path) -> Path:
 
 
 def test_certificates_of_other_programs_lose_nothing(tmp_path: Path) -> None:
-    """Catches a claim rounded up on reading: 5/9 is no float, and the nearest one may be above."""
+    """Catches a claim rounded up on reading: 5/9 is not a float; the nearest one may be larger."""
     document = otm.solve([0.5, 0.25, 0.25], [1.0, 0.0, 0.0], 2).certificate.to_document()
     document |= {"draft": ["0x1p+0"] * 3, "target": ["0x1p+1", "0x0p+0", "0x0p+0"], "cut": [1, 2]}
     document |= {"cap": "5/3", "lower": "5/9", "upper": "5/9", "gap": "0/1", "plan": None}
@@ -307,7 +307,7 @@ def test_bad_files_are_refused_with_an_error_of_otm(tmp_path: Path) -> None:
 
 
 def test_fractions_too_long_for_decimal_digits_are_saved(tmp_path: Path) -> None:
-    """Catches Python's limit of 4,300 digits, in the laws, in the claims and in the plan."""
+    """Catches Python's limit of 4,300 digits in the distributions, the claims and the plan."""
     long, short = F(1, 3**10_000), F(1, 2**1074)
     pairs = [
         ([1 - long, long], [F(1, 2), F(1, 2)], 2),
@@ -326,7 +326,7 @@ def test_fractions_too_long_for_decimal_digits_are_saved(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("k", [9, 1000, 10**6])
 def test_the_plan_is_written_out_for_few_drafts_only(k: int) -> None:
-    """Catches a single tuple of a million drafts: n^k is 1 for one token, whatever k is."""
+    """Catches a single tuple of a million drafts: n^k is 1 for one token and any k."""
     assert otm.solve([1.0], [1.0], k).certificate.to_document()["plan"] is None
     assert otm.solve([1.0], [1.0], 8).certificate.to_document()["plan"] is not None
 

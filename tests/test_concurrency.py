@@ -1,4 +1,4 @@
-"""Plans, solutions and laws in several threads, in other processes, and as copies."""
+"""Plans, solutions and distributions in several threads, in other processes, and as copies."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ THINGS: dict[str, Callable[[], Any]] = {
     "solution": lambda: otm.solve(P, Q, 2),
     "exact solution": lambda: otm.solve(*[[Fraction(x) for x in law] for law in (P, Q)], 2),
     "rows": lambda: otm.solve([P, Q], Q, [2, 3]),
-    "sparse law": lambda: SPARSE[0],
+    "sparse distribution": lambda: SPARSE[0],
     "sparse solution": lambda: otm.solve(*SPARSE, 2),
     "greedy drafts": lambda: Greedy(P, 2),
     "top drafts": lambda: Top(P, 2),
     "hub pairs": lambda: HubPairs(P),
-    "other laws": lambda: Independent([P, Q]),
-    "joint law": lambda: Joint({(0, 1): 0.25, (2, 0): 0.75}, 4),
+    "other distributions": lambda: Independent([P, Q]),
+    "joint distribution": lambda: Joint({(0, 1): 0.25, (2, 0): 0.75}, 4),
     "different drafts": lambda: WithoutReplacement(P, 2),
     **{
         f"plan: {name}": (lambda rule=rule: rule(instance("three drafts", exact=False)))

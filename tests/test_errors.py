@@ -28,7 +28,7 @@ def calls() -> Iterator[tuple[str, list[ast.expr]]]:
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_every_hint_to_install_has_one_wording(package: str) -> None:
-    """Bug: three ways to say it, of which some name no extra."""
+    """Bug: three wordings, and some do not name the extra."""
     assert INSTALL.fullmatch(str(not_installed(package)))
     assert INSTALL.fullmatch(str(not_installed(f"{package}.part", "or do without", part="part")))
 

@@ -1,4 +1,4 @@
-"""Many pairs of laws at once: the solutions are those of single calls, ragged k included."""
+"""Many pairs of distributions at once: same solutions as single calls, also for ragged k."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_fractions_give_exact_rows(a: Any, b: Any, c: Any) -> None:
 
 
 def test_float_laws_that_do_not_quite_sum_to_one_are_normalised_alike() -> None:
-    """Catches rows that are added in another order than single laws."""
+    """Catches rows that are added in another order than single distributions."""
     rng = np.random.default_rng(0)
     p, q = (rng.dirichlet(np.ones(1_000), 4).astype(np.float32) for _ in range(2))
     for wide in (p, np.asfortranarray(p)):
@@ -250,7 +250,7 @@ def test_tensors_in_tensors_out(ragged: Solution) -> None:
     assert isinstance(rows.select(DRAFTS, torch.from_numpy(uniforms)).token, np.ndarray)
 
 
-# What is refused
+# Rejected input
 
 
 def test_a_row_that_is_no_law_is_named() -> None:
@@ -279,7 +279,7 @@ def test_a_bad_number_of_drafts_names_its_row(k: Any, message: str) -> None:
 
 
 def test_rows_may_be_a_list_of_arrays() -> None:
-    """Bug: a list whose entries are arrays taken for a law."""
+    """Bug: a list whose entries are arrays taken for a distribution."""
     rows = [np.array([0.75, 0.25]), np.array([0.5, 0.5])]
     assert otm.alpha(rows, [0.25, 0.75], 2).tolist() == [
         otm.alpha(row, [0.25, 0.75], 2) for row in rows

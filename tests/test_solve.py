@@ -49,7 +49,7 @@ from otm.testing import exact_acceptance, exact_output_distribution
 from otm.testing.strategies import pairs, problems
 
 F = Fraction
-# Powers of two: the same numbers in every type.  Asymmetric: swapped laws have another α.
+# Powers of two: the same numbers in every type.  Asymmetric: swapped distributions have another α.
 P, Q = [0.5, 0.25, 0.25, 0.0], [0.125, 0.25, 0.5, 0.125]
 ALPHA = F(1, 8) + F(1, 4) + F(7, 16)  # k = 2: q(H) + 1 − p(H)^2 at H = the first two tokens
 
@@ -215,7 +215,7 @@ def test_the_prefixes_are_scanned_not_bisected() -> None:
 
 
 def test_the_first_argument_is_the_draft() -> None:
-    """Catches swapped laws, in each of the functions."""
+    """Catches swapped distributions, in each of the functions."""
     narrow, wide = [0.5, 0.5, 0, 0], [0.25] * 4
     assert otm.alpha(narrow, wide, 2) == otm.solve(narrow, wide, 2).alpha == 0.5
     assert otm.alpha(wide, narrow, 2) == otm.solve(wide, narrow, 2).alpha == 0.75
@@ -319,7 +319,7 @@ def test_a_memory_limit_is_a_number_of_bytes(limit: Any, method: str) -> None:
 
 
 def test_nothing_at_all_may_be_the_limit() -> None:
-    """Bug: a limit of zero refused where no memory is asked for."""
+    """Bug: a limit of zero raises although the call needs no memory."""
     assert otm.solve([0.75, 0.25], [0.25, 0.75], 2, memory_limit=0).alpha == 0.6875
     with pytest.raises(ProblemTooLargeError):
         otm.solve([0.75, 0.25], [0.25, 0.75], 2, method="lp-highs", memory_limit=0)
@@ -389,7 +389,7 @@ def test_the_html_representation_is_escaped_and_complete() -> None:
 
 
 def test_inputs_are_neither_changed_nor_kept() -> None:
-    """Catches a law that is normalised in place, and a result that changes with its input."""
+    """Catches in-place normalisation, and a result that changes with its input."""
     p, q = np.array(P), np.array(Q)
     before = [x.copy() for x in (p, q)]
     solution = otm.solve(p, q, 2)

@@ -1,4 +1,4 @@
-"""Rules and solutions on supports: the same laws and decisions as on the whole vocabulary."""
+"""Rules and solutions on supports: same results as on the whole vocabulary."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SOME_RULES = [OptimalPlan, KSeq, RecursiveRejection, by_linear_program]
 
 
 def spread(pair: Any) -> list[SparseProbs]:
-    """Give the tokens of a pair of laws far larger ids."""
+    """Give the tokens of a pair of distributions far larger ids."""
     return [SparseProbs(IDS[: law.size], law) for law in pair]
 
 
@@ -212,7 +212,7 @@ def test_a_solution_speaks_of_original_ids(pair: Any, k: int) -> None:
 
 
 def test_a_solution_does_what_any_solution_does(tmp_path: Path) -> None:
-    """Catches an attribute of `Solution` that laws by their support would lose."""
+    """Catches an attribute of `Solution` that distributions by their support would lose."""
     draft, target = (
         SparseProbs(IDS[:3], [0.5, 0.25, 0.25]),
         SparseProbs(IDS[1:4], [0.25, 0.5, 0.25]),

@@ -32,7 +32,7 @@ F = Fraction
 
 
 def law(rng: random.Random, n: int, *, full: bool = False) -> list[Fraction]:
-    """Draw a law of small fractions, with zeros unless it must be full."""
+    """Draw a distribution of small fractions, with zeros unless it must be full."""
     weights = [rng.randint(1 if full else 0, 6) for _ in range(n)]
     weights[rng.randrange(n)] += 1
     return [F(weight, sum(weights)) for weight in weights]
@@ -44,7 +44,7 @@ def distance(p: list[Fraction], q: list[Fraction]) -> Fraction:
 
 
 def test_the_optimum_moves_no_faster_than_the_laws() -> None:
-    """Theorem 2.4.  It is sharp: some laws move as far as they may."""
+    """Theorem 2.4.  It is sharp: some distributions move as far as they may."""
     rng, sharp = random.Random(0), 0
     for _ in range(300):
         n, k = rng.randint(1, 4), rng.randint(1, 3)
@@ -64,7 +64,7 @@ def test_the_optimum_moves_no_faster_than_the_laws() -> None:
 
 
 def winning_law(table: list[list[Fraction]], k: int) -> tuple[list[Fraction], list[Fraction]]:
-    """Return the law of the winner in a table [slots][tokens], and the slope of each slot."""
+    """Return the winner's distribution for a table [slots][tokens], and the slope of each slot."""
     before, slopes = F(0), []
     for row in table:
         after = before + sum(row)
@@ -98,7 +98,7 @@ def test_a_misplaced_mass_costs_what_it_gains() -> None:
 def test_nothing_is_gained_below_the_best_factor() -> None:
     """Theorem 6.3: where a smaller factor is lossless, it accepts the same mass.
 
-    `KSeq` refuses smaller ones, so what the test accepts is computed here.
+    `KSeq` rejects smaller factors, so the test computes the accepted mass itself.
     """
     rng, lossless = random.Random(2), 0
     for _ in range(300):
@@ -186,7 +186,7 @@ def test_walk_and_keep_accepts_as_much_as_the_recursion_with_its_winner() -> Non
 
 
 def wins_with(plan: OptimalPlan, token: int, count: int) -> Fraction:
-    """Probability that a token wins among two drafts, with so many drafts equal to it."""
+    """Probability that a token wins among two drafts if `count` drafts equal the token."""
     probs, found = plan.problem.draft, F(0)
     for drafts in product(range(plan.problem.n), repeat=2):
         if drafts.count(token) == count:
@@ -196,7 +196,7 @@ def wins_with(plan: OptimalPlan, token: int, count: int) -> Fraction:
     return found
 
 
-AFTER = {0: [F(1, 3), F(2, 3)], 1: [F(3, 4), F(1, 4)]}  # law of a draft after each token
+AFTER = {0: [F(1, 3), F(2, 3)], 1: [F(3, 4), F(1, 4)]}  # distribution of a draft after each token
 
 
 @pytest.mark.parametrize(

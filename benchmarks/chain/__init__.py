@@ -1,1 +1,1 @@
-"""What `benchmarks.kernels` measures: inputs, contestants, the gate and the clocks."""
+"""Parts of `benchmarks.kernels`: inputs, contestants, check of distributions, and clocks."""

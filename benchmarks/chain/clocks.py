@@ -1,4 +1,4 @@
-"""Clocks and yardsticks: copy rate, launch cost, wall time, kernel time, traffic."""
+"""Clocks and reference values: copy rate, launch cost, wall time, kernel time, traffic."""
 
 import itertools
 import statistics
@@ -11,7 +11,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 GATHERS = {"gather", "index", "index_select", "searchsorted"}
-"""Operations that read no more of their first argument than they write."""
+"""Operations that read only as much of their first argument as they write."""
 
 
 def on_gpu(device: torch.device) -> bool:
@@ -24,7 +24,7 @@ def wait(device: torch.device) -> None:
 
 
 def cache_bytes(device: torch.device) -> int:
-    """Size of the last cache before memory; 32 MiB where the system does not say."""
+    """Return the size of the last cache before memory; 32 MiB if the system does not report it."""
     if on_gpu(device):
         return int(torch.cuda.get_device_properties(device).L2_cache_size)
     units = {"K": 2**10, "M": 2**20}
@@ -34,7 +34,7 @@ def cache_bytes(device: torch.device) -> int:
 
 
 def median_time(call: Callable[[], object], device: torch.device, rounds: int) -> float:
-    """Median seconds from the call until the device is done."""
+    """Return the median seconds from the call until the device is done."""
     times = []
     for _ in range(rounds + 1):
         wait(device)
@@ -46,14 +46,14 @@ def median_time(call: Callable[[], object], device: torch.device, rounds: int) -
 
 
 def copy_rate(device: torch.device, size: int, rounds: int = 10) -> float:
-    """Bytes read and written a second by a copy of `size` bytes."""
+    """Return the bytes per second, read and written, of a copy of `size` bytes."""
     source = torch.zeros(size, dtype=torch.uint8, device=device)
     copy = torch.empty_like(source)
     return 2 * size / median_time(lambda: copy.copy_(source), device, rounds)
 
 
 def launch_cost(device: torch.device) -> dict[str, float | None]:
-    """Seconds of an operation on one number: issued one by one, and replayed in a graph."""
+    """Return the seconds of an operation on one number, launched singly and in a graph."""
     x = torch.zeros(1, device=device)
 
     def many() -> None:
@@ -67,18 +67,19 @@ def launch_cost(device: torch.device) -> dict[str, float | None]:
 
 
 class Graph:
-    """Calls that are replayed together, as one CUDA graph.
+    """Calls that one CUDA graph replays together.
 
     Attributes
     ----------
     results : list
-        What the calls returned; a replay writes to the same memory.
+        Results of the calls; a replay writes to the same memory.
     calls : sequence of callable
-        The calls: a replay reads and writes the memory that they hold.
+        The calls, kept because a replay reads and writes their memory.
     """
 
     def __init__(self, calls: Sequence[Callable[[], Any]]) -> None:
-        # an operation that waits would break the capture and leave torch in disorder: look first
+        # An operation that waits would break the capture and leave torch in an invalid state, so
+        # the calls are checked first.
         torch.cuda.set_sync_debug_mode("error")
         try:
             calls[0]()
@@ -95,7 +96,7 @@ class Graph:
             self.results = [call() for call in calls]
 
     def seconds(self) -> float:
-        """Replay, and return the seconds of it on the device."""
+        """Replay the graph, and return the seconds on the device."""
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         start.record()
         self.graph.replay()
@@ -107,7 +108,7 @@ class Graph:
 def graph_time(
     calls: Sequence[Callable[[], object]], device: torch.device, replays: int
 ) -> float | None:
-    """Median seconds of one of the calls, all of them replayed as one CUDA graph."""
+    """Return the median seconds per call in replays of one CUDA graph with all calls."""
     if not on_gpu(device):
         return None
     graph = Graph(calls)
@@ -118,7 +119,7 @@ def graph_time(
 def wall_times(
     contestants: dict[str, Sequence[Callable[[], object]]], device: torch.device, rounds: int
 ) -> dict[str, float]:
-    """Median seconds of one call of each contestant, waiting for each; in turns, inputs rotated."""
+    """Return the median seconds of one call per contestant, in turns, with rotated inputs."""
     times: dict[str, list[float]] = {name: [] for name in contestants}
     rotated = {name: itertools.cycle(calls) for name, calls in contestants.items()}
     for calls in rotated.values():
@@ -134,7 +135,7 @@ def wall_times(
 
 
 class Traffic(TorchDispatchMode):
-    """Counts the operations of torch that compute something, and the bytes they read and write."""
+    """Counts torch's computing operations, and the bytes that they read and write."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -150,17 +151,17 @@ class Traffic(TorchDispatchMode):
         places = {x.untyped_storage().data_ptr() for x in read}
         views = all(x.untyped_storage().data_ptr() in places for x in written)
         if (views and not func._schema.is_mutable) or name.startswith("empty"):
-            return result  # nothing was computed
+            return result  # the operation did not compute
         self.operations += 1
         if name in GATHERS:
             read = [*read[1:], *written]
-        for x in [*read, *written]:  # an expanded tensor is read once
+        for x in [*read, *written]:  # an expanded tensor counts once
             self.bytes += min(x.numel() * x.element_size(), x.untyped_storage().nbytes())
         return result
 
 
 def tensors(nested: Any) -> list[torch.Tensor]:
-    """All tensors in lists, tuples and dictionaries."""
+    """Yield all tensors in nested lists, tuples and dictionaries."""
     if isinstance(nested, torch.Tensor):
         return [nested]
     if isinstance(nested, dict):

@@ -1,6 +1,6 @@
-"""The contestants: one table.  Other projects are used if they are installed, never copied.
+"""Table of the contestants.  Other projects are used if they are installed, never copied.
 
-A contestant draws its own random numbers inside the measured call, as it does in use.
+A contestant draws its own random numbers inside the measured call, as in normal use.
 """
 
 import inspect
@@ -25,18 +25,18 @@ LOGITS = "logits -> tokens"
 ONE_SEQUENCE = "logits -> tokens, one sequence"
 
 Verify = Callable[[Any], tuple[Tensor, Tensor]]
-"""Takes what `prepare` returned; returns tokens [B, γ + 1], padded with −1, and accepted [B]."""
+"""Maps the result of `prepare` to tokens [B, γ + 1], padded with −1, and accepted counts [B]."""
 
 
 class Entry(NamedTuple):
-    """A contestant that is present.
+    """An installed contestant.
 
     Attributes
     ----------
     verify : callable
         The measured call.
     prepare : callable
-        Brings `Inputs` into the contestant's form, outside the measured call.
+        Converts `Inputs` to the contestant's form, outside the measured call.
     """
 
     verify: Verify
@@ -44,28 +44,28 @@ class Entry(NamedTuple):
 
 
 KERNELS = "triton"
-"""The backend of the contestants that are kernels."""
+"""Backend of the contestants that are kernels."""
 
 Loader = Callable[[torch.device], Entry]
-"""Imports a contestant for a device; raises if it is not there."""
+"""Imports a contestant for a device, or raises if it is absent."""
 
 
 class Contestant(NamedTuple):
-    """A line of the table.
+    """A row of the table of contestants.
 
     Attributes
     ----------
     name : str
-        As it is reported.
+        Name in reports.
     tiers : tuple of str
-        What it can be measured in.
+        Tiers in which it can be measured.
     load : callable
-        Imports it for a device; raises if it is not there.
+        Imports it for a device, or raises if it is absent.
     plain_torch : bool
-        Whether it consists of torch's own operations, so that their traffic can be counted.
+        Whether it consists of torch's operations, so that their traffic can be counted.
     rule : str
-        "chain" or "block": the joint distribution of output and length; or "inexact", if the output
-        does not have the target's distribution, and does not claim to.
+        "chain" or "block" names the joint distribution of output and length.  "inexact" means that
+        the output does not claim to have the target's distribution.
     """
 
     name: str
@@ -76,7 +76,7 @@ class Contestant(NamedTuple):
 
 
 def of_torch(verify: Callable[..., Any], from_logits: Callable[..., Any]) -> Loader:
-    """Load verifiers in plain torch, of probabilities and of logits."""
+    """Return a loader of plain torch verifiers, for probabilities and for logits."""
 
     def run(inputs: Inputs) -> tuple[Tensor, Tensor]:
         batch, gamma = inputs.tokens.shape
@@ -91,17 +91,19 @@ reference = of_torch(
     partial(verify_probs, backend="torch", validate=False),
     partial(verify_logits, backend="torch", validate=False),
 )
-"""Loads chain verification in torch."""
+"""Loader of chain verification in torch."""
 
 
 def of_triton(rule: str) -> Loader:
-    """Load kernels of a rule for one chain, or of "sigmoid", which takes logits alone."""
+    """Return a loader of Triton kernels for a one-chain rule, or for "sigmoid" from logits only."""
 
     def load(device: torch.device) -> Entry:
         _need_cuda(device)
         if not compiles():
-            raise RuntimeError("Triton is not installed, or interprets (TRITON_INTERPRET=1)")
-        temperatures: dict[int, Tensor] = {}  # one for each batch: made once, as a server would
+            raise RuntimeError(
+                "Triton is not installed, or its interpreter is on (TRITON_INTERPRET=1)"
+            )
+        temperatures: dict[int, Tensor] = {}  # a tensor by batch size, made once, like in a server
 
         def run(inputs: Inputs) -> tuple[Tensor, Tensor]:
             batch, gamma = inputs.tokens.shape
@@ -127,7 +129,7 @@ def of_triton(rule: str) -> Loader:
 
 
 def of_transformers(device: torch.device) -> Entry:
-    """Hugging Face's assisted generation; one sequence at a time."""
+    """Load Hugging Face's assisted generation, which verifies one sequence at a time."""
     from transformers.generation.utils import _speculative_sampling
 
     older = "is_done_candidate" in inspect.signature(_speculative_sampling).parameters
@@ -144,7 +146,7 @@ def of_transformers(device: torch.device) -> Entry:
 
 
 def of_flashinfer(device: torch.device) -> Entry:
-    """FlashInfer's kernel; its first use compiles it, which takes minutes."""
+    """Load FlashInfer's kernel; its first use compiles it, which takes minutes."""
     from flashinfer.sampling import chain_speculative_sampling
 
     _need_cuda(device)
@@ -157,7 +159,7 @@ def of_flashinfer(device: torch.device) -> Entry:
 
 
 def of_vllm(device: torch.device) -> Entry:
-    """Sampler of vLLM V1, with the draft's softmax and the bonus token's row at hand."""
+    """Load the rejection sampler of vLLM V1; draft softmax and bonus row are precomputed."""
     from vllm.v1.sample.rejection_sampler import rejection_sample
 
     _need_cuda(device)
@@ -241,4 +243,4 @@ CONTESTANTS = (
     Contestant("vllm v1", (LOGITS, ONE_SEQUENCE), of_vllm, plain_torch=False),
     Contestant("transformers", (ONE_SEQUENCE,), of_transformers, plain_torch=True),
 )
-"""In the order of the report."""
+"""All contestants, in the order of the report."""

@@ -1,9 +1,9 @@
-"""The gate: a verifier is timed only if its output distribution is that of the target.
+"""Check of output distributions: a verifier is timed only if it follows the target.
 
-Two drafts on four tokens, with distributions that rank the tokens in opposite order.  The joint
-distribution of the output and its length is known in closed form.  The statistic G tests the draws;
-its limit holds at any number of draws.  With as many draws the gate must reject a verifier with one
-mistake.
+The check uses two drafts over four tokens, with distributions that rank the tokens in opposite
+order.  The joint distribution of the output and its length is known in closed form.  The statistic
+G tests the draws; its limit is valid for any number of draws.  With the same number of draws, the
+check must reject a verifier with one mistake.
 """
 
 from typing import NamedTuple
@@ -25,16 +25,16 @@ TARGET = np.array([[0, 2, 4, 10], [9, 4, 2, 1], [1, 2, 3, 10]]) / 16
 
 
 class Verdict(NamedTuple):
-    """Outcome of a check.
+    """Result of a check.
 
     Attributes
     ----------
     passed : bool
         Whether the statistic is within the limit.
     draws : int
-        Number of blocks that were verified.
+        Number of verified blocks.
     statistic, limit : float
-        G of the draws, and what it exceeds with probability at most `LEVEL`.
+        G of the draws, and the limit that a correct G exceeds with probability at most `LEVEL`.
     """
 
     passed: bool
@@ -44,7 +44,7 @@ class Verdict(NamedTuple):
 
 
 def joint_law(bonus: np.ndarray) -> np.ndarray:
-    """Output distribution, by the code of its tokens, for a distribution of the bonus token."""
+    """Return the output distribution by token code, for a distribution of the bonus token."""
     accepted = np.minimum(DRAFT, TARGET[:GAMMA])
     residual = TARGET[:GAMMA] - accepted
     law = np.zeros((SIZE + 1) ** (GAMMA + 1))
@@ -58,7 +58,7 @@ def joint_law(bonus: np.ndarray) -> np.ndarray:
 
 
 def joint_law_of_block() -> np.ndarray:
-    """Law of the output of block verification, which accepts more at once."""
+    """Return the output distribution of block verification, which accepts longer prefixes."""
     law = np.zeros((SIZE + 1) ** (GAMMA + 1))
     for x in range(SIZE):
         weight = min(TARGET[0, x] / DRAFT[0, x], 1)
@@ -84,11 +84,11 @@ def code(tokens: list[int]) -> int:
 RIGHT, WRONG = joint_law(TARGET[GAMMA]), joint_law(TARGET[GAMMA - 1])
 LAWS = {"chain": RIGHT, "block": joint_law_of_block()}
 SLIP = float(abs(RIGHT - WRONG).sum() / 2)
-"""Distance (TV) of the output distribution of `slip` from the correct one."""
+"""TV distance of the output distribution of `slip` from the correct one."""
 
 
 def slip(inputs: Inputs) -> tuple[Tensor, Tensor]:
-    """Verify with one slip: the bonus token comes from the row before."""
+    """Verify with one mistake: the bonus token comes from the previous row."""
     tokens, accepted = reference(inputs.tokens.device).verify(inputs)
     drawn = torch.multinomial(inputs.target[:, GAMMA - 1], 1)[:, 0]
     tokens[:, GAMMA] = torch.where(accepted == GAMMA, drawn, tokens[:, GAMMA])

@@ -1,4 +1,4 @@
-"""Distributions and drafts to verify, with the rejection at a chosen position."""
+"""Distributions and drafts for verification, with the rejection at a chosen position."""
 
 from dataclasses import dataclass, replace
 
@@ -6,9 +6,10 @@ import torch
 from torch import Tensor
 
 REJECTIONS = ("first", "middle", "none", "typical")
-"""Where the first draft is rejected; "typical": distributions that accept about 3 in 4."""
+"""Position of the first rejection; for "typical" inputs about 3 of 4 drafts are accepted."""
 
-SPREAD, NOISE = 3.0, 0.6  # of the draft model's logits, and of the target's around them
+# Standard deviations of the draft's logits, and of the differences to the target's logits.
+SPREAD, NOISE = 3.0, 0.6
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,7 @@ class Inputs:
     target, draft : Tensor [B, γ + 1, V] and [B, γ, V]
         Logits or probabilities.
     tokens : int64 Tensor [B, γ]
-        Drafts, drawn from the draft distribution.
+        Draft tokens, sampled from the draft distribution.
     logits : bool
         Whether target and draft are logits.
     """
@@ -31,7 +32,7 @@ class Inputs:
     logits: bool
 
     def copy(self) -> "Inputs":
-        """Return the same numbers at other addresses."""
+        """Return a copy of all tensors in different memory."""
         return replace(
             self, target=self.target.clone(), draft=self.draft.clone(), tokens=self.tokens.clone()
         )
@@ -41,12 +42,12 @@ class Inputs:
         return sum(x.numel() * x.element_size() for x in (self.target, self.draft, self.tokens))
 
     def bytes_to_read(self, accepted: Tensor) -> int:
-        """Count the bytes that no verifier can do without.
+        """Count the bytes that every verifier must read.
 
-        From probabilities: of each sequence the target's row after the accepted drafts, and the
-        draft's beside it if one was rejected.  From logits: all rows once, for their sums, and
-        of the target's and draft's rows one pair again for the residual: γ + 1 target rows, γ draft
-        rows and one more, 2γ + 2, the second reading of the draft's row being from a cache.
+        From probabilities, this is each sequence's target row after the accepted drafts, and also
+        the draft row if a draft was rejected.  From logits, these are 2γ + 2 rows: γ + 1 target
+        rows and γ draft rows once, for their sums, and one target row again for the residual.  The
+        second read of the draft row comes from a cache.
         """
         batch, gamma = self.tokens.shape
         rejected = int((accepted < gamma).sum())
@@ -63,7 +64,7 @@ def make_inputs(
     device: torch.device,
     seed: int = 7,
 ) -> Inputs:
-    """Draw inputs of shape (B, γ, V), for each seed the same ones every time."""
+    """Draw inputs of shape (B, γ, V); the same seed gives the same inputs."""
     batch, gamma, size = shape
     rng = torch.Generator(device).manual_seed(seed)
 
@@ -76,7 +77,7 @@ def make_inputs(
     tokens = tokens.reshape(batch, gamma)
     if rejection == "typical":
         target[:, :gamma] += NOISE * normal(gamma)
-    elif rejection != "none":  # a draft that the target cannot produce
+    elif rejection != "none":  # the draft token gets target probability zero
         row = 0 if rejection == "first" else gamma // 2
         target[:, row].scatter_(1, tokens[:, row, None], -torch.inf)
     if not logits:

@@ -1,4 +1,4 @@
-"""Measure contestants on one set of inputs, and show the results."""
+"""Measure contestants on one set of inputs, and print the results."""
 
 from typing import Any, NamedTuple
 
@@ -17,11 +17,11 @@ class Machine(NamedTuple):
     device : torch.device
         The device.
     cache : int
-        Bytes of its last cache.
+        Size of its last cache in bytes.
     copy_rate : float
-        Bytes that a copy reads and writes in a second.
+        Bytes per second that a copy reads and writes.
     launch : dict
-        Seconds of the smallest operation, "eager" and in a "graph".
+        Seconds of the smallest operation, "eager" and in a CUDA "graph".
     """
 
     device: torch.device
@@ -31,18 +31,18 @@ class Machine(NamedTuple):
 
 
 class Effort(NamedTuple):
-    """How long it is measured.
+    """Number of repetitions and amount of memory of a measurement.
 
     Attributes
     ----------
     rounds : int
-        Calls of each contestant, of which the median time is taken.
+        Number of calls of each contestant; the median time counts.
     replays : int
-        Replays of a graph with one call for each copy of the inputs, likewise.
+        Number of replays of a graph with one call per copy of the inputs; the median counts.
     copies : int
-        Copies of the inputs, at most.
+        Maximum number of copies of the inputs.
     memory : int
-        Bytes for all of them, at most.
+        Maximum number of bytes of all copies.
     """
 
     rounds: int
@@ -54,7 +54,7 @@ class Effort(NamedTuple):
 def measure(
     machine: Machine, effort: Effort, inputs: Inputs, contestants: dict[Contestant, Entry]
 ) -> list[dict[str, Any]]:
-    """Return one row for each contestant."""
+    """Measure all contestants, and return one row for each."""
     accepted = reference(machine.device).verify(inputs)[1]
     to_read = inputs.bytes_to_read(accepted)
     sets = rotated(inputs, to_read, machine.cache, effort)
@@ -76,13 +76,13 @@ def measure(
                     mine[0]()
                 row |= {"operations": traffic.operations, "traffic bytes": traffic.bytes}
             calls[contestant.name] = mine
-        except Exception as error:  # the others are measured in any case
+        except Exception as error:  # continue with the other contestants
             row["failed"] = in_short(error)
     for name, seconds in clocks.wall_times(calls, machine.device, effort.rounds).items():
         row = rows[name]
         try:
             kernel = clocks.graph_time(calls[name], machine.device, effort.replays)
-        except Exception as error:  # it waits for the device
+        except Exception as error:  # a call that waits for the device cannot be captured
             kernel, row["no graph"] = None, in_short(error)
         moved, best = row.get("traffic bytes", to_read), kernel or seconds
         row |= {
@@ -96,14 +96,14 @@ def measure(
 
 
 def rotated(inputs: Inputs, to_read: int, cache: int, effort: Effort) -> list[Inputs]:
-    """Copy the inputs until what must be read fills the last cache five times, if memory allows."""
+    """Copy the inputs until their required bytes fill the last cache five times, if possible."""
     enough = -(-5 * cache // to_read)
     count = max(1, min(enough, effort.copies, effort.memory // inputs.bytes))
     return [inputs, *(inputs.copy() for _ in range(count - 1))]
 
 
 def in_short(error: Exception) -> str:
-    """Type and first line of an error."""
+    """Return the type and first line of an error."""
     return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"[:200]
 
 

@@ -1,8 +1,8 @@
-"""Several chains of drafts: their cost beside one chain, and how much more they accept.
+"""Measure several chains of drafts: their cost compared with one chain, and their acceptance.
 
-The distributions are those of the other tiers, and the same for all chains of a sequence; the chain
-of the comparison is the first one.  There are no peers: we know no other verifier of K independent
-chains on a GPU.
+The distributions are those of the other tiers, equal for all chains of a sequence.  The comparison
+uses the first chain alone.  There are no other projects, because no other verifier of K independent
+chains on a GPU is known.
 """
 
 from collections.abc import Callable, Iterator
@@ -29,24 +29,24 @@ TIERS = (PROBABILITIES, LOGITS)
 ONE_CHAIN = "one chain"
 
 PART = 4_096
-"""Sequences that are checked at once: the tables of the bins take memory."""
+"""Number of sequences per call of the check, limited because the tables of bins need memory."""
 
 Verify = Callable[..., tuple[Tensor, ...]]
-"""Takes rows [B, K, …], drafts [B, K, γ], uniforms and, from logits, the temperature.
+"""A function of rows [B, K, …], drafts [B, K, γ], uniforms and, for logits, temperatures.
 
-Returns tokens and accepted drafts first."""
+It returns tokens and accepted counts first."""
 
 
 @dataclass(frozen=True)
 class Contestant:
-    """A verifier, the rule by which it chooses among the drafts of a position, and its rows."""
+    """A verifier, its rule for several drafts at one position, and the type of its rows."""
 
     verify: Verify
     rule: str
     logits: bool
 
     def __call__(self, target: Tensor, draft: Tensor, tokens: Tensor) -> tuple[Tensor, ...]:
-        """Draw the random numbers, and verify."""
+        """Draw uniforms, and verify."""
         batch, count, gamma = tokens.shape
         size = gamma * uniforms_per_position(self.rule, count) + 2
         uniforms = torch.rand(batch, size, dtype=torch.float64, device=tokens.device)
@@ -56,12 +56,12 @@ class Contestant:
 
 @cache
 def ones(batch: int, device: torch.device) -> Tensor:
-    """Temperatures, made once, as a server would."""
+    """Return temperatures of 1, made once, like in a server."""
     return torch.ones(batch, device=device)
 
 
 def contestants(tier: str, device: torch.device) -> dict[str, Contestant]:
-    """Return the contestants of a tier for a device: first the one for a single chain."""
+    """Return a tier's contestants for a device, the one for a single chain first."""
     on_gpu = clocks.on_gpu(device) and compiles()
     logits = tier == LOGITS
     verify = verify_logits if logits else verify_probs
@@ -78,7 +78,7 @@ def contestants(tier: str, device: torch.device) -> dict[str, Contestant]:
 
 
 def first_chain(verify: Verify, *arguments: Tensor, **options: Any) -> tuple[Tensor, ...]:
-    """Verify the first chain alone."""
+    """Return a verifier of the first chain only."""
     target, draft, tokens, uniforms = arguments
     few = uniforms[:, : tokens.shape[2] + 2]
     return verify(target[:, 0], draft[:, 0], tokens[:, 0], few, **options)
@@ -122,7 +122,7 @@ def make(
     logits: bool,
     seed: int = 7,
 ) -> list[Tensor]:
-    """Draw probabilities or logits, and chains, of shape (B, K, γ, V)."""
+    """Draw probabilities or logits, and chains from them, for the shape (B, K, γ, V)."""
     batch, count, gamma, size = shape
     of_one = {"logits": logits, "device": device, "seed": seed}
     inputs = make_inputs((batch, gamma, size), dtype, "typical", **of_one)

@@ -1,5 +1,5 @@
-"""What only a GPU can show of the kernels, in steps that can be resumed (`__main__`).
+"""Resumable checks and measurements of the kernels that need a GPU (`__main__`).
 
-`stages` lists the steps, `settings` their sizes; `runner` runs each in a process of its own and
-keeps its results.  `stand_in` has what stands in for CUDA in a rehearsal on a CPU.
+`stages` lists the stages, and `settings` their sizes.  `runner` runs each stage in a separate
+process and keeps its results.  `stand_in` replaces CUDA in a rehearsal on a CPU.
 """

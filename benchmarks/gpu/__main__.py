@@ -1,20 +1,19 @@
-"""Do everything that only a GPU can show of the kernels, in steps that can be resumed.
+"""Run all checks and measurements of the kernels that need a GPU, in resumable stages.
 
     make gpu [ARGS="..."]       or       python -m benchmarks.gpu [options]
 
-Needed are a GPU and, in the Python that runs it, NumPy, torch and Triton; a network is not.  The
-stages, of which `--list` names all, run one after another, each in a process of its own; what fails
-is recorded, and the next one goes on.  The result of each is a file of
-benchmarks/results/gpu/<device>/.  A stage that passed on this device with this code is not run
-again, so that a run that was ended goes on where it was: with --minutes it ends by itself.  Exit
-code 0 says that all stages were run and none failed.
+The program needs a GPU, and NumPy, torch and Triton in its Python; it needs no network.  `--list`
+names all stages.  They run one after another, each in a separate process; a failure is recorded,
+and the next stage runs.  Each result is a file in benchmarks/results/gpu/<device>/.  A stage that
+passed on this device with this code does not run again, so an interrupted run continues where it
+stopped.  With --minutes the run stops by itself.  Exit code 0 means that all stages ran and passed.
 
-Once the times are measured, they are also written to kernels-<device>.json in that folder, in the
-form that `benchmarks.tables` and `benchmarks.pictures` read from benchmarks/results/.  With --adopt
-the kernels use the numbers of warps that were found to be the best.
+After the stages for speed, their times are also written to kernels-<device>.json in that folder, in
+the form that `benchmarks.tables` and `benchmarks.pictures` read from benchmarks/results/.  With
+--adopt the kernels use the best measured numbers of warps.
 
-`--rehearse` runs all stages in small on a CPU: the kernels in Triton's interpreter, with a stand-in
-for CUDA, so that the first run on a GPU does not end at a slip.
+`--rehearse` runs small versions of all stages on a CPU.  The kernels run in Triton's interpreter,
+and a stand-in replaces CUDA, so that a simple mistake does not end the first run on a GPU.
 """
 
 import argparse
@@ -34,19 +33,23 @@ def options_of(arguments: list[str] | None) -> argparse.Namespace:
         prog="python -m benchmarks.gpu", description=(__doc__ or "").partition("\n")[0]
     )
     parser.add_argument("--list", action="store_true", help="list the stages")
-    parser.add_argument("--rehearse", action="store_true", help="try all stages on a CPU")
-    parser.add_argument("--only", nargs="+", metavar="STAGE", help="run these stages alone")
-    parser.add_argument("--force", action="store_true", help="run stages that are done, too")
-    parser.add_argument("--minutes", type=float, default=float("inf"), help="end after so many")
+    parser.add_argument("--rehearse", action="store_true", help="test all stages on a CPU")
+    parser.add_argument("--only", nargs="+", metavar="STAGE", help="run only these stages")
+    parser.add_argument("--force", action="store_true", help="also run stages that are done")
+    parser.add_argument(
+        "--minutes", type=float, default=float("inf"), help="end after this number of minutes"
+    )
     parser.add_argument("--output", type=Path, help="another folder for the results")
-    parser.add_argument("--adopt", action="store_true", help="let the kernels use what was tuned")
+    parser.add_argument(
+        "--adopt", action="store_true", help="let the kernels use the tuned numbers of warps"
+    )
     parser.add_argument("--child", help=argparse.SUPPRESS)
     parser.add_argument("--part", type=Path, help=argparse.SUPPRESS)
     return parser.parse_args(arguments)
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run from the command line; 0 if nothing failed, 2 if nothing could be run."""
+    """Run the program; return 0 if all stages passed, and 2 if no stage could run."""
     options = options_of(arguments)
     os.environ.setdefault("TRITON_INTERPRET", "1" if options.rehearse else "0")
     if find_spec("torch") is None:
@@ -67,17 +70,19 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def refusal(options: argparse.Namespace, names: Collection[str]) -> str | None:
-    """Say why nothing can be run; None if it can."""
+    """Return the reason why the stages cannot run, or None if they can."""
     import torch
 
     from benchmarks.kernels import RESULTS
 
     if unknown := set(options.only or ()) - set(names):
-        return f"no stage is called {', '.join(sorted(unknown))}; --list names them"
+        return f"unknown stage {', '.join(sorted(unknown))}; --list names them"
     if not options.rehearse and not torch.cuda.is_available():
-        return f"torch {torch.__version__} sees no GPU; --rehearse tries the stages on a CPU"
+        return f"torch {torch.__version__} sees no GPU; --rehearse tests the stages on a CPU"
     if options.rehearse and options.output and is_in(options.output, RESULTS):
-        return "a rehearsal measures nothing: its results are no part of the repository"
+        return (
+            "a rehearsal has no valid times; give an --output outside of the repository's results"
+        )
     return None
 
 
@@ -96,11 +101,12 @@ def child(options: argparse.Namespace) -> int:
 
 
 def parent(options: argparse.Namespace) -> int:
-    """Run the stages in turn, each in a process of its own, and say how they went."""
+    """Run the stages in turn, each in a separate process, and print their outcomes."""
     from benchmarks.gpu import runner, settings, speed, stages, tuning
     from benchmarks.gpu.environment import code, device_of
 
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # a stage in progress is ended too
+    # Exit by an exception, so that the running stage also ends.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     chosen = [stage for stage in stages.STAGES if stage.name in (options.only or stages.BY_NAME)]
     setting = settings.rehearsal() if options.rehearse else settings.on_gpu()
     folder = (options.output or folder_of(setting)).resolve()
@@ -120,7 +126,7 @@ def parent(options: argparse.Namespace) -> int:
         print(f"the kernels use {tuning.adopt(kept['tuning'])}")
     print(f"results: {folder}")
     if left := len(chosen) - len(results):
-        print(f"{left} stages are left for the next run")
+        print(f"{left} stages remain for the next run")
     return int(left > 0 or any(result["status"] == runner.FAILED for result in results))
 
 
@@ -129,7 +135,7 @@ def is_in(folder: Path, other: Path) -> bool:
 
 
 def folder_of(setting: Any) -> Path:
-    """Where results go: those of a rehearsal never into the repository."""
+    """Return the folder of the results; those of a rehearsal never go into the repository."""
     from benchmarks import kernels
 
     if setting.rehearsal:
@@ -146,7 +152,7 @@ def run_all(
     force: bool = False,
     minutes: float = float("inf"),
 ) -> list[dict[str, Any]]:
-    """Run the stages that are not done, as far as time goes, and return all results."""
+    """Run the stages that are not done, within the time limit, and return all results."""
     from benchmarks.gpu import runner
 
     end, results = time.monotonic() + 60 * minutes, []

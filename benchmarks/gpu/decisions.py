@@ -1,4 +1,4 @@
-"""Whether the kernels decide as the definition does: called one by one, and replayed in a graph."""
+"""Check that the kernels decide like the NumPy reference, in single calls and in graph replays."""
 
 import itertools
 import time
@@ -19,7 +19,7 @@ FORMS = ("probabilities", "logits")
 
 
 def uses(setting: Setting, rules: tuple[str, ...]) -> Iterator[tuple[str, str, bool]]:
-    """Yield name of a rule, name of a type, and whether rows are logits."""
+    """Yield the name of a rule, the name of a type, and whether rows are logits."""
     for number, (rule, logits) in enumerate(itertools.product(rules, (False, True))):
         some = setting.types
         if setting.rehearsal:
@@ -32,7 +32,7 @@ def title(rule: str, dtype: str, logits: bool, batch: int, size: int) -> str:
 
 
 def small(setting: Setting) -> Iterator[Row]:
-    """Compare kernels and torch's operations on the device with NumPy, every sequence."""
+    """Compare kernels and torch on the device with NumPy, for every sequence."""
     for size, (rule, dtype, logits) in itertools.product(
         setting.small, uses(setting, setting.rules)
     ):
@@ -52,7 +52,7 @@ def small(setting: Setting) -> Iterator[Row]:
 
 
 def serving(setting: Setting) -> Iterator[Row]:
-    """Compare kernels with torch on the device for all sequences, and with NumPy for the first."""
+    """Compare kernels with torch for all sequences, and with NumPy for the first ones."""
     for (batch, size), (rule, dtype, logits) in itertools.product(
         setting.serving, uses(setting, setting.few)
     ):
@@ -73,7 +73,7 @@ def serving(setting: Setting) -> Iterator[Row]:
 
 
 def checked(setting: Setting) -> Iterator[Row]:
-    """Let "auto" choose after the kernels were compiled: what it takes, and how long it checks."""
+    """Report the backend that "auto" chooses with compiled kernels, and the time of its check."""
     batch, size = setting.replayed
     shape = (batch, setting.chains, setting.gamma, size)
     for rule, dtype, logits in uses(setting, setting.rules):
@@ -84,7 +84,7 @@ def checked(setting: Setting) -> Iterator[Row]:
                 by_kernels(rule, inputs)
             before = len(self_checks())
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # the row says it
+                warnings.simplefilter("ignore")  # the row has this information
                 by_kernels(rule, inputs, backend="auto")
             for check in self_checks()[before:]:
                 row |= {"backend": check.backend, "check s": check.seconds, "note": check.reason}
@@ -95,7 +95,7 @@ def checked(setting: Setting) -> Iterator[Row]:
 
 
 def graphs(setting: Setting) -> Iterator[Row]:
-    """Replay graphs with new inputs in the same memory, and compare with calls one by one."""
+    """Compare graph replays with new inputs in the same memory with single calls."""
     (batch, size), workspace = setting.replayed, Workspace()
     shape = (batch, setting.chains, setting.gamma, size)
     for rule, dtype, logits in uses(setting, setting.few):
@@ -104,7 +104,7 @@ def graphs(setting: Setting) -> Iterator[Row]:
         try:
             drawn = make(rule, shape, TYPES[dtype], **options)
             static = [x.contiguous() for x in drawn]
-            before = by_kernels(rule, static, workspace)  # compiles
+            before = by_kernels(rule, static, workspace)  # this call compiles
             clocks.wait(setting.device)
             graph = clocks.Graph([lambda r=rule, i=static: by_kernels(r, i, workspace)])
             row["different"] = row["changed"] = 0
@@ -115,7 +115,7 @@ def graphs(setting: Setting) -> Iterator[Row]:
                 graph.seconds()
                 row["different"] += different(graph.results[0], by_kernels(rule, fresh))
                 row["changed"] += different(graph.results[0], before)
-            # a graph that does nothing returns what the first call did
+            # A graph without effect would return the results of the first call.
             row["passed"] = row["different"] == 0 and row["changed"] > 0
         except Exception as error:
             row |= failed(error)
@@ -123,7 +123,7 @@ def graphs(setting: Setting) -> Iterator[Row]:
 
 
 def first_call(setting: Setting, rule: str, inputs: list[Any]) -> tuple[Verified[Any], float]:
-    """Verify by the kernels, and return the seconds too, which include compiling the first time."""
+    """Verify by the kernels; also return the seconds, including compilation in the first call."""
     begun = time.perf_counter()
     outcome = by_kernels(rule, inputs)
     clocks.wait(setting.device)
@@ -131,7 +131,7 @@ def first_call(setting: Setting, rule: str, inputs: list[Any]) -> tuple[Verified
 
 
 def different(outcome: Verified[Any], expected: Verified[Any]) -> int:
-    """Count the sequences that two verifications decide differently."""
+    """Count the sequences with different decisions in two verifications."""
     wrong = torch.zeros(len(outcome.accepted), dtype=torch.bool)
     for mine, other in zip(outcome, expected, strict=True):
         if mine is not None or other is not None:
@@ -141,6 +141,6 @@ def different(outcome: Verified[Any], expected: Verified[Any]) -> int:
 
 
 def failed(error: Exception) -> Row:
-    """Report an error; that memory is short says nothing of the kernels."""
+    """Make a row for an error; lack of memory does not count against the kernels."""
     short = isinstance(error, torch.OutOfMemoryError)
     return {"passed": None if short else False, "note": in_short(error)}

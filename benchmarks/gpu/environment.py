@@ -1,4 +1,4 @@
-"""The machine of a run, the code that runs, and the rate of copies on it."""
+"""Description of the machine and the code of a run, and the machine's copy rate."""
 
 import hashlib
 import platform
@@ -34,7 +34,7 @@ Row = dict[str, Any]
 
 @cache
 def describe(setting: Setting) -> Row:
-    """Describe device, driver and versions: what every result is recorded with."""
+    """Return device, driver and versions, which every result records."""
     found = machine("torch", "triton", "numpy", *PEERS[:1], "flashinfer-python", "vllm")
     found |= {
         "device": device_of(setting),
@@ -61,7 +61,7 @@ def device_of(setting: Setting) -> str:
 
 
 def ask_driver(command: tuple[str, ...]) -> dict[str, str]:
-    """Return what nvidia-smi says of the first GPU; nothing where there is no such program."""
+    """Return the output of nvidia-smi for the first GPU; empty without this program."""
     command = tuple(part.replace("{}", ",".join(ASKED)) for part in command)
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
@@ -73,7 +73,7 @@ def ask_driver(command: tuple[str, ...]) -> dict[str, str]:
 
 
 def commit() -> str | None:
-    """Return the commit, with a mark if files have changed since; None outside of a repository."""
+    """Return the commit, marked if files have changed since; None outside of a repository."""
     command = ("git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=40")
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
@@ -83,7 +83,7 @@ def commit() -> str | None:
 
 
 def code() -> str:
-    """Digest of the code that the stages run: results of other code are measured again."""
+    """Return a digest of the code of the stages; a new digest makes old results invalid."""
     whole = hashlib.sha256()
     for folder, names in (("otm", "*.py"), ("otm", "*.json"), ("benchmarks", "*.py")):
         for path in sorted((ROOT / folder).rglob(names)):
@@ -95,17 +95,17 @@ def code() -> str:
 
 
 def environment(setting: Setting) -> Iterator[Row]:
-    """Say what is there: without pytest, say, there is no stage of tests."""
+    """Yield a row per package, and name the stages that need a missing one."""
     for name, why in (("torch", "all stages"), ("triton", "the kernels")):
         there = find_spec(name) is not None
-        note = "" if there else f"missing, and {why} need it"
+        note = "" if there else f"missing; needed for {why}"
         yield {"case": name, "passed": there, "note": note}
     for name in HELPERS:
         yield {"case": name, "passed": True if find_spec(name) else None, "note": ""}
 
 
 def copies(setting: Setting) -> Iterator[Row]:
-    """Measure the rate of copies by size, alone and in a graph, and the cost of launches."""
+    """Measure copy rates by size, single and in a graph, and the cost of launches."""
     device = setting.device
     for size in setting.copies:
         source = torch.zeros(size, dtype=torch.uint8, device=device)

@@ -1,4 +1,4 @@
-"""Inputs of the checks of decisions: chains of all lengths, temperatures down to 0, from a seed."""
+"""Inputs for checks of decisions: chains of all lengths and temperatures down to 0, from a seed."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from otm.rules import named
 
 TEMPERATURES = (0.0, 0.7, 1.0, 1.3, 1e-8)
 FIRST = 2
-"""So many sequences of a large batch are decided by the definition in NumPy."""
+"""Number of sequences of a large batch that the NumPy reference also decides."""
 
 
 def make(
@@ -27,10 +27,10 @@ def make(
     seed: int = 0,
     alike: bool = False,
 ) -> list[Tensor]:
-    """Draw rows of target and draft, drafts, uniforms and, with logits, temperatures.
+    """Draw target rows, draft rows, drafts, uniforms and, for logits, temperatures.
 
-    The shape is (B, K, γ, V); a rule for one chain has no K.  Where all sequences are alike, chains
-    have γ drafts and temperatures are 1.
+    The shape is (B, K, γ, V); a rule for one chain has no K.  With `alike`, all chains have γ
+    drafts and all temperatures are 1.
     """
     batch, count, gamma, size = shape
     rng = torch.Generator(device).manual_seed(seed)
@@ -59,14 +59,14 @@ def make(
     temperatures = torch.tensor(TEMPERATURES, device=device).roll(seed)
     temperatures = temperatures.repeat(-(-batch // len(TEMPERATURES)))[:batch]
     if several_chains:
-        tokens[temperatures == 0, 1:] = -1  # the chains of a greedy sequence are alike
+        tokens[temperatures == 0, 1:] = -1  # all chains of a greedy sequence are equal
     return [*rows, tokens, uniforms, temperatures]
 
 
 def by_kernels(
     rule: str, inputs: list[Tensor], workspace: Any = None, backend: str = "triton"
 ) -> Verified[Tensor]:
-    """Verify by the kernels, or by "auto"."""
+    """Verify by the kernels, or by another backend such as "auto"."""
     options: dict[str, Any] = {"rule": rule, "backend": backend, "validate": False}
     options["workspace"] = workspace
     if len(inputs) == 4:
@@ -75,7 +75,7 @@ def by_kernels(
 
 
 def by_torch(rule: str, inputs: list[Tensor], part: int = 8) -> Verified[Tensor]:
-    """Verify by plain torch on the same device, a few sequences at a time, to need less memory."""
+    """Verify by plain torch on the same device, a few sequences at a time to save memory."""
     outcomes = []
     for some in zip(*(x.split(part) for x in inputs), strict=True):
         laws = with_probs(list(some))
@@ -85,14 +85,14 @@ def by_torch(rule: str, inputs: list[Tensor], part: int = 8) -> Verified[Tensor]
 
 
 def by_numpy(rule: str, inputs: list[Tensor]) -> Verified[Any]:
-    """Verify by the definition, in NumPy, from the same probabilities."""
+    """Verify by the NumPy reference, from the same probabilities."""
     target, draft, *rest = with_probs([x.cpu() for x in inputs])
     arrays = (x.numpy() for x in (target.float(), draft.float(), *rest))
     return verify_probs(*arrays, rule=rule, backend="numpy", validate=False)
 
 
 def with_probs(inputs: list[Tensor]) -> list[Tensor]:
-    """Replace logits by the probabilities that the kernels make of them."""
+    """Replace logits by the probabilities that the kernels compute from them."""
     if len(inputs) == 4:
         return inputs
     *rows, tokens, uniforms, temperatures = inputs

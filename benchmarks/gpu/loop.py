@@ -1,4 +1,4 @@
-"""The decoding loop with both models on the device; "k-Seq" is verified on the host."""
+"""Decoding loops with both models on the device; "k-Seq" verifies on the host."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -22,7 +22,7 @@ from otm.models import GPT, GPTConfig
 PROMPTS = [[1, 2, 3], [4, 5, 6, 7, 8], [9], [10, 11]]
 GREEDY = SamplingParameters(temperature=0)
 ALIKE = 0.5
-"""Share of greedy tokens that must be the CPU's: where a tie flips, all that follows differs."""
+"""Minimum share of greedy tokens equal to the CPU's; a flipped tie changes all later tokens."""
 
 
 def pair(setting: Setting) -> tuple[GPT, GPT]:
@@ -33,7 +33,7 @@ def pair(setting: Setting) -> tuple[GPT, GPT]:
 
 
 def loop(setting: Setting) -> Iterator[Row]:
-    """Decode with and without drafts, and compare what greedy decoding returns."""
+    """Decode with and without drafts, and compare greedy outputs with the CPU's."""
     on_host = pair(setting)
     target, draft = (model.to(device=setting.device) for model in on_host)
     options: dict[str, Any] = {"max_tokens": setting.tokens, "seed": 0}
@@ -52,7 +52,7 @@ def loop(setting: Setting) -> Iterator[Row]:
         ),
     }
     rules = ("grid k-Seq", "grid optimal", "grid walk and keep", "k-Seq")
-    for rule in rules:  # the last one verifies on the host
+    for rule in rules:  # the last rule verifies on the host
         ways[rule] = partial(
             spectr, target, draft, PROMPTS, k=setting.chains, rule=rule, **drafting
         )
@@ -81,12 +81,12 @@ def loop(setting: Setting) -> Iterator[Row]:
 
 
 def penalise(tokens: Any, scores: Any, prompts: Any) -> Any:
-    """Leave scores as they are, on their device."""
+    """Return the scores unchanged, on their device."""
     return scores - 0 * tokens[:, -1:]
 
 
 def alike(some: Any, others: Any) -> float:
-    """Share of the tokens that are equal, up to the first that differs in each sequence."""
+    """Return the share of tokens before the first difference in each sequence."""
     equal = total = 0
     for mine, other in zip(some, others, strict=True):
         total += len(other)

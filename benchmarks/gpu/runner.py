@@ -1,8 +1,8 @@
-"""Runs stages, each in a process of its own, and keeps what they found.
+"""Runs stages, each in a separate process, and keeps their results.
 
-A stage writes each row as soon as it has it, as a line of `<stage>.part`: what was found before a
-crash, or before time was up, is kept.  Then `<stage>.json` holds all rows, the machine, the code's
-digest and the outcome.
+A stage writes each row at once as a line of `<stage>.part`, so that a crash or a time limit does
+not lose earlier rows.  In the end, `<stage>.json` holds all rows, the machine, the code's digest
+and the outcome.
 """
 
 import json
@@ -23,14 +23,17 @@ from benchmarks.gpu.settings import Setting
 from benchmarks.gpu.stages import Stage
 
 Launch = Callable[[Stage, Path, float], str | None]
-"""Runs a stage in so many seconds, its rows going to a file; returns an error, or None."""
+"""Runs a stage within a number of seconds and writes its rows to a file.
+
+It returns an error, or None.
+"""
 
 PASSED, FAILED, ABSENT = "passed", "failed", "not possible here"
 MARKS = {True: "ok", False: "FAILED", None: "-"}
 
 
 def perform(stage: Stage, setting: Setting, part: Path) -> None:
-    """Run a stage in this process; its rows go to a file and, in short, to the terminal."""
+    """Run a stage in this process; write its rows to a file, and a summary to the terminal."""
     with part.open("w", encoding="utf-8") as file:
 
         def write(line: Any) -> None:
@@ -51,7 +54,7 @@ def perform(stage: Stage, setting: Setting, part: Path) -> None:
 
 
 def finite(value: Any) -> Any:
-    """Replace numbers that JSON does not have by None."""
+    """Replace infinities and NaN by None, since JSON lacks them."""
     if isinstance(value, dict):
         return {key: finite(x) for key, x in value.items()}
     if isinstance(value, list | tuple):
@@ -60,7 +63,7 @@ def finite(value: Any) -> Any:
 
 
 def in_child(options: Iterable[str], interpreted: bool) -> Launch:
-    """Run stages by this program in other processes: a crash of the device ends one stage alone."""
+    """Run stages in child processes, so that a crash of the device ends only one stage."""
 
     def launch(stage: Stage, part: Path, limit: float) -> str | None:
         command = [sys.executable, "-m", "benchmarks.gpu", *options]
@@ -71,7 +74,7 @@ def in_child(options: Iterable[str], interpreted: bool) -> Launch:
 
 
 def in_time(command: list[str], limit: float, variables: dict[str, str]) -> str | None:
-    """Run a program in the checkout, and end it and all that it started when time is up."""
+    """Run a program in the checkout; at the time limit, end it and its child processes."""
     environment = {**os.environ, "PYTHONUNBUFFERED": "1", **variables}
     process = subprocess.Popen(command, cwd=ROOT, env=environment, process_group=0)
     try:
@@ -115,7 +118,7 @@ def run(stage: Stage, folder: Path, launch: Launch, limit: float) -> dict[str, A
 
 
 def parsed(line: str) -> Row | None:
-    """Read a line of rows; None for the last one of a process that was ended while it wrote."""
+    """Parse a line into a row; return None for the incomplete last line of a killed process."""
     try:
         row: Row = json.loads(line)
     except json.JSONDecodeError:
@@ -133,14 +136,14 @@ def kept(stage: Stage, folder: Path) -> dict[str, Any] | None:
 
 
 def is_done(result: dict[str, Any] | None, machine: Row) -> bool:
-    """Whether a stage need not run again: it passed, on this device with this code."""
+    """Whether a stage has already passed on this device with this code."""
     if result is None or result["status"] != PASSED:
         return False
     return all(result["machine"].get(name) == machine[name] for name in ("device", "code"))
 
 
 def summary(results: list[dict[str, Any]]) -> str:
-    """Lay out all stages, and what failed in them."""
+    """Format all stages with their failures."""
     lines = [f"\n{'stage':<22}{'outcome':<19}{'rows':>5}{'failed':>8}{'s':>7}"]
     for result in results:
         wrong = [row for row in result["rows"] if row["passed"] is False]

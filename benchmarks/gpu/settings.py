@@ -1,4 +1,4 @@
-"""The sizes of all stages: on a GPU, and in a rehearsal on a CPU, which shows that it all runs."""
+"""Sizes of all stages: on a GPU, and in a rehearsal on a CPU."""
 
 import sys
 from typing import NamedTuple
@@ -21,50 +21,50 @@ WALK = tuple(f"walk_and_keep.triton_kernels.{name}" for name in ("add_up", "draw
 
 
 class Setting(NamedTuple):
-    """What the stages work with.
+    """Sizes and options of the stages.
 
     Attributes
     ----------
     device : torch.device
-        Where the kernels run.
+        Device of the kernels.
     rehearsal : bool
-        Whether it is only tried whether the stages run: on a CPU, with a stand-in for CUDA.
+        Whether the run only tests the stages, on a CPU with a stand-in for CUDA.
     plan : Plan
-        Of the stages for speed.
+        Sizes of the stages for speed.
     peers : bool
         Whether other projects are measured too.
     rules, few : tuple of str
-        Rules whose decisions are checked at small vocabularies, and in the other stages.
+        Rules checked at small vocabularies, and rules checked in the other stages.
     types : tuple of str
-        Types of rows, each with each rule; in a rehearsal they take turns.
+        Types of rows.  A run combines all types and rules; a rehearsal takes the types in turn.
     sequences, small : int and tuple of int
-        Sequences and vocabularies where the definition in NumPy decides every sequence.
+        Number of sequences and vocabulary sizes for checks of all sequences by NumPy.
     serving : tuple of (int, int)
-        Numbers of sequences and vocabularies at which torch decides all and NumPy the first ones.
+        Numbers of sequences and vocabulary sizes for checks by torch, with NumPy for a few.
     gamma, chains : int
-        Drafts of a chain, and K where there are several.
+        Number of drafts of a chain, and number of chains K.
     replayed, replays : (int, int) and int
-        Sequences and vocabulary of the graphs that are replayed with other inputs; how many.
+        Number of sequences and vocabulary size of replayed graphs, and number of replays.
     copies : tuple of int
-        Bytes of the copies whose rate is measured.
+        Sizes in bytes of the measured copies.
     tuned : tuple of (int, int)
-        Sequences and vocabularies of the search for numbers of warps.
+        Numbers of sequences and vocabulary sizes of the search for numbers of warps.
     kernels : tuple of str
-        The kernels that it is for, as `otm.kernels.common.runtime.TUNED` names them.
+        Kernels of the search, by their names in `otm.kernels.common.runtime.TUNED`.
     effort : Effort
-        Of that search.
+        Effort of the search.
     candidates : tuple of int
-        The numbers of warps.
+        Candidate numbers of warps.
     checked : (int, int)
-        Sequences and vocabulary of the run under compute-sanitizer.
+        Number of sequences and vocabulary size of the run under compute-sanitizer.
     tokens : int
-        New tokens of each prompt of the decoding loop.
+        Number of new tokens per prompt in the decoding loop.
     layers : int
-        Layers of the target there; 0 for a model of a few weights.
+        Number of layers of the target in the decoding loop; 0 for a tiny model.
     tests : tuple of tuple of str
-        What pytest runs, in a process for each; none for all tests of the kernels.
+        Arguments of pytest, one process for each entry; empty for all tests of the kernels.
     nvidia_smi, sanitizer : tuple of str
-        The commands.
+        Commands of these programs.
     """
 
     device: torch.device

@@ -1,4 +1,4 @@
-"""The times of `benchmarks.kernels`, one tier a stage, and the record that they make together."""
+"""Times of `benchmarks.kernels`, one tier per stage, and the record of all tiers."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,10 +14,10 @@ from benchmarks.gpu.settings import Setting
 
 OURS = "otm"
 ABSENT = ("flashinfer", "vllm v1", "transformers")
-"""Other projects, which a rehearsal leaves out."""
+"""Other projects, which a rehearsal skips."""
 
 KERNELS = ("triton", "otm block", "otm sigmoid", several.ONE_CHAIN)
-"""How the names of contestants end that are kernels of ours."""
+"""Endings of the names of OTM's kernels."""
 
 TIERS = {
     "speed-probabilities": PROBABILITIES,
@@ -28,7 +28,7 @@ CHAINS = "speed-chains"
 
 
 def one_chain(setting: Setting, tier: str) -> Iterator[Row]:
-    """Measure one chain in a tier: everyone that passes the check of the distributions."""
+    """Measure one chain in a tier, for all contestants that pass the check of distributions."""
     torch.manual_seed(0)
     plan, device = setting.plan, setting.device
     machine = kernels.look_at(device, plan)
@@ -41,7 +41,7 @@ def one_chain(setting: Setting, tier: str) -> Iterator[Row]:
 
 
 def chains(setting: Setting) -> Iterator[Row]:
-    """Measure several chains."""
+    """Measure several chains in a tier."""
     torch.manual_seed(0)
     plan, device = setting.plan, setting.device
     machine = kernels.look_at(device, plan)
@@ -62,7 +62,7 @@ def heading(record: dict[str, Any]) -> Row:
 
 
 def of_check(check: Row) -> Row:
-    """Make a row of a check of a distribution; to fail it is no failure of ours if it is a peer."""
+    """Make a row for a check of a distribution; a failure of another project does not count."""
     failed = None if check["contestant"].startswith(ABSENT) else False
     case = f"distribution of {check['contestant']}"
     note = check.get("failed", "")
@@ -70,7 +70,7 @@ def of_check(check: Row) -> Row:
 
 
 def of_result(result: Row) -> Row:
-    """Make a row of a measurement: all of ours must run, and kernels in a graph too."""
+    """Make a row for a measurement; OTM's contestants must run, and its kernels also in a graph."""
     name: str = result["contestant"]
     passed: bool | None = True
     if "failed" in result:
@@ -89,7 +89,7 @@ def of_result(result: Row) -> Row:
 
 
 def merge(folder: Path, found: dict[str, Any], device: torch.device) -> bool:
-    """Write the record that `benchmarks.tables` reads, once all stages for speed are there."""
+    """Write the record that `benchmarks.tables` reads after all stages for speed have run."""
     names = (*TIERS, CHAINS)
     if not all(name in found and found[name]["status"] == "passed" for name in names):
         return False

@@ -1,4 +1,4 @@
-"""The stages, in their order: the ones that tell most come first."""
+"""The stages in order; the most informative stages come first."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -10,7 +10,7 @@ from benchmarks.gpu.settings import Setting
 
 
 class Stage(NamedTuple):
-    """A stage: its name, what it shows, the seconds that it may take, and what yields its rows."""
+    """A stage: its name, its title, its time limit in seconds, and a function that yields rows."""
 
     name: str
     title: str
@@ -22,7 +22,9 @@ STAGES = (
     Stage("environment", "what is installed", 120, environment.environment),
     Stage("copies", "the rate of copies, the cost of launches", 120, environment.copies),
     Stage("decisions", "kernels and torch against NumPy, small vocabularies", 900, decisions.small),
-    Stage("self-checks", 'what "auto" takes, and how long it checks', 540, decisions.checked),
+    Stage(
+        "self-checks", 'the backend of "auto", and the time of its check', 540, decisions.checked
+    ),
     Stage("serving", "kernels against torch and NumPy, large batches", 540, decisions.serving),
     Stage("graphs", "replays with new inputs against calls", 540, decisions.graphs),
     Stage("loop", "the decoding loop with models on the device", 300, loop.loop),

@@ -1,8 +1,8 @@
-"""What stands in for CUDA in a rehearsal, so that every line that needs it has run before.
+"""Replacements for CUDA in a rehearsal, so that every line for a GPU runs before it meets one.
 
-Graphs are replayed by calling again, events read the clock of the processor, and the contestants
-that are kernels run in torch: in Triton's interpreter they would take minutes.  Nothing that is
-measured in this way means anything.
+A graph is replayed by repeating its calls, events read the processor's clock, and torch replaces
+the contestants that are kernels, because Triton's interpreter would take minutes.  Times measured
+in this way have no meaning.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ REAL = clocks.Graph
 
 
 class Event:
-    """An event of the processor's clock."""
+    """An event that records the processor's clock."""
 
     def __init__(self, *, enable_timing: bool) -> None:
         self.at = 0.0
@@ -37,21 +37,21 @@ class Event:
 
 
 class Stream:
-    """A stream that nothing waits for."""
+    """A stream on which no operation waits."""
 
     def wait_stream(self, other: "Stream") -> None:
         pass
 
 
 class CUDAGraph:
-    """A graph that calls again what it was captured from."""
+    """A graph that repeats the calls from which it was captured."""
 
     def __init__(self) -> None:
         self.replay = lambda: None
 
 
 class Graph(REAL):
-    """The real one, whose replay writes new results into the memory of the first."""
+    """A `clocks.Graph` whose replay writes new results into the memory of the first results."""
 
     def __init__(self, calls: Sequence[Any]) -> None:
         super().__init__(calls)
@@ -65,13 +65,13 @@ class Graph(REAL):
 
 
 def all_wrong(inputs: Any) -> tuple[torch.Tensor, torch.Tensor]:
-    """Output a token that the target never does: the gate rejects that after a few draws."""
+    """Output a token of target probability zero, which the check rejects after a few draws."""
     return torch.zeros(len(inputs.tokens), gate.GAMMA + 1), torch.zeros(len(inputs.tokens))
 
 
 @contextlib.contextmanager
 def stand_in() -> Iterator[None]:
-    """Let the CPU stand in for a GPU, with blocks of few tokens."""
+    """Replace CUDA by the CPU, and use blocks of few tokens."""
     nothing = contextlib.nullcontext
     of_cuda = {
         "Event": Event,

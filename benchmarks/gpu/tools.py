@@ -1,4 +1,4 @@
-"""Other programs: the tests of the kernels on the GPU, and compute-sanitizer."""
+"""Other programs: the kernels' tests on the GPU, and compute-sanitizer."""
 
 import contextlib
 import os
@@ -23,7 +23,7 @@ MOST = 20
 
 
 def tests(setting: Setting) -> Iterator[Row]:
-    """Run the kernels' tests on the GPU, each file in a process: a crash does not end the rest."""
+    """Run the kernels' tests on the GPU, one process per file, so that a crash ends only one."""
     missing = [name for name in ("pytest", "hypothesis") if find_spec(name) is None]
     if missing:
         yield {"case": "tests", "passed": None, "note": f"{' and '.join(missing)} not installed"}
@@ -45,7 +45,7 @@ def tests(setting: Setting) -> Iterator[Row]:
 
 
 def files() -> list[tuple[str, ...]]:
-    """Return what pytest runs: first what only a GPU can run, and the CPU's in one go."""
+    """Return arguments of pytest: GPU-only tests by file first, then all CPU tests at once."""
     folder = ROOT / "tests" / "kernels"
     all_files = [*folder.rglob("test_*.py"), *(ROOT / "tests/coupled/clocks").glob("test_*.py")]
     of_triton = [x for x in all_files if "triton" in x.stem or x.parent.name == "compiled"]
@@ -56,7 +56,7 @@ def files() -> list[tuple[str, ...]]:
 
 
 def of_report(path: Path) -> Row:
-    """Count the outcomes in pytest's report, and name the tests that failed."""
+    """Count the outcomes in pytest's report, and name the failed tests."""
     suites = ElementTree.parse(path).getroot().iter("testsuite")
     kinds = ("tests", "failures", "errors", "skipped")
     counts = dict.fromkeys(kinds, 0)
@@ -73,7 +73,7 @@ def of_report(path: Path) -> Row:
 
 
 def sanitizer(setting: Setting) -> Iterator[Row]:
-    """Run the kernels once under each tool of compute-sanitizer, after a run that compiles them."""
+    """Run the kernels under each tool of compute-sanitizer, after a run that compiles them."""
     program, *rest = setting.sanitizer
     folders = [os.environ.get("PATH", os.defpath), "/usr/local/cuda/bin"]
     if home := os.environ.get("CUDA_HOME"):
@@ -101,16 +101,16 @@ def sanitizer(setting: Setting) -> Iterator[Row]:
 
 
 def run(command: list[str], setting: Setting, limit: float) -> tuple[int | None, str, float]:
-    """Run a program in the checkout; returns exit code, None if out of time, output and seconds."""
+    """Run a program in the checkout; return exit code (None at the limit), output and seconds."""
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH")))),
         "TRITON_INTERPRET": "1" if setting.rehearsal else "0",
-        # every tensor is memory of its own, so that to read beyond its end is seen
+        # Every tensor has separate memory, so that the sanitizer detects a read beyond its end.
         **({"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"} if UNDER in command else {}),
     }
     begun, code = time.perf_counter(), None
-    with tempfile.TemporaryFile() as file:  # a pipe would wait for what the program has started
+    with tempfile.TemporaryFile() as file:  # a pipe would wait for child processes
         with contextlib.suppress(subprocess.TimeoutExpired):
             code = subprocess.run(
                 command,
@@ -127,7 +127,7 @@ def run(command: list[str], setting: Setting, limit: float) -> tuple[int | None,
 
 
 def once(setting: Setting) -> int:
-    """Run every kernel on small inputs, and count the sequences that are decided wrongly."""
+    """Run every kernel on small inputs, and count the sequences with wrong decisions."""
     wrong, (batch, size) = 0, setting.checked
     shape = (batch, setting.chains, setting.gamma, size)
     for rule in setting.few:

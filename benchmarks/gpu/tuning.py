@@ -1,8 +1,8 @@
-"""The best number of warps of each kernel, for `otm/kernels/common/warps.json`.
+"""Search for the best number of warps of each kernel, for `otm/kernels/common/warps.json`.
 
-One kernel at a time has another number, while whole verifications that run it are timed; the
-decisions must stay.  The number of tokens that a program looks at is not searched: the sum of a
-softmax is rounded by block, so that the block is a part of the definition.
+One kernel at a time gets another number, and whole verifications that use it are timed; the
+decisions must not change.  The number of tokens of a block is not searched: softmax sums are
+rounded by block, so the block size is part of the definition.
 """
 
 import itertools
@@ -27,10 +27,10 @@ from otm.rules import named
 
 TABLE = Path(runtime.__file__).with_name("warps.json")
 GAIN = 0.03
-"""Share of the time that another number must save, in the middle over the uses of a kernel."""
+"""Minimum saving of another number of warps, as the median share over a kernel's uses."""
 
 FORMS = {"fp32": False, "bf16": True}
-"""Types of the rows that are measured, and whether they are logits."""
+"""Measured types of rows, and whether these are logits."""
 
 
 def tuning(setting: Setting) -> Iterator[Row]:
@@ -49,7 +49,7 @@ def tuning(setting: Setting) -> Iterator[Row]:
 
 
 def launched_by(kernel: str, rules: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield rules and types of rows with which a kernel is launched."""
+    """Yield the rules and row types that launch a kernel."""
     module, _, name = kernel.rpartition(".")
     for rule, dtype in itertools.product(rules, FORMS):
         if module == "common.distributions.triton":
@@ -58,7 +58,7 @@ def launched_by(kernel: str, rules: Sequence[str]) -> Iterator[tuple[str, str]]:
             fits = not named(rule, "kernel").several
         else:
             fits = named(rule, "kernel").several
-            if name == "make_tables":  # one kernel for all rules by bins
+            if name == "make_tables":  # all rules with bins share this kernel
                 fits = fits and rule != "grid k-Seq"
             else:
                 fits = fits and (rule == "grid walk and keep") == module.startswith(
@@ -69,7 +69,7 @@ def launched_by(kernel: str, rules: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def ratios(setting: Setting, kind: str, kernel: str) -> dict[str, float]:
-    """Return the median over uses and sizes of the time beside that with the usual number."""
+    """Return, by number of warps, the median ratio to the time with the default number."""
     found: dict[str, list[float]] = {str(count): [] for count in setting.candidates}
     for rule, dtype in launched_by(kernel, setting.few):
         for batch, size in setting.tuned:
@@ -96,7 +96,7 @@ def ratios(setting: Setting, kind: str, kernel: str) -> dict[str, float]:
 
 
 def copied(setting: Setting, inputs: list[Tensor]) -> list[list[Tensor]]:
-    """Copy inputs to so many places that they come from memory, if there is enough of it."""
+    """Copy inputs so often that reads come from memory and not a cache, if memory suffices."""
     one = sum(x.untyped_storage().nbytes() for x in inputs)
     effort, enough = setting.effort, -(-5 * clocks.cache_bytes(setting.device) // one)
     count = max(1, min(enough, effort.copies, effort.memory // one))
@@ -104,16 +104,16 @@ def copied(setting: Setting, inputs: list[Tensor]) -> list[list[Tensor]]:
 
 
 def copy_of(tensor: Tensor) -> Tensor:
-    """Copy a tensor; rows that chains share are copied once."""
+    """Copy a tensor; copy rows that chains share only once."""
     if tensor.ndim == 4 and tensor.stride(1) == 0:
         return tensor[:, :1].clone().expand_as(tensor)
     return tensor.clone()
 
 
 def captured(setting: Setting, rule: str, sets: list[list[Tensor]]) -> clocks.Graph:
-    """Capture a call with each set of inputs."""
+    """Capture one call per set of inputs in a graph."""
     workspace = Workspace()
-    by_kernels(rule, sets[0], workspace)  # compiles
+    by_kernels(rule, sets[0], workspace)  # this call compiles
     clocks.wait(setting.device)
     graph = clocks.Graph([lambda s=each: by_kernels(rule, s, workspace) for each in sets])
     graph.seconds()
@@ -121,7 +121,7 @@ def captured(setting: Setting, rule: str, sets: list[list[Tensor]]) -> clocks.Gr
 
 
 def adopt(found: Row, table: Path = TABLE) -> dict[str, dict[str, int]]:
-    """Put the numbers of a kind of device into the table that the kernels read."""
+    """Write the numbers for a kind of device into the table that the kernels read."""
     rows = [row for row in found["rows"] if "warps" in row]
     best = {row["case"]: row["warps"] for row in rows if row["warps"] != runtime.WARPS}
     merged = json.loads(table.read_text(encoding="utf-8"))

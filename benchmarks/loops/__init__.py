@@ -1,1 +1,1 @@
-"""The parts of `python -m benchmarks.decoding` and `python -m benchmarks.papers`."""
+"""Parts of `python -m benchmarks.decoding` and `python -m benchmarks.papers`."""

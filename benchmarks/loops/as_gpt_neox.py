@@ -1,4 +1,4 @@
-"""A GPT of this package as a model of Hugging Face transformers: the same weights, other code."""
+"""Converts a GPT of this package to Hugging Face transformers: the same weights in other code."""
 
 from typing import Any
 
@@ -8,10 +8,10 @@ __all__ = ["as_gpt_neox"]
 
 
 def as_gpt_neox(model: GPT) -> Any:
-    """Return a GPT-NeoX model equivalent to a GPT: sequential blocks, and biases of zero.
+    """Return a GPT-NeoX model equivalent to a GPT, with sequential blocks and zero biases.
 
-    Rotary positions turn neighbouring numbers here and the two halves of a head there, so that the
-    rows of queries and keys are put in that order.
+    Rotary positions here rotate pairs of neighbouring numbers; in GPT-NeoX, they rotate the two
+    halves of a head.  So the rows of queries and keys are reordered.
     """
     import torch
     import transformers
@@ -49,7 +49,7 @@ def as_gpt_neox(model: GPT) -> Any:
             weights[f"{layer}.{theirs}.weight"] = model.weights[f"{i}.{ours}"]
         mixed = model.weights[f"{i}.queries_keys_values"].view(3, heads, -1, 2, width)
         halves = torch.stack((*mixed[:2].transpose(2, 3).flatten(2, 3), mixed[2].flatten(1, 2)))
-        rows = halves.transpose(0, 1).reshape(3 * width, width)  # of each head q, k and v
+        rows = halves.transpose(0, 1).reshape(3 * width, width)  # q, k and v by head
         weights[f"{layer}.attention.query_key_value.weight"] = rows
     with torch.no_grad():
         for name, parameter in network.named_parameters():

@@ -16,7 +16,7 @@ RULES = ("optimal", "k-Seq", "recursive rejection")
 
 
 def efficiency(prompts: int, tokens: int) -> dict[str, Any]:
-    """Compare rules at the contexts of a loop, with intervals over prompts."""
+    """Compare the rules on contexts of a loop, with intervals over prompts."""
     target = load("target")
     results = {}
     for name in ("large", "medium", "small"):

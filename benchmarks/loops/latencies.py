@@ -16,10 +16,10 @@ BATCHES = (1, 2, 4, 8)
 def relative_latencies(
     models: dict[str, LanguageModel], prompt: int, runs: int
 ) -> list[dict[str, Any]]:
-    """Mean and standard deviation over runs, relative to the mean of the first model and shape.
+    """Return mean and standard deviation over runs, relative to the first model and shape.
 
-    All shapes are timed in turns.  A run is one `append` behind a prompt of so many tokens, and the
-    `keep` that takes it back.
+    All shapes take turns.  A run is one `append` after a prompt of `prompt` tokens, and the `keep`
+    that removes these tokens again.
     """
     timers = {
         (name, length, batch): _Timer(model, prompt, batch, length)
@@ -46,7 +46,7 @@ def relative_latencies(
 
 
 class _Timer:
-    """Rows that have read a prompt, and tokens to be read behind it."""
+    """A session that has read a prompt, and the tokens to read after it."""
 
     def __init__(self, model: LanguageModel, prompt: int, batch: int, length: int) -> None:
         rng = np.random.default_rng(0)

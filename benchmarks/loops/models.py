@@ -1,4 +1,4 @@
-"""The models that the decoding loops are measured on."""
+"""Models for the measurements of decoding loops."""
 
 from dataclasses import replace
 
@@ -10,10 +10,10 @@ VOCABULARY = 50_257
 
 
 def random_pair(layers: int) -> tuple[GPT, GPT]:
-    """Make a target of so many layers with random weights, and a draft that is its first layer.
+    """Make a target of `layers` layers with random weights; its first layer is the draft.
 
-    What the first layer adds is large, so that the embedding of the last token does not decide the
-    next one; what the others add is small beside it, so that the two distributions are alike.
+    The first layer contributes much, so that the embedding of the last token does not determine the
+    next token.  The other layers contribute little, so that the two distributions are similar.
     """
     random = GPT.random(GPTConfig(layers=layers, width=256, heads=4, vocabulary=VOCABULARY), seed=0)
     weights = {}
@@ -22,16 +22,17 @@ def random_pair(layers: int) -> tuple[GPT, GPT]:
         if name.endswith(("attention_output", "perceptron_output")):
             scale = 30.0 if name.startswith("0.") else 1.5
         elif name == "norm":
-            scale = 12.0  # laws as peaked as those of a language model
+            scale = 12.0  # makes distributions as peaked as those of a language model
         weights[name] = weight * scale
     small = GPTConfig(layers=1, width=256, heads=4, vocabulary=VOCABULARY)
     return GPT(random.config, weights), GPT(small, {name: weights[name] for name in small.shapes})
 
 
 def deepened(model: GPT, factor: int) -> GPT:
-    """Make a model with `factor` times the layers and the same output: the new ones add nothing.
+    """Make a model with `factor` times the layers and the same output.
 
-    A draft model is then as good as before, and as much cheaper than the target.
+    The new layers do not change the output.  So a draft model is as good as before, but the target
+    is `factor` times more expensive.
     """
     layers = model.config.layers
     config = replace(model.config, layers=factor * layers)

@@ -1,4 +1,4 @@
-"""The share of the time of a step outside of the two models."""
+"""Share of a step's time outside of the two models."""
 
 from collections.abc import Callable
 from functools import partial
@@ -20,13 +20,13 @@ RULES = ("k-Seq", "optimal", "recursive rejection", "traversal")
 
 
 def overhead_of_random_pair(layers: int, tokens: int) -> list[dict[str, Any]]:
-    """Measure a vocabulary of 50,257 tokens, of which sampling leaves 1,000."""
+    """Measure a vocabulary of 50,257 tokens with top-k 1,000."""
     prompt = np.random.default_rng(0).integers(0, VOCABULARY, 64).tolist()
     return overhead(*random_pair(layers), prompt, tokens, SamplingParameters(top_k=TOP_K))
 
 
 def overhead_of_shipped_pair(tokens: int) -> list[dict[str, Any]]:
-    """Measure the byte-level pair that comes with the package."""
+    """Measure the byte-level pair of the package."""
     (prompt,) = prompts_of_text(1, 64)
     return overhead(load("target"), load("small"), prompt, tokens, SamplingParameters())
 
@@ -38,7 +38,7 @@ def overhead(
     tokens: int,
     sampling: SamplingParameters,
 ) -> list[dict[str, Any]]:
-    """Milliseconds of a step in both models and outside of them, for one chain and for eight."""
+    """Measure the milliseconds of a step in both models and outside, for one and eight chains."""
     options: dict[str, Any] = {"gamma": GAMMA, "max_tokens": tokens, "sampling": sampling}
     ways: dict[tuple[str, int], Callable[..., Generation]] = {
         ("chain", 1): partial(speculative, rule="chain"),

@@ -1,4 +1,4 @@
-"""Tokens per second of assisted generation in transformers, and of the loops here, in turns."""
+"""Tokens per second of assisted generation in transformers and of OTM's loops, in turns."""
 
 import statistics
 import time
@@ -19,7 +19,7 @@ GAMMA = 5
 
 
 def against_transformers(tokens: int, rounds: int, layers: int) -> list[dict[str, Any]]:
-    """Measure two pairs, greedily and sampled, all with the heuristic for γ of transformers."""
+    """Measure two pairs, greedy and sampled, with transformers' heuristic for γ."""
     import torch
 
     pairs = {"shipped": shipped(), "random": random(layers)}
@@ -46,7 +46,7 @@ def against_transformers(tokens: int, rounds: int, layers: int) -> list[dict[str
 
 
 def shipped() -> tuple[Any, Any, list[int], tuple[Any, Any]]:
-    """Make models of transformers of the byte-level pair; give it as it is, too."""
+    """Return the byte-level pair as transformers models, and unchanged."""
     target, draft = load("target"), load("small")
     (prompt,) = prompts_of_text(1, 64)
     return as_gpt_neox(target), as_gpt_neox(draft), prompt, (target, draft)
@@ -66,7 +66,9 @@ def random(layers: int) -> tuple[Any, Any, list[int], None]:
         for i, block in enumerate(target.transformer.h):
             for output in (block.attn.c_proj, block.mlp.c_proj):
                 output.weight *= 30.0 if i == 0 else 1.5
-        target.transformer.ln_f.weight *= 12.0  # laws as peaked as those of a language model
+        target.transformer.ln_f.weight *= (
+            12.0  # makes distributions as peaked as those of a language model
+        )
     weights = target.state_dict()
     draft.load_state_dict({name: weights[name] for name in draft.state_dict()})
     prompt = torch.randint(VOCABULARY, (32,)).tolist()
@@ -76,7 +78,7 @@ def random(layers: int) -> tuple[Any, Any, list[int], None]:
 def contestants(
     target: Any, draft: Any, ids: Any, *, sampled: bool, tokens: int
 ) -> dict[str, Callable[..., Any]]:
-    """`generate` alone, with an assistant, and with an assistant in our loop."""
+    """Return three methods: `generate` alone, with an assistant, and with OTM's loop."""
     import torch
 
     from otm.integrations.huggingface import AssistedDecoding
@@ -106,7 +108,7 @@ def contestants(
 def in_turns(
     ways: dict[str, Callable[..., Any]], tokens: int, rounds: int
 ) -> dict[str, float | None]:
-    """Median tokens per second of each method; the first round does not count."""
+    """Return the median tokens per second of each method, without the first round."""
     import torch
 
     speeds: dict[str, list[float]] = {name: [] for name in ways}

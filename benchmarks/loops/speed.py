@@ -1,4 +1,4 @@
-"""The measured speed-up over decoding without drafts, and that of the cost model."""
+"""Measured speed-up over decoding without drafts, and the cost model's prediction."""
 
 import time
 from typing import Any
@@ -65,6 +65,6 @@ def speed(tokens: int, rounds: int, repeats: int) -> list[dict[str, Any]]:
 
 
 def outside(generations: list[Generation]) -> float:
-    """Seconds of a step outside of the models, on average."""
+    """Return the mean seconds of a step outside of the models."""
     steps = sum(len(made.steps) for made in generations)
     return sum(made.seconds.other for made in generations) / steps

@@ -1,4 +1,4 @@
-"""Decoding methods, called in turns on the same prompts, and ratios of their totals."""
+"""Runs decoding methods in turns on the same prompts, and computes ratios of their totals."""
 
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -10,13 +10,13 @@ from otm.decoding import Generation
 __all__ = ["Run", "Way", "in_turns", "ratio"]
 
 Way = Callable[[Sequence[int], int], Generation]
-"""Decodes one prompt with a seed."""
+"""A function that decodes one prompt with a seed."""
 
 _Key = TypeVar("_Key", bound=Hashable)
 
 
 class Run(NamedTuple):
-    """One prompt that was decoded: new tokens, calls of the target, and seconds in all."""
+    """One decoded prompt: new tokens, target calls, and total seconds."""
 
     tokens: int
     steps: int
@@ -26,9 +26,9 @@ class Run(NamedTuple):
 def in_turns(
     ways: Mapping[_Key, Way], prompts: Sequence[Sequence[int]]
 ) -> dict[_Key, Sequence[Run]]:
-    """Decode each prompt by every method before the next one, so that a slow moment slows all.
+    """Decode each prompt by every method before the next prompt.
 
-    Every way is run once before, untimed.
+    So a slow moment of the machine affects all methods.  Each method first runs once untimed.
     """
     for decode in ways.values():
         decode(prompts[0], len(prompts))
@@ -42,5 +42,5 @@ def in_turns(
 
 
 def ratio(numerators: Sequence[float], denominators: Sequence[float]) -> dict[str, float]:
-    """Ratio of two totals with its 95 % interval, for pairs that are independent of each other."""
+    """Return the ratio of two totals with a 95 % interval, for independent pairs."""
     return ratio_of_totals(numerators, denominators)._asdict()

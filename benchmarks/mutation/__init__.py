@@ -1,1 +1,1 @@
-"""How much of the core's code the tests hold: `python -m benchmarks.mutation`."""
+"""Mutation tests of the core: `python -m benchmarks.mutation`."""

@@ -1,17 +1,17 @@
-"""Find small mistakes in the core that no test would notice.
+"""Find small mistakes in the core that no test would detect.
 
     python -m benchmarks.mutation [--modules NAME ...] [--sample N] [--seconds S] [--save]
 
-Each function of the modules is changed in many small ways, one at a time: a comparison or an
-operator is replaced by another, a constant by one, a condition by its negation; a call is left out
-or gets swapped arguments; a statement is dropped.  The tests are collected once.  The time of each
-test, and the functions that it runs, are measured once.  Then each mutant is a fork in which the
-function runs the changed code.  The fork runs the tests of this function until one fails: first the
-tests that have killed other mutants, then the fastest.  A test that takes ten times as long as
-usual also kills the mutant.
+Each function of the modules is changed in many small ways, one at a time.  A comparison or operator
+is replaced, a constant changes by one, a condition is negated, a call is removed or gets swapped
+arguments, a statement is removed.  pytest collects the tests once, and measures the time of each
+test and the functions that it runs once.  Then each mutant is a fork in which the function runs the
+changed code.  The fork runs the tests of this function until one fails: first the tests that have
+killed other mutants, then the fastest ones.  A test that takes ten times as long as usual also
+kills the mutant.
 
-Mutants are tried in random order, so that those tried before time is up are a sample of all.  With
---save the result is written to benchmarks/results/mutation.json; docs/reliability.md shows it.
+The order of the mutants is random, so that the mutants tried within the time limit are a sample of
+all.  With --save the result goes to benchmarks/results/mutation.json; docs/reliability.md shows it.
 """
 
 import argparse
@@ -67,8 +67,8 @@ def main() -> None:
     parser.add_argument("--tests", nargs="+", default=TESTS, metavar="FILE")
     parser.add_argument("--sample", type=int, default=sys.maxsize, help="most mutants")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="most time for them")
-    parser.add_argument("--seed", type=int, default=0, help="of the order of the mutants")
-    parser.add_argument("--again", action="store_true", help="those alone that survived last time")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the order of the mutants")
+    parser.add_argument("--again", action="store_true", help="only mutants that survived last time")
     parser.add_argument("--save", action="store_true")
     options = parser.parse_args()
     modules = [import_module(f"otm.{name}") for name in options.modules]
@@ -92,7 +92,7 @@ def main() -> None:
     low, high = interval(killed, judged)
     print(
         f"{killed} of {judged} killed, {killed / judged:.1%} ({low:.1%} to {high:.1%} of all "
-        f"{count}); {found['equivalent']} change nothing"
+        f"{count}); {found['equivalent']} are equivalent"
     )
     if options.save:
         record = {
@@ -104,7 +104,7 @@ def main() -> None:
 
 
 def try_all(session: Session, mutants: list[Mutant], options: argparse.Namespace) -> dict[str, Any]:
-    """Try mutants until time is up, and say which of them survive."""
+    """Try mutants within the time limit, and return the survivors."""
     start, tried, equivalent = time.monotonic(), 0, 0
     survivors = []
     for mutant in mutants[: options.sample]:
@@ -112,7 +112,7 @@ def try_all(session: Session, mutants: list[Mutant], options: argparse.Namespace
             break
         try:
             killed = mutant.key in EQUIVALENT or session.kills(mutant)
-        except KeyboardInterrupt:  # what was tried is a sample too
+        except KeyboardInterrupt:  # the tried mutants are still a random sample
             break
         tried += 1
         equivalent += mutant.key in EQUIVALENT

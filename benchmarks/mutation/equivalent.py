@@ -1,6 +1,6 @@
-"""Mutants that change nothing that a caller can see, each with the reason.
+"""Mutants without any effect that a caller can see, each with the reason.
 
-They stand in equivalent.txt, under lines that begin with a number sign and give the reason.
+equivalent.txt lists them under lines that begin with a number sign and give the reason.
 """
 
 from pathlib import Path
@@ -9,7 +9,7 @@ __all__ = ["EQUIVALENT"]
 
 
 def _reasons(text: str) -> dict[str, str]:
-    """Reasons by mutant."""
+    """Parse the text into a dictionary from mutants to reasons."""
     reasons, reason = {}, ""
     for line in filter(None, text.splitlines()):
         if line.startswith("# "):

@@ -1,4 +1,4 @@
-"""Small changes of the code of functions, each of which some test should notice."""
+"""Small changes to the code of functions; a test should detect each change."""
 
 import ast
 import inspect
@@ -35,27 +35,27 @@ SYMMETRIC = {
     "maximum",
     "lcm",
     "not_equal",
-}  # their arguments are not swapped
+}  # the arguments of these calls are not swapped
 SIMPLE = ast.Return | ast.Assign | ast.AnnAssign | ast.AugAssign | ast.Expr | ast.Raise | ast.Assert
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 ESTIMATES = {"otm.certificate": {"Work.multiply"}}
-"""Functions that estimate work, of which nothing but the order of magnitude matters."""
+"""Functions that estimate work; only the order of magnitude of their results matters."""
 
 
 @dataclass(frozen=True)
 class Mutant:
-    """One change of one function.
+    """One change to one function.
 
     Attributes
     ----------
     module, name : str
-        Where it is: the module, and the qualified name of the function in it.
+        The module, and the qualified name of the function in it.
     line : int
         Line of the statement.
     before, after : str
-        The statement, or the first line of it.
+        The old and the new statement, or its first line.
     code : CodeType
-        What the function runs instead.
+        The changed code of the function.
     """
 
     module: str
@@ -67,12 +67,12 @@ class Mutant:
 
     @property
     def key(self) -> str:
-        """What names the change whatever its line."""
+        """Name of the change, independent of its line number."""
         return f"{self.module}:{self.name}: {self.before} → {self.after}"
 
 
 def functions_of(module: ModuleType) -> dict[str, FunctionType]:
-    """Functions and methods that a module defines, by their qualified names."""
+    """Return the functions and methods of a module by their qualified names."""
     found = {}
     scopes = [("", vars(module))]
     for prefix, scope in scopes:
@@ -86,7 +86,7 @@ def functions_of(module: ModuleType) -> dict[str, FunctionType]:
 
 
 def function(value: Any) -> FunctionType | None:
-    """Return what a method, a property or a cached property runs."""
+    """Return the function of a method, property or cached property."""
     for attribute in ("fget", "func", "__func__"):
         value = getattr(value, attribute, value)
     value = inspect.unwrap(value) if callable(value) else value
@@ -94,7 +94,7 @@ def function(value: Any) -> FunctionType | None:
 
 
 def mutants_of(module: ModuleType) -> Iterator[Mutant]:
-    """All changes of the functions of a module; what is not in a function is left alone."""
+    """Yield all changes to the functions of a module; other code stays unchanged."""
     tree = ast.parse(inspect.getsource(module))
     parts = {node: part for part in tree.body for node in ast.walk(part)}
     starts = {f.__code__.co_firstlineno: (name, f) for name, f in functions_of(module).items()}
@@ -103,7 +103,7 @@ def mutants_of(module: ModuleType) -> Iterator[Mutant]:
             continue
         first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
         name, plain = starts.get(first, ("", None))
-        if plain is None:  # an overload, or a function in a function, which changes with it
+        if plain is None:  # an overload, or an inner function, which changes with the outer one
             continue
         if name in ESTIMATES.get(module.__name__, ()):
             continue
@@ -119,8 +119,8 @@ def mutants_of(module: ModuleType) -> Iterator[Mutant]:
 
 def _compiled(part: ast.stmt, module: ModuleType) -> CodeType:
     """Compile a function or class of a module."""
-    flags = module.annotations.compiler_flag  # all modules postpone their annotations
-    with warnings.catch_warnings(action="ignore"):  # of calls of what is no function
+    flags = module.annotations.compiler_flag  # all modules use postponed annotations
+    with warnings.catch_warnings(action="ignore"):  # a mutant may call a literal
         return compile(ast.Module([part], []), module.__file__ or "", "exec", flags)
 
 
@@ -134,7 +134,7 @@ def _code_at(code: CodeType, name: str, line: int) -> CodeType:
 
 
 def _changes(tree: Function) -> Iterator[tuple[int, str, str]]:
-    """Change the tree in place, one change at a time, and undo it: line, before, after."""
+    """Make and undo each change of the tree in place; yield its line, old and new statement."""
     body = tree.body[1:] if ast.get_docstring(tree) is not None else tree.body
     for statement in body:
         for node, parent, field, around in list(_below(statement, tree, "body", statement)):
@@ -157,16 +157,16 @@ def _put(parent: ast.AST, field: str, old: ast.AST, new: ast.AST) -> None:
 def _below(
     node: ast.AST, parent: ast.AST, field: str, around: Any
 ) -> Iterator[tuple[Any, ast.AST, str, Any]]:
-    """All nodes that may change, each with its parent and the statement around it."""
+    """Yield all nodes that may change, each with its parent and its statement."""
     if isinstance(node, ast.JoinedStr | ast.Import | ast.ImportFrom):
         return
     around = node if isinstance(node, ast.stmt) else around
     yield node, parent, field, around
-    if isinstance(node, ast.Raise):  # a refusal is taken away as a whole, its words stay
+    if isinstance(node, ast.Raise):  # a raise is removed as a whole; its message does not change
         return
-    if _asks_for_work(node):  # likewise: how much is asked for is an estimate
+    if _asks_for_work(node):  # also removed as a whole, because the amount is an estimate
         return
-    function = isinstance(node, Function)  # of its signature nothing is changed
+    function = isinstance(node, Function)  # its signature does not change
     for name, value in ast.iter_fields(node):
         if name in {"annotation", "returns", "decorator_list"} or (function and name == "args"):
             continue
@@ -178,7 +178,7 @@ def _below(
 
 
 def _asks_for_work(node: ast.AST) -> bool:
-    """Whether a statement of the checker pays for its work beforehand."""
+    """Whether this statement of the checker reserves work in advance."""
     match node:
         case ast.Expr(
             value=ast.Call(
@@ -198,7 +198,7 @@ def _has_one_entry(node: ast.AST) -> bool:
 
 
 def _shown(statement: ast.AST) -> str:
-    """First line of a statement that holds others, all of one that does not."""
+    """Return a simple statement's code, or a compound statement's first line."""
     text = ast.unparse(statement)
     return text if isinstance(statement, SIMPLE) else text.splitlines()[0]
 
@@ -215,7 +215,7 @@ def _replacements(node: Any) -> Iterator[ast.AST]:
 
 
 def _other_statements(node: ast.stmt) -> Iterator[ast.AST]:
-    """Leave a statement out, or deny its condition."""
+    """Remove a statement, or negate its condition."""
     match node:
         case ast.AugAssign():
             for swap in SWAPS.get(type(node.op), ()):
@@ -260,7 +260,7 @@ def _other_operators(node: Any) -> Iterator[ast.AST]:
 
 
 def _other_calls(node: ast.Call) -> Iterator[ast.AST]:
-    """Call the opposite function, none at all, or the same with its arguments swapped."""
+    """Call the opposite function, remove the call, or swap its arguments."""
     named = node.func
     name = named.attr if isinstance(named, ast.Attribute) else getattr(named, "id", "")
     positional = not any(isinstance(argument, ast.Starred) for argument in node.args)

@@ -1,4 +1,4 @@
-"""A run of pytest that collects its tests once and runs them in one fork for each mutant."""
+"""A pytest run that collects its tests once and runs them in one fork per mutant."""
 
 import gc
 import math
@@ -22,21 +22,21 @@ from benchmarks.mutation.mutants import Mutant, functions_of
 __all__ = ["Session", "interval"]
 
 EXAMPLES = 30
-"""Instances of a property that are tried, fewer than in the tests themselves."""
+"""Number of examples per property test, fewer than in normal test runs."""
 
 PATIENCE = 10
-"""How many times its usual processor time a test may take, and so many seconds more."""
+"""Time limit of a test: this many times its usual processor time, plus this many seconds."""
 
 
 class Session:
-    """The plugin that does it.
+    """The pytest plugin that collects tests and runs mutants.
 
     Parameters
     ----------
     modules : list of modules
-        Those that will be mutated.
+        Modules to mutate.
     use : callable
-        Is given this object as soon as `kills` works.
+        Called with this object as soon as `kills` works.
     """
 
     def __init__(self, modules: list[ModuleType], use: Callable[["Session"], None]) -> None:
@@ -51,7 +51,7 @@ class Session:
         self.timeouts: list[str] = []
 
     def pytest_configure(self) -> None:
-        """Let examples fail without a search for the smallest."""
+        """Turn off Hypothesis' search for smaller failing examples."""
         phases = Phase.explicit, Phase.generate
         few = settings(settings.get_profile("ci"), phases=phases, max_examples=EXAMPLES)
         settings.register_profile("mutation", few)
@@ -60,7 +60,7 @@ class Session:
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         self._items = {item.nodeid: item for item in session.items}
         self._seconds, reached, loaded = _forked(self._measure)
-        for name in loaded:  # so that no test is slow because it is the first to need them
+        for name in loaded:  # import now, so that no test is slow because of its imports
             with suppress(Exception):
                 import_module(name)
         gc.freeze()
@@ -76,7 +76,7 @@ class Session:
         self._failed |= report.failed
 
     def kills(self, mutant: Mutant) -> bool:
-        """Whether a test fails, or takes too long, if a function is replaced by a mutant."""
+        """Whether some test fails or takes too long with this mutant."""
         place = mutant.module, mutant.name
         tests = sorted(self._tests[place], key=lambda t: (-self._found[t], self._seconds[t]))
 
@@ -103,7 +103,7 @@ class Session:
         return not self._failed
 
     def _measure(self) -> tuple[dict[str, float], dict[str, set[tuple[str, str]]], list[str]]:
-        """Processor time of each test that passes, the functions that it runs; all imports."""
+        """Measure each passing test's processor time and functions, and list the loaded modules."""
         places = {function.__code__: place for place, function in self._functions.items()}
         seconds, reached = {}, {}
         ran: set[Any] = set()
@@ -129,7 +129,7 @@ TIMEOUT = "a test that did not end"
 
 
 def _forked(function: Callable[[], Any]) -> Any:
-    """Return what a function returns in a fork of this process, silently."""
+    """Call a function in a silent fork of this process, and return its result."""
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
@@ -151,7 +151,7 @@ def _forked(function: Callable[[], Any]) -> Any:
 
 
 def interval(hits: int, tries: int, z: float = 1.96) -> tuple[float, float]:
-    """Wilson's interval, of 95 %, for the probability of a hit."""
+    """Return Wilson's 95 % interval for the probability of a hit."""
     share, weight = hits / tries, z * z / tries
     centre = (share + weight / 2) / (1 + weight)
     half = math.sqrt(weight * (share * (1 - share) + weight / 4)) / (1 + weight)

@@ -1,1 +1,1 @@
-"""The parts of `python -m benchmarks.profiles`."""
+"""Parts of `python -m benchmarks.profiles`."""

@@ -1,4 +1,4 @@
-"""One chain, for every γ: seconds, bytes that are moved, and memory at its peak."""
+"""Measurements of one chain for every γ: seconds, moved bytes, and peak memory."""
 
 import itertools
 import random
@@ -27,16 +27,16 @@ def chains(
     gammas: range,
     rounds: int,
 ) -> list[dict[str, Any]]:
-    """Measure every method at every γ, in turns, on chains from different places of the pool."""
+    """Measure every method at every γ, in turns, on chains from different parts of the pool."""
     places = random.Random(0)
     seconds = defaultdict[tuple[int, str], list[float]](list)
     needed = defaultdict[tuple[int, str], list[int]](list)
-    # every γ in each round: what disturbs the machine for a while then disturbs no median
+    # Each round has every γ, so that a short disturbance of the machine changes no median.
     for turn, gamma in itertools.product(range(rounds + 1), gammas):
         chain = window(pool, places.randrange(pool.tokens.shape[1] - gamma + 1), gamma)
         for name, entry in methods.items():
             accepted, taken = seconds_of(entry, chain, device)
-            if turn:  # the first round compiles and allocates
+            if turn:  # skip the first round, which compiles and allocates
                 seconds[gamma, name].append(taken)
                 needed[gamma, name].append(bytes_needed(name, chain, accepted))
     rows = []
@@ -57,7 +57,8 @@ def chains(
                 "input bytes": chain.bytes,
                 "peak bytes": peak_bytes(lambda e=entry, g=given: e.verify(g), device),
             }
-            if device.type != "cuda" or name == BASELINE:  # not what Triton's kernels move
+            # The count of moved bytes does not include Triton's kernels.
+            if device.type != "cuda" or name == BASELINE:
                 with Traffic() as traffic:
                     entry.verify(given)
                 row["moved bytes"] = traffic.bytes
@@ -66,7 +67,7 @@ def chains(
 
 
 def seconds_of(entry: Entry, chain: Inputs, device: torch.device) -> tuple[torch.Tensor, float]:
-    """Verify a chain; return the number of accepted drafts and the seconds it took."""
+    """Verify a chain; return the number of accepted drafts and the seconds."""
     given = entry.prepare(chain)
     wait(device)
     begun = time.perf_counter()

@@ -1,4 +1,4 @@
-"""Whole decoding loops with each method of verification, with the forward passes of both models."""
+"""Whole decoding loops with each verification method and the forward passes of both models."""
 
 import time
 from dataclasses import dataclass, field
@@ -25,7 +25,7 @@ PROMPT = 64
 def loops(
     device: torch.device, layers: int, tokens: int, shipped: int, random: int
 ) -> list[dict[str, Any]]:
-    """Decode with a shipped pair and with a pair of random weights, in turns."""
+    """Decode with the shipped pair and the random pair by each method, in turns."""
     target, draft = random_pair(layers)
     rng = np.random.default_rng(0)
     pairs: dict[str, tuple[GPT, GPT, list[list[int]]]] = {
@@ -46,7 +46,7 @@ def loops(
                 torch.manual_seed(seed)
                 loop = Loop(entry, device)
                 loop.run(*models, prompt, tokens)
-                if seed:  # the first one compiles and allocates
+                if seed:  # skip the first text, which compiles and allocates
                     made[method].append(loop)
         rows += [
             {
@@ -68,7 +68,7 @@ def loops(
 
 @dataclass
 class Loop:
-    """One text: how many steps it took, and the seconds of its parts."""
+    """One text: its number of steps, and the seconds of its parts."""
 
     entry: Entry
     device: torch.device
@@ -80,13 +80,13 @@ class Loop:
     text: list[int] = field(default_factory=list)
 
     def run(self, target: GPT, draft: GPT, prompt: list[int], tokens: int) -> None:
-        """Continue a prompt by so many tokens, with γ by the heuristic of transformers."""
+        """Continue a prompt by `tokens` tokens, with γ by the heuristic of transformers."""
         begun = self._now()
         self.text = list(prompt)
         judge, drafter = target.start(1), draft.start(1)
         for session in (judge, drafter):
             session.read(np.array([prompt[:-1]]))
-        read = len(prompt) - 1  # by the draft model
+        read = len(prompt) - 1  # number of tokens that the draft model has read
         wanted, end = FIRST_GAMMA, len(prompt) + tokens
         while len(self.text) < end:
             start = self._now()

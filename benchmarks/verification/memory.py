@@ -1,4 +1,4 @@
-"""Bytes that a call needs at its peak."""
+"""Peak memory of a call."""
 
 import json
 import tempfile
@@ -19,7 +19,7 @@ COUNTED_BY = {
 
 
 def peak_bytes(call: Callable[[], object], device: torch.device) -> int:
-    """Bytes that a call needs at its peak, beside its arguments; its result counts."""
+    """Return the peak bytes of a call, with its result and without its arguments."""
     if device.type != "cuda":
         return _peak_of_profile(call)
     call()

@@ -1,10 +1,10 @@
-"""Three methods to verify one chain of drafts from logits, and the models to measure them on.
+"""Three methods to verify one chain of drafts from logits, and the models for measuring them.
 
-"baseline" takes the steps of assisted generation in transformers, each a tensor of its own.
-"exact" has the same output distribution, by Triton's kernels on a GPU and by their plain version in
-torch elsewhere.  "sigmoid" is the variant of Wagner et al. (2024), section 3.2.2, which has another
-distribution.  Its plain version exists to be checked against: its time is not that of the fastest
-code for a CPU.
+"baseline" takes the steps of assisted generation in transformers, each with a new tensor.  "exact"
+has the same output distribution; it runs Triton's kernels on a GPU, and otherwise their plain torch
+version.  "sigmoid" is the variant of Wagner et al. (2024), section 3.2.2, which has another
+distribution.  Its plain version serves as a reference for checks: its time is not that of the
+fastest CPU code.
 """
 
 from typing import NamedTuple
@@ -21,18 +21,18 @@ BASELINE, EXACT, SIGMOID = METHODS = ("baseline", "exact", "sigmoid")
 
 
 class Model(NamedTuple):
-    """A model of the paper, as far as it matters for verification.
+    """The properties of a model of the paper that matter for verification.
 
     Attributes
     ----------
     name : str
-        The family.
+        Name of the model family.
     vocabulary : int
         Number of tokens.
     length : int
-        Most tokens of a text in the paper: 256 for speech, 100 for summaries.
+        Maximum number of tokens of a text in the paper: 256 for speech, 100 for summaries.
     scale : float
-        The sigmoid's scales are ± this: 10^3 for speech, 10^4 for summaries.
+        The sigmoid's scales are ± `scale`: 10^3 for speech, 10^4 for summaries.
     """
 
     name: str
@@ -56,10 +56,10 @@ def entries(device: torch.device, scale: float) -> dict[str, Entry]:
 
 
 def step_by_step(inputs: Inputs) -> tuple[Tensor, Tensor]:
-    """Verify one chain as assisted generation in transformers does.
+    """Verify one chain like assisted generation in transformers.
 
-    Softmax of all rows, the ratios, and of one row the residual, normalised.  As there, the host
-    waits for the number of accepted drafts.
+    The steps are a softmax of all rows, the ratios, and the normalised residual of one row.  As in
+    transformers, the host waits for the number of accepted drafts.
     """
     gamma = inputs.tokens.shape[1]
     target, draft = inputs.target.softmax(-1), inputs.draft.softmax(-1)
@@ -77,7 +77,7 @@ def step_by_step(inputs: Inputs) -> tuple[Tensor, Tensor]:
 
 
 def by_sigmoids(device: torch.device, scale: float) -> Entry:
-    """Return the variant with sigmoids: by Triton on a GPU, in torch elsewhere."""
+    """Return the sigmoid variant, in Triton on a GPU and otherwise in torch."""
 
     def verify(inputs: Inputs) -> tuple[Tensor, Tensor]:
         batch, gamma = inputs.tokens.shape
@@ -89,7 +89,7 @@ def by_sigmoids(device: torch.device, scale: float) -> Entry:
 
 
 def window(pool: Inputs, start: int, gamma: int) -> Inputs:
-    """Take a chain of γ drafts from a long one; nothing is copied."""
+    """Return a view of γ drafts of a long chain, without a copy."""
     return Inputs(
         pool.target[:, start : start + gamma + 1],
         pool.draft[:, start : start + gamma],
@@ -99,10 +99,10 @@ def window(pool: Inputs, start: int, gamma: int) -> Inputs:
 
 
 def bytes_needed(method: str, chain: Inputs, accepted: Tensor) -> int:
-    """Bytes that a method cannot do without.
+    """Count the bytes that a method must read.
 
-    With softmax all rows once and one pair again; with sigmoids only the rows that the last token
-    is drawn from, the target's and after a rejection the draft's.
+    A softmax method reads all rows once, and one pair of rows again.  The sigmoid method reads only
+    the rows of the last token: the target row and, after a rejection, the draft row.
     """
     if method != SIGMOID:
         return chain.bytes_to_read(accepted)

@@ -1,8 +1,8 @@
-"""The verification steps of whole texts, with γ by the heuristic of transformers.
+"""Verification steps of whole texts, with γ by the heuristic of transformers.
 
-The logits are drawn (`benchmarks.chain.inputs`, "typical": about three drafts in four accepted), so
-that no model is needed.  Each method continues from its own decisions: a method that accepts more
-takes fewer steps, with more drafts each.
+The logits are random (`benchmarks.chain.inputs`, "typical": about three of four drafts accepted),
+so the measurement needs no model.  Each method continues from its own decisions: a method that
+accepts more takes fewer steps, with more drafts in each.
 """
 
 import random
@@ -19,18 +19,18 @@ __all__ = ["MOST_DRAFTS", "next_gamma", "texts"]
 
 FIRST_GAMMA = 5
 MOST_DRAFTS = 31
-"""The heuristic gets no further in 256 tokens if all drafts are accepted."""
+"""Largest γ that the heuristic reaches in 256 tokens, if all drafts are accepted."""
 
 
 def next_gamma(gamma: int, accepted: int, drafted: int) -> int:
-    """Return two more after a step that accepted all drafts, otherwise one fewer, but one."""
+    """Return γ + 2 if the step accepted all drafts, otherwise max(γ − 1, 1)."""
     return gamma + 2 if accepted == drafted else max(1, gamma - 1)
 
 
 def texts(
     model: Model, pool: Inputs, methods: dict[str, Entry], device: torch.device, count: int
 ) -> list[dict[str, Any]]:
-    """Measure all steps of so many texts, in turns; one text more goes first."""
+    """Measure all steps of `count` texts in turns, after one text for warm-up."""
     steps: dict[str, list[tuple[int, int, float]]] = {name: [] for name in methods}
     totals: dict[str, list[float]] = {name: [] for name in methods}
     for text in range(count + 1):
@@ -62,7 +62,7 @@ def text_of(
     """Return drafts, accepted drafts and seconds of each step of a text."""
     steps = []
     left, wanted = length, FIRST_GAMMA
-    while left > 1:  # the last token needs no drafts
+    while left > 1:  # drafts cannot help with the last token
         gamma = min(wanted, left - 1, MOST_DRAFTS)
         chain = window(pool, places.randrange(pool.tokens.shape[1] - gamma + 1), gamma)
         accepted, seconds = seconds_of(entry, chain, device)

@@ -1,1 +1,1 @@
-"""vLLM in an environment of its own: its servers audited, the plug-in of OTM measured beside it."""
+"""vLLM in a separate environment: audits of its servers, and measurements of OTM's plug-in."""

@@ -1,17 +1,19 @@
-"""Serve tiny models by vLLM on a CPU, with and without OTM's verifiers, and audit what they send.
+"""Serve tiny models by vLLM on a CPU, with and without OTM's verifiers, and audit the servers.
 
     make vllm [ARGS="..."]
 
-The environment is its own, as vLLM pins other versions than OTM: `make vllm` makes it.  The parts:
+The environment is separate, because vLLM pins other versions than OTM; `make vllm` creates it.  The
+parts are:
 
-- `function`: vLLM's own function of verification under the audit of verifiers;
-- `step`: the time of a verification step, vLLM's and the plug-in's;
-- `servers`: a server without speculation, with vLLM's own and with the plug-in's, by n-grams and by
-  a draft model, each audited by its log-probabilities, and how many drafts are accepted; then the
-  server of transformers, audited beside the model.
+- `function`: the audit of verifiers on vLLM's own verification function;
+- `step`: the time of a verification step, by vLLM and by the plug-in;
+- `servers`: a server without speculation, servers with vLLM's own verification, and servers with
+  the plug-in's, with drafts by n-grams and by a draft model.  Each server is audited by its
+  log-probabilities, and its accepted drafts are counted.  Then the server of transformers is
+  audited against the model in files.
 
-The result is benchmarks/results/vllm.json with --save.  Exit status 1: some server was not judged
-as it should be.
+With --save the result goes to benchmarks/results/vllm.json.  Exit status 1 means that the audit of
+some server did not give the expected verdict.
 """
 
 import argparse
@@ -29,7 +31,7 @@ RESULT = Path(__file__).resolve().parents[1] / "results" / "vllm.json"
 
 
 def main() -> int:
-    """Run the parts, print what they find, and perhaps keep it."""
+    """Run the parts, print their results, and save them with --save."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.vllm", description=__doc__)
     parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS)
     parser.add_argument("--requests", type=int, default=2_000, help="most requests of a server")
@@ -47,12 +49,12 @@ def main() -> int:
     wrong = [each["server"] for each in record.get("servers", []) if not each["right"]]
     wrong += [] if record.get("function", {}).get("lossless", True) else ["vLLM's function"]
     if wrong:
-        print(f"not judged as expected: {', '.join(wrong)}", file=sys.stderr)
+        print(f"unexpected verdicts: {', '.join(wrong)}", file=sys.stderr)
     return 1 if wrong else 0
 
 
 def run(part: str, requests: int) -> Any:
-    """Run a part; vLLM and torch are imported where they are used, which takes seconds."""
+    """Run a part; only the parts import vLLM and torch, because this takes seconds."""
     if part == "function":
         from benchmarks.vllm.step import audit_function
 

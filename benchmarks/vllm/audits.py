@@ -1,4 +1,4 @@
-"""Audits of servers, by `otm.audit.streams.server`, and the acceptance that their counters show."""
+"""Audits of servers by `otm.audit.streams.server`, and acceptance from the servers' counters."""
 
 import math
 import statistics
@@ -27,17 +27,17 @@ SAMPLING = (
     SamplingParameters(top_k=8),
 )
 LISTED = 64
-"""Log-probabilities that are asked for: all of the vocabulary."""
+"""Number of requested log-probabilities: the whole vocabulary."""
 
 TOKENS = 8
 REQUESTS = 2_000
 TV = 0.05
 BLOCKS, PER_BLOCK = 8, 100
-"""Blocks of requests over which the acceptance is measured, and requests of each."""
+"""Number of blocks of requests for the interval of the acceptance, and requests per block."""
 
 
 class Served(NamedTuple):
-    """A server: how it drafts, and the rule of the plug-in, None for vLLM's own."""
+    """A server: its kind of drafts, and the plug-in's rule, or None for vLLM's verification."""
 
     drafts: str
     rule: str | None
@@ -49,7 +49,7 @@ class Served(NamedTuple):
 
     @property
     def should_be_lossless(self) -> bool:
-        """Whether the audit should find no deviation: vLLM's own verification deviates on CPUs."""
+        """Whether the audit should find no deviation; vLLM's own verification deviates on CPUs."""
         return self.drafts == "none" or self.rule is not None
 
 
@@ -62,7 +62,7 @@ SERVERS = (
 
 
 def audit_all(models: tuple[Path, Path], requests: int = REQUESTS) -> list[dict[str, Any]]:
-    """Start each server, audit it, measure what it accepts, and stop it."""
+    """Start each server, audit it, measure its acceptance, and stop it."""
     target, draft = models
     speculation = {"none": None, "n-grams": NGRAM, "draft model": draft_model(draft)}
     records = []
@@ -77,7 +77,7 @@ def audit_all(models: tuple[Path, Path], requests: int = REQUESTS) -> list[dict[
                 logprobs=LISTED,
                 max_tokens=TOKENS,
                 requests=requests,
-                # one at a time is slow: only where the verdict comes soon
+                # Single requests are slow, so only servers with quick verdicts get them.
                 concurrency=(8,) if server.should_be_lossless else (1, 8),
                 tv=TV,
             )
@@ -95,7 +95,7 @@ def audit_all(models: tuple[Path, Path], requests: int = REQUESTS) -> list[dict[
 
 
 def audit_transformers(models: tuple[Path, Path], requests: int = REQUESTS) -> dict[str, Any]:
-    """Audit the server of transformers beside the model in files: it returns texts alone."""
+    """Audit the server of transformers, which returns only texts, against the model in files."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     start = time.monotonic()
@@ -109,7 +109,7 @@ def audit_transformers(models: tuple[Path, Path], requests: int = REQUESTS) -> d
             tokenizer=AutoTokenizer.from_pretrained(target),
             name=str(target),
             prompts=PROMPTS,
-            sampling=SAMPLING[:2],  # it takes no top-k
+            sampling=SAMPLING[:2],  # this server has no top-k
             max_tokens=TOKENS,
             requests=requests,
             concurrency=(1,),
@@ -124,7 +124,7 @@ def audit_transformers(models: tuple[Path, Path], requests: int = REQUESTS) -> d
 def accepted_per_step(
     address: str, blocks: int = BLOCKS, requests: int = PER_BLOCK
 ) -> dict[str, float]:
-    """Measure accepted drafts a step, with a 95 % interval over blocks of requests."""
+    """Measure accepted drafts per step, with a 95 % interval over blocks of requests."""
     body = {"model": "target", "max_tokens": 24, "temperature": 1.0, "ignore_eos": True}
     bodies = [{**body, "prompt": PROMPTS[i % len(PROMPTS)]} for i in range(requests)]
     rates = []
@@ -139,5 +139,5 @@ def accepted_per_step(
 
 
 def half_width(values: Sequence[float]) -> float:
-    """Half of a 95 % interval of the mean, by Student's t for eight values."""
+    """Return half the width of a 95 % interval of the mean, by Student's t for eight values."""
     return 2.37 * statistics.stdev(values) / math.sqrt(len(values))

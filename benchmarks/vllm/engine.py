@@ -1,4 +1,4 @@
-"""Servers of this machine, started and stopped: vLLM's, and that of transformers."""
+"""Local servers, started and stopped: vLLM's, and that of transformers."""
 
 import json
 import os
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 PATIENCE = 180
-"""Seconds that a server may take to start."""
+"""Maximum number of seconds for the start of a server."""
 
 QUIET = {
     "HF_HUB_OFFLINE": "1",
@@ -25,17 +25,17 @@ QUIET = {
     "VLLM_CPU_KVCACHE_SPACE": "1",
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",
     "VLLM_LOGGING_LEVEL": "WARNING",
-    "OMP_NUM_THREADS": "1",  # tiny models: more threads are ten times slower
+    "OMP_NUM_THREADS": "1",  # with tiny models, more threads are ten times slower
 }
 
 STEPS = 3
-"""Drafts γ of a step."""
+"""Number of drafts γ per step."""
 
 NGRAM = {"method": "ngram", "prompt_lookup_max": 2, "prompt_lookup_min": 1}
 
 
 def draft_model(folder: Path) -> dict[str, Any]:
-    """Speculation with a draft model that samples, and keeps its probabilities."""
+    """Return settings for a draft model that samples and keeps its probabilities."""
     kind = {"method": "draft_model", "draft_sample_method": "probabilistic"}
     return {**kind, "model": str(folder)}
 
@@ -44,7 +44,7 @@ def draft_model(folder: Path) -> dict[str, Any]:
 def vllm_server(
     target: Path, speculation: dict[str, Any] | None, rule: str | None
 ) -> Iterator[str]:
-    """Serve a model by vLLM, with drafts and the plug-in's rule if there are any: its address."""
+    """Serve a model by vLLM, with optional drafts and plug-in rule; yield the address."""
     command = [
         *(sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(target)),
         *("--dtype", "float32", "--enforce-eager", "--max-model-len", "64"),
@@ -59,7 +59,7 @@ def vllm_server(
 
 @contextmanager
 def transformers_server() -> Iterator[str]:
-    """Serve models by transformers, which has neither speculation nor log-probabilities there."""
+    """Serve models by transformers, whose server has no speculation and no log-probabilities."""
     script = "from transformers.cli.transformers import main; main()"
     with served([sys.executable, "-c", script, "serve"], QUIET) as address:
         yield address
@@ -67,7 +67,7 @@ def transformers_server() -> Iterator[str]:
 
 @contextmanager
 def served(command: list[str], environment: dict[str, str]) -> Iterator[str]:
-    """Start a server at a free port of the loopback, wait until it answers, and end it."""
+    """Start a server on a free local port, wait until it answers, and end it afterwards."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -78,19 +78,21 @@ def served(command: list[str], environment: dict[str, str]) -> Iterator[str]:
             env=os.environ | environment,
             stdout=log,
             stderr=subprocess.STDOUT,
-            start_new_session=True,  # so that its own processes end with it
+            start_new_session=True,  # so that its child processes end with it
         )
         try:
             if not answers(address, process):
                 log.seek(0)
-                raise RuntimeError(f"no server: {log.read()[-3000:].decode(errors='replace')}")
+                raise RuntimeError(
+                    f"the server did not start: {log.read()[-3000:].decode(errors='replace')}"
+                )
             yield address
         finally:
             end_group(process)
 
 
 def end_group(process: "subprocess.Popen[bytes]") -> None:
-    """End a process with all that it started, if any of it is left."""
+    """End a process and its child processes, if some are still running."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGTERM)
         with suppress(subprocess.TimeoutExpired):
@@ -100,7 +102,7 @@ def end_group(process: "subprocess.Popen[bytes]") -> None:
 
 
 def answers(address: str, process: "subprocess.Popen[bytes]") -> bool:
-    """Wait until a server is healthy; False if it has ended or takes too long."""
+    """Return whether a server gets healthy before it ends or the time is over."""
     end = time.monotonic() + PATIENCE
     while time.monotonic() < end and process.poll() is None:
         try:
@@ -121,7 +123,7 @@ def post(address: str, path: str, body: dict[str, Any]) -> Any:
 
 
 def counters(address: str) -> dict[str, float]:
-    """Counters of speculation: steps, drafted tokens, accepted tokens."""
+    """Return the counters of speculation: steps, drafted tokens, accepted tokens."""
     with urllib.request.urlopen(f"{address}/metrics", timeout=10) as answer:
         text = answer.read().decode()
     names = {"drafts": "steps", "draft_tokens": "drafted", "accepted_tokens": "accepted"}

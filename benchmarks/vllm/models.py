@@ -1,4 +1,4 @@
-"""A pair of tiny models with a tokenizer, in folders: random weights, a draft near its target."""
+"""A pair of tiny models with a tokenizer: random weights, and a draft near its target."""
 
 from pathlib import Path
 
@@ -9,11 +9,11 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 VOCABULARY = 64
 LENGTH = 256
 PROMPTS = ("w3 w5 w7 w3 w5 w7 w3 w5", "w11 w2 w11 w2 w11", "w40 w41 w42 w43", "w9 w9 w9 w9 w9 w9")
-"""Prompts that repeat themselves: n-grams find drafts in them."""
+"""Prompts with repetitions, in which n-grams find drafts."""
 
 
 def make_pair(folder: Path, vocabulary: int = VOCABULARY) -> tuple[Path, Path]:
-    """Write target and draft, which agree on about 80 % of the probability of a token."""
+    """Write target and draft, whose distributions overlap by about 80 %."""
     torch.manual_seed(0)
     config = LlamaConfig(
         vocab_size=vocabulary,
@@ -37,14 +37,14 @@ def make_pair(folder: Path, vocabulary: int = VOCABULARY) -> tuple[Path, Path]:
         draft.lm_head.weight.add_(0.08 * torch.randn_like(draft.lm_head.weight))
     folders = folder / "target", folder / "draft"
     for model, place in zip((target, draft), folders, strict=True):
-        model.generation_config.update(do_sample=True, top_k=0)  # what transformers serves by
+        model.generation_config.update(do_sample=True, top_k=0)  # settings of transformers' server
         model.float().save_pretrained(place)
         tokenizer(vocabulary).save_pretrained(place)
     return folders
 
 
 def tokenizer(vocabulary: int) -> PreTrainedTokenizerFast:
-    """Token i is the word "wi", and the last one ends a text."""
+    """Return a tokenizer whose token i is the word "wi"; the last token ends a text."""
     words = {f"w{i}": i for i in range(vocabulary - 1)} | {"</s>": vocabulary - 1}
     by_word = Tokenizer(models.WordLevel(words, unk_token="w0"))
     by_word.pre_tokenizer = pre_tokenizers.Whitespace()

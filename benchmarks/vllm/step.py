@@ -1,4 +1,4 @@
-"""The verification step at V = 32,000: vLLM's function and the plug-in's, on the same rows."""
+"""Time of a verification step at V = 32,000, by vLLM's function and by the plug-in's."""
 
 import statistics
 import time
@@ -14,7 +14,7 @@ ROUNDS = 15
 
 
 def compare_steps(batch: int = BATCH, vocabulary: int = VOCABULARY) -> list[dict[str, Any]]:
-    """Time the functions in turns: steps a second, and tokens a step."""
+    """Time the functions in turns, and return milliseconds and tokens per step."""
     load_kernels()
     from vllm.v1.sample import rejection_sampler as stock
 
@@ -43,7 +43,7 @@ def compare_steps(batch: int = BATCH, vocabulary: int = VOCABULARY) -> list[dict
 
 
 def load_kernels() -> None:
-    """Load what vLLM's functions call on a CPU."""
+    """Load the code that vLLM's functions call on a CPU."""
     from vllm.platforms import current_platform
 
     current_platform.import_kernels()
@@ -51,7 +51,7 @@ def load_kernels() -> None:
 
 
 def audit_function() -> dict[str, Any]:
-    """Audit the function by which vLLM verifies chains, alone: it is right."""
+    """Audit vLLM's chain verification function by itself; it is correct."""
     load_kernels()
     from otm.audit import lossless
     from otm.audit.adapters import vllm
@@ -64,7 +64,7 @@ def audit_function() -> dict[str, Any]:
 
 
 def timed(call: Any, tokens: Any, drafts: Any, target: Any, batch: int) -> dict[str, float]:
-    """Median milliseconds of a call, and tokens that a request gets by it."""
+    """Return the median milliseconds of a call, and the mean tokens per request."""
     meta = SimpleNamespace(
         all_greedy=False,
         all_random=True,
@@ -77,7 +77,7 @@ def timed(call: Any, tokens: Any, drafts: Any, target: Any, batch: int) -> dict[
     bonus = torch.zeros(batch, 1, dtype=torch.int32)
     times, lengths = [], []
     for _ in range(ROUNDS):
-        logits = target.clone()  # it may be worked on in place
+        logits = target.clone()  # the function may change it in place
         start = time.perf_counter()
         output = call(tokens, [GAMMA] * batch, GAMMA, ends, drafts, logits, bonus, meta)
         times.append(time.perf_counter() - start)

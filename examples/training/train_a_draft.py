@@ -1,9 +1,9 @@
-"""Train a draft model for acceptance, and measure what that gains.
+"""Train a draft model for acceptance, and measure the gain.
 
 The smallest model of the package drafts for its target.  Copies of it are trained side by side on
-the same windows of text, each for another objective: the text itself, the target's law, or the
-acceptance that `otm.alpha` computes.  All are judged on the end of the text, which no model saw.
-Two to three minutes on one core; ``--steps`` changes that.
+the same windows of text, each for another objective: the text itself, the target's distribution, or
+the acceptance that `otm.alpha` computes.  All copies are evaluated on the end of the text, which no
+model has seen.  The run takes two to three minutes on one core; ``--steps`` changes this.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ LARGEST_GRADIENT = 1.0
 PROMPTS, GAMMA, TOKENS = 24, 4, 64
 
 Objective = Callable[[Tensor, Tensor, Tensor], Tensor]
-"""From logits of the draft model, laws of the target and the next tokens to a loss."""
+"""A loss as a function of draft logits, target distributions, and next tokens."""
 
 
 def text(logits: Tensor, target: Tensor, tokens: Tensor) -> Tensor:
-    """Cross entropy with the text: what the draft model was trained for before."""
+    """Return the cross entropy with the text, the objective of the draft's first training."""
     return cross_entropy(logits.flatten(0, 1), tokens.flatten())
 
 
 def distillation(logits: Tensor, target: Tensor, tokens: Tensor) -> Tensor:
-    """Kullback-Leibler divergence of the draft law from the target's."""
+    """Return the Kullback-Leibler divergence of the draft from the target distribution."""
     return kl_div(logits.log_softmax(-1).flatten(0, 1), target.flatten(0, 1), reduction="batchmean")
 
 
 def acceptance(*ks: int) -> Objective:
-    """One minus the mean of α_k, also over k; for one draft the total variation distance."""
+    """Return an objective: one minus the mean of α_k over positions and k."""
 
     def objective(logits: Tensor, target: Tensor, tokens: Tensor) -> Tensor:
         laws = logits.softmax(-1)[..., None, :], target[..., None, :]
@@ -52,7 +52,7 @@ def acceptance(*ks: int) -> Objective:
 
 
 def log_acceptance(logits: Tensor, target: Tensor, tokens: Tensor) -> Tensor:
-    """Mean of −log α_1, which looks more at the contexts that are accepted least."""
+    """Return the mean of −log α_1, which gives more weight to contexts of low acceptance."""
     return -otm.alpha(logits.softmax(-1), target, 1).log().mean()
 
 
@@ -67,7 +67,7 @@ OBJECTIVES: dict[str, Objective] = {
 
 
 def train(target: GPT, tokens: Tensor, steps: int, seed: int) -> dict[str, GPT]:
-    """Train a copy of the smallest draft model for each objective, all on the same windows."""
+    """Train a copy of the smallest draft model for each objective, on the same windows."""
     drafts = {name: load("small") for name in OBJECTIVES}
     optimisers = {}
     for name, draft in drafts.items():
@@ -94,7 +94,7 @@ def train(target: GPT, tokens: Tensor, steps: int, seed: int) -> dict[str, GPT]:
 
 
 def judge(target: GPT, draft: GPT, tokens: Tensor) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Values of each quantity, and the cluster of each value: a window, or a prompt."""
+    """Return each quantity's values with their clusters, which are windows or prompts."""
     values: dict[str, list[np.ndarray]] = {"alpha_1": [], "alpha_4": []}
     windows = tokens.split(target.context_length)
     for window in windows:
@@ -116,7 +116,7 @@ def judge(target: GPT, draft: GPT, tokens: Tensor) -> dict[str, tuple[np.ndarray
 
 
 def short(values: np.ndarray, clusters: np.ndarray, sign: str = "") -> str:
-    """Mean and half of its 95 % interval."""
+    """Format a mean with half of its 95 % interval."""
     mean, _, high = clustered_mean(values, clusters)
     return f"{mean:{sign}.3f} ± {high - mean:.3f}"
 
@@ -126,7 +126,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=500, help="updates (default: 500)")
     parser.add_argument("--seed", type=int, default=0, help="draws the windows (default: 0)")
     options = parser.parse_args()
-    torch.set_num_threads(1)  # threads only wait for each other in models so small
+    torch.set_num_threads(1)  # more threads are slower with such small models
     seen, held_out = split(default_text())
     target = load("target")
     drafts = {"as shipped": load("small"), **train(target, seen, options.steps, options.seed)}
@@ -137,7 +137,9 @@ def main() -> None:
     for name, found in judged.items():
         means = (f"{short(*pair):<14}" for pair in found.values())
         values, windows = found["alpha_1"]
-        gain = short(values - before["alpha_1"][0], windows, "+")  # paired: at the same contexts
+        gain = short(
+            values - before["alpha_1"][0], windows, "+"
+        )  # paired differences at the same contexts
         print(f"{name:<13}", *means, gain)
 
 

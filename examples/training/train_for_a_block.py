@@ -1,9 +1,9 @@
-"""Train a draft model for the tokens of a whole step, and measure what it gains over distillation.
+"""Train a draft model for the tokens of a whole step, and measure its gain over distillation.
 
-The target draws texts.  Copies of a draft model of the package are trained along them side by side,
-each for another objective: the target's distributions, one accepted draft, or the expected accepted
-drafts of a step (`otm.gain.accepted_along_text`).  All are judged along other texts of the target.
-About ten minutes on one core; ``--steps`` changes that.
+The target generates texts.  Copies of a draft model of the package are trained along these texts
+side by side, each for another objective: the target's distributions, one accepted draft, or the
+expected accepted drafts of a step (`otm.gain.accepted_along_text`).  All copies are evaluated along
+other texts of the target.  The run takes about ten minutes on one core; ``--steps`` changes this.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ PROMPT, LENGTH = 32, 256
 JUDGED = (("chain", 4), ("block", 4), ("chain", 8), ("block", 8))
 
 Objective = Callable[[Tensor, Tensor, Tensor], Tensor]
-"""From logits of the draft model, laws of the target and the tokens that it drew to a loss."""
+"""A loss as a function of draft logits, target distributions, and the target's tokens."""
 
 
 def distillation(logits: Tensor, target: Tensor, tokens: Tensor) -> Tensor:
-    """Kullback-Leibler divergence of the draft law from the target's."""
+    """Return the Kullback-Leibler divergence of the draft from the target distribution."""
     return kl_div(logits.log_softmax(-1).flatten(0, 1), target.flatten(0, 1), reduction="batchmean")
 
 
 def rejected(rule: str, gamma: int) -> Objective:
-    """Mean share of the γ drafts of a step that are not accepted; 1 − α_1 for γ = 1."""
+    """Return an objective: the mean rejected share of γ drafts; 1 − α_1 for γ = 1."""
 
     def objective(logits: Tensor, target: Tensor, tokens: Tensor) -> Tensor:
         laws = logits.softmax(-1), target
@@ -49,7 +49,7 @@ def rejected(rule: str, gamma: int) -> Objective:
 
 
 def both(logits: Tensor, target: Tensor, tokens: Tensor) -> Tensor:
-    """Sum of 1 − α_1, which every position teaches, and of what a block of 8 rejects."""
+    """Return 1 − α_1, which uses every position, plus the rejected share of 8 drafts."""
     return sum(
         each(logits, target, tokens) for each in (rejected("chain", 1), rejected("block", 8))
     )
@@ -65,7 +65,7 @@ OBJECTIVES: dict[str, Objective] = {
 
 
 def texts(target: GPT, tokens: Tensor, count: int, seed: int) -> Tensor:
-    """Let the target go on from places of a text: prompts and what it drew, [count, L + 32]."""
+    """Let the target continue prompts from a text; return prompts with continuations."""
     starts = np.linspace(0, len(tokens) - PROMPT, count).astype(int)
     prompts = [tokens[start : start + PROMPT].tolist() for start in starts]
     made = autoregressive(target, prompts, max_tokens=LENGTH, seed=seed)
@@ -73,12 +73,12 @@ def texts(target: GPT, tokens: Tensor, count: int, seed: int) -> Tensor:
 
 
 def laws(model: GPT, rows: Tensor) -> Tensor:
-    """Logits for each token that the target drew, [B, L, V]."""
+    """Return the logits for each token that the target generated, `[B, L, V]`."""
     return model.logits(rows[:, :-1])[:, PROMPT - 1 :]
 
 
 def train(target: GPT, name: str, drawn: Tensor, steps: int, seed: int) -> dict[str, GPT]:
-    """Train a copy of a draft model for each objective, all along the same texts."""
+    """Train a copy of a draft model for each objective, along the same texts."""
     drafts = {objective: load(name) for objective in OBJECTIVES}
     optimisers = {}
     for objective, draft in drafts.items():
@@ -104,7 +104,7 @@ def train(target: GPT, name: str, drawn: Tensor, steps: int, seed: int) -> dict[
 
 
 def judge(target: GPT, draft: GPT, drawn: Tensor) -> dict[str, np.ndarray]:
-    """α_1 and the tokens of a step for each rule and γ, a mean for each text."""
+    """Return α_1 and tokens per step by rule and γ, as means for each text."""
     found: dict[str, list[float]] = {}
     for rows in drawn.split(1):
         p, q = (laws(model, rows).double().softmax(-1) for model in (draft, target))
@@ -116,7 +116,7 @@ def judge(target: GPT, draft: GPT, drawn: Tensor) -> dict[str, np.ndarray]:
 
 
 def short(values: np.ndarray, sign: str = "") -> str:
-    """Mean and half of its 95 % interval over texts."""
+    """Format a mean with half of its 95 % interval over texts."""
     mean, _, high = clustered_mean(values, np.arange(values.size))
     return f"{mean:{sign}.3f} ± {high - mean:.3f}"
 
@@ -128,7 +128,7 @@ def main() -> None:
     parser.add_argument("--texts", type=int, default=1000, help="texts to train on (default: 1000)")
     parser.add_argument("--seed", type=int, default=0, help="draws the texts (default: 0)")
     options = parser.parse_args()
-    torch.set_num_threads(1)  # threads only wait for each other in models so small
+    torch.set_num_threads(1)  # more threads are slower with such small models
     seen, held_out = split(default_text())
     target = load("target")
     drawn = texts(target, seen, options.texts, options.seed)
@@ -142,7 +142,7 @@ def main() -> None:
     columns = [*judged["KL"], "block, 8 - KL", "- (1 - alpha_1)"]
     print(f"{'objective':<12}", *(f"{name:<14}" for name in columns))
     for name, found in judged.items():
-        # paired: along the same texts
+        # Differences are paired, because the texts are the same.
         less = (found["block, 8"] - judged[other]["block, 8"] for other in ("KL", "1 - alpha_1"))
         cells = [*map(short, found.values()), *(short(values, "+") for values in less)]
         print(f"{name:<12}", *(f"{cell:<14}" for cell in cells))

@@ -1,1 +1,1 @@
-"""Figures that no paper has: what the exact solver shows."""
+"""Figures that are not from a paper: results of the exact solver."""

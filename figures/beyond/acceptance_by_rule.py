@@ -1,4 +1,4 @@
-"""How often every rule accepts, by the number of drafts."""
+"""Acceptance of every rule by the number of drafts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SEED = 0
 PROMPTS, TOKENS, EVERY = 80, 40, 20
 NUMBERS = (1, 2, 3, 4, 6, 8)
 SETS = 64
-"""Sets of drafts a context over which acceptance is averaged where it has no short sum."""
+"""Number of sampled draft sets per context, if the exact acceptance has no short sum."""
 
 OPTIMUM = "optimal"
 WITHOUT = "recursive rejection without replacement"
@@ -37,7 +37,7 @@ Rule = Callable[[Problem, np.random.Generator], float]
 
 
 def _of(name: str) -> Rule:
-    """Exact acceptance probability of a rule that is known by name."""
+    """Return a function for the exact acceptance probability of a named rule."""
     return lambda problem, _: float(PLANS[name](problem).acceptance)
 
 
@@ -71,7 +71,7 @@ IID_RULES: dict[str, Rule] = {
         )
     },
 }
-"""For k i.i.d. drafts; maximal coupling is all of the first four at k = 1."""
+"""Rules for k i.i.d. drafts; at k = 1 the first four equal maximal coupling."""
 
 OTHER_RULES: dict[str, Rule] = {
     BEST_WITHOUT: _best_without_replacement,
@@ -79,20 +79,20 @@ OTHER_RULES: dict[str, Rule] = {
     "SpecHub": _of("SpecHub"),
     WITHOUT: _without_replacement,
 }
-"""For drafts that are drawn in another way."""
+"""Rules for drafts that are not i.i.d."""
 
 
 @experiment(seed=SEED, full=lambda: {"prompts": 4 * PROMPTS, "every": 7})
 def acceptance_by_rule(prompts: int = PROMPTS, every: int = EVERY) -> Table:
     """How often every rule of the literature accepts, by the number of drafts, on real contexts.
 
-    The target and the medium draft are two of the shipped models, at contexts of texts that the
-    target generates; the CSV has all three drafts.  Above, the mean acceptance probability,
-    exact in each context; below, its distance from the optimum for k i.i.d. drafts with its 95
-    % interval over prompts.  Left, rules for i.i.d. drafts, none of which can be above the
-    optimum; right, drafts without replacement, greedy drafts and SpecHub's pairs, which can be,
-    and are where they lie below zero.  Recursive rejection without replacement is averaged over
-    64 sets of drafts from k = 3 on.
+    The target and the medium draft are shipped models, at contexts of texts that the target
+    generates; the CSV has all three drafts.  The upper panels show the mean acceptance
+    probability, exact in each context.  The lower panels show its distance from the optimum for
+    k i.i.d. drafts, with 95 % intervals over prompts.  On the left are rules for i.i.d. drafts,
+    which cannot exceed the optimum.  On the right are drafts without replacement, greedy drafts
+    and SpecHub's pairs.  These rules can exceed that optimum; there they lie below zero.  From
+    k = 3 on, recursive rejection without replacement is averaged over 64 sets of drafts.
     """
     probs, clusters = shipped_probs(
         (*DRAFTS, "target"), prompts=prompts, tokens=TOKENS, every=every, seed=SEED
@@ -106,7 +106,7 @@ def acceptance_by_rule(prompts: int = PROMPTS, every: int = EVERY) -> Table:
             for draft, target in zip(probs[pair], probs["target"], strict=True)
         ]
         rules = IID_RULES | OTHER_RULES
-        if k != 2:  # SpecHub has two drafts
+        if k != 2:  # SpecHub always has two drafts
             del rules["SpecHub"]
         values = {
             name: np.array([rule(problem, rng) for problem in problems])
@@ -123,7 +123,7 @@ def acceptance_by_rule(prompts: int = PROMPTS, every: int = EVERY) -> Table:
 
 @acceptance_by_rule.drawing
 def draw_acceptance_by_rule(table: Table) -> Figure:
-    """Draw i.i.d. drafts on the left and others on the right."""
+    """Draw i.i.d. drafts on the left and other drafts on the right."""
     figure = blank_figure(height=5.2, wide=True)
     panels = figure.subplots(2, 2, sharex=True, sharey="row", height_ratios=(3, 3))
     shown = table.where(pair=SHOWN)

@@ -1,4 +1,4 @@
-"""How near the rules for several drafts of several tokens come to the exact optimum."""
+"""Acceptance of the rules for several drafts of several tokens, relative to the exact optimum."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ if TYPE_CHECKING:
 SEED = 0
 INSTANCES = 5
 SIZES = ((2, 2), (3, 2), (2, 3), (3, 3))
-"""Numbers of drafts K and tokens of each, L."""
+"""Pairs of the number of drafts K and the number of tokens per draft L."""
 
 STRANGENESS = (0.1, 0.25, 0.5, 0.75, 1.0)
-"""λ: the draft model is proportional to T^(1 − λ) R^λ, of unrelated models T and R."""
+"""Values of λ; the draft model is proportional to T^(1 − λ) R^λ, for unrelated T and R."""
 
 VOCABULARY = 2
 Laws = dict[Path, npt.NDArray[np.float64]]
 
 
 def random_laws(rng: np.random.Generator, length: int) -> Laws:
-    """Draw a distribution after each path, from Dirichlet(1)."""
+    """Draw a Dirichlet(1) distribution after each path."""
     return {
         path: rng.dirichlet(np.ones(VOCABULARY))
         for depth in range(length)
@@ -46,13 +46,13 @@ def random_laws(rng: np.random.Generator, length: int) -> Laws:
 
 
 def between(target: Laws, other: Laws, share: float) -> Laws:
-    """Distributions proportional to T^(1 − λ) R^λ."""
+    """Return the distributions proportional to T^(1 − λ) R^λ."""
     weights = {path: target[path] ** (1 - share) * other[path] ** share for path in target}
     return {path: weight / weight.sum() for path, weight in weights.items()}
 
 
 def all_drafts(draft: Laws, k: int, length: int) -> Iterator[tuple[float, DraftNode]]:
-    """All trees of K chains, with their probabilities."""
+    """Yield all trees of K chains with their probabilities."""
     probs = {path: SparseProbs.from_dense(row) for path, row in draft.items()}
     chains = list(itertools.product(range(VOCABULARY), repeat=length))
     for drafted in itertools.product(chains, repeat=k):
@@ -68,7 +68,7 @@ def all_drafts(draft: Laws, k: int, length: int) -> Iterator[tuple[float, DraftN
 
 
 def accepted(target: Laws, draft: Laws, k: int, length: int) -> dict[str, float]:
-    """Compute the expected accepted drafts of each rule, by enumeration, and of the optimum."""
+    """Compute the expected accepted drafts of the optimum, and of each rule by enumeration."""
 
     @cache
     def law(path: Path) -> SparseProbs:
@@ -93,10 +93,11 @@ def accepted(target: Laws, draft: Laws, k: int, length: int) -> dict[str, float]
 def block_optimum(instances: int = INSTANCES, sizes: Sequence[tuple[int, int]] = SIZES) -> Table:
     """How near rules for several drafts of several tokens come to the exact optimum.
 
-    The share of the largest expected number of accepted drafts, from `otm.solve_block`, that each
-    rule attains: exact for each pair of models, by enumeration of all drafts, and averaged over
-    random pairs.  They have two tokens, and distributions from Dirichlet(1) after each path; the
-    draft model is the target for λ = 0, and unrelated to it for λ = 1.
+    Each rule attains a share of the largest expected number of accepted drafts, which
+    `otm.solve_block` computes.  The share is exact for each pair of models, by enumeration of all
+    drafts, and averaged over random pairs.  The models have two tokens, with a Dirichlet(1)
+    distribution after each path.  The draft model equals the target for λ = 0, and is unrelated
+    to it for λ = 1.
     """
     rng = np.random.default_rng(SEED)
     pairs = [tuple(random_laws(rng, 3) for _ in range(2)) for _ in range(instances)]
@@ -117,7 +118,7 @@ def block_optimum(instances: int = INSTANCES, sizes: Sequence[tuple[int, int]] =
 
 @block_optimum.drawing
 def draw_block_optimum(table: Table) -> Figure:
-    """Draw one panel a size, one line a rule."""
+    """Draw one panel per size and one line per rule."""
     figure = blank_figure(height=2.6, wide=True)
     panels = figure.subplots(1, len(SIZES), sharey=True)
     for axes, (k, length) in zip(panels, SIZES, strict=True):

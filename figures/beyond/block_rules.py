@@ -1,4 +1,4 @@
-"""Tokens of a step by rule for several drafts, and how far any rule can get."""
+"""Tokens per step of the rules for several drafts, and a bound for all memoryless rules."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ BOUND = "bound"
     record="block_rules", command="python -m benchmarks.block_rules --save", models=OUR_GPTS
 )
 def block_rules(records: list[dict[str, Any]]) -> Table:
-    """How many tokens a step of several drafts gives, and what no memoryless rule exceeds.
+    """Tokens per step with several drafts, and a bound for all memoryless rules.
 
-    The shipped target with each of its draft models, at contexts where steps of a loop begin.
-    All rules see the same drafts.  Above, the mean number of tokens of a step with γ = 8; the
-    dashed line is an upper bound for every memoryless lossless rule, known or not.  Below, the
-    same less that of SpecTr's recursion with the optimal plan ("optimal"), for γ = 5 (open) and
-    γ = 8.  Intervals are 95 %, over prompts, those of differences paired.
+    The models are the shipped target and its draft models, at contexts where steps of a loop
+    begin.  All rules use the same drafts.  The upper panels show the mean number of tokens per
+    step with γ = 8; the dashed line is an upper bound for every memoryless lossless rule.  The
+    lower panels show the difference to SpecTr's recursion with the optimal plan ("optimal"), for
+    γ = 5 (open) and γ = 8.  The 95 % intervals are over prompts; differences are paired.
     """
     names = ("draft", "gamma", "k", "rule", "mean", "low", "high", "gain", "gain_low", "gain_high")
     rows = [
@@ -46,7 +46,7 @@ def block_rules(records: list[dict[str, Any]]) -> Table:
 
 @block_rules.drawing
 def draw_block_rules(table: Table) -> Figure:
-    """Draw one column a draft model: means above, paired differences below."""
+    """Draw one column per draft model, with means above and paired differences below."""
     drafts, ks = (list(dict.fromkeys(table[name].tolist())) for name in ("draft", "k"))
     rules = [rule for rule in dict.fromkeys(table["rule"].tolist()) if rule != BOUND]
     figure = blank_figure(height=4.4, wide=True)
@@ -68,7 +68,7 @@ def draw_block_rules(table: Table) -> Figure:
                     "linewidth": 1,
                     "markerfacecolor": colour if gamma == longest else "white",
                 }
-                # side by side, so that no interval hides another
+                # Points are side by side, so that no interval hides another one.
                 aside = places + 0.09 * (i - (len(rules) - 1) / 2)
                 if gamma == longest:
                     bars = np.abs(np.array([rows["low"], rows["high"]]) - rows["mean"])

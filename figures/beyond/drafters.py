@@ -1,4 +1,4 @@
-"""What drafts: a model, heads, copies and models of another vocabulary, at the same contexts."""
+"""Drafters at the same contexts: a model, heads, copies, and models of another vocabulary."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ if TYPE_CHECKING:
 
 MODEL = "small model"
 KINDS = {"heads": "all at once: heads", "words": "another vocabulary", "": "one after another"}
-"""What a way is, by a part of its name; the first that fits."""
+"""Kind of a drafter by a part of its name; the first match counts."""
 
 
 @measurement(record="drafters", command="python -m benchmarks.drafters --save", models=OUR_GPTS)
 def drafters(records: list[dict[str, Any]]) -> Table:
-    """Draft models, heads, copies and other vocabularies: tokens of a step for one chain of 5.
+    """Draft models, heads, copies and other vocabularies: tokens per step for one chain of 5.
 
-    The shipped target at contexts where steps of a loop begin; each drafter with the best rule for
-    it.  Tokens of a step less those of the small draft model; 95 % intervals over prompts, paired.
-    Open: at temperature 0.5.  Heads draft without seeing each other; "best" are those of Theorem
-    21.1, from what a model draws at the context.  Models of words draft for the target's bytes.
+    The target is the shipped one, at contexts where steps of a loop begin; each drafter has its
+    best rule.  The figure shows tokens per step minus those of the small draft model, with paired
+    95 % intervals over prompts.  Open markers: temperature 0.5.  Heads draft independently of each
+    other; the "best" heads are those of Theorem 21.1, computed from a model's samples at the
+    context.  Models of words draft for the target's bytes.
     """
     rows = [
         (
@@ -44,7 +45,7 @@ def drafters(records: list[dict[str, Any]]) -> Table:
 
 @drafters.drawing
 def draw_drafters(table: Table) -> Figure:
-    """Draw a row for each way, best first, and both temperatures in it."""
+    """Draw a row for each drafter, best first, with both temperatures."""
     sharp, flat = sorted(set(table["temperature"].tolist()))
     whole = table.where(temperature=flat)
     means = dict(zip(whole["way"].tolist(), whole["gain"].astype(float), strict=True))
@@ -67,5 +68,5 @@ def draw_drafters(table: Table) -> Figure:
 
 
 def kind_of(way: str) -> str:
-    """Return which of `KINDS` a way is."""
+    """Return the entry of `KINDS` for a drafter."""
     return next(part for part in KINDS if part in way)

@@ -1,4 +1,4 @@
-"""Where the optimum gains over k-Seq."""
+"""Gain of the optimum over k-Seq by the ratio q/p."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ PAIR = "medium"
 PROMPTS, TOKENS, EVERY = 250, 40, 8
 NUMBERS = (2, 8)
 EDGES = np.arange(-4, 6.1, 0.5)
-"""Of the bins of log₂(q/p); the first and the last one hold what lies beyond."""
+"""Edges of the bins of log₂(q/p); the first and the last bin also hold all values beyond."""
 
 TARGET, OPTIMUM, K_SEQ, GAIN = "target", "optimum", "k-Seq", "gain"
 FACTORS = {OPTIMUM: "c*", K_SEQ: "ρ*"}
 
 
 def masses_by_bin(problem: Problem) -> dict[str, npt.NDArray[np.float64]]:
-    """Sum the target distribution and the accepted masses of both rules by bins of log₂(q/p).
+    """Sum the target mass and both rules' accepted masses by bins of log₂(q/p).
 
     Returns
     -------
     dict from names to float64 arrays [bins]
-        Tokens that are never drafted are in the last bin.
+        Masses by bin.  Tokens with draft probability zero are in the last bin.
     """
     draft, target = problem.draft, problem.target
     with np.errstate(divide="ignore"):
@@ -59,13 +59,13 @@ def masses_by_bin(problem: Problem) -> dict[str, npt.NDArray[np.float64]]:
 def gain_by_ratio(prompts: int = PROMPTS, every: int = EVERY) -> Table:
     """Where the optimum gains over k-Seq: accepted mass by the ratio q/p of the accepted token.
 
-    Both accept a mass min(q, c p); k-Seq's factor c = ρ* is the smaller one, and the optimum's
-    c* is at most k.  So both accept all of the target mass of tokens with q/p ≤ ρ*, and the
-    whole gain is in tokens that the target likes more than ρ* times as much as the draft.
-    Above, masses by bins of log₂(q/p), of which the first and the last hold all that lies
-    beyond; below, optimum minus k-Seq, with 95 % intervals over prompts.  The models are the
-    shipped target and its medium draft, at contexts of texts that the target generates; dotted
-    lines are geometric means over contexts.
+    Both rules accept a mass min(q, c p).  The factor of k-Seq is c = ρ*; the optimum's factor c*
+    is larger, but at most k.  So both rules accept the whole target mass of tokens with
+    q/p ≤ ρ*, and the whole gain is in tokens with q/p > ρ*.  The upper panels show masses by
+    bins of log₂(q/p); the first and the last bin also hold all values beyond.  The lower panels
+    show optimum minus k-Seq, with 95 % intervals over prompts.  The models are the shipped
+    target and its medium draft, at contexts of texts that the target generates.  Dotted lines
+    are geometric means over contexts.
     """
     probs, clusters = shipped_probs(
         (PAIR, "target"), prompts=prompts, tokens=TOKENS, every=every, seed=SEED
@@ -93,7 +93,7 @@ def gain_by_ratio(prompts: int = PROMPTS, every: int = EVERY) -> Table:
 
 @gain_by_ratio.drawing
 def draw_gain_by_ratio(table: Table) -> Figure:
-    """Draw one column a k: masses above, the gain below."""
+    """Draw one column per k, with masses above and the gain below."""
     figure = blank_figure(height=4.2, wide=True)
     panels = figure.subplots(2, len(NUMBERS), sharex=True, sharey="row", height_ratios=(3, 2))
     for (upper, lower), k in zip(panels.T, NUMBERS, strict=True):

@@ -1,4 +1,4 @@
-"""Lossy rules against the best acceptance at their distance from the target."""
+"""Lossy rules compared with the best acceptance at their distance from the target."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ Outcome = tuple[float, Probs]
 
 
 class LossySetting(NamedTuple):
-    """A family of lossy rules: values of its parameter, and what each does to a problem."""
+    """A family of lossy rules: values of its parameter, and a function that computes an outcome."""
 
     settings: tuple[float, ...]
     outcome: Callable[[Problem, float], Outcome]
 
 
 def of_plan(plan: TransportPlan) -> Outcome:
-    """Return the acceptance of a plan and the distribution of its output."""
+    """Return the acceptance and the output distribution of a plan."""
     return float(plan.acceptance), plan.output_distribution()
 
 
 def _at_temperature(problem: Problem, temperature: float) -> Outcome:
-    """Take the optimal rule for the target distribution at another temperature."""
+    """Build the optimal rule for the target distribution at another temperature."""
     weights = problem.target ** (1 / temperature)
     other = Problem(problem.draft, weights / weights.sum(), problem.k)
     return float(optimal_value(other)), other.target
@@ -83,7 +83,7 @@ FAMILIES = {
 
 SIGMOIDS = "sigmoids"
 SCALES = (1.0, 3.0, 10.0, 100.0, 1e4)
-"""Of the sigmoids, which are for one draft, and of logits."""
+"""Scales of the sigmoids of logits, a rule for one draft."""
 
 
 @experiment(seed=SEED, full=lambda: {"prompts": 4 * PROMPTS, "every": 7})
@@ -91,13 +91,13 @@ def lossy_frontier(prompts: int = PROMPTS, every: int = EVERY) -> Table:
     """Lossy rules: acceptance and total variation, against the best that any rule can do.
 
     The target and the small draft are shipped models, at contexts of texts that the target
-    generates.  Each curve is one knob: lenience l of the optimal rule and, with another
-    residual, of Leviathan et al.'s; acceptance where q(x) ≥ l max q; typical acceptance
-    (Medusa, δ = √ε); a lossless rule for a target of another temperature (upper branch:
-    hotter); Wagner et al.'s sigmoids of logits, with scales ±a.  Accepted is an output that is
-    among the drafts, drawn again or not.  The frontier is acceptance = optimum + TV, total
-    variation: no rule can lie above, and the optimal lenient one lies on it.  Means over
-    contexts, exact in each of them.
+    generates.  Each curve varies one parameter: lenience l of the optimal rule; lenience l of
+    Leviathan et al.'s rule, with another residual; acceptance if q(x) ≥ l max q; typical
+    acceptance (Medusa, δ = √ε); a lossless rule for a target at another temperature (upper
+    branch: higher temperatures); Wagner et al.'s sigmoids of logits, with scales ±a.  An output
+    counts as accepted if it is among the drafts, even if it was drawn again.  The frontier is
+    acceptance = optimum + TV (total variation).  No rule can lie above it, and the optimal
+    lenient rule lies on it.  Points are means over contexts, exact in each context.
     """
     names = PAIR, "target"
     logits, of_prompt = logits_at_contexts(names, prompts, TOKENS, SEED)
@@ -144,7 +144,7 @@ def lossy_frontier(prompts: int = PROMPTS, every: int = EVERY) -> Table:
 
 @lossy_frontier.drawing
 def draw_lossy_frontier(table: Table) -> Figure:
-    """Draw one panel a k, one curve a knob, and what no rule can reach in grey."""
+    """Draw one panel per k, one curve per parameter, and the unreachable region in grey."""
     figure = blank_figure(height=3.7, wide=True)
     panels = figure.subplots(1, len(NUMBERS), sharex=True, sharey=True)
     for axes, k in zip(panels, NUMBERS, strict=True):

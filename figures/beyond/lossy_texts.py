@@ -1,4 +1,4 @@
-"""What lossy rules of papers and engines cost: in a token, and in a text of many."""
+"""Cost of lossy rules of papers and engines, for one token and for a text."""
 
 from __future__ import annotations
 
@@ -55,13 +55,13 @@ RULES = {
 def lossy_texts(prompts: int = PROMPTS, length: int = LENGTH) -> Table:
     """Lossy rules of papers and engines: total variation of a token, and of a text.
 
-    One draft at each position, of the small shipped model for the shipped target.  Lenience with
+    The small shipped model drafts one token at each position for the shipped target.  Lenience with
     the best residual and an ensemble (transformers) lie on the frontier, acceptance = optimum + TV,
-    that no rule exceeds; Cactus, cascades (token-specific, V3), typical acceptance (Medusa) and a
-    coin that accepts whatever was drafted (vLLM's synthetic acceptance) lose against it.  Right: a
-    small distance in each token grows with the text.  TV of the first 16 tokens, if each is drawn
-    by the rule: the mean of max(0, 1 − Y/q) over texts that the target wrote, Y/q being the ratio
-    of their probabilities.  Bars: 95 % intervals.
+    which no rule exceeds.  Other rules lie below it: Cactus, cascades (token-specific, V3), typical
+    acceptance (Medusa), and acceptance of any draft with a fixed probability (vLLM's synthetic
+    acceptance).  Right: a small distance per token grows with the length of the text.  The TV of
+    the first 16 tokens is the mean of max(0, 1 − Y/q) over texts of the target; Y/q is the ratio of
+    the text's probabilities by the rule and by the target.  Bars: 95 % intervals.
     """
     texts = texts_of_target(prompts_of_text(prompts, PROMPT), length, seed=SEED)
     scores = (logits_at(name, texts, PROMPT) for name in (PAIR, "target"))
@@ -95,7 +95,7 @@ def lossy_texts(prompts: int = PROMPTS, length: int = LENGTH) -> Table:
 
 @lossy_texts.drawing
 def draw_lossy_texts(table: Table) -> Figure:
-    """Draw acceptance against the distance of a token, and of a text."""
+    """Draw acceptance against the distance of a token, and against that of a text."""
     figure = blank_figure(height=3.4, wide=True)
     left, right = figure.subplots(1, 2, sharey=True)
     edge = table.where(rule=FRONTIER)

@@ -1,4 +1,4 @@
-"""One walk of walk and keep: down a tree of drafts, and up to the node that is kept."""
+"""One walk of walk and keep: down a draft tree, and up to the kept node."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 SEED = 8
-"""One with which the end of the path is not kept, and the node above it is."""
+"""A seed for which the node above the end of the path is kept."""
 
 TOKENS = "abc"
 DRAFT, TARGET = [0.5, 0.3, 0.2], [0.2, 0.3, 0.5]
@@ -35,12 +35,13 @@ DRAFTED_ONLY, ABOVE, NOT_KEPT, KEPT, FOLLOWS = "drafted", "above", "not kept", "
 def one_walk() -> Table:
     """One walk of walk and keep: down a path without coins, then up to the node that is kept.
 
-    Three drafts of three tokens, from (0.5, 0.3, 0.2) for a target of (0.2, 0.3, 0.5) after every
-    path.  The walk (blue) always goes to a drafted token, until the end of a path.  A bar is W, the
-    probability that a walk comes here (all are drawn as high); its coloured parts are S, that of
-    the accepted path.  Some of S is kept below.  So from the end upwards, where nothing deeper was
-    kept, a coin of probability h keeps the node: what is to be kept here, of what comes up.  The
-    token that follows is drawn from what the node's children leave of the target.
+    There are three drafts of three tokens, from (0.5, 0.3, 0.2) for a target of (0.2, 0.3, 0.5)
+    after every path.  The walk (blue) always goes to a draft token, until a path ends.  A bar is W,
+    the probability that a walk reaches the node; all bars have the same height.  Its coloured parts
+    are S, the probability that the accepted path includes the node.  Deeper nodes keep a part of S.
+    From the end upwards, a coin with probability h keeps the node if no deeper node was kept: h is
+    the mass to keep here over the mass that deeper nodes did not keep.  The next token is drawn
+    from the target mass that the node's children do not use.
     """
     draft, target = (SparseProbs.from_dense(np.array(row)) for row in (DRAFT, TARGET))
     rng = np.random.default_rng(SEED)
@@ -93,7 +94,7 @@ def _text(path: Path) -> str:
 
 @one_walk.drawing
 def draw_one_walk(table: Table) -> Figure:
-    """Draw the tree above, and below each node of the walk its bar and its coin."""
+    """Draw the tree, and below it the bar and the coin of each node of the walk."""
     figure = blank_figure(height=4.4, wide=True)
     upper, lower = figure.subplots(2, sharex=True, height_ratios=(5, 6))
     upper.set_xlim(-0.45, 3.75)
@@ -113,7 +114,7 @@ def _above(path: str) -> str:
 
 
 def _draw_tree(axes: Axes, table: Table) -> None:
-    """Draw the drafts from left to right, the walk in blue, and the token that follows."""
+    """Draw the drafts from left to right, the walk in blue, and the next token."""
     rows: list[dict[str, Any]] = list(table.records())
     heights: dict[str, float] = {path: -float(i) for i, path in enumerate(DRAFTED)}
     for depth in (2, 1, 0):
@@ -164,11 +165,11 @@ PARTS = (
     ("to be kept here", COLOURS[2]),
     ("goes on upwards", "white"),
 )
-"""The parts of W, from the bottom of a bar."""
+"""Parts of W, from the bottom of a bar upwards."""
 
 
 def _draw_bars(axes: Axes, table: Table) -> None:
-    """Draw W as a bar of height one at each node of the walk, and the coins from right to left."""
+    """Draw W as a bar of height one at each node of the walk, and coins from right to left."""
     every: list[dict[str, Any]] = list(table.records())
     rows = [row for row in every if row["fate"] in (ABOVE, NOT_KEPT, KEPT)]
     for row in rows:

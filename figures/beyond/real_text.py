@@ -1,4 +1,4 @@
-"""Acceptance on a real text, with word-level n-gram models."""
+"""Acceptance on a real text with word-level n-gram models."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ SEED = 0
 
 
 def positions() -> int:
-    """Count the positions of the held-out text that have a whole history."""
+    """Count the positions of the held-out text with a full history."""
     return Corpus.split(load_corpus()).held_out.size - HISTORY
 
 
 def batch_means_interval(series: npt.ArrayLike, batches: int = 20, level: float = 0.95) -> Estimate:
-    """Mean of a stationary, dependent series with its confidence interval, by batch means.
+    """Return the mean of a stationary, dependent series with an interval by batch means.
 
-    The series is cut into batches of neighbours.  Where a batch is much longer than the dependence
-    reaches, the means of the batches are nearly independent and normal, and Student's t on them is
-    the interval (Schmeiser, "Batch size effects in the analysis of simulation output", Operations
-    Research 30(3), 1982: 10 to 30 batches lose little).
+    The series is cut into batches of neighbours.  If a batch is much longer than the range of the
+    dependence, the batch means are nearly independent and normal.  Then Student's t for these means
+    gives the confidence interval (Schmeiser, "Batch size effects in the analysis of simulation
+    output", Operations Research 30(3), 1982: 10 to 30 batches lose little).
 
     Raises
     ------
@@ -73,11 +73,11 @@ def batch_means_interval(series: npt.ArrayLike, batches: int = 20, level: float 
 def real_text(contexts: int = CONTEXTS) -> Table:
     """Real text: acceptance of the optimum, k-Seq and recursive rejection.
 
-    The distributions are those of a bigram model that drafts for a trigram model, at evenly
-    spread positions of the held-out part of the shipped text.  The first panel shows the mean
-    acceptance probability over the positions, the second how far each rule stays below the
-    optimum, position by position.  The bands are 95 % intervals by batch means, since
-    neighbouring positions are not independent.
+    A bigram model drafts for a trigram model, at evenly spaced positions of the held-out part of
+    the shipped text.  The first panel shows the mean acceptance probability over the positions.
+    The second panel shows the mean difference of each rule to the optimum at the same position.
+    The bands are 95 % intervals by batch means, because neighbouring positions are not
+    independent.
     """
     probs = progress(next_token_probs(contexts, SEED), contexts, "real_text")
     values = np.array(
@@ -98,7 +98,7 @@ def real_text(contexts: int = CONTEXTS) -> Table:
 
 @real_text.drawing
 def draw_real_text(table: Table) -> Figure:
-    """Draw one kind of line a rule, with its interval as a band."""
+    """Draw one line per rule, with its interval as a band."""
     from matplotlib.patches import Patch
 
     figure = blank_figure(height=4.2)
@@ -106,7 +106,7 @@ def draw_real_text(table: Table) -> Figure:
     for axes, quantity in ((upper, "acceptance"), (lower, "loss")):
         for rule, colour in zip(RULES, COLOURS, strict=False):
             curve = table.where(quantity=quantity, rule=rule)
-            if not curve.rows:  # the optimum has no loss
+            if not curve.rows:  # the optimum has no difference to itself
                 continue
             line = {**RULE_LINES[rule], "label": RULE_LABELS[rule], "color": colour}
             axes.plot(curve["k"], curve["mean"], **line)

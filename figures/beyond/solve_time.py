@@ -1,4 +1,4 @@
-"""How long general solvers take for OTM-k."""
+"""Time of general solvers for OTM-k."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 def solve_time(records: list[dict[str, Any]]) -> Table:
     """How long general solvers take for OTM-k, and how far they get in a minute.
 
-    The same instances are solved in closed form, as SpecTr's linear program (HiGHS; POT's
-    network simplex with a dense and a sparse cost matrix) and as a maximum flow (OR-Tools in
-    integers; networkx in fractions).  A ring marks the largest instance that a method solves
-    within the time limit, dashed, and 8 GiB (networkx: within a limit on its arcs); the closed
-    form was not asked for more.  Slopes of straight lines are powers of n; the program has
-    about n^(k+1) variables, the closed form is a sort.
+    The same instances are solved in closed form, as SpecTr's linear program (HiGHS; POT's network
+    simplex with a dense and a sparse cost matrix), and as a maximum flow (OR-Tools in integers;
+    networkx in fractions).  A ring marks the largest instance that a method solves within the time
+    limit (dashed) and 8 GiB; networkx has a limit on its arcs instead.  The closed form was not
+    tried on larger instances.  On these logarithmic axes, a slope is an exponent of n.  The linear
+    program has about n^(k+1) variables; the closed form needs a sort.
     """
     rows = []
     for content in records:
@@ -40,7 +40,7 @@ def solve_time(records: list[dict[str, Any]]) -> Table:
 
 @solve_time.drawing
 def draw_solve_time(table: Table) -> Figure:
-    """Draw one panel a k, one line a method."""
+    """Draw one panel per k and one line per method."""
     drafts = list(dict.fromkeys(table["k"].tolist()))
     methods = list(dict.fromkeys(table["method"].tolist()))
     figure = blank_figure(height=3.1, wide=True)
@@ -92,4 +92,4 @@ _LINES = [
         strict=True,
     )
 ]
-"""How the line of each method is drawn, in the order of the record."""
+"""Line style of each method, in the order of the record."""

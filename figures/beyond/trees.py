@@ -1,4 +1,4 @@
-"""Every way to draft 32 tokens and to verify them, at the same contexts."""
+"""All ways to draft and verify 32 tokens, at the same contexts."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ KINDS = {
     "sampled without replacement": "without replacement",
     "sampled independently": "",
 }
-"""What is drafted, with what the name of a way has then; the first that fits."""
+"""Kind of drafts by a part of the way's name; the first match counts."""
 
 
 @measurement(record="trees", command="python -m benchmarks.trees --save", models=OUR_GPTS)
 def trees(records: list[dict[str, Any]]) -> Table:
-    """Chains, trees and the rules that verify them: tokens of a step for 32 drafts.
+    """Chains, trees and the rules that verify them: tokens per step for 32 drafts.
 
-    The shipped target with each of its draft models, at contexts where steps of a loop begin, no
-    path longer than 8.  Tokens of a step less those of best-first trees (EAGLE-2, OPT-Tree) under
-    target-only sampling, the best rule for them; 95 % intervals over prompts, paired.  Open: at
-    temperature 0.5.  "By the target itself" is the best of all certain trees of 32 nodes (Theorem
-    18.2): the best rules for sampled drafts can exceed it.
+    The models are the shipped target and its draft models, at contexts where steps of a loop begin;
+    no path is longer than 8.  The figure shows tokens per step minus those of best-first trees
+    (EAGLE-2, OPT-Tree) with target-only sampling, the best rule for these trees.  The paired 95 %
+    intervals are over prompts.  Open markers: temperature 0.5.  "By the target itself" is the best
+    deterministic tree of 32 nodes (Theorem 18.2); the best rules for sampled drafts can exceed it.
     """
     names = ("draft", "temperature", "way", "drafts", "mean", "low", "high")
     rows = [
@@ -55,7 +55,7 @@ def _draft_and_temperature(setting: str) -> tuple[str, float]:
 
 @trees.drawing
 def draw_trees(table: Table) -> Figure:
-    """Draw a row for each way, a column for each draft model."""
+    """Draw a row for each way and a column for each draft model."""
     drafts = list(dict.fromkeys(table["draft"].tolist()))
     kinds = list(KINDS)
     ways = sorted(
@@ -85,5 +85,5 @@ def draw_trees(table: Table) -> Figure:
 
 
 def kind_of(way: str) -> str:
-    """Return what a way drafts."""
+    """Return the kind of a way's drafts."""
     return next(kind for kind, part in KINDS.items() if part in way)

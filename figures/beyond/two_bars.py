@@ -1,4 +1,4 @@
-"""What is accepted and what is left, for one draft and for four."""
+"""Accepted mass and residual mass, for one draft and for four."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ NAMES = ("accepted", "residual")
 
 @theory
 def two_bars() -> Table:
-    """Two distributions: what is accepted, and what is left to the residual.
+    """Two distributions: accepted mass and residual mass.
 
-    Grey: the distribution that each draft is drawn from.  Beside it, the target: its filled part is
-    output as an accepted draft, its hatched part is drawn from the residual.  With one draft the
-    filled part is the overlap of the two bars.  With four drafts the optimal plan can accept more
-    than that, since a token is often among them.  The output follows the target in both.
+    The grey bar is the draft distribution.  The bar next to it is the target: its filled part is
+    output as an accepted draft, and its hatched part is drawn from the residual.  With one draft,
+    the filled part is the overlap of the two bars.  With four drafts, the optimal plan can accept
+    more, because a token is more often among them.  The output follows the target in both cases.
     """
     rows: list[tuple[Cell, ...]] = []
     for k in NUMBERS:

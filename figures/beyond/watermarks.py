@@ -1,4 +1,4 @@
-"""Watermarks beside drafts: what is detected against what is accepted."""
+"""Watermarks with drafts: detection compared with acceptance."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ WAYS = {
     "rejection, list of drafts": "rejection, coins at random",
     "keyed rejection, threshold 0.9": "rejection, coins by the key",
 }
-"""The ways that are shown, and how they are called here."""
+"""Displayed ways, with their names in the figure."""
 
 
 @measurement(record="watermark", command="python -m benchmarks.watermark --save", models=OUR_GPTS)
 def watermarks(records: list[dict[str, Any]]) -> Table:
-    """Watermarks beside drafts: evidence in a text against tokens of a step.
+    """Watermarks with drafts: evidence in a text against tokens per step.
 
-    The shipped target with the large (filled) and the small draft model (open), chains of 4 drafts;
-    mean −log10 of the p-value of texts by a detector that knows the key alone, with 95 % intervals
-    over prompts.  Coupled decoding shows as much of the key as the watermark without drafts: it is
-    the same text.  Rejection accepts little more and shows less.  With coins at random the clocks
-    of the drafts are read; with coins by the key those of the list that a coin points at, below or
-    above 0.9.
+    The shipped target decodes with the large (filled) and the small draft model (open), in chains
+    of 4 drafts.  The evidence is the mean −log10 of the p-value of texts, by a detector that knows
+    only the key, with 95 % intervals over prompts.  Coupled decoding gives as much evidence as the
+    watermark without drafts, because its texts are the same.  Rejection accepts a little more and
+    gives less evidence.  With random coins, the detector reads the clocks of the drafts.  With
+    keyed coins, it reads the clocks of the list that the coin selects, below or above 0.9.
     """
     names = ("draft", "temperature", "way", "length", "tokens", "tokens_low", "tokens_high")
     rows = [
@@ -54,7 +54,7 @@ def watermarks(records: list[dict[str, Any]]) -> Table:
 
 @watermarks.drawing
 def draw_watermarks(table: Table) -> Figure:
-    """Draw a panel for each temperature, a colour for each way."""
+    """Draw a panel for each temperature and a colour for each way."""
     temperatures = list(dict.fromkeys(table["temperature"].tolist()))
     figure = blank_figure(height=3.2, wide=True)
     panels = figure.subplots(1, len(temperatures), squeeze=False)[0]

@@ -1,1 +1,1 @@
-"""How figures look: nothing in here changes a number, and no number is computed in here."""
+"""Appearance of the figures; this package computes no numbers."""

@@ -1,4 +1,4 @@
-"""How selection rules and curves are marked in every figure, and how pictures are saved."""
+"""Common styles of rules and curves in all figures, and functions that save pictures."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _METADATA: dict[str, dict[str, None]] = {
     "svg": {"Date": None, "Creator": None},
     "png": {"Software": None},
 }
-"""No dates and no versions, by kind of picture; each layout starts from that of the one before."""
+"""Metadata without dates and versions, by kind of picture, in the order of saving."""
 
 LINE, BELOW, LEFT = 0.13, 0.05, 0.05
-"""Inches: of a line above a picture, below all of them, and beside them."""
+"""Inches of a line above a picture, of the space below the lines, and of the left margin."""
 
 CHARACTERS = 20
-"""Of such a line, in an inch."""
+"""Number of characters per inch of such a line."""
 
 PICTURES = tuple(_METADATA)
 """Suffixes of the kinds of pictures."""
@@ -38,7 +38,7 @@ RULE_LINES: dict[str, dict[str, Any]] = {
     K_SEQ: {"linestyle": "--", "marker": "s", "markersize": 4, "markerfacecolor": "none"},
     MULTI_ROUND: {"linestyle": ":", "marker": "^", "markersize": 5.5, "markerfacecolor": "none"},
 }
-"""How the line of each rule is drawn in every figure; colours are left to the figure."""
+"""Line style of each rule in every figure; the figure chooses the colours."""
 
 RULE_LABELS = {OPTIMUM: "OTM-$k$", K_SEQ: "$k$-Seq", MULTI_ROUND: "recursive rejection"}
 
@@ -46,7 +46,7 @@ RULE_LABELS = {OPTIMUM: "OTM-$k$", K_SEQ: "$k$-Seq", MULTI_ROUND: "recursive rej
 def label_point(
     axes: Axes, point: tuple[float, float], text: str, colour: str, side: Literal["left", "right"]
 ) -> None:
-    """Write the name of a curve beside one of its points."""
+    """Write the name of a curve next to one of its points."""
     axes.annotate(
         text,
         point,
@@ -63,7 +63,7 @@ def label_point(
 def curve_styles(
     names: Iterable[str], colours: Sequence[str], markers: Sequence[str], lines: Sequence[str]
 ) -> dict[str, dict[str, Any]]:
-    """Return how to draw the curve of each name, with open markers."""
+    """Return the style of each named curve, with open markers."""
     return {
         name: {
             "color": colour,
@@ -86,7 +86,7 @@ def draw_gains(
     aside: float,
     label: str,
 ) -> None:
-    """Draw the gains of some ways at their places, with intervals; those above get the label."""
+    """Draw the gains of some ways with intervals; points above their place get the label."""
     column = table.names.index("way")
     rows = Table(table.names, tuple(row for row in table.rows if row[column] in ways))
     gain, low, high = (rows[name].astype(float) for name in ("gain", "gain_low", "gain_high"))
@@ -104,7 +104,7 @@ def draw_gains(
 
 
 def rule_legend(axes: Axes, rules: Sequence[str]) -> None:
-    """Say which kind of line is which rule, where the colours mean something else."""
+    """Draw a legend of the rules' line styles, if colours have another meaning."""
     from matplotlib.lines import Line2D
 
     handles = [Line2D([], [], color="#444444", **RULE_LINES[rule]) for rule in rules]
@@ -112,7 +112,7 @@ def rule_legend(axes: Axes, rules: Sequence[str]) -> None:
 
 
 def write_above(figure: Figure, text: str) -> None:
-    """Write a line above all that is drawn, in a strip that the figure gets for it."""
+    """Add a strip with a line of text above a drawing."""
     from matplotlib.layout_engine import ConstrainedLayoutEngine
     from matplotlib.lines import Line2D
 
@@ -122,7 +122,7 @@ def write_above(figure: Figure, text: str) -> None:
     figure.set_size_inches(width, taller)
     engine = figure.get_layout_engine()
     if not isinstance(engine, ConstrainedLayoutEngine):
-        # everything has its place, in shares of the height
+        # Positions are shares of the height, so all of them change.
         share = height / taller
         for axes in figure.axes:
             left, bottom, across, up = axes.get_position().bounds
@@ -148,7 +148,7 @@ def write_above(figure: Figure, text: str) -> None:
 def save_pictures(
     figure: Figure, folder: Path, name: str, suffixes: Sequence[str] = PICTURES
 ) -> list[Path]:
-    """Write a drawing as pictures of some kinds, and return their files."""
+    """Save a drawing in several formats, and return the files."""
     files = [folder / f"{name}.{suffix}" for suffix in suffixes]
     with journal_style():
         for suffix, file in zip(suffixes, files, strict=True):

@@ -1,4 +1,4 @@
-"""Tables as pictures: rules above and below, no lines between."""
+"""Tables as pictures, with rules above and below and no lines between rows."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ FONT_SIZE = 8
 LINE = 0.165
 """Inches from one line of text to the next."""
 GAP = 0.12
-"""Least inches between columns."""
+"""Minimum number of inches between columns."""
 MARGIN = 0.05
 APART = 0.05
-"""Inches more between two groups of rows, for the line and what hangs below letters."""
+"""Extra inches between two groups of rows, for the line and the descenders of letters."""
 
 
 def table_figure(
@@ -32,23 +32,22 @@ def table_figure(
     marked: Collection[int] = (),
     note: str = "",
 ) -> Figure:
-    """Draw a table, one column of a page wide if it fits and two otherwise.
+    """Draw a table as wide as one column of a page, or two columns if necessary.
 
     Parameters
     ----------
     heading : sequence of str
-        Names of the columns; may hold line feeds.
+        Names of the columns; they may contain line feeds.
     rows : sequence of sequences of str
-        The cells, one for each column.
+        Rows with one cell for each column.
     left : int, optional
-        How many columns, from the first on, are text and start on the left; the others end on the
-        right.
+        Number of leading text columns, aligned on the left; other columns are aligned on the right.
     groups : collection of int, optional
-        Rows that a thin line is drawn above.
+        Rows with a thin line above them.
     marked : collection of int, optional
-        Rows that are written in a colour that catches the eye.
+        Highlighted rows, in another colour.
     note : str, optional
-        Written below the table; may hold line feeds.
+        Text below the table; it may contain line feeds.
 
     Raises
     ------
@@ -123,12 +122,12 @@ def table_figure(
 
 
 def comparison_figure(table: Table, *, item: str = "") -> Figure:
-    """Draw a table of `figures.leviathan.printed`: what differs stands out.
+    """Draw a table of `figures.leviathan.printed`, with differences highlighted.
 
     Parameters
     ----------
     table : Table
-        From `comparison_table`.
+        Result of `comparison_table`.
     item : str, optional
         Heading of the first column.
     """
@@ -154,6 +153,6 @@ def comparison_figure(table: Table, *, item: str = "") -> Figure:
 
 
 def _signed(number: float, digits: int) -> str:
-    """Write with a sign, but zero without one."""
+    """Format a number with a sign, but zero without a sign."""
     rounded = round(number, digits)
     return f"{rounded:+.{digits}f}".replace("-", "−") if rounded else f"{0:.{digits}f}"

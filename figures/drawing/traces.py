@@ -1,6 +1,6 @@
-"""Tokens on a page: one unit across is a character, one unit down is a line.
+"""Tokens on a page, in units of one character across and one line down.
 
-What became of a token is said by a line through or below it, and again by its colour.
+A line through or below a token shows its fate, and its colour shows it again.
 """
 
 from __future__ import annotations
@@ -18,36 +18,36 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FONT: dict[str, Any] = {"family": "DejaVu Sans Mono", "fontsize": 8}
-"""It comes with matplotlib, so that a page looks the same everywhere."""
+"""A font that comes with matplotlib, so that a page looks the same on all machines."""
 
 CHARACTER = 8 * 1233 / 2048
-"""Points from one character to the next."""
+"""Width of a character in points."""
 
 LINE = 13.0
-"""Points from one line to the next."""
+"""Height of a line in points."""
 
 BASELINE = 0.72
-"""Lines from the top of a line to the feet of its letters."""
+"""Distance from the top of a line to the baseline of its letters, in lines."""
 
 MARGIN = 4.0
-"""Points around the page."""
+"""Margin around the page in points."""
 
 COLOUR_OF = {
     CONTEXT: "#555555",
-    ACCEPTED: "#007A59",  # COLOURS[2], darker: thin letters need more contrast
-    REJECTED: "#B84F00",  # COLOURS[1], darker
+    ACCEPTED: "#007A59",  # a darker COLOURS[2], because thin letters need contrast
+    REJECTED: "#B84F00",  # a darker COLOURS[1]
     NOT_REACHED: "#8A8A8A",
     TARGET: COLOURS[0],
 }
 NAME = 10
-"""Characters in front of a line for its name."""
+"""Number of characters before a line for its name."""
 
 CONTEXT_SHOWN = 26
 GAP = 3
-"""Characters from one new token to the next, so that each is seen to be one."""
+"""Number of characters from one new token to the next, so that tokens are separate."""
 
 TINT = "#D5EFE5"
-"""Behind accepted drafts, which would look like the context without colours."""
+"""Background of accepted drafts, which would look like the context without colours."""
 
 KINDS = {
     ACCEPTED: "accepted draft",
@@ -55,11 +55,11 @@ KINDS = {
     NOT_REACHED: "draft not verified",
     TARGET: "target's own token",
 }
-"""Names of the kinds of new tokens in a legend."""
+"""Names of the kinds of new tokens in the legend."""
 
 
 def text_page(lines: float, *, wide: bool = False) -> tuple[Figure, Axes]:
-    """Start a page without frame or axes, of so many lines."""
+    """Start a page of `lines` lines, without frame or axes."""
     from matplotlib.figure import Figure
 
     width = PAGE_WIDTH if wide else COLUMN_WIDTH
@@ -74,9 +74,9 @@ def text_page(lines: float, *, wide: bool = False) -> tuple[Figure, Axes]:
 
 
 def draw_text(axes: Axes, x: float, y: float, kind: str, tokens: Sequence[int]) -> int:
-    """Write bytes of one kind from a place on, and return how many characters they take.
+    """Write bytes of one kind at a position, and return their width in characters.
 
-    Spaces of new tokens are visible, since each is a token.
+    Spaces among new tokens are visible, because each is a token.
     """
     text = "".join(visible(token, space=" " if kind == CONTEXT else "␣") for token in tokens)
     _write(axes, x, y, kind, text)
@@ -84,13 +84,13 @@ def draw_text(axes: Axes, x: float, y: float, kind: str, tokens: Sequence[int]) 
 
 
 def draw_label(axes: Axes, x: float, y: float, text: str, side: str = "left") -> None:
-    """Write what a line is, on the left or on the right side of a place."""
+    """Write the name of a line to the left or to the right of a position."""
     place = (x, y + BASELINE)
     axes.text(*place, text, ha=side, va="baseline", fontsize=8, color="#333333")
 
 
 def draw_legend(axes: Axes, x: float, y: float, kinds: Iterable[str], *, columns: int = 2) -> None:
-    """Explain those kinds of new tokens that there are, in words that are written like them."""
+    """Draw a legend of the existing kinds of new tokens, with each name in its style."""
     present = set(kinds)
     shown = [(kind, name) for kind, name in KINDS.items() if kind in present]
     for i, (kind, name) in enumerate(shown):
@@ -98,7 +98,7 @@ def draw_legend(axes: Axes, x: float, y: float, kinds: Iterable[str], *, columns
 
 
 def draw_iteration(table: Table) -> Figure:
-    """Draw the lines of `rows_of_iteration`: names, the end of the context, and the new tokens."""
+    """Draw the lines of `rows_of_iteration`: name, end of the context, and new tokens."""
     lines = list(dict.fromkeys(table["line"].tolist()))[1:]
     figure, axes = text_page(lines=len(lines) + 2.9)
     for y, line in enumerate(lines):
@@ -111,7 +111,7 @@ def draw_iteration(table: Table) -> Figure:
 
 
 def draw_context(axes: Axes, x: float, y: float, context: Table, length: int) -> int:
-    """Write the end of a context in so many characters, and return their number."""
+    """Write the end of a context within `length` characters, and return the number written."""
     _write(axes, x, y, CONTEXT, "…")
     return 1 + draw_text(axes, x + 1, y, CONTEXT, context["token"].tolist()[1 - length :])
 
@@ -124,7 +124,7 @@ def visible(token: int, space: str) -> str:
 
 
 def _write(axes: Axes, x: float, y: float, kind: str, text: str) -> None:
-    """Write a text with its line; words one by one, so that all characters stay in columns."""
+    """Write a text with its line, word by word, so that all characters stay in columns."""
     colour = COLOUR_OF[kind]
     weight = "bold" if kind == TARGET else "normal"
     for word in re.finditer(r"\S+", text):
@@ -133,7 +133,7 @@ def _write(axes: Axes, x: float, y: float, kind: str, text: str) -> None:
     if kind == ACCEPTED:
         axes.fill_between((x, x + len(text)), y + 0.02, y + 0.98, color=TINT, linewidth=0)
     elif kind in (REJECTED, NOT_REACHED):
-        # faint, so that letters can be read through it
+        # The line is faint, so that letters stay readable.
         axes.hlines(y + 0.5, x, x + len(text), color=colour, linewidth=1.4, alpha=0.5)
     elif kind == TARGET:
         axes.hlines(y + 0.92, x + 0.1, x + len(text) - 0.1, color=colour, linewidth=1)

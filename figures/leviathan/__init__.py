@@ -1,1 +1,1 @@
-"""Leviathan, Kalman and Matias (ICML 2023): their figures and tables."""
+"""Figures and tables of Leviathan, Kalman and Matias (ICML 2023)."""

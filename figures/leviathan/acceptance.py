@@ -1,4 +1,4 @@
-"""Leviathan et al.'s Tables 3 and 5: acceptance rates of our models, strict and lenient."""
+"""Leviathan et al.'s Tables 3 and 5: strict and lenient acceptance rates of our models."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ def table_3(prompts: int = PROMPTS, tokens: int = TOKENS) -> Table:
     """Leviathan et al.'s Table 3: acceptance rates α of one draft, by draft model and temperature.
 
     As in the paper, α is the mean of Σ min(p, q) over 10,000 tokens that the target generates,
-    greedily (T = 0) or by sampling (T = 1).  First come our own models, which read bytes:
-    n-grams of the training text and the shipped networks; 95 % intervals over prompts are about
-    as wide as a marker.  We take 250 texts of 40 tokens: longer greedy texts of so small a
-    target repeat themselves, which would raise α.  Below is what the paper prints for its
-    models.  The numbers need not agree; α grows with the draft model in both, and is mostly
-    larger at T = 0.
+    greedily (T = 0) or by sampling (T = 1).  The upper groups show our models, which read bytes:
+    n-grams of the training text, and the shipped networks.  The 95 % intervals over prompts are
+    about as wide as a marker.  The tokens are in 250 texts of 40 tokens, because longer greedy
+    texts of such a small target repeat themselves, which would raise α.  The lower groups show
+    the paper's numbers for its models.  The numbers need not agree.  In both cases α grows with
+    the draft model, and is usually larger at T = 0.
     """
     rows: list[tuple[str | float | int, ...]] = []
     for temperature in TEMPERATURES:
@@ -83,7 +83,7 @@ def table_3(prompts: int = PROMPTS, tokens: int = TOKENS) -> Table:
 
 @table_3.drawing
 def draw_table_3(table: Table) -> Figure:
-    """Draw a line a draft model, in groups by target; a marker a temperature."""
+    """Draw a line per draft model, in groups by target, with a marker per temperature."""
     from matplotlib.lines import Line2D
 
     figure = blank_figure(height=4.6)
@@ -115,7 +115,7 @@ def draw_table_3(table: Table) -> Figure:
 
 
 def _label(name: str) -> str:
-    """Name a draft model of ours with its size."""
+    """Return the name of one of our draft models with its size."""
     return f"{name}, {SIZES[name]}" if name in SIZES else name
 
 
@@ -144,7 +144,7 @@ LENIENT_RATES = {
     (SAMPLING, "T5-base"): (0.68, 0.8, 0.83, 0.90),
     (GREEDY, "T5-small"): (0.75, 0.75, 0.8, 0.87),
 }
-"""The paper's α for T5-XXL on EnDe, by lenience; of greedy drafts, from the text."""
+"""The paper's α for T5-XXL on EnDe, by lenience; those of greedy drafts are from its text."""
 
 Floats = npt.NDArray[np.float64]
 
@@ -152,8 +152,8 @@ Floats = npt.NDArray[np.float64]
 def lenient_output(draft: Floats, target: Floats, lenience: float) -> tuple[Floats, Floats]:
     """Compute accepted masses and output distributions of the paper's rule for one draft.
 
-    Distributions are [..., V].  Accepted is min(p, q/l), for a lenience l in (0, 1]; the output
-    adds what is drawn from the residual ∝ max(q − l p, 0).
+    Distributions are [..., V].  The accepted mass is min(p, q/l), for a lenience l in (0, 1].  The
+    output adds the mass drawn from the residual ∝ max(q − l p, 0).
 
     Examples
     --------
@@ -169,11 +169,11 @@ def lenient_output(draft: Floats, target: Floats, lenience: float) -> tuple[Floa
 
 
 def greedy_lenience(draft: Floats, target: Floats, lenience: float) -> tuple[Floats, Floats]:
-    """Say for each context whether the likeliest draft is accepted, and changes the token.
+    """Return for each context whether the greedy draft is accepted, and changes the token.
 
-    Of distributions [N, V] at T = 1.  Accepted [N] is 1 where q(x) ≥ l max q for the likeliest x of
-    the draft; changed [N] is 1 where that x is accepted and not the target's likeliest token: the
-    total variation from greedy decoding.
+    Distributions are [N, V] at T = 1; x is the draft's most probable token.  accepted [N] is 1 if
+    q(x) ≥ l max q.  changed [N] is 1 if x is accepted and is not the target's most probable token;
+    this is the total variation from greedy decoding.
     """
     token = draft.argmax(axis=-1)
     likelihood = np.take_along_axis(target, token[:, None], axis=-1)[:, 0]
@@ -186,13 +186,13 @@ def greedy_lenience(draft: Floats, target: Floats, lenience: float) -> tuple[Flo
 def table_5(prompts: int = PROMPTS, tokens: int = TOKENS) -> Table:
     """Leviathan et al.'s Table 5: acceptance rates α under lenience l, and what they cost.
 
-    Left: α = Σ min(p, q/l) at T = 1, the mean over 10,000 tokens that our target generates, for
-    each of our draft models; the paper's T5-small for T5-XXL in grey.  Middle: what the paper
-    does not print, the total variation (TV) between the output distribution of its rule and the
-    target distribution, exact in each context; dashed, the least TV of any rule that accepts as
-    often, α(l) − α(1).  Right: lenience for greedy drafts at T = 0, accepted where q(x) ≥ l max
-    q (the paper's text prints the inequality the other way round).  Letters as in SpecTr: p
-    drafts, q is the target.
+    Left: α = Σ min(p, q/l) at T = 1, as the mean over 10,000 tokens that our target generates,
+    for each of our draft models; the paper's T5-small for T5-XXL is in grey.  Middle: the total
+    variation (TV) between the output distribution of the paper's rule and the target, exact in
+    each context, which the paper does not print.  The dashed line is the least TV of all rules
+    that accept as often, α(l) − α(1).  Right: lenience for greedy drafts at T = 0, accepted if
+    q(x) ≥ l max q (the paper's text prints the opposite inequality).  As in SpecTr, p is the
+    draft and q the target.
     """
     rows: list[tuple[Cell, ...]] = []
     probs, clusters = shipped_probs(
@@ -223,7 +223,7 @@ def table_5(prompts: int = PROMPTS, tokens: int = TOKENS) -> Table:
 
 @table_5.drawing
 def draw_table_5(table: Table) -> Figure:
-    """Draw three panels: acceptance, its price, and acceptance of greedy drafts."""
+    """Draw three panels: acceptance, its cost in TV, and acceptance of greedy drafts."""
     figure = blank_figure(height=2.9, wide=True)
     panels = figure.subplots(1, 3)
     ours = table.where(source=_OURS)
@@ -260,7 +260,7 @@ def _line(axes: Axes, rows: Table, quantity: str, **style: Any) -> None:
 
 
 def _probs_along_greedy_texts(prompts: int, tokens: int) -> dict[str, Floats]:
-    """Distributions at T = 1, which lenience is about, along texts at T = 0."""
+    """Return distributions at T = 1, to which lenience applies, along greedy texts."""
     started = prompts_of_text(prompts)
     texts = texts_of_target(started, tokens, temperature=0)
     names = (*DRAFTERS, "target")
@@ -272,7 +272,7 @@ def _probs_along_greedy_texts(prompts: int, tokens: int) -> dict[str, Floats]:
 
 
 def _estimates(values: tuple[Floats, ...], clusters: npt.NDArray[np.int64]) -> list[float]:
-    """Mean and interval of each quantity, one after the other."""
+    """Return mean and interval of each quantity in one flat list."""
     return [number for series in values for number in clustered_mean(series, clusters)]
 
 

@@ -1,4 +1,4 @@
-"""Leviathan et al.'s Figures 2 to 4: what the formulas say over α."""
+"""Leviathan et al.'s Figures 2 to 4: the formulas as functions of α."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 
 GAMMAS_2 = (1, 3, 5, 7, 10)
 STEPS = 200
-"""Of the grid of α from 0 to 1."""
+"""Number of steps of the grid of α from 0 to 1."""
 
 
 @theory
 def figure_2() -> Table:
     """Leviathan et al.'s Figure 2: expected number of tokens from one call of the target model.
 
-    A block of γ drafts yields (1 − α^(γ+1)) / (1 − α) tokens on average ([leviathan2023]_,
-    Equation (1)), and γ + 1 at α = 1; no γ yields more than 1/(1 − α), the dashed line.  The
-    formula is the paper's, and the values of γ are our choice.
+    A block of γ drafts gives (1 − α^(γ+1)) / (1 − α) tokens on average ([leviathan2023]_,
+    Equation (1)), and γ + 1 at α = 1.  The limit for all γ is 1/(1 − α), the dashed line.  The
+    formula is from the paper, and the values of γ are our choice.
     """
     alphas = np.arange(STEPS + 1) / STEPS
     curves = {gamma: expected_tokens(alphas, gamma) for gamma in GAMMAS_2}
@@ -50,7 +50,7 @@ def figure_2() -> Table:
 
 @figure_2.drawing
 def draw_figure_2(table: Table) -> Figure:
-    """Draw one colour and marker a number of drafts, and the limit."""
+    """Draw one colour and marker per number of drafts, and the limit."""
     figure = blank_figure(height=2.6)
     axes = figure.add_subplot()
     limit = table.where(gamma=math.inf)
@@ -91,17 +91,17 @@ COSTS = ("0.01", "0.02", "0.05", "0.1")
 LINES = ("-", "--", "-.", ":")
 FINE_STEPS = 1000
 LARGEST_ALPHA = 950
-"""Of the grid, in steps."""
+"""Last step of the grid of α."""
 
 
 @theory
 def figure_3() -> Table:
     """Leviathan et al.'s Figure 3: the best number of drafts.
 
-    The γ that maximises the walltime improvement (1 − α^(γ+1)) / ((1 − α)(γ c + 1)) of Theorem
-    3.8 ([leviathan2023]_, section 3.5); where two are equally good, the smaller.  It is 0 where
-    α ≤ c, and grows without limit as α approaches 1; the drawing ends at 0.95.  The formula is
-    the paper's, and the values of c are our choice.
+    The best γ maximises the walltime improvement (1 − α^(γ+1)) / ((1 − α)(γ c + 1)) of Theorem
+    3.8 ([leviathan2023]_, section 3.5); of two equally good values it is the smaller one.  It is
+    0 for α ≤ c, and grows without limit as α approaches 1; the drawing ends at 0.95.  The
+    formula is from the paper, and the values of c are our choice.
     """
     alphas = [Fraction(step, FINE_STEPS) for step in range(LARGEST_ALPHA + 1)]
     rows = [
@@ -114,7 +114,7 @@ def figure_3() -> Table:
 
 @figure_3.drawing
 def draw_figure_3(table: Table) -> Figure:
-    """Draw one colour and kind of line a cost."""
+    """Draw one colour and line style per cost."""
     figure = blank_figure(height=2.6)
     axes = figure.add_subplot()
     for cost, colour, line in zip(COSTS, COLOURS, LINES, strict=False):
@@ -145,10 +145,10 @@ GAMMAS_4 = (2, 3, 5, 10)
 def figure_4() -> Table:
     """Leviathan et al.'s Figure 4: speed and arithmetic operations by acceptance rate.
 
-    For c = ĉ = 0 the speed is (1 − α^(γ+1)) / (1 − α), and the operations grow by the factor γ
-    + 1 over that ([leviathan2023]_, Theorems 3.8 and 3.11): what is gained in speed is paid in
-    operations, unless α is near 1.  The values of γ are those of the paper's Table 1, and the
-    black dots its six settings.
+    For c = ĉ = 0 the speed is (1 − α^(γ+1)) / (1 − α), and the number of operations grows by the
+    factor γ + 1 divided by the speed ([leviathan2023]_, Theorems 3.8 and 3.11).  So a gain in
+    speed costs operations, unless α is near 1.  The values of γ are those of the paper's Table
+    1, and the black dots are its six settings.
     """
     alphas = np.arange(STEPS + 1) / STEPS
     rows = [
@@ -166,7 +166,7 @@ def figure_4() -> Table:
 
 @figure_4.drawing
 def draw_figure_4(table: Table) -> Figure:
-    """Draw one colour and kind of line a number of drafts; speed above, operations below."""
+    """Draw one colour and line style per number of drafts, with speed above operations."""
     figure = blank_figure(height=4.2)
     upper, lower = figure.subplots(2, sharex=True)
     for gamma, colour, line in zip(GAMMAS_4, COLOURS, LINES, strict=False):

@@ -22,13 +22,13 @@ _ENDS = ("mean", "low", "high")
 def table_2(records: list[dict[str, Any]]) -> Table:
     """Leviathan et al.'s Table 2: measured speed by draft model, temperature and number of drafts.
 
-    The axes are the paper's, the models and the machine ours: byte-level models on one thread
-    of a CPU in place of T5 on a TPU, and one task, to continue a text.  "shipped" is the target
-    as it comes; "deepened" has the same distributions and 8 times the layers, so that drafts
-    are about as cheap as in the paper.  α is the mean of 1 − TV(p, q) over as many tokens that
-    the target wrote from the same prompts (Corollary 3.6); speed is the time of decoding
-    without drafts over that with them, in turns.  Both are ± half of the 95 % interval over
-    prompts.
+    The axes are the paper's; the models and the machine are ours: byte-level models on one CPU
+    thread in place of T5 on a TPU, with one task, to continue a text.  "shipped" is the
+    package's target.  "deepened" has the same distributions and 8 times the layers, so that
+    drafts are about as cheap as in the paper.  α is the mean of 1 − TV(p, q) over the same
+    number of tokens that the target wrote from the same prompts (Corollary 3.6).  Speed is the
+    time of decoding without drafts over the time with drafts, measured in turns.  Both have
+    ± half of the 95 % interval over prompts.
 
     α rises with the size of the draft model, and so does its cost.  The shipped target is so
     small that drafts hardly pay.
@@ -53,7 +53,7 @@ def table_2(records: list[dict[str, Any]]) -> Table:
 
 @table_2.drawing
 def draw_table_2(table: Table) -> Figure:
-    """Draw a row for each draft model and temperature, a column for each target and γ."""
+    """Draw a row for each draft model and temperature, and a column for each target and γ."""
     gammas = dict.fromkeys(table["gamma"].tolist())
     rows: list[list[str]] = []
     groups = []
@@ -80,15 +80,16 @@ def draw_table_2(table: Table) -> Figure:
 def table_4_measured(records: list[dict[str, Any]]) -> Table:
     """Leviathan et al.'s Table 4, measured: expected and measured speed over no drafts.
 
-    The paper's EXP and EMP for our models and machine (Table 2).  EXP is Theorem 3.8 with the α
-    and the cost coefficient c that were measured; the intervals of EMP are 95 % over prompts.
+    The figure shows the paper's EXP and EMP for our models and machine (Table 2).  EXP is
+    Theorem 3.8 with the measured α and cost coefficient c.  The 95 % intervals of EMP are over
+    prompts.
 
-    Theorem 3.8 takes it that the target verifies γ + 1 tokens in the time of one.  On a CPU that
-    takes up to 1.6 times as long; with the deepened target EXP is too large by more than a
-    third, with the shipped one it is within a fifth.  The lower panel charges the measured time
-    of verification in place of 1: then both are within a fifth.  What is left has to do with the
-    time outside of the models, which decoding without drafts has too, and with acceptance that
-    is not independent from one token to the next.
+    Theorem 3.8 assumes that the target verifies γ + 1 tokens in the time of one.  On a CPU this
+    takes up to 1.6 times as long.  So EXP is too large by more than a third for the deepened
+    target; for the shipped target it is within a fifth.  The lower panel uses the measured time
+    of verification in place of 1; then both are within a fifth.  The remaining difference comes
+    from time outside of the models, which decoding without drafts also has, and from acceptance
+    that is not independent between tokens.
     """
     rows: list[tuple[Cell, ...]] = []
     for record in records:
@@ -112,7 +113,7 @@ def table_4_measured(records: list[dict[str, Any]]) -> Table:
 
 @table_4_measured.drawing
 def draw_table_4_measured(table: Table) -> Figure:
-    """Draw measured over expected speed: by Theorem 3.8; with the cost of verification."""
+    """Draw measured against expected speed, by Theorem 3.8 and with the cost of verification."""
     figure = blank_figure(height=5.4)
     panels = figure.subplots(2, sharex=True, sharey=True)
     for axes, expected in zip(panels, ("EXP", "EXP with verification"), strict=True):

@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 
 
 def improvement_range(alpha: str, gamma: int | None, cost: str) -> tuple[float, float]:
-    """Find the least and the largest improvement of all α and c that round to the printed ones.
+    """Return the least and the largest improvement over all α and c that round as printed.
 
     The improvement rises with α and falls with c, and so does its maximum over γ.
 
     Parameters
     ----------
     alpha, cost : str
-        As they are printed; their digits say how they were rounded.
+        The printed numbers; their digits show how they were rounded.
     gamma : int or None
-        Number of drafts; without it the best for α and c.
+        Number of drafts; None means the best number for α and c.
 
     Examples
     --------
@@ -45,19 +45,19 @@ def improvement_range(alpha: str, gamma: int | None, cost: str) -> tuple[float, 
 def improvement_comparison(
     item: str, printed: str, alpha: str, gamma: int | None, cost: str
 ) -> Comparison:
-    """Compare a printed improvement with that of the printed α and c.
+    """Compare a printed improvement with the improvement of the printed α and c.
 
-    Where they differ, the reason says whether any α and c that round to the printed ones give the
-    printed improvement.
+    If they differ, the reason states whether some α and c that round as printed give the printed
+    improvement.
 
     Parameters
     ----------
     item : str
-        What the number is.
+        Description of the number.
     printed : str
-        The improvement.
+        The printed improvement.
     alpha, gamma, cost
-        As for `improvement_range`.
+        Same as for `improvement_range`.
     """
     computed = _improvement(Fraction(alpha), gamma, Fraction(cost))
     if agrees(printed, computed):
@@ -85,15 +85,15 @@ FACTORS = (
     ("0.9", 2, "1.11", "2.71"),
     ("0.9", 10, "1.60", "6.86"),
 )
-"""α, γ, operations and speed."""
+"""Rows of α, γ, operations and speed."""
 
 
 @theory
 def table_1() -> Table:
     """Leviathan et al.'s Table 1: arithmetic operations and speed, printed and computed.
 
-    Both are factors over decoding without drafts, for c = ĉ = 0 ([leviathan2023]_, Theorems
-    3.11 and 3.8).  Every printed number is the rounded computed one.
+    Both are factors relative to decoding without drafts, for c = ĉ = 0 ([leviathan2023]_,
+    Theorems 3.11 and 3.8).  Every printed number is the rounded computed number.
     """
     comparisons = []
     for alpha, gamma, operations, speed in FACTORS:
@@ -109,7 +109,7 @@ def table_1() -> Table:
 
 @table_1.drawing
 def draw_table_1(table: Table) -> Figure:
-    """Draw the printed and the computed numbers side by side."""
+    """Draw printed and computed numbers side by side."""
     return comparison_figure(table)
 
 
@@ -127,7 +127,7 @@ IMPROVEMENTS = (
     ("CNNDM", "T5-base", 1, 3, "0.55", "0.04", "1.8"),
     ("CNNDM", "T5-large", 1, 3, "0.56", "0.11", "1.6"),
 )
-"""Task, draft model, temperature, γ, α, c and EXP; α with two digits, as Table 3 has all."""
+"""Rows of task, draft model, temperature, γ, α, c and EXP; α has two digits as in Table 3."""
 
 
 @theory
@@ -135,10 +135,11 @@ def table_4() -> Table:
     """Leviathan et al.'s Table 4: expected walltime improvements, printed and computed.
 
     The column EXP is Theorem 3.8 at the γ, α and c of the same row ([leviathan2023]_, appendix
-    A.3).  Three of the twelve numbers differ: α and c are printed with two digits, and others
-    that round to the same digits do give the printed number.  For EnDe, T5-base, T = 1 (2.347)
-    and the last row another α is enough, for EnDe, T5-large, T = 1 another c.  Section 3.3 has
-    all c below 0.05, this table has 0.11.  The measured column EMP is not compared here.
+    A.3).  Three of the twelve numbers differ.  α and c are printed with two digits, and other
+    values that round to these digits do give the printed number.  For EnDe, T5-base, T = 1
+    (2.347) and the last row, another α is enough; for EnDe, T5-large, T = 1, another c.  Section
+    3.3 states that all c are below 0.05, but this table has 0.11.  The measured column EMP is
+    not compared here.
     """
     return comparison_table(
         improvement_comparison(
@@ -154,7 +155,7 @@ def table_4() -> Table:
 
 @table_4.drawing
 def draw_table_4(table: Table) -> Figure:
-    """Draw the printed and the computed numbers side by side."""
+    """Draw printed and computed numbers side by side."""
     return comparison_figure(table, item="expected speed-up (EXP)")
 
 
@@ -166,7 +167,7 @@ STANDARD = (
     ("0.3", "0.76", "3.6"),
     ("0.1", "0.84", "5"),
 )
-"""l, α of Table 5 (T5-small) and improvement."""
+"""Rows of l, α of Table 5 (T5-small), and improvement."""
 
 ARGMAX = (
     ("1", "0.75", "3.3"),
@@ -174,30 +175,30 @@ ARGMAX = (
     ("0.3", "0.80", "3.9"),
     ("0.1", "0.87", "4.9"),
 )
-"""l, α and improvement."""
+"""Rows of l, α and improvement."""
 
 ARGMAX_GAMMA = 8
 EXCESS = (("1", "1"), ("0.5", "2"), ("0.3", "3"), ("0.1", "10"))
-"""l, and how many times its target probability a token may have."""
+"""Rows of l, and the maximum ratio of a token's output to its target probability."""
 
 ORACLE_COSTS = (0.01, 0.02, 0.03, 0.04, 0.05)
-"""Section 3.3: always below 0.05 in the paper's experiments."""
+"""Values of c; Section 3.3 states that c is always below 0.05 in the paper's experiments."""
 
 USUAL_ALPHA = 0.9
-"""Section 4.2: α is between 0.5 and 0.9 for drafts a hundred times smaller."""
+"""Largest usual α; Section 4.2 states 0.5 to 0.9 for drafts a hundred times smaller."""
 
 
 @theory
 def numbers_in_text() -> Table:
     """Leviathan et al.'s numbers in the text: what its formulas give.
 
-    All numbers outside the tables that follow from a formula ([leviathan2023]_, sections 3.5,
-    3.6 and appendix A.5).  The improvements for lenience in standard sampling, at the best γ,
-    are above what Theorem 3.8 gives for any α and c that round to the printed ones; with such α
-    one c between 0.0075 and 0.009, instead of 0.015, would give all four, but we do not know
-    what was used.  The printed 5 has no decimal, so that 4.79 agrees with it; and 1/0.3 is
-    printed as 3.  Corollary 3.9 has no number: at the best γ the improvement is never below (1
-    + α)/(1 + c), which a test checks on a grid.
+    These are all numbers outside the tables that follow from a formula ([leviathan2023]_,
+    sections 3.5, 3.6 and appendix A.5).  The improvements for lenience in standard sampling, at
+    the best γ, exceed Theorem 3.8 for all α and c that round to the printed ones.  With such α,
+    one c between 0.0075 and 0.009, instead of 0.015, would give all four; the paper does not say
+    which c it used.  The printed 5 has no decimal, so 4.79 agrees with it; 1/0.3 is printed as
+    3.  Corollary 3.9 has no number: at the best γ the improvement is at least (1 + α)/(1 + c),
+    which a test checks on a grid.
     """
     bigram = float(walltime_improvement(Fraction("0.2"), 3, 0))
     improvements = [
@@ -227,12 +228,12 @@ def numbers_in_text() -> Table:
 
 @numbers_in_text.drawing
 def draw_numbers_in_text(table: Table) -> Figure:
-    """Draw the printed and the computed numbers side by side."""
+    """Draw printed and computed numbers side by side."""
     return comparison_figure(table)
 
 
 def _oracle() -> Comparison:
-    """Compare the percentage that knowing γ beforehand adds to the best fixed γ."""
+    """Compare the percentage gain of an oracle for γ over the best fixed γ."""
     costs, alphas = np.array(ORACLE_COSTS)[:, np.newaxis], np.arange(1000) / 1000
     fixed = walltime_improvement(alphas, best_gamma(alphas, costs), costs)
     gain = 100 * (oracle_speedup(alphas, costs) / fixed - 1)
@@ -250,10 +251,10 @@ def _oracle() -> Comparison:
 
 
 def _excesses() -> Iterator[Comparison]:
-    """Compare how far lenience lets a token exceed its target probability.
+    """Compare the factors by which lenience lets a token exceed its target probability.
 
-    The bound 1/l is attained where the draft model always proposes a token that is rare under the
-    target: it is output just if it is accepted.
+    The bound 1/l is attained if the draft model always proposes a token that is rare under the
+    target: this token is output exactly if it is accepted.
     """
     rare = Fraction(1, 20)
     problem = Problem([Fraction(1), Fraction(0)], [rare, 1 - rare], k=1)

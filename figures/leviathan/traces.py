@@ -1,4 +1,4 @@
-"""Leviathan et al.'s Figures 1 and 5: texts that are decoded, step by step and call by call."""
+"""Leviathan et al.'s Figures 1 and 5: decoded texts, step by step and call by call."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SEED = 0
 GAMMA = 5
 TOKENS = 64
 LABEL = 4
-"""Characters in front of a line: its number."""
+"""Number of characters before a line, for its number."""
 
 
 @experiment(seed=SEED)
@@ -29,10 +29,10 @@ def figure_1(tokens: int = TOKENS) -> Table:
     """Leviathan et al.'s Figure 1: a trace of speculative decoding.
 
     Each line is one call of the target, as in the paper's figure ([leviathan2023]_).  The models
-    are ours: byte-level GPTs of 820k and 49k parameters, γ = 5, the prompt "And it came to
-    pass", plain sampling, and the first seed, 0.  The paper prints the first rejected draft
-    alone; here those behind it, which are never verified, are shown too.  A token is a byte, ␣ a
-    space.  The last runs draft less, since the text ends after 64 new tokens.
+    are ours: byte-level GPTs of 820k and 49k parameters.  γ is 5, the prompt is "And it came to
+    pass", and sampling is plain with seed 0.  The paper prints only the first rejected draft;
+    this figure also shows the later drafts, which are not verified.  A token is a byte; ␣ is a
+    space.  The last steps have fewer drafts, because the text ends after 64 new tokens.
     """
     made = generation(tokens)
     (prompt,) = made.prompts
@@ -47,14 +47,14 @@ def figure_1(tokens: int = TOKENS) -> Table:
 
 @cache
 def generation(tokens: int = TOKENS) -> Generation:
-    """Decode what the figure shows."""
+    """Decode the text of the figure."""
     models = load("target"), load("medium")
     return speculative(*models, [encode(PROMPT)], gamma=GAMMA, max_tokens=tokens, seed=SEED)
 
 
 @figure_1.drawing
 def draw_figure_1(table: Table) -> Figure:
-    """Draw a line of text for each call of the target, behind the text so far."""
+    """Draw a line for each call of the target, after the text so far."""
     runs = sorted(set(table["line"].tolist()) - {0})
     figure, axes = text_page(lines=len(runs) + 1.7, wide=True)
     context = table.where(line=0)["token"].tolist()
@@ -81,7 +81,7 @@ BLOCKS: dict[str, dict[str, Any]] = {
     f"{TARGET}, prompt": {"facecolor": "white", "edgecolor": COLOURS[0], "hatch": "//////"},
     f"{DRAFT}, prompt": {"facecolor": "white", "edgecolor": COLOURS[1], "hatch": "......"},
 }
-"""Looks of the calls; those of the draft model are lighter, the prompt's are hatched."""
+"""Styles of the calls; draft calls are lighter, and calls for the prompt are hatched."""
 
 HEIGHT = {TARGET: 0.72, DRAFT: 0.44}
 
@@ -94,13 +94,13 @@ HEIGHT = {TARGET: 0.72, DRAFT: 0.44}
 def figure_5(records: list[dict[str, Any]]) -> Table:
     """Leviathan et al.'s Figure 5: when the two models are called, with γ = 7, γ = 3 and no drafts.
 
-    The paper's figure is a diagram ([leviathan2023]_); this one is measured, call by call,
-    while 24 tokens are decoded with one thread of a processor, at seeds with a usual number of
-    runs.  The number in a block of the target is that of the tokens that its run yields; gaps
-    are time outside of the models.  A draft of the first pair costs about a fifth of the
-    target; the weights are random, and scaled so that about four drafts of five are accepted.
-    The models of the second pair come with this package, and are so small that a draft costs a
-    good part of the target, and the loop does too.
+    The paper's figure is a diagram ([leviathan2023]_).  This figure is measured, call by call,
+    while 24 tokens are decoded with one CPU thread, for seeds with a typical number of calls.
+    The number in a block of the target is the number of tokens of its step; gaps are time
+    outside of the models.  In the first pair a draft costs about a fifth of the target; the
+    weights are random, scaled so that about four of five drafts are accepted.  The models of the
+    second pair come with this package.  They are so small that a draft, and also the loop, costs
+    a large part of the target's time.
     """
     (record,) = records
     rows: list[tuple[Cell, ...]] = []
@@ -119,7 +119,7 @@ def figure_5(records: list[dict[str, Any]]) -> Table:
 
 @figure_5.drawing
 def draw_figure_5(table: Table) -> Figure:
-    """Draw a panel for each pair, with a lane for each way of decoding."""
+    """Draw a panel for each pair, with a lane for each decoding method."""
     from matplotlib.patches import Patch
 
     pairs = list(dict.fromkeys(table["pair"].tolist()))

@@ -1,1 +1,1 @@
-"""SpecTr (Sun et al., NeurIPS 2023): its figures and tables."""
+"""Figures and tables of SpecTr (Sun et al., NeurIPS 2023)."""

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 DRAFT = (0.75, 0.25)
 MOST_DRAFTS = 20
 COLOUR_OF = dict(zip((0.1, 0.25, 0.75, 1.0), COLOURS, strict=False))
-"""Colour of the target distribution Ber(b) by b."""
+"""Colour of the target distribution Ber(b), by b."""
 
 
 def bernoulli_acceptance(heads: Sequence[float], rules: Sequence[str]) -> Table:
     """Compute the acceptance of rules for the draft Ber(0.25) and targets Ber(b).
 
-    By b, rule and k, for k up to `MOST_DRAFTS`.
+    The rows are by b, rule and k, with k up to `MOST_DRAFTS`.
     """
     rows = [
         (b, rule, k, acceptance(rule, DRAFT, (1 - b, b), k))
@@ -36,7 +36,7 @@ def bernoulli_acceptance(heads: Sequence[float], rules: Sequence[str]) -> Table:
     return Table(("b", "rule", "k", "acceptance"), tuple(rows))
 
 
-HEADS_4 = (0.25, 0.1, 0.75, 1.0)  # the constant curve first, so that it covers no other
+HEADS_4 = (0.25, 0.1, 0.75, 1.0)  # the constant curve is first, so that other curves cover it
 RULES_4 = (OPTIMUM, K_SEQ)
 
 
@@ -44,8 +44,8 @@ RULES_4 = (OPTIMUM, K_SEQ)
 def figure_4() -> Table:
     """SpecTr's Figure 4: acceptance of OTM-k and of k-Seq, for coins.
 
-    The draft distribution is Ber(0.25), the target distribution Ber(b).  At b = 0.25 the
-    distributions are equal and at b = 1 the two rules; elsewhere k-Seq falls behind
+    The draft distribution is Ber(0.25), and the target distribution is Ber(b).  At b = 0.25 the
+    distributions are equal, and at b = 1 the two rules are equal.  At other b, k-Seq accepts less
     ([sun2023]_, appendix B).
     """
     return bernoulli_acceptance(HEADS_4, RULES_4)
@@ -53,7 +53,7 @@ def figure_4() -> Table:
 
 @figure_4.drawing
 def draw_figure_4(table: Table) -> Figure:
-    """Draw one colour a target distribution, one kind of line a rule."""
+    """Draw one colour per target distribution and one line style per rule."""
     figure = blank_figure(height=2.5)
     axes = figure.add_subplot()
     for b in HEADS_4:
@@ -80,9 +80,9 @@ SUPPORTS = (12, 24, 40, 60, 120)
 def figure_5() -> Table:
     """SpecTr's Figure 5: optimal acceptance for uniform distributions.
 
-    The draft distribution is U(120), the target distribution U(d) on d of its tokens, so that
-    the optimum is 1 − (1 − d/120)^k.  k-Seq attains it and is in the table, not in the drawing
-    ([sun2023]_, appendices B.1 and B.2).
+    The draft distribution is U(120), and the target distribution is U(d) on d of its tokens, so
+    the optimum is 1 − (1 − d/120)^k.  k-Seq attains it; its numbers are in the table, but not in
+    the drawing ([sun2023]_, appendices B.1 and B.2).
     """
     tokens = np.arange(VOCABULARY)
     draft = np.full(VOCABULARY, 1 / VOCABULARY)
@@ -97,7 +97,7 @@ def figure_5() -> Table:
 
 @figure_5.drawing
 def draw_figure_5(table: Table) -> Figure:
-    """Draw the optimum, one colour and marker a target distribution."""
+    """Draw the optimum, with one colour and marker per target distribution."""
     figure = blank_figure(height=2.5)
     axes = figure.add_subplot()
     for d, colour, marker in zip(SUPPORTS, COLOURS, MARKERS, strict=True):
@@ -117,15 +117,15 @@ def draw_figure_5(table: Table) -> Figure:
 HEADS_6 = (0.1, 0.75, 1.0)
 RULES_6 = (OPTIMUM, K_SEQ, MULTI_ROUND)
 LABELLED_LOSS = {0.1: 2, 0.75: 5, 1.0: 1}
-"""Number of drafts at which the loss is labelled, by b."""
+"""Number of drafts at the label of the loss, by b."""
 
 
 @theory
 def figure_6() -> Table:
     """SpecTr's Figure 6: acceptance of OTM-k, k-Seq and recursive rejection, for coins.
 
-    The draft distribution is Ber(0.25), the target distribution Ber(b).  The second panel,
-    which the paper does not have, shows the same numbers as a distance from the optimum.
+    The draft distribution is Ber(0.25), and the target distribution is Ber(b).  The second
+    panel, which is not in the paper, shows the same numbers as differences from the optimum.
     Recursive rejection is the paper's "multi-round" ([sun2023]_, appendix B.3).
     """
     return bernoulli_acceptance(HEADS_6, RULES_6)
@@ -133,7 +133,7 @@ def figure_6() -> Table:
 
 @figure_6.drawing
 def draw_figure_6(table: Table) -> Figure:
-    """Draw one colour a target, one kind of line a rule; below, the loss to the optimum."""
+    """Draw one colour per target and one line style per rule, and the losses below."""
     figure = blank_figure(height=4.2)
     upper, lower = figure.subplots(2, sharex=True, height_ratios=(3, 2))
     for b in HEADS_6:

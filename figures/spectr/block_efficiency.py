@@ -29,14 +29,14 @@ PROMPTS = 44
 TOKENS = 128
 PROMPT_LENGTH = 64
 TOGETHER = 8
-"""Texts whose distributions are in memory at a time."""
+"""Number of texts whose distributions are in memory at the same time."""
 
 CHAINS = (1, 2, 4, 8)
 LENGTHS = (4, 8)
 RULES: dict[str, PlanBuilder] = {K_SEQ: KSeq, OPTIMUM: OptimalPlan, MULTI_ROUND: RecursiveRejection}
 
 
-# Sun et al., Table 4, by L and then for K = 1, 2, 4, 8
+# Table 4 of Sun et al. by L, with entries for K = 1, 2, 4, 8.
 PAPER = {
     "small": {4: (1.86, 2.07, 2.32, 2.56), 8: (1.91, 2.15, 2.41, 2.68)},
     "medium": {4: (2.21, 2.43, 2.74, 2.99), 8: (2.33, 2.61, 2.96, 3.27)},
@@ -53,19 +53,19 @@ def table_4(
 ) -> Table:
     """SpecTr's Table 4: block efficiency by draft model, number of drafts K and length L.
 
-    The axes are the paper's, the models ours: the byte-level target (820k parameters) and its
-    three draft models stand for a transformer of 97M and drafts of 2M, 6M and 20M.  Each of
-    three seeds has 44 prompts of held-out bytes; the temperature is 1.  k-Seq is the paper's
-    SpecTr and K = 1 is speculative decoding; the optimum (OTM-k) and recursive rejection are
-    not in the paper's table.
+    The axes are the paper's; the models are ours.  The byte-level target (820k parameters) and
+    its three draft models replace a transformer of 97M parameters and drafts of 2M, 6M and 20M.
+    Each of three seeds has 44 prompts of held-out bytes; the temperature is 1.  k-Seq is the
+    paper's SpecTr, and K = 1 is speculative decoding.  The optimum (OTM-k) and recursive
+    rejection are not in the paper's table.
 
-    All rules share texts of 128 bytes that the target wrote.  The number of steps that a loop
-    takes for a text is computed, on average over drafts and coins, so that texts are the only
-    noise.  Block efficiency is tokens over steps; the last step is cut where the text ends.
-    Intervals are 95 % over prompts; the curves of a panel move together.
+    All rules use the same texts of 128 bytes, which the target wrote.  The mean number of steps
+    of a loop for each text, over drafts and coins, is computed, so only the texts are random.
+    Block efficiency is tokens over steps; the last step is cut at the end of the text.  The 95 %
+    intervals are over prompts; because of the common texts, the curves of a panel shift together.
 
-    Block efficiency rises with the draft model, with K and with L; from K = 2 on, the optimum
-    is ahead of k-Seq by 0.1 to 0.3 tokens, and k-Seq of recursive rejection.
+    Block efficiency rises with the draft model, with K and with L.  From K = 2 on, the optimum
+    exceeds k-Seq by 0.1 to 0.3 tokens, and k-Seq exceeds recursive rejection.
     """
     prompts_of_all = prompts_of_text(seeds * prompts, PROMPT_LENGTH)
     made = [
@@ -92,7 +92,7 @@ def table_4(
 
 
 def steps_of_texts(texts: npt.NDArray[np.int64]) -> dict[tuple[str, str, int, int], Floats]:
-    """Mean number of steps for each text [R, length], by draft model, rule, L and K."""
+    """Return the mean number of steps of each text [R, length], by draft model, rule, L and K."""
     new, target = texts[:, PROMPT_LENGTH:], probs_at("target", texts, PROMPT_LENGTH)
     steps = {}
     for draft in DRAFTS:
@@ -107,14 +107,14 @@ def steps_of_texts(texts: npt.NDArray[np.int64]) -> dict[tuple[str, str, int, in
 
 
 def efficiency(steps: Floats, tokens: int) -> list[float]:
-    """Tokens over the mean of steps [seeds, prompts], its interval, and the same of each seed."""
+    """Return tokens over mean steps [seeds, prompts], its interval, and the values by seed."""
     mean, low, high = clustered_mean(steps.ravel(), np.arange(steps.size))
     return [tokens / mean, tokens / high, tokens / low, *(tokens / steps.mean(axis=1)).tolist()]
 
 
 @table_4.drawing
 def draw_table_4(table: Table) -> Figure:
-    """Draw a row of panels for each L: one colour a draft model, one kind of line a rule."""
+    """Draw a row of panels for each L, with a colour per draft model and a line style per rule."""
     from matplotlib.lines import Line2D
 
     figure = blank_figure(height=3.9, wide=True)

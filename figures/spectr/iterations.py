@@ -42,18 +42,18 @@ TOKENS_1 = 64
 def figure_1() -> Table:
     """SpecTr's Figure 1: one iteration of speculative decoding.
 
-    The small model drafts L = 4 tokens behind the context, the large one keeps those up to the
-    first that it rejects, and adds one of its own ([sun2023]_).  The models are ours:
-    byte-level GPTs of 820k and 49k parameters.  The iteration is real: the first with an
-    accepted and a rejected draft, at the first seed, after the prompt "And it came to pass".  A
-    token is a byte, ␣ a space.
+    The small model drafts L = 4 tokens after the context.  The large model keeps the drafts
+    before the first rejected one, and adds its own token ([sun2023]_).  The models are ours:
+    byte-level GPTs of 820k and 49k parameters.  The iteration is real: after the prompt "And it
+    came to pass", with the first seed, it is the first one with an accepted and a rejected
+    draft.  A token is a byte; ␣ is a space.
     """
     return rows_of_iteration(*chain())
 
 
 @cache
 def chain() -> tuple[Generation, Step]:
-    """Decode, and choose the step that the figure shows."""
+    """Decode a text, and return it with the step of the figure."""
     models = load("target"), load("medium")
     made = speculative(*models, [encode(PROMPT)], gamma=LENGTH, max_tokens=TOKENS_1, seed=SEED)
     return made, next(step for step in made.steps if step.accepted and step.rejected)
@@ -61,7 +61,7 @@ def chain() -> tuple[Generation, Step]:
 
 @figure_1.drawing
 def draw_figure_1(table: Table) -> Figure:
-    """Draw the draft and the output, each behind the context."""
+    """Draw the draft and the output, each after the context."""
     return draw_iteration(table)
 
 
@@ -73,19 +73,19 @@ TOKENS_2 = 256
 def figure_2() -> Table:
     """SpecTr's Figure 2: one iteration of SpecTr.
 
-    The small model draws K = 4 drafts of L = 4 tokens behind the context.  The large one
-    selects one token after another by k-Seq, goes on with the drafts that agree with it, and
-    adds a token of its own ([sun2023]_, Algorithm 3).  The models are ours, as in Figure 1.
-    The iteration is real: the first at the first seed that selects at least two drafts, has
-    more than one draft left after the first selection, and ends because it selects none; Figure
-    3 shows its selections one by one.
+    The small model draws K = 4 drafts of L = 4 tokens after the context.  The large model selects
+    tokens one by one by k-Seq, continues with the drafts that agree, and adds its own token
+    ([sun2023]_, Algorithm 3).  The models are ours, as in Figure 1.  The iteration is real.  With
+    the first seed, it is the first one that selects at least two drafts, still has more than one
+    draft after the first selection, and ends because it selects no draft.  Figure 3 shows its
+    selections one by one.
     """
     return rows_of_iteration(*chains())
 
 
 @cache
 def chains() -> tuple[Generation, Step]:
-    """Decode, and choose the step that the figure shows."""
+    """Decode a text, and return it with the step of the figure."""
     models = load("target"), load("medium")
     made = spectr(
         *models,
@@ -106,36 +106,36 @@ def _tells_enough(step: Step) -> bool:
 
 @figure_2.drawing
 def draw_figure_2(table: Table) -> Figure:
-    """Draw the drafts and the output, each behind the context."""
+    """Draw the drafts and the output, each after the context."""
     return draw_iteration(table)
 
 
 LEFT, COLUMN = 3, 11
-"""Characters in front of the first step, and of each."""
+"""Number of characters before the first step, and per step."""
 
 ROW = 1.35
-"""Lines from one branch to the next."""
+"""Distance between branches in lines."""
 
 
 @experiment(seed=SEED)
 def figure_3() -> Table:
     """SpecTr's Figure 3: draft selection, one token after another.
 
-    The iteration of Figure 2 as a tree, whose equal beginnings are one node: ×n says how many
-    drafts share it.  Each step of Algorithm 3 ([sun2023]_) takes the next tokens of the drafts
-    that agree with all that was selected before, and selects one of these tokens, or none; then
-    the target's own token ends the iteration.
+    The figure shows the iteration of Figure 2 as a tree.  Drafts with a common prefix share a
+    node, and ×n is the number of drafts that share it.  Each step of Algorithm 3 ([sun2023]_)
+    takes the next tokens of the drafts that agree with all earlier selections, and selects one
+    of these tokens, or no token.  Then the target's own token ends the iteration.
     """
     return tree(chains()[1])
 
 
 def tree(step: Step) -> Table:
-    """List each beginning of a draft once, with the number of drafts that share it.
+    """List each prefix of a draft once, with the number of drafts that share it.
 
     Parameters
     ----------
     step : Step
-        With an output that is not cut off.
+        A step whose output is not cut off.
     """
     kinds: dict[Path, str] = {}
     drafts: dict[Path, int] = {}
@@ -155,7 +155,7 @@ def tree(step: Step) -> Table:
 
 @figure_3.drawing
 def draw_figure_3(table: Table) -> Figure:
-    """Draw a column for each step; what is selected stands in the first line."""
+    """Draw a column for each step, with the selected token in the first line."""
     leaves = len(set(table["node"].tolist()) - set(table["parent"].tolist()))
     figure, axes = text_page(lines=3 + leaves * ROW + 2.2)
     for step in dict.fromkeys(table["step"].tolist()):
@@ -170,7 +170,7 @@ def draw_figure_3(table: Table) -> Figure:
 
 
 def draw_branches(axes: Axes, table: Table, parent: int, row: int) -> int:
-    """Draw what grows from a node, which stands in a row, and return how many rows it takes."""
+    """Draw the branches of a node in a row, and return their number of rows."""
     order = (ACCEPTED, TARGET, REJECTED, NOT_REACHED)
     first = row
     for step, node, _, token, _, drafts, kind in sorted(

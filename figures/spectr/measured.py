@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 QUANTITIES = ("block_efficiency", "speed")
 
 
-# Sun et al., Table 1, by algorithm, K and L: block efficiency and relative wall clock speed
+# Table 1 of Sun et al. by algorithm, K and L: block efficiency and relative wall clock speed.
 PAPER_1: dict[tuple[str, Any, Any], tuple[float, float]] = {
     ("baseline", "", ""): (1.0, 1.0),
     ("speculative", 1, 4): (2.4, 1.67),
@@ -30,15 +30,15 @@ PAPER_1: dict[tuple[str, Any, Any], tuple[float, float]] = {
 def table_1(records: list[dict[str, Any]]) -> Table:
     """SpecTr's Table 1: block efficiency and wall clock speed of SpecTr and speculative decoding.
 
-    The axes are the paper's, the models and the machine ours: byte-level models on a CPU in
+    The axes are the paper's; the models and the machine are ours: byte-level models on a CPU in
     place of PaLM 2.  The shipped target is so small that a draft costs nearly half of its time,
-    and drafts do not pay.  The deepened one has the same distributions and 8 times the layers,
-    of which the new ones add nothing, so that drafts are about as cheap as in the papers.
-    Speed is the time of decoding without drafts over that with them, measured in turns on the
-    same prompts; intervals are 95 % over prompts.
+    and drafts do not pay.  The deepened target has the same distributions and 8 times the
+    layers; the new layers do not change the output.  So drafts are about as cheap as in the
+    papers.  Speed is the time of decoding without drafts over the time with drafts, measured in
+    turns on the same prompts.  The 95 % intervals are over prompts.
 
-    Speed stays below block efficiency, as in the paper.  K = 8 does not pay here, however many
-    tokens a step has, because a CPU takes longer for more rows (Table 2).
+    As in the paper, speed stays below block efficiency.  K = 8 does not pay here although its
+    steps have more tokens, because a CPU needs more time for more rows (Table 2).
     """
     rows: list[tuple[Cell, ...]] = [
         (
@@ -59,7 +59,7 @@ def table_1(records: list[dict[str, Any]]) -> Table:
 
 @table_1.drawing
 def draw_table_1(table: Table) -> Figure:
-    """Draw the table, one group of rows a pair of models."""
+    """Draw the table, with one group of rows per pair of models."""
     rows, groups = [], []
     for index, cells in enumerate(table.records()):
         first = cells["algorithm"] == "baseline"
@@ -80,7 +80,7 @@ BATCHES = (1, 2, 4, 8)
 
 
 class Printed(NamedTuple):
-    """A relative latency as a paper has it."""
+    """A relative latency as printed in a paper."""
 
     mean: float
     deviation: float
@@ -89,25 +89,26 @@ class Printed(NamedTuple):
 def latencies(
     records: list[dict[str, Any]], model: str, paper: Mapping[int, Sequence[Printed]]
 ) -> Table:
-    """Lay out the latencies of one model of each pair, beside those of a paper's models.
+    """Make a table of one model's latencies in each pair, with those of a paper's models.
 
-    Means and deviations are relative to the mean of the target for the first shape, medians to its
-    median.
+    Means and deviations are relative to the target's mean for the first shape; medians are relative
+    to its median.
 
     Parameters
     ----------
     records : list of dict
-        From `benchmarks.papers`.
+        Records of `benchmarks.papers`.
     model : str
         Name of the model in the records.
     paper : mapping from int to sequence of Printed
-        For each length the paper's numbers for `BATCHES`.
+        The paper's numbers for `BATCHES`, by length.
     """
     rows: list[tuple[Cell, ...]] = []
     for record in records:
         for pair in PAIRS:
             latency = record[pair]["latency"]
-            unit = latency[0]["median_ms"]  # of the target, the shortest length and one row
+            # The unit is the target's median for the shortest length and one row.
+            unit = latency[0]["median_ms"]
             for row in latency:
                 if row["model"] == model:
                     cells = [row[name] for name in ("length", "batch", "mean", "deviation", "runs")]
@@ -119,7 +120,7 @@ def latencies(
 
 
 def draw_latencies(table: Table) -> Figure:
-    """Draw a line for each pair and length, a column for each batch; medians are in brackets."""
+    """Draw a line per pair and length and a column per batch, with medians in brackets."""
     rows: list[list[str]] = []
     groups = []
     for pair in PAIRS:
@@ -151,15 +152,16 @@ PAPER_2 = {
 def table_2(records: list[dict[str, Any]]) -> Table:
     """SpecTr's Table 2: latency of the target model for several tokens in several rows.
 
-    The axes are the paper's, the models and the machine ours: byte-level targets on one thread
-    of a CPU, the shipped one of 4 layers and the same deepened to 32, in place of a transformer
-    of 97M parameters on a GPU.  Mean ± standard deviation of repeated runs, timed in turns,
-    relative to the mean for 4 tokens in one row, as in the paper; in brackets the median
-    relative to the median there.  Where the deviation is nearly as large as the mean, single
-    runs were held up by something else on the machine, and the median says more.
+    The axes are the paper's; the models and the machine are ours.  Byte-level targets on one CPU
+    thread, the shipped one of 4 layers and its deepened version of 32 layers, replace a
+    transformer of 97M parameters on a GPU.  Cells are mean ± standard deviation of repeated
+    runs, timed in turns, relative to the mean for 4 tokens in one row, as in the paper.  In
+    brackets is the median relative to the median for 4 tokens in one row.  If the deviation is
+    nearly as large as the mean, other load on the machine slowed single runs; then the median is
+    more informative.
 
     The paper's latency hardly grows, as SpecTr assumes.  On a CPU it grows with the number of
-    rows, since it is the computing that takes the time there, and not the reading of weights.
+    rows, because arithmetic takes most of the time there, not reading the weights.
     """
     return latencies(records, "target", PAPER_2)
 
@@ -180,14 +182,14 @@ PAPER_3 = {
 def table_3(records: list[dict[str, Any]]) -> Table:
     """SpecTr's Table 3: latency of the draft model for several tokens in several rows.
 
-    The axes are the paper's, the models and the machine ours: the small byte-level draft model
-    (17k parameters) on one thread of a CPU, in place of a transformer of 6M parameters on a
-    GPU.  Mean ± standard deviation of repeated runs, timed in turns, relative to the mean of
-    the target for 4 tokens in one row; in brackets the same of medians; "shipped" and
-    "deepened" say which target (Table 2).
+    The axes are the paper's; the models and the machine are ours.  The small byte-level draft
+    model (17k parameters) on one CPU thread replaces a transformer of 6M parameters on a GPU.
+    Cells are mean ± standard deviation of repeated runs, timed in turns, relative to the
+    target's mean for 4 tokens in one row.  Brackets show the ratios of medians.  "shipped" and
+    "deepened" name the target (Table 2).
 
-    Next to the deepened target the draft model is cheaper than the paper's, whose 0.16 to 0.20
-    lie between the two.  Its times differ by less than a factor of 2 over all lengths and
+    The paper's 0.16 to 0.20 lie between our two targets: relative to the deepened target, our
+    draft model is cheaper.  Its times differ by less than a factor of 2 over all lengths and
     batches.
     """
     return latencies(records, "small", PAPER_3)

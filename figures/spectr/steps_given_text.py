@@ -1,12 +1,12 @@
-"""How many steps a loop with drafts takes for one text, on average over all else.
+"""Mean number of steps of a loop with drafts for a given text.
 
-The text that a lossless loop writes has the distribution of the target, whatever drafts.  So it may
-be drawn first, without drafts, and be shared by all draft models, rules, K and L.  Given the text,
-the number of chains that agree with it is a Markov chain: at a token x it goes from m chains to j
-with probability Pr(Y = x and j of m drafts are x) / q(x), where Y is what the rule selects.  From
-j = 0, and behind the token that follows the last draft, the next step begins with K chains.  One
-pass over the text adds up how likely a step is to begin at each token; nothing but the text is left
-to chance.
+The text of a lossless loop has the target's distribution for all drafts.  So the text may be drawn
+first, without drafts, and shared by all draft models, rules, K and L.  Given the text, the number
+of chains that agree with it is a Markov chain.  At a token x it goes from m chains to j with
+probability Pr(Y = x and j of m drafts are x) / q(x), where Y is the rule's selected token.  From
+j = 0, and after the token that follows the last draft, the next step begins with K chains.  One
+pass over the text sums the probabilities that a step begins at each token, so only the text is
+random.
 """
 
 from __future__ import annotations
@@ -24,29 +24,29 @@ Polynomial = npt.NDArray[np.complex128]
 
 
 def survivors(plan: TransportPlan, token: int) -> Floats:
-    """Distribution of the number of drafts that are equal to the output, given the output.
+    """Return the distribution of the number of drafts equal to the output, given the output.
 
     Parameters
     ----------
     plan : KSeq, RecursiveRejection or OptimalPlan
         The rule for k drafts, in floats.
     token : int
-        The output, a token that the target can give.
+        The output, a token of positive target probability.
 
     Returns
     -------
     float64 array [k + 1]
-        The probability of each number from 0 to k.
+        Probability of each number from 0 to k.
 
     Raises
     ------
     InvalidParameterError
-        If the rule is another one.
+        If the plan is of another type.
 
     Notes
     -----
-    The numbers are the coefficients of a polynomial, in which every draft that is equal to the
-    output brings a factor z; it is evaluated at roots of unity.
+    The probabilities are the coefficients of a polynomial, where each draft equal to the output
+    contributes a factor z.  The polynomial is evaluated at roots of unity.
 
     Examples
     --------
@@ -55,7 +55,11 @@ def survivors(plan: TransportPlan, token: int) -> Floats:
     >>> survivors(plan, 0).round(3), survivors(plan, 1).round(3)
     (array([0.   , 0.157, 0.843]), array([0.469, 0.448, 0.083]))
     """
-    if type(plan) not in (KSeq, RecursiveRejection, OptimalPlan):  # a subclass selects otherwise
+    if type(plan) not in (
+        KSeq,
+        RecursiveRejection,
+        OptimalPlan,
+    ):  # a subclass may select differently
         raise InvalidParameterError(
             f"a plan of type {type(plan).__name__}; how many drafts are equal to its output is "
             "worked out for KSeq, RecursiveRejection and OptimalPlan"
@@ -65,7 +69,7 @@ def survivors(plan: TransportPlan, token: int) -> Floats:
     if isinstance(plan, OptimalPlan):
         masses = _highest_slot(plan, token, z)
     else:
-        rounds = np.zeros((1, k, 2))  # nothing in rounds that are never reached
+        rounds = np.zeros((1, k, 2))  # tests that are never reached have probability 0
         for i, passing in enumerate(_passing(plan)):
             rounds[0, i] = passing[token], passing.sum()
         p, q = (probs[token : token + 1] for probs in (plan.problem.draft, plan.problem.target))
@@ -75,13 +79,13 @@ def survivors(plan: TransportPlan, token: int) -> Floats:
 
 
 def roots_of_unity(k: int) -> Polynomial:
-    """Where polynomials of degree k are evaluated: k + 1 numbers, the first of them 1."""
+    """Return the k + 1 points for polynomials of degree k; the first point is 1."""
     roots: Polynomial = np.exp(2j * np.pi * np.arange(k + 1) / (k + 1))
     return roots
 
 
 def _passing(plan: TransportPlan) -> Iterator[Floats]:
-    """Probability of each token [V] to be a draft and pass, for one draft after another."""
+    """Return, for each draft in turn, the probability that it is a token [V] and passes."""
     draft, target = plan.problem.draft, plan.problem.target
     if isinstance(plan, KSeq):
         yield from [draft * plan.accept_probability] * plan.problem.k
@@ -91,10 +95,10 @@ def _passing(plan: TransportPlan) -> Iterator[Floats]:
 
 
 def first_that_passes(rounds: Floats, p: Floats, q: Floats, z: Polynomial) -> Polynomial:
-    """Masses [T, k + 1] of tokens that are the first draft to pass, or are drawn from the residual.
+    """Return the masses [T, k + 1] of tokens as first passing draft or as residual draw.
 
-    For each of T tokens, of probabilities p and q, `rounds` [T, k, 2] has for each draft the
-    probability to be this token and pass, and to pass at all.
+    For each of T tokens, with probabilities p and q, and for each draft, `rounds` [T, k, 2] has two
+    probabilities: that the draft is this token and passes, and that it passes.
     """
     k = rounds.shape[1]
     own, passing = rounds[..., :1], rounds[..., 1:]
@@ -111,9 +115,9 @@ def first_that_passes(rounds: Floats, p: Floats, q: Floats, z: Polynomial) -> Po
 
 
 def _highest_slot(plan: OptimalPlan, token: int, z: Polynomial) -> Polynomial:
-    """Masses of a token that wins in the highest slot, or is drawn from the residual.
+    """Return the masses of a token that wins in the highest slot or is drawn from the residual.
 
-    A token that the residual can give is never among the drafts then: else the rule, which accepts
+    A token drawn from the residual is never among the drafts.  Otherwise the rule, which accepts
     with the largest possible probability, would not be optimal.
     """
     p, k = plan.problem.draft[token], plan.problem.k
@@ -134,29 +138,30 @@ def _highest_slot(plan: OptimalPlan, token: int, z: Polynomial) -> Polynomial:
 
 
 def expected_steps(moves: Floats, k: int, gamma: int) -> Floats:
-    """Mean number of steps that a loop takes for each text, the last one cut where the text ends.
+    """Return the mean number of steps of a loop for each text; the end of the text cuts the last.
 
     Parameters
     ----------
     moves : float64 array [R, T, K + 1, K + 1]
-        From `survivors_along`, for R texts of T tokens.
+        Results of `survivors_along` for R texts of T tokens.
     k, gamma : int
-        K chains of γ drafts, K as in the array or below.
+        Number K of chains, at most that of the array, and number γ of drafts per chain.
 
     Returns
     -------
     float64 array [R]
-        Between T/(γ + 1) and T.
+        Numbers between T/(γ + 1) and T.
 
     Examples
     --------
-    >>> equal = np.ones((1, 6, 2, 2)) * [0.0, 1.0]  # the one draft is always right
+    >>> equal = np.ones((1, 6, 2, 2)) * [0.0, 1.0]  # the draft is always accepted
     >>> expected_steps(equal, 1, 2)
     array([2.])
     """
     texts, length = moves.shape[:2]
     begun, steps = np.ones(texts), np.zeros(texts)
-    agreeing = np.zeros((texts, gamma + 1, k + 1))  # by number of drafts so far, and of chains
+    # Indexed by the number of drafts so far, and by the number of agreeing chains.
+    agreeing = np.zeros((texts, gamma + 1, k + 1))
     for t in range(length):
         steps += begun
         agreeing[:, 0, k] = begun

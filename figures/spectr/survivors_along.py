@@ -1,8 +1,8 @@
-"""How many drafts are equal to the output, for all tokens of a text at once.
+"""Number of drafts equal to the output, for all tokens of a text at once.
 
-Equivalent to `figures.spectr.steps_given_text.survivors`, token by token, but a hundred times
-faster: arrays have a row for each token, and no plan is built.  In the comments T is the number of
-tokens, V the size of the vocabulary, and z the k + 1 roots of unity.
+The result equals `figures.spectr.steps_given_text.survivors`, token by token, but is a hundred
+times faster: arrays have a row for each token, and no plan is built.  In the comments T is the
+number of tokens, V the size of the vocabulary, and z the k + 1 roots of unity.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ Ids = npt.NDArray[np.int64]
 def survivors_along(
     rules: Sequence[PlanBuilder], draft: Floats, target: Floats, tokens: Sequence[int], most: int
 ) -> Floats:
-    """Distribution of `survivors` at each token of a text, for each rule and number of drafts.
+    """Return the distributions of `survivors` along a text, by rule and number of drafts.
 
     Parameters
     ----------
     rules : sequence of callable
         `KSeq`, `RecursiveRejection` or `OptimalPlan`.
     draft, target : float64 array [T, V]
-        The distributions of the tokens.
+        Distributions of the tokens.
     tokens : sequence of T int
-        The text.
+        Tokens of the text.
     most : int
         Largest number of drafts K.
 
@@ -54,7 +54,7 @@ def survivors_along(
 
 
 def division_factors(draft: Floats, target: Floats, k: int) -> Floats:
-    """Division factor ρ* of k-Seq for each row, as `otm.optimum.division_factor` finds it."""
+    """Return k-Seq's division factor ρ* of each row, as in `otm.optimum.division_factor`."""
     low, high = np.ones((len(draft), 1)), np.full((len(draft), 1), float(k))
     high[_excess(draft, target, low, k) <= 0] = 1
     for _ in range(bisection_steps(k, DEFAULT_DELTA)):
@@ -65,9 +65,9 @@ def division_factors(draft: Floats, target: Floats, k: int) -> Floats:
 
 
 def _excess(draft: Floats, target: Floats, rho: Floats, k: int) -> Floats:
-    """Difference 1 − (1 − β)^k − ρβ with β = Σ min(p, q/ρ), at most 0 where ρ is valid: [T, 1]."""
+    """Return 1 − (1 − β)^k − ρβ with β = Σ min(p, q/ρ), `[T, 1]`; it is ≤ 0 for valid ρ."""
     accepted: Floats = np.minimum(target, rho * draft).sum(1, keepdims=True)
-    with np.errstate(divide="ignore"):  # β = 1: log(0)
+    with np.errstate(divide="ignore"):  # β = 1 gives log(0)
         excess: Floats = -np.expm1(k * np.log1p(-np.minimum(accepted / rho, 1))) - accepted
     return excess
 
@@ -82,7 +82,7 @@ def _of_k_seq(draft: Floats, target: Floats, at: Ids, order: Ids, z: Polynomial)
 
 def _of_recursion(draft: Floats, target: Floats, at: Ids, order: Ids, z: Polynomial) -> Polynomial:
     k = z.size - 1
-    rounds = np.zeros((len(at), k, 2))  # nothing in rounds that are never reached
+    rounds = np.zeros((len(at), k, 2))  # tests that are never reached have probability 0
     cap, mass = np.zeros((len(at), 1)), np.ones((len(at), 1))
     reached = np.ones((len(at), 1), dtype=bool)
     for i in range(k):
@@ -97,16 +97,16 @@ def _of_recursion(draft: Floats, target: Floats, at: Ids, order: Ids, z: Polynom
 
 
 def _of_optimum(draft: Floats, target: Floats, at: Ids, order: Ids, z: Polynomial) -> Polynomial:
-    """Masses of a token that wins in the highest slot, or is drawn from the residual.
+    """Return the masses of a token that wins in the highest slot or is drawn from the residual.
 
-    The slots and swaps of `OptimalPlan`, of which only the token's own are worked out.
+    The slots and swaps are those of `OptimalPlan`; only the token's own ones are computed.
     """
     k = z.size - 1
     rank = np.argmax(order == at[:, None], axis=1)
     p = np.take_along_axis(draft, order, axis=1)
     below, slope, lacking = _lacking(p, np.take_along_axis(target, order, axis=1), k)
 
-    # the token's interval on its side, poor or rich, and those of all tokens on the other side
+    # The token's interval on its side, poor or rich, and the intervals of the other side.
     own = _at(lacking, rank)
     is_poor = own > 0
     mine, others = (np.maximum(np.where(is_poor, side, -side), 0) for side in (lacking, -lacking))
@@ -116,7 +116,7 @@ def _of_optimum(draft: Floats, target: Floats, at: Ids, order: Ids, z: Polynomia
     gain = np.where(is_poor, gain, -gain)
     useful = (moved > 0) & (gain > 0)
 
-    # how likely a draft of the token takes each slot
+    # Probability that a draft of the token takes each slot.
     p_own = _at(draft, at)
     step = np.where(useful, moved, 0) / np.where(useful, gain, 1) / np.where(p_own > 0, p_own, 1)
     rest = 1 - step.sum(1, keepdims=True)
@@ -137,9 +137,9 @@ def _of_optimum(draft: Floats, target: Floats, at: Ids, order: Ids, z: Polynomia
 
 
 def _lacking(p: Floats, q: Floats, k: int) -> tuple[Floats, Floats, Floats]:
-    """Draft mass below each slot [T, V + 1], W of each slot, and the mass that its token lacks.
+    """Return the draft mass below each slot [T, V + 1], W by slot, and the tokens' missing masses.
 
-    Of distributions in the order of q/p.
+    The distributions are in the order of q/p.
     """
     ratio = _ratio(p, q)
     q = np.where(p > 0, q, 0)
@@ -149,7 +149,7 @@ def _lacking(p: Floats, q: Floats, k: int) -> tuple[Floats, Floats, Floats]:
         once = -np.expm1(k * np.log1p(-np.minimum(above, 1)))
     value = np.minimum((target_below + once).min(1, keepdims=True), 1)
 
-    # the optimal cap c*, and the floor b that makes up for what is not accepted
+    # The optimal cap c*, and the floor b that compensates for the mass not accepted.
     ratio = np.minimum(ratio, k)
     place = (target_below[:, :-1] + ratio * above[:, :-1] < value).sum(1)
     left, mass = value - _at(target_below, place), _at(above, place)
@@ -167,12 +167,12 @@ def _lacking(p: Floats, q: Floats, k: int) -> tuple[Floats, Floats, Floats]:
 
 
 def _ratio(draft: Floats, target: Floats) -> Floats:
-    """Ratio q/p, infinite where p is 0."""
+    """Return q/p, infinite where p is 0."""
     return np.divide(target, draft, out=np.full_like(target, np.inf), where=draft > 0)
 
 
 def _at(rows: Floats, at: Ids) -> Floats:
-    """Entry of each row [T, 1]."""
+    """Return one entry of each row, `[T, 1]`."""
     return np.take_along_axis(rows, at[:, None], axis=1)
 
 

@@ -1,1 +1,1 @@
-"""Wagner et al. (EMNLP 2024): their figures and tables."""
+"""Figures and tables of Wagner et al. (EMNLP 2024)."""

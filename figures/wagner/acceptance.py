@@ -26,13 +26,13 @@ METHODS = ("baseline", "exact", "sigmoid")
 PROMPTS, WINDOWS = 32, 8
 PROMPT = 64
 SCALE = 1e4
-"""Of the sigmoids, ±: that of the paper's summaries."""
+"""Scale ± of the sigmoids: the paper's value for summaries."""
 
 STRIDE = 16
-"""Tokens between the windows of a text that chains are drafted after."""
+"""Number of tokens between the contexts of a text after which chains are drafted."""
 
 COINS = 16
-"""How often each chain is verified, with other uniforms."""
+"""Number of verifications of each chain with different uniforms."""
 
 SEED = 0
 
@@ -41,14 +41,14 @@ SEED = 0
 def table_8(prompts: int = PROMPTS, windows: int = WINDOWS) -> Table:
     """Wagner et al.'s Table 8: acceptance rates of drafts by method, for γ = 3, 5, 10 and 15.
 
-    The share of γ drafts that is accepted, by the step-by-step baseline, by the exact method
-    and by sigmoids with scales ±10^4, on the same chains from our three draft models and with
-    the same uniforms; the cells of the paper's table are not at hand.  Its text says that rates
-    with sigmoids are often higher, but all three about 48 % for Qwen at γ = 10, which its
-    formulas do not give: ratios of such sigmoids are all nearly 1.  Baseline and exact decide
-    alike.  Sigmoids accept more because they are not lossless: the last column is the distance
-    (TV) from the target of the token that they put in the place of the first draft.  Means over
-    chains, ± half of the 95 % interval over prompts.
+    The table shows the accepted share of γ drafts for the step-by-step baseline, the exact
+    method, and sigmoids with scales ±10^4.  All methods verify the same chains from our three
+    draft models with the same uniforms.  We do not have the cells of the paper's table.  The
+    paper's text says that rates with sigmoids are often higher, but that all three are about
+    48 % for Qwen at γ = 10.  Its formulas do not give this: ratios of such sigmoids are all
+    nearly 1.  Baseline and exact make the same decisions.  Sigmoids accept more because they are
+    not lossless: the last column is the distance (TV) from the target of their output in place
+    of the first draft.  Cells are means over chains, ± half of the 95 % interval over prompts.
     """
     texts = texts_of_target(prompts_of_text(prompts, PROMPT), STRIDE * (windows - 1), seed=SEED)
     contexts = np.concatenate([texts[:, STRIDE * i : STRIDE * i + PROMPT] for i in range(windows)])
@@ -71,7 +71,7 @@ def table_8(prompts: int = PROMPTS, windows: int = WINDOWS) -> Table:
 
 
 def _chains(name: str, contexts: Any) -> tuple[Any, Any, Any]:
-    """Draft the longest chain after each context; the drafts, and logits of target and draft."""
+    """Draft the longest chain after each context; return drafts, target and draft logits."""
     made = autoregressive(load(name), contexts.tolist(), max_tokens=max(GAMMAS) + 1, seed=SEED)
     texts = np.concatenate([contexts, np.array(made.sequences)], 1)
     target, draft = (logits_at(model, texts, PROMPT) for model in ("target", name))
@@ -79,7 +79,7 @@ def _chains(name: str, contexts: Any) -> tuple[Any, Any, Any]:
 
 
 def _verify(tokens: Any, target: Any, draft: Any, gamma: int) -> dict[str, Any]:
-    """Count the accepted drafts [coins, chains] of each method, for the same uniforms."""
+    """Count the accepted drafts [coins, chains] of each method with the same uniforms."""
     torch = require("torch")
     from figures.wagner import baseline
     from otm.kernels import verify_logits, verify_sigmoid
@@ -104,7 +104,7 @@ def _verify(tokens: Any, target: Any, draft: Any, gamma: int) -> dict[str, Any]:
 
 @table_8.drawing
 def draw_table_8(table: Table) -> Figure:
-    """Draw one row for each draft model and γ."""
+    """Draw one row per draft model and γ."""
     rows: list[list[str]] = []
     groups = []
     for draft in DRAFTS:

@@ -1,8 +1,8 @@
-"""The usual step-by-step verification in torch: the yardstick of Wagner et al. (2024).
+"""The usual step-by-step verification in torch: the reference of Wagner et al. (2024) for times.
 
-Every step is a tensor of its own, in float32 and for all positions: softmax, ratio, residual, sum,
-cumulative sum, one token for each position, of which one is kept.  Its decisions are those of
-`otm.kernels.chain.torch`, up to float32; it is measured, not used.
+Every step makes a float32 tensor for all positions: softmax, ratio, residual, sum, cumulative sum,
+and one token for each position.  Only one of these tokens is kept.  The decisions are those of
+`otm.kernels.chain.torch`, up to float32; this code is measured, not used.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ def verify(
 ) -> Verified[Tensor]:
     """Verify chains step by step.
 
-    Tokens are located in a cumulative sum of float32, so that the distribution of a token is about
-    10^−3 away from the target (TV) at V = 131,072; and only rows that sum to one are supported.
+    Tokens are located in a float32 cumulative sum.  So the distribution of a token is about 10^−3
+    away from the target (TV) at V = 131,072, and only rows that sum to one are supported.
     """
     gamma, size = draft_tokens.shape[1], target_probs.shape[2]
     target, uniforms = target_probs.float(), uniforms.float()
@@ -42,7 +42,8 @@ def verify(
     uniform = uniforms[:, gamma:].unbind(1)
     recovered = _locate(residual, uniform[0])
     bonus = _locate(target, uniform[1])
-    recovered = torch.nn.functional.pad(recovered, (0, 1))  # none after the last draft
+    # There is no recovered token after the last draft.
+    recovered = torch.nn.functional.pad(recovered, (0, 1))
 
     place = torch.arange(gamma + 1, device=target.device)
     tokens = torch.where(place < accepted, torch.nn.functional.pad(drafts, (0, 1)), -1)
@@ -57,9 +58,9 @@ def verify_from_logits(
     uniforms: Tensor,
     temperature: float | Tensor = 1.0,
 ) -> Verified[Tensor]:
-    """`verify` of softmaxes in float32.
+    """Apply `verify` to float32 softmaxes.
 
-    Temperatures are at least 10^−5, which stands for greedy: of equal logits any may be chosen.
+    Temperatures are at least 10^−5, which means greedy; then any of several equal logits may win.
     """
     if isinstance(temperature, Tensor):
         temperature = temperature.float().clamp(min=1e-5).expand(len(draft_tokens))[:, None, None]
@@ -71,11 +72,11 @@ def verify_from_logits(
 
 
 def _locate(probs: Tensor, uniform: Tensor) -> Tensor:
-    """One token for each row: [B, R, V], [B] → [B, R]."""
+    """Draw one token for each row, `[B, R, V], [B] → [B, R]`."""
     cumulative = probs.cumsum(2)
     total = cumulative[..., -1:]
     below = torch.nextafter(
         total, torch.zeros_like(total)
-    )  # so that a token of weight 0 is not hit
+    )  # so that a token of weight 0 is never drawn
     point = torch.minimum(uniform[:, None, None] * total, below)
     return torch.searchsorted(cumulative, point, right=True)[..., 0].clamp(max=probs.shape[2] - 1)

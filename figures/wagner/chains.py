@@ -1,4 +1,4 @@
-"""Wagner et al.'s Figures 3 to 5 and Table 3: verification of one chain of drafts, measured."""
+"""Wagner et al.'s Figures 3 to 5 and Table 3: measured verification of one chain of drafts."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ LINES: dict[str, dict[str, Any]] = {
     "exact": {"linestyle": "--", "marker": "s", "markersize": 3.2, "color": COLOURS[1]},
     "sigmoid": {"linestyle": ":", "marker": "^", "markersize": 3.6, "color": COLOURS[2]},
 }
-"""By method."""
+"""Line style of each method."""
 
 
 def curves(records: list[dict[str, Any]], models: Sequence[str], entry: str) -> Table:
-    """Take an entry of all chains of the first device, with its quartiles if it is the time."""
+    """Return one entry of all chains of the first device, with quartiles for the time."""
     device = devices(records)[0]
     rows: list[tuple[Cell, ...]] = []
     for row in device.record["chains"]:
@@ -51,7 +51,7 @@ def curves(records: list[dict[str, Any]], models: Sequence[str], entry: str) -> 
 
 
 def draw_panel(axes: Axes, table: Table, entry: str, unit: float) -> None:
-    """Draw the methods for one model, with the quartiles as a band."""
+    """Draw the methods for one model, with quartiles as bands."""
     for method in METHODS:
         curve = table.where(method=method)
         line = LINES[method]
@@ -69,24 +69,24 @@ def draw_panel(axes: Axes, table: Table, entry: str, unit: float) -> None:
 
 
 MODELS_3 = ("Llama2", "Whisper", "Qwen", "Gemma")
-"""By the size of the vocabulary."""
+"""Models in the order of their vocabulary sizes."""
 
 
 @measured
 def figure_3(records: list[dict[str, Any]]) -> Table:
     """Wagner et al.'s Figure 3: time of verification per step for γ = 1 to 20.
 
-    One chain from float32 logits that are drawn, with vocabularies as large as the paper's
-    models have them; medians, with quartiles as bands.  All methods verify the same chains.  On
-    a GPU "exact" and "sigmoid" are our Triton kernels, and the paper's curves are flat in γ; on
-    a CPU they are the plain versions that these are checked against, and all rows cost time.
+    The methods verify the same single chains from random float32 logits, with the vocabulary
+    sizes of the paper's models.  Lines are medians, and bands are quartiles.  On a GPU, "exact"
+    and "sigmoid" are our Triton kernels, and the paper's curves are flat in γ.  On a CPU they
+    are the plain reference versions of these kernels, and each row costs time.
     """
     return curves(records, MODELS_3, "s")
 
 
 @figure_3.drawing
 def draw_figure_3(table: Table) -> Figure:
-    """Draw one panel a model."""
+    """Draw one panel per model."""
     figure = blank_figure(height=4.4, wide=True)
     panels = figure.subplots(2, 2, sharex=True, sharey=True)
     for axes, model in zip(panels.flat, MODELS_3, strict=True):
@@ -108,23 +108,23 @@ MIB = 2.0**20
 def figure_4(records: list[dict[str, Any]]) -> Table:
     """Wagner et al.'s Figure 4: peak memory of verification for γ = 1 to 20, language models.
 
-    Bytes that a call needs at its peak beside its logits, whose own size is the grey line; the
-    paper's peaks hold the models too, beside which the differences of a few rows vanish.  On a
-    GPU they are counted by torch's allocator.  On a CPU the allocations of the plain versions
-    are counted, which work in float64 and whole numbers, so that they need more than the
-    step-by-step baseline.
+    The figure shows the peak bytes of a call without its logits; the grey line is the size of the
+    logits.  The paper's peaks include the models, compared with which differences of a few rows
+    are tiny.  On a GPU, torch's allocator counts the bytes.  On a CPU, the allocations of the
+    plain versions are counted.  These use float64 and integers, so they need more memory than
+    the step-by-step baseline.
     """
     return curves(records, MODELS_4, "peak bytes")
 
 
 @figure_4.drawing
 def draw_figure_4(table: Table) -> Figure:
-    """Draw one panel a model."""
+    """Draw one panel per model."""
     return draw_memory(table, MODELS_4)
 
 
 def draw_memory(table: Table, models: tuple[str, ...]) -> Figure:
-    """Draw peaks, one panel a model."""
+    """Draw peak memory, one panel per model."""
     wide = len(models) > 1
     figure = blank_figure(height=2.9, wide=wide)
     panels = figure.subplots(1, len(models), squeeze=False)[0]
@@ -155,7 +155,7 @@ MODELS_5 = ("Whisper",)
 def figure_5(records: list[dict[str, Any]]) -> Table:
     """Wagner et al.'s Figure 5: peak memory of verification for γ = 1 to 20, Whisper's vocabulary.
 
-    As Figure 4, for the 51,864 tokens of the paper's speech models.
+    The same as Figure 4, for the 51,864 tokens of the paper's speech models.
     """
     return curves(records, MODELS_5, "peak bytes")
 
@@ -174,20 +174,20 @@ BANDWIDTHS = {
     "Qwen": ("44.99 (7B)", "31.65 (7B)", "52.14 (7B)"),
     "Gemma": ("53.69 (7B)", "38.51 (7B)", "62.99 (7B)"),
 }
-"""By model and method, in GB/s."""
+"""The paper's bandwidths in GB/s, by model and method."""
 
 
 @measured
 def table_3(records: list[dict[str, Any]]) -> Table:
     """Wagner et al.'s Table 3: realised bandwidth of each method at γ = 5.
 
-    Bytes over time, beside the rate of a plain copy on the same device.  Moved is what the
-    operations of torch read and write, intermediate tensors included; of a Triton kernel it
-    cannot be seen from outside, and the bytes that the method cannot do without (needed) stand
-    for it.  What stays in caches counts too, so that more than a copy may be moved.  With
-    softmax all rows are needed once and one pair again; with sigmoids one pair.  The paper
-    counts the sectors moved on an A100, with its models.  A high bandwidth is no merit by
-    itself: who moves less may be faster at a lower one.
+    The bandwidth is bytes over time, shown with the rate of a plain copy on the same device.
+    "Moved" counts the bytes that torch's operations read and write, including intermediate
+    tensors.  For Triton kernels these bytes cannot be counted, so the bytes that the method must
+    read ("needed") replace them.  Bytes from caches count too, so the rate may exceed that of a
+    copy.  A softmax method needs all rows once and one pair of rows again; the sigmoid method
+    needs one pair.  The paper counts moved sectors on an A100, with its models.  A high
+    bandwidth alone is not an advantage: a method that moves fewer bytes may be faster.
     """
     device = devices(records)[0]
     rate = float(device.record["copy bytes/s"])
@@ -219,7 +219,7 @@ def table_3(records: list[dict[str, Any]]) -> Table:
 
 @table_3.drawing
 def draw_table_3(table: Table) -> Figure:
-    """Draw one row for each model and method."""
+    """Draw one row per model and method."""
 
     def cells(row: dict[str, Cell], first: bool) -> list[str]:
         moved = row["moved bytes"]
@@ -238,6 +238,6 @@ def draw_table_3(table: Table) -> Figure:
     heading = ["", "method", "needed,\nMB", "moved,\nMB", "time,\nms", "realised,\nGB/s"]
     copy = f"A copy reads and writes {float(table['copy GB/s'][0]):.1f} GB/s."
     heading += ["of a\ncopy, %", "in the paper,\nGB/s"]
-    if of_cpus(table):  # the paper's are of a GPU
+    if of_cpus(table):  # the paper's numbers are from a GPU
         heading, rows = heading[:-1], [row[:-1] for row in rows]
     return table_figure(heading, rows, left=2, groups=groups, note=copy)

@@ -1,8 +1,8 @@
-"""What a step outputs where other numbers stand for probabilities: computed, not sampled.
+"""Computed output distributions of a step if other weights replace probabilities.
 
-A draft x is sampled from the draft model and accepted with probability min(1, t(x) / d(x)); a
-rejected one is replaced by a token drawn ∝ max(t − d, 0); after the last draft a token is drawn
-∝ t.  With softmax t and d are the probabilities of target and draft, and the output follows the
+A draft x is sampled from the draft model and accepted with probability min(1, t(x) / d(x)).  A
+rejected draft is replaced by a token drawn ∝ max(t − d, 0).  After the last draft a token is drawn
+∝ t.  With softmax, t and d are the probabilities of target and draft, and the output follows the
 target.  With σ((z − α) / (β − α)) of a logit z, as in Wagner et al. 2024, section 3.2.2, it does
 not.
 """
@@ -19,37 +19,37 @@ from figures.shipped_pairs import logits_at, prompts_of_text, texts_of_target
 from otm._core.optional import require
 
 SOFTMAX = "softmax"
-"""In the place of a scale."""
+"""Name of the exact method, used in place of a scale."""
 
 PROMPT = 64
 Array = npt.NDArray[np.float64]
 
 
 class Outputs(NamedTuple):
-    """What becomes of one draft in each of R contexts."""
+    """Outcome of one draft in each of R contexts."""
 
-    accepted: Array  # [R], probability that the draft is accepted
-    matched: Array  # [R], that the token in its place is the draft: accepted, or drawn again
-    token: Array  # [R, V], distribution of the token in its place
-    after: Array  # [R, V], of the token that follows when all drafts are accepted
+    accepted: Array  # [R], acceptance probability of the draft
+    matched: Array  # [R], probability that the output is the draft, accepted or drawn again
+    token: Array  # [R, V], distribution of the output in place of the draft
+    after: Array  # [R, V], distribution of the bonus token
 
 
 def weights(logits: Array, scale: float | str, dtype: str) -> Array:
-    """Put numbers in the place of probabilities, every operation rounded to a type.
+    """Compute weights that replace probabilities, with every operation rounded to a type.
 
     Parameters
     ----------
     logits : float64 array [R, V]
-        Of one model.
+        Logits of one model.
     scale : float or "softmax"
-        β = −α of the sigmoid.
+        Scale β = −α of the sigmoid, or "softmax".
     dtype : {"float16", "float32", "float64"}
-        The type of logits, scales and results.
+        Type of logits, scales and results.
 
     Returns
     -------
     float64 array [R, V]
-        NaN where the type gives none: 10^5 is infinite in float16.
+        The weights, or NaN if the type overflows: 10^5 is infinite in float16.
 
     Examples
     --------
@@ -62,19 +62,21 @@ def weights(logits: Array, scale: float | str, dtype: str) -> Array:
     scores = torch.from_numpy(logits).to(getattr(torch, dtype))
     if scale == SOFTMAX:
         return np.asarray(scores.softmax(-1).double())
-    high = torch.tensor(float(scale)).to(scores.dtype)  # infinite where it is too large
+    high = torch.tensor(float(scale)).to(
+        scores.dtype
+    )  # infinite if the scale is too large for the type
     low = -high
     return np.asarray(torch.sigmoid((scores - low) / (high - low)).double())
 
 
 def outputs(drawn: Array, target: Array, draft: Array) -> Outputs:
-    """Compute what a step outputs, in float64.
+    """Compute the output distributions of a step in float64.
 
-    Of what drafts are sampled from [R, V], and of what stands for the probabilities of target and
-    draft, from `weights`; where that is NaN, so is the result.
+    `drawn` [R, V] is the distribution of the drafts; `target` and `draft` are results of `weights`.
+    NaN in the weights gives NaN in the results.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
-        # u · d < t is how it is tested: certain where d is 0 and t is not
+        # The test is u · d < t, so acceptance is certain if d = 0 and t > 0.
         ratio = np.where(draft == 0, target > 0, np.minimum(target / draft, 1))
         kept = drawn * ratio
         left = np.maximum(target - draft, 0)
@@ -87,7 +89,7 @@ def outputs(drawn: Array, target: Array, draft: Array) -> Outputs:
 
 
 def distance(probs: Array, exact: Array) -> Array:
-    """Distances (TV) of distributions [R, V]."""
+    """Return the TV distances of distributions [R, V] from the exact ones."""
     return np.asarray(np.abs(probs - exact).sum(1) / 2)
 
 
@@ -95,10 +97,10 @@ def distance(probs: Array, exact: Array) -> Array:
 def logits_at_contexts(
     names: tuple[str, ...], prompts: int, tokens: int, seed: int
 ) -> tuple[dict[str, Array], npt.NDArray[np.int64]]:
-    """Logits of models at every token of texts that the target wrote, and the prompt of each.
+    """Return logits of models at every token of texts of the target, and the prompt numbers.
 
-    By model an array [prompts · tokens, V], and one array [prompts · tokens]; the seed is that of
-    the target's sampling.
+    Logits are arrays [prompts · tokens, V] by model; prompt numbers are [prompts · tokens].  The
+    seed determines the target's texts.
     """
     texts = texts_of_target(prompts_of_text(prompts, PROMPT), tokens, seed=seed)
     scores = {name: logits_at(name, texts, PROMPT) for name in names}

@@ -1,4 +1,4 @@
-"""What the tables and figures of measurements share: which device, and how times are compared."""
+"""Common parts of the tables and figures of measurements: choice of device, comparison of times."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ measured = measurement(
     command="python -m benchmarks.profiles --save",
     models="logits and models of ours",
 )
-"""Decorator of the figures of these measurements."""
+"""Decorator of the figures that show these measurements."""
 BASELINE, EXACT, SIGMOID = METHODS = ("baseline", "exact", "sigmoid")
 
 
 class Device(NamedTuple):
-    """One record of the benchmark: the device's name, its kind ("cuda" or "cpu"), the times."""
+    """A record of the benchmark: the device's name, its kind ("cuda" or "cpu"), and the times."""
 
     name: str
     kind: str
@@ -29,7 +29,7 @@ class Device(NamedTuple):
 
 
 def devices(records: Sequence[dict[str, Any]]) -> list[Device]:
-    """Take the GPUs, or all devices if there is none: a CPU says nothing about them."""
+    """Return the GPUs, or all devices without a GPU, because a CPU says nothing about GPUs."""
     every = [Device(record["device"], record["kind"], record) for record in records]
     return [device for device in every if device.kind != "cpu"] or every
 
@@ -37,7 +37,7 @@ def devices(records: Sequence[dict[str, Any]]) -> list[Device]:
 def compared(
     rows: Sequence[dict[str, Any]], key: str
 ) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """Go through rows of a record by model or pair, then by method; each with its baseline."""
+    """Yield rows of a record by model or pair and by method, each with its baseline."""
     place = {(row[key], row["method"]): row for row in rows}
     for name in dict.fromkeys(row[key] for row in rows):
         for method in METHODS:
@@ -45,9 +45,9 @@ def compared(
 
 
 def reduction(seconds: npt.ArrayLike, baseline: npt.ArrayLike, level: float = 0.95) -> Estimate:
-    """Relative reduction of the total time in per cent, with an interval over texts.
+    """Return the relative reduction of the total time in per cent, with an interval over texts.
 
-    It is one minus a ratio of totals, of the same texts, at least two.
+    It is one minus the ratio of the totals for the same texts; at least two texts are needed.
 
     Examples
     --------
@@ -61,9 +61,9 @@ def reduction(seconds: npt.ArrayLike, baseline: npt.ArrayLike, level: float = 0.
 def method_rows(
     table: Table, cells: Callable[[dict[str, Cell], bool], list[str]]
 ) -> tuple[list[list[str]], list[int]]:
-    """Write a row for each of a table, and say where a group of methods begins.
+    """Format the rows of a table, and return where groups of methods begin.
 
-    `cells` returns the texts of a row, and learns whether it is the first of its group.
+    `cells` returns the texts of a row; its second argument is whether the row begins a group.
     """
     rows, groups = [], []
     for index, row in enumerate(table.records()):
@@ -78,10 +78,10 @@ Written = Callable[[dict[str, Cell]], str]
 
 
 def beside_baseline(table: Table) -> tuple[str, Written]:
-    """Head of the column that compares with the baseline, and how a row of it is written.
+    """Return the heading and the format function of the column that compares with the baseline.
 
-    The papers' GPUs are compared by the reduction in per cent.  The plain versions, which run
-    on CPUs, are no method to save time: of them the time itself, relative to the baseline's.
+    On GPUs the column is the reduction in per cent, as in the paper.  On CPUs, plain versions run,
+    which do not aim to save time; there the column is the time relative to the baseline.
     """
     if of_cpus(table):
         return "time,\nbaseline = 1", lambda row: _beside(row, _relative, digits=2)
@@ -93,7 +93,7 @@ def _relative(reduction: Any) -> float:
 
 
 def _beside(row: dict[str, Cell], unit: Callable[[Any], float], digits: int) -> str:
-    """Write the comparison of a row, with half of its interval if it has one."""
+    """Format the comparison of a row, with half of its interval if there is one."""
     if row["method"] == BASELINE:
         return ""
     mean = unit(row["reduction"])

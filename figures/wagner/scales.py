@@ -29,32 +29,32 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 POWERS = (1, 2, 3, 4, 5)
-"""The paper has 1, 3, 4 and 5."""
+"""Powers of ten of the scales; the paper has 1, 3, 4 and 5."""
 
 SINGLE, HALF = "float32", "float16"
 ALL_ACCEPTED = "all accepted"
-"""The limit of large scales, in the place of a scale."""
+"""Name of the limit of large scales, used in place of a scale."""
 
 FINITE, NOT_FINITE = "finite", "not finite"
-"""The states of a row, by whether its weights are."""
+"""States of a row: whether its weights are finite."""
 
 QUANTITIES = ("acceptance", "TV", "TV after")
 
 
 def scales(names: Sequence[str], prompts: int, tokens: int, seed: int) -> Table:
-    """Compute acceptance and distances, means over contexts with intervals over prompts.
+    """Compute means of acceptance and distances over contexts, with intervals over prompts.
 
     Parameters
     ----------
     names : sequence of str
-        Draft models of this package.
+        Names of draft models of this package.
     prompts, tokens, seed : int
-        The contexts, see `logits_at_contexts`.
+        Arguments of `logits_at_contexts`.
 
     Returns
     -------
     Table
-        One row for each pair, type and scale, without numbers where weights are not finite.
+        One row per pair, type and scale, without numbers if weights are not finite.
     """
     logits, clusters = logits_at_contexts(("target", *names), prompts, tokens, seed)
     exact = weights(logits["target"], SOFTMAX, "float64")
@@ -75,7 +75,7 @@ def scales(names: Sequence[str], prompts: int, tokens: int, seed: int) -> Table:
 
 
 def _means(made: Outputs, exact: Array, clusters: npt.NDArray[np.int64]) -> list[Cell]:
-    """State, and mean and interval of each quantity."""
+    """Return the state, and mean and interval of each quantity."""
     if not (np.isfinite(made.token).all() and np.isfinite(made.after).all()):
         return [NOT_FINITE, *[""] * (3 * len(QUANTITIES))]
     series = (made.accepted, distance(made.token, exact), distance(made.after, exact))
@@ -83,7 +83,7 @@ def _means(made: Outputs, exact: Array, clusters: npt.NDArray[np.int64]) -> list
 
 
 def name_of(scale: float | str) -> str:
-    """Name scales as in the table.
+    """Return the name of a scale in the table.
 
     Examples
     --------
@@ -94,7 +94,7 @@ def name_of(scale: float | str) -> str:
 
 
 def shown_scale(name: str) -> str:
-    """Write the name of scales as in print."""
+    """Return the typeset name of a scale."""
     return f"$\\pm 10^{name[-1]}$" if name.startswith("±") else name
 
 
@@ -107,22 +107,22 @@ SEED = 0
 def table_2(prompts: int = PROMPTS, tokens: int = TOKENS) -> Table:
     """Wagner et al.'s Table 2: the sigmoid's scales, and how far the output is from the target.
 
-    The paper gives word error rates and ROUGE, which need its data and models; here it is the
-    distance (TV) of the distribution of a token from the target's, which is 0 if nothing is
-    lost.  The models are our target of 820k and its draft of 17k parameters, at contexts of
-    texts that the target wrote.  Whatever the scales, nearly every draft is accepted, so that
-    the token in the place of a draft follows the draft model; the token after the drafts, which
-    the paper says nothing about and our variant draws ∝ σ, is nearly uniform.  In float16 10^5
-    is infinite, and infinity over infinity leaves no distribution: this may be how the paper's
-    Whisper, whose logits are in half precision, breaks down at ±10^5.  Means over contexts; ±
-    is half of the 95 % interval over prompts.
+    The paper reports word error rates and ROUGE, which need its data and models.  This table
+    shows the distance (TV) of a token's distribution from the target's, which is 0 for a
+    lossless method.  The models are our target of 820k parameters and its draft of 17k, at
+    contexts of texts that the target wrote.  For all scales, nearly every draft is accepted, so
+    the output in place of a draft follows the draft model.  The token after the drafts, which
+    the paper does not specify and our variant draws ∝ σ, is nearly uniform.  In float16, 10^5 is
+    infinite, and infinity over infinity gives no distribution.  This may explain why the paper's
+    Whisper, with logits in half precision, fails at ±10^5.  Cells are means over contexts; ± is
+    half of the 95 % interval over prompts.
     """
     return scales((DRAFT,), prompts, tokens, SEED)
 
 
 @table_2.drawing
 def draw_table_2(table: Table) -> Figure:
-    """Draw a table, the types one below the other; the row without numbers stands out."""
+    """Draw a table grouped by type, with the row without numbers highlighted."""
     rows, groups, marked = [], [], []
     for index, row in enumerate(table.records()):
         name = str(row["scale"])
@@ -159,18 +159,19 @@ def draw_table_2(table: Table) -> Figure:
 def table_7(prompts: int = PROMPTS, tokens: int = TOKENS) -> Table:
     """Wagner et al.'s Table 7: the sigmoid's scales for every pair of models.
 
-    As Table 2, with our three draft models (17k, 49k and 164k parameters) in the place of the
-    paper's pairs; softmax is the method that follows the target.  The distance (TV) of the
-    token in the place of a draft hardly depends on the scales: it is that of the draft model
-    itself (dashed), which a better draft model makes smaller.  Open marks are float16, where
-    ±10^5 leaves no distribution.  Means over contexts with 95 % intervals over prompts.
+    The same as Table 2, with our three draft models (17k, 49k and 164k parameters) in place of
+    the paper's pairs.  Softmax is the method that follows the target.  The distance (TV) of the
+    output in place of a draft hardly depends on the scales: it nearly equals the distance of the
+    draft model (dashed), which is smaller for better draft models.  Open marks are float16,
+    where ±10^5 gives no distribution.  Points are means over contexts with 95 % intervals over
+    prompts.
     """
     return scales(DRAFTS, prompts, tokens, SEED)
 
 
 @table_7.drawing
 def draw_table_7(table: Table) -> Figure:
-    """Draw acceptance and distance over the scales, one colour and marker a draft model."""
+    """Draw acceptance and distance by scale, with a colour and marker per draft model."""
     from matplotlib.lines import Line2D
 
     figure = blank_figure(height=4.3)

@@ -1,4 +1,4 @@
-"""Wagner et al.'s Tables 1, 4, 5 and 6: verification over whole texts, measured."""
+"""Wagner et al.'s Tables 1, 4, 5 and 6: measured verification over whole texts."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Ranges = Mapping[tuple[str, str], str]
-"""What the paper reports, by model and method."""
+"""Ranges that the paper reports, by model and method."""
 
 
 def texts(shown: Sequence[Device], printed: Ranges) -> Table:
-    """Compare the total times over all texts; printed ranges beside them."""
+    """Make a table of the total times over all texts, with the paper's printed ranges."""
     rows: list[tuple[Cell, ...]] = []
     for device in shown:
         for row, baseline in compared(device.record["texts"], "model"):
@@ -54,14 +54,14 @@ def texts(shown: Sequence[Device], printed: Ranges) -> Table:
 
 
 def _less(row: dict[str, Any], baseline: dict[str, Any]) -> tuple[Cell, ...]:
-    """Mean and interval of the reduction by a method; the baseline has none."""
+    """Return mean and interval of a method's reduction; empty for the baseline."""
     if row is baseline:
         return "", "", ""
     return tuple(reduction(row["text s"], baseline["text s"]))
 
 
 def draw_texts(table: Table, note: str = "") -> Figure:
-    """Draw one row for each model and method."""
+    """Draw one row per model and method."""
     head, beside = beside_baseline(table)
 
     def cells(row: dict[str, Cell], first: bool) -> list[str]:
@@ -79,7 +79,7 @@ def draw_texts(table: Table, note: str = "") -> Figure:
     rows, groups = method_rows(table, cells)
     heading = ["", "$V$", "method", "steps", "drafts\naccepted", "time,\nms", head]
     heading.append("in the\npaper, %")
-    if of_cpus(table):  # ratios of GPUs, beside which those of a CPU would look like failures
+    if of_cpus(table):  # the paper's ratios of GPUs would mislead next to those of a CPU
         heading, rows = heading[:-1], [row[:-1] for row in rows]
     return table_figure(heading, rows, left=3, groups=groups, note=note)
 
@@ -90,28 +90,28 @@ PAPER_1 = {
     **{(model, EXACT): "5.7 to 11.1" for model in ("Llama2", "Qwen", "Gemma")},
     **{(model, SIGMOID): "37 to 93.6" for model in ("Llama2", "Qwen", "Gemma")},
 }
-"""Section 4.2; 37 is in the abstract."""
+"""Ranges in Section 4.2; 37 is from the abstract."""
 
 
 @measured
 def table_1(records: list[dict[str, Any]]) -> Table:
     """Wagner et al.'s Table 1: time in verification over whole texts, relative to the baseline.
 
-    Verification alone, of one chain from float32 logits: the logits are drawn, with
-    vocabularies as large as the paper's models have them, and γ follows the heuristic of
-    transformers.  A method that accepts more takes fewer steps with more drafts each.  On a GPU
-    "exact" and "sigmoid" are our Triton kernels; on a CPU they are the plain versions that
-    these are checked against, in whole numbers and float64, and slower than the steps of torch
-    that they are compared with: a CPU's table has the times relative to the baseline's.  Of
-    the paper's cells only the ranges in its text are at hand.  ± is half of the 95 % interval
-    over texts; word error rates and ROUGE are the business of Tables 2 and 7.
+    The times are for verification only, of one chain from float32 logits.  The logits are
+    random, with the vocabulary sizes of the paper's models, and γ follows the heuristic of
+    transformers.  A method that accepts more takes fewer steps, with more drafts in each.  On a
+    GPU, "exact" and "sigmoid" are our Triton kernels.  On a CPU they are the plain reference
+    versions, in integers and float64, which are slower than the torch steps of the baseline; a
+    CPU's table has times relative to the baseline.  Of the paper's cells, we have only the
+    ranges in its text.  ± is half of the 95 % interval over texts.  Tables 2 and 7 replace the
+    paper's word error rates and ROUGE.
     """
     return texts(devices(records)[:1], PAPER_1)
 
 
 @table_1.drawing
 def draw_table_1(table: Table) -> Figure:
-    """Draw one row for each model and method."""
+    """Draw one row per model and method."""
     return draw_texts(table)
 
 
@@ -129,9 +129,9 @@ ONLY, SECOND = "the only one", "the second one"
 def table_4(records: list[dict[str, Any]]) -> Table:
     """Wagner et al.'s Table 4: time in verification on a second device.
 
-    As Table 1.  The paper's second device is an RTX 2080 Ti; ours is the second GPU, or the
-    second device where no GPU was measured.  As long as a single device has been measured, it
-    is shown again, which the note below the table says.
+    The same as Table 1 on a second device.  The paper's second device is an RTX 2080 Ti; ours is
+    the second GPU, or the second device if no GPU was measured.  If only one device was
+    measured, the table shows it again, and the note below the table says so.
     """
     every = devices(records)
     table = texts(every[1:2] or every, PAPER_4)
@@ -141,7 +141,7 @@ def table_4(records: list[dict[str, Any]]) -> Table:
 
 @table_4.drawing
 def draw_table_4(table: Table) -> Figure:
-    """Draw one row for each model and method."""
+    """Draw one row per model and method."""
     alone = table["which"][0] == ONLY
     return draw_texts(
         table,
@@ -156,13 +156,13 @@ PARTS = ("draft", "target", "verification")
 def table_5(records: list[dict[str, Any]]) -> Table:
     """Wagner et al.'s Table 5: wall-clock time of whole decoding loops.
 
-    Drafting, reading by the target and verification, with γ by the heuristic of transformers:
-    our shipped byte-level pair, and a pair with random weights whose 50,257 tokens are about as
-    many as Whisper's.  Where verification is a small part of a loop, little can be won by its
-    speed.  Steps are fewer with sigmoids because nearly every draft is accepted, at the price
-    of another distribution (Tables 2 and 7).  On a CPU "exact" and "sigmoid" are the plain
-    versions that our kernels are checked against.  The cells of the paper's table are not at
-    hand.  ± is half of the 95 % interval over texts.
+    The times include drafting, the target's calls and verification, with γ by the heuristic of
+    transformers.  The pairs are our shipped byte-level pair, and a pair with random weights
+    whose 50,257 tokens are about as many as Whisper's.  If verification is a small part of a
+    loop, faster verification gains little.  Sigmoids need fewer steps because they accept nearly
+    every draft, but their output has another distribution (Tables 2 and 7).  On a CPU, "exact"
+    and "sigmoid" are the plain reference versions of our kernels.  We do not have the cells of
+    the paper's table.  ± is half of the 95 % interval over texts.
     """
     device = devices(records)[0]
     rows: list[tuple[Cell, ...]] = [
@@ -187,7 +187,7 @@ def table_5(records: list[dict[str, Any]]) -> Table:
 
 @table_5.drawing
 def draw_table_5(table: Table) -> Figure:
-    """Draw one row for each pair and method, with milliseconds a token."""
+    """Draw one row per pair and method, with milliseconds per token."""
     head, beside = beside_baseline(table)
 
     def cells(row: dict[str, Cell], first: bool) -> list[str]:
@@ -215,11 +215,11 @@ def draw_table_5(table: Table) -> Figure:
 def table_6(records: list[dict[str, Any]]) -> Table:
     """Wagner et al.'s Table 6: time in verification per decoding step.
 
-    Mean and standard deviation over all steps of the texts of Table 1.  A step of the sigmoid
-    method has more drafts, because it accepts nearly all of them and γ then grows; Figure 3 has
-    the times at equal γ.  On a CPU "exact" and "sigmoid" are the plain versions that our
-    kernels are checked against.  The cells of the paper's table are not at hand; its text says
-    that both are always faster.
+    Cells are mean and standard deviation over all steps of the texts of Table 1.  A step of the
+    sigmoid method has more drafts, because it accepts nearly all drafts, and then γ grows.
+    Figure 3 has the times at equal γ.  On a CPU, "exact" and "sigmoid" are the plain reference
+    versions of our kernels.  We do not have the cells of the paper's table; its text says that
+    both methods are always faster.
     """
     device = devices(records)[0]
     rows: list[tuple[Cell, ...]] = []
@@ -234,7 +234,7 @@ def table_6(records: list[dict[str, Any]]) -> Table:
 
 @table_6.drawing
 def draw_table_6(table: Table) -> Figure:
-    """Draw one row for each model and method."""
+    """Draw one row per model and method."""
     head, beside = beside_baseline(table)
 
     def cells(row: dict[str, Cell], first: bool) -> list[str]:

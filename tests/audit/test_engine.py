@@ -109,7 +109,7 @@ def test_the_optimal_plan_is_lossless() -> None:
 
 @pytest.mark.parametrize("method", ["exact paths", "breakpoints"])
 def test_u_at_most_the_ratio(method: str) -> None:
-    """Bug: what u = 0 alone does is overlooked, since it has no part in the law."""
+    """Bug: what u = 0 alone does is overlooked, since it has no part in the distribution."""
     verify = chain(verifier(lambda u, d, t: u * d <= t))
     report = lossless(verify, method=method, instances=[INSTANCES["zeros"]], examples=0)
     assert not report.lossless
@@ -142,7 +142,7 @@ def test_the_counterexample_is_small_and_shows_the_deviation() -> None:
 
 
 def test_the_worst_prefix_is_where_the_mistake_is() -> None:
-    """Bug: prefixes are not weighted, or their laws are those of another prefix."""
+    """Bug: prefixes are not weighted, or their distributions are those of another prefix."""
 
     def bonus_is_zero(target_probs: Any, draft_probs: Any, draft_tokens: Any, uniforms: Any) -> Any:
         tokens = right(target_probs, draft_probs, draft_tokens, uniforms)
@@ -238,7 +238,7 @@ def test_draws_of_its_own_are_noticed() -> None:
 
 
 def test_breakpoints_find_the_law_of_float32() -> None:
-    """Bug: the law by breakpoints is off by more than its stated error and rounding."""
+    """Bug: the distribution by breakpoints is off by more than its stated error and rounding."""
 
     def narrow(target_probs: Any, draft_probs: Any, draft_tokens: Any, uniforms: Any) -> Any:
         arrays = (a.astype(np.float32) for a in (target_probs, draft_probs))

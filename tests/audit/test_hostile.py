@@ -77,10 +77,10 @@ def seeds_numpy(target_probs: Any, draft_probs: Any, draft_tokens: Any, seed: in
 def test_a_right_verifier_is_not_called_lossy(
     verify: Callable[..., Any], method: str, seed: int
 ) -> None:
-    """Bug: "not lossless" of it.
+    """Bug: a correct verifier gets the verdict "not lossless".
 
-    A verifier with draws of its own passed for repeatable, one that does something else on
-    fractions was judged by that, and one with a seed got one that NumPy refuses.
+    The audit took a verifier with its own draws for repeatable, judged another one by its different
+    behaviour on fractions, and passed a third one a seed that NumPy rejects.
     """
     report = lossless(
         verify, instances=[INSTANCES["two tokens"], *FEW], examples=5, delta=0.2, seed=seed
@@ -90,7 +90,7 @@ def test_a_right_verifier_is_not_called_lossy(
 
 
 def test_right_on_fractions_alone_is_not_right() -> None:
-    """Bug: the law on fractions passes for that of the floats in use."""
+    """Bug: the distribution on fractions passes for that of the floats in use."""
 
     def verify(target_probs: Any, draft_probs: Any, draft_tokens: Any, uniforms: Any) -> Any:
         row = int(target_probs.dtype != object)

@@ -33,7 +33,7 @@ def audit(method: str) -> Report:
 
 @pytest.mark.parametrize("method", ["exact paths", "breakpoints", "Monte Carlo"])
 def test_a_known_mistake_is_named_and_no_other(method: str) -> None:
-    """Bug: a diagnosis by the verdict, or by one instance, instead of by the laws."""
+    """Bug: a diagnosis by the verdict, or by one instance, instead of by the distributions."""
     names = [found.name for found in audit(method).diagnoses]
     assert "no residual" in names
     assert len(names) <= (2 if method == "Monte Carlo" else 1)
@@ -71,7 +71,7 @@ def test_the_nearest_mistake_is_named_where_none_fits() -> None:
 
 
 def test_the_diagnosis_asks_for_all_instances(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bug: a mistake is named although it has another law somewhere, or is none there."""
+    """Bug: a mistake is named although it has another distribution somewhere, or is none there."""
     bugs = [bug for bug in KNOWN_BUGS if bug.name in {"no residual", "u ≤ ratio"}]
     monkeypatch.setattr(diagnosis, "KNOWN_BUGS", bugs)
     assert [found.name for found in audit("exact paths").diagnoses] == ["no residual"]
@@ -108,7 +108,7 @@ def test_the_dictionary_is_json(method: str) -> None:
 
 
 def test_rows_are_listed_once() -> None:
-    """Bug: a counterexample whose laws cannot be read off the report."""
+    """Bug: a counterexample whose distributions cannot be read off the report."""
     instance = INSTANCES["two drafts"]
     for model, rows in zip((instance.target, instance.draft), rows_of(instance), strict=True):
         assert list(rows)[:4] == [(), (0,), (1,), (2,)]

@@ -83,7 +83,7 @@ def test_every_stage_runs_to_its_end(tmp_path: Path, capsys: pytest.CaptureFixtu
 
 
 def test_a_crash_leaves_what_was_found_before(tmp_path: Path) -> None:
-    """And what cannot be done here is no failure, but a stage that finds nothing is one."""
+    """A stage that cannot run here does not fail, but a stage without any result fails."""
 
     def rows(_: Any) -> Iterator[Row]:
         yield {"case": "first", "passed": True, "seconds": float("nan")}
@@ -112,7 +112,7 @@ def test_a_crash_leaves_what_was_found_before(tmp_path: Path) -> None:
 def test_a_process_that_is_killed_or_hangs_is_recorded(
     command: str, limit: float, error: str, tmp_path: Path
 ) -> None:
-    """Bug: rows are lost with the process, or a stage that waits for the device waits for ever."""
+    """Bug: rows are lost with the process, or a stage waits for the device forever."""
 
     def launch(stage: Stage, part: Path, limit: float) -> str | None:
         part.write_text('{"machine": {}}\n{"case": "a", "passed": true}\n{"case": "b", "pas')
@@ -134,7 +134,7 @@ def test_what_is_done_is_what_passed_on_this_device_with_this_code() -> None:
 
 
 def test_a_wrong_decision_fails_its_stage(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bug: a comparison that passes whatever the kernels return."""
+    """Bug: a comparison that passes even if the kernels return wrong tokens."""
 
     def wrong(rule: str, inputs: Any, workspace: Any = None) -> Any:
         outcome = decisions.by_torch(rule, inputs)
@@ -210,7 +210,7 @@ def test_the_command_refuses_what_it_cannot_do(capsys: pytest.CaptureFixture[str
     inside = str(speed.kernels.RESULTS / "gpu")
     for arguments, said in (
         (["--rehearse", "--only", "nothing"], "--list names them"),
-        (["--rehearse", "--output", inside], "no part of the repository"),
+        (["--rehearse", "--output", inside], "a rehearsal has no valid times"),
         *([] if torch.cuda.is_available() else [([], "sees no GPU")]),
     ):
         assert program.main(arguments) == 2

@@ -82,7 +82,7 @@ def hit(document: Document, antichain: Any) -> Fraction | Decimal:
         while y:
             parent, _, draft, *_ = document["nodes"][y - 1]
             if not 0 <= parent < y:
-                raise ValueError("a parent is no node before its own")
+                raise ValueError("a parent must come before its node")
             chance *= value(draft)
             y = parent
         reach += chance

@@ -52,7 +52,7 @@ def iid_table(draft: Law, k: int, length: int) -> Table:
 
 
 def antichains(nodes: list[Path]) -> list[frozenset[Path]]:
-    """All sets of nodes none of which begins another, but the empty one."""
+    """Return all nonempty sets of nodes in which no node is a prefix of another node."""
     found: list[frozenset[Path]] = [frozenset()]
     for node in nodes:
         found += [

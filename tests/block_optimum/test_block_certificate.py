@@ -1,4 +1,4 @@
-"""Certificates of blocks: what holds is proved, what was changed is refused."""
+"""Certificates of blocks: a valid one is accepted, and a changed one is rejected."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_what_was_changed_is_refused(name: str) -> None:
 
 
 def test_an_s_that_asks_too_much_of_an_antichain_is_refused() -> None:
-    """Bug: a hull that is looked at in too few corners."""
+    """Bug: the checker tests too few corners of the hull."""
     document = exact()
     nodes = document["nodes"]
     paths: list[tuple[int, ...]] = [()]

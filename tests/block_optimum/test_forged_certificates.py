@@ -25,7 +25,7 @@ REAL = real_certificates()
 
 
 def accepted_forgeries(count: int) -> tuple[int, int]:
-    """How many forgeries the checker accepts, and how many of them are false."""
+    """Count the forgeries that the checker accepts, and the false ones among them."""
     accepted = false = 0
     refused: list[str] = []
     for seed in range(count):
@@ -42,7 +42,7 @@ def accepted_forgeries(count: int) -> tuple[int, int]:
 
 
 def test_the_oracle_agrees_with_real_certificates() -> None:
-    """Bug: an oracle that calls everything false, or a checker that refuses what holds."""
+    """Bug: the oracle calls everything false, or the checker rejects a valid certificate."""
     for document in REAL:
         check(document)
         assert holds(document)
@@ -59,7 +59,7 @@ def test_no_forgery_is_accepted_unless_it_is_true() -> None:
 def test_the_forgeries_find_a_checker_without_a_check(
     weak: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Negative control: forgeries that a broken checker refuses all the same."""
+    """Negative control: a broken checker must accept some false forgeries."""
     monkeypatch.setattr(checker.CheckedTree, weak, lambda *_: None)
     assert accepted_forgeries(FORGERIES)[1] > 0
 
@@ -186,7 +186,7 @@ JUNK = [True, -1.5, "x", b"x", [0], {}, {1}, object(), float("nan"), np.array([1
 
 @pytest.mark.parametrize("name", ["document", *sorted(checker.FIELDS)])
 def test_a_field_of_another_type_gives_one_error(name: str) -> None:
-    """Bug: whatever the first comparison with such a value raises."""
+    """Bug: the error of the first comparison with such a value reaches the caller."""
     document = REAL[0]
     for value in JUNK:
         if (name, type(value)) in (("method", str), ("versions", dict)):

@@ -72,7 +72,7 @@ def test_s_is_below_the_polygon_at_every_antichain(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_a_narrow_width_asks_no_more_than_a_wide_one(seed: int) -> None:
-    """Bug: a node that is clear in one reference only, of which the other is not asked."""
+    """Bug: a node is skipped because one reference decides it, though the other does not."""
     drafts = two_laws(seed)
     program = PolygonProgram(drafts, drafts.tree.worth(rests=True))
     vertices = np.linspace(0, 1, 9)
@@ -89,7 +89,7 @@ def test_a_narrow_width_asks_no_more_than_a_wide_one(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_levels_are_antichains_of_the_same_prices_that_cost_least(seed: int) -> None:
-    """Bug: a level that is no antichain, or prices that are lost on the way."""
+    """Bug: a level that is not an antichain, or prices that get lost."""
     rng = np.random.default_rng(seed)
     drafts = two_laws(seed)
     tree = drafts.tree

@@ -44,7 +44,7 @@ def random_row(vocabulary: int, rng: np.random.Generator) -> list[float]:
 
 
 def random_problem(seed: int) -> tuple[Law, Law, int, int, int | None]:
-    """Draw two laws, k, the length and `top`; some small ones are in fractions."""
+    """Draw two distributions, k, the length and `top`; some small ones are in fractions."""
     rng = np.random.default_rng([seed, 7])
     vocabulary, length = int(rng.integers(2, 5)), int(rng.integers(1, 4))
     length = min(length, 2) if vocabulary == 4 else length
@@ -72,7 +72,7 @@ def test_random_problems_are_solved_and_certified(seed: int) -> None:
         try:
             solution = solve_block(draft, target, k, length, top=top)
         except ProblemTooLargeError:
-            assert exact  # floats are solved whatever they are
+            assert exact  # floats never make a problem too large
             continue
         except OTMError as error:
             message = str(error)
@@ -88,7 +88,7 @@ def test_random_problems_are_solved_and_certified(seed: int) -> None:
 @pytest.mark.parametrize("length", [1, 2, 3])
 @pytest.mark.parametrize("k", [1, 2, 4, 2**26, 2**30])
 def test_a_rare_draft_is_worth_what_no_draft_is(k: int, length: int) -> None:
-    """Bug: a division by a product that underflowed, or a certificate that is refused."""
+    """Bug: a division by a product that underflowed, or a certificate that the checker rejects."""
     for target in ([0.5, 0.25, 0.25], [0.0, 0.5, 0.5], [1e-200, 5e-324, 1.0]):
         without = solve_block(constant(1.0, 0.0, 0.0), constant(*target), k, length)
         for rare in (5e-324, 1e-320, 1e-200, 1e-160, 1e-100):
@@ -104,7 +104,7 @@ def test_a_rare_draft_that_k_paths_make_frequent() -> None:
     rare = 2.0**-30
     solution = solve_block(constant(1 - rare, rare), constant(0.25, 0.75), 2**30, 1)
     assert solution.accepted == pytest.approx(0.25 + 1 - np.exp(-1), abs=1e-9)
-    rare = 1e-290  # below the products that the solver tells apart
+    rare = 1e-290  # smaller than the products that the solver can distinguish
     solution = solve_block(constant(1 - rare, rare), constant(0.25, 0.75), 2**30, 1)
     assert solution.accepted == pytest.approx(0.25, abs=1e-12)
 

@@ -389,7 +389,7 @@ def test_bad_input(
 
 
 def test_nothing_is_read_of_a_tree_that_is_too_large() -> None:
-    """Bug: a limit that is looked at when the tree is there."""
+    """Bug: the limit is checked only after the tree has been built."""
     calls = []
 
     def probs(path: Path) -> list[float]:

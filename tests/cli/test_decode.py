@@ -104,7 +104,7 @@ def test_without_torch_it_says_so_and_takes_ngrams(
     assert "\ntarget: ngram-5, draft: ngram-3," in out
 
 
-@pytest.mark.skipif(os.name == "nt", reason="arguments are no bytes there")
+@pytest.mark.skipif(os.name == "nt", reason="arguments are not bytes there")
 def test_a_pipe_without_greek_letters_and_a_prompt_of_any_bytes() -> None:
     """Fails if an encoding ends in a traceback."""
     command = [sys.executable, "-m", "otm", "decode", *SMALL, "--k", "1", "--rule", "k-Seq"]
@@ -153,7 +153,7 @@ def test_json_has_the_same_ways_and_what_they_wrote(capsys: pytest.CaptureFixtur
 def test_models_of_hugging_face_decode_in_their_own_tokens(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Bug: bytes for a model with other tokens, or a padded model that draws what is no token."""
+    """Bug: bytes for a model with other tokens, or a padded model that draws an invalid token."""
     pytest.importorskip("torch")
     pytest.importorskip("transformers")
     save_huggingface(load("small"), tmp_path / "model")
@@ -208,7 +208,7 @@ def test_a_bad_option_is_one_line_and_status_2(
 ) -> None:
     assert decode(*SMALL, *options) == 2
     out, err = capsys.readouterr()
-    assert not out  # refused before the work
+    assert not out  # the error came before the work
     assert err.startswith("otm: ")
     assert message in err
     assert err.count("\n") == 1
@@ -217,7 +217,7 @@ def test_a_bad_option_is_one_line_and_status_2(
 def test_json_too_is_refused_before_the_work(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Bug: the last of several K is looked at when all others have decoded the whole text."""
+    """Bug: the last K is checked only after all others have decoded the whole text."""
     most: list[int] = []
 
     def autoregressive(*arguments: Any, max_tokens: int, **options: Any) -> None:

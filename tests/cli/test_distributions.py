@@ -1,4 +1,4 @@
-"""Files of laws that are damaged, hostile or too large: one line, no memory, nothing executed."""
+"""Damaged, hostile or too large files: a one-line error, little memory, and no code runs."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ def test_rules_without_tokens_per_call_have_an_acceptance(
 
 
 def test_a_second_run_goes_on_where_the_first_stopped(capsys: pytest.CaptureFixture[str]) -> None:
-    """Bug: a folder that is refused, or computed anew, by the same command."""
+    """Bug: the same command rejects its folder, or computes it again."""
     command = ["report", "draft.npy", "target.npy", *SMALL, "--json"]
     assert main(command) == 0
     first = capsys.readouterr().out
@@ -224,7 +224,7 @@ def test_the_recommendation_says_what_it_assumes(capsys: pytest.CaptureFixture[s
 
 
 def test_a_report_samples_as_generate_would(capsys: pytest.CaptureFixture[str]) -> None:
-    """Catches a file that is read and not used, and settings that nobody is told of."""
+    """Catches a file that is read but not used, and settings that the report does not mention."""
     Path("generation_config.json").write_text('{"do_sample": true, "temperature": 0.5}')
     files = ["draft.npy", "target.npy", *SMALL]
     assert main(["report", *files, "--generation-config", ".", "--output", "a"]) == 0

@@ -132,7 +132,7 @@ HOSTILE: dict[str, tuple[str, bytes]] = {
     "header of 2^63 bytes": ("x.safetensors", struct.pack("<Q", 2**63) + b"{}"),
     "no header": ("x.safetensors", struct.pack("<Q", 0)),
     "header is a list": ("x.safetensors", safetensors([])),
-    "header is no JSON": ("x.safetensors", safetensors(b"{'a': 1}")),
+    "header is not JSON": ("x.safetensors", safetensors(b"{'a': 1}")),
     "a tensor twice": (
         "x.safetensors",
         safetensors(b'{"a": {"dtype": "F32", "shape": [12], "data_offsets": [0, 48]}, "a": 1}'),
@@ -155,7 +155,7 @@ HOSTILE: dict[str, tuple[str, bytes]] = {
 
 
 def refused(read: Callable[[], object]) -> str:
-    """Return the one line with which it is refused, without much memory on the way."""
+    """Return the one-line error of `read`; check that it used little memory."""
     tracemalloc.start()
     try:
         with pytest.raises(InvalidInputError) as caught:

@@ -1,4 +1,4 @@
-"""Intervals: what they hold, how they print, what they refuse."""
+"""Intervals: contents, printing, and rejected arguments."""
 
 from __future__ import annotations
 

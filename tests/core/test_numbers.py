@@ -1,4 +1,4 @@
-"""Whole numbers, real numbers and names out of a list: what is refused, and in which words."""
+"""Integers, real numbers and names from a list: rejected values and their messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Optional packages: an absent one is named with its extra, a broken one is no absent one."""
+"""Optional packages: a missing one is named with its extra; a broken one is not called missing."""
 
 from __future__ import annotations
 

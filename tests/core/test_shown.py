@@ -1,4 +1,4 @@
-"""What a notebook shows for a result: short, whatever the result holds."""
+"""Notebook display of results: short for results of any size."""
 
 import dataclasses
 from collections.abc import Iterator

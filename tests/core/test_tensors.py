@@ -61,7 +61,7 @@ def test_what_is_a_tensor() -> None:
 
 @pytest.mark.parametrize("kind", ["float16", "bfloat16", "float32", "float64"])
 def test_floats_of_all_kinds_come_as_float64(kind: str) -> None:
-    """Catches bfloat16, which NumPy does not know, and a gradient, which it refuses."""
+    """Catches bfloat16, which NumPy lacks, and gradients, for which NumPy raises."""
     array = to_host(torch.tensor(P, dtype=getattr(torch, kind), requires_grad=True))
     assert array.dtype == np.float64
     assert array.tolist() == P

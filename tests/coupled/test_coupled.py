@@ -1,4 +1,4 @@
-"""Coupled decoding: texts that no drafter changes, and the exact laws of what is accepted."""
+"""Coupled decoding: texts do not depend on the drafter; exact numbers of accepted drafts."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_one_sequence_is_the_same_in_any_batch() -> None:
     assert together == tuple(each.sequences[b] for b, each in enumerate(one_by_one))
 
 
-# Laws
+# Distributions
 
 
 def sequences(target: TableModel, **options: Any) -> Any:
@@ -100,7 +100,7 @@ def test_texts_have_the_law_of_the_target() -> None:
 
 @cache
 def law_of_accepted(k: int, alive: int, gamma: int, path: Path = PROMPT) -> tuple[Fraction, ...]:
-    """Exact law of the number of accepted drafts of a step, 0 to γ, by the laws of the clocks."""
+    """Return the exact distribution of the number of accepted drafts of a step, 0 to γ."""
     if not gamma or not alive:
         return (F(1), *[F(0)] * gamma)
     plan = ListCoupling(Problem(DRAFT.probs(path), TARGET.probs(path), k))
@@ -131,7 +131,7 @@ class Accepted:
 
 @pytest.mark.parametrize("k", [1, 3])
 def test_drafts_are_accepted_by_the_exact_law(k: int) -> None:
-    """The control takes another number of lists; both laws are exact."""
+    """The control takes another number of lists; both distributions are exact."""
     other = 4 - k
     BUDGET.check_distribution(
         f"coupled decoding: accepted drafts, k = {k}",

@@ -1,4 +1,4 @@
-"""List coupling: the clocks themselves, and the law that they give the output."""
+"""List coupling: the clocks themselves, and the distribution that they give the output."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_the_code_that_decides_is_lossless(name: str) -> None:
     assert_lossless(ListCoupling(instance(name)))
 
 
-# The law of the output
+# The distribution of the output
 
 
 @fewer
@@ -87,7 +87,7 @@ def test_one_list_has_the_joint_law_of_two_races(pair: Any) -> None:
 @fewer
 @given(problems(max_tokens=4, max_drafts=3, exact=True))
 def test_the_joint_law_has_both_marginals(problem: Problem) -> None:
-    # before they are normalised, the laws given the drafts sum to one: the drafts have law p^k
+    # Before normalisation, the conditional distributions sum to one, so the drafts follow p^k.
     plan = ListCoupling(problem)
     sets = np.array([drafts for drafts, _ in problem.drafts.tuples()])
     laws = plan._on_vocabulary(

@@ -1,4 +1,4 @@
-"""Watermarks: texts keep the target's law, and a text that knows no key has uniform p-values."""
+"""Watermarks: texts keep the target's distribution; texts without the key get uniform p-values."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ def models(vocabulary: int, seed: int) -> tuple[TableModel, TableModel]:
     return TableModel.random(vocabulary, 2, rng), TableModel.random(vocabulary, 2, rng)
 
 
-# The law of texts
+# The distribution of texts
 
 
 class ExactClocks:
-    """Clocks with one uniform for each position and list, which draws by its inverse law.
+    """Clocks with one uniform for each position and list, which draws by its inverse distribution.
 
     Of two tokens the first to ring is drawn just so: S_0/p_0 < S_1/p_1 if S_0/(S_0 + S_1) < p_0.
     """
@@ -80,7 +80,7 @@ class ExactClocks:
 def law_of_texts(
     models: tuple[TableModel, TableModel], method: str, gamma: Any, length: int, end: int | None
 ) -> dict[Path, Fraction]:
-    """Exact law over all clocks and coins."""
+    """Exact distribution over all clocks and coins."""
 
     def decode(source: Randomness) -> Path:
         with pytest.MonkeyPatch.context() as patch:
@@ -323,7 +323,7 @@ def test_marked_texts_are_found(method: str) -> None:
         assert detect_watermark(text, key, 2, method=method).p_value > 1e-3
 
 
-# Laws
+# Distributions
 
 
 PAIRS = [

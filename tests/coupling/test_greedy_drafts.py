@@ -35,7 +35,7 @@ def optimum(plan: TransportPlan) -> Fraction:
 
 
 def formula(problem: Problem) -> Fraction:
-    """Compute the acceptance q(A) + Σ min(q, p̃) of Hu et al., A the k − 1 likeliest tokens."""
+    """Compute q(A) + Σ min(q, p̃) of Hu et al.; A are the k − 1 most probable tokens."""
     order = sorted(range(problem.n), key=lambda x: -problem.draft[x])
     sure, rest = order[: problem.k - 1], order[problem.k - 1 :]
     left = sum((problem.draft[x] for x in rest), F(0))

@@ -1,4 +1,4 @@
-"""Importance selection against the two steps written down naively, and the law of the chosen."""
+"""Importance selection against a naive two-step version, and the chosen draft's distribution."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def shares(weights: Sequence[Fraction], drafts: Sequence[int]) -> List:
 
 
 def two_steps(problem: Problem, weights: Sequence[Fraction]) -> dict[Any, List]:
-    """Law of the output for each tuple of drafts: choose one, then accept or reject it alone."""
+    """Return output distributions by draft tuple: choose a draft, then accept or reject it."""
     tuples = list(problem.drafts.tuples())
     chosen = [F(0)] * problem.n
     for drafts, probability in tuples:
@@ -98,7 +98,7 @@ def test_floats_agree_with_fractions(problem: Problem, data: st.DataObject) -> N
 
 
 def drafts_added_up(draft: Any, weights: Any, k: int) -> npt.NDArray[np.float64]:
-    """Add up the chosen law in floats, over all tuples of two or three drafts."""
+    """Add up the chosen distribution in floats, over all tuples of two or three drafts."""
     others, sums = draft, weights
     for _ in range(k - 2):
         others, sums = np.multiply.outer(others, draft).ravel(), np.add.outer(sums, weights).ravel()

@@ -30,7 +30,7 @@ def beta(problem: Problem, rho: Fraction) -> Fraction:
 
 
 def meets(problem: Problem) -> bool:
-    """Whether some token can come from both laws."""
+    """Whether some token can come from both distributions."""
     return bool(((problem.draft > 0) & (problem.target > 0)).any())
 
 
@@ -149,7 +149,7 @@ def test_a_factor_below_the_best_is_refused(problem: Problem, bits: int) -> None
 
 
 def test_fractions_have_no_tolerance_and_floats_have_one() -> None:
-    """Bug: the tolerance of floats for fractions, whose output law would not be the target."""
+    """Bug: fractions get the tolerance of floats, so that their output is not the target."""
     uniform, half = [Fraction(1, 4)] * 4, [Fraction(1, 2)] * 2 + [Fraction(0)] * 2  # ρ* = 3/2
     below = Fraction(3, 2) - Fraction(1, 10**15)
     with pytest.raises(InvalidParameterError, match="not a valid division factor"):
@@ -214,14 +214,14 @@ def test_theorem_1_holds_against_the_optimum(problem: Problem) -> None:
 
 @given(problems(exact=True, kinds=["equal"]))
 def test_equal_laws(problem: Problem) -> None:
-    # Degenerate laws: ρ* = 1, no residual
+    # Degenerate distributions: ρ* = 1, no residual
     plan = KSeq(problem)
     assert plan.rho == plan.acceptance == 1
 
 
 @given(problems(exact=True, kinds=["disjoint"]))
 def test_disjoint_laws(problem: Problem) -> None:
-    # Degenerate laws: p_acc/β would be 0/0
+    # Degenerate distributions: p_acc/β would be 0/0
     plan = KSeq(problem)
     assert plan.rho == 1
     assert plan.acceptance == 0
@@ -243,7 +243,7 @@ def test_the_ratio_bound_narrows_the_bracket() -> None:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_the_factor_that_an_error_names_is_accepted(seed: int) -> None:
-    # bug: ρ* printed with 12 digits, rounded down, and so refused in turn
+    # Bug: the message rounded ρ* down to 12 digits, and k-Seq then rejected that value.
     rng = np.random.default_rng(seed)
     problem = Problem(*rng.dirichlet(np.ones(5), 2), k=3)
     with pytest.raises(InvalidParameterError, match="at least") as refused:

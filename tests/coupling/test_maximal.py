@@ -35,7 +35,7 @@ def algorithm_1(problem: Problem, token: int, eta: Fraction, u: Fraction) -> int
         below += (q[y] - minimum[y]) / (1 - sum(minimum))
         if u < below:
             return y
-    raise AssertionError("the residual is a law")
+    raise AssertionError("the residual must sum to one")
 
 
 @given(problems(max_drafts=1, exact=True), st.data())

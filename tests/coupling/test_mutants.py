@@ -1,4 +1,4 @@
-"""Wrong rules that the checks of the right ones must find: the negative controls of exact laws."""
+"""Wrong rules that the exact checks of correct rules must detect: negative controls."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ class TrustedTable(SlotTable):
 
 
 class NoSwaps(OptimalPlan):
-    """The highest draft wins, and is trusted to win with the law that was wanted."""
+    """The highest draft wins, and is trusted to win with the distribution that was wanted."""
 
     @property
     def slots(self) -> SlotTable:
@@ -198,7 +198,7 @@ def test_the_counterexample_of_the_paper(k: int) -> None:
 
 
 def test_what_a_wrong_residual_does_in_floats() -> None:
-    # the law is integrated from what the plan does: v + (q − v) would be q whatever it does
+    # The test integrates the plan's decisions; v + (q − v) would give q for any plan.
     problem = instance("four tokens", exact=False)
     wrong = ResidualOfOneDraft(problem).output_distribution()
     assert abs(wrong - problem.target).sum() / 2 > 1e-3

@@ -23,7 +23,7 @@ fewer = settings(max_examples=settings.default.max_examples // 4)
 
 
 def rejection_sampling(problem: Problem, drafts: Sequence[int]) -> list[Fraction]:
-    """Law of the output given the drafts: accept with q/(M p), at last draw from q."""
+    """Distribution of the output given the drafts: accept with q/(M p), at last draw from q."""
     p, q = problem.draft.tolist(), problem.target.tolist()
     bound = max((b / a if a else math.inf) for a, b in zip(p, q, strict=True) if b)
     law, reached = [F(0)] * problem.n, F(1)

@@ -27,7 +27,7 @@ SPECIAL = [0.0, -0.0, 5e-324, 2.0**-63, 0.5, 1 - 2.0**-53]
 
 
 def zipf(n: int, seed: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Make a pair of laws with many ratios, ties and tokens that cannot be drafted among them."""
+    """Make a pair with many ratios, including ties and tokens of draft probability zero."""
     rng = np.random.default_rng(seed)
     p = rng.permutation(1 / np.arange(1, n + 1) ** 1.2)
     q = p * np.exp(rng.normal(size=n)).round(1)

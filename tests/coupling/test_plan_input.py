@@ -1,4 +1,4 @@
-"""What every selection rule takes, in what shapes, and what it refuses.
+"""Inputs and shapes that every selection rule accepts, and inputs that it rejects.
 
 The rules are those of the fixture `rule` in `conftest.py`.
 """
@@ -97,7 +97,7 @@ def test_sampling_is_selecting_with_uniforms_of_the_generator(rule: PlanBuilder)
 
 
 def test_uniforms_of_an_exact_plan_are_numbers_of_any_kind(rule: PlanBuilder) -> None:
-    # with the long fractions of a float law, which overflow beside a NumPy integer
+    # with the long fractions of a float distribution, which overflow beside a NumPy integer
     plan = rule(Problem([1e-9, 0.3, 0.7 - 1e-9], [0.1, 0.2, 0.7], 2).to_exact())
     chosen = first(plan)
     expected = plan.select(chosen, [F(0)] * plan.uniforms_per_selection)
@@ -121,7 +121,7 @@ IMPOSSIBLE = [
 
 @pytest.mark.parametrize("exact", [False, True])
 def test_drafts_that_cannot_be_are_refused(rule: PlanBuilder, exact: bool) -> None:
-    # Degenerate laws: d(x) = 0 yet drafted
+    # Degenerate distributions: d(x) = 0 yet drafted
     plan = rule(instance("zeros", exact=exact))
     for token, message in IMPOSSIBLE:
         chosen = [token] * plan.drafts.k
@@ -178,7 +178,7 @@ def test_a_seed_is_no_generator(seed: Any) -> None:
 
 
 class Blind(TransportPlan):
-    """A rule that outputs the target whatever the drafts are, with uniforms to spare."""
+    """A rule that draws from the target for all drafts, with unused uniforms."""
 
     uniforms_per_selection = 2
     acceptance = F(0)

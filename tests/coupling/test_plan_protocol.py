@@ -50,21 +50,21 @@ from otm.testing.strategies import drafts, problems, uniforms
 F = Fraction
 fewer = settings(max_examples=settings.default.max_examples // 4)
 
-# Rules that may reject every draft although the laws are equal, where every other rule accepts one.
-# A new rule of that kind is named here.
+# Rules that may reject every draft even if draft and target are equal.  All other rules accept one.
+# Add a new rule of that kind here.
 MAY_REJECT_EQUAL_LAWS = (NaiveTargetSampling, TargetOnly, ImportanceSelection, TablePlan)
 
 UNTIED = ["Bernoulli", "three drafts", "four tokens", "zeros", "two cuts"]  # no ties in q/p
 
 
 def well_conditioned(problem: Problem) -> bool:
-    """Whether no two ratios q/p tie and no draft is so rare that its ratio is mostly rounding."""
+    """Whether no two ratios q/p tie and no draft is so rare that rounding dominates its ratio."""
     ratio = problem.by_ratio.ratio
     common = problem.draft[problem.draft > 0].min() > 1e-6
     return bool(common and (np.diff(ratio) > 1e-6 * (1 + ratio[:-1])).all())
 
 
-# Exact laws
+# Exact distributions
 
 
 @pytest.mark.parametrize("name", INSTANCES)
@@ -201,7 +201,7 @@ def test_dyadic_laws_decide_alike_on_the_boundaries_themselves(rule: PlanBuilder
     exact = rule(Problem(*laws, 1))
     plan = rule(Problem(*[[float(x) for x in law] for law in laws], 1))
     if isinstance(plan, ListCoupling):
-        pytest.skip("its float laws are integrals by quadrature, which no grid hits exactly")
+        pytest.skip("quadrature integrates its float distributions; no grid of uniforms is exact")
     grid = [F(i, 16) for i in range(16)]
     numbers = np.array([*itertools.product(grid, repeat=plan.uniforms_per_selection)])
     for chosen, _ in exact.drafts.tuples():
@@ -212,14 +212,14 @@ def test_dyadic_laws_decide_alike_on_the_boundaries_themselves(rule: PlanBuilder
         assert (places == expected.index).all()
 
 
-# Degenerate laws
+# Degenerate distributions
 
 
 @pytest.mark.parametrize("exact", [False, True])
 def test_a_draft_without_target_probability_is_always_rejected(
     rule: PlanBuilder, exact: bool
 ) -> None:
-    # Degenerate laws: t(x) = 0 and x drafted; Sampling: also at u = 0
+    # Degenerate distributions: t(x) = 0 and x drafted; Sampling: also at u = 0
     plan = rule(instance("zeros", exact=exact))
     for chosen, _ in plan.drafts.tuples():
         for u in (0.0, 0.5, 1 - 2.0**-53):
@@ -233,7 +233,7 @@ def test_a_draft_without_target_probability_is_always_rejected(
 def test_the_output_is_always_in_the_support_of_the_target(
     rule: PlanBuilder, problem: Problem, data: st.DataObject
 ) -> None:
-    # Degenerate laws: also where the laws are equal, or one ulp apart; Floats: zeros of f16
+    # Degenerate distributions: equal ones and ones that differ by one ulp.  Floats: zeros of f16.
     plan = rule(problem)
     m = plan.uniforms_per_selection
     numbers = data.draw(st.lists(uniforms(), min_size=m, max_size=m))
@@ -246,7 +246,7 @@ def test_the_output_is_always_in_the_support_of_the_target(
 def test_equal_laws_accept_a_draft(
     rule: PlanBuilder, problem: Problem, data: st.DataObject
 ) -> None:
-    # Degenerate laws: draft and target equal bit for bit
+    # Degenerate distributions: draft and target equal bit for bit
     plan = rule(problem)
     if isinstance(plan, MAY_REJECT_EQUAL_LAWS) or (isinstance(plan, KSeq) and plan.rho != 1):
         return
@@ -261,7 +261,7 @@ def test_equal_laws_accept_a_draft(
 @fewer
 @given(problem=problems(kinds=["disjoint"]))
 def test_disjoint_laws_accept_nothing(rule: PlanBuilder, problem: Problem) -> None:
-    # Degenerate laws
+    # Degenerate distributions
     plan = rule(problem)
     assert plan.acceptance == 0
     assert abs(plan.output_distribution() - problem.target).max() <= 1e-14
@@ -270,12 +270,12 @@ def test_disjoint_laws_accept_nothing(rule: PlanBuilder, problem: Problem) -> No
         assert abs(plan.residual.probs(problem.n) - problem.target).max() <= 1e-15
 
 
-# What is drafted must be what the plan was told
+# Drafts must follow the draft distribution of the plan
 
 
 def test_drafts_of_another_law_bias_the_output(rule: PlanBuilder) -> None:
     # Floats: sampled in a coarse type, verified in a fine one
-    # Degenerate laws: a greedy or top-k draft, reported as its softmax
+    # Degenerate distributions: a greedy or top-k draft, reported as its softmax
     problem = instance("four tokens", exact=False)
     plan = rule(problem)
     coarse = np.round(problem.draft * 16)
@@ -296,7 +296,7 @@ def test_drafts_of_another_law_bias_the_output(rule: PlanBuilder) -> None:
 
 @pytest.mark.parametrize("exact", [False, True])
 def test_what_a_plan_hands_out_cannot_be_changed(rule: PlanBuilder, exact: bool) -> None:
-    # bug: sorting a cut's tokens in place permuted the plan's, whose laws stayed as they were
+    # Bug: sorting a cut's tokens in place permuted the plan's tokens, but not its distributions.
     plan = rule(instance("Bernoulli", exact=exact))
     order = plan.problem.by_ratio
     handed_out = [plan.drafts.draftable]

@@ -1,7 +1,7 @@
 """Real random streams: drafts, coins and residuals drawn by one generator, against the target.
 
-Monte Carlo, since this is what exact laws cannot see.  The law of the negative control, which
-draws the drafts and flips the coins with the same numbers, is explored exactly.
+The tests use Monte Carlo, since exact distributions cannot show this error.  The negative control
+draws drafts and coins from the same numbers; path exploration computes its distribution exactly.
 """
 
 from __future__ import annotations

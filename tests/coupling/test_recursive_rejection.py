@@ -26,7 +26,7 @@ def next_target(target: Sequence[Fraction], draft: Sequence[Fraction]) -> List:
 
 
 def multi_round(problem: Problem, drafts: Sequence[int]) -> List:
-    """Law of the output of the multi-round algorithm, given the drafts."""
+    """Distribution of the output of the multi-round algorithm, given the drafts."""
     target, draft = problem.target.tolist(), problem.draft.tolist()
     law, reached = [F(0)] * problem.n, F(1)
     for token in drafts:

@@ -26,7 +26,7 @@ Rule = RecursiveRejectionWithoutReplacement
 
 
 def siblings(problem: Problem, drafts: Sequence[int]) -> list[Fraction]:
-    """Law of the output given the drafts: verify siblings that were drawn without replacement."""
+    """Return the output distribution given siblings that were drawn without replacement."""
     target, draft = problem.target.tolist(), problem.draft.tolist()
     law, reached = [F(0)] * problem.n, F(1)
     for token in drafts:

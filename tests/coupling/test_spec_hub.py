@@ -24,9 +24,10 @@ def two_drafts(problem: Problem) -> Problem:
 
 
 def published(problem: Problem) -> dict[tuple[int, int], list[Fraction]]:
-    """Law of the output for each pair: a token from its first pair, its second, then the hub.
+    """Return the output distribution for each pair, as the paper states it.
 
-    What is left of the pairs goes to the hub as far as q(a) reaches, then to the other tokens.
+    A token takes mass from its first pair, then from its second.  The remaining mass of the pairs
+    goes to the hub, up to q(a), and then to the other tokens.
     """
     p, q, n = problem.draft.tolist(), problem.target.tolist(), problem.n
     hub = p.index(max(p))
@@ -69,7 +70,7 @@ def test_the_law_given_the_drafts_is_the_published_one(problem: Problem) -> None
 @fewer
 @given(problems(max_tokens=5, exact=True))
 def test_acceptance_is_the_optimum_for_the_pairs(problem: Problem) -> None:
-    # that of greedy drafts, whose sets have the same law; see the test of GreedyRule
+    # that of greedy drafts, whose sets have the same distribution; see the test of GreedyRule
     plan = SpecHub(two_drafts(problem))
     assert plan.acceptance == exact_acceptance(plan) == GreedyRule(plan.problem).acceptance
     assert (

@@ -1,4 +1,4 @@
-"""Plans given as tables: SpecTr's explicit plans, exact laws, and tables that ask for too much.
+"""Plans as tables: SpecTr's explicit plans, exact distributions, and tables over the limits.
 
 What every rule must do is tested for tables too, in `test_plan_protocol` and `test_plan_input`.
 """

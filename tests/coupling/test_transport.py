@@ -1,4 +1,4 @@
-"""Plans written out: both marginals, and what is accepted, against the plan's own laws."""
+"""Plans written out: both marginals, and what is accepted, against the plan's own distributions."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace

@@ -130,7 +130,7 @@ def test_floats_are_searched_bit_for_bit_alike(seed: int) -> None:
 
 
 def test_a_perfect_draft_saves_all_calls_but_one_in_gamma_plus_one() -> None:
-    """Fails if drafts are ranked by anything but the target's scores so far and the draft's law."""
+    """Bug: drafts are not ranked by the target's scores so far and the draft's probabilities."""
     for seed in range(0, 60, 3):
         target, draft = models(seed)
         found = speculative_beam_search(

@@ -63,7 +63,7 @@ def test_every_setting_of_transformers_is_known() -> None:
 
 
 def test_what_the_files_of_transformers_set_is_read(tmp_path: Path) -> None:
-    """Catches a file that transformers writes itself, and that is refused."""
+    """Catches an error for a file that transformers itself writes."""
     generation = pytest.importorskip("transformers").GenerationConfig
     generation(do_sample=True, temperature=0.6, top_k=20, max_new_tokens=5).save_pretrained(
         tmp_path
@@ -98,7 +98,7 @@ def test_what_changes_the_distribution_is_refused(
 
 
 def test_every_change_has_its_test() -> None:
-    """Catches a setting that is refused at no value, by a mistake in its neutral one."""
+    """Catches a setting that never raises, because its neutral value is wrong."""
     assert set(CHANGES) == {*NEUTRAL, "cache_implementation"}
 
 

@@ -1,4 +1,4 @@
-"""The loop: batches, endings, policies, and what it refuses."""
+"""The loop: batches, endings, policies, and rejected arguments."""
 
 from __future__ import annotations
 
@@ -209,7 +209,7 @@ def test_lenient_decoding_accepts_more() -> None:
 
 
 def test_the_draft_may_be_sampled_otherwise_than_the_target() -> None:
-    """A temperature on one side only is lossless, as long as the verifier is told."""
+    """A temperature for one model only is lossless if the verifier knows it."""
     generation = speculative(
         TARGET,
         DRAFT,
@@ -355,7 +355,7 @@ def test_a_prefix_tree_is_no_deeper_than_its_levels(rule: type[KSeq]) -> None:
 
 
 class _Trees(Drafter):
-    """A drafter that returns what it was given, whatever it is asked for."""
+    """A drafter that always returns the same trees."""
 
     def __init__(self, trees: object) -> None:
         self.trees = trees
@@ -418,7 +418,7 @@ SAME = _Logits([0.0, 0.0, 0.0])
 
 
 def test_agreeing_nodes_must_have_one_law() -> None:
-    """Catches drafts that are not i.i.d.: they would be judged by the law of the first."""
+    """Catches drafts that are not i.i.d.: they would be judged by the distribution of the first."""
     other = SparseProbs([0, 1], [0.9, 0.1])
     for law, count in ((other, 1), (HALF, 2)):
         below = [DraftNode((0, 1)) for _ in range(count)]

@@ -53,7 +53,7 @@ def one_step(
     gamma: int,
     end: int | None = None,
 ) -> dict[Path, Fraction]:
-    """Law of what the first step outputs."""
+    """Distribution of what the first step outputs."""
 
     def output(uniforms: Randomness) -> Path:
         drafter = ModelDrafter(draft, branching)

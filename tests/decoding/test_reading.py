@@ -21,7 +21,7 @@ V = 5
 
 
 class Watched(LanguageModel):
-    """A law for each sequence of tokens that shares nothing with that of any other."""
+    """A distribution for each sequence of tokens that shares nothing with that of any other."""
 
     vocabulary = V
     returns_probs = True
@@ -52,7 +52,7 @@ class WatchedSession(Session):
     def append(self, tokens: PaddedTokens) -> npt.NDArray[np.float64]:
         before = [len(row) for row in self.rows]
         self._take("append", tokens)
-        laws = np.full((*tokens.shape, V), np.nan)  # padding must not be looked at
+        laws = np.full((*tokens.shape, V), np.nan)  # nobody may read padding
         for r, row in enumerate(self.rows):
             for i in range(before[r], len(row)):
                 laws[r, i - before[r]] = self.model.probs(row[: i + 1])
@@ -116,7 +116,7 @@ def random_paths(rng: np.random.Generator) -> list[Path]:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_laws_are_the_model_s_and_nothing_is_read_twice(seed: int) -> None:
-    """Bug: a law from another row or place, a cache that was not rewound, or tokens read anew.
+    """Bug: a distribution of another row or position, a cache without rewinding, repeated reads.
 
     Random trees on a batch in which sequences wait, change places, double and end.
     """
@@ -266,7 +266,7 @@ def test_laws_in_fractions_stay_exact_unless_they_are_sampled_otherwise() -> Non
 
 
 def test_logits_are_standardized() -> None:
-    """Bug: logits are taken for laws, or their sampling parameters are ignored."""
+    """Bug: logits are taken for distributions, or their sampling parameters are ignored."""
 
     class Logits(Watched):
         returns_probs = False

@@ -45,7 +45,7 @@ def lines(*steps: Step, **options: Any) -> list[str]:
         (((0, 1, 2),), (0, 1, 2, 3), 3, "z|abc+d+"),
         # cut off at an end token: what came behind was not judged
         (((0, 1, 2),), (0, 1), 2, "z|ab"),
-        # a residual law may draw again what was rejected
+        # a residual distribution may draw again what was rejected
         (((0, 1),), (0, 1), 1, "z|a[b]+b+"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Laws from logits: against sets and laws in fractions, and against Hugging Face transformers."""
+"""Distributions from logits, against exact fractions and against Hugging Face transformers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def random_logits(*shape: int, seed: int = 0) -> Any:
 def law_by_definition(
     weights: list[Fraction], top_k: int | None, top_p: float | None, min_p: float | None
 ) -> list[Fraction]:
-    """Apply the three truncations one after the other, each to a law that sums to one."""
+    """Apply the three truncations one after the other, each to a distribution that sums to one."""
     law = [w / sum(weights) for w in weights]
     order = sorted(range(len(law)), key=lambda token: (-law[token], token))
     if top_k is not None:
@@ -79,7 +79,7 @@ def test_laws_are_those_of_the_definition(
     top_p: float | None,
     min_p: float | None,
 ) -> None:
-    """Catches a wrong order, a law not normalised in between, a token too many and a wrong tie."""
+    """Catches a wrong order, a missing normalisation, an extra token, and a wrong tie."""
     weights = [Fraction(0) if n is None else Fraction(2) ** n for n in exponents]
     logits = [-INF if n is None else temperature * n * np.log(2) for n in exponents]
     law = SamplingParameters(temperature, top_k, top_p, min_p)(logits)
@@ -90,12 +90,12 @@ def test_laws_are_those_of_the_definition(
 
 
 def test_the_order_is_that_of_hugging_face() -> None:
-    """Catches each pair of parameters swapped, by laws that differ."""
+    """Catches each pair of parameters swapped, by distributions that differ."""
     logits = np.log([0.4, 0.3, 0.2, 0.1])
     # 0.4 / 0.7 reaches 0.55, 0.4 does not
     assert SamplingParameters(top_k=2, top_p=0.55)(logits).tolist() == [1, 0, 0, 0]
     assert np.count_nonzero(SamplingParameters(top_p=0.55)(logits)) == 2
-    # at T = 1/2 the law is (16, 9, 4, 1) / 30, and its first token reaches 0.53
+    # at T = 1/2 the distribution is (16, 9, 4, 1) / 30, and its first token reaches 0.53
     assert SamplingParameters(0.5, top_p=0.53)(logits).tolist() == [1, 0, 0, 0]
     assert SamplingParameters(0.5, min_p=0.3)(logits) == pytest.approx([0.64, 0.36, 0, 0])
 
@@ -252,7 +252,7 @@ def test_top_p_by_the_mass_before_a_token(top_p: float) -> None:
 
 
 def hugging_face(logits: Any, rule: SamplingParameters) -> Any:
-    """Law after the warpers of transformers, in the order of its `generate`."""
+    """Distribution after the warpers of transformers, in the order of its `generate`."""
     torch = pytest.importorskip("torch")
     warpers = pytest.importorskip("transformers.generation.logits_process")
     scores = torch.tensor(logits)
@@ -295,7 +295,7 @@ def test_hugging_face_keeps_more_than_k_at_ties() -> None:
     assert np.flatnonzero(rule(logits)).tolist() == [0, 1]
 
 
-# What is refused
+# Rejected input
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from benchmarks.soak import DRAFT_PROBS, LENGTH, METHODS, TARGET_PROBS, Observat
 
 @pytest.mark.parametrize("name", ["chain, γ by step", "traversal"])
 def test_long_decoding_has_the_law_of_the_target(name: str) -> None:
-    """Bug: a law that is right at first and wrong later, in a batch, or before an end token."""
+    """Bug: the distribution gets wrong later in a text, in a batch, or before an end token."""
     right, wrong, _ = check(name, delta=0.42)
     assert min(right.tokens, wrong.tokens) > 1_000
 

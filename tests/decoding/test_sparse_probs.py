@@ -1,4 +1,4 @@
-"""Laws by their supports, against the whole ones."""
+"""Distributions by their supports, against the whole ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A lossless verifier with a state that accepts more than any memoryless one, for ever."""
+"""A lossless verifier with a state that always accepts more than any memoryless one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from otm.models import TableModel
 F = Fraction
 Law = Sequence[Fraction]
 LENGTHS = {2: 8, 3: 6}
-"""Of the texts whose laws are compared, by the number of tokens."""
+"""Of the texts whose distributions are compared, by the number of tokens."""
 
 PAIRS = {
     "two tokens": ((F(2, 3), F(1, 3)), (F(1, 3), F(2, 3))),
@@ -40,7 +40,7 @@ class Outcome(NamedTuple):
 def outcomes(p: Law, q: Law, debt: bool) -> list[Outcome]:
     """Enumerate a step of the verifier of Theorem 19.3 of docs/theory/state.md."""
     tokens = range(len(p))
-    if debt:  # any draft is accepted, since p is the law that is owed
+    if debt:  # any draft is accepted, since p is the distribution that is owed
         return [Outcome(p[y] * q[z], (y, z), 1, False) for y in tokens for z in tokens]
     lost = [q[y] - min(p[y], q[y]) for y in tokens]
     accepted = [
@@ -50,7 +50,7 @@ def outcomes(p: Law, q: Law, debt: bool) -> list[Outcome]:
 
 
 def texts(p: Law, q: Law, *, forgets: bool = False) -> dict[tuple[int, ...], Fraction]:
-    """Law of the first tokens of a text; `forgets`: without what a rejection owes."""
+    """Distribution of the first tokens of a text; `forgets`: without what a rejection owes."""
     length = LENGTHS[len(q)]
     law: dict[tuple[int, ...], Fraction] = defaultdict(Fraction)
     running = {((), False): F(1)}
@@ -137,7 +137,7 @@ def test_the_bound_of_recorded_drafts_is_for_memoryless_verifiers() -> None:
 
 
 def test_a_state_gains_nothing_where_a_step_gives_one_token() -> None:
-    """α_k is concave in the target: laws that states owe accept no more than their mean."""
+    """α_k is concave in the target, so targets that vary by state accept at most their mean."""
     for pair, k in itertools.product(PAIRS.values(), (1, 2, 5)):
         p, q = pair
         for share in (F(1, 5), F(1, 2)):

@@ -1,4 +1,4 @@
-"""What every joint law of drafts must do: laws, sets, draws and checks against enumeration."""
+"""Common tests of all joint draft distributions, checked against enumeration."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ KINDS = ["iid", "without replacement", "greedy", "top", "hub", "independent", "j
 
 @st.composite
 def draft_laws(draw: st.DrawFn, *, exact: bool, max_tokens: int = 5) -> DraftDistribution:
-    """Joint laws of every kind, from laws with zeros, ties and subnormal numbers."""
+    """Draw joint distributions of every kind, with zeros, ties and subnormal probabilities."""
     kind = draw(st.sampled_from(KINDS))
     n, k = draw(st.integers(1, max_tokens)), draw(st.integers(1, 3))
     law = draw(distributions(n, n, exact=exact))

@@ -1,4 +1,4 @@
-"""SpecHub's pairs: the hub is in each, and the law of the pair is the paper's."""
+"""SpecHub's pairs: the hub is in each, and the distribution of the pair is the paper's."""
 
 from __future__ import annotations
 

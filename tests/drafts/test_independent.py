@@ -1,4 +1,4 @@
-"""Independent drafts with different laws."""
+"""Independent drafts with different distributions."""
 
 from __future__ import annotations
 
@@ -50,5 +50,5 @@ def test_what_are_no_laws_is_refused(given: object, says: str) -> None:
 def test_an_array_of_laws_is_as_good_as_a_list() -> None:
     array = np.array([[0.5, 0.5], [0.25, 0.75]])
     drafts = Independent(array)
-    array[:] = 0  # the law has its own copy
+    array[:] = 0  # the distribution has its own copy
     assert drafts.probs.tolist() == [[0.5, 0.5], [0.25, 0.75]]

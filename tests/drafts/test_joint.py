@@ -1,4 +1,4 @@
-"""Joint laws as tables: what is refused, and the two ways to build one."""
+"""Joint distributions as tables: rejected input, and the two ways to build one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The race of exponential clocks, against laws that can be counted."""
+"""The race of exponential clocks, against distributions that can be counted."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def test_every_copy_is_trained_and_the_target_is_not(script: ModuleType) -> None
 def test_models_are_judged_at_every_position(
     script: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Bug: laws of the two models swapped or shifted; steps that belong to another prompt."""
+    """Bug: the two models' distributions are swapped or shifted, or steps mix prompts."""
     monkeypatch.setattr(script, "PROMPTS", 2)
     monkeypatch.setattr(script, "TOKENS", 6)
     target, draft = load("target"), load("small")
@@ -76,7 +76,7 @@ def test_models_are_judged_at_every_position(
 
 
 def test_training_for_a_block_teaches_each_copy_and_judges_it() -> None:
-    """Bug: laws of other places than the tokens, texts that the target did not draw."""
+    """Bug: distributions of other places than the tokens, texts that the target did not draw."""
     script = load_file("examples/training/train_for_a_block.py")
     target = load("target")
     script.LENGTH = 24
@@ -88,7 +88,7 @@ def test_training_for_a_block_teaches_each_copy_and_judges_it() -> None:
     assert of_target.shape[:2] == tokens.shape
     surprise = -of_target.gather(-1, tokens[..., None]).log().mean()
     entropy = -(of_target * of_target.log()).sum(-1).mean()
-    assert abs(surprise - entropy) < 0.5, "the tokens are those that the laws are of"
+    assert abs(surprise - entropy) < 0.5, "the tokens must come from these distributions"
     trained = script.train(target, "small", drawn, steps=2, seed=0)
     logits = script.laws(load("small"), drawn)
     losses = {name: loss(logits, of_target, tokens) for name, loss in script.OBJECTIVES.items()}

@@ -1,4 +1,4 @@
-"""``python -m figures`` hands its options on, and refuses mistakes in one line."""
+"""``python -m figures`` passes its options on, and reports mistakes in one line."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_the_names_are_those_of_the_registry(capsys: pytest.CaptureFixture[str])
     ("arguments", "message"),
     [
         (["nonsense"], "no figure 'nonsense'; there are"),
-        ([NAME, "--jobs", "0"], "at least one is needed"),
+        ([NAME, "--jobs", "0"], "at least one process"),
         ([NAME, "--jobs", "many"], "argument --jobs: invalid int value: 'many'"),
     ],
 )

@@ -1,4 +1,4 @@
-"""The language models of the figures: a sound split, and laws that belong to their places."""
+"""The figures' language models: a sound data split, and each distribution at its position."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def models(corpus: Corpus) -> tuple[NGramModel, NGramModel]:
 def test_perplexity_is_that_of_each_token_after_its_history(
     corpus: Corpus, models: tuple[NGramModel, NGramModel]
 ) -> None:
-    """Bug: a token scored by the law one place off, or sums where means belong."""
+    """Bug: a token scored by the distribution one place off, or sums where means belong."""
     text = corpus.held_out[:40]
     for model in models:
         surprise = [
@@ -129,7 +129,7 @@ def test_target_predicts_held_out_text_better_than_draft(
 @pytest.mark.parametrize("contexts", [0, -1, 10**6])
 def test_an_impossible_number_of_contexts_is_refused(contexts: int) -> None:
     """Bug: an empty or repeating list of positions goes into a figure."""
-    with pytest.raises(InvalidParameterError, match="held-out text has 1 to"):
+    with pytest.raises(InvalidParameterError, match="the held-out positions"):
         next_token_probs(contexts, seed=0)
 
 

@@ -50,7 +50,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave the pictures out, which take most of the time, where data are looked at alone."""
+    """Skip the pictures, which take most of the time, in tests that check data only."""
     monkeypatch.setattr(output, "save_pictures", lambda *_: None)
 
 
@@ -88,7 +88,7 @@ def test_a_second_run_takes_the_data_from_the_cache_and_writes_the_same_bytes(
 def test_changed_code_is_computed_again_and_the_old_data_go(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Bug: old numbers shown for new code; a cache that grows for ever."""
+    """Bug: old numbers shown for new code; a cache that grows forever."""
     monkeypatch.setattr(output, "digest_of", lambda *_: "f" * 64)
     assert write(NAME, folder, NOWHERE) == "computed"
     assert [file.name for file in (folder / ".cache").iterdir()] == [f"{NAME}.{'f' * 32}.csv"]

@@ -52,7 +52,7 @@ def over_paths(draft: Any, target: Any, gamma: int, rule: str) -> Any:
         drawn = kept = torch.ones((), dtype=torch.float64)
         for i, token in enumerate(path):
             p, q = draft[path[:i]][token], target[path[:i]][token]
-            later = V ** (gamma - i - 1)  # paths that begin alike, each of which is seen here
+            later = V ** (gamma - i - 1)  # the outer loop repeats each prefix this often
             drawn = drawn * p
             # block verification keeps S(yz) = min(S(y) T(z|y), D(yz))
             kept = kept * p.minimum(q) if rule == "chain" else drawn.minimum(kept * q)

@@ -1,4 +1,4 @@
-"""Weights are told apart by all of their numbers."""
+"""The digest of weights depends on all of their numbers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 @pytest.mark.parametrize("kind", ["float32", "bfloat16", "int64", "bool"])
 @pytest.mark.parametrize("place", [0, 57, 99])
 def test_every_number_counts(kind: str, place: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bug: only the first numbers of a weight tell checkpoints apart, which share results then."""
+    """Bug: a digest of only the first numbers lets different checkpoints share results."""
     monkeypatch.setattr(models, "DIGEST_NUMBERS", 7)  # several parts, the last one short
 
     class Model:

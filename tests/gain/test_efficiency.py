@@ -236,7 +236,7 @@ def exact(rule: PlanBuilder) -> float:
 
 
 def test_the_loop_has_the_computed_block_efficiency() -> None:
-    """A long run, with laws that do not depend on the context, so that steps are independent."""
+    """A long run; distributions do not depend on the context, so that steps are independent."""
 
     def lengths(rule: PlanBuilder) -> Sampler:
         def sampler(rng: np.random.Generator, draws: int) -> npt.NDArray[Any]:
@@ -259,7 +259,7 @@ def test_the_loop_has_the_computed_block_efficiency() -> None:
 
 
 def test_recordings_have_the_computed_block_efficiency() -> None:
-    """Catches recorded drafts that do not have the law of the draft model."""
+    """Catches recorded drafts that do not have the distribution of the draft model."""
 
     def tokens(rule: PlanBuilder) -> Sampler:
         def sampler(rng: np.random.Generator, draws: int) -> npt.NDArray[Any]:

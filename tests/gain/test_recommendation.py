@@ -97,7 +97,7 @@ def test_the_draft_model_is_sampled_like_the_target() -> None:
     )  # fmt: skip
     assert len(found.candidates) == 4
     assert found.best.draft_sampling == sampling
-    assert found.best.block_efficiency.mean == pytest.approx(4)  # the two laws are the same
+    assert found.best.block_efficiency.mean == pytest.approx(4)  # draft and target are equal
     assert found.candidates[1].block_efficiency.mean < 4 - 1e-6
 
 

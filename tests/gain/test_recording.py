@@ -1,4 +1,4 @@
-"""Recorded drafts and laws: those of the models, whatever the batches."""
+"""Recorded drafts and distributions: those of the models, for all batch sizes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def trees(recordings: list[Recording]) -> list[list[tuple[int, ...]]]:
 @pytest.mark.parametrize("branching", [3, (2, 2, 1)])
 @pytest.mark.parametrize("batch", [1, 3])
 def test_the_laws_are_those_of_the_models(branching: int | tuple[int, ...], batch: int) -> None:
-    """Catches laws of another sequence of the batch, or after another path."""
+    """Catches distributions of another sequence of the batch, or after another path."""
     drafter = ModelDrafter(DRAFT, branching)
     recordings = record(TARGET, drafter, CONTEXTS, 3, batch=batch, seed=1)
     assert [(r.prompt, r.context) for r in recordings] == [
@@ -202,6 +202,6 @@ LAW = SparseProbs([0, 1], [0.5, 0.5])
     ],
 )
 def test_drafts_that_are_no_draws_are_refused(tree: object, message: str) -> None:
-    """Catches drafts without their law, which fail only when the recording is used."""
+    """Catches drafts without their distribution, which fail only when the recording is used."""
     with pytest.raises(InvalidDraftsError, match=message):
         record(TARGET, Given(tree), [[(0, 1)]], 2)

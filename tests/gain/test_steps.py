@@ -15,7 +15,7 @@ from otm.coupling.compare.capped import by_cut, by_division_factor, by_rounds
 from otm.coupling.plan import TransportPlan
 from otm.gain.reports.summary import mean_steps_of_prompts
 
-# Laws of the next token after each last token, of a text over two tokens
+# Distributions of the next token after each last token, of a text over two tokens
 DRAFT = np.array([[0.75, 0.25], [0.375, 0.625]])
 TARGET = np.array([[0.25, 0.75], [0.5, 0.5]])
 CAPS = {
@@ -38,7 +38,7 @@ def steps_of_loop(
     """Mean number of steps of the loop itself, over all drafts and decisions, text by text.
 
     Algorithm 3 of SpecTr with K chains, or with K new children at each node; written from the
-    plans' conditional laws, and from nothing that the report uses.
+    plans' conditional distributions, and from nothing that the report uses.
     """
     plans: dict[tuple[int, int], TransportPlan] = {}
 
@@ -120,7 +120,7 @@ def test_prompts_run_side_by_side_as_they_do_alone() -> None:
 
 
 def test_means_of_sums_are_clustered_means_of_values() -> None:
-    """Catches prompts that are weighted alike whatever their lengths, and disorder."""
+    """Catches equal weights for prompts of different lengths, and a wrong order."""
     rng = np.random.default_rng(3)
     names = rng.integers(0, 6, size=50)
     values = rng.normal(size=(50, 2))

@@ -217,7 +217,7 @@ def test_sampled_output_has_the_law_of_the_target() -> None:
     }  # fmt: skip
 
     def law(model: Any) -> Any:
-        """Return the law of the two tokens, by the warpers' definition."""
+        """Return the distribution of the two tokens, by the warpers' definition."""
         pairs = np.zeros((4, 4))
 
         def after(row: list[int]) -> Any:
@@ -414,7 +414,7 @@ def test_a_cache_of_another_kind_is_not_used() -> None:
     assert torch.equal(found, expected)
 
 
-# What is refused
+# Rejected input
 
 
 class Guided(transformers.UnbatchedClassifierFreeGuidanceLogitsProcessor):

@@ -1,4 +1,4 @@
-"""Every argument of `generate` is honoured or refused; none falls through in silence."""
+"""Every argument of `generate` has its effect or raises; no argument is ignored silently."""
 
 from __future__ import annotations
 
@@ -241,7 +241,7 @@ def test_drafts_of_transformers_are_refused_under_a_patch(
 
 
 def test_a_patched_call_without_an_assistant_is_left_alone() -> None:
-    """What is refused in an assisted call is taken, since transformers' own loop runs."""
+    """Arguments that assisted calls reject are allowed here, since transformers' loop runs."""
     with patch_generate(TARGET):
         assert torch.equal(TARGET.generate(PROMPTS, **GREEDY), WITHOUT)
         found = TARGET.generate(PROMPTS, num_beams=2, prompt_lookup_num_tokens=None, **GREEDY)

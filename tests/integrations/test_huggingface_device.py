@@ -31,7 +31,7 @@ PROCESSED = {
 
 @pytest.fixture(autouse=True)
 def _on_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Verify on the device what is left to the host where the device is the host."""
+    """Verify all steps on the device, even if the device is the CPU."""
     monkeypatch.setattr("otm.decoding.rounds.LEAST_VOCABULARY", 2)
     monkeypatch.setattr("otm.decoding.rounds.keeps_all_tokens", lambda sampling: True)
 

@@ -1,4 +1,4 @@
-"""Logits processors where drafts are verified: the output has exactly the law of plain `generate`.
+"""Logits processors in verification: the output has the distribution of plain `generate`.
 
 `generate` of transformers prepares a call, with tiny random models; the plug then decodes along
 every path of its comparisons, in fractions.  Plain sampling is computed from its definition: the
@@ -30,7 +30,7 @@ transformers = pytest.importorskip("transformers")
 
 V, END, PAD = 4, 3, 0
 ONE = torch.tensor([[1, 2, 1]])
-TWO = torch.tensor([[2, 1, 2, 1], [PAD, PAD, 1, 2]])  # the second is looked at
+TWO = torch.tensor([[2, 1, 2, 1], [PAD, PAD, 1, 2]])  # the tests check the second row
 MASK = torch.tensor([[1, 1, 1, 1], [0, 0, 1, 1]])
 
 
@@ -144,7 +144,7 @@ def prepared(ids: Any, options: dict[str, Any]) -> Call:
 
 
 def plain_law(call: Call) -> dict[Path, Fraction]:
-    """Law of two tokens of the last sequence, as `generate` samples them."""
+    """Distribution of two tokens of the last sequence, as `generate` samples them."""
     b = len(call.input_ids) - 1
     prompt = tuple(call.input_ids[b][(MASK if b else torch.ones_like(ONE))[b] > 0].tolist())
 
@@ -166,7 +166,7 @@ def plain_law(call: Call) -> dict[Path, Fraction]:
 
 
 def plug_law(call: Call, monkeypatch: pytest.MonkeyPatch, **options: Any) -> dict[Path, Fraction]:
-    """Law of the last sequence by the plug, along all paths of its comparisons."""
+    """Distribution of the last sequence by the plug, along all paths of its comparisons."""
     b = len(call.input_ids) - 1
     third = np.array([Fraction(1, 3)] * 64)
     sources: list[Randomness] = [lambda m: third[:m]] * b
@@ -267,7 +267,7 @@ def test_broken_processing_changes_the_law(broken: Any, monkeypatch: pytest.Monk
 
 
 def test_drafts_that_are_processed_are_accepted_more_often() -> None:
-    """Catches drafts that are not processed, and such that are although they should not be."""
+    """Catches unprocessed drafts, and drafts that are processed although they should not be."""
     rates = []
     for process_drafts in (False, True):
         torch.manual_seed(0)

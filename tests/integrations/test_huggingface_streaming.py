@@ -91,7 +91,7 @@ WAYS = [by_argument, by_wrapper, by_option, by_both, by_patch, by_place]
 
 
 class StopAt(transformers.StoppingCriteria):
-    """Stops behind so many tokens."""
+    """Stops after a number of tokens."""
 
     def __init__(self, length: int) -> None:
         self.length = length
@@ -118,7 +118,7 @@ FOURTH = TARGET.generate(PROMPTS[:1], **GREEDY)[0, 7].item()
 def test_a_streamer_gets_the_output_token_by_token(
     way: Callable[..., Any], options: dict[str, Any]
 ) -> None:
-    """Bug: a reader that waits for ever, a prompt that comes twice, tokens behind the end."""
+    """Bug: a reader that waits forever, a repeated prompt, or tokens after the end."""
     options = {**GREEDY, **options}
     found, expected = Collect(), Collect()
     out = way(found, **options)[0].tolist()
@@ -175,7 +175,7 @@ def test_a_streamer_ends_where_the_call_is_refused(way: Callable[..., Any]) -> N
 
 @pytest.mark.parametrize("way", [by_argument, by_option, by_patch])
 def test_several_sequences_are_not_streamed(way: Callable[..., Any]) -> None:
-    """As in transformers, whose streamers refuse a batch; also one that takes anything."""
+    """As in transformers, whose streamers reject a batch; also with a streamer that accepts one."""
     found = Collect()
     with pytest.raises(InvalidInputError, match="accepts one sequence, but the call has 2"):
         way(found, rows=2, **GREEDY | PADDED)

@@ -96,7 +96,7 @@ def test_greedy_text_is_that_of_generate(
 
 
 def parrot(tokenizer: Any, text: str = " the the") -> Any:
-    """Make a model that writes " the" for ever, or repeats another text."""
+    """Make a model that repeats " the" or another text forever."""
     model = llama(len(tokenizer), 0, width=4 * len(tokenizer))
     weights = model.state_dict()
     for name, weight in weights.items():
@@ -112,7 +112,7 @@ def parrot(tokenizer: Any, text: str = " the the") -> Any:
 def test_an_assistant_that_writes_the_same_text_is_accepted(
     tokenizers_of_two: tuple[Any, Any],
 ) -> None:
-    """Bug: texts cut or joined wrongly, so that good drafts fail; both write " the" for ever."""
+    """Bug: wrongly cut or joined texts make correct drafts fail; both models repeat " the"."""
     of_target, of_draft = tokenizers_of_two
     target, draft = map(parrot, tokenizers_of_two)
     ids = of_target(" the", return_tensors="pt").input_ids

@@ -249,7 +249,7 @@ def test_counted_uniforms() -> None:
 def test_sampling_parameters_reach_the_rows_of_their_request(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """vllm-project/vllm #55005: temperatures were whatever memory held, on a CPU."""
+    """vllm-project/vllm #55005: on a CPU, temperatures were uninitialised memory."""
     given: list[Any] = []
 
     def apply(logits: Any, top_k: Any, top_p: Any) -> Any:

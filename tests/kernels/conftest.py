@@ -32,7 +32,10 @@ MUTANTS = {
     "residual of the draft": (CLAMPED, "np.maximum(-left, 0, out=left)"),
     "residual not clamped": (CLAMPED, "np.abs(left, out=left)"),
     "no residual": (f"{RESIDUAL} else mass(target)", "mass(target)"),
-    "the likeliest residual": (RESIDUAL, f"residual * (residual == residual.max()) {RESIDUAL[9:]}"),
+    "the most probable residual": (
+        RESIDUAL,
+        f"residual * (residual == residual.max()) {RESIDUAL[9:]}",
+    ),
     "bonus of the last row": ("target_probs[len(output)]", "target_probs[-1]"),
     "bonus of the row before": (
         "target_probs[len(output)]",
@@ -63,7 +66,7 @@ def mutant(request: pytest.FixtureRequest) -> ModuleType:
 
 
 class Chains(NamedTuple):
-    """Arguments of a verifier of chains: laws [B, γ + 1, V] and [B, γ, V'], drafts, uniforms."""
+    """Arguments of a chain verifier: target [B, γ + 1, V], draft [B, γ, V'], tokens, uniforms."""
 
     target: Any
     draft: Any
@@ -71,16 +74,16 @@ class Chains(NamedTuple):
     uniforms: Any
 
     def to(self, dtype: Any) -> Chains:
-        """Return the same chains with laws of another type."""
+        """Return the same chains with distributions of another type."""
         return self._replace(target=self.target.to(dtype), draft=self.draft.to(dtype))
 
     def logits(self) -> Chains:
-        """Return the same chains as logits, of which those of impossible tokens are −∞."""
+        """Return the same chains as logits; impossible tokens have −∞."""
         return self._replace(target=self.target.log(), draft=self.draft.log())
 
 
 def draw_chains(rng: np.random.Generator, batch: int, gamma: int, size: int) -> Chains:
-    """Draw float32 chains of all lengths, with zeros and ties, and uniforms of which many are 0."""
+    """Draw float32 chains of all lengths, with zeros and ties, and with many uniforms of 0."""
     torch = pytest.importorskip("torch")
     draft_size = int(rng.integers((size + 1) // 2, size + 1))
     target, draft = (
@@ -116,9 +119,9 @@ def draw_several(
     *,
     rule: str = "grid k-Seq",
 ) -> list[Any]:
-    """Draw chains of all lengths that often agree, laws with zeros and ties, uniforms on edges.
+    """Draw chains of all lengths that often agree, with zeros, ties, and uniforms on edges.
 
-    The laws depend on the position alone, so that chains that begin alike have the same ones.
+    The distributions depend only on the position, so chains with equal prefixes share them.
     """
     torch = pytest.importorskip("torch")
     draft_size = int(rng.integers((size + 1) // 2, size + 1))
@@ -148,7 +151,7 @@ def several() -> Callable[..., list[Any]]:
 def list_drafts(rng: np.random.Generator, draft: Any, width: int = 0) -> SparseDrafts[Any]:
     """List the tokens of positive probability of rows [..., V'], in any order, between padding.
 
-    The width is that of the longest list, or more.  Padding has a probability that is no number.
+    The width is that of the longest list, or more.  Padding has the probability NaN.
     """
     torch = pytest.importorskip("torch")
     rows = draft.double().numpy()

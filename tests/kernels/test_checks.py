@@ -1,4 +1,4 @@
-"""What the verifiers refuse, in NumPy and in torch alike."""
+"""Input that the verifiers reject, in NumPy and in torch."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def test_objects_that_are_no_numbers_are_refused(entry: Any) -> None:
 
 @pytest.mark.parametrize("kind", [np.float32, np.float64, np.int64, Fraction])
 def test_temperatures_are_numbers_of_any_type_beside_arrays_and_tensors(kind: Any) -> None:
-    """Bug: a float32 of NumPy is refused beside tensors."""
+    """Bug: a NumPy float32 raises in a call with tensors."""
     inputs = list(arguments().values())
     expected = verify_logits(*inputs, temperature=1.0).tokens.tolist()
     for arrays in (inputs, tensors(*inputs)):

@@ -84,7 +84,7 @@ def test_what_does_not_exist_or_fit_is_explained(chains: Callable[..., Any]) -> 
 def test_arrays_have_one_backend_whatever_the_environment_says(
     backend: str, chains: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Bug: a variable that is set for models on a GPU, and every array is refused."""
+    """Bug: the environment variable for models on a GPU makes every call with arrays raise."""
     monkeypatch.setenv(VARIABLE, backend)
     arrays = [x.numpy() for x in chains(np.random.default_rng(8), 2, 1, 3)]
     assert isinstance(verify_probs(*arrays).tokens, np.ndarray)
@@ -105,7 +105,7 @@ def test_a_rule_for_other_chains_is_explained(rule: str, chains: Callable[..., A
 def test_logits_in_the_place_of_probabilities_are_refused_with_the_remedy(
     rule: str, chains: Callable[..., Any]
 ) -> None:
-    """Bug: tokens that follow no distribution, and nobody is told."""
+    """Bug: the tokens follow no distribution, and no error says so."""
     target, draft, tokens, uniforms = chains(np.random.default_rng(7), 2, 1, 3)
     tokens[:] = 0
     rows = [target + 1, draft + 1]

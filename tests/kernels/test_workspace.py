@@ -1,4 +1,4 @@
-"""Work memory that calls share: it is allocated once, and what is left in it is not seen."""
+"""Work memory that calls share: allocated once, and its old contents have no effect."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ def test_all_of_the_context_can_be_read_and_no_more():
     torch.testing.assert_close(full[0], whole(model, row), rtol=0, atol=1e-12)
     with pytest.raises(InvalidInputError, match=r"would have 25 tokens.* at most 24"):
         session.append(padded([[1], [2]]))
-    # refused before anything was read
+    # The error came before the session read a token.
     logits = session.append(padded([[], [5]]))
     check(model, logits, [row, row[:3]], [[], [5]], {"rtol": 0, "atol": 1e-12})
 

@@ -233,7 +233,7 @@ def test_greedy_decoding_is_that_of_generate(architecture: Callable[[], Any]) ->
             assert [list(tokens) for tokens in found.sequences] == expected
 
 
-# What is refused
+# Rejected input
 
 
 def test_contexts_that_do_not_fit_are_refused() -> None:

@@ -125,7 +125,7 @@ def test_a_short_context_has_the_law_of_the_lower_order(fit: Callable[..., NGram
 
 @pytest.mark.parametrize("fit", FITS)
 def test_laws_sum_to_one_and_cannot_be_changed(fit: Callable[..., NGramModel]) -> None:
-    """Bug: mass lost or given out twice in smoothing; a caller overwrites the unigram law."""
+    """Bug: smoothing loses or repeats mass; a caller overwrites the unigram distribution."""
     tokens = np.random.default_rng(0).integers(0, 40, 500) ** 2 % 256
     model = fit(tokens, 4, 256)
     for context in [(), (0,), (3, 1), tuple(tokens[:3]), tuple(tokens[-3:])]:
@@ -194,14 +194,14 @@ def test_an_n_gram_that_fits_no_integer_is_refused() -> None:
 
 
 def test_the_largest_n_grams_are_counted_apart() -> None:
-    """Bug: the powers of the vocabulary overflow before the bound that is refused."""
+    """Bug: powers of the vocabulary size overflow before the bound raises an error."""
     v = 2**21 - 1  # v³ is just below 2⁶³
     model = NGramModel.witten_bell([v - 1, v - 2, v - 1, v - 1, v - 2, 0], 3, v)
     assert model.probs((v - 1, v - 2)).argsort()[-2:].tolist() in ([0, v - 1], [v - 1, 0])
 
 
 def test_the_uniform_model_knows_nothing() -> None:
-    """Bug: a law that depends on the context, or that a caller can change."""
+    """Bug: a distribution that depends on the context, or that a caller can change."""
     model = UniformModel(3)
     assert model.vocabulary == 3
     assert model.probs(()).tolist() == model.probs((2, 1)).tolist() == [1 / 3] * 3
@@ -210,7 +210,7 @@ def test_the_uniform_model_knows_nothing() -> None:
 
 @pytest.mark.parametrize("vocabulary", [2**31, 10**13])
 def test_vocabularies_beyond_all_memory_are_refused(vocabulary: int) -> None:
-    """Bug: gigabytes are asked for before anything is looked at."""
+    """Bug: gigabytes are allocated before the size is checked."""
     with pytest.raises(InvalidParameterError, match="from 1 to 16,777,216"):
         UniformModel(vocabulary)
     for fit in FITS:

@@ -42,7 +42,7 @@ def test_the_longest_ending_of_the_context_counts(
 
 
 def test_a_session_returns_the_law_after_each_token() -> None:
-    """Bug: laws one token off, rows swapped by `keep`, or padding taken for a token."""
+    """Bug: distributions one token off, rows swapped by `keep`, or padding taken for a token."""
     model = TableModel(LAWS)
     assert (model.vocabulary, model.context_length, model.returns_probs) == (2, None, True)
     session = model.start(2)
@@ -60,7 +60,7 @@ def test_a_session_returns_the_law_after_each_token() -> None:
 
 
 def test_floats_and_fractions_stay_what_they_are() -> None:
-    """Bug: exact laws are rounded on their way through a session."""
+    """Bug: exact distributions are rounded on their way through a session."""
     for half in (HALF, 0.5):
         law = TableModel({(): [half, half]}).start(1).append(np.array([[1]]))[0, 0]
         assert [type(number) for number in law.tolist()] == [type(half)] * 2
@@ -80,13 +80,13 @@ def test_floats_and_fractions_stay_what_they_are() -> None:
     ],
 )
 def test_bad_tables_are_refused(laws: Any, match: str) -> None:
-    """Bug: a gap in the table or a wrong law is met in the middle of decoding."""
+    """Bug: a gap in the table or a wrong distribution is met in the middle of decoding."""
     with pytest.raises(InvalidDistributionError, match=match):
         TableModel(laws)
 
 
 def test_random_tables_are_complete_exact_and_have_zeros() -> None:
-    """Bug: contexts missing, all laws alike or nowhere zero, or a row of zeros alone."""
+    """Bug: contexts missing, all distributions alike or nowhere zero, or a row of zeros alone."""
     model = TableModel.random(3, order=2, rng=np.random.default_rng(1))
     laws = [model.probs(context) for context in np.ndindex(3, 3)]
     assert len({tuple(law) for law in laws}) > 5
@@ -99,7 +99,7 @@ def test_random_tables_are_complete_exact_and_have_zeros() -> None:
 
 @pytest.mark.parametrize("other", [[0.25, 0.75], [1, 0], [HALF, HALF]])
 def test_all_laws_of_a_table_are_of_one_kind(other: list[Any]) -> None:
-    """Bug: fractions beside floats, so that no session returns the law of the table."""
+    """Bug: fractions beside floats, so that no session returns the distribution of the table."""
     model = TableModel({(): [HALF, HALF], (1,): other})
     kind = float if 0.25 in other else Fraction
     for context, law in (((), [HALF, HALF]), ((1,), other)):

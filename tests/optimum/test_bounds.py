@@ -44,7 +44,7 @@ def brute_force_alpha(problem: Problem) -> Fraction:
 
 
 def uniform(d: int, r: int, k: int) -> Problem:
-    """Laws p = U(d) and q = U(d/r)."""
+    """Distributions p = U(d) and q = U(d/r)."""
     return Problem([F(1, d)] * d, [F(r, d)] * (d // r) + [F(0)] * (d - d // r), k)
 
 

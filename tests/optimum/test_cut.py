@@ -122,14 +122,14 @@ def test_permuted_tokens_leave_the_value(problem: Problem, data: st.DataObject) 
 
 @given(problems(exact=True, kinds=["equal"]), problems(exact=True, kinds=["disjoint"]))
 def test_equal_and_disjoint_laws(equal: Problem, disjoint: Problem) -> None:
-    # Degenerate laws
+    # Degenerate distributions
     assert minimum_cut(equal).value == 1
     assert minimum_cut(disjoint).value == 0
 
 
 @given(problems(kinds=["equal"]))
 def test_equal_floats_give_one_up_to_rounding(problem: Problem) -> None:
-    # Degenerate laws: draft and target equal bit for bit
+    # Degenerate distributions: draft and target equal bit for bit
     assert 1 - 1e-15 <= minimum_cut(problem).value <= 1
 
 

@@ -61,7 +61,7 @@ LAWS = [skewed, flat, single_precision, whole_weights]
 
 
 def random_problems(seed: int, number: int, kind: int, max_tokens: int = 8) -> list[Problem]:
-    """Return problems with a draft law of one kind; every tenth has equal or disjoint laws."""
+    """Return problems with drafts of one kind; every tenth has p = q, or disjoint p and q."""
     rng = np.random.default_rng([seed, kind])
     drawn = []
     for i in range(number):
@@ -84,7 +84,7 @@ def random_problems(seed: int, number: int, kind: int, max_tokens: int = 8) -> l
 @pytest.mark.parametrize("kind", range(len(LAWS)), ids=[law.__name__ for law in LAWS])
 def test_highs_finds_the_closed_form(kind: int) -> None:
     # at HiGHS's default tolerance of 1e-7 one in a hundred misses; with equality marginals a third
-    # of the skewed and single-precision laws are infeasible
+    # of the skewed and single-precision distributions are infeasible
     for problem in random_problems(1, 250, kind):
         found, cut = solve_highs(packing_form(problem)), minimum_cut(problem)
         assert found.value == pytest.approx(cut.value, abs=1e-9)
@@ -131,7 +131,7 @@ def test_clarabel_agrees(kind: int) -> None:
 @pytest.mark.parametrize("solver", SOLVERS.values(), ids=SOLVERS.keys())
 @pytest.mark.parametrize("name", INSTANCES)
 def test_known_instances(name: str, solver: Solver) -> None:
-    # among them laws that are equal, disjoint (no variable is left) or of one token
+    # among them distributions that are equal, disjoint (no variable is left) or of one token
     found = solver(packing_form(instance(name)))
     expected = float(minimum_cut(instance(name)).value)
     assert found.value == pytest.approx(expected, abs=1e-6)

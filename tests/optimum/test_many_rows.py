@@ -1,4 +1,4 @@
-"""α_k of many rows: equal bit for bit to one pair of laws at a time, however they are arranged."""
+"""α_k of many rows: equal, bit for bit, to α_k of single pairs in any arrangement."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ counts = st.one_of(st.integers(1, 12), st.sampled_from([10**6, LARGEST - 1, LARG
 
 @st.composite
 def rows(draw: st.DrawFn, *, exact: bool = False) -> tuple[Probs, Probs]:
-    """Draw pairs of laws of any kind, filled up to one vocabulary with impossible tokens."""
+    """Draw pairs of distributions of all kinds, padded to one vocabulary with impossible tokens."""
     drawn = draw(st.lists(pairs(exact=exact), min_size=1, max_size=4))
     n = max(law.size for law, _ in drawn) + draw(st.integers(0, 1))
     draft, target = (
@@ -241,7 +241,7 @@ def test_one_token_is_always_accepted() -> None:
 
 
 def test_rounding_does_not_lift_alpha_above_one() -> None:
-    weights = np.array([4, 6, 4, 6, 1, 6, 2, 1, 3, 9, 6, 6, 6])  # as for a single pair of laws
+    weights = np.array([4, 6, 4, 6, 1, 6, 2, 1, 3, 9, 6, 6, 6])  # as for a single pair
     law = weights / weights.sum()
     assert optimal_values(law, law, [[1], [2]]).tolist() == [[1.0], [1.0]]
 
@@ -271,7 +271,7 @@ def arrangements() -> Iterator[Any]:
 
 @pytest.mark.parametrize(("draft", "target", "k"), list(arrangements()))
 def test_memory_is_bounded_however_many_rows(draft: Probs, target: Probs, k: Any) -> None:
-    """Catches laws that are copied for every row or every k: 10 to 400 MB here."""
+    """Catches distributions that are copied for every row or every k: 10 to 400 MB here."""
     tracemalloc.start()
     values = optimal_values(draft, target, k)
     _, peak = tracemalloc.get_traced_memory()

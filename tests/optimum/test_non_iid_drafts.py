@@ -108,7 +108,7 @@ def test_hub_pairs_are_worth_what_greedy_pairs_are(pair: tuple[Probs, Probs]) ->
 
 @given(pairs(exact=True), st.integers(1, 4))
 def test_repeated_drafts_are_never_better(pair: tuple[Probs, Probs], k: int) -> None:
-    """A theorem: i.i.d. drafts are drafts without replacement of which some were repeated."""
+    """A theorem: i.i.d. drafts are drafts without replacement, some of them repeated."""
     draft, target = pair
     with_replacement = optimal_value(IID(draft, k), target)
     assert with_replacement <= optimal_value(WithoutReplacement(draft, k), target)
@@ -135,7 +135,7 @@ def test_one_draft_is_one_draft(pair: tuple[Probs, Probs]) -> None:
 
 
 def test_prefixes_are_not_optimal_for_independent_drafts() -> None:
-    """Catches the closed form of OTM-k used with the mean of the laws: wrong by 1/30 here."""
+    """Catches OTM-k's closed form applied to the mean distribution, which is off by 1/30 here."""
     laws = [[F(x, sum(w)) for x in w] for w in ([2, 0, 0, 1], [0, 2, 7, 1])]
     drafts, target = Independent(laws), np.array([F(x, 10) for x in (0, 1, 7, 2)])
     ratio = target / drafts.distribution_of_one()

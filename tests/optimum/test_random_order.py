@@ -26,7 +26,7 @@ def law(rng: np.random.Generator, n: int) -> list[Fraction]:
 
 
 def instance(seed: int) -> tuple[DraftDistribution, Probs]:
-    """Make a small exact joint law of either kind without a closed form, and a target."""
+    """Make a small exact joint distribution of either kind without a closed form, and a target."""
     rng = np.random.default_rng(seed)
     n, k = int(rng.integers(2, 6)), int(rng.integers(1, 4))
     target = np.array(law(rng, n))
@@ -106,7 +106,7 @@ def test_a_wrong_lower_bound_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
         drafts, target = instance(seed)
         try:
             bounded = bounds_by_random_order(drafts, target, iterations=20, tolerance=0)
-        except InvalidParameterError:  # lower is above upper: refused by Interval
+        except InvalidParameterError:  # Interval rejects lower > upper
             caught += 1
         else:
             caught += not holds(bounded, optimum(drafts, target))
@@ -135,7 +135,7 @@ def test_another_wrong_lower_bound_is_caught(mutant: str, monkeypatch: pytest.Mo
 
 
 def test_rounding_is_outwards() -> None:
-    """Catches bounds that are right only up to rounding: a third is no float."""
+    """Catches bounds that hold only up to rounding: 1/3 is not a float."""
     third = [F(1, 3)] * 3
     drafts = Independent([third, [F(1, 7), F(2, 7), F(4, 7)]])
     target = np.array([F(5, 7), F(1, 7), F(1, 7)])

@@ -38,7 +38,7 @@ def entropy(law: Any) -> float:
 @pytest.mark.parametrize("name", INSTANCES)
 @pytest.mark.parametrize("regularisation", [1.0, 0.2])
 def test_named_instances(name: str, regularisation: float) -> None:
-    """Catches rows, columns or tokens mixed up where laws have zeros."""
+    """Catches rows, columns or tokens mixed up where distributions have zeros."""
     problem = instance(name, exact=False)
     alpha = otm.alpha(problem.draft, problem.target, problem.k)
     found = solve_sinkhorn(problem, regularisation)

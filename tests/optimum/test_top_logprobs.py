@@ -1,4 +1,4 @@
-"""The range of α_k over what truncated lists leave open: proved, attained, and refused."""
+"""The range of α_k over all distributions that fit truncated lists: proved and attained."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ Listed = dict[int, Fraction]
 
 
 def top(law: Any, size: int) -> Listed:
-    """List the most likely tokens of a law; of ties the first."""
+    """List the most likely tokens of a distribution; of ties the first."""
     order = sorted(range(len(law)), key=lambda token: (-law[token], token))
     return {token: law[token] for token in order[:size]}
 
 
 @st.composite
 def truncated(draw: st.DrawFn, max_tokens: int = 5) -> tuple[Any, Any, Listed, Listed]:
-    """Exact laws with their lists, each long enough to be a list of its law."""
+    """Exact distributions with their lists, each long enough to be a list of its distribution."""
     draft, target = draw(pairs(max_tokens=max_tokens, exact=True))
     lists = [top(law, draw(st.integers(1, len(law)))) for law in (draft, target)]
     return draft, target, lists[0], lists[1]
 
 
 def bounds_of(listed: Listed, n: int, tokens: tuple[int, ...]) -> tuple[Fraction, Fraction]:
-    """Least and largest mass that a set of tokens has in any law with this list."""
+    """Least and largest mass that a set of tokens has in any distribution with this list."""
     cap, rest = min(listed.values()), 1 - sum(listed.values())
     known = sum((listed.get(token, F(0)) for token in tokens), F(0))
     inside = sum(token not in listed for token in tokens)
@@ -64,7 +64,10 @@ def by_all_cuts(draft: Listed, target: Listed, n: int, k: int) -> tuple[Fraction
 
 
 def corners(listed: Listed, n: int) -> Iterator[list[Fraction]]:
-    """Corners of the set of laws that fit: at most one unlisted token is between 0 and the cap."""
+    """Yield corners of the set of fitting distributions.
+
+    At a corner, at most one unlisted token lies strictly between 0 and the cap.
+    """
     cap, rest = min(listed.values()), 1 - sum(listed.values())
     others = [token for token in range(n) if token not in listed]
     full = int(rest // cap) if cap else 0
@@ -81,7 +84,7 @@ def corners(listed: Listed, n: int) -> Iterator[list[Fraction]]:
 
 
 def mixture(laws: list[list[Fraction]], weights: list[int]) -> list[Fraction]:
-    """Mix laws into one between them."""
+    """Mix distributions into one between them."""
     chosen = list(zip(weights, laws, strict=False))
     total = sum(weight for weight, _ in chosen)
     return [sum(w * law[i] for w, law in chosen) / F(total) for i in range(len(laws[0]))]
@@ -115,7 +118,7 @@ def test_many_tokens_that_neither_lists(seed: int) -> None:
 @settings(max_examples=60)
 @given(truncated(), st.sampled_from([1, 2, 5]))
 def test_the_lower_end_is_the_least_over_the_corners(case: Any, k: int) -> None:
-    """α_k is concave in the two laws, so that its least value is at two corners."""
+    """α_k is concave in the two distributions, so that its least value is at two corners."""
     draft, _, draft_list, target_list = case
     n = len(draft)
     least = min(otm.alpha(p, q, k) for p in corners(draft_list, n) for q in corners(target_list, n))
@@ -193,7 +196,7 @@ def test_swapped_lists_are_not_the_same() -> None:
 
 
 def test_ties_at_the_end_of_the_list() -> None:
-    # four tokens of 1/4, two of them listed: whichever they are, the laws are known
+    # four tokens of 1/4, two of them listed: whichever they are, the distributions are known
     quarter = F(1, 4)
     draft, target = {0: quarter, 1: quarter}, {2: quarter, 3: quarter}
     assert alpha_interval(draft, target, 2, vocabulary=4) == Interval(1, 1)
@@ -402,7 +405,7 @@ def test_names_of_tokens_do_not_matter(case: Any, names: list[int]) -> None:
     )
 
 
-# What is refused
+# Rejected input
 
 GOOD = {0: 0.5, 3: 0.25}
 NAN = float("nan")

@@ -133,7 +133,7 @@ def test_long_rows_in_bins_are_as_sorted_ones(
         values, sizes = optimal_values(*laws, k, validate=validate)
         assert values.detach().numpy() == pytest.approx(expected, rel=2e-15, abs=1e-320)
         (values * torch.arange(1.0, 11.0).reshape(5, 2)).sum().backward()
-        for law in laws:  # moving along the law changes nothing once it is divided by its sum
+        for law in laws:  # scaling a row does not change it once it is divided by its sum
             assert (law * law.grad).sum(-1).tolist() == pytest.approx([0, 0], abs=1e-13)
         gradients.append([law.grad for law in laws])
         for i, row in np.ndindex(tuple(sizes.shape)):
@@ -148,7 +148,7 @@ def test_long_rows_in_bins_are_as_sorted_ones(
 
 @WAYS
 def test_long_rows_of_no_distributions_end(on_host: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Catches bins that are split for ever."""
+    """Catches bins that are split forever."""
     monkeypatch.setattr(on_torch, "ON_HOST", on_host)
     draft, target = long_pair("apart")
     for wrong in (torch.nan, torch.inf, -1.0):
@@ -324,7 +324,7 @@ def test_gradients_are_finite_at_the_edges(k: int) -> None:
         optimal_values(*laws, k)[0].backward()
         for law in laws:
             assert torch.isfinite(law.grad).all()
-            # moving along the law itself changes nothing once it is divided by its sum
+            # scaling a row does not change it once it is divided by its sum
             assert (law * law.grad).sum().item() == pytest.approx(0, abs=1e-12)
 
 
@@ -350,7 +350,7 @@ def test_second_derivatives_are_refused() -> None:
         torch.autograd.grad(value, draft, create_graph=True)
 
 
-# What is refused
+# Rejected input
 
 
 @pytest.mark.parametrize(
@@ -416,7 +416,7 @@ def test_what_is_not_a_number_of_drafts_is_refused(k: Any, message: str) -> None
 def test_nothing_waits_for_the_device_without_validation(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Catches a number that is looked at on the host, which stops a GPU."""
+    """Catches a number that the host reads, which makes it wait for the GPU."""
 
     def refuse(*arguments: Any, **options: Any) -> Any:
         raise AssertionError("the host looked at a tensor")

@@ -117,7 +117,7 @@ CALLS = {
 @pytest.mark.parametrize("name", CALLS)
 def test_a_call_goes_down_at_most_ten_modules(name: str) -> None:
     """Bug: a layer that only passes on, or one that asks the layer above it."""
-    CALLS[name]()  # imports are no calls
+    CALLS[name]()  # imports do not count as calls
     deepest, upwards = watched(CALLS[name])
     assert 3 <= len(deepest) <= DEEPEST, " > ".join(deepest)
     assert not upwards

@@ -111,7 +111,8 @@ def test_every_parameter_is_described(item: Documented) -> None:
 
 NEVER_RAISED = {
     "otm.audit.adapters.otm_verifiers.kernel InvalidInputError",  # kernels run in runs only
-    "otm.audit.adapters.otm_verifiers.spectr_step InvalidDistributionError",  # has laws of its own
+    # the step builds its own distributions
+    "otm.audit.adapters.otm_verifiers.spectr_step InvalidDistributionError",
     "otm.audit.stateful.drafted InvalidParameterError",  # runs turn it into a failure
     "otm.audit.stateful.output InvalidParameterError",  # likewise
     "otm.Solution.sample InvalidUniformsError",  # a generator makes valid ones

@@ -84,7 +84,7 @@ def test_example(name: str) -> None:
 
 
 def test_every_example_is_listed_here_and_in_the_order_of_the_site() -> None:
-    """Bug: a new example that nobody runs; the site would refuse it without saying why."""
+    """Bug: a new example that nobody runs; the site would fail on it without saying why."""
     scripts = {path.name for path in ROOT.glob("examples/*.py")}
     assert scripts == {*EXAMPLES, AS_NOTEBOOK}
     (order,) = re.findall(r'"within_subsection_order": \[([^]]*)\]\.index', read("docs/conf.py"))

@@ -1,4 +1,4 @@
-"""Path exploration gives exact laws of code: of small programs, of NumPy's searches, of rules."""
+"""Path exploration computes exact output distributions: small programs, NumPy searches, rules."""
 
 from __future__ import annotations
 

@@ -140,7 +140,7 @@ def test_probabilities_and_means_are_checked() -> None:
 
 
 def test_a_negative_control_that_passes_is_an_error() -> None:
-    # its stated law is far away, but it draws the right one: the check sees nothing
+    # its stated distribution is far away, but it draws the right one: the check sees nothing
     blind = Control(tokens_from(UNIFORM), SKEWED)
     with pytest.raises(AssertionError, match="does not reject"):
         Budget().check_distribution(

@@ -38,7 +38,7 @@ def has_tie(law: Probs) -> bool:
 
 
 def has_neighbours(law: Probs) -> bool:
-    """Whether two probabilities are one ulp apart; exact laws were scaled by about one."""
+    """Whether two probabilities are one ulp apart; exact distributions were scaled by about one."""
     if not is_exact(law):
         return any(np.nextafter(x, 2) in law for x in law)
     gaps = np.diff(np.sort(law))

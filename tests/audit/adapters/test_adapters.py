@@ -1,4 +1,4 @@
-"""Plain functions become verifiers, whatever they take and return."""
+"""Plain functions become verifiers, for all arguments and results."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_tensors() -> None:
 
 
 def test_a_verifier_may_write_into_its_arrays() -> None:
-    """Bug: laws that are shared by runs, so that one run spoils the next."""
+    """Bug: distributions that are shared by runs, so that one run spoils the next."""
 
     def writes(target_probs: Any, draft_probs: Any, draft_tokens: Any, uniforms: Any) -> Any:
         result = by_uniforms(target_probs, draft_probs, draft_tokens, uniforms)
@@ -96,7 +96,7 @@ def test_drafts_are_drawn_from_the_laws_that_are_shown() -> None:
 
 
 def maximal(target_probs: Any, draft_probs: Any, drafts: Any, uniforms: Any) -> int:
-    """Accept the first draft or draw from the residual, whatever k is."""
+    """Accept the first draft or draw from the residual, for any k."""
     laws = np.array([target_probs, target_probs]), draft_probs[None]
     return int(by_uniforms(*laws, drafts[:1], uniforms[[0, 1, 1]])[0][0])
 

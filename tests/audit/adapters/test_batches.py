@@ -1,4 +1,4 @@
-"""A batch is right if each of its rows is, whatever the others are."""
+"""A batch is correct if each row is correct for all values of the other rows."""
 
 from __future__ import annotations
 

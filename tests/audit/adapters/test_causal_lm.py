@@ -235,7 +235,7 @@ def speculative(crops: bool) -> Any:
 
 
 def audit(decode: Any) -> Report:
-    """Audit on one pair, of which a rejection may lead to the row after 0 0."""
+    """Audit on one pair, where a rejection may lead to the row after 0 0."""
     known = INSTANCES["rows differ"]
     few = [Instance(known.draft, known.target, 1)]
     return lossless(loop(decode), instances=few, examples=0, max_seconds=300)

@@ -76,7 +76,7 @@ def test_torch(rule: str, names: tuple[str, ...]) -> None:
 def test_triton_decides_alike_on_every_piece(rule: str) -> None:
     """Catches an adapter that gives the kernels other arrays than it gives their reference.
 
-    The law of the reference is known piece by piece; the interpreter is too slow to find its own.
+    The audit finds the reference's pieces; the interpreter is too slow to find the kernels' pieces.
     """
     pytest.importorskip("torch")
     pytest.importorskip("triton", minversion="3.7", reason="interprets kernels from Triton 3.7 on")
@@ -99,7 +99,7 @@ DEVICE = [
 
 @pytest.mark.parametrize(("rule", "names"), DEVICE)
 def test_verifiers_on_a_device(rule: str, names: tuple[str, ...]) -> None:
-    """Catches coins, rows and drafts that the rounds of the loop mix up, whatever the kernel."""
+    """Catches steps of the loop that mix up coins, rows or drafts, for all kernels."""
     pytest.importorskip("torch")
     instances = [INSTANCES[name] for name in names]
     report = lossless(DeviceVerifier(rule), instances=instances, examples=0)

@@ -155,7 +155,7 @@ def small_if_number(coin: Any, target_probs: Any, draft_tokens: Any) -> Any:
 
 @pytest.mark.parametrize("convert", [None, np.float64])
 def test_a_window_that_drops_the_rest(convert: Any) -> None:
-    """Bug: drafts of the window itself are replaced, or NaN in what is left."""
+    """Bug: drafts of the window itself are replaced, or other drafts become NaN."""
     for window in (1, 2):
         adapter = windowed(in_window(window), window=window, convert=convert and np.asarray)
         report = lossless(adapter, instances=[*FEW, *adapter.more], examples=0)

@@ -53,7 +53,7 @@ def test_the_rule_of_transformers_is_computed_and_accepts_what_the_target_exclud
 def test_a_mistake_in_the_rule_of_transformers_would_be_seen(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A negative control: the rule is told that drafts were sampled from the uniform law."""
+    """Negative control: the rule assumes drafts from the uniform distribution."""
     utils = pytest.importorskip("transformers.generation.utils")
     rule = utils._speculative_sampling
 
@@ -222,7 +222,7 @@ def test_a_mistake_in_vllm_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_flashinfer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Catches laws in a wrong order and padding that is read."""
+    """Catches distributions in a wrong order and padding that is read."""
     _install(monkeypatch, FLASHINFER, chain_speculative_sampling=_chain_speculative_sampling)
     report = audit(flashinfer.chain_speculative_sampling(device="cpu"), delta=0.05)
     assert report.verdict == LOSSLESS, str(report)

@@ -159,7 +159,7 @@ def test_wrong_verifiers_of_trees_are_found(mistake: str) -> None:
 
 
 def test_counts_say_how_often_a_token_was_drawn() -> None:
-    """Bug: counts of other nodes; drafts whose order matters are not told apart."""
+    """Bug: counts of other nodes; drafts in different orders are treated as equal."""
 
     def in_any_order(tokens: Any, counts: Any, uniform: Any) -> Any:
         orders = sorted(set(permutations(np.repeat(tokens, counts).tolist())))
@@ -222,7 +222,7 @@ def test_the_distribution_of_the_trees() -> None:
 
 
 def test_trees_are_as_deep_and_wide_as_asked_for() -> None:
-    """Bug: children below another node, or a dynamic tree that is not of the likeliest nodes."""
+    """Bug: children under a wrong node, or a dynamic tree without the most probable nodes."""
     instance = INSTANCES["pairs of two drafts"]
     parents = {parents[1] for _, parents in drawn("independent", instance)}
     assert parents == {(-1, -1, 0, 0, 1, 1)}

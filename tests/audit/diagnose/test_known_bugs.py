@@ -52,7 +52,7 @@ FEW = [
     BLOCK,
     SIBLINGS,
 ]
-"""Instances of which each bug shows on one, if it does not need size."""
+"""Each bug that needs no large vocabulary shows on at least one of these instances."""
 
 
 observed = functools.cache(observe_by_paths)
@@ -60,7 +60,7 @@ observed = functools.cache(observe_by_paths)
 
 @pytest.fixture(autouse=True, scope="module")
 def _each_law_once() -> Iterator[None]:
-    """Keep the laws of known bugs, with which every report compares."""
+    """Keep the distributions of known bugs, with which every report compares."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(diagnosis, "observe_by_paths", observed)
         patch.setattr(exact, "observe_by_paths", observed)
@@ -68,7 +68,7 @@ def _each_law_once() -> Iterator[None]:
 
 
 def tv(adapter: Adapter, instance: Instance) -> Fraction:
-    """Exact distance of what is output, continued by the target, from the target's law."""
+    """Exact distance of what is output, continued by the target, from the target's distribution."""
     length = max_tokens(adapter, instance)
     law = output_distribution_of(lambda source: adapter.output(instance, source))
     found = continued_distribution(law, instance.target, instance.prompt, length)

@@ -86,7 +86,7 @@ def test_frequencies_are_not_taken_for_mistakes() -> None:
 
 
 def test_round_sizes_come_first() -> None:
-    """Bug: 60 before 64, where no token tells them apart."""
+    """Bug: 60 comes before 64 although no token distinguishes them."""
     assert tile_sizes([range(59, 66), range(50, 70)]) == [64, 60, 62, 59, 61, 63, 65]
     assert tile_sizes([range(5, 8), range(20, 30)]) == []
     assert tile_sizes([]) == []

@@ -136,7 +136,7 @@ def test_whole_numbers_of_torch() -> None:
 
 @pytest.mark.parametrize("kind", [int, np.int64, "tensor"])
 def test_whole_numbers_of_torch_have_bounds_of_any_type(kind: Any) -> None:
-    """Bug: a bound of NumPy was no bound, so that all draws were the least number."""
+    """Bug: a NumPy bound was ignored, so that all draws were the least number."""
     torch = torch_module()
     bound = torch.tensor if kind == "tensor" else kind
     with drawing_from(Source(np.full(5, 0.999))):
@@ -316,7 +316,7 @@ def test_whole_numbers_are_places_of_a_uniform() -> None:
 
 
 def test_arguments_of_draws_are_those_of_the_libraries() -> None:
-    """Catches an argument that is swallowed, and one that the library refuses."""
+    """Catches an ignored argument, and an argument for which the library raises."""
     table = np.arange(6).reshape(2, 3)
     with drawing_from(Source(np.array([0.1, 0.2, 0.9, 0.9]))):
         buffer = np.zeros(2)
@@ -448,7 +448,7 @@ def test_a_generator_kept_from_run_to_run_is_sampled() -> None:
 
 
 def test_code_for_tensors_is_told_how_to_get_them() -> None:
-    """Bug: a crash on arrays without a word on `convert`; or that word where it is no use."""
+    """Bug: a crash on arrays without a hint at `convert`, or a hint that cannot help."""
     torch = torch_module()
 
     def verify(target_probs: Any, draft_probs: Any, draft_tokens: Any) -> list[int]:

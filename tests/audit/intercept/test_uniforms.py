@@ -18,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("no_diagnosis")
 
 
 def blocks(size: int, *, floats: bool = False, wrong: bool = False) -> Any:
-    """Make a loop that takes a block of uniforms a token, of which one is its own."""
+    """Make a loop that draws a block of uniforms for each token and uses one of them."""
 
     def decode(
         target: Any, draft: Any, prompt: Any, max_tokens: int, uniforms: Any, **others: Any

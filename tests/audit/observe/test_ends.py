@@ -78,7 +78,7 @@ def verdict(adapter: Adapter) -> str:
 )
 @pytest.mark.parametrize("method", ["exact paths", "breakpoints", "Monte Carlo"])
 def test_a_short_text_is_a_finding(missing: Any, method: str) -> None:
-    """Catches a loop that always drops its last token, whose law is that of the target."""
+    """Catches a loop that always drops its last token, whose distribution is that of the target."""
     adapter = loop(decoding(missing=missing))
     pairs = [*PAIRS, ending(1)[0]]
     report = lossless(adapter, instances=pairs, examples=0, method=method, delta=0.2)
@@ -95,7 +95,7 @@ def test_right_lengths_pass() -> None:
 
 @pytest.mark.parametrize("end", [0, 2, 5])
 def test_a_loop_that_stops_at_its_end_token_passes(end: int) -> None:
-    """Catches an expected law that goes on behind the end, and an end that never comes."""
+    """Catches an expected distribution that goes on behind the end, and an end that never comes."""
     report = lossless(loop(decoding(end=end), end=end), examples=0)
     assert report.verdict == LOSSLESS, str(report)
     assert report.tv_distance == 0
@@ -141,7 +141,7 @@ def test_a_loop_that_ends_without_its_token_is_found() -> None:
 
 
 def test_an_end_that_comes_too_often_is_found() -> None:
-    """Catches a check of the form alone, which leaves the law of the ends out."""
+    """Catches a check of the form alone, which leaves the distribution of the ends out."""
 
     def decode(
         target: Any, draft: Any, prompt: Any, max_tokens: int, uniforms: Any, **_: Any
@@ -196,7 +196,7 @@ def test_what_is_no_limit_is_refused(limit: Any) -> None:
 
 
 def test_two_end_tokens_are_told_from_a_mistake() -> None:
-    """Bug: a right loop with two end tokens, of which one is stated, read no advice."""
+    """Bug: no advice for a correct loop with two end tokens, only one of them stated."""
 
     def at_either(new: list[int], end: int) -> int | None:
         return min((new.index(x) + 1 for x in (end, 0) if x in new), default=None)

@@ -1,4 +1,4 @@
-"""A run that changes later runs is told; draws of its own and caches of what is known are not."""
+"""The audit reports runs that change later runs, but not own draws or harmless caches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An audit ends near its seconds whatever it does then, and is never lossless for lack of time.
+"""An audit ends near its time limit in every phase, and lack of time never means lossless.
 
 The clock is not real: each call of a verifier moves it on.
 """
@@ -34,7 +34,7 @@ class Clock:
         return self.now
 
     def taking(self, function: Callable[..., Any], seconds: float) -> Callable[..., Any]:
-        """Let each call of a function take so many seconds."""
+        """Let each call of a function take `seconds`."""
 
         def slow(*arguments: Any, **options: Any) -> Any:
             self.now, self.calls = self.now + seconds, self.calls + 1

@@ -60,7 +60,7 @@ def test_a_coin_that_is_new_is_not_recalled() -> None:
 
 
 def test_runs_that_contradict_each_other_are_refused() -> None:
-    """Catches a verifier with a state, of which what was run before would hide the change."""
+    """Catches a verifier with a state, if cached runs would hide its change."""
     cache = RunCache()
     cache.add([((0.5, 1.0), 0.1), (None, 0.3)], 0)
     for other in ([], [((0.4, 1.0), 0.1)], [((0.5, 1.0), 0.2)], [((0.5, 1.0), 0.2), (None, 0.3)]):
@@ -73,7 +73,7 @@ def test_runs_that_contradict_each_other_are_refused() -> None:
 def test_too_many_paths_of_a_pair_that_is_needed_leave_it_to_breakpoints(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Catches a loop that is undecided for ever, since a pair of two drafts has too many paths."""
+    """Catches a loop without any verdict, because a pair of two drafts has too many paths."""
     monkeypatch.setattr(exact, "MAX_PATHS", 4)
     chosen = [INSTANCES[name] for name in ("rows differ", "two drafts, two tokens")]
     report = lossless(Chain("right"), instances=chosen, examples=0)
@@ -185,7 +185,7 @@ def keeps_a_draft(target: Any, draft: Any, prompt: Any, gamma: int, max_tokens: 
 
 
 def test_a_draw_that_shows_at_some_coins_divides_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Catches a draft taken for nothing, since the coins that were looked at reject it."""
+    """Catches a draft that seems to have no effect, because the tried coins reject it."""
     monkeypatch.setattr(breakpoints, "SLOW", 0)
     seen = observe_by_breakpoints(
         Runner(loop(keeps_a_draft), InterceptedRng()),

@@ -26,7 +26,7 @@ def accept_all(
 
 
 def until(terminal: Terminal, text: str) -> None:
-    """Wait for the timer, which shows the line, but not for ever."""
+    """Wait until the timer shows the line; give up after a while."""
     for _ in range(2000):
         if text in terminal.getvalue():
             return

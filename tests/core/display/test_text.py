@@ -34,7 +34,7 @@ class Broken:
 
 
 class Odd:
-    """An object whose `repr` is no string."""
+    """An object whose `repr` is not a string."""
 
     def __repr__(self) -> Any:
         return 1
@@ -91,7 +91,7 @@ def uniform_beam(**options: Any) -> Any:
     ],
 )
 def test_huge_integers_are_refused_in_our_words(call: Any, error: type[Exception]) -> None:
-    """Bug: Python refuses to write integers of more than 4300 digits, or to make floats of them."""
+    """Bug: Python raises for integers of more than 4300 digits, printed or converted to float."""
     with pytest.raises(error):
         call()
 

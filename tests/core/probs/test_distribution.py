@@ -1,4 +1,4 @@
-"""Laws: what is taken, what is refused and with what message, and how tensors come in."""
+"""Distributions: valid inputs, rejected inputs with their messages, and tensors."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def as_probs(values: Any) -> Probs:
 
 
 def test_whole_numbers_beside_fractions_are_exact() -> None:
-    # bug: a one-hot law written as [1, 0] turned exact mode off
+    # bug: a one-hot distribution written as [1, 0] turned exact mode off
     half = [Fraction(1, 2), Fraction(1, 2)]
     draft, target = as_probs_pair(half, [1, 0])
     assert draft.tolist() == half
@@ -164,7 +164,7 @@ def test_strided_arrays_are_as_contiguous_ones() -> None:
     assert as_probs(np.broadcast_to(0.25, 4)).tolist() == [0.25] * 4
 
 
-# Rows of laws
+# Rows of distributions
 
 
 @given(st.lists(distributions(3, 3), min_size=1, max_size=4), distributions(3, 3))
@@ -302,7 +302,7 @@ def test_the_residual_is_what_is_left_of_the_target() -> None:
 
 
 def test_an_empty_residual_is_the_target() -> None:
-    # Degenerate laws: draft and target equal bit for bit, nothing to divide
+    # Degenerate distributions: draft and target equal bit for bit, nothing to divide
     law = np.array([0.25, 0.75])
     assert (residual_weights(law, law) == law).all()
     assert (residual_weights(law, law * (1 + 2.0**-50)) == law).all()
@@ -419,7 +419,7 @@ def softmaxes(n: int) -> dict[str, Any]:
 
 @pytest.mark.parametrize("n", SIZES)
 def test_softmaxes_of_all_sizes_are_taken_in_wider_types_too(n: int) -> None:
-    # bug: a softmax in float32 at 128,256 tokens summed to 1.0000035, and was refused in float64
+    # Bug: a float32 softmax over 128,256 tokens summed to 1.0000035; float64 rejected it.
     for name, probs in softmaxes(n).items():
         given = {"as it is": probs}
         if "16" not in name or n > 64:
@@ -435,7 +435,7 @@ def test_softmaxes_of_all_sizes_are_taken_in_wider_types_too(n: int) -> None:
 
 @pytest.mark.parametrize("n", [2, 1000, 151_936])
 def test_exponentials_of_narrow_log_probabilities_are_taken(n: int) -> None:
-    # bug: their numbers are of no narrow type, and their sum was refused at large vocabularies
+    # Bug: their numbers fit no narrow type, and large vocabularies raised because of the sum.
     torch = pytest.importorskip("torch")
     logits = torch.tensor(np.random.default_rng(n).normal(size=n), dtype=torch.float32)
     as_probs(torch.log_softmax(logits, -1).double().exp())

@@ -1,4 +1,4 @@
-"""Inverse cumulative distributions: edges, zero weights, and the law that uniforms really give."""
+"""Inverse cumulative distributions: edges, zero weights, and the exact output distribution."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_the_shape_of_the_uniforms_is_kept() -> None:
 
 
 def test_uniforms_of_53_bits_resolve_a_large_vocabulary() -> None:
-    # Sampling: at this size uniforms of 24 bits are 10^-3 away from the law in total variation
+    # Sampling: at this size, uniforms of 24 bits are off by 10^-3 in total variation.
     n = 131_072
     law = np.random.default_rng(0).exponential(size=n) ** 3
     law /= law.sum()
@@ -110,7 +110,7 @@ def test_rows_are_drawn_from_one_by_one() -> None:
 
 @pytest.mark.parametrize("u", [0.0, 1 - 2.0**-53])
 def test_no_row_draws_a_token_of_weight_zero(u: float) -> None:
-    # bug: u · total rounded up to the total draws the last token, whatever its weight
+    # Bug: u · total rounded up to the total draws the last token, even one of weight zero.
     weights = np.array([[0.0, 0.1, 0.2, 0.7, 0.0], [0.0, 5e-324, 0.0, 0.0, 0.0]])
     tokens = locate_in_rows(weights, np.array([u, u])).tolist()
     assert tokens == [1 if u == 0 else 3, 1]

@@ -1,4 +1,4 @@
-"""Laws by their support: what they hold, how they align, what they refuse."""
+"""Sparse distributions: contents, alignment, and rejected inputs."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def test_tokens_come_in_any_order_and_zeros_are_dropped() -> None:
 
 
 def test_probabilities_are_normalised_within_the_tolerance_of_their_type() -> None:
-    """Catches float32 top-k laws that are refused, or kept off by 1e-5."""
+    """Catches float32 top-k distributions that are rejected, or kept with a sum off by 1e-5."""
     given_law = np.array([0.6, 0.39999], dtype=np.float32)
     law = SparseProbs(np.array([5, 3], dtype=np.uint16), given_law)
     assert law.probabilities.sum() == pytest.approx(1, abs=1e-15)
     assert law.tokens.dtype == np.int64
     with pytest.raises(InvalidDistributionError, match=r"sums to 0\.9.*divide it by its sum"):
-        SparseProbs([5, 3], [0.6, 0.3])  # truncated, and not divided by what is left
+        SparseProbs([5, 3], [0.6, 0.3])  # truncated without renormalisation
 
 
 def test_torch_tensors() -> None:
@@ -88,7 +88,7 @@ def test_a_vocabulary_that_is_too_small_is_refused() -> None:
 
 
 def test_a_certain_token_is_a_fraction_beside_fractions() -> None:
-    """Bug: a float in a law of fractions, by which everything that follows is rounded."""
+    """Bug: one float in a distribution of fractions rounds all later results."""
     certain = SparseProbs.from_support(np.array([3]), np.ones(1))
     law = SparseProbs([1, 3], [Fraction(1, 3), Fraction(2, 3)])
     for pair in ((certain, law), (law, certain)):

@@ -1,4 +1,4 @@
-"""Shared clocks in torch: the definition's bits and decisions, whatever the input."""
+"""Shared clocks in torch: the bits and decisions of the NumPy reference for all inputs."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from tests.kernels.compiled.accesses import apart, recorded  # noqa: E402
 
 first_rings = partial(clocks.first_rings, backend="triton")
 
-# within a block, blocks ± 1, five blocks of which Triton makes eight
+# Sizes within a block, block sizes ± 1, and five blocks, which Triton pads to eight.
 SIZES = [1, 2, 3, 4, 5, 8, 18]
 
 

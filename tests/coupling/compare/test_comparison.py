@@ -64,7 +64,7 @@ def test_a_rule_without_a_number_is_ranked_by_what_is_certain() -> None:
 
 
 def test_bounds_that_cross_by_rounding_are_one_number() -> None:
-    # bug: an acceptance of 1 + 4e-16 against an optimum of 1 − 2e-16 was no interval
+    # Bug: the acceptance 1 + 4e-16 and the optimum 1 − 2e-16 did not make a valid interval.
     for seed in range(30, 45):
         law = np.random.default_rng(seed).dirichlet(np.full(593, 0.5))
         for rule in otm.compare(law, law, 5):

@@ -1,4 +1,4 @@
-"""Lenient plans: exact acceptance, exact output law, exact distance from the target."""
+"""Lenient plans: exact acceptance, exact output distribution, exact distance from the target."""
 
 from __future__ import annotations
 

@@ -139,7 +139,7 @@ def divergence(law: Any, other: Any) -> float:
 @pytest.mark.parametrize(
     ("draft", "target", "delta", "output"),
     [
-        # the divergence of h itself, of which the bound is a second-order expansion
+        # The bound is a second-order expansion of the divergence of h itself.
         ([F(1), F(0)], [F(1, 2), F(1, 2)], F(1, 8), [F(3, 4), F(1, 4)]),
         # h is within δ for each draft, but the output takes something from each
         (

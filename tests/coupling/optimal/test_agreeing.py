@@ -1,4 +1,4 @@
-"""A winner among a random number of drafts, and the law of how many agree with it."""
+"""A winner among a random number of drafts, and the distribution of how many agree with it."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_no_law_of_the_winner_is_better_for_any_weight() -> None:
 
 
 def test_winner_and_number_of_those_that_agree_by_enumeration() -> None:
-    """All numbers of drafts, tokens and slots.  Catches any error in the law of the number."""
+    """Catches any error in the distribution of the number of agreeing drafts, by enumeration."""
     rng = np.random.default_rng(18)
     swapping = 0
     for _ in range(60):
@@ -122,7 +122,7 @@ def test_floats_are_as_good_as_fractions(k: int) -> None:
 @pytest.mark.parametrize("n", [1000, 30_000])
 @pytest.mark.parametrize("k", [2, 8, 64])
 def test_many_tokens(n: int, k: int) -> None:
-    """The swaps as they are stored give the law that is claimed, and lose nothing.
+    """The swaps as they are stored give the distribution that is claimed, and lose nothing.
 
     Catches masses that swap with slots of others than they should, and sums that round too much.
     """
@@ -165,7 +165,7 @@ def test_many_tokens(n: int, k: int) -> None:
 def test_the_winner_has_the_law_that_is_claimed(n: int, k: int) -> None:
     """In fractions, from the moves as a draft makes them; also where tokens share slots.
 
-    Catches a law that is the intended one, and not that of the stored swaps.
+    Catches a distribution that is the intended one, and not that of the stored swaps.
     """
     rng = np.random.default_rng(21)
     scores = 2.5 * rng.standard_normal(n)
@@ -215,7 +215,7 @@ def test_surely_k_drafts_accept_the_optimum() -> None:
 
 
 def test_distributions_that_floats_can_hardly_hold() -> None:
-    """Subnormal probabilities, equal and disjoint supports: finite shares and laws."""
+    """Subnormal probabilities, equal and disjoint supports: finite shares and distributions."""
     tiny = 2.0**-1070
     cases = [
         ([0.5, 0.5 - tiny, tiny], [tiny, 0.5, 0.5]),

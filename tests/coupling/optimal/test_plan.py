@@ -140,7 +140,7 @@ def test_a_uniform_on_the_edge_of_a_slot_takes_the_next(exact: bool) -> None:
 
 
 def test_a_coarse_grid_costs_acceptance_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bug: the law that was wished for in place of the one that the rounded tables produce."""
+    """Bug: the plan reports the desired distribution, not that of its rounded tables."""
     monkeypatch.setattr("otm.coupling.optimal.slots.KEY_BITS", 7)
     draft, target = [0.37, 0.29, 0.17, 0.11, 0.06], [0.08, 0.13, 0.21, 0.26, 0.32]
     problem = Problem(draft, target, 3)
@@ -168,7 +168,7 @@ def test_a_coarse_grid_costs_acceptance_and_nothing_else(monkeypatch: pytest.Mon
 def test_the_winner_on_a_coarse_grid_is_that_of_the_slots(
     monkeypatch: pytest.MonkeyPatch, k: int
 ) -> None:
-    """Catches masses above a slot without what its swaps moved, which many drafts are told by."""
+    """Catches masses above a slot that omit swapped mass; it shows with many drafts."""
     monkeypatch.setattr("otm.coupling.optimal.slots.KEY_BITS", 7)
     plan = OptimalPlan(Problem([0.37, 0.29, 0.17, 0.11, 0.06], [0.08, 0.13, 0.21, 0.26, 0.32], k))
     laws = [list(zip(*plan.slots.slot_distribution(rank), strict=True)) for rank in range(5)]
@@ -209,7 +209,7 @@ def test_a_token_that_almost_never_swaps_keeps_its_slot(share: float) -> None:
 def test_sums_that_are_not_quite_one_belong_to_no_token(
     draft: list[float], target: list[float], k: int
 ) -> None:
-    """Catches a winner whose law has the excess of the draft, or that of the target twice."""
+    """Catches a winner's distribution with the draft's excess, or twice the target's excess."""
     plan = OptimalPlan(Problem(draft, target, k))
     assert distance_to_target(realised_output(plan)[0], plan) <= 3e-16
     assert math.fsum(plan.winner_distribution) == pytest.approx(math.fsum(target), abs=6e-16)
@@ -263,7 +263,7 @@ def test_a_token_of_many_that_is_almost_never_drawn_has_a_share() -> None:
 
 @pytest.mark.parametrize("rare", [1e-30, 1e-200, 5e-324])
 def test_a_win_that_underflows_is_still_rejected(rare: float) -> None:
-    # Degenerate laws: t(x) = 0 and x drafted, where p(x)^k is zero in floats
+    # Degenerate distributions: t(x) = 0 and x drafted, where p(x)^k is zero in floats
     plan = OptimalPlan(Problem([rare, 1.0], [0.0, 1.0], 2))
     assert tuple(plan.select([0, 0], [0.5, 0.5, 0.0, 0.5])) == (1, -1)
 
@@ -282,7 +282,7 @@ def test_what_is_wanted_is_accepted_though_its_mass_underflows() -> None:
 
 
 def large_laws(n: int) -> dict[str, tuple[Probs, Probs]]:
-    """Draft and target laws of language-model size, in pairs that differ in kind."""
+    """Draft and target distributions of language-model size, in pairs that differ in kind."""
     rng = np.random.default_rng(0)
 
     def normalised(weights: npt.NDArray[np.float64]) -> Probs:
@@ -330,7 +330,7 @@ def slots_of_single_tokens(problem: Problem) -> int:
 @pytest.mark.parametrize("name", IN_BINS)
 @pytest.mark.parametrize("k", [2, 10**9])
 def test_the_output_is_the_target_by_code_that_shares_nothing(name: str, k: int) -> None:
-    """Catches a law that is claimed and not that of the stored tables, in the last digits too."""
+    """Catches a claimed distribution that differs from the tables, even in the last digits."""
     if name == "steep" and k > 2:
         pytest.skip("its fractions have too many digits")
     problem = Problem(*IN_BINS[name], k)
@@ -343,7 +343,7 @@ def test_the_output_is_the_target_by_code_that_shares_nothing(name: str, k: int)
 
 @pytest.mark.parametrize("name", ["peaked", "flat"])
 def test_a_token_takes_the_slots_of_its_law(name: str) -> None:
-    """Catches a law of a bin's mean token, or of a share the wrong way round."""
+    """Catches a distribution of a bin's mean token, or of a share the wrong way round."""
     plan = OptimalPlan(Problem(*IN_BINS[name], 4))
     tokens = np.flatnonzero(plan.problem.draft)
     places, shares = plan.slots.place(plan.problem.target[tokens] / plan.problem.draft[tokens])

@@ -1,4 +1,4 @@
-"""The loops hand the named backend on, and refuse one that no device has."""
+"""The loops pass the named backend on, and reject one that no device has."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ WAYS: dict[str, Callable[..., Any]] = {
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Backends that are asked for; the device that is the host verifies whatever the size is."""
+    """Return the requested backends; the host plays the device, for vocabularies of any size."""
     names: list[str] = []
     for place in ("decoding.device.rounds.verify_probs", "coupled.device_rounds.first_rings"):
         real = resolve_name(f"otm.{place}")
@@ -53,7 +53,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @pytest.mark.parametrize("name", WAYS)
 def test_a_loop_hands_its_backend_on(name: str, asked: list[str]) -> None:
-    """Bug: a loop on a GPU that takes Triton whatever one says."""
+    """Bug: a loop on a GPU that uses Triton and ignores the argument."""
     WAYS[name]()
     assert set(asked) == {"auto"}
     asked.clear()

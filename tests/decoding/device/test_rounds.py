@@ -161,7 +161,7 @@ def test_processors_see_what_they_see_on_the_host(rule: str, chains: int, of_dra
         for path in (*step[1], ())
         for i in range(len(path) + 1)
     }
-    assert SEEN <= drafted, "rows that nobody drafted, which a grammar may refuse"
+    assert SEEN <= drafted, "rows after tokens that nobody drafted, where a grammar may raise"
     options["floats"] = True
     assert found == outcomes(by_definition(rule, exact=False), drafter, **options)
     without = outcomes(DeviceVerifier(rule), drafter, target=target, gamma=changing, eos_token_id=4)
@@ -186,7 +186,7 @@ def flat(model: TableModel) -> TableModel:
 
 @pytest.mark.parametrize("stop", [None, lambda new: len(new) == 7])
 def test_any_drafter_of_chains(stop: Any) -> None:
-    """Chosen drafts, of which some sequences have none, and chains of heads."""
+    """Chosen drafts, with no drafts for some sequences, and chains of heads."""
     first, second = (
         SparseProbs(tokens, [Fraction(1, 4), Fraction(3, 4)]) for tokens in ([0, 3], [1, 2])
     )
@@ -328,7 +328,7 @@ class Broken(LanguageModel):
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("place", ["target", "draft"])
 def test_scores_without_a_distribution_are_refused(bad: float, place: str) -> None:
-    """Before anything of the round is kept, and only if the row was looked at."""
+    """The error comes before the loop keeps a token of this step, and only for rows it reads."""
     models = {"target": Broken(0.0, 3), "draft": Broken(0.0, 3), place: Broken(bad, 3)}
 
     def decode(first: int, max_tokens: int, rule: str = "chain") -> None:

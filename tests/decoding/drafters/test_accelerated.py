@@ -1,4 +1,4 @@
-"""A draft model that is accelerated itself: the chain's law, in fractions, is the draft model's."""
+"""An accelerated draft model: its chains have exactly the draft model's distribution."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def table(vocabulary: int, seed: int, order: int = 2) -> TableModel:
 
 
 def assert_chain_law(drafter: Callable[[], Drafter], model: TableModel, depth: int) -> None:
-    """Assert that a drafter's chains have the law of a model, exactly, and carry its laws."""
+    """Assert that chains have exactly a model's distribution, and that nodes carry it."""
 
     def chain(uniforms: Randomness) -> Path:
         [root] = drafter().draft([CONTEXT], [depth], [0], [uniforms])
@@ -55,7 +55,7 @@ def assert_chain_law(drafter: Callable[[], Drafter], model: TableModel, depth: i
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize(("vocabulary", "depth"), [(2, 1), (2, 3), (3, 2)])
 def test_a_chain_has_the_law_of_the_draft_model(vocabulary: int, depth: int, seed: int) -> None:
-    """Bug: inner drafts taken as they come, or judged twice, or their law on the nodes."""
+    """Bug: inner drafts taken as they come, or judged twice, or their distribution on the nodes."""
     model, inner = table(vocabulary, seed), table(vocabulary, seed + 50)
     assert_chain_law(lambda: AcceleratedDrafter(model, ModelDrafter(inner)), model, depth)
 
@@ -72,7 +72,7 @@ def test_a_chain_has_the_law_of_the_draft_model(vocabulary: int, depth: int, see
 def test_any_lossless_verifier_may_judge_the_inner_drafts(
     verify: Verifier, branching: Branching
 ) -> None:
-    """Bug: only some leaves of a tree of inner drafts are read, or the wrong law is put down."""
+    """Bug: some leaves of the inner tree are not read, or a node gets a wrong distribution."""
     model, inner = table(2, 1), table(2, 2)
     assert_chain_law(
         lambda: AcceleratedDrafter(model, ModelDrafter(inner, branching), verify), model, 2
@@ -80,7 +80,7 @@ def test_any_lossless_verifier_may_judge_the_inner_drafts(
 
 
 def test_an_accelerated_drafter_may_be_accelerated_again() -> None:
-    """Bug: the law on the nodes of the middle model is that of the smallest one."""
+    """Bug: the distribution on the nodes of the middle model is that of the smallest one."""
     large, middle, small = (table(2, seed) for seed in (11, 12, 13))
     assert_chain_law(
         lambda: AcceleratedDrafter(large, AcceleratedDrafter(middle, ModelDrafter(small))),
@@ -102,7 +102,7 @@ def test_inner_drafts_may_end_early_or_be_none() -> None:
 
 
 def test_a_broken_inner_law_is_seen() -> None:
-    """Bug: these tests could not fail: here inner drafts claim a law that they do not have."""
+    """Negative control: inner drafts with a false draft distribution must fail the check."""
 
     class Greedy(ModelDrafter):
         def draft(self, contexts: Any, depths: Any, parents: Any, uniforms: Any) -> Any:
@@ -116,7 +116,7 @@ def test_a_broken_inner_law_is_seen() -> None:
 
 
 def test_a_batch_drafts_as_each_sequence_alone() -> None:
-    """Bug: sequences that wait or end at other times share uniforms, laws or rows of the cache.
+    """Bug: sequences that wait or end separately share uniforms, distributions or cache rows.
 
     Over several calls in which sequences change places, end, and wait.
     """
@@ -156,7 +156,7 @@ def test_a_good_inner_drafter_saves_runs_of_the_draft_model() -> None:
 
 
 def test_laws_are_those_of_the_standardization() -> None:
-    """Bug: nodes carry the model's own law, while tokens were drawn from a truncated one."""
+    """Bug: nodes carry the model's distribution, but the tokens come from a truncated one."""
     model, sampling = table(4, 9), SamplingParameters(top_k=2)
     drafter = AcceleratedDrafter(model, ModelDrafter(UniformModel(4)), sampling=sampling)
     [root] = drafter.draft([CONTEXT], [4], [0], [np.random.default_rng(3).random])
@@ -179,7 +179,7 @@ def test_what_an_inner_drafter_needs_is_asked_for() -> None:
 
 
 def test_the_outer_loop_is_lossless() -> None:
-    """Bug: three models, each right for its neighbour, that together give another law."""
+    """Bug: three models, each right for its neighbour, that together give another distribution."""
     target, model, inner = (table(2, seed) for seed in (21, 22, 23))
 
     def output(uniforms: Randomness) -> Path:

@@ -1,4 +1,4 @@
-"""Drafts from laws that are given at once: exact laws of the trees, and one call for a batch."""
+"""Drafts from several heads at once: exact distributions of trees, and one call per batch."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def heads(contexts: Sequence[Context], most: int) -> list[list[SparseProbs]]:
 def test_children_at_a_depth_are_drawn_from_its_law(
     branching: Branching, depth: int, nodes_by_level: list[int]
 ) -> None:
-    """Bug: a law one level off, one draw shared by all nodes of a level, or levels left over."""
+    """Bug: distributions of the next level, one draw for all nodes of a level, or unused levels."""
     drafter = NonAutoregressiveDrafter(heads, 3, branching)
 
     def tree(uniforms: Randomness) -> Any:
@@ -90,7 +90,7 @@ def test_drafts_are_as_long_as_there_are_heads() -> None:
 
 
 def test_output_has_the_target_law() -> None:
-    """Bug: drafts are judged by a law that they were not drawn from."""
+    """Bug: drafts are judged by a distribution that they were not drawn from."""
     model = TableModel.random(3, order=1, rng=np.random.default_rng(2))
 
     def output(uniforms: Randomness) -> Path:
@@ -148,7 +148,7 @@ def test_heads_must_answer_for_every_context() -> None:
 
 
 def test_a_node_without_children_has_no_law() -> None:
-    """Bug: leaves carry laws, and look to a verifier as if drafts had been drawn there."""
+    """Bug: leaves carry distributions, and look to a verifier as if drafts had been drawn there."""
     [root] = NonAutoregressiveDrafter(heads).draft([(0,)], [2], [0], [np.zeros])
     leaves: list[DraftNode] = [node for node in root.nodes() if not node.children]
     assert [leaf.draft_probs for leaf in leaves] == [None]

@@ -61,7 +61,7 @@ def test_copies_what_follows_the_latest_longest_match(longest: int) -> None:
 
 
 def test_drafts_are_certain_and_carry_their_law() -> None:
-    """Bug: a law that is not that of the draft below it, so that the verifier is not lossless."""
+    """Bug: a node's distribution is not that of its child, so that the verifier is not lossless."""
     root = draft(3, [4, 7, 9, 4], 3)
     nodes = list(root.nodes())
     assert nodes[-1].path == (7, 9, 4)
@@ -97,7 +97,7 @@ def test_a_long_context_is_searched_in_one_pass() -> None:
 def test_output_has_the_target_law(verifier: Verifier) -> None:
     """Bug: drafts that the target gives with a small probability are accepted too often.
 
-    Also: laws of drafts in floats, beside a target in fractions, make the loop inexact.
+    Also: distributions of drafts in floats, beside a target in fractions, make the loop inexact.
     """
     model = TableModel.random(3, order=2, rng=np.random.default_rng(5))
     prompt = (0, 2, 1, 0, 2)

@@ -1,4 +1,4 @@
-"""Trees as engines draft them: exact laws of whole loops, and what no rule and no tree exceeds."""
+"""Trees as engines draft them: exact distributions of loops, and bounds on their acceptance."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def models(vocabulary: int, seed: int) -> tuple[TableModel, TableModel]:
 def step_law(
     target: TableModel, drafter: Drafter, verify: Verifier, gamma: int, end: int | None = None
 ) -> dict[Path, Fraction]:
-    """Law of what the first step outputs."""
+    """Distribution of what the first step outputs."""
 
     def output(uniforms: Randomness) -> Path:
         steps = stream(
@@ -82,12 +82,12 @@ def step_law(
 
 
 def is_lossless(law: dict[Path, Fraction], target: TableModel, gamma: int, end: Any = None) -> bool:
-    """Whether a step, continued by the target, has the target's law."""
+    """Whether a step, continued by the target, has the target's distribution."""
     continued = continued_distribution(law, target, PROMPT, gamma + 1, end)
     return bool(continued == sequence_distribution(target, PROMPT, gamma + 1, end))
 
 
-# Exact laws of loops
+# Exact distributions of loops
 
 
 @pytest.mark.parametrize("rule", SAMPLED)
@@ -335,7 +335,7 @@ def test_sampled_drafts_can_beat_every_certain_tree() -> None:
 
 
 def shapes(nodes: int) -> list[Shape]:
-    """List all ordered trees with so many nodes below the root."""
+    """List all ordered trees with `nodes` nodes below the root."""
     if nodes == 0:
         return [()]
     return [

@@ -1,4 +1,4 @@
-"""Entropy windows: exact laws of a step against their definition; how much they lose."""
+"""Entropy windows: exact distributions of a step against their definition; how much they lose."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def models() -> tuple[TableModel, TableModel]:
 
 
 def law_of(verify: Verifier, gamma: int) -> dict[Path, Fraction]:
-    """Exact law of one step's output after the prompt (0,)."""
+    """Exact distribution of one step's output after the prompt (0,)."""
     draft, target = models()
 
     def step(uniforms: Randomness) -> Path:

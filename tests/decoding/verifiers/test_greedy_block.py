@@ -1,4 +1,4 @@
-"""Greedy block verification: exact laws of whole texts, and what one block accepts."""
+"""Greedy block verification: exact distributions of whole texts, and what one block accepts."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_whole_texts_have_the_law_of_the_target(
 
 
 def first_step(verifier: Any, gamma: int, target: Any = TARGET, draft: Any = DRAFT) -> Any:
-    """Law of what the first step outputs."""
+    """Distribution of what the first step outputs."""
 
     def output(uniforms: Randomness) -> Path:
         steps = stream(
@@ -86,7 +86,7 @@ def accepted(law: dict[Path, Fraction]) -> Fraction:
 
 @pytest.mark.parametrize("seed", [None, 3, 5])
 def test_a_block_accepts_as_much_as_any_coupling(seed: int | None) -> None:
-    """Theorem 19.1, by the laws of paths; on the example of Sun et al. 12/9, of block 11/9."""
+    """Theorem 19.1, by path probabilities; the example of Sun et al. gives 12/9, block 11/9."""
     target, draft = (TARGET, DRAFT) if seed is None else models(2, seed)
     law = first_step(GreedyBlockVerifier(), 2, target, draft)
     most = F(0)
@@ -105,7 +105,7 @@ def test_a_block_accepts_as_much_as_any_coupling(seed: int | None) -> None:
 
 
 def test_one_step_alone_is_not_lossless() -> None:
-    """Negative control: the step that the target continues, without what is owed, loses the law."""
+    """Negative control: a step without the pending correction is not lossless."""
     law = first_step(GreedyBlockVerifier(), 2)
     assert continued_distribution(law, TARGET, PROMPT, 3) != sequence_distribution(
         TARGET, PROMPT, 3

@@ -1,4 +1,4 @@
-"""The rules of kernels on the host: the kernels' definition, decision for decision and in law."""
+"""Kernel rules on the host: the NumPy reference's decisions, and the same distribution."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def each_table_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def step_law(
     verify: Any, target: TableModel, draft: TableModel, branching: Branching, gamma: int
 ) -> dict[Path, Fraction]:
-    """Law of the output of a step of the loop: all drafts, and for each of them all coins."""
+    """Return the output distribution of one step of the loop, over all drafts and all coins."""
 
     def step(uniforms: Randomness) -> Path:
         drafter = ModelDrafter(draft, branching)
@@ -101,7 +101,7 @@ def test_walk_and_keep_on_a_grid_is_the_kernel_and_not_the_rule_without_a_grid(
 
 
 def kernel_law(target: list[Fraction], draft: list[Fraction]) -> dict[Path, Fraction]:
-    """Law of the output of `verify_probs` for two chains of one draft."""
+    """Distribution of the output of `verify_probs` for two chains of one draft."""
     law: dict[Path, Fraction] = defaultdict(F)
     rows = np.array([[[target] * 2] * 2], object), np.array([[[draft]] * 2], object)
     for drafts in itertools.product(range(3), repeat=2):

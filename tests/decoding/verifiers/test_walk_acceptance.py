@@ -73,7 +73,7 @@ TABLE = {
     (2, 1): F(11, 9), (2, 2): F(131, 81), (3, 2): F(1621, 729), (4, 2): F(17906, 6561),
     (2, 3): F(33538, 18225), (3, 3): F(475851869581, 187441373025),
 }  # fmt: skip
-"""Accepted drafts by length and number of paths, for laws (2/3, 1/3) and (1/3, 2/3)."""
+"""Accepted drafts by length and number of paths, for distributions (2/3, 1/3) and (1/3, 2/3)."""
 
 
 @pytest.mark.parametrize(("depth", "k"), TABLE)
@@ -86,7 +86,7 @@ def test_accepted_drafts_for_constant_laws(depth: int, k: int) -> None:
 
 
 def by_path(laws: dict[Path, list[Any]]) -> Callable[[Path], Any]:
-    """Law after a path: of the longest end of it that has one."""
+    """Distribution after a path: of the longest end of it that has one."""
     return lambda path: next(laws[path[i:]] for i in range(len(path) + 1) if path[i:] in laws)
 
 
@@ -153,7 +153,7 @@ def test_the_recursion_is_rarely_better() -> None:
 
 
 def test_random_trees_accept_more_than_by_the_other_rules() -> None:
-    """Dirichlet laws after each path.  Catches a rule that is lossless and accepts too little."""
+    """Catches a lossless rule that accepts too little; each path has Dirichlet distributions."""
     rng = np.random.default_rng(20)
     gains = []
     for _ in range(30):

@@ -1,4 +1,4 @@
-"""Walk and keep: exact laws of its output, and broken variants that lack them."""
+"""Walk and keep: exact distributions of its output, and broken variants that lack them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ BUILT: dict[Any, AgreeingDrafts] = {}
 
 
 class ByConditional(AgreeingDrafts):
-    """The winner drawn with one uniform by its law given the drafts: far fewer paths to follow."""
+    """Draws the winner with one uniform, given the drafts; so far fewer paths are explored."""
 
     def winner(self, places: Sequence[int], uniforms: Probs) -> int:
         return int(locate_in_rows(once(self, "winning", *places)[None], uniforms[:1])[0])
@@ -105,7 +105,7 @@ def models(vocabulary: int, seed: int) -> tuple[TableModel, TableModel]:
 def one_step(
     target: TableModel, drafter: Drafter, verify: Verifier, gamma: int, end: int | None = None
 ) -> dict[Path, Fraction]:
-    """Law of what a step outputs: all drafts, and for each of them all coins."""
+    """Distribution of what a step outputs: all drafts, and for each of them all coins."""
     trees: dict[tuple[Path, ...], DraftNode] = {}
 
     def drafts(uniforms: Randomness) -> Any:
@@ -218,7 +218,7 @@ GENERIC = (
     TableModel({(): [F(1, 3), F(2, 3)], (0, 0): [F(3, 7), F(4, 7)], (0, 1): [F(2, 5), F(3, 5)]}),
     TableModel({(): [F(3, 5), F(2, 5)], (0, 0): [F(1, 2), F(1, 2)], (0, 1): [F(5, 6), F(1, 6)]}),
 )
-"""Target and draft without zeros, of which every broken variant shows."""
+"""Target and draft without zeros; every broken variant fails on them."""
 
 
 class TiesByToken(ByConditional):
@@ -260,7 +260,7 @@ def test_broken_winners_are_rejected(
 
 
 def _residual_of_the_wrong_node(root: DraftNode, target: TargetProbs, uniforms: Randomness) -> Path:
-    """Draw the token that follows from what is left at the root."""
+    """Draw the next token from the residual at the root."""
     walked = [Walk.begin(root, target)]
     while walked[-1].drafts:
         walked.append(walked[-1].walk(uniforms))
@@ -304,7 +304,7 @@ def test_whole_sequences_show_a_broken_verifier() -> None:
 @fewer
 @given(blocks(max_tokens=3, max_paths=1, exact=True, max_ways=9))
 def test_one_chain_is_block_verification(block: Block) -> None:
-    """The same law of what is accepted, exactly."""
+    """The same distribution of what is accepted, exactly."""
     laws = [
         one_step(block.target, ModelDrafter(block.draft), verify, block.length, block.end)
         for verify in (verify_walk_and_keep, verify_traversal)
@@ -319,7 +319,7 @@ def test_any_block_is_verified_without_loss(block: Block) -> None:
     assert is_lossless(block.target, block.draft, block.length, block.k, end=block.end)
 
 
-# What is refused
+# Rejected input
 
 
 def test_nodes_that_do_not_go_on_alike_are_refused() -> None:

@@ -144,6 +144,6 @@ def _share_at_an_early_end(
 
 @pytest.mark.parametrize("k", [1, 2])
 def test_paths_that_end_at_random(k: int) -> None:
-    """The proof covers them; no drafter makes them, and the verifier refuses them."""
+    """The proof covers such paths, but no drafter makes them and the verifier rejects them."""
     assert stopped_law(*GENERIC, k, reference.keep)
     assert not stopped_law(*GENERIC, k, _share_at_an_early_end)

@@ -1,7 +1,7 @@
-"""Walk and keep in plain fractions: no arrays, no bins, no quadrature, nothing of the package.
+"""Walk and keep in plain fractions, without arrays, bins, quadrature or the package's code.
 
-Laws are dictionaries from tokens to fractions, polynomials are lists with the constant first.  The
-law of the drafts after a path may sum to less than one: with the rest, a path ends there.
+A distribution is a dictionary from tokens to fractions; a polynomial is a list, constant first.
+The draft distribution after a path may sum to less than one: the path ends with the missing mass.
 """
 
 from __future__ import annotations
@@ -198,7 +198,7 @@ def normalised(law: Law) -> Law:
 
 
 def going_on(counts: Sequence[Fraction], draft: Law, children: int) -> list[Fraction]:
-    """Law of the number of drafts: each of so many nodes goes on, with so many children."""
+    """Return the distribution of the number of drafts, `children` for each node that goes on."""
     chance = sum(draft.values(), F(0))
     numbers = [F(0)] * ((len(counts) - 1) * children + 1)
     for c, count in enumerate(counts):

@@ -155,7 +155,7 @@ def test_lossy_texts() -> None:
 
 
 def test_sigmoids_are_those_of_the_kernel(frontier: Table) -> None:
-    """Bug: scales that are divided by, another residual, or logarithms of laws for logits."""
+    """Bug: division by a scale, another residual, or log-probabilities in place of logits."""
     torch = pytest.importorskip("torch")
     from otm.kernels import sigmoid_distance
 

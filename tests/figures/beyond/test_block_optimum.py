@@ -20,7 +20,7 @@ def test_all_drafts_are_there_with_their_probabilities() -> None:
 
 @pytest.mark.parametrize(("k", "length"), [(2, 2), (2, 3)])
 def test_no_rule_is_above_the_optimum_and_walk_and_keep_is_near_it(k: int, length: int) -> None:
-    """Bug: an optimum of other laws, or tokens of a step in place of accepted drafts."""
+    """Bug: an optimum of other distributions, or tokens of a step in place of accepted drafts."""
     rng = np.random.default_rng(4)
     target, other = (random_laws(rng, 3) for _ in range(2))
     found = accepted(target, between(target, other, 1.0), k, length)

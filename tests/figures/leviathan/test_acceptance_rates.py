@@ -50,14 +50,14 @@ def ours(rates: Table, draft: str, temperature: int) -> float:
 
 
 def law_after(name: str, text: list[int], temperature: float) -> np.ndarray:
-    """Law of the token after a text, by a session that is fed with nothing but this text."""
+    """Return the distribution of the token after a text; a new session reads only this text."""
     logits = load(name).start(1).append(np.array([text]))[0, -1]
     return np.asarray(SamplingParameters(temperature=temperature)(np.asarray(logits)))
 
 
 @pytest.mark.parametrize("temperature", acceptance.TEMPERATURES)
 def test_rates_are_overlaps_of_laws_context_by_context(rates: Table, temperature: int) -> None:
-    """Bug: the law of a token set beside that of its neighbour, or along another model's text."""
+    """Bug: distributions of two neighbouring positions compared, or another model's text."""
     prompts = prompts_of_text(PROMPTS)
     texts = texts_of_target(prompts, TOKENS, temperature=temperature, seed=acceptance.SEED)
     first = len(prompts[0])
@@ -73,7 +73,7 @@ def test_rates_are_overlaps_of_laws_context_by_context(rates: Table, temperature
 
 
 def test_greedy_rates_count_equal_choices(rates: Table) -> None:
-    """Bug: laws at T = 1 along greedy texts, or a draft that is sampled at T = 0."""
+    """Bug: distributions at T = 1 along greedy texts, or a draft that is sampled at T = 0."""
     texts = texts_of_target(prompts_of_text(PROMPTS), TOKENS, temperature=0)
     first = texts.shape[1] - TOKENS
     for draft in DRAFTERS:
@@ -85,7 +85,7 @@ def test_greedy_rates_count_equal_choices(rates: Table) -> None:
 def test_n_gram_laws_are_frequencies_of_the_training_text() -> None:
     """Bug: bigrams that look at the wrong byte, or that saw the held-out text.
 
-    Smoothing moves the law of what follows a frequent byte by far less than 0.01.
+    Smoothing moves the distribution of what follows a frequent byte by far less than 0.01.
     """
     text = np.frombuffer(training_text(), dtype=np.uint8)
     contexts = np.array([[*b"xx, t", 0]])  # the last token is only there to be predicted

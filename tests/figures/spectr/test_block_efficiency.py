@@ -83,7 +83,7 @@ def steps_over_all_texts(rule, laws, k, gamma, tokens):
 
 
 def steps_over_all_drafts(rule, laws, k, gamma, tokens):
-    """Renewal of the number of tokens of a step, whose law comes from all trees of drafts."""
+    """Compute the mean number of steps by renewal, from tokens per step over all draft trees."""
     offered, wanted = map(SparseProbs.from_dense, laws)
     paths = list(itertools.product(range(laws[0].size), repeat=gamma))
     reached = np.zeros(gamma + 1)
@@ -160,7 +160,7 @@ def chance_of_last(name, text):
 
 
 def test_k_1_of_table_4_is_computed_from_speculative_decoding():
-    """Bug: the models' laws belong to other tokens than those of the text."""
+    """Bug: the models' distributions belong to other tokens than those of the text."""
     given = block_efficiency.prompts_of_text(1, block_efficiency.PROMPT_LENGTH)
     texts = block_efficiency.texts_of_target(given, 10, seed=0)
     offered, wanted = (

@@ -91,13 +91,13 @@ def test_recursive_rejection_of_bernoulli_laws(figure_6: Table) -> None:
 
 
 def test_the_paper_s_values_of_b(figure_4: Table, figure_6: Table) -> None:
-    """Bug: another set of target laws than in the paper; b = 0.25 is left out of Figure 6."""
+    """Bug: the target distributions differ from the paper's; Figure 6 leaves out b = 0.25."""
     assert set(figure_4["b"]) == {0.1, 0.25, 0.75, 1}
     assert set(figure_6["b"]) == {0.1, 0.75, 1}
 
 
 def test_equal_laws_are_always_accepted(figure_4: Table) -> None:
-    """Bug: k-Seq divides by a factor above one where the two laws are equal."""
+    """Bug: k-Seq divides by a factor above one where the two distributions are equal."""
     np.testing.assert_allclose(figure_4.where(b=0.25)["acceptance"], 1, rtol=0, atol=TOLERANCE)
 
 

@@ -40,7 +40,7 @@ def test_decisions_differ_near_edges_only(one_hot: bool, logits: bool) -> None:
 
 
 def test_degenerate_laws() -> None:
-    # equal laws: nothing is rejected but by rounding, and the residual is never divided by zero
+    # With equal distributions only rounding can reject, and the residual is not divided by zero.
     laws = torch.tensor([[[0.0, 0.25, 0.75], [0.0, 0.0, 1.0]]])
     for u in (0.0, 0.5, 1 - 2.0**-53):
         uniforms = torch.tensor([[u, u, u]], dtype=torch.float64)

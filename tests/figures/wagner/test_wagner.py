@@ -1,4 +1,4 @@
-"""Wagner et al.'s tables and figures: laws from their definition, and arithmetic on records."""
+"""Wagner et al.'s tables and figures: the defined distributions, and arithmetic on records."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def softmax(scores: list[float]) -> list[float]:
 def by_definition(
     target: list[float], draft: list[float], scale: float
 ) -> tuple[float, list[float]]:
-    """Compute acceptance and law of section 3.2.2, equations 5 to 7, token by token."""
+    """Compute acceptance and distribution of section 3.2.2, equations 5 to 7, token by token."""
     t, d = (
         [1 / (1 + math.exp(-(z + scale) / (2 * scale))) for z in scores]
         for scores in (target, draft)
@@ -108,7 +108,7 @@ def test_output_laws_are_those_of_the_kernels(logits: dict[str, Any], scale: flo
 
 
 def test_large_scales_accept_everything(logits: dict[str, Any]) -> None:
-    """Bug: a limit that is not the draft law's distance; an acceptance that falls with scales."""
+    """Bug: the limit is not the draft's distance; acceptance falls as scales grow."""
     exact, drawn = (weights(logits[name], SOFTMAX, "float64") for name in ("target", "small"))
     acceptance = []
     for scale in (10.0, 1e3, 1e5, 1e7):
@@ -308,7 +308,7 @@ TINY = benchmark.QUICK._replace(
 
 
 def test_the_benchmark_writes_what_the_figures_read() -> None:
-    """Bug: a record of which a figure misses an entry; a γ that the heuristic does not give."""
+    """Bug: a record lacks an entry that a figure reads; a γ that the heuristic does not give."""
     record = benchmark.run(TINY, CPU)
     assert record["gate"]["passed"] == ["baseline", "exact"]
     for module in MEASURED:

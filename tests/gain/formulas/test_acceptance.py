@@ -32,7 +32,7 @@ def test_the_divergence_by_its_definition(pair: tuple[Probs, Probs]) -> None:
 
 @given(pairs(exact=True))
 def test_acceptance_is_that_of_algorithm_1(pair: tuple[Probs, Probs]) -> None:
-    """Theorem 3.5: the probability that u < q(x)/p(x) for x drawn from the draft law."""
+    """Theorem 3.5: the probability that u < q(x)/p(x) for x drawn from the draft distribution."""
     p, q = pair
     beta = acceptance_from_divergence(lk_divergence(p, q))
     assert beta == sum(x * min(1, y / x) for x, y in zip(p, q, strict=True) if x > 0)
@@ -41,9 +41,9 @@ def test_acceptance_is_that_of_algorithm_1(pair: tuple[Probs, Probs]) -> None:
 
 @given(pairs())
 def test_the_divergence_of_floats(pair: tuple[Probs, Probs]) -> None:
-    """Catches 1 − Σ min, which has no digits left for laws that are nearly equal."""
+    """Catches 1 − Σ min, which has no digits left for distributions that are nearly equal."""
     exact = lk_divergence(*([F(x) for x in law] for law in pair))
-    assume(exact == 0 or exact > 1e-15)  # below, the division of a law by its sum decides
+    assume(exact == 0 or exact > 1e-15)  # below, the division of a distribution by its sum decides
     divergence = lk_divergence(*pair)
     assert divergence == pytest.approx(float(exact), rel=1e-9, abs=2e-16)
     assert 0 <= divergence <= 1

@@ -61,7 +61,7 @@ def test_the_best_gamma_of_floats() -> None:
             exact = walltime_improvement(a, [best - 1, best, best + 1], c)
             assert exact[1] == max(exact)
     assert best_gamma(1 - 2.0**-53, 1e-300) == 2**53  # 6e18 without this bound
-    assert best_gamma(0.5, 0, max_gamma=10_000) == 10_000  # 2^−10000 is no float
+    assert best_gamma(0.5, 0, max_gamma=10_000) == 10_000  # 2^−10000 underflows
     assert best_gamma(F(1, 2), F(0), max_gamma=2**40) == 2**40
     assert best_gamma(0.0, 0.0) == best_gamma(0.3, 0.3) == best_gamma(0, 5) == 0
     assert best_gamma(0.9, 0.01, max_gamma=0) == 0

@@ -150,7 +150,7 @@ def test_an_interrupted_run_goes_on(compressed: bool, folder: Path, wanted: Meas
 def test_blocks_that_somebody_changed_are_computed_again(
     damage: str, folder: Path, wanted: Measured
 ) -> None:
-    """Bug: whatever lies in the folder and has the right number of rows is reported."""
+    """Bug: the report uses any file in the folder that has the right number of rows."""
     block = next(iter(sorted((folder / "one").glob("*.npz"))))
     arrays = dict(np.load(block))
     if damage == "not a number":
@@ -172,7 +172,7 @@ def test_a_run_without_knobs_goes_on(folder: Path) -> None:
 
 
 def test_results_of_another_run_are_not_mixed_in(folder: Path, wanted: Measured) -> None:
-    """Catches a report of which one half is about other files."""
+    """Catches a report that mixes results of two different inputs."""
     with pytest.raises(InvalidInputError, match="differs in its settings"):
         measure_all(from_files(folder / "pair.npz"), Settings(ks=(1,)), folder / "one")
     arrays = dict(np.load(folder / "pair.npz"))
@@ -212,7 +212,7 @@ def test_a_signalling_nan_is_one_line(folder: Path) -> None:
 
 
 def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
-    """Catches a file that is loaded as a whole: 100 MB here, of which blocks of 16 MiB are read."""
+    """Catches a file that is loaded whole: it has 100 MB, and blocks have 16 MiB."""
     shape = 50, 250_000
     for name in ("draft", "target"):
         with (tmp_path / f"{name}.npy").open("wb") as file:
@@ -306,7 +306,7 @@ def test_workers_leave_ctrl_c_to_their_parent(
 def test_a_worker_that_a_cluster_lost_is_an_error_of_one_line(
     package: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Bug: `KilledWorker` of Dask or `WorkerCrashedError` of Ray, of which users know nothing."""
+    """Bug: users see unfamiliar errors: `KilledWorker` of Dask or `WorkerCrashedError` of Ray."""
     lost = type("Lost", (Exception,), {"__module__": package})
 
     class Block:

@@ -1,4 +1,4 @@
-"""Padding in files of scores: cut, filled up or refused, and never counted."""
+"""Padding in files of scores: cut, filled up or rejected, and never counted."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_padded_file_gives_the_numbers_of_the_tokens(
 ) -> None:
     """Catches a cut of the wrong columns, and rows that are filled up with likely tokens.
 
-    Bug: zeros were refused where the message about them said how many tokens to give.
+    Bug: zeros raised an error even with the number of tokens that the message recommends.
     """
     arrays = logits(folder)
     plain = measured(folder, arrays, "plain")
@@ -121,7 +121,7 @@ def test_columns_of_nan_are_named(folder: Path, kind: str) -> None:
     ):
         measured(folder, arrays, "y")
     arrays["draft"] = logits(folder)["draft"]
-    arrays["draft"][5, 3] = np.nan  # one is no padding
+    arrays["draft"][5, 3] = np.nan  # a single NaN is not padding
     with pytest.raises(InvalidInputError, match=r"^row 5 of .* the logits have NaN"):
         measured(folder, arrays, "z")
 
@@ -154,7 +154,7 @@ def test_rows_of_zeros_are_no_positions(folder: Path, save: Any, begin: int) -> 
 
 
 def test_zeros_as_probabilities_change_nothing(folder: Path) -> None:
-    """Catches padding that is no token and yet changes a number."""
+    """Catches padding that changes a number."""
     arrays = logits(folder)
     for name in ("draft", "target"):
         arrays[name] = KINDS["probabilities"](arrays[name])
@@ -179,7 +179,7 @@ def test_rows_of_certain_tokens_are_no_logits(folder: Path) -> None:
 @pytest.mark.parametrize("kind", ["log-probabilities", "probabilities"])
 @pytest.mark.parametrize("narrow", ["float16", "bfloat16", "float32"])
 def test_narrow_numbers_in_a_wide_file_are_taken(tmp_path: Path, kind: str, narrow: str) -> None:
-    """Bug: a softmax in float32 that was saved as float64 is refused at a large vocabulary."""
+    """Bug: a float32 softmax, saved as float64, raises at a large vocabulary."""
     torch = pytest.importorskip("torch")
     scores = torch.tensor(np.random.default_rng(0).normal(size=(2, 150_000)))
     softmax = torch.softmax if kind == "probabilities" else torch.log_softmax

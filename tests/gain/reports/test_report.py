@@ -217,7 +217,7 @@ KINDS = "logits", "log-probabilities", "probabilities"
 def test_scores_are_taken_for_what_they_are(
     given: str, stated: str, dtype: str, folder: Path
 ) -> None:
-    """Catches probabilities that go through a softmax, and tolerances that refuse sound files."""
+    """Catches probabilities that go through a softmax, and tolerances that reject valid files."""
     arrays = dict(np.load(folder / "pair.npz"))
     logits = {name: arrays[name].astype(np.float64) for name in ("draft", "target")}
     if given != "logits":
@@ -318,7 +318,7 @@ def test_arguments_are_refused_before_any_work(folder: Path) -> None:
 
 @pytest.mark.parametrize("lenience", [0, 3, -1, math.nan, math.inf, "x", None, True])
 def test_a_lenience_outside_its_range_is_refused_at_once(lenience: Any) -> None:
-    """Catches a setting that is refused far from where it was set."""
+    """Catches an error that comes long after the invalid setting."""
     with pytest.raises(InvalidParameterError, match=r"lenience = .* \(0, 1\]"):
         Lenience(lenience)
 

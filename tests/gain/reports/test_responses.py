@@ -152,7 +152,7 @@ def test_two_tokens_of_one_text_are_not_one(tmp_path: Path) -> None:
     other = next(top for top in place["top_logprobs"] if top["token"] != place["token"])
     place["top_logprobs"].append({**other, "logprob": -4.0})
     assert from_top_logprobs(*write(tmp_path, made)).prompts.size == 4 * LENGTH - 1
-    by_bytes = responses(chat)  # half characters that bytes tell apart
+    by_bytes = responses(chat)  # incomplete characters, which their bytes distinguish
     for place in by_bytes["draft"][0]["content"]:
         for j, top in enumerate(place["top_logprobs"]):
             top |= {"token": "\ufffd", "bytes": [0xE6, j]}
@@ -163,7 +163,7 @@ def test_two_tokens_of_one_text_are_not_one(tmp_path: Path) -> None:
 
 
 def test_the_last_tokens_may_differ(tmp_path: Path) -> None:
-    """Catches a refusal of the two first tokens after a prompt, whatever was sampled."""
+    """Catches an error whenever the first tokens after a prompt differ."""
     made = responses(completion)
     made["draft"][0]["tokens"][-1] = "another"
     assert from_top_logprobs(*write(tmp_path, made)).prompts.size == 4 * LENGTH

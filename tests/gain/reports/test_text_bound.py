@@ -14,7 +14,7 @@ from otm.gain import Settings
 from otm.gain.reports.pairs import measure_pair
 from otm.gain.reports.text_bound import bound_along_text, tangents
 
-# Laws of the next token after each last token, of texts over two tokens that follow a 0
+# Distributions of the next token after each last token, of texts over two tokens that follow a 0
 DRAFT = np.array([[0.75, 0.25], [0.375, 0.625]])
 TARGET = np.array([[0.25, 0.75], [0.5, 0.5]])
 KS, GAMMAS = (1, 2, 4), (1, 2, 3)

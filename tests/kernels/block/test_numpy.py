@@ -33,7 +33,7 @@ def random_model(rng: np.random.Generator, size: int, depth: int, zeros: float) 
 
 
 def probability(model: Model, tokens: tuple[int, ...], known: int = 0) -> Fraction:
-    """Probability of the tokens, given the first so many of them."""
+    """Probability of the tokens given the first `known` tokens."""
     factors = (model[tokens[:i]][tokens[i]] for i in range(known, len(tokens)))
     return math.prod(factors, start=F(1))
 
@@ -48,7 +48,9 @@ def as_rows(laws: list[Law], size: int) -> np.ndarray:
 def joint_law(
     verify: object, target: Model, draft: Model | None, shape: tuple[int, int, int]
 ) -> tuple[dict[tuple[int, ...], Fraction], Fraction]:
-    """Law of length + 1 tokens, the output continued by the target, and the mean number accepted.
+    """Return the distribution of length + 1 tokens, and the mean number of accepted drafts.
+
+    The target continues outputs that are shorter.
 
     The shape is the vocabulary's size, γ and the chain's length.  All drafts are enumerated, and
     all paths through the comparisons of the verifier itself.

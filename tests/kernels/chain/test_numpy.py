@@ -34,7 +34,7 @@ def random_model(rng: np.random.Generator, size: int, depth: int, zeros: float) 
 
 
 def probability(model: Model, tokens: Sequence[int], known: int = 0) -> Fraction:
-    """Probability of the tokens, given the first so many of them."""
+    """Probability of the tokens given the first `known` tokens."""
     factors = (model[tuple(tokens[:i])][tokens[i]] for i in range(known, len(tokens)))
     return math.prod(factors, start=F(1))
 
@@ -62,7 +62,7 @@ class Instance(NamedTuple):
         return [(sequence, mass) for sequence, mass in drawn if mass]
 
     def arguments(self, drafts: tuple[int, ...]) -> list[np.ndarray | None]:
-        """Laws and drafts for `verify_probs`; beyond the end of the chain stands rubbish."""
+        """Return arguments of `verify_probs`, with invalid values after the end of the chain."""
         beyond = self.gamma - self.length
         rubbish = [[F(-3)] * self.size] * beyond
         target = [self.target[drafts[:i]] for i in range(self.length + 1)] + rubbish

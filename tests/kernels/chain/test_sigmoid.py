@@ -90,7 +90,7 @@ def test_it_is_far_from_the_target_and_says_so() -> None:
     draft = target + 0.5 * logits(8, 32_000)
     own = (target.double().softmax(0) - draft.double().softmax(0)).abs().sum() / 2
     distances = [sigmoid_distance(target, draft, (-(10.0**n), 10.0**n)) for n in (1, 3, 4, 5)]
-    # the wider the scales, the closer to the draft's own law: everything is accepted
+    # the wider the scales, the closer to the draft's own distribution: everything is accepted
     assert distances[0] < distances[1] <= distances[2] + 1e-9
     assert distances == pytest.approx([float(own)] * 4, abs=0.1)
     assert distances[2] == pytest.approx(float(own), abs=1e-3)

@@ -40,7 +40,7 @@ def assert_same(outcome: Any, expected: Any) -> None:
 
 
 def random_laws(rng: np.random.Generator, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-    """Laws with zeros, with many ties and with probabilities far below float32's resolution."""
+    """Draw distributions with zeros, many ties, and values far below float32's resolution."""
     *_, size = shape
     weights = rng.integers(0, 5, shape) * np.exp(-40 * rng.random(shape) * rng.integers(0, 2))
     np.put_along_axis(weights, rng.integers(size, size=(*shape[:-1], 1)), 1.0, axis=-1)
@@ -50,7 +50,7 @@ def random_laws(rng: np.random.Generator, shape: tuple[int, ...], dtype: Any) ->
 def random_chains(
     rng: np.random.Generator, dtype: Any = np.float32
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Laws, drafts drawn from them, lengths from 0 to γ, and uniforms of which many are edges."""
+    """Draw distributions, drafts from them, lengths from 0 to γ, and uniforms, many on edges."""
     batch, gamma = int(rng.integers(1, 40)), int(rng.integers(0, 4))
     size = int(rng.choice([1, 2, 3, 5, 8, 33, 257]))
     target = random_laws(rng, (batch, gamma + 1, size), dtype)
@@ -105,7 +105,7 @@ def test_the_comparison_sees_every_mutant(mutant: ModuleType) -> None:
 
 
 def test_edges_belong_to_the_next_token_of_positive_weight() -> None:
-    # dyadic laws, so that every edge is a float: residual (0, 1, 0, 3, 0)/8 after a rejection
+    # All edges are dyadic, hence floats.  The residual after a rejection is (0, 1, 0, 3, 0)/8.
     target = np.array([[[0, 2, 0, 6, 0], [0, 4, 0, 4, 0]]]) / 8
     draft = np.array([[[2, 1, 0, 3, 2]]]) / 8
     residual = [1, 3, 3]  # of u = 0, 1/4 (an edge: masses 1 and 3) and the largest uniform
@@ -122,7 +122,7 @@ def test_edges_belong_to_the_next_token_of_positive_weight() -> None:
 
 
 def test_the_law_of_torch_in_floats() -> None:
-    # the law integrated over the 2^53 uniforms, from what the code does with each: by bisection
+    # The test integrates the output over the 2^53 uniforms and finds its edges by bisection.
     rng = np.random.default_rng(22)
     size = 40
     target, draft = rng.dirichlet(np.full(size, 0.3), (2, 1, 1))
@@ -312,7 +312,7 @@ def test_cold_temperatures_and_huge_logits(wrap: Any) -> None:
         assert result.accepted.tolist() == [accepted]
         arrays = wrap(target, None, np.array([[2]]), np.array([[0.0, LAST, 0.0]]))
         assert verify_logits(*arrays, temperature=temperature).tokens.tolist() == [[1, -1]]
-    # greedy takes the first of two equal logits, whatever the uniforms and the draft's logits
+    # Greedy takes the first of two equal logits, for any uniforms and draft logits.
     draft = np.full((1, 1, 4), -np.inf, dtype=np.float32)
     arrays = wrap(target, draft, np.array([[1]]), np.array([[LAST, LAST, LAST]]))
     assert verify_logits(*arrays, temperature=0).tokens.tolist() == [[1, 2]]
@@ -333,7 +333,7 @@ def test_a_greedy_row_beside_sampled_ones() -> None:
 
 
 def test_nothing_waits_for_the_device() -> None:
-    # tensors of the device "meta" have no numbers: whatever asks for one fails
+    # Tensors of the device "meta" hold no numbers, so reading one raises.
     def on_meta(*shape: int, dtype: Any = torch.float32) -> Any:
         return torch.empty(shape, dtype=dtype, device="meta")
 

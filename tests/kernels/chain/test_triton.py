@@ -1,4 +1,4 @@
-"""Chain verification in Triton: the reference's decisions, bit for bit, whatever the input."""
+"""Chain verification in Triton: the reference's decisions, bit for bit, for all inputs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LAST = 1 - 2.0**-53  # the largest uniform of 53 bits
 TYPES = [torch.float32, torch.float16, torch.bfloat16, torch.float64]
 TEMPERATURES = torch.tensor([0.0, 0.7, 1e-8, 1.0, 0.0])
 
-# a block of one token, blocks ± 1, three blocks of which Triton makes four
+# Sizes: one token, block sizes ± 1, and three blocks, which Triton pads to four.
 SIZES = [1, 2, 7, 8, 9, 17, 24, 25]
 
 
@@ -77,7 +77,7 @@ def test_one_temperature_for_all(chains: Callable[..., Any], device: str) -> Non
 
 @pytest.mark.usefixtures("small_blocks")
 def test_empty_blocks_and_edges(device: str) -> None:
-    # dyadic laws over four blocks, of which the first and the last are empty
+    # Dyadic distributions over four blocks; the first and the last block have no mass.
     target = torch.zeros(1, 2, 30)
     target[..., 8], target[..., 15], target[..., 17] = 0.25, 0.25, 0.5
     draft = torch.zeros(1, 1, 30)
@@ -199,7 +199,7 @@ def test_no_garbage_gives_a_token_outside_the_vocabulary(device: str) -> None:
 
 def test_the_law_of_logits_from_its_breakpoints(device: str) -> None:
     # each decision is a step function of its uniform: the steps are found by bisection, the kernels
-    # are run on both sides of each, and the law between the steps is the softmax
+    # are run on both sides of each, and the distribution between the steps is the softmax
     rng = torch.Generator().manual_seed(5)
     size, every = 6, torch.arange(6)
     target = 2 * torch.randn(1, 2, size, generator=rng)

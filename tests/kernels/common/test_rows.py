@@ -97,7 +97,7 @@ def test_one_chain_decides_as_with_dense_and_padded_rows(
     """Bugs: rows of another sequence; a token at the edge of a block; padding that counts."""
     rng = np.random.default_rng(3)
     accepted = set()
-    # widths of several chunks, and more than are looked at together
+    # Widths of several chunks, and more chunks than one pass reads.
     shapes = [(2, 17, 40), (1, 9, 0), (3, 5, 0), (0, 4, 0), (4, 25, 70), (1, 1, 0), (2, 45, 0)]
     shapes = shapes[: run.some(7, 2)]
     for (gamma, size, width), dtype in zip(shapes, itertools.cycle(TYPES), strict=False):

@@ -37,7 +37,7 @@ def test_the_exponential_is_within_two_roundings() -> None:
     ],
 )
 def test_laws_at_full_vocabulary(spread: float, temperature: float, dtype: torch.dtype) -> None:
-    # the law of a drawn token and of a chain of one draft, from the masses that are added up
+    # The summed masses give the distribution of a drawn token and of a chain of one draft.
     rng = torch.Generator().manual_seed(2)
     size = 128_256
     draft = spread * torch.randn(size, generator=rng)

@@ -56,7 +56,7 @@ class Launch:
         self.phase += 1
 
     def record(self, kind: str, addresses: npt.NDArray[np.uint64], itemsize: int) -> None:
-        """Record an instruction that touches so many numbers."""
+        """Record one instruction and the numbers that it reads or writes."""
         if not addresses.size:
             return
         first, last = int(addresses.min()), int(addresses.max())

@@ -1,8 +1,8 @@
-"""The law of several chains from logits in float32: from its breakpoints, and at full vocabulary.
+"""The output distribution of several chains from float32 logits, small and full vocabularies.
 
-The law is computed for drafts from the exact softmax, from what the float32 arithmetic makes of the
-rest: thresholds, slots and masses.  At a small vocabulary the kernels are run on both sides of
-every edge between two decisions, so that these laws are theirs.
+The drafts follow the exact softmax; thresholds, slots and masses come from float32 arithmetic.
+At a small vocabulary, the kernels run on both sides of every edge between two decisions, so these
+distributions are those of the kernels.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ LAST = 1 - 2.0**-53  # the largest uniform of 53 bits
 
 
 class Node(NamedTuple):
-    """What a rule does at a node with K drafts.
+    """Outcome of a rule at a node with K drafts.
 
     Attributes
     ----------
-    law : Tensor [V]
-        Of the output.
+    output : Tensor [V]
+        Distribution of the output.
     chance : Tensor [V]
-        Of a draft that is tested to be accepted.
+        Acceptance probability of a tested draft, by token.
     residual : Tensor [V]
-        Masses that are drawn from if none is.
+        Residual masses, used if no draft is accepted.
     edges : list of Tensor
-        For each token where the slot of a draft of it changes, in the uniform.
+        For each token, the uniforms at which the slot of its drafts changes.
     """
 
-    law: Any
+    output: Any
     chance: Any
     residual: Any
     edges: list[Any]
 
 
 def by_k_seq(target: Any, draft: Any, drawn: Any, count: int) -> Node:
-    """Law of k-Seq on float32 laws [V], with drafts from another one."""
+    """Return k-Seq's output distribution for float32 rows and the drafts' true one."""
     of_target, of_draft = target.double()[None], draft.double()[None]
     split = grid_k_seq.find_split(of_target, of_draft, torch.tensor([[count]]), count)
     mean = split.one_draft(of_target, of_draft)
@@ -54,12 +54,12 @@ def by_k_seq(target: Any, draft: Any, drawn: Any, count: int) -> Node:
     chance = (mean / of_draft)[0].clamp(max=1)
     hit = (drawn * chance).sum()
     none = (1 - hit) ** count
-    law = drawn * chance * (1 - none) / hit + none * residual.double() / residual.sum()
-    return Node(law, chance, residual, [])
+    output = drawn * chance * (1 - none) / hit + none * residual.double() / residual.sum()
+    return Node(output, chance, residual, [])
 
 
 def by_bins(target: Any, draft: Any, drawn: Any, count: int) -> Node:
-    """Law of the optimum of bins on float32 laws [V], with drafts from another one."""
+    """Return grid optimal's output distribution for float32 rows and the drafts' true one."""
     of_target, of_draft = target.double(), draft.double()
     numbers = grid_optimal.deterministic_count(torch.tensor([[count]]), count)
     places, table = grid_optimal.bin_tokens(of_target[None], of_draft[None], numbers)
@@ -99,8 +99,8 @@ def by_bins(target: Any, draft: Any, drawn: Any, count: int) -> Node:
     chance = (of_target / won).clamp(max=1)
     accepted = winner * chance
     residual = (mass(target) - mass(torch.minimum(of_target, won))).clamp(min=0)
-    law = accepted + (1 - accepted.sum()) * residual.double() / residual.sum()
-    return Node(law, chance, residual, edges)
+    output = accepted + (1 - accepted.sum()) * residual.double() / residual.sum()
+    return Node(output, chance, residual, edges)
 
 
 LAW = {"grid k-Seq": by_k_seq, "grid optimal": by_bins}
@@ -126,7 +126,7 @@ def test_the_law_at_full_vocabulary(
     warm = torch.full((), temperature, dtype=torch.float64)
     laws = [softmax.softmax(x, warm) for x in (target, draft)]
     node = LAW[rule](*laws, drawn, count)
-    assert distance(node.law, exact) < 1e-6
+    assert distance(node.output, exact) < 1e-6
 
 
 def edges_of(masses: Any) -> Any:
@@ -156,7 +156,7 @@ def test_the_law_from_its_breakpoints(rule: str, device: str) -> None:
     warm = torch.ones((), dtype=torch.float64)
     laws = [softmax.softmax(x, warm) for x in (target, draft)]
     node = LAW[rule](*laws, drawn, count)
-    assert distance(node.law, exact) < 1e-6
+    assert distance(node.output, exact) < 1e-6
     masses = mass(laws[0])
     assert distance(masses.double() / masses.sum(), exact) < 1e-6
 

@@ -61,7 +61,7 @@ def needed(rule: str, gamma: int, accepted: int, *, logits: bool) -> Passes:
     if rule == "block":
         return Passes(sums + 2 * gamma + 1)
     reached = accepted + rejected
-    if rule == "grid walk and keep":  # of two rows the bins are summed, then what is left of them
+    if rule == "grid walk and keep":  # the bins of two rows are summed, then their residual
         rows = CHAINS * sums + 4 * reached + (not rejected)
         return Passes(rows, 2 * reached, SUMS * reached, (SUMS + SECTIONS_OF_WALK) * reached)
     rows = CHAINS * sums + 2 * reached + last
@@ -108,7 +108,7 @@ CASES = [
 
 
 def sequence(rule: str, gamma: int, accepted: int, size: int, *, logits: bool) -> list[Any]:
-    """Make one sequence of which so many drafts are accepted; chains are alike."""
+    """Make one sequence with `accepted` accepted drafts; all chains are equal."""
     rng = np.random.default_rng(size)
     target, draft = (rng.random((gamma + extra, size)) for extra in (1, 0))
     tokens = rng.integers(size, size=gamma)

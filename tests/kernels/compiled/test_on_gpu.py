@@ -142,7 +142,7 @@ def test_a_graph_replays_with_changed_inputs(rule: str, logits: bool) -> None:
 
 
 def several(size: int, dtype: Any, seed: int, rule: str, count: int = 4) -> list[Any]:
-    """Draw at least two chains for each sequence, with the laws of `make`, some of them shorter."""
+    """Draw two or more chains for each sequence, some shorter, with the rows of `make`."""
     target, draft, *_ = make(size, torch.float32, seed).laws(dtype)
     (batch, gamma), rng = draft.shape[:2], torch.Generator().manual_seed(seed)
     weights = draft.float().flatten(0, 1).clamp(min=1e-30)

@@ -61,7 +61,7 @@ def random_model(rng: np.random.Generator, size: int, depth: int) -> Model:
 
 
 def probability(model: Model, tokens: tuple[int, ...], known: int = 0) -> Fraction:
-    """Probability of the tokens, given the first so many of them."""
+    """Probability of the tokens given the first `known` tokens."""
     factors = (model[tokens[:i]][tokens[i]] for i in range(known, len(tokens)))
     return math.prod(factors, start=F(1))
 

@@ -55,7 +55,7 @@ def test_one_chain_is_chain_verification(several: Callable[..., Any]) -> None:
 
 @pytest.mark.parametrize("rule", SEVERAL)
 def test_nothing_waits_for_the_device(rule: str) -> None:
-    # tensors of the device "meta" have no numbers: whatever asks for one fails
+    # Tensors of the device "meta" hold no numbers, so reading one raises.
     def on_meta(*shape: int, dtype: Any = torch.float32) -> Any:
         return torch.empty(shape, dtype=dtype, device="meta")
 

@@ -31,7 +31,7 @@ TEMPERATURES = torch.tensor([0.0, 0.7, 1.0, 1e-8, 2.0])
 
 
 def as_logits(inputs: list[Any], dtype: Any = torch.float32) -> list[Any]:
-    """Return the arguments with logits, of which those of impossible tokens are −∞."""
+    """Return the arguments with logits; impossible tokens have −∞."""
     return [*(x.log().to(dtype) for x in inputs[:2]), *inputs[2:]]
 
 
@@ -122,7 +122,7 @@ def test_every_backend_decides_the_same(
     rng = np.random.default_rng(5)
     inputs = as_logits(several(rng, 2, 2, 1, 6, rule=rule))
     inputs[3] = torch.from_numpy(rng.random(inputs[3].shape))
-    # laws that the chains share, in another order of the memory
+    # distributions that the chains share, in another order of the memory
     tensors = [x[:, :1].to(device).expand(x.shape) for x in inputs[:2]] + on(device, inputs[2:])
     for temperature in (0.0, 0.8):
         choice = {"rule": rule, "temperature": temperature}
@@ -154,7 +154,7 @@ def test_no_garbage_gives_a_token_outside_the_vocabulary(rule: str, device: str)
 
 
 def test_nothing_waits_for_the_device() -> None:
-    # tensors of the device "meta" have no numbers: whatever asks for one fails
+    # Tensors of the device "meta" hold no numbers, so reading one raises.
     def on_meta(*shape: int, dtype: Any = torch.float32) -> Any:
         return torch.empty(shape, dtype=dtype, device="meta")
 

@@ -54,7 +54,7 @@ def winner_of(target: np.ndarray, draft: np.ndarray, count: int, steps: int) -> 
 def law_of_output(
     target: np.ndarray, draft: np.ndarray, count: int, steps: int
 ) -> tuple[list[Fraction], Fraction]:
-    """Law of the output at a node, and the probability that a draft is accepted."""
+    """Distribution of the output at a node, and the probability that a draft is accepted."""
     law, accepted = [F(0)] * target.size, F(0)
     for drafts in itertools.product(np.flatnonzero(draft).tolist(), repeat=count):
         drawn = math.prod((draft[x] for x in drafts), start=F(1))
@@ -227,7 +227,7 @@ def laws_like_real_ones(rng: np.random.Generator, size: int, noise: float) -> li
 
 
 def pairs(rng: np.random.Generator, size: int) -> list[list[np.ndarray]]:
-    """Laws like those of language models, random ones, and one in the reverse order of another."""
+    """Return pairs like those of language models, random pairs, and a pair in reverse order."""
     random = np.sort(rng.dirichlet(np.ones(size), 2))
     real = [laws_like_real_ones(rng, size, noise) for noise in (0.3, 1.0, 2.0)]
     return [*real, [random[0], rng.permutation(random[1])], [random[0], random[0][::-1]]]

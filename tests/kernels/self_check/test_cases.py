@@ -238,7 +238,7 @@ def recorded_kernels() -> Iterator[set[Any]]:
 
 
 def given_layout(seed: int, batch: int, gamma: int) -> tuple[str, Chains]:
-    """Draw a layout that engines have, and make tensors of it for so many sequences and drafts."""
+    """Draw a memory layout that engines use, and make tensors for a batch in this layout."""
     rng = np.random.default_rng(seed)
     rule = str(rng.choice(names("kernel", backend="triton")))
     several = rule in names("kernel", several=True)

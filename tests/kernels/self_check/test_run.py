@@ -384,7 +384,7 @@ def test_a_check_leaves_seeds_as_they_are() -> None:
 
 
 def test_whoever_shows_warnings_may_verify(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bug: the lock is held while the warning is shown, and a logger that asks hangs for ever."""
+    """Bug: the warning is shown under the lock, so a logger that verifies waits forever."""
     monkeypatch.setattr(chain, "verify", fails)
     asked: list[Any] = []
     with warnings.catch_warnings():

@@ -144,7 +144,7 @@ def test_the_exact_law_sees_a_draw_that_is_counted_twice(name: str) -> None:
 def test_a_rule_sees_each_draw_of_the_nodes_that_agree(
     tree: Paths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Bug: a draw that is lost, which costs acceptance and no law shows."""
+    """Bug: a draw that is lost, which costs acceptance and no distribution shows."""
     seen: list[list[int]] = []
 
     def select(target: Any, draft: Any, tokens: Any, uniforms: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Verification of trees: exact laws, and the same decisions on every backend."""
+"""Verification of trees: exact distributions, and the same decisions on every backend."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from tests.kernels.compiled.accesses import recorded  # noqa: E402
 F = Fraction
 
 SIZES = [1, 8, 9, 40]
-"""Within a block, blocks ± 1, and five blocks of which Triton makes eight."""
+"""Sizes within a block, block sizes ± 1, and five blocks, which Triton pads to eight."""
 
 
 class Trees(NamedTuple):
@@ -134,7 +134,7 @@ def model(table: list[list[Fraction]], path: tuple[int, ...]) -> list[Fraction]:
 
 
 def orders(law: dict[int, Fraction], count: int) -> Iterator[tuple[tuple[int, ...], Fraction]]:
-    """All ways to draw so many tokens without replacement."""
+    """Yield all ways to draw `count` tokens without replacement, with their probabilities."""
     if not count or not law:
         yield (), F(1)
         return
@@ -146,9 +146,9 @@ def orders(law: dict[int, Fraction], count: int) -> Iterator[tuple[tuple[int, ..
 
 
 def all_trees(certain: int, count: int, levels: int) -> Iterator[tuple[Any, Fraction]]:
-    """All trees of so many likeliest and so many sampled children at each node of the first levels.
+    """Yield all trees with the draft rows of their nodes, and their probabilities.
 
-    Each with the draft rows of its nodes, and its probability.
+    Each node of the first levels has `certain` most probable and `count` sampled children.
     """
 
     def grow(path: tuple[int, ...]) -> Iterator[tuple[list[Any], Fraction]]:
@@ -202,7 +202,7 @@ def laid_out(nodes: list[Any], certain: int) -> tuple[Any, ...]:
 
 
 def law_of(certain: int, count: int, levels: int, change: Any = None) -> tuple[Any, Fraction]:
-    """Law of a step that is continued by the target, and how many drafts it accepts on average."""
+    """Return a step's output distribution, continued by the target, and mean accepted drafts."""
     law: dict[tuple[int, ...], Fraction] = {}
     accepted = F(0)
     for nodes, chance in all_trees(certain, count, levels):
@@ -252,7 +252,7 @@ def test_the_output_has_the_law_of_the_target_exactly(
 
 
 def test_one_level_accepts_as_the_rules_do() -> None:
-    """The plans of `otm.coupling` in fractions, each of which has its own code."""
+    """The result equals that of the plans of `otm.coupling`, which have separate code."""
     target, draft = model(TARGET, ()), model(DRAFT, ())
     for certain, count, rule, k in (
         (2, 0, "target-only", 2),
@@ -264,7 +264,7 @@ def test_one_level_accepts_as_the_rules_do() -> None:
 
 
 def test_rows_of_other_draws_lose_the_law() -> None:
-    """Negative controls: draft rows of another node, and drafts that are drawn from another law."""
+    """Negative controls: draft rows of another node, and drafts from another distribution."""
     assert law_of(0, 2, 1, lambda draft: draft[::-1])[0] != law_of_target(2)
     uniform = [[F(1, 3)] * 3]
     assert law_of(0, 1, 1, lambda draft: uniform * len(draft))[0] != law_of_target(2)
@@ -299,7 +299,7 @@ def test_certain_drafts_are_decided_as_in_the_loop(seed: int) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_rows_that_are_not_reached_may_hold_anything(kind: str) -> None:
-    """Catches a pass over all rows of a tree, of which a walk needs a few."""
+    """Catches a pass over all rows of a tree, although a walk needs only a few."""
     for seed in range(5):
         trees = draw_trees(seed, 9, kind)
         expected = trees.verified()
@@ -317,7 +317,7 @@ def test_rows_that_are_not_reached_may_hold_anything(kind: str) -> None:
 
 
 def test_where_the_uniforms_end_the_output_does() -> None:
-    """Unchecked: a tree deeper than its uniforms costs drafts, never the law."""
+    """Unchecked: a tree deeper than its uniforms costs drafts, never the distribution."""
     drafts, parents = np.array([[0, 0]]), np.array([[-1, 0]])
     trees = Trees(np.full((1, 3, 2), 0.5), None, drafts, parents, np.zeros((1, 2, 1)), None)
     expected = (np.array([[0, 0]]), np.array([1]), np.array([0]))
@@ -376,7 +376,7 @@ def test_triton_decides_as_the_definition(size: int, kind: str, device: str) -> 
 def test_triton_decides_from_logits_as_its_softmax_says(
     size: int, kind: str, device: str, small_blocks: int
 ) -> None:
-    """At several temperatures, of which one is 0, in one batch; −∞ excludes a token."""
+    """One batch has several temperatures, including 0; −∞ excludes a token."""
     workspace = Workspace()
     for seed in range(2):
         trees = draw_trees(seed, size, kind).tensors(device)
@@ -452,7 +452,7 @@ def test_a_slip_in_the_walk_is_seen(right: str, wrong: str) -> None:
     assert differ
 
 
-# What is refused
+# Rejected input
 
 
 @pytest.mark.parametrize(

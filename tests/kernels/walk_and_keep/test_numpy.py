@@ -151,7 +151,7 @@ def test_the_exact_law_sees_a_slip(slip: str, monkeypatch: pytest.MonkeyPatch) -
 
 
 def outcomes(rule: str, inputs: tuple[Any, ...], chains: int, gamma: int) -> dict[Any, Fraction]:
-    """Law of the output of given drafts, arguments as for several chains."""
+    """Distribution of the output of given drafts, arguments as for several chains."""
     arrays = [x[:, 0] if rule == "block" else x for x in inputs]
     used = 1 if rule == "block" else uniforms_per_position(chains)
 
@@ -167,7 +167,7 @@ def outcomes(rule: str, inputs: tuple[Any, ...], chains: int, gamma: int) -> dic
 
 @pytest.mark.usefixtures("one_bin_an_octave")
 def test_one_chain_is_block_verification() -> None:
-    """Given the drafts too: catches a walk that stops early, which no law of the output shows."""
+    """Catches a walk that stops early, which shows only in distributions given the drafts."""
     rng = np.random.default_rng(4)
     target, draft = random_model(rng, 3, 3), random_model(rng, 3, 2)
     for chain in itertools.product(range(3), repeat=2):

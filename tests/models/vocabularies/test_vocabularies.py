@@ -1,4 +1,4 @@
-"""Drafts of another vocabulary: exact laws of loops, what is accepted, and real tokenizers."""
+"""Drafts of another vocabulary: exact output distributions, acceptance, real tokenizers."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def tables(seed: int, sizes: tuple[int, int] = (4, 4)) -> tuple[TableModel, Tabl
 
 
 def law(target: TableModel, drafter: Drafter, rule: str, gamma: int) -> Any:
-    """Law of texts of γ + 1 tokens of a loop, by all its comparisons; the last token ends."""
+    """Return a loop's exact distribution of texts of γ + 1 tokens; the largest id ends a text."""
     verify = verify_target_only if rule == "target-only" else host_verifier(tree_rule(rule))
 
     def decode(uniforms: Randomness) -> Path:
@@ -174,7 +174,7 @@ def test_strings_are_accepted_where_no_token_is_shared() -> None:
 
 
 def test_expected_matches_of_strings_are_the_sum_over_texts() -> None:
-    """Accepted drafts against Σ D(x) T(x), D the law of the tokens that the drafts' text gives."""
+    """Mean accepted drafts are Σ D(x) T(x); D is the distribution of the re-encoded draft text."""
     target, draft = tables(8)
     drafter = StringDrafter(draft, DRAFT, TARGET)
 
@@ -250,7 +250,7 @@ def test_a_target_with_many_tokens_verifies_on_its_device() -> None:
 
 
 def test_the_text_of_coupled_decoding_is_that_without_drafts() -> None:
-    """Bug: drafts of strings taken for drafts with a law."""
+    """Bug: drafts of strings taken for drafts with a distribution."""
     target = load("large")
     spelling = Spelling([chr(i) for i in range(256)])
     made = [

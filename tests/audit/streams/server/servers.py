@@ -45,7 +45,7 @@ def right(at: Place) -> int:
 
 
 def usual(at: Place, token: int) -> dict[int, float]:
-    """List the sampled token and the likeliest."""
+    """List the sampled token and the most probable tokens."""
     logs = at.logits - np.logaddexp.reduce(at.logits)
     top = np.argsort(-logs)[: at.body.get("top_logprobs", at.body.get("logprobs"))]
     return {int(i): float(logs[i]) for i in (token, *top)}
@@ -68,7 +68,7 @@ def serve(
     takes: Callable[[dict[str, Any]], str] = lambda body: "",
     bodies: list[dict[str, Any]] | None = None,
 ) -> Any:
-    """Make a transport; `takes` returns a message for a request that is refused.
+    """Make a transport; `takes` returns an error message for a request that it rejects.
 
     Logits depend on the prompt and as many of the last tokens as `memory` says.
     """

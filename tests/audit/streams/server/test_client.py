@@ -1,4 +1,4 @@
-"""What requests have, what a server may refuse of it, and what is said of its refusals."""
+"""Fields of requests, fields that a server may reject, and messages about rejected fields."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_penalty_that_is_the_default_is_switched_off(name: str) -> None:
 def test_only_what_a_server_refuses_is_left_out(
     refused: tuple[str, ...], said: str, gone: set[str]
 ) -> None:
-    """Bug: a server that refuses one extra loses all, and with them its token ids."""
+    """Bug: if a server rejects one extra field, all are dropped, token ids included."""
     bodies: list[dict[str, Any]] = []
     server = serve(takes=lambda body: said if {*refused} & body.keys() else "", bodies=bodies)
     report = audit(server, requests=16, concurrency=(1,))
@@ -71,12 +71,12 @@ def test_only_what_a_server_refuses_is_left_out(
 
 
 def greedy_by_itself(at: Place) -> int:
-    """Sample if a temperature is given, and else take the likeliest token."""
+    """Sample if the request has a temperature, else return the most probable token."""
     return right(at) if "temperature" in at.body else int(at.logits.argmax())
 
 
 def test_a_parameter_that_is_left_out_has_the_stated_value_or_not() -> None:
-    """Bug: a server that decodes greedily unless it is told otherwise cannot be found."""
+    """Bug: the audit cannot detect a server that decodes greedily by default."""
     bodies: list[dict[str, Any]] = []
     assert audit(serve(greedy_by_itself, bodies=bodies), tv=0.15).lossless
     assert all({*NEUTRAL, "temperature"} <= body.keys() for body in bodies)
@@ -176,7 +176,7 @@ def test_a_server_without_a_list_of_models_needs_a_name(models: Any) -> None:
 
 
 def short(at: Place, token: int) -> dict[int, float]:
-    """List five whatever is asked for."""
+    """List five tokens for any request."""
     logs = at.logits - np.logaddexp.reduce(at.logits)
     return {int(i): float(logs[i]) for i in (token, *np.argsort(-logs)[:5])}
 
@@ -196,7 +196,7 @@ def test_empty_lists_are_an_error() -> None:
 
 
 def test_an_answer_that_fails_is_not_kept(tmp_path: Any) -> None:
-    """Bug: a list of no distribution stayed in the file, so that --resume failed for ever."""
+    """Bug: an invalid list stayed in the file, so that --resume always failed."""
     file = tmp_path / "answers.jsonl"
 
     def broken(at: Place, token: int) -> dict[int, float]:

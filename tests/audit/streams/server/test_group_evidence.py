@@ -89,7 +89,7 @@ def run_of(rng: np.random.Generator, temperature: float) -> GroupEvidence:
 def test_false_alarms_of_a_thousand_servers() -> None:
     """At level 0.05, with 64 tokens; the number of alarms is binomial at worst.
 
-    Bug: evidence that is looked at after each batch as if it were looked at once.
+    Bug: evidence is tested after each batch, but at the level of a single test.
     """
     rng = np.random.default_rng(20)
     runs = [run_of(rng, 1.0) for _ in range(1000)]

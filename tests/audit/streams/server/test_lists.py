@@ -27,7 +27,7 @@ SAMPLING = [
 
 
 def served(logs: np.ndarray, token: int, listed: int) -> dict[str, float]:
-    """List what a server sends if it samples `token`: that one first, then the likeliest."""
+    """Return the list of a server that samples `token`: first it, then the most probable tokens."""
     top = np.argsort(-logs, kind="stable")[:listed]
     return {f"token_id:{i}": float(logs[i]) for i in (token, *top)}
 
@@ -43,7 +43,7 @@ def same(one: TokenProbs | None, other: TokenProbs | None) -> bool:
 def test_the_law_is_that_of_the_server_given_that_a_token_counts(
     parameters: SamplingParameters, ties: bool
 ) -> None:
-    """Bugs: a law that depends on the sampled token, a wrong rest, temperature twice."""
+    """Bugs: a distribution that depends on the sampled token, a wrong rest, temperature twice."""
     rng = np.random.default_rng(5)
     for listed in (6, 12):
         logits = rng.normal(0, 2, 30)
@@ -220,7 +220,7 @@ def test_equal_tokens_at_the_edge_do_not_count(
 
 @pytest.mark.parametrize("chat", [False, True])
 def test_whether_a_list_is_whole_does_not_depend_on_its_token(chat: bool) -> None:
-    """After truncation to five tokens, of which four are listed.
+    """The distribution is truncated to five tokens, and the list has four of these tokens.
 
     Bug: the list was whole if the fifth was sampled, and else left that token out.
     """

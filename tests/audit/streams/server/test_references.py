@@ -115,7 +115,7 @@ def likeliest_alone(at: Place, token: int) -> dict[int, float]:
 
 
 def test_lists_without_the_sampled_token_are_read() -> None:
-    """The control: servers that list the likeliest alone leave out rarer tokens."""
+    """Control: servers that list only the most probable tokens leave out rarer ones."""
     server = serve(lists=likeliest_alone, own=False)
     report = audit(server, requests=300, tv=0.15, concurrency=(8,))
     assert report.verdict == "lossless on everything tried"

@@ -27,7 +27,7 @@ def alone(at: Place, token: int) -> dict[int, float]:
 
 
 def likeliest(at: Place, token: int) -> dict[int, float]:
-    """List the sampled token with 0.96, whatever it is."""
+    """List any sampled token with probability 0.96."""
     others = [i for i in range(V) if i != token][: at.body.get("top_logprobs", 20) - 1]
     return {token: math.log(0.96)} | dict.fromkeys(others, math.log(0.04 / len(others)))
 
@@ -58,7 +58,7 @@ LIARS = [alone, likeliest, decoy, later, shared]
 @pytest.mark.parametrize("lists", LIARS)
 @pytest.mark.parametrize("chat", [False, True])
 def test_lists_that_follow_the_token_are_found(lists: Any, chat: bool) -> None:
-    """Bug: a server that lists whatever it sampled was lossless."""
+    """Bug: a server whose lists follow the sampled token was called lossless."""
     report = audit(serve(anything, lists), chat=chat)
     assert report.verdict == "not lossless"
     assert report.requests < 400

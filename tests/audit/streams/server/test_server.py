@@ -147,7 +147,7 @@ def test_two_servers_are_compared(temperature: float, verdict: str) -> None:
 
 
 def test_two_right_servers_are_lossless_whatever_has_no_partner() -> None:
-    """Bug: tokens without a partner counted as too many of which nothing is known."""
+    """Bug: tokens without a partner counted as unusable, and made too many of them."""
     report = audit(simulated_server(), reference="http://b", tv=0.3, prompts=["a", "b"])
     assert report.lossless
     assert report.left_out > report.tokens
@@ -319,7 +319,7 @@ def test_tokens_that_do_not_count_cannot_make_a_server_lossless() -> None:
 
 
 def test_tokens_off_the_lists_cannot_make_a_server_lossless() -> None:
-    """Bug: "lossless" of tokens of which no more is known than that no list has them."""
+    """Bug: the verdict "lossless" from tokens that are known only to be on no list."""
     report = audit(
         simulated_server(), requests=400, tv=0.3, logprobs=2, sampling=[SamplingParameters()]
     )
