@@ -1,4 +1,4 @@
-"""``otm audit``: whether a verifier is lossless."""
+"""``otm audit``: find out whether a verifier is lossless."""
 
 from __future__ import annotations
 
@@ -87,13 +87,13 @@ def audit(
 ) -> int:
     """Find out whether a verifier is lossless: whether its output follows the target.
 
-    A chain is a function of target_probs, draft_probs, draft_tokens and uniforms. A token rule is
-    a function of target_probs, draft_probs, drafts and uniforms, or a rule of otm.coupling. A loop
-    is a function of target, draft, prompt, gamma, max_tokens and uniforms. docs/audit.md describes
-    the other kinds. In place of uniforms, a function may take rng, generator or seed; a function
-    without these parameters draws its own random numbers.
+    A chain is a function of target_probs, draft_probs, draft_tokens and uniforms. A token rule is a
+    function of target_probs, draft_probs, drafts and uniforms, or a rule of otm.coupling. A loop is
+    a function of target, draft, prompt, gamma, max_tokens and uniforms. docs/audit.md describes the
+    other kinds of verifier. In place of uniforms, a function may take rng, generator or seed; a
+    function without these parameters draws its own random numbers.
 
-    The command imports the module, which runs its code.
+    The command imports the module of the verifier, and so executes the code of this module.
 
     With --recorded, the command runs no verifier: FILE contains steps with the distributions of
     both models, in the format of docs/audit.md.

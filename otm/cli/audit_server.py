@@ -1,4 +1,4 @@
-"""``otm audit server``: whether a server samples from its model's distribution."""
+"""``otm audit server``: find out whether a server samples from its model's distribution."""
 
 from __future__ import annotations
 
@@ -119,8 +119,9 @@ def audit_server(
 ) -> int:
     """Find out whether a server samples from the distribution of its model.
 
-    The audit compares the server with the log-probabilities that it lists, with a second server,
-    or with a local model. It reads a key from the environment: OTM_API_KEY or else OPENAI_API_KEY.
+    The audit compares the server's answers with the log-probabilities in these answers, with a
+    second server, or with a local model. The command reads an API key from the environment:
+    OTM_API_KEY or else OPENAI_API_KEY.
 
     Exit status: 0 lossless within the stated distance, 1 not lossless, 2 an error, 3 undecided, 70
     a bug in OTM, 130 after Ctrl-C.

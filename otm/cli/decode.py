@@ -105,9 +105,9 @@ def decode(
     """Decode a prompt with and without drafts.
 
     The command compares speeds, and shows the accepted drafts. Shipped models are the GPTs target,
-    large, medium and small, which need torch, and ngram-1 to ngram-7. Their tokens are bytes, and
-    all were fitted to seven books of the King James Bible. Two Hugging Face models must have the
-    same tokenizer.
+    large, medium and small, which need torch, and ngram-1 to ngram-7. All shipped models have bytes
+    as tokens, and were fitted to seven books of the King James Bible. Two Hugging Face models must
+    have the same tokenizer.
     """
     with_torch = is_installed("torch") and is_installed("safetensors")
     if not with_torch and None in (target, draft):
@@ -170,7 +170,7 @@ def _answer(generations: Mapping[str, Generation]) -> str:
 
 
 def _speed(generation: Generation) -> float:
-    """Return the tokens per second; NaN without a step."""
+    """Return the tokens per second; NaN if there are no steps."""
     return generation.tokens / generation.seconds.total if generation.steps else math.nan
 
 
@@ -181,7 +181,7 @@ def _methods(
     counts: Sequence[int],
     **options: Any,
 ) -> dict[str, Callable[..., Generation]]:
-    """Return all decoding methods by name, as functions of `max_tokens`, after a short trial."""
+    """Try all decoding methods on two tokens; return them by name, as functions of `max_tokens`."""
     plain = {name: value for name, value in options.items() if name != "gamma"}
     methods: dict[str, Callable[..., Generation]] = {
         "autoregressive": partial(autoregressive, models[0], prompts, **plain)
@@ -257,10 +257,10 @@ def _print_trace(
 
 
 def statistics(generations: Mapping[str, Generation]) -> str:
-    """Write a table that compares decoding methods; the speed-up is relative to the first.
+    """Write a table that compares decoding methods; speed-ups are relative to the first method.
 
     "tokens/call" is the block efficiency, and "accepted" is the share of accepted drafts among the
-    verified ones. A dash marks a mean without data.
+    verified drafts. A dash marks a mean without data.
     """
     if not generations:
         raise InvalidInputError("there are no generations to compare; give at least one")

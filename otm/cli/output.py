@@ -28,14 +28,14 @@ def print_json(value: Any) -> None:
 
 
 def as_json(value: Number | Interval) -> float | list[float]:
-    """Convert a number for JSON: to a float, or an interval to its two ends."""
+    """Convert a number to a float, or an interval to a list of its two ends, for JSON."""
     if isinstance(value, Interval):
         return [float(value.lower), float(value.upper)]
     return float(value)
 
 
 def exact_text(value: Number) -> str | None:
-    """Write a fraction; return None for a float and for a very long fraction."""
+    """Return a fraction as text, or None for a float and for a very long fraction."""
     if not isinstance(value, Fraction):
         return None
     longest = max(value.numerator.bit_length(), value.denominator.bit_length())
@@ -48,7 +48,7 @@ def print_headline(text: str) -> None:
 
 
 def wants_colour(file: TextIO) -> bool:
-    """Whether a file is a terminal with colours, without ``NO_COLOR`` and ``TERM=dumb``."""
+    """Whether a file is a terminal, and neither ``NO_COLOR`` nor ``TERM=dumb`` is set."""
     plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
     return not plain and file.isatty()
 

@@ -114,12 +114,12 @@ def report(
     workers: Annotated[int, Option(help="Number of processes; -1: one per core.")] = -1,
     json: JsonOption = False,
 ) -> None:
-    """Estimate the gain of two models from drafts.
+    """Estimate how much two models gain from drafts.
 
     The command writes report.json and report.html. The report has the acceptance probability of
     each --rule (by default three rules), the expected tokens per step, and the cost of rules that
-    are not lossless. Intervals are clustered by prompt. With --latency it also recommends a rule
-    and numbers of drafts.
+    are not lossless. Intervals are clustered by prompt. With --latency the report also recommends a
+    rule and numbers of drafts.
     """
     from otm import gain
 

@@ -41,6 +41,7 @@ def sampling_of(
         return sampling
     if sampling != SamplingParameters():
         raise InvalidInputError(
-            "--generation-config excludes --temperature, --top-k, --top-p and --min-p; give either"
+            "--generation-config cannot be combined with --temperature, --top-k, --top-p or "
+            "--min-p; give the file or these options"
         )
     return read_generation_config(generation_config)

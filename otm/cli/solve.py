@@ -27,7 +27,7 @@ MAX_TOKENS = 2**24
 """Largest number of tokens of a distribution in a file, about 100 times a usual vocabulary."""
 
 LARGEST_POWER_BITS = 2**20
-"""Largest number of bits of the k-th power of a common denominator, for fast certificate checks."""
+"""Largest bit length of a common denominator's k-th power, so that certificate checks are fast."""
 
 # digits and exponents are limited, because a short text such as 1e1000000000 is a huge number
 _NUMBER = re.compile(
@@ -139,8 +139,8 @@ def read_distributions(
 ) -> tuple[Any, Any]:
     """Read the draft and target distributions from files, or from comma-separated numbers.
 
-    One file has both distributions; of two files, each has one. With `exact`, or if a distribution
-    has a fraction such as 1/3, decimals in text become fractions.
+    A single file has both distributions; if two files are given, each has one distribution. With
+    `exact`, or if a distribution has a fraction such as 1/3, decimals in text become fractions.
     """
     if files:
         if draft is not None or target is not None:
@@ -192,7 +192,7 @@ def _from_files(files: Sequence[Path]) -> dict[str, Any]:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """Return the distributions of a file by name, as arrays or lists from JSON."""
+    """Return the distributions of a file by name, as arrays, or as lists if the file is JSON."""
     if path.suffix.lower() != ".json":
         return {name: _array(rows) for name, rows in open_arrays(path).items()}
     content = read_json(path)

@@ -23,8 +23,8 @@ INTERRUPTED = 130
 def status_of(work: Callable[[], int | None], program: str = "otm") -> int:
     """Run `work` and return its exit status, 0 for None.
 
-    An error prints one line, and an internal error also a traceback. A closed pipe is status 0,
-    because its reader needs no more output.
+    An error prints one line; an internal error also prints a traceback. A closed pipe gives status
+    0, because the reader of the pipe needs no more output.
     """
     for name in ("stdout", "stderr"):
         # a shell may close a stream; its output then goes to the null device

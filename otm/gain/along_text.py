@@ -6,11 +6,12 @@ verification accepts the first i of γ drafts with probability
 
     Σ Π_j min(p(x_j), q(x_j)) = E Π_{j≤i} min(1, p(x_j)/q(x_j)),
 
-where the sum is over all paths. Block verification accepts them with probability
-Σ q(x_1 … x_i) min_{j≤i} c_j = E min_{0≤j≤i} c_j. Both are means over texts of the target, whose
-distribution does not depend on the draft. So the gradient of the mean is the mean of the gradient,
-and no drafts need to be sampled. To lower the variance, the last token of each path is summed over
-instead of taken from the text:
+where the sum is over all paths. Block verification accepts the first i drafts with probability
+Σ q(x_1 … x_i) min_{j≤i} c_j = E min_{0≤j≤i} c_j. Both probabilities are means over texts of the
+target, and the distribution of these texts does not depend on the draft. So the gradient of the
+mean is the mean of the gradient, and no drafts need to be sampled. To lower the variance, the
+estimate sums over all values of the last token of each path, instead of taking this token from the
+text:
 
     chain  Π_{j<i} min(1, p(x_j)/q(x_j)) α_1          block  Σ_v min(u q(v), c_{i−1} p(v))
 
@@ -46,8 +47,9 @@ def accepted_along_text(
 ) -> Any:
     """Estimate the number of drafts accepted by steps that begin at each position of a text.
 
-    The text must be sampled from the target. Then the estimate is unbiased for the expected number,
-    and its gradient for the gradient. So it can train a draft model (docs/train-a-draft.md).
+    The text must be sampled from the target. Then the mean of the estimate is the expected number
+    of accepted drafts, and the mean of the estimate's gradient is the gradient of this number. So
+    the estimate can train a draft model (docs/train-a-draft.md).
 
     Parameters
     ----------
@@ -55,7 +57,7 @@ def accepted_along_text(
         Probabilities of each model for each token of a text, conditioned on the tokens before it.
         The gradient flows to `draft_probs`.
     tokens : int64 tensor [..., L]
-        The text, sampled from `target_probs`. Along any other text the estimate is biased.
+        The text, sampled from `target_probs`; otherwise the estimate is biased.
     gamma : int
         Number of drafts γ of a step, from 1 to L.
     rule : {"chain", "block"}, optional
@@ -69,7 +71,7 @@ def accepted_along_text(
     -------
     tensor [..., L − γ + 1]
         Number of drafts that a step from each position accepts, if its γ drafts lie within the
-        text. The step outputs one token more.
+        text. The step outputs one token more than it accepts.
 
     Raises
     ------
@@ -170,7 +172,10 @@ def _check(torch: Any, draft: Any, target: Any, tokens: Any) -> None:
             raise InvalidInputError(f"{name} is a {type(tensor).__name__}; give a torch tensor")
     for name, tensor in given[:2]:
         if not tensor.is_floating_point() or tensor.dtype != draft.dtype:
-            raise InvalidInputError(f"{name} has {tensor.dtype}; give both in one float type")
+            raise InvalidInputError(
+                f"{name} has {tensor.dtype}; give the probabilities of both models in one float "
+                "type"
+            )
     if draft.dtype == torch.float16:
         raise InvalidInputError(
             "the probabilities have type torch.float16, in which gradients overflow; give "
@@ -180,7 +185,7 @@ def _check(torch: Any, draft: Any, target: Any, tokens: Any) -> None:
     if shapes[0] != shapes[1] or shapes[0][:-1] != shapes[2] or not shapes[2]:
         raise InvalidInputError(
             f"probabilities {shapes[0]} and {shapes[1]} for tokens {shapes[2]}; give [..., L, V] "
-            "twice and [..., L]"
+            "for both models and [..., L] for the tokens"
         )
     if tokens.dtype != torch.int64:
         raise InvalidInputError(f"tokens have {tokens.dtype}; give int64")

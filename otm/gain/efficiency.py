@@ -39,7 +39,7 @@ from otm.gain.tokens_given_drafts import OF_WHOLE_PATHS, tokens_by_rule
 from otm.problem import Problem
 
 Rules = Iterable[str] | Mapping[str, PlanBuilder | None]
-"""Names of rules, or a mapping from names to plan builders; None stands for the known rule."""
+"""Names of rules, or a mapping from names to plan builders, or to None as in `KNOWN`."""
 
 KNOWN: dict[str, PlanBuilder | None] = {**PLANS, **dict.fromkeys(OF_WHOLE_PATHS)}
 """Rules by name; None marks a rule that verifies whole trees."""
@@ -55,7 +55,7 @@ def block_efficiency(
 ) -> PairedMeans:
     """Return the mean tokens per step, by rule, number of drafts and length.
 
-    This is the block efficiency of [sun2023]_, section 7. It is computed from the recorded drafts,
+    The mean is the block efficiency of [sun2023]_, section 7, computed from the recorded drafts
     without simulation.
 
     Parameters
@@ -63,12 +63,12 @@ def block_efficiency(
     recordings : sequence of Recording
         Recordings from `record`.
     rules : names, or mapping from names to rules, optional
-        Names in `otm.rules.RULES` of rules that have a plan for the recorded drafts (most plans
-        are for i.i.d. drafts), "traversal", "walk and keep", or "target-only" for any tree. Also
-        "module:name" for your own rule, or functions from a problem to a plan.
+        Names in `otm.rules.RULES` of rules that have a plan for the recorded drafts (most plans are
+        for i.i.d. drafts), or "traversal", "walk and keep" or "target-only", which verify any tree.
+        Your own rules are given as "module:name" or as functions from a problem to a plan.
     ks : iterable of int or tuple of int, optional
-        Numbers K of chains, or numbers of children per level of a prefix tree. They are at most
-        the recorded number, which is the default.
+        Numbers K of chains, or numbers of children per level of a prefix tree. The default is the
+        recorded number, which is also the largest allowed number.
     gammas : iterable of int, optional
         Lengths γ, at most the recorded length, which is the default.
     level : float, optional
@@ -96,9 +96,9 @@ def block_efficiency(
     Notes
     -----
     The contexts determine the estimated quantity. Use the contexts at which the steps of a decoding
-    loop began (`contexts_from`). The mean is then the block efficiency of that loop, and
-    approximately that of a loop with other drafts. Over all positions of a text the mean is too
-    large.
+    loop began (`contexts_from`). At these contexts, the mean is the block efficiency of that loop,
+    and approximately the block efficiency of a loop with other drafts. A mean over all positions of
+    a text is too large.
 
     References
     ----------
@@ -151,8 +151,9 @@ def first_step_acceptance(
 ) -> PairedMeans:
     """Return the mean probability that a rule accepts one of the first drafts.
 
-    It is exact given the distributions. Unlike `block_efficiency` it does not depend on the sampled
-    drafts. So any number of drafts is allowed, and both models' distributions suffice.
+    The mean is computed exactly from the distributions. Unlike `block_efficiency`, it does not
+    depend on the sampled drafts. So any number of drafts is allowed, and both models' distributions
+    suffice.
 
     Parameters
     ----------
@@ -160,13 +161,13 @@ def first_step_acceptance(
         Recordings from `record`, or positions from `from_models` or `from_files`.
     rules : names, or mapping from names to rules, optional
         Names in `otm.rules.RULES`, "module:name" for your own rule, or functions from a problem to
-        a plan. "traversal" and "walk and keep" verify whole paths and have no such probability, so
-        they are skipped.
+        a plan. "traversal" and "walk and keep" verify whole paths, so they have no first-step
+        acceptance and are skipped.
     ks : iterable of int, optional
         Numbers of drafts, at least 1.
     sampling : SamplingParameters, optional
-        Sampling parameters of both models, for a `Source` only. For recordings, `record` has
-        already applied them.
+        Sampling parameters of both models, for a `Source` only. In recordings, `record` has already
+        applied the sampling parameters.
     level : float, optional
         Approximate probability that an interval covers its mean.
     progress : callable, optional
@@ -177,7 +178,7 @@ def first_step_acceptance(
     -------
     PairedMeans
         For each `Setup` with γ = 1, the mean of `TransportPlan.acceptance`. A context without
-        drafts counts as 0.
+        drafts has the value 0.
 
     Raises
     ------
@@ -191,8 +192,8 @@ def first_step_acceptance(
     InvalidDraftCountError
         If a number of drafts is not an integer of at least 1.
     ProblemTooLargeError
-        If no rule has an exact acceptance for so many drafts.  If only some rules have none, the
-        table leaves them out, and `left_out` has the reason.
+        If no rule has an exact acceptance for a number of drafts. If only some rules have no exact
+        acceptance, the table leaves these rules out, and `left_out` has the reason.
 
     Examples
     --------
@@ -290,7 +291,7 @@ def prompts_of_recordings(recordings: Sequence[Recording], level: float) -> npt.
     given: Sequence[object] = recordings
     if wrong := [each for each in given if not isinstance(each, Recording)]:
         raise InvalidInputError(
-            f"the recordings hold {shown(wrong[0])}; give a list of recordings from `record`"
+            f"the recordings contain {shown(wrong[0])}; give a list of recordings from `record`"
         )
     if not recordings:
         raise InvalidInputError("there are no recordings; make some with `record`")

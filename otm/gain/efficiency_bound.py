@@ -7,11 +7,12 @@ outside H must have been drafted (docs/theory/block.md). The best H has the path
 T_i/D_i to the draft's distribution is at most some threshold. A verifier with a state can exceed
 the bound (docs/theory/state.md).
 
-Both terms are means over drafts. T_i(H) is the mean of T_i/D_i over the drafts in H, so the target
-need not sample texts. The last token of a draft is averaged over instead of sampled. For i = 1 the
-bound is therefore exact: it is α_K of the context. If the same drafts chose and used a threshold,
-the bound would be too small. So each half of the prompts uses the thresholds that are best on the
-other half. The expected value is then an upper bound, and its interval is that of any mean.
+Both terms of the bound are means over drafts. T_i(H) is the mean of T_i/D_i over the drafts in H,
+so the target need not sample texts. The last token of a draft is not sampled: the bound averages
+over all values of this token. For i = 1 the bound is therefore exact: it is α_K of the context. If
+a threshold were used on the drafts on which it was chosen, the bound would be too small. So each
+half of the prompts uses the thresholds that are best on the other half. Then the expected value of
+the computed bound is an upper bound, and the interval is the usual interval of a mean.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ THRESHOLDS = 64
 """Number of thresholds at each depth."""
 
 LEAST_THRESHOLD = 2.0**-12
-"""Smallest positive threshold divided by the largest finite one, the number of drafts."""
+"""Smallest positive threshold divided by the number of drafts, the largest finite threshold."""
 
 
 def efficiency_bound(
@@ -57,8 +58,8 @@ def efficiency_bound(
     recordings : sequence of Recording
         Recordings from `record`, from two prompts or more.
     ks : iterable of int or tuple of int, optional
-        Numbers K of chains, or numbers of children per level of a prefix tree. They are at most
-        the recorded number, which is the default.
+        Numbers K of chains, or numbers of children per level of a prefix tree. The default is the
+        recorded number, which is also the largest allowed number.
     gammas : iterable of int, optional
         Lengths γ, at most the recorded length, which is the default.
     level : float, optional
@@ -82,10 +83,10 @@ def efficiency_bound(
 
     Notes
     -----
-    The expected value is at least the best block efficiency at these contexts. The interval treats
-    only prompts as independent. Each half of the prompts uses thresholds from the other half, so
-    thresholds do not adapt to the data that they are applied to. The early end of a draft may
-    depend only on the draft's own tokens, as for `ModelDrafter`.
+    The expected value of the bound is at least the best block efficiency at these contexts. The
+    interval treats only prompts as independent. Each half of the prompts uses thresholds from the
+    other half, so thresholds do not adapt to the data that they are applied to. Whether a draft
+    ends early may depend only on the draft's own tokens, as for `ModelDrafter`.
 
     Examples
     --------
@@ -159,7 +160,7 @@ def cut_terms(
     inside, all_inside_probability = np.zeros(thresholds.shape), np.ones(thresholds.shape)
 
     def visit(node: DraftNode, ratio: float, share: float) -> None:
-        """Add the terms below a node with this ratio; `share` is its weight in its level."""
+        """Add the terms below a node with this ratio; `share` is the node's weight in its level."""
         if not node.children:
             return
         target = target_probs(node.path)

@@ -1,16 +1,17 @@
 """Optimal drafts for a model that does not see its earlier drafts.
 
 Heads, diffusion models and n-grams over several distances draft all tokens of a step at once. Token
-i comes from one distribution d that does not depend on the tokens y before it, while the target's
-distribution T(·|y) does. Let w(y) be the probability that y is drafted and accepted. Then token i
-is accepted with probability
+i comes from one distribution d that does not depend on the earlier tokens y, while the target's
+distribution T(·|y) depends on y. Let w(y) be the probability that y is drafted and accepted. Then
+token i is accepted with probability
 
     Σ_y w(y) Σ_v min(d(v), T(v|y)),
 
-which is concave in d. Its derivative with respect to d(v) is Pr_w(T(v|y) > d(v)). At the maximum
-this derivative is equal for all v. So d(v) is a quantile of T(v|y) over y, and all v share the
-level at which these quantiles sum to one (docs/theory/factorised.md, Theorem 21.1). Usual drafters
-sample from the marginal, which has the mean of T(v|y) in place of the quantile.
+which is concave in d. The derivative of this sum with respect to d(v) is Pr_w(T(v|y) > d(v)). At
+the maximum, the derivative with respect to d(v) is equal for all v. So d(v) is a quantile of T(v|y)
+over y, and all v share the level at which these quantiles sum to one (docs/theory/factorised.md,
+Theorem 21.1). Usual drafters sample from the marginal, which has the mean of T(v|y) in place of the
+quantile.
 """
 
 from __future__ import annotations
@@ -84,11 +85,11 @@ def common_draft(target_probs: Any, weights: Any = None) -> Probs:
 
 
 def factorised_draft(target_probs: Any, tokens: Any) -> list[Probs]:
-    """Find draft distributions for the tokens of a step, without the tokens before each.
+    """For each token of a step, find a draft distribution that ignores the step's earlier tokens.
 
     The first distribution is the target's own. Each later distribution is the `common_draft` of the
-    target's distributions after texts that the target sampled. Each text has the probability that
-    chain verification reaches it as weight.
+    target's distributions after texts that the target sampled. The weight of a text is the
+    probability that chain verification reaches it.
 
     Parameters
     ----------
@@ -111,8 +112,9 @@ def factorised_draft(target_probs: Any, tokens: Any) -> list[Probs]:
 
     Notes
     -----
-    Each depth is optimal given the depths before it. All depths together may not be optimal: an
-    earlier depth could give up some acceptance and raise the acceptance of later depths by more.
+    The distribution of each depth is optimal, given the distributions of the earlier depths. The
+    distributions may not be optimal jointly: a lower acceptance at an earlier depth could raise the
+    acceptance at later depths by more.
 
     Examples
     --------

@@ -8,9 +8,10 @@ Every function takes numbers or arrays, which broadcast, and returns a number or
 and c are fractions, or integers together with a fraction, the result is exact; otherwise it is in
 float64. All results hold at α = 1, where the printed formulas are 0/0.
 
-The paper has two errors. Corollary 3.6 writes E(min(p, q)) for the mean of
+The paper has two errors. Corollary 3.6 writes E(min(p, q)) where it means the mean of
 Σ_x min(p(x), q(x)). Appendix A.5 states improvements of 2.5, 3.1, 3.6 and 5 at c = 0.015, where
-Theorem 3.8 gives 2.33, 2.94, 3.45 and 4.79. Rounding of the printed α does not explain this.
+Theorem 3.8 gives 2.33, 2.94, 3.45 and 4.79. Rounding of the printed α does not explain these
+differences.
 """
 
 from __future__ import annotations
@@ -39,9 +40,9 @@ from otm.gain.parameters import (
 def lk_divergence(draft: Any, target: Any) -> Any:
     """Return the divergence D_LK(p, q) = Σ abs(p − M), M = (p + q)/2.
 
-    This is Definition 3.2 of [leviathan2023]_. It equals 1 − Σ min(p, q) (Lemma 3.3), which is the
-    total variation distance. It is symmetric. It is 0 only if p = q, and 1 only if the supports of
-    p and q are disjoint (Corollary 3.4).
+    D_LK is Definition 3.2 of [leviathan2023]_. D_LK equals 1 − Σ min(p, q) (Lemma 3.3), which is
+    the total variation distance. D_LK is symmetric. D_LK is 0 only if p = q, and 1 only if the
+    supports of p and q are disjoint (Corollary 3.4).
 
     Parameters
     ----------
@@ -150,7 +151,7 @@ def walltime_improvement(alpha: Any, gamma: Any, cost: Any) -> Any:
     """Return the speed relative to decoding without drafts ([leviathan2023]_, Theorem 3.8).
 
     The speed is `expected_tokens` divided by γ c + 1, the time of a block. The target is assumed to
-    read γ + 1 positions in the time of one.
+    read γ + 1 positions in the time of one position.
 
     Parameters
     ----------
@@ -187,8 +188,8 @@ def walltime_improvement(alpha: Any, gamma: Any, cost: Any) -> Any:
 def operations_factor(alpha: Any, gamma: Any, cost: Any) -> Any:
     """Return the arithmetic operations relative to decoding without drafts.
 
-    By [leviathan2023]_, Theorem 3.11, this is (γ ĉ + γ + 1) divided by `expected_tokens`. A block
-    runs the target on γ + 1 positions, and the positions after a rejected draft are wasted.
+    By [leviathan2023]_, Theorem 3.11, the factor is (γ ĉ + γ + 1) divided by `expected_tokens`. A
+    block runs the target on γ + 1 positions, and the positions after a rejected draft are wasted.
 
     Parameters
     ----------
@@ -226,9 +227,9 @@ def operations_factor(alpha: Any, gamma: Any, cost: Any) -> Any:
 def memory_accesses_factor(alpha: Any, gamma: Any) -> Any:
     """Return the reads of the target's weights and cache relative to decoding without drafts.
 
-    A block reads the weights and the cache once. So the ratio is the inverse of `expected_tokens`,
-    which the paper calls the factor by which the reads shrink ([leviathan2023]_, section 3.4).
-    Reads of the draft model are not counted.
+    A block reads the weights and the cache once. So the ratio is the inverse of `expected_tokens`.
+    The paper calls `expected_tokens` the factor by which the reads shrink ([leviathan2023]_,
+    section 3.4). Reads of the draft model are not counted.
 
     Parameters
     ----------
@@ -262,7 +263,7 @@ def memory_accesses_factor(alpha: Any, gamma: Any) -> Any:
 def single_draft_improvement(alpha: Any, cost: Any) -> Any:
     """Return the speed (1 + α) / (1 + c) with a single draft ([leviathan2023]_, Corollary 3.9).
 
-    If α > c, the speed is above 1, and the best γ is at least as fast. Otherwise the speed is at
+    If α > c, the speed is above 1, and the best γ is at least as fast. If α ≤ c, the speed is at
     most 1, and no γ helps: drafting pays only if the mean of α, …, α^γ exceeds c, and that mean
     falls with γ.
 
@@ -301,8 +302,8 @@ def single_draft_improvement(alpha: Any, cost: Any) -> Any:
 def oracle_speedup(alpha: Any, cost: Any = 0) -> Any:
     """Return the speed if γ always equals the number of accepted drafts ([leviathan2023]_, 3.5).
 
-    For c = 0 this is the paper's 1/(1 − α): the mean number of tokens per block, and the upper
-    bound of Theorem 3.8 over all γ. With a cost it is 1/(1 − α + α c), because the drafts of
+    For c = 0 the speed is the paper's 1/(1 − α): the mean number of tokens per block, and the upper
+    bound of Theorem 3.8 over all γ. For c > 0 the speed is 1/(1 − α + α c), because the drafts of
     accepted tokens take time.
 
     Parameters

@@ -1,8 +1,8 @@
-"""Cost of a step: time of both models by numbers of tokens and rows.
+"""Cost of a step: times of both models, by number of tokens and number of rows.
 
 Leviathan et al. (2023) and SpecTr ([sun2023]_, section 7) assume that the target verifies all
-drafts in the time of one token. This holds if reading the weights dominates the time. SpecTr's
-appendix E measures how far it holds; this module measures it on your own models.
+drafts in the time of one token. This assumption holds if reading the weights dominates the time.
+SpecTr's appendix E tests the assumption; this module measures the times of your own models.
 
 References
 ----------
@@ -34,9 +34,9 @@ from otm.models.base import LanguageModel, Session
 
 @dataclass(frozen=True)
 class Latency(ShortRepr):
-    """Times of both models, for grids of numbers of tokens and of rows, in any unit.
+    """Times of both models on a grid of token counts and row counts, in any unit.
 
-    Between grid points, times are interpolated linearly. Outside the grid they are unknown.
+    Between grid points, times are interpolated linearly. Outside the grid, times are unknown.
 
     Parameters
     ----------
@@ -142,8 +142,8 @@ class Latency(ShortRepr):
     def is_constant(self) -> bool:
         """Whether both models take the same time for any K and γ, as from `constant`.
 
-        More chains would then cost nothing, and the largest K would always be fastest. So such
-        costs cannot decide on K.
+        With such times, more chains would cost nothing, and the largest K would always be fastest.
+        So constant times cannot decide on K.
 
         Examples
         --------
@@ -232,12 +232,12 @@ def read_latency(path: AnyPath) -> Latency:
     Returns
     -------
     Latency
-        Table in its own unit.
+        The table, with times in the unit of the file.
 
     Raises
     ------
     InvalidInputError
-        If the file does not contain such a table.
+        If the file does not contain a latency table.
 
     Examples
     --------
@@ -274,7 +274,7 @@ def measure_latency(
 
     All shapes are timed in turn, many times, so that a slow phase of the machine affects all shapes
     alike. The time of a shape is the median over its runs; the first run is discarded. A shape
-    never gets a longer time than a larger shape. Otherwise a time that is too long, above all for
+    never gets a longer time than a larger shape, because a time that is too long, above all for
     decoding without drafts, could suggest a gain that does not exist.
 
     Each run times one `append` to a session, until its first scores are ready, and the `keep` that
@@ -291,7 +291,7 @@ def measure_latency(
     repeats : int, optional
         Number of timed runs per shape.
     overhead, autoregressive_overhead : float, optional
-        Seconds of a step outside the models, with drafts and without, such as
+        Seconds of a step outside the models, with drafts and without drafts, such as
         `Generation.seconds.other` divided by the number of steps.
 
     Returns
@@ -333,7 +333,7 @@ def measure_latency(
 
 
 def _least_over_larger(times: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Lower each time to the smallest time among shapes with as many tokens and rows or more."""
+    """Lower each time to the smallest time among shapes with at least as many tokens and rows."""
     for axis in range(times.ndim):
         times = np.flip(np.minimum.accumulate(np.flip(times, axis), axis), axis)
     return times

@@ -1,4 +1,4 @@
-"""Policies that choose the number of drafts γ with the highest speed, for known or measured α, c.
+"""Policies that choose the fastest number of drafts γ, for known or measured α and c.
 
 References
 ----------
@@ -67,15 +67,17 @@ class OnlineGamma:
     The best γ follows from [leviathan2023]_, Theorem 3.8; the estimates are our own design.
 
     The estimate of α is the share of accepted drafts among verified drafts. Each step has f times
-    the weight of the step after it. Prior counts of drafts are added. While γ is 0, the prior
-    counts regain weight, so old steps cannot keep γ at 0 forever. The estimate of c is the median
-    of the draft model's time for one level of drafts divided by the target's time.
+    the weight of the step after it. The prior counts are added to the numbers of accepted and
+    rejected drafts. While γ is 0, the prior counts regain weight, so old steps cannot keep γ at 0
+    forever. The estimate of c is the median of the draft model's time for one level of drafts
+    divided by the target's time.
 
     Parameters
     ----------
     cost : float, optional
         The known c, at least 0; by default measured from the times of the steps. With measured
-        times γ varies between runs, so the tokens of a seed vary too, but not their distribution.
+        times, γ varies between runs, so the tokens of a seed vary too, but their distribution stays
+        the same.
     max_gamma : int, optional
         Largest number of drafts in a step, at least 1.
     prior_counts : (float, float), optional
@@ -91,8 +93,8 @@ class OnlineGamma:
     Notes
     -----
     If several drafts are verified at each level, α is the share of levels that accept a draft.
-    Times are measured for the whole batch. If its sequences draft different numbers, c is too large
-    for the sequences that draft fewer.
+    Times are measured for the whole batch. If the sequences of a batch draft different numbers of
+    tokens, c is too large for the sequences with fewer drafts.
 
     References
     ----------

@@ -63,7 +63,7 @@ def as_draft_numbers(values: Any, name: str = "γ", *, single: bool = False) -> 
 
 
 def as_one_type(*arrays: Probs) -> tuple[Probs, ...]:
-    """Broadcast arrays: to fractions if one array has fractions and no array has floats."""
+    """Broadcast arrays; convert them to fractions if one has fractions and none has floats."""
     exact = any(map(is_exact, arrays)) and all(array.dtype.kind != "f" for array in arrays)
     try:
         together = np.broadcast_arrays(*arrays)

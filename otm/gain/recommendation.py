@@ -1,8 +1,9 @@
 """Choose the rule and the numbers of drafts for decoding, and estimate the speed.
 
 The block efficiency is the mean number of tokens per step, and measured times give the cost of a
-step (`latency`). The quotient gives the speed. `recommend` computes block efficiencies from
-recorded drafts, and `report` from recorded distributions. `rank_setups` orders the setups for both.
+step (`latency`). The block efficiency divided by the cost gives the speed. `recommend` computes
+block efficiencies from recorded drafts, and `report` from recorded distributions. `rank_setups`
+orders the setups for both functions.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ class Candidate:
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """Keyword arguments for `otm.decoding.spectr`, if it knows the rule by this name."""
+        """Keyword arguments for `otm.decoding.spectr`, if it has a rule of this name."""
         return {**self.setup._asdict(), "draft_sampling": self.draft_sampling}
 
 
@@ -138,7 +139,7 @@ class Recommendation(TextRepr):
 
     @property
     def _title(self) -> str:
-        """The verdict, the bound of all verifiers, and the size of the measurement."""
+        """The verdict, the bound that holds for all verifiers, and the size of the measurement."""
         k = self.best.setup.k
         first = " ".join(filter(None, verdict_sentences(self)))
         if (bound := self.best.bound) is not None:
@@ -281,24 +282,25 @@ def recommend(
         The setups, fastest first. If `latency` does not depend on the number of chains, only the
         setups with the fewest chains are compared. Rules that verify the same drafts alike appear
         once, under the first of their names; many rules are alike for one chain. If the contexts
-        have two prompts or more, each setup has the bound of all memoryless lossless verifiers.
+        have two prompts or more, each setup has a bound that holds for all memoryless lossless
+        verifiers.
 
     Raises
     ------
     UnknownMethodError
         If a rule name is unknown.
     InvalidInputError, InvalidParameterError
-        If an argument is outside its range. This is checked before a model runs. Two errors occur
-        later: a rule returns no plan, or the drafts are not independent.
+        If an argument is outside its range. The arguments are checked before a model runs. Two
+        errors are found only later: a rule returns no plan, or the drafts are not independent.
     ProblemTooLargeError
-        If K has more than 2^16 paths.
+        If a K in `ks` leads to more than 2^16 paths.
 
     Notes
     -----
     The largest of many noisy means is too large on average. If other setups are close to the best,
-    its interval is optimistic, and contexts of other prompts give a better estimate. The contexts
-    also depend on the loop that they come from. To confirm a recommendation, call the function
-    again with contexts from a run of the recommended setup.
+    the interval of the best is optimistic, and contexts of other prompts give a better estimate.
+    The contexts also depend on the loop that they come from. To confirm a recommendation, call the
+    function again with contexts from a run of the recommended setup.
 
     Examples
     --------

@@ -1,8 +1,8 @@
 """Record drafts and distributions at contexts, for computations without decoding.
 
 A recording is a tree of drafts after a context, with the distributions of both models at every
-node. It determines the behaviour of any verifier on these drafts. So one recording serves all
-verifiers, and also smaller numbers of drafts and shorter drafts.
+node. These distributions determine the behaviour of any verifier on the drafts. So one recording
+serves all verifiers, and also smaller numbers of drafts and shorter drafts.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Recording(ShortRepr):
     context : tuple of int
         All tokens before the drafts.
     tree : DraftNode
-        The drafts. Every node with children has its draft probabilities.
+        The drafts. Every node with children has the draft probabilities for its children.
     target : dict from tuple of int to SparseProbs
         The target's distribution after the path of every node.
 
@@ -86,7 +86,7 @@ def record(
     contexts : sequence, for each prompt, of sequences of int
         Contexts grouped by prompt, each with at least one token. If a context continues the
         previous one, the models read only its new tokens. `contexts_from` returns the contexts of a
-        decoding run. A context that appears several times gets that many recordings.
+        decoding run. A context that appears several times gets one recording for each appearance.
     depth : int
         Largest number of drafts γ in a path.
     sampling : SamplingParameters, optional
@@ -168,10 +168,10 @@ def contexts_from(generation: Generation, *, every: int = 1) -> list[list[Contex
     """Return the contexts at which the steps of a decoding run began, grouped by prompt.
 
     In a decoding loop, steps begin rarely where drafts are accepted often, because steps are long
-    there. The mean over the steps is the block efficiency of the loop. The mean over all positions,
-    which are the contexts of `autoregressive`, is larger. For example, let one half of a text have
-    5 tokens per step and the other half 1. The mean over positions is then 3, but the block
-    efficiency is 1/(0.5/5 + 0.5/1) = 1.67.
+    there. The mean number of tokens over the steps is the block efficiency of the loop. The mean
+    over all positions, which are the contexts of `autoregressive`, is larger. For example, let one
+    half of a text have 5 tokens per step and the other half 1 token per step. Then the mean over
+    positions is 3, but the block efficiency is 1/(0.5/5 + 0.5/1) = 1.67.
 
     Parameters
     ----------

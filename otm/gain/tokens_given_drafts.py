@@ -3,8 +3,9 @@
 For a selection rule ([sun2023]_, Algorithm 3) the mean is one plus a sum over levels: the
 probability that the output reaches the level. `TransportPlan.conditional` gives the probability of
 each drafted token at a node. For traversal verification ([weng2025]_) the tree determines the
-weight of each node, and one pass gives the probability that the output ends there. For walk and
-keep, the mean is one plus a sum over levels of the probability that the walk passes the node.
+weight of each node, and one pass gives the probability that the output ends at each node. For walk
+and keep, the mean is one plus a sum over levels: the probability that the walk passes a node of the
+level.
 
 References
 ----------
@@ -91,9 +92,9 @@ def tokens_by_traversal(root: DraftNode, target_probs: TargetProbs, depth: int) 
 def tokens_by_walk(root: DraftNode, target_probs: TargetProbs, depth: int) -> Probs:
     """Return the mean output tokens of walk and keep, given drafts of depth L: [L + 1].
 
-    Entry γ is the mean for paths cut to γ drafts. It averages over the random numbers and over
-    possible drafts below the walk: a node on the walk is accepted with probability `share`. For one
-    chain, walk and keep is the same rule as traversal.
+    Entry γ is the mean for paths cut to γ drafts. This mean averages over the random numbers and
+    over possible drafts below the walk: a node on the walk is accepted with probability `share`.
+    For one chain, walk and keep is the same rule as traversal.
     """
     if all(len(node.children) < 2 for node in root.nodes()):
         return tokens_by_traversal(root, target_probs, depth)

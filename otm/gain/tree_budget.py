@@ -39,7 +39,7 @@ class PlannedTree(ShortRepr):
     shape : tuple of tuples
         The shape, as `StaticTreeDrafter` takes it.
     accepted : float
-        Mean number of accepted drafts; a step outputs one token more.
+        Mean number of accepted drafts; a step outputs one token more than it accepts.
 
     Examples
     --------
@@ -54,19 +54,20 @@ class PlannedTree(ShortRepr):
 def best_tree(hits: npt.ArrayLike, nodes: int, depth: int | None = None) -> PlannedTree:
     """Find the tree shape of at most N nodes with the most accepted drafts on average.
 
-    This is Sequoia's dynamic program ([chen2024]_). It assumes that the probability of accepting
-    the i-th child of a node depends only on i, or only on i and the level.
+    The method is Sequoia's dynamic program ([chen2024]_), which assumes that the probability of
+    accepting the i-th child of a node depends only on i, or only on i and the level.
 
     Parameters
     ----------
     hits : array-like [k] or [L, k]
         Probability that the output continues from a node to its i-th child: one row for all nodes,
-        or one row per level. `rank_hits` measures it for the most probable tokens. For drafts that
-        a rule verifies, it is the acceptance with i drafts minus the acceptance with i − 1.
+        or one row per level. `rank_hits` measures these probabilities for the most probable tokens.
+        For drafts that a rule verifies, the probability is the acceptance with i drafts minus the
+        acceptance with i − 1 drafts.
     nodes : int
         The budget N.
     depth : int, optional
-        Largest number of levels; by default the number of rows, or of nodes.
+        Largest number of levels; by default L for hits [L, k], and N for hits [k].
 
     Returns
     -------
@@ -134,7 +135,8 @@ def rank_hits(recordings: Sequence[Recording], k: int) -> Floats:
     Returns
     -------
     float64 array [k]
-        The mean over the contexts, for `best_tree`. It is exact given the distributions.
+        The mean over the contexts, for `best_tree`. The mean is computed exactly from the
+        distributions.
 
     Raises
     ------

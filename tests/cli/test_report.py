@@ -161,7 +161,7 @@ def test_responses_of_two_servers_give_bounds(capsys: pytest.CaptureFixture[str]
         (["lists.jsonl", "--generation-config", "."], "--generation-config has no effect"),
         (
             ["draft.npy", "target.npy", "--generation-config", ".", "--top-k", "3"],
-            "--generation-config excludes --temperature, --top-k",
+            "--generation-config cannot be combined with --temperature, --top-k",
         ),
         (["draft.npy", "target.npy", "--generation-config", "."], "cannot be found"),
         (

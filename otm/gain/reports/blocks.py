@@ -33,10 +33,10 @@ MAX_WORKERS = 2**15
 """Largest allowed number of processes; beyond it joblib fails with an unclear error."""
 
 DIGEST = "sha1"
-"""Name of the array, in the file of a block, that has the digest of the other arrays."""
+"""Name of the array that has the digest of all other arrays in the file of a block."""
 
 _PARTS = {"code": "code: another version of OTM, Python or a package"}
-"""Names of parts of the manifest in messages, if they differ from the keys."""
+"""Names that messages use for parts of the manifest, if these names differ from the keys."""
 
 _CLUSTERS = ("distributed", "dask", "ray")
 """Packages whose own errors report lost workers."""
@@ -128,7 +128,7 @@ def _measure(number: int, block: PositionBlock, settings: Settings) -> tuple[int
 def _claim(folder: Path, key: dict[str, Any]) -> list[Path]:
     """Write the key of a report to its folder; raise if the folder has another report.
 
-    Return the created paths, in the order of their removal if no block is computed.
+    Return the created paths, in the order in which they are removed if no block is computed.
     """
     text = json.dumps(key, indent=1)
     manifest = folder / MANIFEST
@@ -155,7 +155,7 @@ def _claim(folder: Path, key: dict[str, Any]) -> list[Path]:
 
 @contextlib.contextmanager
 def writing(folder: Path) -> Iterator[None]:
-    """Turn an error of writing to a folder into an `InvalidInputError`."""
+    """Turn an error while writing to a folder into an `InvalidInputError`."""
     try:
         yield
     except OSError as error:
@@ -164,7 +164,7 @@ def writing(folder: Path) -> Iterator[None]:
 
 
 def _shown(folder: Path) -> str:
-    """Write a folder's name with its parent's, because all such folders have the same name."""
+    """Write a folder's name and its parent's name, because all "positions" folders share a name."""
     return shown(str(Path(folder.parent.name) / folder.name))
 
 

@@ -36,19 +36,20 @@ DIGEST_NUMBERS = 2**22
 class ModelPair(ShortRepr):
     """Two models and a text, which they read in windows.
 
-    Every token of a window except the first is a position. Its two distributions are conditioned on
-    the tokens before it in the window.
+    Every token of a window except the first is a position. Both models' distributions at a position
+    are conditioned on the tokens before it in the window.
 
     Parameters
     ----------
     draft, target : PreTrainedModel
         Causal models of transformers with the same tokens, in evaluation mode.
     windows : sequence of int array
-        Tokens; each window has at least two.
+        Token ids; each window has at least two tokens.
     prompt_of_window : int array [W]
         The prompt of each window.
     vocabulary : int
-        Number of tokens. Some models pad their logits; logits beyond this number are cut off.
+        Number of tokens. Some models pad their logits; logits beyond the number of tokens are cut
+        off.
     sampled : bool, optional
         Whether the target sampled these tokens, at the temperature of the report.
     prompts_known : bool, optional
@@ -155,12 +156,13 @@ def from_models(
     draft, target : str or Path
         A folder or a name on the hub, as `from_pretrained` takes it.
     text : str or Path
-        Text in UTF-8. Its paragraphs, separated by empty lines, are the prompts. A paragraph longer
-        than a window continues in the next window, which does not see the tokens before it.
+        Text in UTF-8. The paragraphs of the text, separated by empty lines, are the prompts. A
+        paragraph longer than a window continues in the next window, which does not see the tokens
+        before it.
     prompts : str or Path, optional
         File with as many lines as `text`; each line names the prompt that this line of `text`
         belongs to. Consecutive lines with the same name are read as one text. If each line is a
-        separate prompt, give `text` again.
+        separate prompt, give the file of `text` here too.
     window : int, optional
         Largest number of tokens that the models read at once, at least 1.
     sampled : bool, optional
@@ -240,7 +242,7 @@ def _paragraphs(lines: list[str]) -> list[str]:
 
 
 def _join_lines_by_name(lines: list[str], names: list[str], label: str) -> list[tuple[int, str]]:
-    """Join consecutive lines with one name; return pairs of name number and nonempty text."""
+    """Join consecutive lines with the same name; return pairs of name number and nonempty text."""
     if len(names) != len(lines):
         raise InvalidInputError(
             f"{label} has {len(names):,} lines and the text {len(lines):,}; give one prompt name "

@@ -1,8 +1,8 @@
 """Padding in files of scores: columns without a token, and rows without a position.
 
 Models round the size of their vocabulary up, and shorter arrays are padded to a common length.
-Padding would change the results: a logit of 0 is a probable token, and at a row of zeros every
-draft would be accepted.
+Padding would change the results: a token with logit 0 would be probable, and at a row of zeros
+every draft would be accepted.
 """
 
 from __future__ import annotations

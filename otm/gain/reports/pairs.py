@@ -35,7 +35,7 @@ TYPES = {"f2": "float16", "bfloat16": "bfloat16", "f4": "float32", "f8": "float6
 LOG_SUM_TOLERANCE = {"float16": 3e-2, "bfloat16": 0.2, "float32": 1e-3}
 """Allowed distance of log Σ exp(log-probabilities) from zero, by type of storage.
 
-If the type allows a larger distance of a sum of probabilities from one, that distance is allowed.
+If the tolerance of the type for the sum of probabilities is larger, that tolerance is used.
 """
 
 
@@ -63,7 +63,7 @@ class Pairs:
     def measure(self, settings: Settings) -> Measured:
         """Return the arrays of `measure_pair` at each position, holding one row at a time.
 
-        Each array has two axes in front: positions, and temperatures of the draft model.
+        The first two axes of each array are positions and temperatures of the draft model.
         """
         positions = []
         for row, drafts, target in self.rows(settings.draft_samplings, settings.sampling):
@@ -80,7 +80,7 @@ class Pairs:
     def rows(
         self, of_draft: Sequence[SamplingParameters], of_target: SamplingParameters
     ) -> Iterator[tuple[int, list[Floats], Floats]]:
-        """Yield index, draft distributions (one per sampling) and target distribution per row."""
+        """Yield each row's index, draft distributions (one per sampling), target distribution."""
         drafts, targets = (
             scores.read(self.first, self.stop) if isinstance(scores, StoredArray) else scores
             for scores in (self.draft, self.target)
@@ -108,7 +108,7 @@ class Pairs:
     def _probs(
         self, which: Literal[0, 1], row: int, stored: npt.NDArray[Any], sampling: SamplingParameters
     ) -> Floats:
-        """Check the scores of one row, and return its distribution after sampling parameters."""
+        """Check a row of scores; return its distribution, with sampling parameters applied."""
         try:
             # NaN raises an error below, so no warning is needed
             with np.errstate(invalid="ignore"):
@@ -173,9 +173,9 @@ def measure_pair(
     """Compute the acceptance of every rule and lossy setting, from draft [V] and target [V].
 
     The arrays are "acceptance" [rules, K], "optimum" [K] and "lossy" [settings, 2, K], with
-    acceptance and total variation. If the ratio p/q of the output token is known, there is
-    also "ratio". Then "accepted" [capped rules, K] has the probability that the output is a draft,
-    and "above" [K] has the draft's mass above the optimal cut.
+    acceptance and total variation. If the ratio p/q of the output token is known, there are three
+    more arrays: "ratio"; "accepted" [capped rules, K], the probability that the output is a draft;
+    and "above" [K], the draft's mass above the optimal cut.
     """
     ks = settings.ks
     leniences = [each.lenience for each in settings.lossy_settings if isinstance(each, Lenience)]
@@ -207,7 +207,7 @@ def measure_pair(
 
 
 def typical(draft: Floats, target: Floats, ks: Sequence[int], setting: Typical) -> Floats:
-    """Return the acceptance of a `Typical` and its total variation from the target: [2, K]."""
+    """Return the acceptance of a `Typical` rule and its total variation from the target: [2, K]."""
     positive = target[target > 0]
     perplexity = math.exp(float((positive * np.log(positive)).sum()))
     likely = np.flatnonzero(target > min(setting.epsilon, setting.delta * perplexity))

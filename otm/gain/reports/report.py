@@ -1,8 +1,9 @@
 """The report: the estimated gain of two models from drafts, as JSON and as one HTML page.
 
 `report` reads pairs of distributions from a source (`from_files`, `from_top_logprobs`,
-`from_models`). It computes the acceptance of every rule at every position, without decoding. An
-interrupted report continues when it is called again, on any number of cores or machines.
+`from_models`). From these pairs, it computes the acceptance of every rule at every position,
+without decoding. An interrupted report continues when it is called again, on any number of cores or
+machines.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ MIN_RANGE = 1e-3
 """Smallest range of an axis, for settings that change almost no output."""
 
 MAX_CURVES = 4
-"""Largest number of curves by k in a picture."""
+"""Largest number of curves, one for each k, in a picture."""
 
 
 def report(
@@ -91,7 +92,7 @@ def report(
     source : Source
         Positions from `from_files`, `from_top_logprobs` or `from_models`.
     folder : str or Path
-        Output folder. Its subfolder "positions" keeps the results of finished positions, so an
+        Output folder. The subfolder "positions" keeps the results of finished positions, so an
         interrupted report continues. With other `gammas`, `latency` or `level`, no position is
         computed again.
     settings : Settings, optional
@@ -99,13 +100,13 @@ def report(
     gammas : sequence of int, optional
         Numbers of drafts γ in a path.
     latency : Latency, optional
-        Cost of steps, on which the recommendation depends (`read_latency`). Without it there is no
-        recommendation.
+        Cost of steps, on which the recommendation depends (`read_latency`). Without a latency there
+        is no recommendation.
     level : float, optional
         Approximate probability that an interval covers its mean; above 0 and below 1.
     workers : int, optional
         Number of processes; −1 for one per core. The default is the number in
-        `joblib.parallel_config`, or 1. The results do not depend on it.
+        `joblib.parallel_config`, or 1. The results do not depend on the number of processes.
     progress : callable, optional
         Function that receives a description, the number of finished blocks and the number of
         blocks. If omitted, a terminal shows a progress line after two seconds.
@@ -344,7 +345,7 @@ def label_corners(points: Floats, names: Sequence[str], obstacles: Floats) -> li
 
 
 def _covered(corner: Floats, size: Floats, points: Floats) -> int:
-    """Count the points under a text; a text beyond the plot counts as many."""
+    """Count the points under a text; a text that leaves the plot costs 100 more."""
     inside = ((points > corner) & (points < corner + size)).all(axis=1)
     beyond = (corner < 0).any() or (corner + size > PLOT_SIZE).any()
     return int(inside.sum()) + 100 * int(beyond)
@@ -386,7 +387,7 @@ def _curves(
 
 
 def _some(ks: tuple[int, ...]) -> tuple[int, ...]:
-    """Select at most `MAX_CURVES` evenly spaced numbers, with the first and the last."""
+    """Select at most `MAX_CURVES` evenly spaced numbers, including the first and the last."""
     if len(ks) <= MAX_CURVES:
         return ks
     return tuple(ks[round(i)] for i in np.linspace(0, len(ks) - 1, MAX_CURVES))

@@ -39,7 +39,7 @@ Listed = list[tuple[Token, float]]
 
 
 class Choice(NamedTuple):
-    """One text: its token at each position, and the list there or None if unknown."""
+    """One text: the token at each position, and each position's list, or None if unknown."""
 
     tokens: list[Token]
     lists: list[Listed | None]
@@ -57,8 +57,8 @@ class Position(NamedTuple):
 def match_positions(draft: Path, target: Path) -> tuple[list[Position], int]:
     """Match two files of responses position by position; also count skipped positions.
 
-    A position is skipped if a model has no list there, such as at the first token of a prompt. It
-    is also skipped if two tokens of a list have the same name.
+    A position is skipped if a model has no list there, such as at the first token of a prompt. A
+    position is also skipped if two tokens of a list have the same name.
     """
     of_draft, of_target = list(_responses(draft)), list(_responses(target))
     if len(of_draft) != len(of_target):
@@ -80,7 +80,8 @@ def match_positions(draft: Path, target: Path) -> tuple[list[Position], int]:
         where = f"response {number} of {file_label(draft)} and {file_label(target)}"
         if len(first) != len(second):
             raise InvalidInputError(
-                f"{where}: {len(first)} and {len(second)} choices; both must have the same number"
+                f"{where}: {len(first)} and {len(second)} choices; the responses of both models "
+                "must have the same number of choices"
             )
         for c, pair in enumerate(zip(first, second, strict=True)):
             _check_same_text(*pair, where)
@@ -200,7 +201,7 @@ def _most_probable(sampled: Token, listed: Listed | None) -> Listed | None:
 
 
 def _check_same_text(draft: Choice, target: Choice, where: str) -> None:
-    """Raise unless both texts are equal up to their last tokens."""
+    """Raise unless both texts are equal; their last tokens may differ."""
     advice = (
         "lists can be compared only after the same text: let both servers read one text, with "
         '"echo": true and "max_tokens": 0, or cut both texts where they differ'

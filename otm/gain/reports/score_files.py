@@ -34,7 +34,7 @@ MAX_POSITIONS = 4096
 """Largest number of positions in a block, so that results are saved often."""
 
 MAX_ROWS = 2**24
-"""Largest number of positions in total; some numbers of each position stay in memory."""
+"""Largest number of positions in total; some results for each position stay in memory."""
 
 SAMPLES = 64
 SAMPLE_BYTES = 2**16
@@ -44,7 +44,7 @@ class PositionBlock(Protocol):
     """Data of both models at consecutive positions."""
 
     def measure(self, settings: Settings) -> Measured:
-        """Compute everything at each position."""
+        """Compute the arrays of a report at each position."""
 
 
 class Source(Protocol):
@@ -195,8 +195,8 @@ def from_files(
 ) -> ScoreFiles:
     """Take scores of both models from `.npy`, `.npz` or `.safetensors` files.
 
-    The rows of a prompt must be consecutive positions of its text, in order. Otherwise the tokens
-    per step are meaningless.
+    The rows of a prompt must be consecutive positions of its text, in order; if they are not, the
+    tokens per step are meaningless.
 
     Parameters
     ----------
@@ -217,9 +217,9 @@ def from_files(
         temperature of the report. The default is an array "tokens" in one of the files, if there is
         one.
     vocabulary : int, optional
-        Number of tokens, for files with padded columns. Columns beyond it are cut off. In each row
-        they must be NaN, be all zero, or have at most 1e-4 of the mass. Narrower rows are filled up
-        with tokens of probability zero.
+        Number of tokens, for files with padded columns. Columns beyond this number are cut off. In
+        each row, these columns must be NaN, be all zero, or have at most 1e-4 of the mass. Narrower
+        rows are filled up with tokens of probability zero.
 
     Returns
     -------
@@ -229,7 +229,7 @@ def from_files(
     Raises
     ------
     InvalidInputError
-        If the files do not have such arrays, or one array would serve both models. Only headers,
+        If an array is missing or invalid, or one array would serve both models. Only headers,
         prompts and tokens are read before this check.
     InvalidParameterError
         If `vocabulary` is not from 1 to 2^24.

@@ -25,7 +25,7 @@ class Lenience:
     """Setting for `otm.coupling.lossy.LenientPlan`, which may overuse a token by a factor of 1/l.
 
     At lenience l the acceptance is α_k(l), and the total variation from the target is α_k(l) − α_k.
-    No rule with this acceptance is closer to the target (Theorems 7.3 and 7.4 of
+    No rule with acceptance α_k(l) is closer to the target (Theorems 7.3 and 7.4 of
     docs/theory/lenience.md).
 
     Parameters
@@ -106,8 +106,8 @@ class Settings(ShortRepr):
     sampling : SamplingParameters, optional
         Sampling parameters of both models.
     draft_temperatures : sequence of float, optional
-        Temperatures of the draft model to compare. The first is the main one. The default is the
-        temperature in `sampling`.
+        Temperatures of the draft model to compare. The first temperature is the main one. The
+        default is the temperature in `sampling`.
     lossy_settings : sequence of Lenience or Typical, optional
         Settings for rules that are not lossless.
 

@@ -1,24 +1,24 @@
 """Summary of a report: means over all positions, differences, tokens per step, recommendation.
 
-Tokens per step follow from the number of steps along a text that the target sampled. That number is
-computed without sampling drafts. The output Y of a lossless rule has the target's distribution q,
-for any drafts. Given Y = y, the rule accepts a draft with probability w(y) = v(y)/q(y), where v is
-its accepted mass. For a rule with cap c, w(y) = min(1, c p(y)/q(y)). Therefore, given the text and
-the numbers of drafts, the decisions along the text are independent. Each position has its own
-acceptance probability w. A recursion along the text gives the distribution of the positions at
-which steps begin:
+Tokens per step follow from the number of steps along a text that the target sampled. The number of
+steps is computed without sampling drafts. The output Y of a lossless rule has the target's
+distribution q, for any drafts. Given Y = y, the rule accepts a draft with probability
+w(y) = v(y)/q(y), where v is its accepted mass. For a rule with cap c, w(y) = min(1, c p(y)/q(y)).
+Therefore, given the text and the numbers of drafts, the decisions along the text are independent.
+Each position has its own acceptance probability w. A recursion along the text gives the
+distribution of the positions at which steps begin:
 
-- **Prefix tree**: each node has K children, so K drafts are verified at every position. K = 1 is a
-  chain. The mean number of steps is exact.
+- **Prefix tree**: each node has K children, so K drafts are verified at every position. A tree with
+  K = 1 is a chain. The mean number of steps is exact.
 - **K chains**: K drafts are verified at the first position of a step. Later positions verify the
-  chains that agree with the output, at least one and at most K. For all three rules the cap c grows
-  with the number of drafts, and so does w at each position. So one chain gives a lower bound on the
-  tokens per step, and the prefix tree gives an upper bound.
+  chains that agree with the output, at least one and at most K. For all three rules with a cap c,
+  both c and w grow with the number of drafts at each position. So one chain gives a lower bound on
+  the tokens per step, and the prefix tree gives an upper bound.
 
 These results hold if the tokens were sampled from the target at the temperature of the report. If
-the tokens are unknown, the acceptance probability α replaces w. This assumes that, given the
-context, acceptance is independent of the later tokens, which is only approximately true. The end of
-a prompt's text ends its last step.
+the tokens are unknown, the acceptance probability α replaces w. This replacement assumes that,
+given the context, acceptance is independent of the later tokens, which is only approximately true.
+The end of a prompt's text ends its last step.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ class Summary(FactsRepr):
     prompts_known : bool
         Whether the source has the prompts; if not, there are no intervals.
     tokens_known : bool
-        Whether the source has tokens that the target sampled. If not, tokens per step rest on an
-        assumption.
+        Whether the source has tokens that the target sampled; without them, the tokens per step
+        rest on an assumption.
     settings : Settings
         Settings of the report.
     level : float
@@ -69,7 +69,8 @@ class Summary(FactsRepr):
         Acceptance probability for each draft temperature, rule and k.
     differences : list of dict
         Acceptance of the first rule minus acceptance of each other rule, at the same positions.
-        Also the acceptance at each other draft temperature minus the acceptance at the first one.
+        Also the acceptance at each other draft temperature minus the acceptance at the first
+        temperature.
     bounds : list of dict
         Bounds on the mean of α_k, if only the most probable tokens are known.
     block_efficiency : list of dict
@@ -331,8 +332,8 @@ def mean_steps_of_prompts(accepted: Floats, gammas: Sequence[int], prompts: Prom
     """Return the mean number of steps in each prompt: [N, ..., K] → [P, ..., K, gammas, 2].
 
     `accepted` has the probability w at each position, with k = 1 first and the positions of a
-    prompt in the order of its text. The last axis has prefix trees, with the fewest steps, and K
-    chains of which only one continues, with the most steps.
+    prompt in the order of its text. The last axis has two entries: the fewest steps, with prefix
+    trees, and the most steps, with K chains of which only one continues.
     """
     depth = max(gammas)
     shape = (*accepted.shape[1:], len(gammas), 2)

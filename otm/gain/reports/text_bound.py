@@ -1,10 +1,10 @@
 """Upper bound of a report for every memoryless lossless verifier, from a text of the target.
 
-Such a verifier accepts i drafts of K i.i.d. chains with probability at most α_K(D_i, T_i), where
-D_i and T_i are the distributions of i tokens (docs/theory/block.md). The function
-φ(d) = 1 − (1 − d)^K is concave, so it lies below its tangent at any d. The tangent has slope
-λ = K (1 − d)^(K−1) and height c = φ(d) − λ d at 0. A cut H has the value T_i(H) + φ(D_i(H^c)). So
-every d gives
+A memoryless lossless verifier accepts i drafts of K i.i.d. chains with probability at most
+α_K(D_i, T_i), where D_i and T_i are the distributions of i tokens (docs/theory/block.md). The
+function φ(d) = 1 − (1 − d)^K is concave, so it lies below its tangent at any d. The tangent has
+slope λ = K (1 − d)^(K−1) and height c = φ(d) − λ d at 0. A cut H has the value
+T_i(H) + φ(D_i(H^c)). So every d gives
 
     α_K(D_i, T_i) ≤ Σ_y min(T_i(y), λ D_i(y)) + c = E min(1, λ D_i(Y)/T_i(Y)) + c,
 
@@ -12,9 +12,9 @@ where Y has distribution T_i. The optimal d gives equality. If a step begins at 
 text, the next tokens give an unbiased estimate of the mean. No draft is needed: the ratio of i
 tokens is the product of their ratios. For longer paths the optimal d is unknown, and any other d
 only makes the bound larger. The module uses a fraction of the optimal d for i = 1, which it knows
-from computing α_K for one token. Each half of the prompts uses the fraction that is best on the
-depth, as in `otm.gain.efficiency_bound`. If a fraction were used on the prompts on which it was
-chosen, the bound fraction, the bound would be too small. For i = 1 the bound is α_K itself.
+from the computation of α_K for one token. Each half of the prompts uses the fraction that is best
+on the other half, for each depth, as in `otm.gain.efficiency_bound`. If a fraction were used on the
+prompts on which it was chosen, the bound would be too small. For i = 1 the bound is α_K itself.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ LARGEST = 700.0
 def bound_along_text(
     measured: Measured, ks: Sequence[int], gammas: Sequence[int], prompts: Prompts
 ) -> Floats:
-    """Return sums over prompts whose means bound the tokens per step: [P, D, K, gammas].
+    """Return sums for each prompt; their means bound the tokens per step: [P, D, K, gammas].
 
     `measured` has three arrays: "ratio" [N, D], p/q of the token that the target sampled; "optimum"
-    [N, D, K], the value of α_K; and "above" [N, D, K], the draft's mass above the cut of α_K.
-    Depth i is a mean over the positions that have i more rows in their prompt. The result is NaN if
-    a half of the prompts has no such position.
+    [N, D, K], the value of α_K; and "above" [N, D, K], the draft's mass above the cut of α_K. The
+    term of depth i is a mean over the positions at which at least i rows of their prompt remain.
+    The result is NaN if one half of the prompts has no position with enough remaining rows.
     """
     optimum, above = measured["optimum"], measured["above"]
     order = np.concatenate(prompts.places)

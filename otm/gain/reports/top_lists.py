@@ -1,7 +1,8 @@
 """Positions with lists of only the most probable tokens: JSON lines or server responses.
 
-Such lists determine only an interval for α_k (`otm.optimum.top_logprobs`). The acceptance of k-Seq
-or recursive rejection also depends on the unlisted tokens, so it is not computed.
+Lists of the most probable tokens determine only an interval for α_k (`otm.optimum.top_logprobs`).
+The acceptance of k-Seq or recursive rejection also depends on the unlisted tokens, so it is not
+computed.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ def intervals(
     vocabulary: int | None,
     slack: float,
 ) -> Measured:
-    """Return bounds on α_k from named positions with the lists of draft and target."""
+    """Return bounds on α_k at positions, each with a name and the lists of draft and target."""
     rows = []
     for where, draft, target in places:
         try:
@@ -227,7 +228,7 @@ def from_top_logprobs(
     Raises
     ------
     InvalidInputError
-        If a file cannot be read, a line is not such an object, or two servers read different texts.
+        If a file cannot be read, a line has another form, or two servers read different texts.
     InvalidParameterError
         If `vocabulary` is not an integer of at least 1, or `slack` is not a number from 0 to 1/2.
 
@@ -236,10 +237,10 @@ def from_top_logprobs(
     Both servers must have read the same tokens before each position: one text, sent to both with
     `echo`, or a single token after each prompt. Tokens are compared by their ids if all tokens have
     ids (vLLM's `return_tokens_as_token_ids`), otherwise by their bytes. So both models must have
-    the same tokenizer. A position is skipped if its list has an incomplete character. In a chat, it
-    is also skipped if two tokens have the same text; a completion hides such tokens, so prefer
-    ids. If the sampled token is the least probable of its list, it is dropped, because the server
-    may have added it. Each response is a prompt.
+    the same tokenizer. A position is skipped if its list has an incomplete character. In a chat, a
+    position is also skipped if two tokens have the same text; a completion hides such pairs of
+    tokens, so prefer ids. If the sampled token is the least probable of its list, it is dropped,
+    because the server may have added it. The positions of each response form one prompt.
 
     Examples
     --------
