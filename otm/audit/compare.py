@@ -58,7 +58,7 @@ def compare(observed: Observed) -> Comparison:
 
 
 def _choose_example(observed: Observed) -> Observation | None:
-    """Choose the smallest instance with a large deviation; prefer that of the search."""
+    """Choose the smallest instance with a large deviation; prefer the instance from the search."""
     deviating = observed.deviating
     most = max((float(seen.tv_distance) for seen in deviating), default=0.0)
     telling = [
@@ -100,7 +100,7 @@ def _counterexample(adapter: Adapter, seen: Observation, is_off: bool) -> Counte
 
 
 def _isolated(observed: Observed, example: Observation) -> Isolated | None:
-    """Find impossible outputs of negligible probability, first on the example."""
+    """Find impossible outputs of negligible probability; try the example before other instances."""
     deviating = (seen for seen in observed.deviating if seen is not observed.smallest)
     for seen in [example, *sorted(deviating, key=lambda seen: size(seen.instance))]:
         if outcomes := seen.isolated():

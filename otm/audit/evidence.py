@@ -63,7 +63,7 @@ class Nearest:
 class Isolated(ShortRepr):
     """Outcomes that are impossible under the target and come from almost no uniforms.
 
-    Such outcomes come from single values of a uniform, such as 0, or from rounding.
+    Isolated outcomes come from single values of a uniform, such as 0, or from rounding.
     """
 
     # Pair of models with these outcomes.

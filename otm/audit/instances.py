@@ -23,7 +23,7 @@ def _model(rows: Rows) -> TableModel:
 
 
 def pair(target: Rows, draft: Rows, gamma: int = 1, k: int = 1) -> Instance:
-    """Make an instance from integer weights, by context or for every context."""
+    """Make an instance from integer weights: rows by context, or one row for every context."""
     return Instance(_model(target), _model(draft), gamma, k)
 
 
@@ -70,7 +70,7 @@ INSTANCES: dict[str, Instance] = {
     # Each rejection changes the next residual.
     "three of three tokens": pair([1, 4, 5], [5, 3, 2], k=3),
 }
-"""Instances by name.  All have the prompt (0,); the row (0, 0) applies after a first output 0."""
+"""Instances by name, all with the prompt (0,): the row (0, 0) applies after a first output 0."""
 
 NEEDED = ("rows differ", "pairs", "two drafts, two tokens")
 """Names of the instances that come first; the verdict "lossless" requires all of them."""

@@ -32,7 +32,7 @@ DEEP = 12
 """Number of drafts of the longest chain."""
 
 RARE = Fraction(1, 50)
-"""Smallest weight of a token; other tokens have 1 to 5, so its probability is below 1/1000."""
+"""Weight of a rare token; other tokens have weights 1 to 5, so it has probability below 1/1000."""
 
 MOST_TOKENS, MOST_DRAFTS = 10_000, 32
 """Largest numbers of tokens and drafts that a user may request."""
@@ -131,9 +131,10 @@ def far_back(
 def ladder(gamma: int) -> Instance:
     """Make models whose rows down to depth γ are reached often and have few paths.
 
-    Three tokens change roles from row to row.  One is the next rung: both models give it the same
-    probability, so it never replaces a draft.  The other two leave the ladder; after them only one
-    token is possible.  A run reaches the row after 12 drafts with probability 1/4.
+    Three tokens change roles from row to row.  One token is the next rung: both models give it the
+    same probability, so it never replaces a draft.  The other two tokens leave the ladder; after
+    each of these two, only one token is possible.  A run reaches the row after 12 drafts with
+    probability 1/4.
     """
     # This token is only in the prompt, so that no shorter context is the context of a rung.
     start = 3

@@ -23,7 +23,7 @@ from otm.audit.scope import AT_LEAST, SHARE, AuditBudget, InstanceChoice, instan
 from otm.testing.statistics import LEAST_DELTA
 
 SECONDS = 40.0
-"""Default time limit of an audit, before the additional seconds of `otm.audit.scope`."""
+"""Default time limit of an audit, without the additional seconds of `otm.audit.scope`."""
 
 
 def lossless(
@@ -52,20 +52,21 @@ def lossless(
 
     If the verifier works on fractions and only compares its uniforms, the audit computes the output
     distribution exactly.  If the verifier's randomness is an argument, the audit computes the
-    distribution from breakpoints.  Otherwise it estimates the distribution by Monte Carlo.  The
-    audit compares this distribution with the target on pairs of small models, and on pairs that
-    Hypothesis generates.
+    distribution from breakpoints.  Otherwise the audit estimates the distribution by Monte Carlo.
+    The audit compares the output distribution with the target on pairs of small models, and on
+    pairs that Hypothesis generates.
 
     Parameters
     ----------
     verifier : callable, DeviceVerifier or Adapter
         A function that `otm.audit.chain`, `token_rule`, `loop`, `chains`, `tree`, `batch`,
         `stateful` or `windowed` accepts; a `DeviceVerifier` of `otm.decoding`, for an audit of one
-        step; or an adapter, such as these functions and the adapters of other libraries return.
+        step; or an adapter, for example one that these functions return, or one for another
+        library.
     kind : str, optional
         "chain", "token", "loop", "chains", "tree", "batch", "stateful" or "windowed".  The kind may
         be omitted for a function whose first parameters are `target_probs`, `draft_probs` and
-        `draft_tokens`, which is a chain, and for a rule of `otm.coupling`.
+        `draft_tokens` (kind "chain"), and for a rule of `otm.coupling`.
     method : str, optional
         "exact paths", "breakpoints" or "Monte Carlo"; by default the first method that works.
     instances : sequence of Instance, optional
@@ -86,7 +87,8 @@ def lossless(
         Largest number of runs of the verifier, for breakpoints and again for Monte Carlo.
     max_seconds : float, optional
         Time limit of the audit in seconds.  Monte Carlo after another method, and the comparison
-        with known mistakes, may each take a quarter of this limit more, but at most ten seconds.
+        with known mistakes, may each take additional time: a quarter of this limit, but at most ten
+        seconds.
         The audit never interrupts a run.  If the time ends before enough runs are done, or before a
         whole kind of pairs is tried, a verifier without a deviation is "undecided".
     tolerance : float, optional
@@ -110,13 +112,13 @@ def lossless(
     Raises
     ------
     InvalidParameterError
-        If an argument is out of range, the verifier is not one of the above, it does not support
-        the method, or it supports none of the instances.
+        If an argument is out of range, or if the verifier has a type that is not listed for
+        `verifier`, does not support the method, or supports none of the instances.
     UnknownMethodError
         If the method or kind is unknown.
     MissingDependencyError
-        If Hypothesis is not installed, `examples` is not 0 and the method is not Monte Carlo.  The
-        check precedes the first run.
+        If Hypothesis is not installed, `examples` is not 0 and the method is not Monte Carlo.  This
+        error is raised before the first run.
 
     Examples
     --------

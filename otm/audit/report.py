@@ -66,13 +66,13 @@ class Report(BaseReport):
     method : str
         "exact paths", "breakpoints" or "Monte Carlo".
     why_not_exact : tuple of str
-        Why the preceding methods do not work.
+        Why each method that precedes `method` in order of preference does not work.
     tv_distance : float or Fraction
         Largest distance (TV) between output and target on any instance.
     tv_interval : Interval
-        Interval that contains this distance.  The interval is certain for exact paths, holds up to
-        bisection for breakpoints, and has confidence 1 − `false_alarms` on all instances together
-        for Monte Carlo.
+        Interval that contains the largest distance.  The interval is certain for exact paths, holds
+        up to bisection for breakpoints, and has confidence 1 − `false_alarms` on all instances
+        together for Monte Carlo.
     instances : int
         Number of pairs of models on which the verifier was run.
     runs : int
@@ -96,10 +96,10 @@ class Report(BaseReport):
         Smallest pair of models whose distance is similar to the largest one.
     isolated : Isolated or None
         Outputs that are impossible under the target and have probability at most 2^−23, in addition
-        to the counterexample.  Such outputs come from single values of a uniform, such as 0, or
-        from rounding.
+        to the counterexample.  These impossible outputs come from single values of a uniform, such
+        as 0, or from rounding.
     diagnoses : tuple of Diagnosis
-        Known mistakes with the same output distributions.
+        Known mistakes with the verifier's output distributions.
     nearest : Nearest or None
         If `diagnoses` is empty, a known mistake that is much nearer to the output than the target
         is.
@@ -110,9 +110,9 @@ class Report(BaseReport):
     compared : bool
         Whether the audit had time to compare the output with all known mistakes.
     later_runs : str or None
-        How runs change later runs, if Monte Carlo detects it; None otherwise.  If they do, a single
-        run has no output distribution, and the numbers of Monte Carlo do not hold.  A false alarm
-        has probability at most `false_alarms`.
+        How runs change later runs, if Monte Carlo detects it; None otherwise.  If runs change later
+        runs, a single run has no output distribution, and Monte Carlo's numbers do not hold.  A
+        false alarm has probability at most `false_alarms`.
     slower : float or None
         Time of a run at the end of Monte Carlo divided by its time at the start; None if below 4.
 
@@ -192,7 +192,7 @@ class Report(BaseReport):
         yield from self._conclusion()
 
     def _scope(self, pairs: str) -> str:
-        """Continue the verdict of the first line by the instances that support it."""
+        """Return the end of the first line: the instances that support the verdict."""
         if self.verdict == LOSSLESS:
             return f", {pairs} by {self.method}"
         if self.verdict != NOT_LOSSLESS:

@@ -50,7 +50,7 @@ def decode_coupled(
         levels of a prefix tree.  Chain m reads list m; in a tree, child m of a node reads list m.
     lists : int, optional
         Number of lists; by default the largest number of drafts of a token in `k`.  The texts
-        depend on this number.
+        depend on the number of lists.
     gamma : int or GammaPolicy, optional
         Length of the chains, or depth of the tree.
     draft_sampling : SamplingParameters, optional
@@ -76,12 +76,11 @@ def decode_coupled(
 
     Notes
     -----
-    Rounding of the models can change a text.  Scores that are computed one token at
-    a time differ in their last digits from scores of several tokens.  This can swap two nearly
-    equal clock times.
-    Clocks are floats, even for models with fractions.  If the models return tensors on a GPU,
-    chains and prompt lookup run there, without draft probabilities; the clocks are bitwise the
-    same.
+    Rounding of the models can change a text, because it can swap two nearly equal clock times.
+    Scores that are computed one token at a time differ in their last digits from scores that are
+    computed for several tokens at once.  Clocks are floats, even if the models return fractions.
+    If the models return tensors on a GPU, chains and copies of prompt lookup are verified there,
+    without draft probabilities; the clocks are bitwise the same.
 
     References
     ----------
@@ -128,8 +127,8 @@ def decode_watermarked(
     """Decode a text that `detect_watermark` recognises with a key.
 
     Over random keys, each text has exactly the target's distribution.  With "coupled", the text is
-    the same for every draft model and without one.  Every token then reveals as much about the key
-    as possible, but fewer drafts are accepted than with rejection sampling.
+    the same for every draft model and without one.  Every token of "coupled" reveals as much about
+    the key as possible, but fewer drafts are accepted than with rejection sampling.
 
     Parameters
     ----------
@@ -144,10 +143,11 @@ def decode_watermarked(
         One key for all prompts, or one key per prompt, from 0 to 2^64 − 1.  Texts with the same key
         are not independent: equal prompts get equal texts.
     method : {"coupled", "rejection", "keyed rejection"}, optional
-        "coupled" is `decode_coupled` with one list ([aaronson2022]_, [daliri2024]_).  The other two
-        use chain verification, with one list of clocks for drafts and another for recovered tokens
-        ([hu2024]_).  The uniforms that decide acceptance come from the seed for "rejection", and
-        from the key for "keyed rejection" ([he2026]_).  Without drafts, all methods are equal.
+        "coupled" is `decode_coupled` with one list ([aaronson2022]_, [daliri2024]_).  "rejection"
+        and "keyed rejection" use chain verification, with one list of clocks for drafts and another
+        for recovered tokens ([hu2024]_).  The uniforms that decide acceptance come from the seed
+        for "rejection", and from the key for "keyed rejection" ([he2026]_).  Without drafts, all
+        methods are equal.
     gamma : int or GammaPolicy, optional
         Number of drafts γ of a step.
     draft_sampling : SamplingParameters, optional

@@ -1,7 +1,7 @@
-"""Coupled decoding steps on the device of the models: clocks are computed next to the scores.
+"""Coupled decoding steps on the device of the models, which also computes the clocks.
 
-The text equals that of `CoupledRounds`, up to rounding of the scores.  Both read the same clocks,
-whose times are bitwise equal on all devices.
+The text equals that of `CoupledRounds`, up to rounding of the scores.  Clock times are bitwise
+equal on all devices.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class CoupledDrafts(ModelDrafts):
 
 
 class CoupledDeviceRounds(DeviceRounds):
-    """Steps whose output follows the clocks while at least one chain agrees with it."""
+    """Steps whose output follows the clocks while at least one chain agrees with the output."""
 
     def __init__(self, task: RoundsTask, lists: int) -> None:
         self._clocks, self._lists = DeviceClocks(task.backend), lists

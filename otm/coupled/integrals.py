@@ -1,12 +1,12 @@
 """Integrals of list coupling: distributions of drafts and output from shared exponential clocks.
 
-List m has a clock S_i^m ~ Exp(1) for each token i, all independent.  Its draft is
-X^m = argmin_i S_i^m/p_i, and the output is Y = argmin_i min_m S_i^m/q_i.  Let t be this minimum,
-attained in list m*.  Since S_i^m/q_i is exponential of rate q_i, the variables t ~ Exp(k), Y ~ q
-and m* (uniform) are independent.  Given them, S_Y^{m*} = q_Y t, and all other clocks satisfy
-S_i^m > q_i t.  By memorylessness, the excess of each clock over q_i t is again Exp(1), independent
-of the others.  With r = q/p, the time S_i^m/p_i therefore equals r_i t + Exp(p_i): a clock of rate
-p_i that starts at r_i t.
+List m has a clock S_i^m ~ Exp(1) for each token i, all independent.  The draft of list m is
+X^m = argmin_i S_i^m/p_i, and the output is Y = argmin_i min_m S_i^m/q_i.  Let m* be the list that
+attains the minimum t = min_{i, m} S_i^m/q_i.  Since S_i^m/q_i is exponential of rate q_i, the
+variables t ~ Exp(k), Y ~ q and m* (uniform) are independent.  Given t, Y and m*, S_Y^{m*} = q_Y t,
+and all other clocks satisfy S_i^m > q_i t.  By memorylessness, the excess of each clock over q_i t
+is again Exp(1), independent of the other clocks.  With r = q/p, the time S_i^m/p_i therefore equals
+r_i t + Exp(p_i): a clock of rate p_i that starts at r_i t.
 
 Sort the tokens with p > 0 by ascending r, and let P_l be the draft mass of the first l tokens.
 Between r_l t and r_{l+1} t the first l clocks run.  With probability e^(−D_l t), no clock has rung
@@ -59,7 +59,7 @@ LONGEST_TIME = 100.0
 """Upper limit of t in quadrature; given any drafts, t exceeds it with probability ≤ 1e-20.
 
 The tokens with p ≤ 2q have at least half of the mass of q.  Let E ~ Exp(1) be the smallest S_i/p_i
-of one list.  If the draft of this list is one of these tokens, t ≤ 2E.  Otherwise t is at most 2E
+of one list.  If the list drafts a token with p ≤ 2q, t ≤ 2E.  For any other draft, t is at most 2E
 plus an exponential time of rate at least 1/2, which is independent of E and of the draft.
 """
 
@@ -99,7 +99,7 @@ class FloatClocks(Frozen):
     def _tables(self) -> Iterator[tuple[Floats, Floats, Floats, Floats]]:
         """Yield nodes t [T], weights [T], e^(−t − D t) [T, m] and e^(−t) Ĝ [T, m + 1].
 
-        Each chunk has few nodes.  The factor e^(−t) keeps products of Ĝ below one.
+        Nodes are yielded in small chunks.  The factor e^(−t) keeps products of Ĝ below one.
         """
         gaps, masses = np.diff(self._ratio), self.order.draft_below
         steps = masses[1:-1] * gaps
@@ -326,7 +326,7 @@ def _scaled(a: ExponentialSum, factor: int) -> ExponentialSum:
 
 
 def _counts(one: _T, hits: Sequence[tuple[_T, _T]], plus: _Add[_T], times: _Add[_T]) -> list[_T]:
-    """Return the distribution of the number of hits, from hit and miss of independent trials."""
+    """Return the distribution of the number of hits, from (hit, miss) of each independent trial."""
     counts = [one]
     for hit, miss in hits:
         missed, hit_terms = ([times(count, part) for count in counts] for part in (miss, hit))

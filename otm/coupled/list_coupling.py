@@ -29,14 +29,14 @@ class ListCoupling(TransportPlan):
     rule as published.  Given the clocks, the output does not depend on the draft distribution.
     This drafter invariance requires only that drafter and target share k and the clocks.
 
-    As a plan for given drafts, the rule samples Y from its conditional distribution given the
-    drafts (`otm.coupled.integrals` derives it), by inversion of one uniform.  Drafts and Y then
-    have the same joint distribution, but drafter invariance is lost.
+    As a plan for given drafts, the rule inverts one uniform to sample Y from its conditional
+    distribution given the drafts, which `otm.coupled.integrals` derives.  Sampling Y in this way
+    keeps the joint distribution of drafts and Y, but loses drafter invariance.
 
-    With fractions the distributions are exact, for few tokens.  With floats the distributions have
-    an absolute error of about 1e-14.  A call costs O(n) for each of a few hundred quadrature nodes,
-    and less for each set of drafts: at n = 150,000 about 2 s, and 0.05 s per set.  `couple` costs
-    O(k n).
+    With fractions the distributions are exact, but only few tokens are possible.  With floats the
+    distributions have an absolute error of about 1e-14.  A call costs O(n) for each of a few
+    hundred quadrature nodes, and less for each set of drafts: at n = 150,000 about 2 s, and 0.05 s
+    per set.  `couple` costs O(k n).
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ class ListCoupling(TransportPlan):
     Raises
     ------
     InvalidInputError
-        If the argument is not a problem, has several rows, or has drafts of another kind.
+        If the argument is not a problem, has several rows, or has drafts that are not i.i.d.
     ProblemTooLargeError
         On use, in exact mode, if the integrals have too many terms; `couple` does not raise it.
 
@@ -88,7 +88,7 @@ class ListCoupling(TransportPlan):
         Parameters
         ----------
         alive : int, optional
-            Number of lists whose drafts count, at most k; all lists by default.
+            Number of lists whose drafts are counted, at most k; all lists by default.
 
         Returns
         -------
@@ -127,8 +127,8 @@ class ListCoupling(TransportPlan):
     def lower_bound(self) -> Number:
         """Lower bound Σ_j k / (Σ_i max(q_i/q_j, p_i/p_j) + (k − 1)/q_j) on the acceptance.
 
-        By the list matching lemma of [rowan2025]_, the bound is the probability that the list with
-        the smallest time of Y has drafted Y.  For k = 1 the bound equals the acceptance.
+        By the list matching lemma of [rowan2025]_, the bound is the probability that the list in
+        which Y has its smallest time has drafted Y.  For k = 1 the bound equals the acceptance.
 
         Raises
         ------

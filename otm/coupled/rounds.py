@@ -2,9 +2,10 @@
 
 A clock is an Exp(1) number S for each list, position and token.  At each position, the output is
 the token with the smallest time S/q over all lists, where q is its target probability.  A draft is
-accepted if it equals this token.  So verification needs no draft probabilities, and the text of a
-seed is the same with any drafter or without drafts.  A draft model reads the clocks of its own
-list, so its drafts often equal the output.  docs/theory/coupled.md derives the distributions.
+accepted if it equals the output at its position.  So verification needs no draft probabilities, and
+the text of a seed is the same with any drafter or without drafts.  A draft model reads the clocks
+too, one list for each draft of a token, so its drafts often equal the output.
+docs/theory/coupled.md derives the distributions.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ class CoupledVerifier:
     Parameters
     ----------
     lists : int, optional
-        Number of lists of clocks, which affects the text.  Use the largest number of drafts of a
-        token, and the same number with every drafter.
+        Number of lists of clocks, which affects the text.  Use the largest number of drafts that a
+        token can have, and the same number for every drafter.
 
     Raises
     ------
@@ -129,7 +130,7 @@ class CoupledRounds(HostRounds):
         target_probs: TargetProbs,
         uniforms: Randomness,
     ) -> Path:
-        """Return the clocks' tokens from position `start` up to the first token without a draft."""
+        """Return the output from position `start` up to the first token that was not drafted."""
         drafted = {node.path for node in root.nodes()}
         path: Path = ()
         while path in drafted:

@@ -1,10 +1,10 @@
-"""Watermarks by position: decoding steps whose randomness comes from a key.
+"""Watermarks indexed by position: decoding steps whose randomness comes from a key.
 
 Coupled decoding is the Gumbel watermark of [aaronson2022]_: each token has the smallest clock time,
 so the clocks of a text are small.  Speculative decoding by rejection can carry a watermark too
-([hu2024]_).  Drafts then come from one list of clocks, and recovered tokens from another.  The
-uniforms that decide acceptance are random, or come from the key ([he2026]_).  A detector that knows
-the key reads the clocks of a text without any model (`watermark_detection`).
+([hu2024]_).  Rejection takes drafts from one list of clocks, and recovered tokens from another.
+The uniforms that decide acceptance are random, or come from the key ([he2026]_).  A detector that
+knows the key reads the clocks of a text without any model (`watermark_detection`).
 docs/theory/watermarks.md derives the distributions.
 
 References
@@ -118,8 +118,8 @@ class WatermarkVerifier(ShortRepr):
             return CoupledRounds(task, 1, keys)
         if drafter is not None and not samples_one_chain(drafter):
             raise InvalidInputError(
-                f"watermarking by {self.method} draws drafts with the key from the distributions "
-                "of a draft model for one chain; give a model, or a ModelDrafter of one sampled "
+                f"watermarking by {self.method} draws one chain of drafts with the key, from the "
+                "distributions of a draft model; give a model, or a ModelDrafter of one sampled "
                 "chain"
             )
         return RejectionRounds(task, keys, keyed=self.method == "keyed rejection")
@@ -136,7 +136,7 @@ class RejectionRounds(CoupledRounds):
     steps_are_independent = False
     keeps_draft_probs = True
     bonus = DRAFTS
-    """List of the bonus token; drafts use it too, so a detector finds most tokens in one list."""
+    """List of clocks for the bonus token: that of the drafts, so most tokens come from one list."""
 
     def __init__(self, task: RoundsTask, keys: Sequence[int], *, keyed: bool) -> None:
         super().__init__(task, 1, keys)

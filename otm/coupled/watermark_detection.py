@@ -1,8 +1,8 @@
 """Watermark detection with a key: the test, and its mean score in closed form.
 
 A token that was drawn from a list has a small clock there, and so a small uniform u.  If the token
-has probability p, its clock is p times an Exp(1) variable, and its score −ln u has as its mean the
-harmonic number H(1/p).  For an independent clock, the mean is H(1) = 1.
+has probability p, its clock is p times an Exp(1) variable, and its score −ln u has the mean H(1/p),
+a harmonic number.  The score of a clock independent of the text has the mean H(1) = 1.
 
 References
 ----------
@@ -87,7 +87,7 @@ def detect_watermark(
         Number of lists of `decode_coupled`; the test reads the smallest clock of a token.
     threshold : float, optional
         For keyed rejection: acceptance uniforms below it select the list of drafts; 0.9 by default.
-        With 1, the test always reads the list of drafts.
+        A threshold of 1 makes the test always read the list of drafts.
 
     Returns
     -------
@@ -204,7 +204,7 @@ def watermark_statistics(
     Raises
     ------
     InvalidDistributionError
-        If the two are not distributions on one vocabulary.
+        If `draft_probs` and `target_probs` are not distributions on one vocabulary.
     InvalidParameterError
         If the threshold is outside [0, 1].
 

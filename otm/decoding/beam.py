@@ -54,8 +54,8 @@ class Beams(ShortRepr):
         The last beam of each prompt in descending order of score: w hypotheses, or fewer if fewer
         exist.
     steps : int
-        Number of search steps, summed over prompts.  Plain beam search needs this
-        number of target calls.
+        Number of search steps, summed over prompts.  Plain beam search calls the target once per
+        step.
     target_calls : int
         Number of calls of the target model, summed over prompts.
     seconds : Seconds
@@ -108,7 +108,7 @@ def beam_search(
         Tokens that finish a hypothesis.
     sampling : SamplingParameters, optional
         Sampling parameters of the scored distribution.  With truncation, or a temperature other
-        than 1, this distribution differs from the model's.
+        than 1, the scored distribution differs from the model's.
 
     Returns
     -------
@@ -164,9 +164,9 @@ def speculative_beam_search(
 
     The draft model continues the beam by γ steps of beam search of width u, starting from the
     target's scores.  One call of the target then gives its distributions after every hypothesis of
-    these beams.  The target's own search continues with these distributions.  The target makes
-    another step while the draft beams contain all unfinished hypotheses of its beam, at most γ + 1
-    steps in total.  So every call makes at least one step.
+    the draft beams, and the target's own search continues with these distributions.  The target
+    makes another step while the draft beams contain all unfinished hypotheses of its beam, at most
+    γ + 1 steps in total.  So every call makes at least one step.
 
     Parameters
     ----------
@@ -246,7 +246,7 @@ def _search(
         )
 
     def growing(beam: Beam) -> set[Path]:
-        """Return the hypotheses of a beam that the next step extends."""
+        """Return those hypotheses of a beam that the next step extends."""
         return {h.tokens for h in beam if len(h.tokens) < limit and not h.finished(ends)}
 
     beams: list[Beam] = [(EMPTY,)] * len(checked_prompts)

@@ -136,7 +136,7 @@ def check_vocabularies(drafter: Any, drafting: str, model: Any, verifying: str) 
 
 
 def check_draft(draft: Any, *kinds: type) -> None:
-    """Raise unless `draft` is an instance of one of these types."""
+    """Raise unless `draft` is an instance of one of the types `kinds`."""
     if not isinstance(draft, kinds):
         allowed = " or a ".join(kind.__name__ for kind in kinds)
         name, example = "draft", ""

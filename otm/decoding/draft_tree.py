@@ -179,7 +179,7 @@ def one_chain(node: DraftNode, why: str) -> list[DraftNode]:
 
 
 def shared_draft_probs(nodes: Sequence[DraftNode], draft_kind: str = "IID") -> SparseProbs:
-    """Return the draft distribution that nodes of one path share; raise if they do not share it."""
+    """Return the draft distribution that nodes with the same path share; raise if it differs."""
     probs = nodes[0].checked_draft_probs(draft_kind)
     for node in nodes[1:]:
         other = node.checked_draft_probs("IID")
@@ -189,7 +189,7 @@ def shared_draft_probs(nodes: Sequence[DraftNode], draft_kind: str = "IID") -> S
         )
         if not same or len(node.children) != len(nodes[0].children):
             raise InvalidDraftsError(
-                f"two nodes of the path {node.path} have different distributions, or different "
+                f"two nodes with the path {node.path} have different distributions, or different "
                 "numbers of children; distribution and number must depend on the path only, or the "
                 "drafts are not i.i.d."
             )

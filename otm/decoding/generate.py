@@ -83,7 +83,7 @@ def speculative(
         Number of drafts γ of a step.
     rule : {"chain", "block"}, optional
         "chain" accepts drafts up to the first rejected one (Algorithm 1).  "block" verifies the
-        drafts together, which accepts at least as many on average ([sun2024block]_).
+        drafts together, and accepts at least as many drafts on average ([sun2024block]_).
     draft_sampling : SamplingParameters, optional
         How to sample from the draft model; by default in the same way as from the target.
     **options
@@ -145,8 +145,8 @@ def spectr(
         Tokens to continue, at least one per prompt; a single prompt is passed as [prompt].
     k : int or tuple of int, optional
         Number K of chains, or the numbers of children (k_1, …, k_L) at the levels of a prefix tree
-        ([sun2023]_, Algorithm 4), which then has at most L levels.  The default is 8 chains.  A
-        drafter has its own number and excludes this parameter.
+        ([sun2023]_, Algorithm 4), which then has at most L levels.  The default is 8 chains.  With
+        a drafter, which has its own number of chains, do not set `k`.
     gamma : int or GammaPolicy, optional
         Length of the chains, or depth of the tree.
     rule : str or callable, optional
@@ -163,8 +163,8 @@ def spectr(
         names say, and "target-only" takes the most probable tokens without sampling.
 
         On a GPU, "grid k-Seq", "grid optimal" and "grid walk and keep" verify chains on the
-        device.  With several chains, all other rules copy scores to the host.  On the host these
-        three rules also verify prefix trees, whose shape must not depend on tokens.
+        device.  With several chains, all rules except the grid rules copy scores to the host.  On
+        the host, grid rules also verify prefix trees, whose shape must not depend on tokens.
     draft_sampling : SamplingParameters, optional
         How to sample from the draft model; by default in the same way as from the target.
     **options
@@ -234,7 +234,7 @@ def as_drafter(
     k: Branching | None = None,
     draft_kind: str = "IID",
 ) -> Drafter:
-    """Return `draft` if it is a drafter; for a model, a drafter of k (or `chains`) chains."""
+    """Return `draft` if it is a drafter; from a model, make a drafter of k (or `chains`) chains."""
     if isinstance(draft, LanguageModel):
         chosen = options.get("sampling") if sampling is None else sampling
         chosen = ranking_parameters(chosen) if draft_kind == "Top" else chosen

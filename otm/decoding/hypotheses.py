@@ -27,7 +27,7 @@ class Hypothesis(ShortRepr):
         The new tokens; a finished hypothesis ends with its end token.
     score : float or Fraction
         Logarithm of the probability of the tokens, in nats.  If the model returns fractions, the
-        probability itself.
+        score is the probability itself.
 
     Examples
     --------
@@ -72,7 +72,7 @@ def best_continuations(
 ) -> Beam:
     """Return the next beam: one step of beam search (Meister et al. 2020, Algorithm 1, lines 3–11).
 
-    The beam holds the `width` best finished hypotheses and continuations of unfinished hypotheses.
+    The beam holds the `width` best among finished hypotheses and continuations of unfinished ones.
     """
     parents = sorted(beam, key=lambda hypothesis: hypothesis.tokens)
     nexts = [NOTHING if parent.finished(end) else probs_after(parent.tokens) for parent in parents]

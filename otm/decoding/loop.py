@@ -40,7 +40,7 @@ class DecodingOptions(TypedDict, total=False):
         scores [M, V] of the next tokens, and the prompt index [M] of each row.  The function
         returns the adjusted scores.  Ids and scores are tensors on the model's device if the model
         has one.  The function may change the scores in place.  Each row of its result must depend
-        on that row only.
+        only on the same row of the arguments.
     max_tokens : int
         Maximum number of new tokens of a sequence, at least 1; 64 by default.
     eos_token_id : int or collection of int
@@ -227,7 +227,7 @@ class _Loop:
 def _without_unreached_drafts(step: Step) -> Step:
     """Remove the drafts that verification did not reach, because a policy must not know them.
 
-    Later steps read the same random numbers again; a γ that depends on them would change the
-    distribution.
+    Later steps read the same random numbers again; a γ that depends on these numbers would change
+    the output's distribution.
     """
     return replace(step, drafts=tuple(path[: step.accepted + 1] for path in step.drafts))

@@ -3,9 +3,9 @@
 A policy receives the last steps of its sequence, at most `LONGEST_HISTORY` of them.  A policy may
 use every field of a step, including times and rejected drafts.  Each step draws its drafts and
 uniforms independently of earlier steps, so the output has the target's distribution for every γ.  A
-policy that saw the drafts of the step itself would break this guarantee.  In coupled and
-watermarked decoding, later steps read the random numbers of unreached drafts again.  In these
-modes, the loop hides unreached drafts from policies.
+policy that saw the drafts of the coming step could change the output's distribution.  In coupled
+and watermarked decoding, later steps read the random numbers of unreached drafts again, so the loop
+hides unreached drafts from policies.
 
 If all drafts have the same acceptance probability α, no policy gains more than
 `otm.gain.oracle_speedup`: 1/(1 − α) where drafts cost nothing ([leviathan2023]_, section 3.5).
@@ -80,8 +80,8 @@ def huggingface_heuristic(initial_gamma: int = 5, *, max_gamma: int | None = Non
 
     In transformers, "heuristic" writes the last γ back to the assistant's generation configuration,
     and the next call continues with this γ.  Here every sequence begins with `initial_gamma`, as in
-    the schedule "heuristic_transient".  The default of transformers is "constant": 20 drafts, where
-    a draft model stops after a token of low probability.
+    the schedule "heuristic_transient".  The default of transformers is "constant": 20 drafts, but a
+    draft model stops after a token of low probability.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""Scoring draft trees with a model; its cache makes the model read each token only once."""
+"""Scoring draft trees with a model, whose cache makes it read each token only once."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ The first argument is token ids [M, L] (int64): all tokens of M rows of equal le
 argument is the scores [M, V] of the next tokens, which the function may change in place.  The third
 argument is the prompt index [M] of each row as an int64 array.  The result is scores [M, V].  If
 the model returns tensors, ids and scores are tensors on one device.  Each row of the result must
-depend on that row only, not on other rows or earlier calls.
+depend only on the same row of the arguments, not on other rows or earlier calls.
 """
 
 
@@ -145,7 +145,7 @@ class Reader:
         return result
 
     def _begin(self, contexts: Sequence[Context]) -> Session:
-        """Open a session and read each context once, whatever the number of its paths."""
+        """Open a session and read each context once, for any number of paths."""
         self._rows = [_Row(b, context[:-1], ()) for b, context in enumerate(contexts)]
         session = self.model.start(len(contexts))
         tokens = _tokens(self._rows, [0] * len(contexts), [None] * len(contexts))

@@ -65,7 +65,8 @@ def render_trace(
 
     A line has the step number, the end of the text so far, the accepted drafts, and the token of
     the target.  If there is only one draft path, the line also has the rejected drafts.  If there
-    are several, each path has its own line below, which shows its accepted and rejected drafts.
+    are several paths, each path has its own line below, which shows its accepted and rejected
+    drafts.
 
     Parameters
     ----------
@@ -75,7 +76,8 @@ def render_trace(
         The prompts of these steps.
     decode : callable
         Function from token ids to text.  The function receives the drafts without their context.
-        So a character of several tokens appears as a replacement character where it is cut.
+        Where a part of a line begins or ends within a character of several tokens, a replacement
+        character appears.
     width : int, optional
         Maximum number of characters of a line; the text so far is shortened to fit.
     colour : bool, optional

@@ -1,8 +1,8 @@
 """One step of a batch: draft, score the drafts with the target, verify them.
 
 There are two kinds of verifiers.  A verifier may be a function of the drafts of one sequence;
-`TreeRounds` calls it on the host, in floats or fractions, with any drafter.  Other verifiers are
-objects whose method `rounds` returns their own implementation of the steps.
+`TreeRounds` calls it on the host, in floats or fractions, with any drafter.  A verifier may also be
+an object whose method `rounds` returns its own implementation of the steps.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class RoundsTask:
 
 
 class _Timed(Protocol):
-    """An object that counts its model time: a reader or a drafter."""
+    """An object that measures its model time: a reader or a drafter."""
 
     @property
     def seconds(self) -> float:

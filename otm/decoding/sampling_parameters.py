@@ -2,8 +2,8 @@
 
 Temperature, top-k, nucleus and min-p sampling, and argmax, all adjust the distribution of the next
 token and then sample from it ([leviathan2023]_, section 2.2).  Speculative decoding is stated for
-distributions, so it covers all of these methods.  Drafts must be drawn from, and verified with, the
-distribution of their `SamplingParameters`.
+distributions, so it covers all these sampling methods.  Drafts must be drawn from, and verified
+with, the distribution of their `SamplingParameters`.
 """
 
 from __future__ import annotations
@@ -117,7 +117,8 @@ class SamplingParameters:
         Returns
         -------
         array or tensor [..., V]
-            Probabilities in float64.  For a tensor, a tensor on the same device, without gradient.
+            Probabilities in float64.  If the logits are a tensor, the result is a tensor on the
+            same device, without gradient.
 
         Raises
         ------
@@ -237,7 +238,7 @@ def as_sampling(sampling: object) -> SamplingParameters:
 
 
 def ranking_parameters(sampling: SamplingParameters | None) -> SamplingParameters | None:
-    """Return the parameters for ranking draft tokens, where drafts are the most probable tokens.
+    """Return the parameters that rank tokens for drafters that take the most probable tokens.
 
     Temperature 0 would keep only one token per node, so it is replaced by the default.
     """
@@ -288,8 +289,8 @@ def _most_likely(
 ) -> Any:
     """Return which tokens top-k and then top-p keep, as booleans.
 
-    Tokens are ranked by logits, because rounded or zero weights would tie.  Top-p sums from the
-    least probable token, so that small sums decide for p near 1.
+    Tokens are ranked by logits, because rounded or zero weights would tie.  Top-p adds
+    probabilities from the smallest up, so that decisions for p near 1 depend on small sums.
     """
     ascending = xp.sort(scores) if xp is np else xp.sort(scores).values
     weights = weigh(ascending)
@@ -308,7 +309,7 @@ def _most_likely(
 def _as_float64(logits: Any) -> tuple[Any, Any]:
     """Return the library of the logits (NumPy or torch), and the logits in float64.
 
-    Callers use only functions that both libraries share, except `sort`.
+    Callers use only functions that NumPy and torch share, except `sort`.
     """
     xp: Any = np
     if is_tensor(logits):
@@ -371,7 +372,7 @@ def kth_largest(scores: Any, k: int) -> Any:
 
 
 def _near_largest(scores: Any, k: int) -> tuple[Tokens, Any]:
-    """Return a small set of tokens that contains the k largest scores, and the largest score.
+    """Return a small set of tokens, among them those with the k largest scores, and the top score.
 
     Scores are split into groups.  The threshold is the k-th largest group maximum, so at least k
     scores reach the threshold.

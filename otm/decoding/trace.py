@@ -40,7 +40,7 @@ class Seconds:
 
     @property
     def total(self) -> float:
-        """Sum of the three parts, in seconds."""
+        """Sum of `draft`, `target` and `other`, in seconds."""
         return self.draft + self.target + self.other
 
 
@@ -64,8 +64,8 @@ class Step(ShortRepr):
     output : tuple of int
         Tokens that the step adds.
     accepted : int
-        Number of output tokens that were drafts.  The token after these drafts was not drafted; it
-        is missing if the output ends before it.
+        Number of output tokens that were drafts.  The token after the accepted drafts was not
+        drafted; it is missing if the output ends before it.
     finish_reason : "eos", "length", "stop" or None
         Why the sequence ended; None if it continues.
     seconds : Seconds
@@ -181,8 +181,8 @@ class Generation(FactsRepr):
     def acceptance_rate(self) -> float:
         """Fraction of the individually verified drafts that were accepted: an estimate of α.
 
-        If single chains were verified draft by draft, it estimates the acceptance probability α of
-        [leviathan2023]_, section 3.1.  NaN if there were no drafts.
+        If single chains were verified draft by draft, the rate estimates the acceptance probability
+        α of [leviathan2023]_, section 3.1.  NaN if there were no drafts.
 
         References
         ----------
@@ -214,6 +214,6 @@ class Generation(FactsRepr):
         Returns
         -------
         sequence of Step
-            Its steps in chronological order; empty if there is no such prompt.
+            The steps of the sequence in chronological order; empty if there is no such prompt.
         """
         return [step for step in self.steps if step.sequence == sequence]

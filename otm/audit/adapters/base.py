@@ -1,9 +1,9 @@
 """Interface of all verifiers under audit: continue a prompt with a target and a draft model.
 
 The verifier may be a rule for one token, a chain or block verifier, or a decoding loop, in any
-library.  The audit sees each of them as a function from a pair of models and a source of uniforms
-to tokens.  If all randomness comes from that source, the audit can compute the output distribution
-instead of sampling it.
+library.  The audit sees each verifier as a function from a pair of models and a source of uniforms
+to tokens.  If all randomness comes from this source of uniforms, the audit can compute the output
+distribution instead of sampling it.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Source:
         return self._uniforms[self.taken - m : self.taken].copy()
 
     def cell(self, ends: Sequence[float]) -> int:
-        """Return the index of the cell that contains the next uniform; `ends`: upper ends."""
+        """Return the index of the cell that contains the next uniform; `ends` has upper ends."""
         return bisect_right(ends, self(1)[0])
 
 
@@ -158,7 +158,7 @@ class Adapter(ABC):
         `Instance.length`, or the default of `Instance.length`.
     whole : bool
         Whether each run must return the largest allowed number of tokens, unless it stops at `end`.
-        Loops must always do so.
+        Loops must always return this number of tokens or stop at `end`.
     end : int or None
         Token that ends a sequence: no token may follow it, and a sequence without it must have the
         largest allowed length.
@@ -201,8 +201,9 @@ class Adapter(ABC):
         instance : Instance
             The models.
         source : callable
-            Function from m to m independent uniforms in [0, 1).  This source also determines the
-            drafts.  A verifier that is not `repeatable` may take other random numbers elsewhere.
+            Function from a number m to m independent uniforms in [0, 1).  The source also
+            determines the drafts.  A verifier that is not `repeatable` may also use random numbers
+            that do not come from the source.
 
         Returns
         -------
@@ -232,7 +233,8 @@ class Adapter(ABC):
     def supports(self, instance: Instance) -> bool:
         """Return whether the verifier can run on an instance.
 
-        By default it can if the vocabulary contains `end`, and k is 1 or `several` is True.
+        By default the verifier can run if the vocabulary contains `end`, and k is 1 or `several` is
+        True.
 
         Parameters
         ----------
@@ -242,7 +244,7 @@ class Adapter(ABC):
         return (self.several or instance.k == 1) and (self.end or 0) < instance.vocabulary
 
     def outputs(self, instance: Instance, uniforms: npt.NDArray[np.float64]) -> Sequence[Path]:
-        """Run many times; override this if the verifier computes many runs faster than one by one.
+        """Run many times; override this method if the verifier is faster on many runs at once.
 
         Parameters
         ----------

@@ -2,7 +2,7 @@
 
 The adapter verifies the row of the instance alone and at each index of a batch of three rows.  The
 other rows have other contents, other uniforms and, if the function has a parameter `lengths`, other
-lengths.  With the same uniforms, the row's output must be the same.
+lengths.  With the same uniforms, the row's output must be the same in all batches.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from otm.decoding.draft_tree import Randomness
 from otm.decoding.reading import Path
 
 PLACES = 3
-"""Number of rows of the batch in which the audited row changes its index."""
+"""Number of rows of a batch; the audit puts the audited row at each index of the batch."""
 
 COINS = (Fraction(1, 16), Fraction(15, 16))
 """Uniforms of the other rows: the first leads to acceptance of drafts, the second to rejection."""
@@ -71,10 +71,10 @@ class batch(FunctionAdapter):
     function : callable
         Function of the target probabilities [B, γ + 1, V], the draft probabilities [B, γ, V], the
         draft tokens [B, γ] and uniforms [B, γ + 2].  The function returns, for each row, a result
-        as for `chain`; or tokens [B, n] and numbers of accepted tokens [B].  Its randomness may be
-        another parameter as for `chain`, with one generator or seed for the batch.  If it has a
-        parameter `lengths`, this is the number of drafts of each row [B], and other drafts and
-        probabilities pad each row after its end.
+        as for `chain`; or tokens [B, n] and numbers of accepted tokens [B].  The function's
+        randomness may be another parameter as for `chain`, with one generator or seed for the
+        batch.  A parameter `lengths`, if the function has it, is the number of drafts of each row
+        [B]; other drafts and probabilities then pad each row after its end.
     **options
         As for `chain`.
 
@@ -156,7 +156,7 @@ class batch(FunctionAdapter):
         return Row(*rows, np.array(drafts), source(count))
 
     def _among(self, row: Row, place: int, size: int, *, ragged: bool) -> list[Row]:
-        """Insert a row into a batch; if `ragged`, the other rows have more drafts and none."""
+        """Insert a row into a batch; if `ragged`, other rows have one more draft, or no drafts."""
         n = len(row.tokens)
         lengths = (n + 1, 0) if ragged else (n, n)
         others = [
@@ -200,7 +200,7 @@ def require_same(output: Any, others: Iterable[tuple[Any, str]], text: str) -> P
 
 
 def _outputs(result: Any, size: int) -> list[Path]:
-    """Read the tokens of each row from [B, n], or from tokens [B, n] and accepted numbers [B]."""
+    """Read each row's tokens from an array [B, n], or a pair: tokens [B, n], accepted [B]."""
     pair = isinstance(result, tuple) and len(result) == 2 and np.ndim(to_host(result[0][0])) == 1
     parts = [to_host(part) for part in (result if pair else (result,))]
     if any(len(part) != size for part in parts):

@@ -1,7 +1,7 @@
 """A transformers model that reads its logits from a table, with masks, positions and a cache.
 
-The keys of its cache are the tokens themselves, the values are their positions.  If a loop crops,
-reorders or repeats the cache, it therefore changes the tokens that the model has read.  The model
+The keys of its cache are the tokens themselves, the values are their positions.  Therefore a loop
+that crops, reorders or repeats the cache changes the tokens that the model has read.  The model
 raises an error for arguments that it does not support.
 """
 
@@ -38,11 +38,11 @@ def causal_lm(model: StatelessModel) -> Any:
     Returns
     -------
     PreTrainedModel
-        A model in float32 on the CPU; always the same object for the same argument.  Call it like
-        any transformers model, with `input_ids` [B, T] for any number of rows, `attention_mask` [B,
-        T + length of the cache], `position_ids`, `past_key_values` (a `DynamicCache`), `use_cache`,
-        `cache_position`, `logits_to_keep` and `return_dict`.  Masked tokens do not belong to the
-        context.
+        A model in float32 on the CPU; always the same object for the same argument.  Call the model
+        like any transformers model, with `input_ids` [B, T] for any number of rows,
+        `attention_mask` [B, T + length of the cache], `position_ids`, `past_key_values` (a
+        `DynamicCache`), `use_cache`, `cache_position`, `logits_to_keep` and `return_dict`.  Masked
+        tokens do not belong to the context.
 
     Raises
     ------
@@ -52,8 +52,8 @@ def causal_lm(model: StatelessModel) -> Any:
     Notes
     -----
     A call raises `InvalidParameterError` for arguments that the model does not support, such as
-    `inputs_embeds`, a mask with four dimensions, a static cache, or positions that do not count the
-    unmasked tokens (up to a constant for each row).
+    `inputs_embeds`, a mask with four dimensions, or a static cache.  The positions of a row must
+    count its unmasked tokens, up to a constant; otherwise the call raises this error too.
 
     Examples
     --------
@@ -142,7 +142,7 @@ def _model_class() -> Any:
                 raise _error(
                     f"cache_position = {cache_position.tolist()} for {new} tokens after {past} "
                     "tokens of the cache; new tokens must follow them, so leave cache_position "
-                    f"out or count on from {past}"
+                    f"out or start it at {past}"
                 )
             mask = _mask(attention_mask, batch, past + new)
             held, tokens = past_key_values, input_ids

@@ -45,7 +45,7 @@ def as_adapter(verifier: Any, kind: str | None) -> Adapter:
         return verifier
     if inspect.iscoroutinefunction(verifier):
         raise InvalidParameterError(
-            f"{shown(verifier)} is an async function, which returns no tokens; wrap it into a "
+            f"{shown(verifier)} is an async function, which returns no tokens; wrap it in a "
             "function that runs it"
         )
     if not callable(verifier):

@@ -31,8 +31,8 @@ def is_exact(source: Randomness) -> bool:
 def locate_drafts(cdf: InverseCdf, uniforms: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
     """Draw drafts by uniforms; for symbolic uniforms, avoid the isolated values of `searchsorted`.
 
-    The drafts at these isolated values also occur at other uniforms; separate paths would be
-    wasted.
+    The drafts at isolated values also occur at other uniforms, so separate paths for isolated
+    values would be wasted.
     """
     if uniforms.dtype != object:
         return cdf.locate(uniforms)
@@ -42,7 +42,7 @@ def locate_drafts(cdf: InverseCdf, uniforms: npt.NDArray[Any]) -> npt.NDArray[np
 
 @dataclass(frozen=True)
 class _Steps:
-    """A distribution from which one uniform draws one token, as lists, which are fast."""
+    """A distribution, stored in lists for speed; one uniform draws one token from it."""
 
     tokens: list[int]
     # Upper ends of the cells of [0, 1).
@@ -56,7 +56,7 @@ class _Steps:
 
 
 def draw_chain(instance: Instance, source: Randomness) -> Path:
-    """Draw a chain of γ drafts, each by one uniform: exact for symbolic ones, fast for floats."""
+    """Draw γ drafts, each by one uniform: exactly for symbolic uniforms, fast for floats."""
     drafts: Path = ()
     exact = is_exact(source)
     for _ in range(instance.gamma):
@@ -126,8 +126,8 @@ def _chain_probs(instance: Instance, drafts: Path, exact: bool) -> tuple[Probs, 
 def as_tokens(result: Any) -> Path:
     """Read tokens [n] from a list, an array or a tensor, without the padding −1 at the end.
 
-    From a tuple (tokens, number accepted), return the accepted tokens and one more.  Return any
-    other value unchanged; the audit reports it.
+    From a tuple (tokens, number accepted), return the accepted tokens and one more.  Return a value
+    of any other type unchanged; the audit reports it.
     """
     if isinstance(result, tuple) and len(result) == 2 and np.ndim(to_host(result[0])) == 1:
         tokens, accepted = (np.asarray(to_host(part)) for part in result)
@@ -146,8 +146,8 @@ def as_tokens(result: Any) -> Path:
 BatchVerifier = Callable[[Any, Any, Any, Any], Any]
 """Function of target probs [B, γ + 1, V], draft probs [B, γ, V], drafts [B, γ] and uniforms [B, m].
 
-It returns a result for each run that `as_tokens` can read.  With K chains, the first three arrays
-have an axis K after B.
+The function returns, for each run, a result that `as_tokens` can read.  With K chains, the first
+three arrays have an axis K after B.
 """
 
 

@@ -20,7 +20,7 @@ from otm.decoding.reading import Path
 from otm.errors import InvalidParameterError
 
 LARGEST_SEED = 2**31
-"""Upper limit of seeds: `numpy.random.seed` accepts 32 bits, some generators are signed."""
+"""Limit of seeds: `numpy.random.seed` accepts 32 bits, some generators read them as signed."""
 
 CHAIN = ("target_probs", "draft_probs", "draft_tokens")
 
@@ -34,7 +34,7 @@ def parameters_of(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
         return dict(inspect.signature(function).parameters)
     except (TypeError, ValueError):
         raise InvalidParameterError(
-            f"the parameters of {shown(function)} cannot be read; wrap it into a Python function"
+            f"the parameters of {shown(function)} cannot be read; wrap it in a Python function"
         ) from None
 
 
@@ -56,7 +56,7 @@ def randomness_of(function: Callable[..., Any], before: int) -> str | None:
         )
     if count_required(function) > before + len(names) or len(names) > 1 or len(parameters) < before:
         raise InvalidParameterError(
-            f"a verifier with the parameters ({', '.join(parameters)}); it must have {before} "
+            f"the verifier has the parameters ({', '.join(parameters)}); it must have {before} "
             f"parameters, then at most one, called {', '.join(RANDOMNESS[:-1])} or "
             f"{RANDOMNESS[-1]}; rename the others, or bind them beforehand"
         )
@@ -78,7 +78,7 @@ def _may_need_tensors(message: str) -> bool:
 
 
 class FunctionAdapter(Adapter):
-    """Base class of adapters of functions; passes randomness in the form that they expect."""
+    """Base class of adapters of functions; passes randomness as the function expects it."""
 
     # Number of parameters before the randomness parameter.
     before = 3
@@ -140,11 +140,12 @@ class chain(FunctionAdapter):
     ----------
     function : callable
         Function of the target probabilities [γ + 1, V], the draft probabilities [γ, V], the draft
-        tokens [γ] and uniforms [γ + 2].  It returns the accepted drafts and one more token: as a
-        sequence, which −1 may pad at the end, or as (tokens, number accepted).  In place of
-        `uniforms`, its last parameter may be called `rng` (a NumPy generator), `generator` (a torch
-        generator) or `seed`.  Without such a parameter it draws its own random numbers; the audit
-        can replace these draws if they come from global generators.
+        tokens [γ] and uniforms [γ + 2].  The function returns the accepted drafts and one more
+        token: as a sequence, which −1 may pad at the end, or as (tokens, number accepted).  In
+        place of `uniforms`, the function's last parameter may be called `rng` (a NumPy generator),
+        `generator` (a torch generator) or `seed`.  A function without a randomness parameter draws
+        its own random numbers; the audit can replace these draws if they come from global
+        generators.
     name : str, optional
         Name in reports.
     uniforms : callable, optional

@@ -37,7 +37,8 @@ def speculative_sampling() -> Adapter:
     -----
     The rule accepts a draft if u ≤ ratio, where u has 24 bits.  A draft token that is impossible
     under the target is therefore accepted with probability 2^−24 (`otm.audit.diagnose.known_bugs`,
-    "u ≤ ratio").  The audit detects this by breakpoints; Monte Carlo would need too many runs.
+    "u ≤ ratio").  The audit detects this mistake by breakpoints; Monte Carlo would need too many
+    runs.
     """
     import torch
 
@@ -62,16 +63,16 @@ def speculative_sampling() -> Adapter:
 def generate(**options: Any) -> Adapter:
     """Audit assisted generation, `target.generate(assistant_model=draft, do_sample=True)`.
 
-    Target and draft are transformers models with caches that read their logits from the tables of
-    the instance (`causal_lm`).  The audit replaces the random draws by its own, and finds the
+    Target and draft are transformers models with caches; their logits come from the tables of the
+    instance (`causal_lm`).  The audit replaces the random draws by its own, and finds the
     breakpoints on a dozen pairs of models in a minute.
 
     Parameters
     ----------
     **options
         Options for `generate`, which makes γ drafts in a step and γ + 1 tokens in all.  The audit
-        reports a shorter text as a mistake, unless an option may end it.  With `eos_token_id` (0 or
-        1), a shorter text must end with this token.
+        reports a text of fewer tokens as a mistake, unless an option may end the text early.  With
+        `eos_token_id` (0 or 1), a text of fewer than γ + 1 tokens must end with this token.
 
     Returns
     -------

@@ -21,19 +21,20 @@ class loop(FunctionAdapter):
     Parameters
     ----------
     function : callable
-        Function of two models, where `model.probs(tokens)` is the distribution of the next token;
-        of a prompt; of `gamma` and `max_tokens`, passed by name; and of `uniforms`, a source of
-        uniforms such as `rng.random`.  The function may have another randomness parameter, as for
-        `chain`.  It returns the new tokens, at most `max_tokens`.  In place of `gamma` it
-        may have a parameter `policy`, a function from the number of earlier steps to γ of the next
-        step; the audit then also changes γ between steps.
+        Function of the target model, the draft model, a prompt, `gamma` and `max_tokens` (both
+        passed by name), and `uniforms`, a source of uniforms such as `rng.random`.  For each model,
+        `model.probs(tokens)` is the distribution of the next token.  The function may have another
+        randomness parameter, as for `chain`.  The function returns at most `max_tokens` new tokens.
+        In place of `gamma`, the function may have a parameter `policy`: a function from the number
+        of earlier steps to γ of the next step.  With `policy`, the audit also changes γ between
+        steps.
     name : str, optional
         Name in reports.
     max_tokens : int, optional
         Number of tokens of a text; by default 3 or 4, and 6 on some instances.
     end : int, optional
         Token that ends a text.  A text must have `max_tokens` tokens, or be shorter and end with
-        `end`; no token may follow `end`.  Without `end`, no text may be shorter.
+        `end`; no token may follow `end`.  Without `end`, each text must have `max_tokens` tokens.
 
     Raises
     ------

@@ -147,7 +147,7 @@ def spectr_step(
 
 
 def _each_plan_once(rule: PlanBuilder) -> PlanBuilder:
-    """Cache the plans of one of OTM's rules, because a loop builds the same few on every path."""
+    """Cache the plans of an OTM rule, because a loop builds the same few plans on every path."""
     plans: dict[tuple[Any, ...], TransportPlan] = {}
 
     def build(problem: Problem) -> TransportPlan:
@@ -224,7 +224,7 @@ def kernel(rule: str = "chain", backend: str = "numpy") -> Adapter:
     Parameters
     ----------
     rule : {"chain", "block", "grid k-Seq", "grid optimal", "grid walk and keep"}, optional
-        As for `verify_probs`; the first two rules verify one chain, the others k chains.
+        As for `verify_probs`; "chain" and "block" verify one chain, the other rules k chains.
     backend : {"numpy", "torch", "triton"}, optional
         "numpy" is the exact reference.  "triton" runs on a GPU, or on a CPU if the environment
         variable TRITON_INTERPRET=1 was set before Triton was imported.

@@ -172,11 +172,12 @@ class windowed(chain):
     Parameters
     ----------
     function : callable
-        As for `chain`.  If it has no parameter `uniforms`, runs cannot be repeated; the audit then
-        hides the data outside the window in every run.
+        As for `chain`.  If the function has no parameter `uniforms`, runs cannot be repeated; the
+        audit then hides the data outside the window in every run.
     window : int, optional
         Number of drafts that the function may read, together with one more target row.  By default
-        it may read the drafts that it returns, and one target row for each returned token.
+        the function may read the drafts that it returns, and one target row for each returned
+        token.
     **options
         As for `chain`.
 
@@ -206,7 +207,7 @@ class windowed(chain):
             self.more = (replace(INSTANCES["rows differ"], gamma=self.window + 1),)
 
     def output(self, instance: Instance, source: Randomness) -> Path:
-        """Draw drafts, then verify them, and again with the ignored data replaced."""
+        """Draw and verify drafts; verify them again with the ignored data replaced."""
         drafts = draw_chain(instance, source)
         shown = (*chain_probs(instance, drafts, is_exact(source)), np.array(drafts))
         if not self.repeatable:
@@ -247,7 +248,7 @@ def _with_others(shown: tuple[Any, ...], drafts: int, rows: int) -> tuple[Any, .
 
 
 def _without_numbers(shown: tuple[Any, ...], drafts: int, rows: int) -> tuple[Any, ...]:
-    """Replace all but the first drafts and rows by other tokens, and by NaN or −1."""
+    """Replace all but the first drafts by other tokens, all but the first rows by NaN or −1."""
     target, draft, tokens = (array.copy() for array in shown)
     target[rows:] = draft[drafts:] = -1 if target.dtype == object else np.nan
     tokens[drafts:] = (tokens[drafts:] + 1) % target.shape[1]

@@ -29,8 +29,8 @@ def token_rule(function: Callable[..., Any], **options: Any) -> Adapter:
     ----------
     function : callable
         Function of the target and draft probabilities [V], i.i.d. drafts [k] and uniforms [k + 1]
-        that returns a token; its randomness may be another parameter, as for `chain`.  Or a rule of
-        `otm.coupling`, a function from a problem to a plan.
+        that returns a token; its randomness may be another parameter, as for `chain`.
+        Alternatively, a rule of `otm.coupling`, a function from a problem to a plan.
     **options
         As for `chain`; `uniforms` is a function of k.  For a rule of `otm.coupling`, only `name`.
 

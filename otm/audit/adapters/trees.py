@@ -1,7 +1,7 @@
 """Adapter of functions that verify a draft tree, and ways to draft the tree.
 
-A tree is flat: node n has a token and a parent, −1 for children of the root.  A node comes after
-its parent and after the siblings that were drawn before it.
+A tree is a list of nodes: node n has a token and a parent, −1 for children of the root.  A node
+comes after its parent and after the siblings that were drawn before it.
 """
 
 from __future__ import annotations
@@ -81,10 +81,11 @@ def most_probable(probs: Probs, count: int, _: Randomness | None = None) -> list
 
 @lru_cache(maxsize=256)
 def dynamic(instance: Instance) -> list[Path]:
-    """Return the k γ most probable paths of at most γ tokens, by level, at most k below a node.
+    """Return the k γ most probable paths of at most γ tokens, by level; nodes have ≤ k children.
 
-    EAGLE-2 selects its drafts in this way; the probability of a path is the product of its tokens'
-    probabilities.  The computation uses fractions, because ties must not depend on rounding.
+    EAGLE-2 also drafts the most probable paths; the probability of a path is the product of its
+    tokens' probabilities.  The computation uses fractions, because ties must not depend on
+    rounding.
     """
     chosen: list[Path] = []
     values: dict[Path, Any] = {(): 1}
@@ -119,13 +120,13 @@ class tree(FunctionAdapter):
     Parameters
     ----------
     function : callable
-        Function of the target probabilities [N + 1, V] after the root and after each node; the
-        draft probabilities [N + 1, V], which determine the children of the root and of each node;
-        the tokens [N] and parents [N] of the nodes, −1 for children of the root, with parents
-        before children and siblings in drawing order; and uniforms [N + 2].  The function returns
-        the accepted drafts and one more token, as for `chain`; its randomness may be another
-        parameter, as for `chain`.  If it has a parameter `counts`, this is the number of draws that
-        gave each node [N].
+        Function of target probabilities [N + 1, V], draft probabilities [N + 1, V], the tokens [N]
+        and parents [N] of the nodes, and uniforms [N + 2].  The target probabilities are those
+        after the root and after each node; the draft probabilities determine the children of the
+        root and of each node.  The parent is −1 for children of the root; parents come before
+        children, and siblings are in drawing order.  The function returns the accepted drafts and
+        one more token, as for `chain`; its randomness may be another parameter, as for `chain`.  A
+        parameter `counts`, if the function has it, is the number of draws that gave each node [N].
     drafts : str, optional
         How children are chosen: "independent" (the default; a token drawn twice has two nodes),
         "merged" (the same, with one node for each token), "without replacement" (in the order of
@@ -230,7 +231,7 @@ class tree(FunctionAdapter):
 
 
 def _branching(instance: Instance) -> tuple[int, ...]:
-    """Choose numbers of children: k on as many levels as allow the audit to try all trees."""
+    """Choose numbers of children: k on as many levels as possible while all trees can be tried."""
     gamma, k = instance.gamma, instance.k
     shapes = [(k,) * levels + (1,) * (gamma - levels) for levels in range(gamma, 0, -1)]
     few = (s for s in shapes if instance.vocabulary ** np.cumprod(s).sum() <= WAYS)

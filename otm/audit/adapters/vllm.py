@@ -41,8 +41,8 @@ def rejection_sample(device: str = "cuda") -> Adapter:
 
     Notes
     -----
-    Depending on the version, the function takes the target's probabilities or logits; the adapter
-    reads this from the name of the parameter.
+    Depending on the version, the function takes the target's probabilities or logits; the name of
+    its parameter shows which of the two it takes.
     """
     torch = require("torch")
     rule = require(

@@ -1,4 +1,4 @@
-"""Find the known mistakes with the output distribution of a verifier, or near it."""
+"""Find the known mistakes whose output distribution equals that of a verifier, or is near."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from otm.audit.scope import TimeIsUpError, check_time
 from otm.errors import ProblemTooLargeError
 
 PAIRS, STEPS = 150, 1000
-"""Cost limits of an instance for pairs of mistakes, and for the steps of loops."""
+"""Largest costs of an instance on which pairs of mistakes, and steps of loops, are tried."""
 
 SINGLE = 8 * ISOLATED
 """Largest distance that isolated uniforms of a few drafts can cause."""
@@ -35,7 +35,7 @@ ROUNDING = 1e-12
 """Tolerance for distributions of exact paths, which may contain some floats."""
 
 NEAR, FEW = 2, 4
-"""Smallest ratio of the target's to a near mistake's distance, and number of pairs compared."""
+"""A near mistake is at least `NEAR` times nearer than the target; `FEW` pairs are compared."""
 
 Same = Callable[[Observation, Observation], bool]
 """Predicate: can a verifier, observed on an instance, have a known mistake's distribution?"""
@@ -44,8 +44,8 @@ Same = Callable[[Observation, Observation], bool]
 def same_distribution(tolerance: float, *, apart: bool = False) -> Same:
     """Return a predicate that two known distributions agree within errors and `tolerance`.
 
-    Outcomes that are impossible under the target must occur in both, even at isolated uniforms,
-    unless `apart` ignores them.
+    Outcomes that are impossible under the target must occur in both distributions, even at isolated
+    uniforms, unless `apart` ignores them.
     """
 
     def same(seen: Observation, known: Observation) -> bool:
@@ -96,11 +96,11 @@ def diagnose(
 ) -> tuple[Diagnosis, ...]:
     """Name the known mistakes that explain the observations of one verifier.
 
-    Several mistakes are named if the instances cannot distinguish them, but only the first fitting
-    one of the mistakes with sizes estimated from the output.  If `ways` has a second comparison, it
-    ignores isolated outcomes; pairs of mistakes are then tried too.  For a loop, the function also
-    tries the mistakes of a single step.  Raises `TimeIsUpError` after the time `until` of
-    `time.monotonic`.
+    The function names all mistakes that the instances cannot distinguish.  Among mistakes with
+    sizes estimated from the output, it names only the first that fits.  If `ways` has a second
+    comparison, it ignores isolated outcomes; pairs of mistakes are then tried too.  For a loop, the
+    function also tries the mistakes of a single step.  Raises `TimeIsUpError` after the time
+    `until` of `time.monotonic`.
     """
     # Cheap observations rule out most mistakes early.
     observations = sorted(observations, key=_cost)

@@ -112,7 +112,7 @@ def _runs(
 def _token(ends: Cells | None, uniform: float, model: TableModel, context: Path) -> int | None:
     """Return the token that a uniform draws from a row; None if `ends` do not fit the row.
 
-    Cells of width 0 do not count, because a loop may have more tokens, or another order.
+    Cells of width 0 are ignored: a loop may have more tokens, or another order of its tokens.
     """
     probs = model.probs(context).astype(np.float64)
     tokens = np.flatnonzero(probs > 0)

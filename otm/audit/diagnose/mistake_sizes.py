@@ -1,8 +1,8 @@
 """Estimate the sizes and positions of mistakes from the output of a verifier.
 
 The audit can name a mistake of any size without trying all sizes: the first wrong tokens show its
-size and position.  Each estimate is right if the mistake is of its kind; otherwise the suspect does
-not fit.
+size and position.  Each estimate assumes a kind of mistake; if the mistake is of another kind, the
+suspect does not fit.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ FINEST = 10**6
 
 
 def parametrized_suspects(observations: Sequence[Observation]) -> tuple[KnownBug, ...]:
-    """Return suspects with the sizes and positions that chains of drafts show, if not listed."""
+    """Return suspects with the sizes and positions that chains show, except known bugs."""
     chains = [seen for seen in observations if seen.instance.k == 1 and seen.is_off(ROUNDING)]
     wrong = [(seen, place) for seen in chains if (place := first_wrong(seen))]
     firsts = [_First(seen) for seen, place in wrong if place == 1]
@@ -78,7 +78,7 @@ def first_wrong(seen: Observation) -> int | None:
 
 
 def _error(seen: Observation, outcomes: int) -> float:
-    """Return a bound on the error of the probabilities (TV); for frequencies, twice the mean."""
+    """Return a bound on the error of probabilities (TV): for frequencies, twice the mean error."""
     noise = math.sqrt(outcomes / seen.runs) if seen.counts else 0.0
     return seen.error + ROUNDING + noise
 
@@ -121,7 +121,7 @@ class _First:
         self.error = _error(seen, 4)
 
     def kept(self) -> int:
-        """Count the tokens that replace drafts: they exceed the mass of their accepted drafts."""
+        """Count the tokens that replace drafts: their probability exceeds min(target, draft)."""
         return int((self.probs > np.minimum(self.target, self.draft) + self.error).sum())
 
     def tiles(self) -> range:
@@ -136,7 +136,7 @@ class _First:
         return _simple(self.probs[raised])
 
     def factors(self) -> list[Fraction]:
-        """Return the factors of the ratio, from drafts that never replace another draft."""
+        """Return factors of the acceptance ratio, from tokens that never replace a draft."""
         off = abs(self.probs - self.target) > self.error
         rejected = (
             off

@@ -1,8 +1,8 @@
-"""Recognize mistakes of loops with their own drafts, such as n-grams, by one token.
+"""Recognize mistakes of loops with their own drafts, such as n-grams, from single tokens.
 
-Such a loop has its own unknown drafts.  Suppose that the draft is always x, and that the loop
-samples again from the target t if its sample differs from x.  Then the next token is z with
-probability (1 − t(x)) t(z), and x with an additional t(x).
+The audit does not know the drafts of a loop that drafts by itself.  Suppose that the draft is
+always x, and that the loop samples again from the target t if its sample differs from x.  Then the
+next token is z with probability (1 − t(x)) t(z), and x with an additional probability t(x).
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ import numpy as np
 from otm.audit.observe.observation import Observation
 
 SECOND_SAMPLE = "second sample after a mismatch"
-"""Name of the known bug."""
+"""Name of the known bug that this module recognizes."""
 
 CLOSE = 1e-9
 """Tolerance for rounding."""
 
 LEAST = 2
-"""Smallest number of prefixes that must have exactly this distribution."""
+"""Smallest number of prefixes that must have exactly the distribution of the mistake."""
 
 
 def samples_twice(observations: Sequence[Observation]) -> bool:
-    """Return whether each wrong token has this distribution, or mixes it with the target."""
+    """Return whether each wrong token has the mistake's distribution, or a mix with the target."""
     exact = 0
     for seen in observations:
         for here in seen.prefixes():

@@ -1,4 +1,4 @@
-"""Known mistakes that recorded rows can show, with their distributions of the tokens of a step.
+"""Known mistakes that recorded rows can show, and the distributions of their tokens.
 
 Each distribution is that of one token, given the preceding output tokens.  Tests compare each
 suspect with its verifier along all paths.
@@ -65,7 +65,7 @@ DRAFT_MISTAKES: dict[str, Callable[[Floats], Floats]] = {
 def suspect_rows(target: Floats, draft: Floats | None, drafts: int) -> Floats:
     """Return the distributions of tokens along drafts under each suspect: [m, S, U].
 
-    The arguments are target rows [m, U] and draft rows [g, U]; draft rows may be missing or more.
+    The arguments are target rows [m, U] and draft rows: an array [g, U] with any g, or None.
     If a suspect has no effect at a position, it has the target's row there.
     """
     length = len(target)

@@ -62,7 +62,7 @@ class PythonStandIn(random.Random):
 
 _REAL = np.random.PCG64()
 _OTHERS = np.random.Generator(np.random.PCG64())
-"""Generator for draws of a generator that a verifier has kept from an earlier run."""
+"""Source of random numbers for a generator that a verifier has kept from an earlier run."""
 
 
 class NumPyStandIn(np.random.Generator):

@@ -1,11 +1,11 @@
 """Replace draws of a verifier's generators by the audit's uniforms.
 
-The verifier uses the global generators, or one that is its parameter.  While it runs, functions of
-`random` and `numpy.random`, and operations of torch (`otm.audit.intercept.torch`), draw from the
-source of the run.  So the verifier's output is a function of these uniforms, and the audit can
-compute the distribution of the output.  A generator that the verifier seeds is not replaced,
-because the same numbers then come again, and the audit must see that.  The audit detects other
-draws, because equal uniforms then give different outputs.
+The verifier uses the global generators, or one that is its parameter.  While the verifier runs,
+functions of `random` and `numpy.random`, and operations of torch (`otm.audit.intercept.torch`),
+draw from the source of the run.  So the verifier's output is a function of the source's uniforms,
+and the audit can compute the distribution of the output.  A generator that the verifier seeds is
+not replaced, because the audit must detect that its numbers repeat.  The audit detects draws from
+other generators, because equal uniforms then give different outputs.
 """
 
 from __future__ import annotations

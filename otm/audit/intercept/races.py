@@ -2,9 +2,10 @@
 
 The largest value of p/E, or of log p − log E, belongs to token x with probability p(x)/Σp; one
 uniform suffices to draw this winner.  Therefore the variables have no values until code reads them;
-the module tracks the arithmetic on them.  If code reads them after a race, it gets values that fit
-the winner.  Let M be the smallest of all E/p, which is exponential with rate Σp.  Then E(x) = p(x)
-M for the winner x, and E(y) = p(y) M + E'(y) for others, where E' are exponential again.
+the module tracks the arithmetic on them.  If code reads variables after a race, it gets values that
+fit the winner.  Let M be the smallest of all E/p, which is exponential with rate Σp.  Then
+E(x) = p(x) M for the winner x, and E(y) = p(y) M + E'(y) for others, where E' are exponential
+again.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Replace random operations of torch by functions of the audit's uniforms.
 
-Uniform and Bernoulli variables and `multinomial` become functions of these uniforms.  Exponential
-variables, and rows of uniforms, do so if they make a race (`otm.audit.intercept.races`) or if code
-reads them.
+Uniform and Bernoulli variables and `multinomial` become functions of the audit's uniforms.
+Exponential variables, and rows of uniform variables, become functions of the audit's uniforms if
+they make a race (`otm.audit.intercept.races`) or if code reads them.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ class TorchDraws(TorchDispatchMode):  # type: ignore[misc]  # torch gives it no 
         return result
 
     def _is_handed(self, generator: torch.Generator) -> bool:
-        """Whether a generator has the state of `handed`; operations get another object."""
+        """Whether a generator has the state of `handed`, which operations get as another object."""
         return bool(torch.equal(generator.get_state(), self.handed.get_state()))
 
     @contextmanager

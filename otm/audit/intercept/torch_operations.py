@@ -96,4 +96,4 @@ DRAWS: dict[str, Callable[..., Tensor]] = {
     "random_": _integers,
     "multinomial": _multinomial,
 }
-"""Functions of uniforms, the operation's result and its arguments that return the new result."""
+"""Functions that compute the new result from uniforms, the operation's result and arguments."""

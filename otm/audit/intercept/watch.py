@@ -31,7 +31,7 @@ class GeneratorWatch:
         self.reset = self.seeded = self._drawn = False
 
     def seed(self) -> None:
-        """Record a seed; earlier draws of the run count as a reset."""
+        """Record a seed; after earlier draws of the run, also record a reset."""
         self.check()
         self.seeded, self.reset = True, self.reset or self._drawn
 

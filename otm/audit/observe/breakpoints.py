@@ -2,7 +2,7 @@
 
 As a function of its uniforms, a verifier is constant between breakpoints.  The search goes through
 the uniforms in order, and finds the breakpoints in every piece that earlier uniforms have left,
-with a few random values of the later uniforms.  There is no proof that this search finds all
+with a few random values of the later uniforms.  There is no proof that the search finds all
 breakpoints; random runs check its result.
 """
 
@@ -31,17 +31,17 @@ REPEATED = 16
 """Number of random runs that are repeated, for a verifier whose draws are recorded."""
 
 SLOW = 0.002
-"""Seconds of a run above which draws without a visible effect are first followed only once."""
+"""Seconds; for slower runs, draws without a visible effect are first followed only once."""
 
 ROUNDING = 2.0**-20
 """Largest distance that counts as rounding of float32."""
 
 SHARES, AT_LEAST_RUNS = 8, 20_000
-"""Largest part, 1/8, of all runs for one instance, and the smallest limit of its runs."""
+"""One instance may use 1/`SHARES` of all runs, or `AT_LEAST_RUNS` if that is more."""
 
 
 def breakpoint_observer(runner: Runner, budget: AuditBudget) -> Callable[[Instance], Observation]:
-    """Return a function that observes a verifier in floats; instances share the runs."""
+    """Return a function that observes a verifier in floats; instances share one limit of runs."""
     rng = np.random.default_rng(budget.seed)
     left = budget.max_runs
     precision = COARSE if budget.slow else FINE
@@ -75,7 +75,7 @@ def observe_by_breakpoints(
 ) -> Observation:
     """Compute the output distribution in floats, from the breakpoints of all uniforms.
 
-    Outputs only at the edges u = 0 and u = 1 − 2^−24 have their small probability.  Raises
+    An output that occurs only at u = 0 or u = 1 − 2^−24 has the probability of this value.  Raises
     `UnsuitedError` if the pieces do not predict the output at random uniforms, or are too many;
     `ProblemTooLargeError` after `max_runs` runs or the time `deadline` of `time.monotonic`.
     """

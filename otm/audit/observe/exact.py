@@ -109,8 +109,8 @@ def check_in_floats(
 ) -> None:
     """Raise `UnsuitedError` if runs on floats do not follow their path, or do not repeat.
 
-    Code may treat floats differently, or ignore the uniforms and draw for itself.  The paths on
-    fractions are then not its real paths.
+    Code may treat floats differently, or ignore the uniforms and draw for itself.  The paths of
+    such code on fractions are not its real paths.
     """
     width = max(seen.uniforms, MAX_UNIFORMS)
     rows = rng.random((REPEATED, width))

@@ -2,7 +2,7 @@
 
 If code keeps state from run to run, such as a growing cache, its outputs may depend on earlier
 runs.  Uncontrolled draws also differ from run to run, but do not depend on earlier runs: the test
-detects this dependence.  It ignores a cache that changes no output.
+detects this dependence.  The test ignores a cache that changes no output.
 """
 
 from __future__ import annotations
@@ -82,9 +82,9 @@ class LaterRuns:
     def changed(self, level: float) -> str | None:
         """Describe how outputs depend on earlier runs; return None if chance may explain it.
 
-        If the outputs of a row do not depend on earlier runs, their order is random.  Then the runs
-        after one row, or the runs of one call of `run_series`, are a random sample of all runs of a
-        row.
+        If the outputs of a row do not depend on earlier runs, their order is random.  In random
+        order, the runs after one row, or the runs of one call of `run_series`, are a random sample
+        of all runs of a row.
         """
         tests = list(self._tests())
         if not tests:

@@ -29,9 +29,9 @@ REPEATED = 4
 """Number of rows of uniforms that are run first, and once more after all other runs."""
 
 PARTS, SMALL = 8, 4
-"""Inverse share of Monte Carlo's time for the test of later runs; largest size of its pair.
+"""The test of later runs takes 1/`PARTS` of Monte Carlo's time, on a small pair of models.
 
-The test uses a pair with at most `SMALL` tokens and `SMALL` drafts.
+The pair has at most `SMALL` tokens and `SMALL` drafts.
 """
 
 COSTLY = 5
@@ -218,7 +218,7 @@ def _check_interception(rng: InterceptedRng, observed: Observed) -> None:
 def _sample_larger(
     observed: Observed, choice: InstanceChoice, budget: AuditBudget
 ) -> Observed | None:
-    """Sample on larger instances for some seconds, if some were skipped."""
+    """If larger instances were skipped, sample on them for some seconds."""
     # Sample more pairs only if no outcome but isolated ones deviates.
     is_off = any(each.is_off(observed.tolerance) for each in observed.deviating)
     if is_off or not observed.skipped or not (larger := choice.sampled_too()):

@@ -182,9 +182,9 @@ def _criterion(categories: int, delta: float, level: float) -> Criterion:
 def _radius(categories: int, draws: int, level: float) -> float:
     """Return a bound on the TV between frequencies and true probabilities.
 
-    The bound fails with probability at most `level`. It is the smaller of two bounds: 2^K e^(−2nr²)
-    over all events, and McDiarmid's bound around the mean of Σ abs(c/n − p)/2, which is at most
-    √(K/n)/2.
+    The bound fails with probability at most `level`.  The function uses the smaller of two bounds:
+    2^K e^(−2nr²) over all events, and McDiarmid's bound around the mean of Σ abs(c/n − p)/2, which
+    is at most √(K/n)/2.
     """
     events = math.sqrt((categories * math.log(2) + math.log(1 / level)) / (2 * draws))
     mean = math.sqrt(categories / draws) / 2

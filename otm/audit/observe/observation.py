@@ -22,7 +22,7 @@ ISOLATED = 2.0**-23
 """Largest probability of an outcome that counts as caused by one value of a 24-bit uniform."""
 
 TWICE_ISOLATED = 2.0**-40
-"""Smallest probability of an outcome of one isolated uniform; for two, it is at most 2^−46."""
+"""Smallest probability of an outcome of one isolated uniform; two give at most 2^−46."""
 
 MAX_RATIO = 4
 """Largest ratio of the largest distance to a counterexample's distance."""
@@ -109,7 +109,7 @@ class Observation(ShortRepr):
         return float(self.tv_distance) > self.error + tolerance
 
     def deviates(self, tolerance: float) -> bool:
-        """Whether a lossless verifier cannot have such an output."""
+        """Whether a lossless verifier cannot have this observed distribution."""
         if self.rejected is not None:
             return self.rejected
         return self.is_off(tolerance) or self.impossible is not None
@@ -223,7 +223,7 @@ class Observed:
 
     @property
     def seen(self) -> list[Observation]:
-        """All observations of the report; of the search only the smallest."""
+        """All observations of the report; the search adds only its smallest instance."""
         return [*self.observations, *([self.smallest] if self.smallest else [])]
 
     @property
@@ -238,7 +238,7 @@ class Observed:
 
 
 def distance(a: Mapping[Path, Number], b: Mapping[Path, Number]) -> Number:
-    """Return the TV distance of two distributions of sequences; the first may lack mass."""
+    """Return the TV distance of two distributions of sequences; the first may sum to below 1."""
     differences: list[Any] = [a.get(path, 0) - b.get(path, 0) for path in {**a, **b}]
     lost: Any = total(b.values()) - total(a.values())
     half: Number = (total(map(abs, differences)) + abs(lost)) / 2

@@ -11,7 +11,7 @@ from otm.audit.observe.observation import UnsuitedError
 from otm.audit.observe.precision import LARGEST, Floats, Precision, ProbeSettings
 
 MAX_PIECES = 64
-"""Largest number of pieces of one uniform; a generator seeded by it has unlimited pieces."""
+"""Largest number of pieces of one uniform; a uniform that seeds a generator has no limit."""
 
 
 class Pieces:

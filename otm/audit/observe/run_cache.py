@@ -80,9 +80,9 @@ class RunCache:
         return node.outcome
 
     def ends(self, uniforms: Sequence[float]) -> Cells | None:
-        """Return the ends of the cells of the uniform after these, or None.
+        """Return the ends of the cells of the uniform that follows `uniforms`, or None.
 
-        If the run has ended by then, return a single cell.
+        If the run needs no more uniforms, return a single cell.
         """
         node, depth = self._follow(uniforms)
         if isinstance(node, _Branch):

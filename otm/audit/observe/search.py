@@ -36,7 +36,7 @@ def smallest_deviation(
     """Search a number of instances for a deviation of a verifier, and shrink it.
 
     Instances with few tokens come first, then few drafts, then simple fractions.  Returns the
-    observation of the smallest one; no instance is observed twice.
+    observation of the smallest deviating instance; no instance is observed twice.
     """
     import hypothesis
     from hypothesis import strategies as st
@@ -69,7 +69,7 @@ def smallest_deviation(
         return repr((instance.gamma, instance.k, rows_of(instance)))
 
     def holds(instance: Instance) -> bool:
-        """Try an instance; each one only once, and at most a limited number."""
+        """Try an instance, unless it was tried before or the limit of instances is reached."""
         if not adapter.supports(instance):
             return False
         key = key_of(instance)

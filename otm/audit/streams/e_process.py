@@ -1,9 +1,9 @@
-"""Evidence against a null hypothesis that is valid at any time: bets and their mixture.
+"""Evidence, valid at any time, against a null hypothesis: bets and their mixture.
 
 A bet multiplies its e-value by a factor for each token.  If tokens have their stated probabilities,
-the mean of this factor, given all earlier tokens, is at most 1.  The product of a bet's factors is
-an e-value, and so is a weighted mean of e-values.  Such a mean ever reaches 1/α with probability at
-most α (Ville's inequality), so an audit may stop and decide at any time
+the mean of a bet's factor, given all earlier tokens, is at most 1.  The product of a bet's factors
+is an e-value, and so is a weighted mean of e-values.  The probability that an e-value ever reaches
+1/α is at most α (Ville's inequality), so an audit may stop and decide at any time
 (docs/theory/recorded-steps.md, Theorem 15.2).  The audits use different bets: `RowEvidence` bets on
 single classes of tokens, `GroupEvidence` on all unions of classes, and `Copies` on repeated texts.
 E-values and factors are stored as logarithms.

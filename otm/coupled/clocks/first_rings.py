@@ -1,6 +1,6 @@
 """Selection of the token with the smallest clock time, on any backend.
 
-`otm.coupled.clocks.numpy` is the reference, which the loop on the host uses.  Other backends make
+`otm.coupled.clocks.numpy` is the reference, which the loop on the host uses.  Torch and Triton make
 bitwise the same decisions for batches of rows.
 """
 

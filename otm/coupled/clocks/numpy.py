@@ -1,8 +1,8 @@
 """Exponential clocks that drafts and output share: one number S per position, list and token.
 
-If a model gives a token probability p, the token's time is S/p.  The token with the smallest time
-is a sample from the model's distribution, and two models that read the same clocks often draw the
-same token ([daliri2024]_; k lists: [rowan2025]_).
+The time of a token with probability p under a model is S/p.  The token with the smallest time is a
+sample from the model's distribution, and two models that read the same clocks often draw the same
+token ([daliri2024]_; k lists: [rowan2025]_).
 
 Clocks are computed, not stored, by Philox 4x64-10 ([salmon2011]_, as in NumPy).  The key of the
 sequence is the Philox key, and (token, list, position) is the Philox counter.  A clock uses 64
@@ -103,8 +103,7 @@ class SharedClocks:
 def first_rings(probs: Any, keys: Any, positions: Any, lists: Any, count: int) -> Any:
     """Return the token with the smallest time in each row, over `count` lists: int64 [B, L].
 
-    `probs` is [B, L, V], `keys` [B], `positions` [B, L]; `lists` [B, L] numbers each row's first
-    list.
+    `probs` is [B, L, V], `keys` [B], `positions` [B, L]; `lists` [B, L] is the first list of a row.
     Tokens need a positive probability; a row without positive probabilities gives token 0.
     """
     tokens = np.zeros(probs.shape[:2], np.int64)

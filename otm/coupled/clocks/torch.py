@@ -1,8 +1,8 @@
 """Selection of the tokens with the smallest clock times, bitwise as in the NumPy reference.
 
 Torch has little support for unsigned 64-bit numbers, so int64 stores their bits.  Sums and the low
-halves of products are the same for both types.  The high half of a product is assembled from 32-bit
-products.  A comparison of two numbers flips their highest bits first.
+halves of products are the same for signed and unsigned numbers.  The high half of a product is
+assembled from 32-bit products.  Before a comparison of two numbers, their highest bits are flipped.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def first_rings(
 
 
 def clock_bits(keys: Tensor, positions: Tensor, lists: Tensor, count: int, size: int) -> Tensor:
-    """Return 64 bits per token, minimized over lists: [B, 1], [B, L], [B, L] → [B, L, V]."""
+    """Return each token's smallest 64 bits over lists: [B, 1], [B, L], [B, L] → [B, L, V]."""
     blocks = torch.arange(1, -(-size // 4) + 1, device=keys.device)
 
     def flipped_bits(further: int) -> Tensor:
@@ -93,5 +93,5 @@ def high_product(number: Tensor, multiplier: int) -> Tensor:
 
 
 def signed(number: int) -> int:
-    """Return the int64 number with the same 64 bits."""
+    """Return the int64 number that has the 64 bits of an unsigned number."""
     return number - 2**64 if number >= 2**63 else number

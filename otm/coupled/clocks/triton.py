@@ -1,7 +1,7 @@
 """Triton kernels that select the tokens with the smallest clock times, as the torch backend does.
 
-Two launches read the rows once.  The first finds the token of smallest time in each block of a row,
-and the second finds the block.
+The rows are read once.  A first launch finds the token of smallest time in each block of a row, and
+a second launch finds the block with the smallest time.
 """
 
 # ruff: noqa: PLR0917 - a kernel's arguments are pointers, strides and sizes, in order

@@ -37,9 +37,9 @@ class DeviceVerifier:
     """Verification of a whole batch by a kernel, on the device of the target model.
 
     The drafts of a `ModelDrafter` also stay on the device; only tokens come to the host, once per
-    step.  The verifier raises for prefix trees and for rules without a kernel; `spectr` and
-    `AssistedDecoding` verify these on the host.  Probabilities are float32, or float64 if the
-    scores are float64 or fractions.
+    step.  The verifier raises for prefix trees and for rules without a kernel; in these cases,
+    `spectr` and `AssistedDecoding` verify on the host.  Probabilities are float32, or float64 if
+    the scores are float64 or fractions.
 
     Parameters
     ----------

@@ -58,7 +58,7 @@ class DeviceSession:
     @property
     def _session(self) -> Session:
         if self._started is None:  # pragma: no cover
-            raise RuntimeError("no context has been followed")
+            raise RuntimeError("the session has no context; call `follow` first")
         return self._started
 
     def follow(self, contexts: Sequence[Context], parents: Sequence[int] | None) -> None:
@@ -118,7 +118,7 @@ class DeviceSession:
     def memory(self, like: Any, shape: tuple[int, ...]) -> Any:
         """Return memory for the distributions of these scores; it is valid until the next call.
 
-        Reuse matters, because an allocation takes longer than the computation.
+        Memory is reused, because an allocation takes longer than the computation.
         """
         dtype = dtype_on_device(self._sampling, like)
         memory = self._memory
@@ -131,7 +131,7 @@ class DeviceSession:
         return self._memory
 
     def probs(self, scores: Any, drafts: Any, live: Live, out: Any) -> tuple[Any, Any]:
-        """Return distributions of scores [B, C, V] after drafts [B, C, i], and which are valid.
+        """Return distributions of scores [B, C, V] after drafts [B, C, i], and their validity.
 
         Entries that are not `live` [B, C] lie after the end of a chain and are never read.  The
         distributions are written to `out`.
@@ -206,7 +206,7 @@ class DeviceSession:
         return require("torch").from_numpy(scores.astype(np.float64))
 
     def _keep(self, rows: Sequence[int], texts: Sequence[Context], owners: Sequence[int]) -> None:
-        """Make the session continue from these rows, cut to the tokens `texts`."""
+        """Make the session continue from the rows `rows`, cut to the tokens `texts`."""
         if list(rows) != list(range(len(self._texts))) or texts != self._texts:
             lengths = np.array([len(text) for text in texts], np.int64)
             self._timed(self._session.keep, np.array(rows, np.int64), lengths)

@@ -1,4 +1,4 @@
-"""A draft model that a smaller model drafts for: nested speculative decoding."""
+"""Nested speculative decoding: a smaller model drafts for the draft model."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from otm.models.base import LanguageModel
 
 
 class AcceleratedDrafter(Drafter):
-    """One chain of drafts of a model, with fewer calls of the model than drafts.
+    """One chain that a draft model samples, with fewer calls of the model than drafts in the chain.
 
     This is the "hierarchical version of the algorithm, where the approximation model is itself
     accelerated by an even faster model" ([leviathan2023]_, section 6).  The draft model decodes the
-    chain, and an inner drafter drafts for the draft model.  The chain always has the draft model's
-    distribution, which its nodes store, independent of the inner drafter.
+    chain, and an inner drafter drafts for the draft model.  For every inner drafter, the chain has
+    the draft model's distribution, which its nodes store.
 
     Parameters
     ----------
@@ -43,9 +43,9 @@ class AcceleratedDrafter(Drafter):
     Notes
     -----
     If d drafts are missing, the inner drafter drafts at most d − 1, because the draft model adds
-    one token.  The chain has the draft model's distribution, by induction on d.  The verifier's
-    output has this distribution if the model continues it (`otm.decoding.verifiers.base`), and the
-    continuation is the same task with a smaller d.
+    one token.  The chain has the draft model's distribution, by induction on d.  If the model
+    continues the verifier's output, the chain has the model's distribution
+    (`otm.decoding.verifiers.base`), and the continuation is the same task with a smaller d.
 
     References
     ----------

@@ -70,7 +70,7 @@ class Drafter(ABC):
         list of DraftNode
             One tree per sequence.  Distribution and number of the children of a node must depend
             only on the context, the depth and the path of the node.  Draws at siblings or
-            descendants must not influence them.
+            descendants must not influence the distribution or number of a node's children.
         """
 
     @property
@@ -86,15 +86,15 @@ class Drafter(ABC):
         parents: Sequence[int] | None,
         uniforms: Sequence[Randomness],
     ) -> list[DraftNode]:
-        """Draft with a custom function that draws children; by default, `draw` is ignored.
+        """Draft with a custom function `draw` for children, which this default method ignores.
 
         Parameters
         ----------
         draw : callable
             Function that adds children to a node.  The first two arguments are the index of the
             sequence, and the index of the chain that continues below the node (None at a root and
-            in a prefix tree).  The other arguments are the node, the distribution of its children,
-            and their number.
+            in a prefix tree).  The last three arguments are the node, the distribution of its
+            children, and their number.
         contexts, depths, parents, uniforms
             As for `draft`.
 

@@ -22,13 +22,13 @@ from otm.models.base import LanguageModel
 class DynamicTreeDrafter(ReadingDrafter):
     """Draw siblings without replacement until further siblings are not worthwhile (DySpec).
 
-    D(v) is the probability of the path of a node v under the draft model.  The node gets another
+    D(v) is the probability of the path of a node v under the draft model.  Node v gets another
     child while D(v), times the total probability of tokens that are not its children yet, is at
     least a threshold.  So one child is enough where the draft model is certain.
 
     Only the rule "recursive rejection without replacement" is lossless for these trees.  The
     decision to draw a child does not depend on its token, and earlier siblings are rejected before
-    the rule looks at this child (Theorem 18.5 of docs/theory/trees.md).
+    the rule verifies this child (Theorem 18.5 of docs/theory/trees.md).
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ class DynamicTreeDrafter(ReadingDrafter):
     Notes
     -----
     [xiong2024]_ describes two variants: expand the largest estimate first, or expand all nodes
-    above a threshold, one level at a time.  This class implements the second variant.
+    above a threshold, one level at a time.  This class expands all nodes above a threshold.
 
     References
     ----------

@@ -31,7 +31,7 @@ from otm.models.ngram import NGramModel
 Heads = Callable[[Sequence[Context], int], Sequence[Sequence[SparseProbs]]]
 """Function from contexts and γ to at most γ distributions per context.
 
-The i-th is the distribution of the i-th token after the context, whatever tokens are between.
+The i-th distribution is that of the i-th token after the context, for any tokens in between.
 """
 
 
@@ -54,10 +54,12 @@ class NonAutoregressiveDrafter(Drafter):
         prefix tree.
     sampling : SamplingParameters, optional
         How to sample from the heads; by default, their distributions are unchanged.  A temperature
-        below 1 sharpens them; temperature 0 takes the most probable tokens, as in [stern2018]_.
+        below 1 sharpens the distributions; temperature 0 takes the most probable tokens, as in
+        [stern2018]_.
     nodes : int, optional
-        Draft one tree of this many nodes with the most probable paths, instead of chains, for
-        target-only verification (DDTree, [ringel2026]_).  `BestFirstDrafter` builds such trees too.
+        Number of nodes of a tree of the most probable paths, which is drafted instead of chains for
+        target-only verification (DDTree, [ringel2026]_).  `BestFirstDrafter` also builds trees of
+        the most probable paths.
 
     Raises
     ------

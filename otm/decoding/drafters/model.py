@@ -59,8 +59,8 @@ class ModelDrafter(ReadingDrafter):
     logits_processor : LogitsProcessor, optional
         Adjusts the model's scores before sampling; may differ from the target's processor.
     draft_kind : {"IID", "WithoutReplacement", "Greedy", "Top"}, optional
-        Joint distribution of the children of a node, as a class of `otm.drafts`.  The rule that
-        verifies the drafts needs a certain kind (`otm.rules.Rule.drafts`).
+        Joint distribution of the children of a node: the name of a class of `otm.drafts`.  The rule
+        that verifies the drafts needs a certain kind (`otm.rules.Rule.drafts`).
 
     Raises
     ------
@@ -75,8 +75,8 @@ class ModelDrafter(ReadingDrafter):
 
     Notes
     -----
-    Algorithm 4 of the paper samples from the large model, by a misprint.  The text around it and
-    the method itself require the small model.
+    Algorithm 4 of the paper samples from the large model, by a misprint.  The text around Algorithm
+    4 and the method itself require the small model.
 
     References
     ----------
@@ -156,7 +156,7 @@ def samples_one_chain(drafter: Drafter | None) -> TypeGuard[ModelDrafter]:
 
 
 def draws_chains(drafter: Drafter | None) -> TypeGuard[ModelDrafter]:
-    """Return whether a drafter is a `ModelDrafter` of independent chains; subclasses may differ."""
+    """Return whether a drafter is a `ModelDrafter`, not a subclass, of independent chains."""
     if type(drafter) is not ModelDrafter:
         return False
     return isinstance(drafter.branching, int) and drafter.draft_kind == "IID"

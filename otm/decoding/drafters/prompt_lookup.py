@@ -25,15 +25,15 @@ LONGEST_COPY = 2**10
 
 
 class PromptLookup(Drafter):
-    """Draft the tokens that followed the latest earlier occurrence of the last tokens.
+    """Find the last tokens of the context earlier in it, and draft the tokens that followed them.
 
     This is the "approximation model that simply copies tokens from the context in case we find a
     matching prefix" ([leviathan2023]_, section 3.6), known as prompt lookup.  The drafter uses the
     longest match of at most `max_ngram` tokens; among several longest matches, the latest.  Without
     a match, the drafter drafts no tokens.
 
-    A copy that reaches the end of the context continues with its own tokens.  So a repetitive text
-    is drafted to any length, up to 1024 tokens at once.
+    A copy that reaches the end of the context continues with its own tokens.  So a copy of a
+    repetitive text has any length that is needed, up to 1024 tokens.
 
     Parameters
     ----------
@@ -48,8 +48,8 @@ class PromptLookup(Drafter):
     Notes
     -----
     Drafts are deterministic: each distribution puts all mass on one token, and no uniform is used.
-    The target accepts a draft x with its own probability of x.  If the target model returns
-    fractions, this mass of 1.0 is read as a fraction, and the loop stays exact.
+    A draft x is accepted with the target's probability of x.  If the target model returns
+    fractions, the probability 1.0 of a draft is read as a fraction, and the loop stays exact.
 
     References
     ----------

@@ -23,7 +23,7 @@ class StringDrafter(Drafter):
     """Draft in the model's tokens, and re-encode the text for the target (SLEM, [timor2025]_).
 
     The two vocabularies need not share tokens.  The probabilities of the target's tokens are
-    unknown, so drafts count as deterministic.  Two verifiers can verify such drafts:
+    unknown, so drafts are treated as deterministic.  Two verifiers can verify such drafts:
     `verify_target_only` (rule "target-only" of `spectr`), which accepts drafts until the target
     draws another token, and `decode_coupled`.
 
@@ -36,8 +36,8 @@ class StringDrafter(Drafter):
     target_spelling : Spelling
         Texts of the target's tokens.
     sampling : SamplingParameters, optional
-        How to sample from the draft model.  With temperature 0, it drafts its most probable tokens,
-        which the target draws most often.
+        How to sample from the draft model.  With temperature 0, the model drafts its most probable
+        tokens, which the target draws most often.
     vocabulary : int, optional
         Number of tokens of the target; by default the number of tokens of `target_spelling`.
 

@@ -108,7 +108,7 @@ class BestFirstDrafter(ReadingDrafter):
         The budget N: maximum number of drafts of a tree, which the target scores at once.
     width : int, optional
         Maximum number of nodes per level that the draft model reads, as in the expansion of
-        EAGLE-2; the most probable nodes are read.  By default, all nodes among the best N.
+        EAGLE-2; the most probable nodes are read.  By default, all nodes among the best N are read.
     sampling : SamplingParameters, optional
         How the model's scores become probabilities.
     logits_processor : LogitsProcessor, optional
@@ -182,7 +182,7 @@ class StaticTreeDrafter(ReadingDrafter):
         The root as the tuple of its children; each child is again a tuple.  `(((),), ())` has two
         children, of which the first has one child.
     draft_kind : {"Top", "WithoutReplacement", "Greedy"}, optional
-        Joint distribution of the children of a node, as a class of `otm.drafts`.  The rule
+        Joint distribution of the children of a node: the name of a class of `otm.drafts`.  The rule
         "target-only" needs "Top", "recursive rejection without replacement" needs
         "WithoutReplacement", and "greedy" needs "Greedy".
     sampling : SamplingParameters, optional
@@ -201,8 +201,8 @@ class StaticTreeDrafter(ReadingDrafter):
 
     Notes
     -----
-    Independent drafts are rejected, because they can repeat a token.  Nodes of one path must have
-    equally many children, or their drafts are not i.i.d.
+    Independent drafts raise an error, because they can repeat a token.  Nodes with the same path
+    must have equally many children, or their drafts are not i.i.d.
 
     References
     ----------

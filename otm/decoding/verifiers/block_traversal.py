@@ -1,6 +1,6 @@
 """Traversal verification: verify whole draft paths, from the leaves to the root.
 
-On a single chain it is block verification.
+On a single chain, traversal verification is block verification.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from otm.decoding.verifiers.base import TargetProbs
 def verify_traversal(root: DraftNode, target_probs: TargetProbs, uniforms: Randomness) -> Path:
     """Verify whole draft paths, from the leaves to the root ([weng2025]_).
 
-    On a single chain this is block verification ([sun2024block]_), which in expectation accepts
-    at least as much as `verify_chain` (Theorem 12.2 of docs/theory/verification.md).  The verifier
-    is lossless (Theorem 12.3).
+    On a single chain, traversal verification is block verification ([sun2024block]_), which in
+    expectation accepts at least as much as `verify_chain` (Theorem 12.2 of
+    docs/theory/verification.md).  The verifier is lossless (Theorem 12.3).
 
     The output is a node of weight w, or one of its descendants, with probability w; the root has
     weight 1.  The drafts of a node are verified in order.  Draft x gets weight min(w t(x)/p(x), 1),
     where t is the target's distribution.  If the output is neither x nor below x, t becomes
-    max(w t − p, 0)/Z and w becomes Z/(Z + 1 − w), where Z is the sum of max(w t − p, 0).  After the
-    last draft of a node, the output ends at the node itself with probability w, at its current
-    value; one token drawn from t follows.  A token that was drawn several times is verified each
-    time; its first node gets all subtrees.
+    max(w t − p, 0)/Z and w becomes Z/(Z + 1 − w), where Z is the sum of max(w t − p, 0).  If no
+    draft of a node is left, the output ends at the node with probability w, in its current value,
+    and one more token is drawn from t.  A token that was drawn several times is verified each time;
+    its first node gets all subtrees.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ class OpenNode:
         return mass / draft if mass < draft else 1 + 0 * self.weight
 
     def reject(self) -> None:
-        """Update residual and weight after the output is neither the last draft nor below it."""
+        """Update residual and weight after the last draft and its descendants were rejected."""
         draft = self._draft_probs
         excess: Probs = np.maximum(self.weight * self.residual - draft, 0 * draft)
         total: Number = excess.sum()

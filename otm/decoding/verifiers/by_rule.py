@@ -31,7 +31,7 @@ class RuleVerifier:
 
 
 def kernel_rule(rule: Rule, task: RoundsTask) -> Rule | None:
-    """Return a rule whose kernel makes the same decisions; None if the host verifies."""
+    """Return a rule whose kernel decides as `rule` does; None if the host verifies."""
     if not task.suits_device():
         return None
     drafter = task.drafter
@@ -49,12 +49,12 @@ def host_verifier(rule: Rule) -> AnyVerifier:
 
 
 def chain_rule(rule: Any) -> Rule:
-    """Return the rule for one chain with this name."""
+    """Return the single-chain rule of this name."""
     return named(rule, "verifier", several=False)
 
 
 def tree_rule(rule: str | PlanBuilder) -> Rule:
-    """Return the rule for trees with this name, or the rule of a function from problem to plan."""
+    """Return the tree rule of this name, or a rule made from a function from problem to plan."""
     if callable(rule):
         return rule_from_plan(rule)
     if not isinstance(rule, str):

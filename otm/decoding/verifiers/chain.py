@@ -89,6 +89,6 @@ def draw_recovered(draft: SparseProbs, target: SparseProbs, uniform: Number) -> 
 
 
 def aligned_residual(draft: SparseProbs, target: SparseProbs) -> tuple[Tokens, Probs]:
-    """Return the tokens of both supports, and their residual weights max(q − p, 0)."""
+    """Return the tokens of the supports of p and q, and their residual weights max(q − p, 0)."""
     tokens, draft_probs, target_probs = align(draft, target)
     return tokens, residual_weights(target_probs, np.minimum(draft_probs, target_probs))

@@ -17,19 +17,19 @@ def entropy_window_verifier(window: int, threshold: float, top: int = 3) -> Veri
     """Return a lossy verifier that keeps a rejected draft before a window of accepted drafts.
 
     Each draft has its own uniform, as in chain verification.  A rejected draft is kept under three
-    conditions.  The target gives it positive probability; the entropy of the target's most probable
-    tokens is at least the threshold; and a whole window of next drafts is accepted.  This is our
-    reading of [fly2025]_ and of its implementation in vLLM.
+    conditions.  The target gives the draft positive probability; the entropy of the target's most
+    probable tokens is at least the threshold; and a whole window of next drafts is accepted.  The
+    verifier is our reading of [fly2025]_ and of its implementation in vLLM.
 
     Parameters
     ----------
     window : int
         Number of accepted drafts that must follow the kept draft, at least 1.
     threshold : float
-        Smallest entropy in nats; it uses the `top` most probable tokens, with their probabilities
-        divided by their sum.
+        Smallest entropy, in nats, at which a rejected draft is kept.  The entropy uses the `top`
+        most probable tokens, with their probabilities divided by their sum.
     top : int, optional
-        Number of most probable tokens in the entropy.
+        Number of most probable tokens that the entropy uses.
 
     Returns
     -------

@@ -35,10 +35,11 @@ from otm.errors import InvalidInputError
 class GreedyBlockVerifier:
     """Greedy block verification of one chain of a draft model, for `stream`.
 
-    The whole text has the target's distribution, but a single step does not: it may leave a
-    correction for the next steps.  If a block begins without a pending correction, no verifier has
-    a larger mean number of accepted drafts.  This mean is the sum over i of 1 − TV between the
-    distributions of paths of i tokens (Theorem 19.1 of docs/theory/state.md).
+    The whole text has the target's distribution, but the output of a single step has another
+    distribution: a step may leave a correction for the next steps.  If a block begins without a
+    pending correction, no verifier has a larger mean number of accepted drafts.  The largest mean
+    is the sum over i of 1 − TV between target's and draft model's distributions of paths of i
+    tokens (Theorem 19.1 of docs/theory/state.md).
 
     Examples
     --------
@@ -81,9 +82,9 @@ Rows = list[Probs]
 class PendingCorrection(NamedTuple):
     """The correction that a step leaves: it changes the distribution of the next `horizon` tokens.
 
-    The changed distribution is ∝ max(ratio · q − p, 0).  `ratio` is the probability of the tokens
-    since that step began under the step's target, divided by their probability under the draft
-    model.  With ratio 1 there is no correction.
+    The changed distribution is ∝ max(ratio · q − p, 0).  `ratio` is T/D, where T and D are the
+    probabilities of all tokens since the start of that step: T under the step's target, D under the
+    draft model.  With ratio 1 there is no correction.
     """
 
     ratio: Number
@@ -97,8 +98,8 @@ class GreedyBlockRounds(HostRounds):
         super().__init__(task)
         if not samples_one_chain(task.drafter):
             raise InvalidInputError(
-                "greedy block verification needs the distributions of a draft model for one chain, "
-                "also after its last draft; give a model, or a ModelDrafter of one sampled chain"
+                "greedy block verification needs one chain, with the draft model's distribution "
+                "also after the last draft; give a model, or a ModelDrafter of one sampled chain"
             )
         self._pending: list[list[PendingCorrection]] = []
 
@@ -202,10 +203,10 @@ def _corrected_rows(
 def verify_hierarchical(root: DraftNode, target_probs: TargetProbs, uniforms: Randomness) -> Path:
     """Verify one chain like the released code of hierarchical speculative decoding, which is lossy.
 
-    This is block verification with one change: the whole block is accepted with probability
-    min(1, T/D), where T and D are the probabilities of its path under target and draft model.  The
-    block is accepted too often if a prefix of the path is more probable under the target than under
-    the draft model (Theorem 19.2 of docs/theory/state.md).  The implementation follows
+    The verifier is block verification with one change: the whole block is accepted with probability
+    min(1, T/D).  T and D are the probabilities of the block's path under target and draft model.
+    The block is accepted too often if a prefix of the path is more probable under the target than
+    under the draft model (Theorem 19.2 of docs/theory/state.md).  The implementation follows
     [zhou2026]_ in its recommended mode, for one draft.
 
     Parameters

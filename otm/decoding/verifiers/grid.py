@@ -1,7 +1,7 @@
 """The three grid rules on the host, by the NumPy reference of their kernels.
 
-A draft tree is laid out as its paths, as on a device.  So host and device use the same uniforms in
-the same order and make the same decisions.  With fractions, the decisions are exact.
+A draft tree is stored as a list of its paths, as on a device.  So host and device use the same
+uniforms in the same order and make the same decisions.  With fractions, the decisions are exact.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ def verify_on_grid(
     """Verify K chains, or the paths of a prefix tree, with the NumPy reference of a kernel.
 
     All nodes of a level must have the same number of children, because the rules depend on the
-    number of paths, which must not depend on tokens.  A draft that several paths share counts once.
+    number of paths, which must not depend on tokens.  A draft that several paths share is counted
+    once.
     """
     levels = _levels_of(root)
     ends = [node.path for node in levels[-1]]

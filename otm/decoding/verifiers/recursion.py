@@ -23,8 +23,8 @@ def spectr_verifier(rule: PlanBuilder) -> Verifier:
     """Return a verifier that selects a draft at each node by a rule ([sun2023]_, Algorithm 3).
 
     At each level, the k drafts are the children of all nodes whose path is the output so far.  If
-    the rule selects a draft, verification continues at all nodes with this token.  Otherwise the
-    selected token ends the output.
+    the rule selects a draft, verification continues at all nodes with this token.  If the rule
+    selects another token, this token ends the output.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ def spectr_verifier(rule: PlanBuilder) -> Verifier:
         When the verifier runs, if the rule returns no plan, or a plan for another kind of drafts.
     InvalidDraftsError
         When the verifier runs, if a node has no `draft_probs` or a child of probability zero, or if
-        nodes of one path have different distributions.
+        nodes with the same path have different distributions.
 
     Notes
     -----
@@ -97,7 +97,7 @@ def build_tree_plan(
     k: int,
     draft_kind: str = "IID",
 ) -> TransportPlan:
-    """Build the plan of a rule for k drafts of a node, on the tokens of both supports."""
+    """Build the plan of a rule for k drafts of a node, on the tokens of draft and target."""
     plan = build_plan(rule, Problem(draft_probs, target_probs, k))
     plan_kind = type(plan.drafts).__name__
     if plan_kind != draft_kind or plan.drafts.k != k:

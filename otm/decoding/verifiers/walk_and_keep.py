@@ -1,9 +1,9 @@
 """Walk and keep: verify several drafts of several tokens, close to the optimum.
 
-The walk starts at the root.  At each node it goes to one of the drafted tokens, and keeps the
-drafts that agree with its path, until a path ends.  From there upwards, each node is kept with a
-probability that depends only on the distributions along the path.  For one draft this is block
-verification; for one token it is an optimal plan of OTM-k.
+The walk starts at the root.  At each node the walk goes to one of the drafted tokens, and keeps the
+drafts that agree with its path, until a path ends.  From the end of the walk upwards, each node is
+kept with a probability that depends only on the distributions along the path.  For one draft, walk
+and keep is block verification; for one token, it is an optimal plan of OTM-k.
 """
 
 from __future__ import annotations
@@ -128,9 +128,9 @@ def verify_walk_and_keep(root: DraftNode, target_probs: TargetProbs, uniforms: R
     with probability (S(y) − Σ S(yz)) / (W(y) − Σ S(yz)); the root is always kept.  The token after
     the kept node is drawn ∝ S(y) t(z) − S(yz).
 
-    On a single chain this is block verification; for paths of one draft, an optimal plan of OTM-k.
-    The mean number of accepted drafts is Σ S(y) (Theorem 14.2 of docs/theory/walk-and-keep.md).
-    The verifier is lossless (Theorem 14.1).
+    On a single chain, walk and keep is block verification; for paths of one draft, it is an optimal
+    plan of OTM-k.  The mean number of accepted drafts is Σ S(y) (Theorem 14.2 of
+    docs/theory/walk-and-keep.md).  The verifier is lossless (Theorem 14.1).
 
     Parameters
     ----------
@@ -150,8 +150,8 @@ def verify_walk_and_keep(root: DraftNode, target_probs: TargetProbs, uniforms: R
     Raises
     ------
     InvalidDraftsError
-        If a node with children has no `draft_probs`, a child has probability zero, or nodes of one
-        path have different distributions.
+        If a node with children has no `draft_probs`, a child has probability zero, or nodes with
+        the same path have different distributions.
     ProblemTooLargeError
         If more than 256 drafts of a node can agree with the path.
 

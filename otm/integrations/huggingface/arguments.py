@@ -19,7 +19,7 @@ WARPERS = {
     "TopPLogitsWarper": "top_p",
     "MinPLogitsWarper": "min_p",
 }
-"""Logits processors in the order of transformers, with their field of `SamplingParameters`."""
+"""Logits processors in the order of transformers, each with its field of `SamplingParameters`."""
 
 UNUSED = {"use_cache", "logits_to_keep", "cache_position"}
 """Arguments that transformers prepares only for its own loops."""
@@ -45,7 +45,7 @@ def check_own_drafts(setting: Callable[[str], Any]) -> None:
 
 
 def check_config(config: Any) -> None:
-    """Raise for decoding modes other than greedy search and sampling, and unsupported outputs."""
+    """Raise for unsupported outputs, and unless the mode is greedy search or sampling."""
     check_own_drafts(lambda name: getattr(config, name, None))
     if getattr(config, "assistant_ensemble_weight", None) is not None:
         raise InvalidParameterError(

@@ -65,11 +65,11 @@ class AssistedDecoding:
         - On a GPU, "grid k-Seq", "grid optimal", "grid walk and keep" and "list coupling" verify
           on the device.
         - With k > 1, all other rules, including the default, verify on the host.  For a prefix
-          tree, all rules verify on the host.  Each step then copies all scores to the host, without
-          a warning.
+          tree, all rules verify on the host.  Verification on the host copies all scores there in
+          each step, without a warning.
         - "list coupling" decodes as `otm.coupled.decode_coupled`, with one list per draft of a
-          token.  The text of a seed is then the same for every assistant and every γ, up to
-          rounding of the scores.
+          token.  With list coupling, the text of a seed is the same for every assistant and every
+          γ, up to rounding of the scores.
     nodes : int, optional
         Draft budget of a step: draft the most probable paths as one tree instead of k chains, like
         EAGLE-2 and OPT-Tree (`BestFirstDrafter`).  Needs the rule "target-only".
@@ -86,7 +86,8 @@ class AssistedDecoding:
     match : {"tokens", "strings"}, optional
         How an assistant with another tokenizer drafts.  "tokens" uses only tokens whose text is in
         both vocabularies (`IntersectionModel`).  "strings" uses any text (`StringDrafter`); it
-        needs k = 1 and the rule "target-only", and accepts tokens while the target draws the same.
+        needs k = 1 and the rule "target-only", and accepts tokens while the target draws the same
+        tokens.
     backend : {"auto", "torch", "triton"}, optional
         Kernels that verify on a GPU, as for `otm.kernels.verify_probs`.
     report : str or Path, optional
@@ -137,13 +138,13 @@ class AssistedDecoding:
       them.
 
     `generate` does not pass on a tokenizer or another `assistant_model`; `patch_generate` does.
-    With both functions, a streamer receives the prompt, each token and the end, even after an
-    error.
+    With `AssistedDecoding` and with `patch_generate`, a streamer receives the prompt, each token
+    and the end, even after an error.
 
     A custom processor must have no state; OTM cannot check this, and a state would make the output
     wrong.  A custom processor receives B rows at a time, as in `generate`, so it runs more often
-    than known processors.  Each of its calls waits for the device, to exclude tokens after an end
-    token.
+    than known processors.  Each call of a custom processor waits for the device, to exclude tokens
+    after an end token.
 
     Examples
     --------

@@ -27,9 +27,9 @@ def patch_generate(
     model : PreTrainedModel
         The target model.
     assistant : PreTrainedModel, optional
-        The draft model of calls without `assistant_model`.  If `assistant` is None,
-        these calls run unchanged.  Calls in which transformers would draft itself
-        (`prompt_lookup_num_tokens`, `assistant_early_exit`, `use_mtp`) then raise an error.
+        The draft model of calls without `assistant_model`.  If `assistant` is None, calls without
+        `assistant_model` run unchanged, but raise an error if transformers would draft itself
+        (`prompt_lookup_num_tokens`, `assistant_early_exit`, `use_mtp`).
     **options
         Parameters of `AssistedDecoding`.
 
@@ -123,7 +123,7 @@ def _by_name(
 
 
 def _setting(model: Any, kwargs: dict[str, Any], name: str) -> Any:
-    """Return a generation parameter as `generate` resolves it: from the call, else the model."""
+    """Return a generation parameter as `generate` resolves it: from the call, or from the model."""
     if name in kwargs:
         return kwargs[name]
     value = getattr(kwargs.get("generation_config"), name, None)

@@ -25,7 +25,7 @@ STATEFUL = {
     "DiaEOSDelayPatternLogitsProcessor": "counts its calls",
     "WhisperNoSpeechDetection": "stores the input of its first call",
 }
-"""Processors whose result does not depend on the tokens of a row alone, and the reason."""
+"""Processors whose result does not depend on the tokens of a row alone, each with the reason."""
 
 BY_ROW = {
     *("TemperatureLogitsWarper", "TopKLogitsWarper", "TopPLogitsWarper", "MinPLogitsWarper"),

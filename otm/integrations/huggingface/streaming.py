@@ -12,7 +12,7 @@ from otm.errors import InvalidInputError, InvalidParameterError
 
 
 def arguments_of_generate() -> dict[str, Any]:
-    """Return the arguments of the innermost running `generate` call; empty outside such a call.
+    """Return the arguments of the innermost running `generate` call; empty if none runs.
 
     `generate` does not pass `streamer` and `assistant_model` to a `custom_generate` function, so
     this function reads them from the frame of the call.

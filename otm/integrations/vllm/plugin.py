@@ -71,10 +71,10 @@ REPLACED = (
 def register() -> None:
     """Let OTM verify the drafts of vLLM, if the environment variable `OTM_VLLM` is set.
 
-    `OTM_VLLM=chain` verifies by [leviathan2023]_, Algorithm 1, and `OTM_VLLM=block` by
-    [sun2024block]_, Algorithm 2, instead of vLLM's own rejection sampler.  If the variable is
-    unset, the function changes nothing and does not import vLLM.  vLLM calls this function by
-    itself if OTM is installed.  `OTM_BACKEND` selects the backend, as for
+    With `OTM_VLLM=chain`, drafts are verified by [leviathan2023]_, Algorithm 1, and with
+    `OTM_VLLM=block` by [sun2024block]_, Algorithm 2, instead of by vLLM's own rejection sampler.
+    If the variable is unset, the function changes nothing and does not import vLLM.  vLLM calls
+    this function by itself if OTM is installed.  `OTM_BACKEND` selects the backend, as for
     `otm.kernels.verify_probs`.
 
     Raises
@@ -117,7 +117,7 @@ def register() -> None:
 def check(replaced: Replaced, function: Any) -> None:
     """Raise unless a function has the parameters that OTM expects.
 
-    OTM's own function passes too; its extra parameter `rule` is keyword-only.
+    OTM's replacement passes this check too; its extra parameter `rule` is keyword-only.
     """
     actual = tuple(positional(function)) if callable(function) else None
     if actual != replaced.parameters:

@@ -74,7 +74,7 @@ def rejection_sample(  # noqa: PLR0917 - as in vLLM
 def with_rejected(tokens: Tensor, draft_probs: Tensor, target_logits: Tensor) -> Tensor:
     """Replace drafts of −1 by tokens that the target cannot produce.
 
-    vLLM writes −1 over sampled drafts that a grammar forbids.  Such drafts must be rejected, and
+    vLLM writes −1 over sampled drafts that a grammar forbids.  Drafts of −1 must be rejected, and
     the recovered token comes from the residual distribution, as after every rejected draft.
     """
     gone = tokens < 0

@@ -1,11 +1,11 @@
 """Bugs of public speculative decoders, each reproduced as a verifier in a few lines of code.
 
-`otm.audit.lossless` must detect each of them; their names label the mistakes that it detects.  Each
-is a correct verifier of `steps` with one wrong step.  `SUSPECTED` lists code that was reported as a
-bug but is correct.
+`otm.audit.lossless` must detect each bug; the names of the bugs label the mistakes that it detects.
+Each bug is a correct verifier of `steps` with one wrong step.  `SUSPECTED` lists code that was
+reported as a bug but is correct.
 
-Threads are cited for their subject; the code is our own.  The code under discussion may have been
-correct in the end, or wrong in one version only.
+Discussion threads are cited for their subject; the code is our own.  The code that a thread
+discusses may have been correct in the end, or wrong in one version only.
 
 Not here: which bug explains a deviation (`otm.audit.diagnose.diagnosis`).
 """

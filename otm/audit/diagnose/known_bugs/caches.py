@@ -20,7 +20,7 @@ class _Cache:
         self._model, self._read = model, Path()
 
     def rows(self, sequence: Path, last: int = 0) -> list[Probs]:
-        """Read a sequence; return the distributions after its last tokens and before them."""
+        """Read a sequence; return the distributions before its last tokens and at its end."""
         contexts = [sequence[: len(sequence) - i] for i in range(last, -1, -1)]
         rows = [self._model.probs(self._read + context) for context in contexts]
         self._read += sequence

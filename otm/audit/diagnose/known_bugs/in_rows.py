@@ -1,7 +1,7 @@
 """Compute the distribution of a token under a known mistake, from the steps of its verifier.
 
-A chain runs its steps on the rows of one position and on one coin.  Here the same steps run on the
-rows of all positions.  Comparisons with the coin return the probability of their outcome.
+A chain runs its steps on the rows of one position and on one coin.  This module runs the same steps
+on the rows of all positions.  A comparison with the coin returns the probability of its outcome.
 """
 
 from __future__ import annotations

@@ -26,8 +26,8 @@ class KnownBug:
         Public discussions of the mistake, such as "vllm-project/vllm #54282".
     isolated : bool, optional
         Whether the output distribution is correct, except that isolated values of a uniform, such
-        as 0, lead to a token that is impossible under the target.  Uniforms with b bits have such a
-        value with probability 2^−b, which is 2^−24 in float32: once in 17 million draws.
+        as 0, lead to a token that is impossible under the target.  A uniform with b bits has a
+        given value with probability 2^−b, which is 2^−24 in float32: once in 17 million draws.
     in_rows : callable, optional
         Function of the verifier and the rows of both models that returns the distribution of the
         next token, if recorded steps can show the mistake.

@@ -1,7 +1,7 @@
 """Mistakes with a size or a position; many only show on larger instances.
 
-The list has some sizes as tests of the audit.  `otm.audit.diagnose.mistake_sizes` makes mistakes of
-other sizes.
+The list of known bugs has mistakes of some sizes, as tests of the audit.
+`otm.audit.diagnose.mistake_sizes` makes mistakes of other sizes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from otm.audit.diagnose.known_bugs.steps import (
 from otm.decoding.reading import Path
 
 DRAFTS = 6
-"""Largest position of a mistake in the list; audits make mistakes at other positions."""
+"""Largest position of a mistake in the list; the audit also tries other positions."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +78,7 @@ def temperature_lost_at(place: int) -> KnownBug:
 
 @cache
 def previous_row_from(place: int) -> KnownBug:
-    """Verify drafts from a position on by the draft row of the previous position."""
+    """From a position on, verify drafts by the draft row of the previous position."""
     name = f"draft rows of the positions before, from draft {place} on"
     return _Placed(name, behind=place - 1).as_bug(
         mistake="draft not sampled from its stated distribution",

@@ -196,7 +196,7 @@ class Loop(Chain):
     )
 
     def output(self, instance: Instance, source: Randomness) -> Path:
-        """Decode, with at most as many drafts in each step as the limit allows."""
+        """Decode; each step makes γ drafts, or fewer if the limit of tokens is near."""
         tokens: Path = ()
         limit = max_tokens(self, instance)
         for step, stream in enumerate(self.streams(source, instance.gamma)):

@@ -258,7 +258,7 @@ class _EndDrawnAgain(Chain):
 
 
 def _padded(instance: Instance, rows: Rows) -> Rows:
-    """Pad the chain with −1, which every coin accepts, because its draft probability is 0."""
+    """Pad the chain with −1, which is always accepted, because its draft probability is 0."""
     tokens = (*rows.tokens[:-1], -1)
     last = instance.target.probs(instance.prompt + tokens)
     return Rows(tokens, [*rows.draft[:-1], 0 * rows.draft[-1]], [*rows.target[:-1], last])
@@ -327,6 +327,6 @@ SUSPECTED: tuple[Adapter, ...] = (
 )
 """Verifiers that reject more drafts than necessary, but whose output follows the target.
 
-These verifiers were suspected in ml-explore/mlx-swift-lm #459, z-lab/dflash #74 and
+The verifiers of this list were suspected in ml-explore/mlx-swift-lm #459, z-lab/dflash #74 and
 vllm-project/vllm #40651.
 """

@@ -3,8 +3,8 @@
 The output of a lossless verifier, continued by the target, has the target's distribution.  Let y_1
 … y_n be the output of a step, and p_i the target's distribution after y_1 … y_i.  Given n > i and
 y_1 … y_i, the next token y_{i+1} has the distribution p_i (docs/theory/recorded-steps.md, Theorem
-15.1).  So every output token follows its row, whatever the rule is.  `RowEvidence` tests after
-every token whether the output tokens follow their rows.
+15.1).  So every output token follows its row, for every lossless verifier.  `RowEvidence` tests
+after every token whether the output tokens follow their rows.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ TOGETHER = 512
 """Number of tokens that are added to the evidence together."""
 
 DIAGNOSED = 20_000
-"""Number of tokens that are compared with suspects; tokens beyond this number are not."""
+"""Number of tokens that are compared with suspects, from the first; later tokens are ignored."""
 
 UNFIT = math.log(100)
 """Limit of the log e-value against a suspect, above which the audit does not name it.
 
-The audit also does not name a suspect if the tokens are as many times more probable otherwise.
+The audit also does not name a suspect if a single bet against it has reached this limit.
 """
 
 
@@ -164,8 +164,8 @@ def recorded(
         probability 0.
         `draft_probs` may be missing.  `drafts` may be missing too, for several chains, trees or
         decoding without drafts; the target rows then follow the output.  A file has one step per
-        line.  Alternatively, it is a `.npz` or `.safetensors` file with arrays of these names,
-        [steps, γ + 1, V] and so on, where −1 pads tokens on the right.
+        line.  Alternatively, a `.npz` or `.safetensors` file has one array for each name in a step,
+        of shape [steps, γ + 1, V] and so on, where −1 pads tokens on the right.
     false_alarms : float, optional
         Bound on the probability that the audit rejects steps of a lossless verifier whose drafts
         were sampled from the recorded draft rows.
@@ -174,8 +174,8 @@ def recorded(
         be "lossless on everything tried".
     rounding : float, optional
         Largest relative error of a recorded probability; a row must sum to 1 within this error.
-        If this error is above 10^−5, all tokens of recorded probability 0 may together have this
-        probability. By default 10^−5, and 0.01 for arrays in half precision.
+        If `rounding` is above 10^−5, all tokens of recorded probability 0 may together have the
+        probability `rounding`.  By default 10^−5, and 0.01 for arrays in half precision.
     name : str, optional
         Name in the report; by default the name of the file.
     progress : callable, optional
@@ -189,8 +189,8 @@ def recorded(
     Raises
     ------
     InvalidInputError
-        If there is no step, the file cannot be read, or a step does not have the form above; the
-        message names the step.
+        If there is no step, the file cannot be read, or a step does not have the form stated
+        for `steps`; the message names the step.
     InvalidParameterError
         If a number is out of range.
 

@@ -84,21 +84,21 @@ class RecordedReport(BaseReport):
         Test whether the output follows the target rows: number of tokens, e-value, observed and
         expected counts of classes, impossible tokens.
     drafts : StreamResult or None
-        Test whether the drafts follow the draft rows; None if these were not recorded.
+        Test whether the drafts follow the draft rows; None if no draft rows were recorded.
     accepted : int
         Number of drafts in the output.
     reached : int
         Number of drafts that the verifier tested: all earlier drafts of the step were accepted, and
         the output has a token in their position.
     expected_by_chain : float
-        Mean number of these drafts that chain verification would accept: the sum of Σ min(target,
+        Mean number of tested drafts that chain verification would accept: the sum of Σ min(target,
         draft).
     false_alarms : float
         Bound on the probability that a lossless verifier is called "not lossless", or that drafts
         sampled from their rows are reported not to follow them.
     delta : float
         If the mean probability of a class of tokens is wrong by this value, the audit misses it
-        with probability at most 10^−3.  The TV is then at least this value.
+        with probability at most 10^−3.  If a class is wrong by `delta`, the TV is at least `delta`.
     rounding : float
         Allowed relative error of a recorded probability.
     diagnoses : tuple of Diagnosis

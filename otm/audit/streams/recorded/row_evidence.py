@@ -151,7 +151,7 @@ class RowEvidence(EProcess):
         self.counts += batch.position.sum(axis=0)
 
     def detectable(self) -> float:
-        """Return the mean deviation of a class missed with probability `MISSED` (Theorem 15.3)."""
+        """Return the class deviation that is missed with probability `MISSED` (Theorem 15.3)."""
         count, positive = int(self.counts[0]), LAMBDAS[LAMBDAS > 0]
         if not count:
             return 1.0

@@ -84,7 +84,7 @@ def _lines(path: Path) -> Iterator[tuple[str, bytes]]:
             if len(line) > LONGEST_LINE:
                 raise InvalidInputError(
                     f"line {number} of {file_label(path)} has more than {LONGEST_LINE:,} bytes; "
-                    "write one step a line, or arrays into a .npz file"
+                    "write one step per line, or arrays into a .npz file"
                 )
             if line.strip():
                 yield f"line {number} of {file_label(path)}", line
@@ -112,7 +112,7 @@ def _checked_arrays(path: Path) -> dict[str, StoredArray]:
 
 
 def _from_arrays(arrays: dict[str, StoredArray], path: Path, slack: float) -> Iterator[Step]:
-    """Read one step after another, without the rows after the tokens, which −1 pads."""
+    """Read one step after another, without the padding −1 of tokens and the rows of padding."""
     count = arrays["output"].shape[0]
     each = [(number, number + 1) for number in range(count)]
     streams = {name: array.blocks(each) for name, array in arrays.items()}
@@ -176,7 +176,7 @@ def _check_counts(
     draft: list[Any] | None,
     where: str,
 ) -> None:
-    """Raise unless the rows fit the drafts, or without drafts the output."""
+    """Raise unless the rows fit the drafts or, if there are no drafts, the output."""
     if drafts is None:
         if draft is None and len(target) >= len(output):
             return
@@ -207,7 +207,7 @@ def _tokens(values: Any, name: str) -> tuple[int, ...]:
 
 
 def _rows(values: Any, name: str) -> list[Any]:
-    """Read rows as float arrays [V], or objects from tokens to probabilities as `SparseProbs`."""
+    """Read rows: lists as float arrays [V], objects with tokens as keys as `SparseProbs`."""
     if isinstance(values, str | Mapping) or not hasattr(values, "__len__"):
         raise InvalidInputError(f"{name} = {shown(values)}; give a list of rows")
     rows: list[Any] = []

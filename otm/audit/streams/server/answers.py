@@ -41,7 +41,7 @@ class Encoded(tuple[int, ...]):
 
     @classmethod
     def of(cls, text: str, tokenizer: Any) -> Encoded:
-        """Encode a prompt in the same way as such a server."""
+        """Encode a prompt in the same way as a server that accepts no token ids."""
         prompt = cls(tokenizer(text).input_ids)
         prompt.text = text
         return prompt
@@ -64,7 +64,8 @@ def read_completion(
 ) -> Completion:
     """Read an answer; raise unless it is a sampled text with its log-probabilities.
 
-    With `same_spelling`, raise if a sampled token is spelled differently from those of its list.
+    With `same_spelling`, raise if a sampled token is spelled differently from the tokens of its
+    list.
     """
     try:
         logprobs = answer["choices"][0]["logprobs"]
@@ -75,14 +76,14 @@ def read_completion(
         hint = "" if chat else "; if the server accepts only chats, use --chat"
         raise EndpointError(
             f"the server's answer has no log-probabilities in the format of OpenAI's interface: "
-            f"{shown(answer)}; the server must return `logprobs`, for which some need an option, "
-            f"such as --logits_all true of llama-cpp-python{hint}"
+            f"{shown(answer)}; the server must return `logprobs`, for which some servers need an "
+            f"option, such as --logits_all true of llama-cpp-python{hint}"
         ) from None
     surplus = len(completion.tokens) - tokens
     if surplus > (MOST_SURPLUS if any(map(is_unclear, completion.tokens)) else 0):
         raise EndpointError(
             f"the server returned {len(completion.tokens)} tokens instead of {tokens}; it must "
-            "observe `max_tokens`"
+            "obey `max_tokens`"
         )
     longest = max(map(len, completion.lists), default=0)
     if longest > listed + 1:
@@ -102,8 +103,8 @@ def read_completion(
 def read_text(answer: Any, tokens: int, tokenizer: Any) -> Completion:
     """Read a text as tokens of its tokenizer, with an end token if the text stopped.
 
-    At an incomplete character, drop it, everything after it, and the token before it, which may
-    contain a part of the character.
+    If a character is incomplete, drop this character, all text after it, and the token before it,
+    which may contain a part of the character.
     """
     try:
         text, why = answer["choices"][0]["text"], answer["choices"][0]["finish_reason"]

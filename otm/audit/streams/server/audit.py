@@ -73,11 +73,11 @@ def audit_server(
     """Find out whether a server samples from the distribution of its model.
 
     The server must be OpenAI-compatible, such as vLLM; the audit needs no other knowledge of it.
-    The audit compares its tokens with the log-probabilities that it lists, with a local model, or
-    with the tokens of a second server.  The audit merges tokens into 16 classes and uses e-values
-    that hold whenever the audit stops ([ville1939]_; own design, docs/theory/server-audit.md).  The
-    audit reads a key from the environment, OTM_API_KEY or else OPENAI_API_KEY, and sends it to both
-    servers.
+    The audit compares the server's tokens with the server's lists of log-probabilities, with a
+    local model, or with the tokens of a second server.  The audit merges tokens into 16 classes and
+    uses e-values that hold whenever the audit stops ([ville1939]_; own design,
+    docs/theory/server-audit.md).  The audit reads a key from the environment, OTM_API_KEY or else
+    OPENAI_API_KEY, and sends it to both servers.
 
     Parameters
     ----------
@@ -88,7 +88,8 @@ def audit_server(
     model : LanguageModel, optional
         Local model to compare with.
     draft : LanguageModel, optional
-        Draft model in addition to `model`: the report then has the acceptance that the two allow.
+        Draft model in addition to `model`: the report then has the acceptance that both models
+        allow.
     tokenizer : PreTrainedTokenizerBase, optional
         Tokenizer in addition to `model`, for a server that accepts and returns only texts, such as
         that of transformers.  The audit reads each text with this tokenizer.  If the server sampled
@@ -109,9 +110,9 @@ def audit_server(
     false_alarms : float, optional
         Bound on the probability that a correct server is called not lossless.
     leave_out : sequence of str, optional
-        Sampling parameters to omit from all requests, such as "temperature".  The server's own
-        values are then compared with those of `sampling`, and the default of `sampling` becomes
-        temperature 1.
+        Sampling parameters to omit from all requests, such as "temperature".  The audit compares
+        the server's own values of omitted parameters with those of `sampling`, whose default
+        becomes temperature 1.
     processed : bool, optional
         Whether the server lists log-probabilities after temperature, top-k and top-p.
     rounding : float, optional
@@ -121,14 +122,14 @@ def audit_server(
     chat : bool, optional
         Whether to send chats, with prompts as messages of a user.
     logprobs : int, optional
-        Requested length of the lists.
+        Requested length of the lists of log-probabilities.
     timeout : float, optional
         Seconds to wait for an answer.
     retries : int, optional
         Number of retries of a failed request.
     resume : str or Path, optional
-        File of answers.  The audit first reads answers of the same audit from it, then adds new
-        ones.
+        File of answers.  The audit first reads the earlier answers of the same audit from the file,
+        then adds new answers.
     probes : bool, optional
         Whether to try greedy texts and seeds.
     progress : callable, optional
@@ -165,11 +166,13 @@ def audit_server(
     'not lossless'
     """
     if reference is not None and model is not None:
-        raise InvalidInputError("both a reference and a model; give only one of them")
+        raise InvalidInputError("both a reference and a model are given; give only one of them")
     if draft is not None and model is None:
         raise InvalidInputError("a draft requires a model; give both")
     if tokenizer is not None and (model is None or chat):
-        raise InvalidInputError("a tokenizer requires a model, and no chat; leave it out")
+        raise InvalidInputError(
+            "a tokenizer requires a model and cannot be used with chats; leave the tokenizer out"
+        )
     if processed and (reference is not None or model is not None):
         raise InvalidInputError("`processed` requires the server's own log-probabilities")
     least = 0 if reference is not None else 2

@@ -107,7 +107,7 @@ class Client:
         self.retried = 0
         key = next((os.environ[name] for name in KEYS if os.environ.get(name)), None)
         if key is not None and not (key.isascii() and key.isprintable() and key == key.strip()):
-            raise InvalidInputError("the key in the environment has characters that no key has")
+            raise InvalidInputError("the key in the environment has characters invalid in a key")
         self._key = key
         headers = {} if key is None else {"Authorization": f"Bearer {key}"}
         # Compressed content may become very long.
@@ -291,7 +291,7 @@ class Client:
         until = time.monotonic() + self._access.timeout
         with self._http.stream(method, self.url + path, json=body) as response:
             if response.headers.get("Content-Encoding", "identity") != "identity":
-                raise EndpointError("the server compresses its answers, against the request")
+                raise EndpointError("the server compresses its answers, which the request forbids")
             parts, size = [], 0
             for part in response.iter_bytes():
                 parts.append(part)

@@ -6,11 +6,11 @@ token.  Therefore the audit compares later tokens and lists with the first list 
 (Theorem 16.4).
 
 Requests without a seed are independent.  Suppose that a text copies the j-th earlier text with
-probability π w_j, where Σ w_j = 1, and otherwise follows the lists.  The likelihood ratio of this
-hypothesis to the lists is 1 − π + π Σ w_j [the text is the j-th] / P(text).  For a correct server,
-the mean of this ratio is 1.  Half of the weights are on recent texts, the other half on all texts.
-P(text) is at most the product of the probabilities of its tokens, where a token that does not count
-has probability 1 (Theorem 16.5).
+probability π w_j, where Σ w_j = 1, and otherwise follows the lists.  The likelihood ratio of copies
+to the lists alone is 1 − π + π Σ w_j [the text is the j-th] / P(text).  For a correct server, the
+mean of the likelihood ratio is 1.  Half of the weights are on recent texts, the other half on all
+texts.  P(text) is at most the product of the probabilities of its tokens, where a token that does
+not count has probability 1 (Theorem 16.5).
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ class _Earlier:
     likely: float = 0.0
 
     def share(self, text: tuple[str, ...]) -> float:
-        """Sum the weights of the earlier texts that are the same."""
+        """Sum the weights of the earlier texts that are equal to this text."""
         return (self.recent.count(text) / len(self.recent) + self.counts[text] / self.number) / 2
 
     def add(self, text: tuple[str, ...], probability: float) -> None:

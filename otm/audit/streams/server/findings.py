@@ -24,7 +24,7 @@ OFF_LISTS = 0.5
 """Largest share of tokens that may be excluded or be on no list in a verdict "lossless"."""
 
 GREEDY = 0.05
-"""For "lossless", greedy decoding must be further away than this or than the audit's bound."""
+"""For "lossless", the distance of greedy decoding must exceed this value or the audit's bound."""
 
 SHARES = {"own": 0.8, "same text": 0.1, "copies": 0.1}
 """Weights of the e-values: tokens against their own lists, against earlier lists, and copies."""

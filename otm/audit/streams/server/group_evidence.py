@@ -63,7 +63,7 @@ class GroupEvidence(EProcess):
 
     The e-value of all tokens has half of the weight, the kinds of groups share the other half.
     Each kind divides its weight by its number of groups in `sizes`.  Groups without tokens keep
-    their weight; groups beyond that number have none.
+    their weight; groups beyond the number in `sizes` have no weight.
     """
 
     def __init__(self, sizes: dict[str, int], *, width: float = 1.0, drift: float = 0.0) -> None:
@@ -103,8 +103,8 @@ class GroupEvidence(EProcess):
     def bound(self, level: float) -> float:
         """Return an upper bound on the mean TV of the merged classes.
 
-        The bound is too low with probability at most `level`.  The bound holds at all times
-        together, for every union of classes and every λ (Theorem 16.2).
+        The bound is too low with probability at most `level`.  The bound holds simultaneously at
+        all times, for every union of classes and every λ (Theorem 16.2).
         """
         tally = self.tallies[EVERYWHERE]
         if not tally.count:

@@ -8,8 +8,8 @@ temperature, the distribution given that the token is on the list; other tokens 
 total probability of the other tokens is known if the whole distribution is known: at temperature 1,
 or after top-k with fewer tokens than the list.
 
-Several tokens may have the same string, for example incomplete characters, and a list of strings
-may then be shorter.  `_used_strings` determines which of its strings are used.
+Several tokens may have the same string, for example incomplete characters; a list of strings may
+then have fewer entries than tokens.  `_used_strings` determines which strings of a list are used.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ LARGEST_EXCESS = 0.02
 """Allowed excess of a list's total probability over 1; logs in bfloat16 are up to 0.8 % off."""
 
 TOP_P_MARGIN = 1e-4
-"""Margin around top-p within which a sum of probabilities may be on either side."""
+"""Margin around top-p: a sum of probabilities within it may be above or below top-p."""
 
 
 class UsedEntries(NamedTuple):
@@ -65,10 +65,10 @@ def probs_from_list(
     chat: bool = False,
     error: float = 0.0,
 ) -> TokenProbs | None:
-    """Return the distribution from a list of N log-probabilities; None if it does not count.
+    """Return a distribution from N log-probabilities; None if the position does not count.
 
-    The list contains the sampled `token`.  `processed` lists are after temperature and truncation;
-    `error` is the largest rounding error of a log-probability.
+    The list contains the sampled `token`.  In `processed` lists, temperature and truncation are
+    already applied; `error` is the largest rounding error of a log-probability.
     """
     if token not in entries:
         return None
@@ -119,13 +119,13 @@ def _used_strings(
     """Use the strings above the lowest of the N most probable; None if this one is unknown.
 
     The N most probable tokens have n strings.  If the sampled token is the lowest of the list, it
-    may be the lowest of the n strings or an addition to them: such a position does not count, and
-    the lowest of the n strings never counts.  If n = N, each string is one token.  A list of N + 1
-    strings then shows that the sampled token is an addition, so all other tokens count as one
-    class; chats may cut the list to N.  An incomplete character on the list may be several tokens,
-    so the residual mass is unknown too.  A list is complete if its tokens without the addition have
-    the total probability 1; a temperature above 1 (`flat`) may increase the probability of unlisted
-    tokens too much.
+    may be the lowest of the n strings or an addition to them, so this position does not count.  The
+    lowest of the n strings never counts.  If n = N, each string is one token.  A list of N + 1
+    strings shows that the sampled token is an addition, so all other tokens count as one class;
+    chats may cut the list to N.  An incomplete character on the list may be several tokens, so the
+    residual mass is unknown too.  A list is complete if its tokens, without an added sampled token,
+    have the total probability 1; a temperature above 1 (`flat`) may increase the probability of
+    unlisted tokens too much.
     """
     lowest = min(entries.values())
     added = entries[token] <= lowest and len(entries) > listed

@@ -1,7 +1,7 @@
 """Checks that are reported without a verdict: greedy texts, seeds, and accepted drafts.
 
 Greedy texts may differ if two tokens are almost equally probable, and few servers promise that a
-seed gives the same text in another batch.  Metrics include all users of a server.
+seed gives the same text in another batch.  Metrics include the drafts of all users of a server.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def counters_of(metrics: str) -> dict[tuple[str, int], float]:
 def acceptance_between(
     before: str | None, after: str | None, possible: float | None
 ) -> Acceptance | None:
-    """Count the drafts verified between two readings of the metrics; None if they show none."""
+    """Count the drafts verified between two readings of metrics; None if metrics show no drafts."""
     if before is None or after is None:
         return None
     first, last = counters_of(before), counters_of(after)
@@ -101,7 +101,7 @@ def possible_acceptance(
     answer: Completion,
     parameters: SamplingParameters,
 ) -> list[float]:
-    """Compute Σ min(target, draft) at each token of an answer, the best rate of one draft."""
+    """Compute Σ min(target, draft), the best acceptance of one draft, at each token."""
     target, draft = (parameters(model_logits(model, prompt, answer)) for model in models)
     sums: list[float] = np.minimum(target, draft).sum(axis=1).tolist()
     return sums

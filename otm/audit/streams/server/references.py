@@ -173,7 +173,7 @@ def model_logits(model: LanguageModel, prompt: Prompt, answer: Completion) -> Fl
 
 
 def count_tokens(prompt: Prompt, answer: Completion) -> list[CountedToken]:
-    """Compare each token of an answer that counts with its distribution."""
+    """Compare each counted token of an answer with its distribution."""
     counted = []
     for place, (token, row) in enumerate(zip(answer.tokens, answer.rows, strict=True)):
         if row is None or row.of(token) is None:

@@ -76,8 +76,8 @@ class ServerReport(BaseReport):
     entropy : float or None
         Mean entropy of the tokens that count, in bits; None with a second server.
     greedy_distance : float
-        Mean TV between greedy decoding and the reference.  The verdict "lossless" requires that it
-        exceeds `tv_bound` or 0.05.
+        Mean TV between greedy decoding and the reference.  The verdict "lossless" requires that
+        this distance exceeds `tv_bound` or 0.05.
     lists : SameLists or None
         Differences between the server's lists after the same text; None if the tokens were not
         compared with these lists.

@@ -96,7 +96,7 @@ def as_prompts(prompts: Sequence[Any] | None, *, chat: bool, ids: bool) -> tuple
     if prompts is None:
         if ids:
             raise InvalidInputError(
-                "no prompts; with a model, give them as lists of token ids from its tokenizer"
+                "there are no prompts; with a model, give lists of token ids from its tokenizer"
             )
         return PROMPTS
     if isinstance(prompts, str) or not len(prompts):

@@ -89,7 +89,7 @@ class TokenProbs:
         return merged
 
     def distance(self, other: TokenProbs) -> float:
-        """Return a lower bound on the TV to another distribution, for any unlisted tokens."""
+        """Return a lower bound on the TV to another distribution, valid for any unlisted tokens."""
         if other is self:
             return 0.0
         pairs = [(place, other.places.get(token, -1)) for token, place in self.places.items()]
