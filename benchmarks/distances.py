@@ -83,7 +83,7 @@ def sigmoids(size: int) -> dict[str, Any]:
     target, draft = pair_of_logits(size, SPREAD, NOISE)
     probs = [x.double().softmax(-1) for x in (target, draft)]
     found = {str(n): sigmoid_distance(target, draft, (-(10.0**n), 10.0**n)) for n in POWERS}
-    return {"by power of ten": found, "draft law": distance(probs[1], probs[0])}
+    return {"by power of ten": found, "draft distribution": distance(probs[1], probs[0])}
 
 
 def pairs_of_laws(size: int) -> Iterator[tuple[str, Any, Any]]:

@@ -111,7 +111,7 @@ def drafters(
         ("heads of the target itself, means", of_target),
         ("heads of the target itself, best", best_of_target),
     ):
-        kinds = {"drawn": None, "sharpened": half, "the likeliest": GREEDY}
+        kinds = {"drawn": None, "sharpened": half, "the most probable": GREEDY}
         for kind, how in kinds.items():
             if how is None or not name.endswith("best"):
                 drafter = NonAutoregressiveDrafter(heads, 256, sampling=how)
@@ -122,10 +122,10 @@ def drafters(
         f"{ORDER}-grams of words, strings": (
             StringDrafter(of_words, words, BYTES, sampling), "target-only"
         ),
-        f"{ORDER}-grams of words, likeliest strings": (
+        f"{ORDER}-grams of words, most probable strings": (
             StringDrafter(of_words, words, BYTES, GREEDY), "target-only"
         ),
-        f"{ORDER}-grams of bytes, likeliest": (
+        f"{ORDER}-grams of bytes, most probable": (
             ModelDrafter(of_bytes, 1, draft_kind="Top"), "target-only"
         ),
     }  # fmt: skip

@@ -106,7 +106,7 @@ def main() -> None:
     batch, n = sizes[0]
     single: dict[str, object] = {
         **several_counts(n, rounds * 3),
-        "peak of the memory beyond the laws, MB": memory(batch, n),
+        "peak of the memory beyond the distributions, MB": memory(batch, n),
     }
     print()
     for name, value in single.items():

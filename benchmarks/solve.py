@@ -145,7 +145,7 @@ def accuracy(n: int) -> Iterator[dict[str, object]]:
                 "k": k,
                 "alpha": solution.alpha,
                 "acceptance": abs(solution.plan.acceptance - solution.alpha),
-                "output law": float(np.abs(law - solution.problem.target).max()),
+                "output distribution": float(np.abs(law - solution.problem.target).max()),
                 "TV": float(np.abs(law - solution.problem.target).sum() / 2),
                 "gap": solution.certificate.gap,
             }

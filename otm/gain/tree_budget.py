@@ -25,7 +25,7 @@ from otm.errors import InvalidInputError, ProblemTooLargeError
 from otm.gain.recording import Recording
 
 MAX_WORK = 2**28
-"""Largest number of steps of the dynamic program; so many take about one second."""
+"""Largest number of steps of the dynamic program, which take about one second."""
 
 Floats = npt.NDArray[np.float64]
 

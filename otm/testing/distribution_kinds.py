@@ -69,7 +69,7 @@ def _one_token(n: int) -> st.SearchStrategy[Probs]:
 
 @st.composite
 def _ties(draw: st.DrawFn, n: int) -> Probs:
-    """Draw a distribution with few distinct weights, of which at least two are equal."""
+    """Draw a distribution with few distinct weights and at least two equal ones."""
     weights: list[int] = draw(kept(lists, integers(0, 3), n))
     i, j, *_ = draw(kept(st.permutations, range(n)))
     weights[i] = weights[j] = draw(integers(1, 3))

@@ -179,8 +179,8 @@ class StaticTreeDrafter(ReadingDrafter):
     model : LanguageModel
         The draft model.
     shape : tuple of tuples
-        The root as the tuple of its children; each child is again a tuple.  `(((),), ())` has two
-        children, of which the first has one child.
+        The root as the tuple of its children; each child is again a tuple.  In `(((),), ())` the
+        root has two children, and the first child has one child.
     draft_kind : {"Top", "WithoutReplacement", "Greedy"}, optional
         Joint distribution of the children of a node: the name of a class of `otm.drafts`.  The rule
         "target-only" needs "Top", "recursive rejection without replacement" needs
@@ -277,7 +277,7 @@ def _count_nodes(shape: Any) -> int:
         if not isinstance(node, tuple):
             raise InvalidParameterError(
                 f"shape = {shown(shape)}; write each node as the tuple of its children, such as "
-                "(((),), ()) for two children, of which the first has one child"
+                "(((),), ()) for a root with two children whose first child has one child"
             )
         waiting.extend(node)
         count += 1

@@ -333,7 +333,7 @@ def mean_steps_of_prompts(accepted: Floats, gammas: Sequence[int], prompts: Prom
 
     `accepted` has the probability w at each position, with k = 1 first and the positions of a
     prompt in the order of its text. The last axis has two entries: the fewest steps, with prefix
-    trees, and the most steps, with K chains of which only one continues.
+    trees, and the most steps, with K chains if only one of them continues.
     """
     depth = max(gammas)
     shape = (*accepted.shape[1:], len(gammas), 2)

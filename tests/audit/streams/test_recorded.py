@@ -184,7 +184,7 @@ SMALL = {
 NOT_IN_STEPS = {
     "u ≤ ratio": "has the right distribution; an impossible token comes once in 2^24 draws",
     "token of weight zero": "has the right distribution, as above",
-    "padding accepted": "returns −1, which is no token",
+    "padding accepted": "returns −1, which is not a token",
     "uniform beyond the last edge": "returns a token outside the vocabulary",
     "padded tail of the vocabulary": "returns a token outside the vocabulary",
     "seeded in each step": "is one of loops: a step by itself is right",

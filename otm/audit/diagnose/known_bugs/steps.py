@@ -25,7 +25,7 @@ from otm.kernels.common.distributions.numpy import locate
 
 
 class Steps(Adapter):
-    """A verifier in steps, each of which a known bug may replace."""
+    """A verifier made of steps; a known bug replaces one of the steps."""
 
     as_bug = partialmethod(KnownBug)
     """Return a `KnownBug` with this verifier."""
