@@ -8,9 +8,9 @@
   with p < 1e-4.  Intervals are over prompts, and differences to coupled decoding are paired.
   "Without drafts" is the watermark alone, whose text is that of coupled decoding; "bonus by list 1"
   draws the bonus token from the other list.
-- statistics: acceptance, strength and score of a token in closed form, as means over contexts of texts of
-  the target, by threshold of the keyed coins.  Also the gain from coins for any detector that uses
-  them to weight scores.
+- statistics: acceptance, strength and score of a token in closed form, as means over contexts of
+  texts of the target, by threshold of the keyed coins.  Also the gain from coins for any detector
+  that uses them to weight scores.
 
 With --save the results go to benchmarks/results/watermark.json.
 """

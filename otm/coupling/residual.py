@@ -137,8 +137,8 @@ class ResidualPlan(TransportPlan):
 
         laws = self.problem.draft, self.problem.target, self.accepted_mass
         draft, target, accepted = (law.astype(np.float64) for law in laws)
-        likeliest = np.argsort(-np.maximum(draft, target), kind="stable")[:MOST_BARS]
-        shown = np.sort(likeliest)
+        most_probable = np.argsort(-np.maximum(draft, target), kind="stable")[:MOST_BARS]
+        shown = np.sort(most_probable)
         residual = np.maximum(target - accepted, 0)
         bars = draft[shown], accepted[shown], residual[shown]
         drawn = f"draft, k = {self.drafts.k}" if self.drafts.k > 1 else "draft"

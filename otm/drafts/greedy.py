@@ -15,7 +15,7 @@ from otm._core.probs.distribution import mass_beyond
 from otm._core.probs.sampling import InverseCdf
 from otm._core.ratios.order import places_along
 from otm.drafts.base import DifferentTokens
-from otm.drafts.top import likeliest
+from otm.drafts.top import most_probable
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +61,7 @@ class Greedy(DifferentTokens):
 
         In a tie, the lowest id comes first.
         """
-        return read_only(likeliest(self.probs, self.k - 1))
+        return read_only(most_probable(self.probs, self.k - 1))
 
     @cached_property
     def last(self) -> Probs:

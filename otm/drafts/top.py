@@ -59,7 +59,7 @@ class Top(DifferentTokens):
     @cached_property
     def sure(self) -> npt.NDArray[np.int64]:
         """Positions of the drafts, by descending p (in a tie, lowest id first): array [k]."""
-        return read_only(likeliest(self.probs, self.k))
+        return read_only(most_probable(self.probs, self.k))
 
     @cached_property
     def draftable(self) -> npt.NDArray[np.bool_]:
@@ -88,7 +88,7 @@ class Top(DifferentTokens):
         return np.tile(self.sure, (len(uniforms), 1))
 
 
-def likeliest(probs: Probs, count: int) -> npt.NDArray[np.int64]:
+def most_probable(probs: Probs, count: int) -> npt.NDArray[np.int64]:
     """Return the positions of the largest probabilities, descending; in a tie, lowest id first."""
     places = np.arange(probs.size)
     # A partition avoids a sort of the whole vocabulary.

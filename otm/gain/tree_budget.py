@@ -20,7 +20,7 @@ from otm._core.display.reprs import ShortRepr
 from otm._core.display.text import shown
 from otm._core.numbers import as_positive
 from otm.decoding.drafters.trees import Shape
-from otm.drafts.top import likeliest
+from otm.drafts.top import most_probable
 from otm.errors import InvalidInputError, ProblemTooLargeError
 from otm.gain.recording import Recording
 
@@ -164,7 +164,7 @@ def rank_hits(recordings: Sequence[Recording], k: int) -> Floats:
                 f"the recording after {shown(recording.context)} has no draft distribution; record "
                 "drafts of a `ModelDrafter`"
             )
-        for place, i in enumerate(likeliest(draft.probabilities, hits.size).tolist()):
+        for place, i in enumerate(most_probable(draft.probabilities, hits.size).tolist()):
             hits[place] += float(target.of(draft.tokens.item(i)))
     return hits / len(recordings)
 

@@ -166,7 +166,7 @@ def test_lemma_3_by_definition_is_equation_9(problem: Problem) -> None:
 def test_lemma_3_by_definition_refuses_what_takes_too_long(n: int, k: int) -> None:
     """Catches a count too long to format, and tables that are made before they are counted."""
     problem = Problem(np.full(n, 1 / n), np.full(n, 1 / n), k)
-    with pytest.raises(ProblemTooLargeError, match=r"limit of 2000000.*use otm\.alpha") as caught:
+    with pytest.raises(ProblemTooLargeError, match=r"limit is 2000000.*use otm\.alpha") as caught:
         lemma_3_by_definition(problem)
     assert f"n = {n} tokens and k = {k} drafts" in str(caught.value)
     assert len(str(caught.value)) < 300

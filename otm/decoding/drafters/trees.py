@@ -27,7 +27,7 @@ from otm.decoding.drafters.base import grow_by_levels
 from otm.decoding.drafters.model import ReadingDrafter
 from otm.decoding.reading import Context, LogitsProcessor, Path, ProbsAfter
 from otm.decoding.sampling_parameters import SamplingParameters
-from otm.drafts.top import likeliest
+from otm.drafts.top import most_probable
 from otm.errors import InvalidParameterError, ProblemTooLargeError
 from otm.models.base import LanguageModel
 
@@ -71,7 +71,7 @@ class BestFirst:
             path_probability = self._reached[b].get(
                 id(node), 1 + 0 * draft_probs.probabilities.item(0)
             )
-            for i in likeliest(draft_probs.probabilities, self._nodes).tolist():
+            for i in most_probable(draft_probs.probabilities, self._nodes).tolist():
                 child = DraftNode((*node.path, draft_probs.tokens.item(i)))
                 candidates.append(
                     _Candidate(path_probability * draft_probs.probabilities.item(i), node, child)

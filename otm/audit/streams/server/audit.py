@@ -257,7 +257,7 @@ def audit_server(
         lists=None if shows.same_text is None else shows.same_text.summary(),
         repeats=None if shows.copies is None else shows.copies.summary(),
         decimals=None if own is None else own.rounded_to,
-        refused=clients[0].refused,
+        rejected=clients[0].rejected,
         settings=run.setting_results(),
         most_deviant=run.most_deviant(),
         greedy=same,

@@ -178,7 +178,7 @@ class Client:
         return content
 
     @property
-    def refused(self) -> tuple[str, ...]:
+    def rejected(self) -> tuple[str, ...]:
         """Sampling parameters that the server rejects, so that it uses its own values."""
         own = {*self._extras, *self._access.leave_out}
         return tuple(name for name in SAMPLING_EXTRAS if name not in own)

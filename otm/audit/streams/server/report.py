@@ -85,7 +85,7 @@ class ServerReport(BaseReport):
         Number of texts that equal an earlier one; None with a second server.
     decimals : int or None
         Number of decimals of the listed log-probabilities, if they are rounded to four or fewer.
-    refused : tuple of str
+    rejected : tuple of str
         Sampling parameters that the server rejects, so that it uses its own values.
     settings : tuple of SettingResult
         Deviation of each setting.
@@ -128,7 +128,7 @@ class ServerReport(BaseReport):
     lists: SameLists | None
     repeats: Repeats | None
     decimals: int | None
-    refused: tuple[str, ...]
+    rejected: tuple[str, ...]
     settings: tuple[SettingResult, ...]
     most_deviant: DeviantPrompt | None
     greedy: Agreement | None
@@ -213,9 +213,9 @@ class ServerReport(BaseReport):
                 f"  log-probabilities have {self.decimals} decimals: the bound includes their "
                 "rounding"
             )
-        if self.refused:
+        if self.rejected:
             yield (
-                f"  rejected by the server, which uses its own values: {', '.join(self.refused)}"
+                f"  rejected by the server, which uses its own values: {', '.join(self.rejected)}"
             )
 
     def _acceptance(self) -> Iterator[str]:

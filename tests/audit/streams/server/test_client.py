@@ -43,11 +43,11 @@ def test_a_penalty_that_is_the_default_is_switched_off(name: str) -> None:
     report = audit(serve(sample, memory=0), leave_out=[name])
     assert report.verdict == "not lossless"
     assert report.reasons[0].startswith("a penalty")
-    assert report.refused == ()
+    assert report.rejected == ()
 
 
 @pytest.mark.parametrize(
-    ("refused", "said", "gone"),
+    ("rejected", "said", "gone"),
     [
         (("repeat_penalty",), "unknown field repeat_penalty", {"repeat_penalty"}),
         (("repeat_penalty",), "bad request", {"repeat_penalty"}),
@@ -57,16 +57,16 @@ def test_a_penalty_that_is_the_default_is_switched_off(name: str) -> None:
     ],
 )
 def test_only_what_a_server_refuses_is_left_out(
-    refused: tuple[str, ...], said: str, gone: set[str]
+    rejected: tuple[str, ...], said: str, gone: set[str]
 ) -> None:
     """Bug: if a server rejects one extra field, all are dropped, token ids included."""
     bodies: list[dict[str, Any]] = []
-    server = serve(takes=lambda body: said if {*refused} & body.keys() else "", bodies=bodies)
+    server = serve(takes=lambda body: said if {*rejected} & body.keys() else "", bodies=bodies)
     report = audit(server, requests=16, concurrency=(1,))
     assert report.requests == 16
     assert EXTRAS.keys() - bodies[-1].keys() == gone
     sampling = {"top_k", "min_p", "repetition_penalty", "repeat_penalty"}
-    assert {*report.refused} == gone & sampling
+    assert {*report.rejected} == gone & sampling
     assert ("which uses its own values" in str(report)) == bool(gone & sampling)
 
 
