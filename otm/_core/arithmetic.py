@@ -1,4 +1,4 @@
-"""Arithmetic that is exact for fractions and does not cancel in floats.
+"""Arithmetic that is exact for fractions and avoids cancellation in floats.
 
 OTM runs the same code on two kinds of numbers: float64, and `fractions.Fraction` in NumPy object
 arrays.  This module has the functions for which the plain formula is inaccurate in floats: powers
@@ -263,10 +263,10 @@ def shares(parts: Any, excess: Any) -> Probs:
 
 
 def running_parts(parts: Probs, excess: Any) -> Probs:
-    """Compute cumulative sums from zero of a distribution with total 1 + excess, divided by it.
+    """Compute cumulative sums, from zero, of a distribution, divided by its total 1 + excess.
 
-    Equivalent to `running_sum`, but exact except for the remainders of `split_parts`, which it
-    takes: [2, ..., n] → [..., n + 1].
+    Equivalent to `running_sum`, but takes the result of `split_parts`, and is exact except for the
+    remainders: [2, ..., n] → [..., n + 1].
     """
     whole, rest = running_sum(parts, from_zero=True)
     rest -= (whole + rest) * excess  # This is `shares`, in place.
@@ -277,7 +277,7 @@ def running_parts(parts: Probs, excess: Any) -> Probs:
 def sum_error(n: int) -> float:
     """Return a bound on the relative error of `running_sum` over n nonnegative terms.
 
-    It includes a dozen further rounded operations on each term and on the result.
+    The bound includes a dozen further rounded operations on each term and on the result.
     """
     return (min(n, SUM_BLOCK) + n // SUM_BLOCK + 16) * 2.0**-53
 

@@ -165,7 +165,9 @@ def check_uniforms(
     except (TypeError, ArithmeticError):  # Objects that are not numbers, or a decimal NaN.
         valid = False
     if not valid:
-        raise InvalidUniformsError("every uniform must be a number in [0, 1); NaN and 1 are not")
+        raise InvalidUniformsError(
+            "every uniform must be a number in [0, 1), which excludes NaN and 1"
+        )
     if not exact:
         return rounded_down(array)
     fractions = np.empty(array.size, dtype=object)
@@ -180,8 +182,8 @@ def check_uniforms(
 def rounded_down(numbers: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
     """Round numbers (fractions, long doubles, floats) down to float64.
 
-    A number below 1 stays below 1, and every comparison u < x with a float x keeps its result.  So
-    a rounded uniform makes the same decisions.
+    A number below 1 stays below 1, and every comparison u < x with a float x keeps its result.
+    Rounding a uniform therefore changes no decision.
     """
     nearest = numbers.astype(np.float64, copy=False)
     if numbers.dtype != object and numbers.dtype.itemsize <= 8:

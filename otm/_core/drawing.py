@@ -33,7 +33,7 @@ BAR = 0.38
 """Width of one of the two bars of a token; tokens are 1 apart."""
 
 LEGEND = 64
-"""Largest number of characters of a legend in one line."""
+"""Longest legend that is drawn in one line, in characters."""
 
 SCREEN_WIDTH = 5.2
 """Width of a plot for the screen, in inches."""

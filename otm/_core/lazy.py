@@ -1,7 +1,7 @@
 """Lazy imports: packages that load their public names on first use, so `import otm` is fast.
 
-Such a package imports its names under `if TYPE_CHECKING`, for readers and type checkers.  `lazy`
-runs each of these imports when its name is first used.
+A package with lazy imports writes them under `if TYPE_CHECKING`, for readers and type checkers.
+`lazy` runs each lazy import when the imported name is first used.
 """
 
 from __future__ import annotations

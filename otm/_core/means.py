@@ -98,7 +98,7 @@ class Prompts:
         return ratio_of_totals(sums, self.sizes, level=self.level)
 
     def per(self, counts: Floats) -> Floats:
-        """Linearise the ratio positions per count: counts [P, ...] → sums [P, ...].
+        """Linearise the ratio of positions to counts: counts [P, ...] → sums [P, ...].
 
         The mean of the result is the ratio, such as tokens per step.  So a ratio, or a difference
         of two ratios, gets the confidence interval of a mean (Cochran, "Sampling Techniques", 1977,
@@ -178,7 +178,7 @@ class PairedMeans:
         Raises
         ------
         UnknownMethodError
-            If one of the two was not measured.
+            If one of the two methods was not measured.
         InvalidParameterError
             If the numbers of values and prompts differ.
         """
@@ -194,7 +194,7 @@ class PairedMeans:
         ):
             raise InvalidParameterError(
                 "the two measurements differ in their quantity, level or contexts; merge only "
-                "measurements that have all three in common"
+                "measurements with the same quantity, level and contexts"
             )
         values = {**self.values, **other.values}
         left_out = {**self.left_out, **other.left_out}
@@ -205,7 +205,7 @@ class PairedMeans:
             raise UnknownMethodError(f"{tuple(setup)} was left out: {self.left_out[Setup(*setup)]}")
         if setup not in self.values:
             known = ", ".join(str(tuple(measured)) for measured in self.values)
-            raise UnknownMethodError(f"{tuple(setup)} was not measured; there are {known}")
+            raise UnknownMethodError(f"{tuple(setup)} was not measured; choose one of {known}")
         return self.values[Setup(*setup)]
 
     def __repr__(self) -> str:
@@ -218,7 +218,7 @@ class PairedMeans:
 
     @property
     def _left_out_lines(self) -> list[str]:
-        """Build one line for each rule and reason, with the numbers of drafts that it concerns."""
+        """Build one line for each rule and reason, with the numbers of drafts left out."""
         ks: dict[tuple[str, str], list[str]] = {}
         for setup, reason in self.left_out.items():
             ks.setdefault((setup.rule, reason), []).append(str(setup.k))
@@ -243,7 +243,7 @@ class PairedMeans:
 
     @property
     def _table(self) -> list[list[str]]:
-        """Return the heading and the rows of the table rule × K, with a column γ if it varies."""
+        """Return the heading and the rows of the table rule × K, with a column γ if γ varies."""
         gammas = sorted({setup.gamma for setup in self.values})
         ks = list(dict.fromkeys(setup.k for setup in self.values))
         if len(gammas) == 1:
@@ -267,7 +267,7 @@ class PairedMeans:
         Parameters
         ----------
         path : str or Path
-            The file.  Its columns are rule, K, gamma, mean, low and high; low and high are empty
+            The file, with the columns rule, K, gamma, mean, low and high; low and high are empty
             if the interval is infinite.
 
         Raises
@@ -331,8 +331,8 @@ def clustered_mean(
 ) -> Estimate:
     """Compute the mean of all values, with a confidence interval for dependent clusters.
 
-    Values of different clusters are independent, values of one cluster need not be.  The mean is
-    the ratio of two totals over clusters: of the values, and of their counts (`ratio_of_totals`).
+    Values of different clusters are independent; values of one cluster may be dependent.  The mean
+    is the total of the clusters' sums divided by the total of their counts (`ratio_of_totals`).
 
     Parameters
     ----------
@@ -377,7 +377,7 @@ def ratio_of_totals(
     """Compute the ratio of two totals over C independent pairs, with a confidence interval.
 
     The interval uses Student's t and the standard error of the linearised ratio (Cochran,
-    "Sampling Techniques", 1977, section 6.4).  For a single pair it is infinite.
+    "Sampling Techniques", 1977, section 6.4).  For a single pair the interval is infinite.
     """
     from scipy.special import stdtrit
 

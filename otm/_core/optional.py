@@ -1,8 +1,9 @@
 """Optional packages: their purpose, the extra that installs them, and how to import them.
 
-`import otm` does not load these packages.  A function that needs one imports it with `require`.
-An absent package counts as not installed.  If an installed package fails to import, for example
-because one of its own libraries is missing, this error is raised unchanged.
+`import otm` does not load optional packages.  A function uses `require` to import one.  If a
+package or one of its modules is missing, the error names the command that installs it.  If an
+installed package fails to import, for example because one of its own libraries is missing, this
+error is raised unchanged.
 """
 
 from __future__ import annotations

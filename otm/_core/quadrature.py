@@ -79,8 +79,8 @@ def node_chunks(nodes: int, tokens: int) -> Iterator[slice]:
 def _frequency(powers: int) -> float:
     """Return a frequency y at which |Γ(j + 1 + iy)| / j!, for j = `powers`, is ≤ e^LOG_ERROR.
 
-    The quotient increases with j and decreases with y.  It follows from
-    |Γ(1 + iy)|² = πy / sinh(πy), since the l-th factor t multiplies it by |1 + iy/l|.
+    The quotient increases with j and decreases with y.  It is computed from
+    |Γ(1 + iy)|² = πy / sinh(πy), since the l-th factor t multiplies the quotient by |1 + iy/l|.
     """
     factors = np.arange(1, powers + 1)
 

@@ -55,8 +55,8 @@ class Rule:
     backends : tuple of str
         Backends of the kernel; empty if there is no kernel.
     maximal_for_one : bool
-        Whether the rule is the maximal coupling for a single draft.  The loop then uses chain
-        verification, and builds no plan.
+        Whether the rule is the maximal coupling for a single draft; if so, the loop uses chain
+        verification and builds no plan.
 
     Examples
     --------
@@ -87,7 +87,7 @@ class Rule:
 
     @property
     def several(self) -> bool:
-        """Whether the rule takes any number of drafts per token, so several chains or a tree."""
+        """Whether the rule allows any number of drafts per token: several chains, or a tree."""
         return self.k is None
 
     def load_plan(self) -> Callable[..., Any]:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 
 def is_tensor(values: Any) -> bool:
-    """Return whether this is a torch tensor.  If torch is not loaded, it cannot be one."""
+    """Return whether this is a torch tensor; return False if torch is not loaded."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(values, torch.Tensor)
 
@@ -37,7 +37,7 @@ def to_host(values: Any, *, widen: bool = True) -> Any:
 
 
 def is_masked(values: Any) -> bool:
-    """Return whether this is a masked NumPy array.  If numpy.ma is not loaded, it cannot be one."""
+    """Return whether this is a masked NumPy array; return False if numpy.ma is not loaded."""
     module = sys.modules.get("numpy.ma")
     return module is not None and isinstance(values, module.MaskedArray)
 
@@ -50,7 +50,7 @@ def is_array(values: Any) -> bool:
 def masked_fault(values: Any) -> str:
     """Describe masked entries in arrays or lists of arrays; return "" if there are none.
 
-    They are errors, because NumPy would use the values under the mask.
+    Masked entries are errors, because NumPy would use the values under the mask.
     """
     if "numpy.ma" not in sys.modules:  # Then no masked array exists.
         return ""
@@ -70,7 +70,7 @@ def masked_fault(values: Any) -> str:
 def like(given: Any, array: npt.NDArray[np.int64]) -> Any:
     """Copy an array to a tensor on the device of `given`, if `given` is a tensor.
 
-    Otherwise return the array unchanged.
+    If `given` is not a tensor, return the array unchanged.
     """
     if not is_tensor(given):
         return array

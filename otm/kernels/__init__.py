@@ -7,7 +7,7 @@ same decisions, bit for bit.
 
 - `chain`, `block`: rules for one chain of drafts;
 - `k_seq`, `optimal`: rules that select among several drafts of one position;
-- `multi_draft`: SpecTr's recursion, which applies such a rule along several chains;
+- `multi_draft`: SpecTr's recursion, which applies a rule for one position along several chains;
 - `walk_and_keep`: a rule that considers several whole chains;
 - `tree`: trees of deterministic drafts, or of drafts sampled without replacement;
 - `common`: code that several rules share.
@@ -17,9 +17,9 @@ file `torch` adds the loop that verifies a whole batch.
 
 `registry` chooses the backend that fits the arrays.  `checks` raises for invalid arguments.
 `self_check` compares Triton with torch on a GPU.  `verify_chains` and `mass` are for authors of
-kernels: docs/add-a-kernel.md adds a kernel with them.
+kernels: docs/add-a-kernel.md shows how to use them.
 
-No kernel waits for the device, so every call can be captured in a CUDA graph.  Sums are sums of
+No kernel waits for the device, so every call can be captured in a CUDA graph.  Kernels add only
 integers, so decisions depend neither on the order of work nor on the other sequences of the batch.
 With unchecked input every returned token still lies in the vocabulary, even if a row has NaN or
 does not sum to one.

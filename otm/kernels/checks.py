@@ -106,7 +106,7 @@ def check_arrays(library: ModuleType, arrays: dict[str, Any], temperature: Any) 
         if not isinstance(array, kind) or is_masked(array):
             one_hot = " (a rule for several chains needs the distributions of the drafts)"
             raise InvalidInputError(
-                f"{name} is a {type(array).__name__}; with a target of this kind it must be a "
+                f"{name} is a {type(array).__name__}; like the target, it must be a "
                 f"{kind.__name__} of {library.__name__}{one_hot if array is None else ''}"
             )
     if fault := masked_fault(temperature):

@@ -23,7 +23,7 @@ AUTO = "auto"
 def uniforms_per_position(rule: str | Rule, chains: int = 1) -> int:
     """Count the uniforms that a rule needs at each position for this number of chains.
 
-    A sequence needs two more uniforms: for the recovered token and for the bonus token.
+    Each sequence needs two additional uniforms: for the recovered token and for the bonus token.
     """
     definition = named(rule, "kernel").load_kernel("numpy")
     count: int = definition.uniforms_per_position(chains)

@@ -10,9 +10,10 @@ Array = TypeVar("Array")
 class Verified(NamedTuple, Generic[Array]):
     """Result of verifying the drafts of B sequences.
 
-    Some drafts of a sequence are *accepted*, starting from the first.  One more token follows: if a
-    draft was rejected, a *recovered* token, which is drawn from the residual distribution; if all
-    drafts were accepted, the *bonus* token, which is drawn from the target's next row.
+    Some drafts of a sequence are *accepted*, starting from the first.  One more token follows the
+    accepted drafts.  If a draft was rejected, this is a *recovered* token, which is drawn from the
+    residual distribution.  If all drafts were accepted, it is the *bonus* token, which is drawn
+    from the target's next row.
 
     Attributes
     ----------
@@ -50,7 +51,7 @@ class VerifiedTree(NamedTuple, Generic[Array]):
         Number of accepted drafts; the output has `accepted + 1` tokens.
     node : int64 array or Tensor [B]
         Index of the last accepted draft, or −1 if no draft was accepted.  The key-value cache of
-        its path can be kept.
+        the path to the last accepted draft can be kept.
 
     Examples
     --------

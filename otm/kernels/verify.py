@@ -37,9 +37,9 @@ def verify_probs(
 
     Each of B sequences has one chain of γ drafts, or K chains.  One chain is verified by
     [leviathan2023]_, Algorithm 1, or [sun2024block]_, Algorithm 2.  K chains are verified by
-    [sun2023]_, Algorithm 3, or as a whole.  Algorithm 3 selects among the drafts of a position by
-    k-Seq or by the optimal rule for bins (docs/theory/verification.md, Theorems 12.1 and 12.4;
-    docs/theory/grid.md, Theorems 11.1 and 11.2).  The rule for whole chains is in
+    [sun2023]_, Algorithm 3, or by a rule for whole chains.  Algorithm 3 selects among the drafts of
+    a position by k-Seq or by the optimal rule for bins (docs/theory/verification.md, Theorems 12.1
+    and 12.4; docs/theory/grid.md, Theorems 11.1 and 11.2).  The rule for whole chains is in
     docs/theory/walk-and-keep.md, Theorem 14.6.
 
     Parameters
@@ -56,40 +56,40 @@ def verify_probs(
     draft_tokens : int array or Tensor [B, γ], for K chains [B, K, γ]
         The drafts.  The first −1 ends a chain, so chains may have any length from 0 to γ.  Entries
         after the end of a chain are ignored in all arrays.  K chains must be sampled independently,
-        except for draws that `counted` marks as shared.  Their lengths must not depend on tokens.
+        except for draws that `counted` marks as shared.  The lengths of chains must not depend on
+        tokens.
     uniforms : float64 array or Tensor [B, nγ + 2]
-        Independent uniforms in [0, 1).  A rule uses n uniforms at each position: "chain" and
-        "block" use 1, "grid k-Seq" K, "grid optimal" and "grid walk and keep" K + 1.  The last two
-        columns are for the recovered and the bonus token.  A uniform locates a token in the
-        cumulative distribution, which needs 53 bits.  Uniforms of 24 bits change the output
+        Independent uniforms in [0, 1).  A rule uses n uniforms at each position: n is 1 for "chain"
+        and "block", K for "grid k-Seq", and K + 1 for "grid optimal" and "grid walk and keep".  The
+        last two columns are for the recovered and the bonus token.  A uniform locates a token in
+        the cumulative distribution, which needs 53 bits.  Uniforms of 24 bits change the output
         distribution by about 10^−3 (TV) at V = 131,072.
     rule : {"chain", "block", "grid k-Seq", "grid optimal", "grid walk and keep"}, optional
         A name or a `Rule`.  "chain" accepts drafts up to the first rejection.  "block" considers
-        all drafts of a chain together and accepts more on average.  The other rules are for K
-        chains.  "grid k-Seq" is k-Seq with the smallest valid division factor of a grid.  "grid
-        optimal" is the optimal rule for bins of the probability ratio; it accepts more and is
-        slower.  "grid walk and keep" considers whole chains; it accepted the most drafts in the
-        measurements and is the slowest.
+        all drafts of a chain together and accepts more than "chain" on average.  The "grid" rules
+        are for K chains.  "grid k-Seq" is k-Seq with the smallest valid division factor of a grid.
+        "grid optimal" is the optimal rule for bins of the probability ratio; it accepts more than
+        "grid k-Seq" and is slower.  "grid walk and keep" considers whole chains; it accepted the
+        most drafts in the measurements and is the slowest.
     backend : {"auto", "numpy", "torch", "triton"}, optional
-        "auto" uses NumPy for arrays.  For tensors it uses the backend that the environment variable
-        OTM_BACKEND names.  If the variable is not set, it uses Triton for CUDA tensors and torch
-        for all others.  Triton must be installed and pass a self-check against torch in the first
-        call of each kind, otherwise torch is used (`self_checks`).  A backend that is named is
-        neither checked nor replaced.
+        "auto" uses NumPy for arrays.  For tensors "auto" uses the backend that the environment
+        variable OTM_BACKEND names.  If the variable is not set, "auto" uses Triton for CUDA tensors
+        and torch for all other tensors.  Triton must be installed and pass a self-check against
+        torch in the first call of each kind, otherwise torch is used (`self_checks`).  A backend
+        that is named is neither checked nor replaced.
     validate : bool, optional
-        Whether to check all arguments first.  The checks read every row, or twice for
-        probabilities, and wait for the device (times are in docs/tables/cpu.md).  Without these
-        checks shapes and types are not checked either.  Unchecked rows with NaN or a wrong sum
-        still yield tokens of the vocabulary.
+        Whether to check all arguments first, including shapes and types.  The checks read every row
+        once, or twice for probabilities, and wait for the device (times are in docs/tables/cpu.md).
+        Unchecked rows with NaN or a wrong sum still yield tokens of the vocabulary.
     workspace : Workspace, optional
         Work memory that calls share, so that Triton's kernels allocate only the result.  The other
-        backends ignore it.
+        backends ignore the workspace.
     offsets : int array or Tensor [B + 1], optional
         Boundaries of packed drafts, for rules for one chain: sequence b has the drafts from
         offsets[b] to offsets[b + 1].  With N drafts in total, draft tokens have shape [N], dense
         draft rows [N, V'] and sparse lists [N, m].  The target has shape [N + B, V], because each
         sequence has one row more than drafts.  The uniforms have shape [B, γ + 2] for at most γ
-        drafts a sequence.  A packed sequence uses the same uniforms as a padded sequence.
+        drafts per sequence.  A packed sequence uses the same uniforms as a padded sequence.
     counted : bool array or Tensor [B, K, γ], optional
         False where a draft is the same draw as a draft of an earlier chain, for example at a shared
         node of a prefix tree.  The rule counts each draw once.  Which nodes are shared must not
@@ -124,11 +124,11 @@ def verify_probs(
     fractions.
 
     Probabilities are not normalised, because this would read rows that are otherwise unread.  For
-    one chain, let D and T be the sums of a draft row and a target row.  The distribution of an
-    output token then differs from the target by at most abs(D − T) / max(D, T) (TV): 10^−6 for a
-    float32 softmax, but up to 10^−3 for a half-precision softmax.  For K chains the measured
-    difference was at most abs(D − 1) + abs(T − 1).  Give half-precision *logits* to `verify_logits`
-    instead.
+    one chain, a draft row with sum D and a target row with sum T change the distribution of an
+    output token by at most abs(D − T) / max(D, T) (TV).  The bound is 10^−6 for a float32 softmax,
+    but up to 10^−3 for a half-precision softmax.  For K chains the measured change was at most
+    abs(D − 1) + abs(T − 1).  In half precision, give *logits* to `verify_logits` instead of
+    probabilities to `verify_probs`.
 
     References
     ----------
@@ -175,9 +175,9 @@ def verify_logits(
 ) -> Verified[Any]:
     """Verify drafts by `verify_probs`, with probabilities softmax(logits / temperature).
 
-    The drafts must have been sampled from this distribution: at the same temperature, after the
-    same top-k or top-p, and in at least float32 precision.  Tokens that top-k or top-p removed have
-    logit −inf.
+    The drafts must have been sampled from the distributions of the draft logits: at the same
+    temperature, after the same top-k or top-p, and in at least float32 precision.  Tokens that
+    top-k or top-p removed have logit −inf.
 
     Parameters
     ----------
@@ -191,9 +191,10 @@ def verify_logits(
     draft_tokens, uniforms, rule, backend, validate, workspace, offsets, counted
         As for `verify_probs`.
     temperature : float, or float array or Tensor [B], optional
-        Temperature of both models, for each sequence.  A Tensor on the device saves the launch that
-        fills one.  0 means greedy: a draft is accepted if it is the token with the target's largest
-        logit; in a tie this is the first token.  Greedy sequences ignore draft logits and lists.
+        Temperature of both models, for each sequence.  A number needs one launch more than a Tensor
+        on the device.  0 means greedy: a draft is accepted if it is the token with the target's
+        largest logit; in a tie this is the first token.  Greedy sequences ignore draft logits and
+        lists.
         The chains of a greedy sequence should be equal; if they differ, the first chain is used.
 
     Returns
@@ -217,8 +218,8 @@ def verify_logits(
     -----
     NumPy and torch compute the softmax of float64 logits in float64.  For logits of other types,
     and with Triton, the softmax may be computed in float32, within 10^−6 of the exact softmax (TV).
-    Two backends can then decide differently only if a uniform is this close to a boundary between
-    tokens.
+    Two backends can decide differently only if a uniform is within about 10^−6 of a boundary
+    between tokens.
 
     This function cannot detect probabilities, and would treat them as logits without an error.
     If you have probabilities, call `verify_probs`.

@@ -52,7 +52,7 @@ class Workspace:
         shape : tuple of int
             Shape of the returned view.
         dtype : torch.dtype
-            Type of its numbers.
+            Type of the buffer's numbers.
         device : torch.device
             Device of the buffer.
 

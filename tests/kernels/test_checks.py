@@ -181,7 +181,7 @@ for name in ("verify_sigmoid", "sigmoid_distance"):
 
 def test_arrays_of_another_library_or_device_are_refused() -> None:
     inputs = list(arguments().values())
-    with pytest.raises(InvalidInputError, match="with a target of this kind"):
+    with pytest.raises(InvalidInputError, match="like the target, it must be a"):
         verify_probs(inputs[0], *tensors(*inputs[1:]))
     with pytest.raises(InvalidInputError, match="Tensor"):
         verify_probs(torch.from_numpy(inputs[0]), *inputs[1:])

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 def ignore_sigint() -> Iterator[None]:
     """Ignore Ctrl-C inside the context; child processes started there ignore it permanently.
 
-    The parent process ends its children.  Otherwise each child would write its own traceback.
+    The parent process ends its children.  A child that received Ctrl-C would write a traceback.
     """
     if threading.current_thread() is not threading.main_thread():
         yield  # Only the main thread can set the handler, and only there does Ctrl-C arrive.

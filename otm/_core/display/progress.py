@@ -1,6 +1,6 @@
 """Progress of long computations: one line on standard error, if this is a terminal.
 
-The line appears after two seconds and disappears when the work is done.
+The progress line appears after two seconds and disappears when the work is done.
 """
 
 from __future__ import annotations

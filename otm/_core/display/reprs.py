@@ -1,6 +1,6 @@
 """Text representations of objects: short for arguments, facts for results, tables in notebooks.
 
-Notebooks then show a summary instead of thousands of numbers.
+Notebooks show a summary of an object instead of thousands of numbers.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ROWS = 30
 """Largest number of dictionary entries that a notebook shows."""
 
 LONGEST = 200
-"""Largest number of characters of the text of a nested object."""
+"""Largest number of characters in the text of a nested object."""
 
 
 def brief(value: Any) -> str:

@@ -215,7 +215,7 @@ def _unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _reject_constant(constant: str) -> NoReturn:
-    raise ValueError(f"it has {constant}, which is not a number")
+    raise ValueError(f"{constant} is not a number")
 
 
 def _finite(digits: str) -> float:

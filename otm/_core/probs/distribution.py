@@ -89,7 +89,7 @@ def narrowest_type(kind: str, numbers: Probs) -> str:
 def tolerance_of_numbers(kind: str, numbers: Probs) -> float:
     """Return how far the sum of these numbers may be from one, by their narrowest type.
 
-    A few nonzero numbers can fit 16 bits by chance, so for them only the rounding error counts.
+    A few nonzero numbers can fit 16 bits by chance; their tolerance is only the rounding error.
     """
     narrowest, n = narrowest_type(kind, numbers), numbers.size
     if narrowest != kind and narrowest in ROUNDED and np.count_nonzero(numbers) <= FEW_TOKENS:

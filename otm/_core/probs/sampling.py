@@ -140,8 +140,8 @@ def chunks(count: int, width: int, entries: int) -> Iterator[slice]:
 def locate_in_rows(weights: Probs, uniforms: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
     """Return the token that each uniform in [0, 1) selects in its row: [B, n], [B] → [B].
 
-    It is equivalent to `InverseCdf.from_weights(row).locate(u)` for every row.  Every row must have
-    a positive weight; a token of weight zero is never sampled.
+    Equivalent to `InverseCdf.from_weights(row).locate(u)` for every row.  Every row must have a
+    positive weight; a token of weight zero is never sampled.
     """
     cumulative = np.cumsum(weights, axis=1)
     points = uniforms * cumulative[:, -1]

@@ -1,8 +1,8 @@
 """Sparse distributions: the tokens of positive probability, as after top-k or nucleus sampling.
 
-Such a distribution has tens of tokens out of a vocabulary of a hundred thousand.  Tokens that have
-probability zero in both distributions affect no formula of OTM, so computations use the union of
-the two supports.  A `Problem` stores the ids of these tokens; its plans take and return ids.
+A sparse distribution has tens of tokens out of a vocabulary of a hundred thousand.  Tokens that
+have probability zero in both distributions affect no formula of OTM, so computations use the union
+of the two supports.  A `Problem` stores the token ids of the union; its plans take and return ids.
 """
 
 from __future__ import annotations
@@ -33,14 +33,15 @@ class SparseProbs(Frozen):
     tokens : int array-like [s]
         Distinct token ids from 0, in any order: a list, array or tensor.
     probabilities : array-like [s]
-        Their probabilities: a list, a NumPy array or a torch tensor of floats, or fractions.
+        Probabilities of the tokens: a list, a NumPy array or a torch tensor of floats, or
+        fractions.
 
     Attributes
     ----------
     tokens : int array [m]
         The support: token ids with positive probability, ascending; read-only.
     probabilities : array [m]
-        Their probabilities, normalised and read-only: float64 or fractions.
+        Probabilities of the tokens, normalised and read-only: float64 or fractions.
 
     Raises
     ------
@@ -254,7 +255,7 @@ def as_token_ids(tokens: Any, n: int | None = None) -> Tokens:
 
 
 def of_one_kind(draft: SparseProbs, target: SparseProbs) -> tuple[SparseProbs, SparseProbs]:
-    """Convert a one-token distribution to fractions if the other is in fractions: 1.0 is exact."""
+    """Convert a one-token distribution (1.0 is exact) to fractions if its partner has fractions."""
     if is_exact(draft.probabilities) == is_exact(target.probabilities):
         return draft, target
     first, second = (

@@ -1,7 +1,7 @@
 """Two distributions in bins of the likelihood ratio q/p, without a sort.
 
 Optimal cuts and plans depend on the tokens only through cumulative masses along the ratio.  Usually
-the masses at the edges of a few thousand bins are enough: two histograms.  The few other bins are
+two histograms are enough, with the masses at the edges of a few thousand bins.  A few bins must be
 split further, if necessary into tokens of one ratio.
 
 Masses of bins are more accurate than sums of floats.  Each probability is split into a multiple of
@@ -83,8 +83,9 @@ class RatioBins(Frozen):
     ) -> RatioBins:
         """Put all tokens into bins; fractions and few tokens get one bin per distinct ratio.
 
-        Otherwise the leading bits of a ratio, all but at least `FINEST`, choose its bin.  Without
-        `units`, the mass of a bin is a plain sum of floats, which takes half the time.
+        For many floats, the leading bits of a token's ratio choose its bin; at least `FINEST` low
+        bits are ignored.  Without `units`, the mass of a bin is a plain sum of floats, which takes
+        half the time.
         """
         if not in_bins(draft, few):
             parts = split_parts(np.array((draft, target)))

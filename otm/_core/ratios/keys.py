@@ -17,7 +17,7 @@ FINEST = 44
 """Smallest number of ignored low bits for bins of all tokens."""
 
 LEAST, MOST = 2.0**-32, 2.0**32
-"""Ratios below `LEAST` share the first bin, ratios above `MOST` the last."""
+"""Ratios below `LEAST` share the first bin, and ratios above `MOST` share the last bin."""
 
 
 class RatioKeys(NamedTuple):
@@ -37,8 +37,8 @@ class RatioKeys(NamedTuple):
     def within(self, least: Probs, most: Probs) -> tuple[npt.NDArray[np.int64], bool]:
         """Return the tokens whose keys occur in bins with ratios from `least` to `most`: [b], [b].
 
-        Also return whether these tokens are exactly those of the bins.  If not, their ratios must
-        be compared.
+        Also return whether the tokens found are exactly those of the bins; if not, the ratios of
+        the tokens must be compared.
         """
         starts, stops = self.of(least), self.of(np.nextafter(most, 0)) + 1
         inside = np.zeros(self.of(np.inf) + 2, dtype=np.bool_)  # The last entry is for key −1.
@@ -64,8 +64,8 @@ def bins_by_key(
 ) -> tuple[Probs, Probs, Probs, npt.NDArray[np.int16]]:
     """Put tokens into bins, one per key; return the bins' ratio ranges and masses, and the keys.
 
-    Tokens with ratios outside the range of keys go into the first and the last bin.  Keys count
-    from the first bin; tokens with p = 0 have key −1.
+    Tokens with ratios outside the range of keys go into the first and the last bin.  Keys are
+    counted from the first bin of the range; tokens with p = 0 have key −1.
     """
     first, last = key_of(ends, bits).tolist()
     keys = np.full(draft.size, -1, dtype=np.int16)

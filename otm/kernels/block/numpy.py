@@ -1,8 +1,9 @@
 """Block verification as in Sun et al. 2024, one sequence after another.
 
-Chain verification stops at the first rejected draft.  Block verification considers all drafts first
-and accepts the longest prefix that passes its test.  The output has the same distribution and is
-never shorter in expectation.  The code is exact on object arrays of `fractions.Fraction`.
+Chain verification stops at the first rejected draft.  Block verification tests every prefix of the
+drafts and accepts the longest that passes.  The output has the same distribution as with chain
+verification, and is on average at least as long.  The code is exact on object arrays of
+`fractions.Fraction`.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ def next_weight(weight: Any, target: Any, draft: Any) -> Any:
 uniforms_per_position = chain.uniforms_per_position
 
 verify = partial(chain.one_by_one, _verify_one)
-"""Accept the longest prefix of the drafts that passes its test, and draw the next token.
+"""Test each prefix of the drafts, accept the longest that passes, and draw the next token.
 
 The accepted prefix has the largest i with u_i < h_i, or is empty if no test passes.  Tests of
 shorter prefixes do not matter (Algorithm 2, Theorems 1 and 2).

@@ -54,7 +54,7 @@ def longest_prefix(
     padded_gamma: tl.constexpr,
     padded_blocks: tl.constexpr,
 ) -> tl.tensor:
-    """Return the length and the weight of the longest prefix that passes its test."""
+    """Test each prefix of the drafts; return length and weight of the longest that passes."""
     part = tl.arange(0, padded_blocks)
     weight = tl.full((), 1.0, tl.float64)
     count, weight_there = length * 0, weight

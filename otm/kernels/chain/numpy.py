@@ -1,7 +1,7 @@
 """Chain verification as in Leviathan et al., Algorithm 1, one sequence after another.
 
-This is the reference: every faster version makes the same decisions.  The code is exact on object
-arrays of `fractions.Fraction`.
+The NumPy code is the reference: every faster version makes the same decisions.  The code is exact
+on object arrays of `fractions.Fraction`.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Sigmoid variant of chain verification (Wagner et al. 2024, section 3.2.2): not lossless.
 
 The variant replaces the probability of a logit z by σ((z − a) / (b − a)), so no row needs a sum.
-These numbers are not a distribution, and the output does not have the target's distribution.  With
-b = −a = 10^4 they lie between 0.622 and 0.623 for all usual logits.  Almost every draft is then
-accepted, and the token after a rejection is nearly uniform.  `sigmoid_distance` computes the
-distance from the target.
+The sigmoids of a row are not a distribution, and the output does not have the target's
+distribution.  With b = −a = 10^4 the sigmoids of all usual logits lie between 0.622 and 0.623, so
+almost every draft is accepted, and the token after a rejection is nearly uniform.
+`sigmoid_distance` computes the distance of the output from the target.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ def verify_sigmoid(
     backend: str = "auto",
     validate: bool = True,
 ) -> Verified[Tensor]:
-    """Verify chains by sigmoids of logits, for comparison only: this is **not** lossless.
+    """Verify chains by sigmoids of logits, for comparison only: the output is **not** lossless.
 
-    Let t and d be the sigmoids of target and draft.  A draft x is accepted if u · d(x) < t(x).  The
-    first rejected draft is replaced by a token drawn ∝ max(t − d, 0), or ∝ t if the residual is
-    empty.  The bonus token is drawn ∝ t ([wagner2024]_, section 3.2.2).
+    Let t and d be the sigmoids of target and draft logits.  A draft x is accepted if
+    u · d(x) < t(x).  The first rejected draft is replaced by a token drawn ∝ max(t − d, 0), or ∝ t
+    if the residual is empty.  The bonus token is drawn ∝ t ([wagner2024]_, section 3.2.2).
 
     Parameters
     ----------

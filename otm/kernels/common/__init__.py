@@ -1,6 +1,6 @@
 """Code that several rules share: probabilities, rows, draws and launches of kernels.
 
-It includes `one_chain`, the Triton kernels for one chain, which `chain` and `block` share.
+The package includes `one_chain`, the Triton kernels for one chain, which `chain` and `block` share.
 
 Not here: code that only one rule uses, which is in the rule's folder.
 """

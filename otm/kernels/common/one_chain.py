@@ -6,13 +6,13 @@ The vocabulary is divided into blocks.
   the first rejected draft from the drafts' probabilities, and sums the masses of its block in the
   row of this draft.
 - In block verification, each program of `add_up` reads one block of one row and sums the masses
-  that the next token would be drawn from.  `draw` then tests every prefix of the drafts.
+  that the next token would be drawn from.  `draw` tests every prefix of the drafts.
 
 For each chain one program of `draw` picks a block and reads only this block again.
 
-Probabilities need two launches.  Chain verification reads two rows, block verification each row
-once.  Logits need two more launches, which compute the sum of each row.  Sigmoids
-(`otm.kernels.chain.sigmoid`) need no sums, so two launches suffice.
+For rows of probabilities there are two launches.  Chain verification reads two rows, and block
+verification reads each row once.  For logits, two additional launches compute the sum of each row.
+Sigmoids (`otm.kernels.chain.sigmoid`) need no sums, so two launches suffice.
 """
 
 # ruff: noqa: PLR0917 - a kernel's arguments are pointers, strides and sizes, in order
@@ -60,8 +60,8 @@ def verify_chain(
 ) -> Verified[Tensor]:
     """Launch the kernels; `kind` names the kind of rows as in `probability`.
 
-    A workspace that is created here is not kept.  If it were, calls on different streams would
-    share it, and torch reuses the freed memory anyway.
+    A workspace that is created here is not kept, because calls on different streams would share
+    it.  Torch reuses the freed memory anyway.
     """
     check_device(target)
     work = Workspace() if workspace is None else workspace
@@ -136,7 +136,7 @@ def subtract_draft(
 ) -> tl.tensor:
     """Return masses of max(weight · target − draft, 0); a `weight` of None counts as 1.
 
-    Without `subtract` the weight is 1 too.
+    If `subtract` is false, the weight is 1.
     """
     left = target_prob
     if weight is not None:

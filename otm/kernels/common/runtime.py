@@ -1,8 +1,8 @@
 """Triton support: the decorator of kernels, and their launch.
 
 Modules with kernels can be imported without Triton; launching a kernel then raises
-`MissingDependencyError`.  Kernels run on CUDA tensors.  In Triton's interpreter, which uses NumPy,
-they run on any tensor; set TRITON_INTERPRET=1 before Triton is imported.
+`MissingDependencyError`.  Compiled kernels run on CUDA tensors.  Triton's interpreter, which uses
+NumPy, runs kernels on any tensor; set TRITON_INTERPRET=1 before Triton is imported.
 """
 
 from __future__ import annotations
@@ -38,15 +38,16 @@ TUNED: dict[str, dict[str, int]] = json.loads(
 )
 """Numbers of warps by device and kernel, where a measurement found a faster number than `WARPS`.
 
-`python -m benchmarks.gpu` measures these numbers.  They change no decision, because kernels add
-integers.  `BLOCK` does change decisions, because the sum of a softmax is rounded for each block.
+`python -m benchmarks.gpu` measures which numbers are fastest.  The number of warps changes no
+decision, because kernels add integers.  `BLOCK` does change decisions, because the sum of a softmax
+is rounded for each block.
 """
 
 
 def jit(function: Callable[..., Any]) -> Any:
     """Compile a kernel with Triton; without Triton, return the function unchanged.
 
-    Kernels are not specialised on the arguments position, level and test.  Triton would otherwise
+    Kernels are not specialised on the arguments position, level and test, because Triton would
     compile extra variants for the value 1 and for multiples of 16.
     """
     return (
@@ -66,13 +67,13 @@ def check_device(tensor: Tensor) -> None:
     if triton is None:
         raise not_installed(
             "triton",
-            "it is part of torch's CUDA builds for Linux; on other systems use backend='torch'",
+            "Triton is part of torch's CUDA builds for Linux; elsewhere use backend='torch'",
         )
     if tensor.device.type != "cuda" and not interpreted():
         raise InvalidInputError(
-            f"Triton's kernels run on CUDA tensors; these are on {tensor.device}: move them, or "
-            "use backend='torch'.  (For tests, TRITON_INTERPRET=1, set before Triton is imported, "
-            "runs kernels slowly on any device)"
+            f"Triton's kernels run on CUDA tensors; the arguments are on {tensor.device}: move "
+            "them, or use backend='torch'.  (For tests, TRITON_INTERPRET=1, set before Triton is "
+            "imported, runs kernels slowly on any device)"
         )
 
 
@@ -113,8 +114,8 @@ def launch(
 ) -> None:
     """Launch a kernel on the device of `tensor`, which is also its first argument.
 
-    Fused multiply-add is disabled, because it rounds once less.  Decisions are therefore the same
-    on all devices, bit for bit.
+    Fused multiply-add is disabled, because it rounds once instead of twice.  Decisions are
+    therefore the same on all devices, bit for bit.
     """
     if 0 in grid:
         return

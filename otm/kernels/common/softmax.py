@@ -1,9 +1,9 @@
 """Softmax in float32 that is bitwise equal on every device; Triton's kernels use it.
 
 Library exponentials differ in their last bit, and sums of floats depend on the order of terms.
-Here an exponential is a polynomial whose products and sums are each rounded separately, and weights
-are added as integers.  This module is the plain torch version; the Triton kernels take the same
-steps.
+This module therefore computes exponentials by a polynomial whose products and sums are each rounded
+separately, and adds weights as integers.  It is the plain torch version; the Triton kernels take
+the same steps.
 
 The result is within 10^−6 (TV) of the exact softmax, also at V = 128,256.  The largest measured
 distance is 10^−7; torch's own float32 softmax on a CPU reaches 6 · 10^−6.
@@ -53,7 +53,7 @@ def check_vocabulary(size: int) -> None:
     """Raise if a vocabulary is so large that the sum of weights could overflow."""
     if size > LARGEST_VOCABULARY:
         raise InvalidDistributionError(
-            f"the vocabulary has {size:,} tokens; from logits the kernels add weights of at most "
+            f"the vocabulary has {size:,} tokens; for logits the kernels allow at most "
             f"{LARGEST_VOCABULARY:,} tokens: use backend='torch', or give probabilities"
         )
 
@@ -106,8 +106,8 @@ def probs_from_logits(
 ) -> tuple[Tensor, Tensor | None]:
     """Return the probabilities that the kernels compute from logits of one or several chains.
 
-    At temperature 0 they are one-hot: at the first largest logit for the target, at the draft for
-    the draft.
+    At temperature 0 target rows are one-hot at the first largest logit, and draft rows at the
+    draft.
     """
     draft = None if draft_logits is None else draft_logits.float()
     of_rows = partial(softmax, block=block)

@@ -1,11 +1,12 @@
 """k-Seq (SpecTr Algorithm 2) at one node, with a factor that needs one pass over the vocabulary.
 
-k-Seq accepts a draft x with probability min(1, q/(ρp)), where ρ is the division factor.  It is
-lossless for every ρ ≥ ρ*.  A GPU is poorly suited to a sort or to a search for ρ*.  Instead, one
-pass computes the sum β(ρ) of min(p, q/ρ) over the vocabulary, for a few fixed factors.
+k-Seq accepts a draft x with probability min(1, q/(ρp)), where ρ is the division factor.  k-Seq is
+lossless for every ρ ≥ ρ*.  A GPU is poorly suited to a sort or to a search for ρ*.  This module
+therefore computes, in one pass, the sum β(ρ) of min(p, q/ρ) over the vocabulary for a few fixed
+factors.
 
-Let s < S be the inverses of the two factors that enclose ρ*.  A draft is tested by a mixture of
-these factors, with mass h = (1 − λ) min(p, sq) + λ min(p, Sq).  The sum of h follows without
+Let s < S be the inverses of the two factors that enclose ρ*.  A draft is tested by a mixture of the
+factors 1/s and 1/S, with mass h = (1 − λ) min(p, sq) + λ min(p, Sq).  The sum of h follows without
 another pass.  With k drafts a token is accepted F times as often as with one draft, where
 F = (1 − (1 − Σh)^k) / Σh.  The rule is valid if F · ((1 − λ)s + λS) ≤ 1.
 

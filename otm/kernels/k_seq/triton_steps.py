@@ -1,8 +1,8 @@
 """Steps of k-Seq at one node inside Triton kernels, equal to those of `otm.kernels.k_seq.torch`.
 
 The work memory of a node holds one sum for each fixed factor.  Atomic additions of integers, whose
-order does not matter, fill the sums.  Every program that tests drafts reads these sums.  Reading
-separate sums for each block would cost as much as reading a row.
+order does not matter, fill the sums.  Every program that tests drafts reads the sums of its node.
+Reading separate sums for each block would take as long as reading a row.
 """
 
 from __future__ import annotations

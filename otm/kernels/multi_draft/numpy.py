@@ -1,7 +1,7 @@
 """SpecTr's recursion (Algorithm 3) over K chains of drafts, one sequence after another.
 
-This is the reference: the faster versions make the same decisions.  The code is exact on object
-arrays of `fractions.Fraction`.
+The NumPy code is the reference: the faster versions make the same decisions.  The code is exact on
+object arrays of `fractions.Fraction`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Select = Callable[..., tuple[int, npt.NDArray[Any]]]
 
 A token of −1 means that the chain has ended or does not begin with the accepted tokens.  The rule
 returns the index of the accepted draft or −1, and masses [V].  If no draft is accepted, the next
-token is drawn in proportion to these masses.
+token is drawn in proportion to the returned masses.
 """
 
 
@@ -35,9 +35,9 @@ def verify_chains(
 ) -> Verified[npt.NDArray[np.int64]]:
     """Accept drafts position by position, among the chains that begin with the accepted tokens.
 
-    At each position the rule receives the drafts of these chains (SpecTr, Theorem 2).  `counted`
-    [B, K, γ] marks the drafts that count, so that each draw is used once.  For K = 1 this is chain
-    verification.
+    At each position the rule receives the drafts of the chains that begin with the accepted tokens
+    (SpecTr, Theorem 2).  `counted` [B, K, γ] marks the drafts to be used, so that each draw is used
+    once.  For K = 1 the method is chain verification.
     """
     if counted is None:
         counted = np.ones(draft_tokens.shape, dtype=bool)

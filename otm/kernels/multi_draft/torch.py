@@ -15,9 +15,9 @@ Select = Callable[..., tuple[Tensor, Tensor]]
 """Rule for one node of each sequence.
 
 Its arguments are, at one position, the probabilities of target and draft model [B, V], the draft
-tokens [B, K] and the uniforms [B, …].  It returns the indices of the accepted drafts, int64 [B], or
-−1, and masses [B, V].  If no draft is accepted, the next token is drawn in proportion to these
-masses.
+tokens [B, K] and the uniforms [B, …].  The rule returns the indices of the accepted drafts, int64
+[B], or −1, and masses [B, V].  If no draft is accepted, the next token is drawn in proportion to
+the returned masses.
 """
 
 

@@ -1,14 +1,15 @@
 """SpecTr's recursion as Triton kernels, with the same decisions as `otm.kernels.multi_draft.torch`.
 
 Each position has one launch.  The programs of a launch first finish the previous position, from the
-sums of the previous launch.  The programs then compute the sums of this position, for the chains
-that still begin with the accepted tokens.  The drafts are therefore tested on the device, and the
-number of launches does not depend on acceptance.
+sums of the previous launch.  Afterwards the programs compute the sums of their own position, for
+the chains that still begin with the accepted tokens.  The drafts are therefore tested on the
+device, and the number of launches does not depend on acceptance.
 
-k-Seq needs γ + 3 launches.  The rule for bins needs 2γ + 3, because one program per position builds
-the table.  One of the launches sets all sums to 0.  Logits need two more launches, which compute
-the sum of each row.  Each position reads two rows.  The last two launches draw one token, as in
-chain verification.  A sequence whose output has ended reads no more rows.
+k-Seq needs γ + 3 launches.  The rule for bins needs 2γ + 3 launches, because one program per
+position builds the table.  One of the launches sets all sums to 0.  For logits, two additional
+launches compute the sum of each row.  The kernels read two rows at each position.  The last two
+launches draw one token, as in chain verification.  After the end of a sequence's output, its rows
+are no longer read.
 """
 
 # ruff: noqa: PLR0917 - a kernel's arguments are pointers, strides and sizes, in order
@@ -198,8 +199,8 @@ def add_up(
 ) -> None:
     """Find the chains that agree before a position, and add a block to the position's sums.
 
-    The last position follows all drafts.  There the kernel sums the masses that the next token is
-    drawn from, at the position where the output ended.
+    At the last position, which follows all drafts, the kernel sums the masses that the next token
+    is drawn from, in the rows where the output ended.
     """
     sequence = tl.program_id(0).to(tl.int64)
     block, blocks = tl.program_id(1), tl.num_programs(1)

@@ -28,11 +28,11 @@ def verify_chains(
     Parameters
     ----------
     select : callable
-        For NumPy arrays it takes one node: target [V], draft [V], drafts [K] and the uniforms of
-        the position; a draft of −1 is not tested.  It returns the index of the accepted draft or
-        −1, and masses [V].  If no draft is accepted, the next token is drawn in proportion to these
-        masses.  For tensors it takes all B nodes of a position at once: [B, V], [B, V], [B, K], [B,
-        m] → indices [B], masses [B, V].
+        For NumPy arrays the function takes one node: target [V], draft [V], drafts [K] and the
+        uniforms of the position; a draft of −1 is not tested.  The function returns the index of
+        the accepted draft or −1, and masses [V].  If no draft is accepted, the next token is drawn
+        in proportion to the returned masses.  For tensors the function takes all B nodes of a
+        position at once: [B, V], [B, V], [B, K], [B, m] → indices [B], masses [B, V].
     target_probs : array or Tensor [B, K, γ + 1, V]
         The target model's probabilities at each position.
     draft_probs : array or Tensor [B, K, γ, V']

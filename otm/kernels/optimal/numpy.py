@@ -1,7 +1,7 @@
 """Nearly optimal rule for k drafts at one node, without a sort: bins of the ratio q/p.
 
-The optimal rule (OTM-k) ranks all tokens by their ratio.  Here each token belongs to a bin of a
-fixed grid of ratios, and the bins are ranked instead.  One pass over the vocabulary computes two
+The optimal rule (OTM-k) ranks all tokens by their ratio.  The rule for bins puts each token into a
+bin of a fixed grid of ratios, and ranks only the bins.  One pass over the vocabulary computes two
 sums for each bin.  The sums determine the optimal cap, the slots of the bins, and the missing or
 excess mass of each bin.
 
@@ -39,7 +39,8 @@ STEPS = 256
 LEAST, FINE = -6, -1
 """Exponents of two: for the least positive ratio of the grid, and for the first fine bin.
 
-The cut of the optimum lies at a ratio of at least 1.  Below 1/2, one bin for each octave is enough.
+The cut of the optimum lies at a ratio of at least 1.  For ratios below 1/2, one bin for each octave
+is enough.
 """
 
 Numbers = npt.NDArray[Any]
@@ -93,7 +94,7 @@ class Table(NamedTuple):
 def select(
     target: Numbers, draft: Numbers, tokens: npt.NDArray[Any], uniforms: Numbers, steps: int = STEPS
 ) -> tuple[int, Numbers]:
-    """Accept the winning draft if it passes: [V], [V], [K], [K + 1] → index or −1, masses [V].
+    """Accept or reject the winning draft: [V], [V], [K], [K + 1] → index or −1, masses [V].
 
     The masses are those of q − min(q, v').  If no draft is to be tested, or if rounding makes the
     residual empty, the masses of q are returned.  There is one uniform for the slot of each draft
@@ -281,9 +282,10 @@ def choose_slots(table: Table, places: Places, uniforms: Any) -> Any:
     """Return the slots that drafts take: the slots of their bins or of partner bins.
 
     The matched mass of a bin consists of pieces, one for each partner bin.  The uniform u selects
-    the point u · amount in this mass, and with it a partner.  The draft moves to the partner's slot
-    if the point lies in the lower end of the piece, a fraction (t − W) / (W' − W) of it.  Here t is
-    the draft's winner-to-draft ratio, and W and W' are the slopes of the own and partner's slots.
+    the point u · amount in the matched mass, and the piece with this point selects the partner.
+    The draft moves to the partner's slot if the point lies in the lowest fraction
+    (t − W) / (W' − W) of the piece.  Here t is the draft's winner-to-draft ratio, and W and W' are
+    the slopes of the slots of its own bin and of the partner.
     """
     xp, own = array_module(table.lack), places.bin
     poor, start, amount = swap_partners(table.lack, table.excess, own)

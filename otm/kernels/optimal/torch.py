@@ -30,7 +30,7 @@ from otm.kernels.optimal.numpy import (
 def select(
     target: Tensor, draft: Tensor, tokens: Tensor, uniforms: Tensor, steps: int = STEPS
 ) -> tuple[Tensor, Tensor]:
-    """Accept the winning draft if it passes: [B, V], [B, V], [B, K], [B, K + 1]."""
+    """Accept or reject the winning draft: [B, V], [B, V], [B, K], [B, K + 1]."""
     everything = mass(target)
     target, draft = target.double(), draft.double()
     chains, size = tokens.shape[1], target.shape[1]

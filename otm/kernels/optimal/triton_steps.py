@@ -164,7 +164,7 @@ def at(values: tl.tensor, index: tl.tensor, width: tl.constexpr) -> tl.tensor:
 def load_sums(memory: tl.tensor, width: tl.constexpr) -> tl.tensor:
     """Load the sums Σ p and Σ p · share of the bins: [width].
 
-    Each step of the table loads them again, because registers cannot keep them.
+    Each step that builds the table loads the sums again, because registers cannot keep them.
     """
     place = tl.arange(0, width)
     tl.debug_barrier()
@@ -177,8 +177,8 @@ def hit_probability(
 ) -> tl.tensor:
     """Return the probability that some draft lies in a set of probability `part`.
 
-    The number of drafts is `drafts`.  In walk and keep the number is random, at most `drafts`, with
-    the distribution `numbers`.
+    The number of drafts is `drafts`.  In walk and keep the number of drafts is random, at most
+    `drafts`, with the distribution `numbers`.
     """
     if not walk:
         return at_least_once(part, drafts, drafts)

@@ -1,9 +1,9 @@
 """The parts of a tensor's memory layout that Triton's compiled kernels depend on.
 
 Triton compiles a kernel once for each combination of types, constants, and a few properties of
-integers and pointers.  It distinguishes strides and sizes that are 1 or multiples of 16, and
-pointers that are multiples of 16 bytes.  Two calls that agree in all these properties run the same
-compiled kernels.
+integers and pointers.  Triton distinguishes strides and sizes that are 1 or multiples of 16, and
+pointers that are multiples of 16 bytes.  Two calls run the same compiled kernels if they agree in
+all properties that Triton distinguishes.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ def layout_of(tensor: Tensor | None) -> tuple[Any, ...]:
 def rows_like(tensor: Tensor, values: npt.NDArray[Any], places: list[int], other: float) -> Tensor:
     """Build rows with the layout of a tensor: values [n, …, S] at `places`, `other` elsewhere.
 
-    Axes that share memory in the tensor also share it here, except the first axis.  The values must
-    agree along these axes.  A row with a NaN value is NaN throughout, and so is all memory between
-    rows.
+    Axes with stride 0 in the tensor have stride 0 in the result too, except the first axis.  The
+    values must be equal along axes with stride 0.  A row with a NaN value is NaN throughout, and so
+    is all memory between rows.
     """
     shape = (len(values), *tensor.shape[1:])
     steps, extent = [0] * tensor.ndim, 1

@@ -1,11 +1,11 @@
 """Test cases for the self-check of kernels that verify chains, in the layout of a call's tensors.
 
-The cases are drawn from a fixed seed.  Only a few tokens have a probability: the first and last
-tokens, those next to the boundaries of blocks, and some between.  Probabilities are multiples of
-1/128 and logits of 1/4, which all types represent exactly.  All backends therefore add the same
-integers for probabilities, and their softmaxes differ by at most 10^−6.  Every uniform is much more
-than 10^−6 away from values that would change a decision; tests/kernels/self_check/test_cases.py
-computes this distance.
+The cases are drawn from a fixed seed.  Only a few tokens have a positive probability: the first and
+last tokens, those next to the boundaries of blocks, and some between.  Probabilities are multiples
+of 1/128, and logits are multiples of 1/4; all types represent both exactly.  All backends therefore
+add the same integers for probabilities, and their softmaxes differ by at most 10^−6.  Every uniform
+is much more than 10^−6 away from values that would change a decision;
+tests/kernels/self_check/test_cases.py computes this distance.
 
 Some chains are accepted as a whole, some are rejected at once, and some are accepted in part.  Some
 chains are shorter than γ, or empty.  If temperatures differ, some sequences are greedy.  Rows that
@@ -48,7 +48,7 @@ ACCEPTED, REJECTED, GREEDY, SHORT, HALF, ONE = range(KINDS)
 
 In `ACCEPTED` all drafts are accepted, in `REJECTED` all are rejected, and in `HALF` all drafts
 after the first half are rejected.  In `ONE` one draft is accepted at each node.  `GREEDY` sequences
-are greedy if temperatures differ, and `SHORT` sequences have shorter chains.
+are greedy if temperatures differ, and `SHORT` sequences have chains shorter than γ.
 """
 
 EMPTY = KINDS + SHORT
@@ -61,7 +61,7 @@ MOST_ENTRIES = 2**25
 """Largest number of entries that are built at once, unless a single sequence has more."""
 
 FAR_BELOW = -40.0
-"""Logit of all other tokens in the first half of the sequences; it is −∞ in the second half."""
+"""Logit of impossible tokens in the first half of the sequences; the second half has −∞."""
 
 Numbers = npt.NDArray[Any]
 
@@ -82,7 +82,7 @@ class Shape(NamedTuple):
 
 
 class Cases(NamedTuple):
-    """Chains of n sequences; `tokens` are indices in the list of tokens with a probability."""
+    """Chains of n sequences; `tokens` are indices in the list of possible tokens."""
 
     target: Numbers  # [n, K, γ + 1, S]
     draft: Numbers  # [n, K, γ, D]
@@ -149,7 +149,7 @@ def split_rows(entries: int, kind: str) -> Iterator[tuple[slice, float]]:
 
 
 def support(size: int, draft_size: int) -> list[int]:
-    """Return the tokens that have a probability."""
+    """Return the tokens that have a positive probability."""
     block = runtime.BLOCK
     edges = (block // 2 - 1, block // 2, block - 1, block)
     ends = (0, 1, draft_size - 2, draft_size - 1, size - 2, size - 1)
@@ -247,7 +247,7 @@ def draw_row(rng: np.random.Generator, count: int, *, logits: bool) -> Numbers:
 
 
 def lay_out(cases: Cases, call: Chains, places: list[int], other: float) -> Chains:
-    """Convert cases to tensors with the layout of a call; other tokens have the value `other`."""
+    """Convert cases to tensors with a call's layout; impossible tokens have the value `other`."""
     target, draft = cases.target, cases.draft
     tokens = np.where(cases.tokens < 0, -1, np.array(places)[cases.tokens])
     offsets, counted = None, None

@@ -1,10 +1,10 @@
-"""Self-check, before the first use on a device, that Triton's kernels decide as torch does.
+"""Self-check on first use of a device: Triton's kernels must make the same decisions as torch.
 
 `backend="auto"` selects Triton for CUDA tensors.  Before compiled kernels are first used, the
 kernels and torch verify the same few test cases, and their outputs are compared.  The cases have
 the memory layout of the call, so they run the same compiled kernels.  If an output differs, or a
-kernel cannot be built or launched, torch verifies such calls from then on, and a warning reports
-this once.  A backend that the argument or the environment names is not checked.
+kernel cannot be built or launched, torch verifies all later calls of this kind, and one warning is
+issued.  A backend that the argument or the environment names is not checked.
 
 The check cannot detect mistakes that depend on the number of sequences, such as offsets beyond
 2^31.
@@ -27,16 +27,16 @@ from otm.kernels.workspace import Workspace
 
 
 class SelfCheck(NamedTuple):
-    """Result of a self-check of the kernels of some calls.
+    """Result of the self-check of kernels, for all calls of one kind.
 
     Attributes
     ----------
     call : str
-        Rule, inputs and sizes of these calls.
+        Rule, inputs and sizes of the calls.
     device : str
-        Device of their tensors.
+        Device of the calls' tensors.
     backend : str
-        Backend of these calls since the check: "triton", or "torch" if the check failed.
+        Backend of the calls after the check: "triton", or "torch" if the check failed.
     reason : str
         First difference, or Triton's error; empty if the check passed.
     seconds : float
@@ -59,8 +59,8 @@ class SelfCheck(NamedTuple):
 class Call(NamedTuple):
     """A call whose kernels need a check.
 
-    `cases` builds arguments with the memory layout of the call.  `verify` applies the verification
-    to such arguments, on a backend and with a workspace.
+    `cases` builds arguments with the memory layout of the call.  `verify` takes the arguments that
+    `cases` builds, a backend and a workspace, and verifies the drafts.
     """
 
     name: str
@@ -84,10 +84,10 @@ _lock = threading.Lock()
 
 
 def self_checks() -> tuple[SelfCheck, ...]:
-    """Return the self-checks of this process: the backend of each kind of call on its GPUs.
+    """Return the self-checks of this process: the backend of each kind of call on a GPU.
 
     If an argument or the environment variable OTM_BACKEND named a backend, it was not checked and
-    is not in the list.  Calls on the CPU are not in the list either.
+    is not in the list.  The list contains no calls on the CPU.
 
     Returns
     -------

@@ -1,7 +1,7 @@
 """Test cases for the self-check of kernels that verify trees.
 
-They are built like those of `chain_cases`: few tokens have a probability, and no uniform is close
-to a change of a decision.
+The cases are built like those of `chain_cases`: few tokens have a positive probability, and no
+uniform is close to a value that would change a decision.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def cases_like(
 
 
 class TreeCases(NamedTuple):
-    """Trees of n sequences; tokens are indices in the list of tokens with a probability."""
+    """Trees of n sequences; tokens are indices in the list of possible tokens."""
 
     target: Numbers  # [n, N + 1, S]
     draft: Numbers  # [n, N + 1, D]

@@ -1,7 +1,7 @@
 """Verification of trees of drafts, one sequence after another.
 
-This is the reference: the faster versions make the same decisions.  The code is exact on object
-arrays of `fractions.Fraction`.
+The NumPy code is the reference: the faster versions make the same decisions.  The code is exact on
+object arrays of `fractions.Fraction`.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ def _verify_one(target: Any, draft: Any, tree: Trees[npt.NDArray[Any]]) -> tuple
     """Return output and last draft of one tree.
 
     Shapes: rows [N + 1, V], drafts [N], uniforms [L + 1, W + 1].  The sampled children of a node
-    are tested in their order.  If none is accepted, a token is drawn from the residual, and the
-    walk continues from the child with this token, if there is one.
+    are tested in their order.  If no sampled child is accepted, a token is drawn from the residual,
+    and the walk continues from the child with this token, if there is one.
     """
     tokens, parents, sampled, uniforms = tree
     node, output = -1, list[int]()

@@ -3,8 +3,8 @@
 The kernels proceed level by level, and test by test within a level.  Each test has two launches.
 In `add_up`, every program sums the residual mass of one block, in the row that its sequence has
 reached.  In `step`, one program for each sequence tests a sampled child, or draws a token from the
-residual and finds the child with this token.  Logits need two more launches at each level, for the
-sums of the rows.
+residual and finds the child with this token.  For logits, two additional launches at each level
+compute the sums of the rows.
 
 Of the N + 1 rows of a tree, the kernels read only rows along the output.  A row along the output is
 read once for each tested child and once for the drawn token.  The residual of a row is not stored,
@@ -35,7 +35,7 @@ OVER = constant(-1)
 """Row of a sequence whose output is complete."""
 
 NEXT = constant(-2)
-"""Code for a row of the next level: row r is stored as −2 − r once this level is complete."""
+"""Code for a row of the next level: when a level is complete, the next row r becomes −2 − r."""
 
 
 def verify(

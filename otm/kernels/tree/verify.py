@@ -29,12 +29,13 @@ def verify_tree_probs(
 ) -> VerifiedTree[Any]:
     """Verify trees of deterministic drafts, sampled drafts or both; the output is lossless.
 
-    At a node, the *sampled* children were drawn one after another without replacement.  They are
-    tested in this order by recursive rejection ([chen2024]_, [jeon2024]_).  If no sampled child is
-    accepted, a token is drawn from the residual distribution of the target.  If a child has this
-    token, the walk continues from that child; otherwise it ends.
+    At a node, the *sampled* children were drawn one after another without replacement.  Sampled
+    children are tested in the order of their draws by recursive rejection ([chen2024]_,
+    [jeon2024]_).  If no sampled child is accepted, a token is drawn from the residual distribution
+    of the target.  If a child has the drawn token, the walk continues from that child; otherwise
+    the walk ends.
 
-    Without sampled children this is target-only sampling ([zheng2024]_).  For *deterministic*
+    Without sampled children the method is target-only sampling ([zheng2024]_).  For *deterministic*
     drafts, such as the most probable tokens, best-first trees or prompt lookup, no lossless rule
     has a higher acceptance.  If all children but one are deterministic and one is sampled from the
     other tokens, the method attains the optimum of greedy drafts.  Proofs are in
@@ -55,7 +56,7 @@ def verify_tree_probs(
         child excludes the tokens of its earlier siblings.  None means that no draft was sampled.
     draft_tokens : int array or Tensor [B, N]
         The drafts of a tree: parents before children, siblings in the order of their draws.  −1
-        marks an unused place.
+        marks an unused entry.
     parents : int array or Tensor [B, N]
         Index of each draft's parent among the drafts; −1 if the draft follows the context.  Drafts
         with the same parent are different tokens.

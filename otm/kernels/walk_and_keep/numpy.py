@@ -1,16 +1,16 @@
 """Walk and keep over K chains of drafts, where bins of the ratio choose the winner of a node.
 
 From the root, the walk goes from each node to the draft that wins there, without testing
-acceptance.  From its end upwards, a node is kept with a probability that depends only on
-distributions along the walk (Theorem 14.1 of docs/theory/walk-and-keep.md).  The token after the
-kept node is drawn from the residual there.  For one chain this is block verification, for one draft
-the rule "grid optimal".
+acceptance.  From the end of the walk upwards, a node is kept with a probability that depends only
+on distributions along the walk (Theorem 14.1 of docs/theory/walk-and-keep.md).  The token after the
+kept node is drawn from the residual at this node.  For one chain the method is block verification,
+and for chains of one draft it is the rule "grid optimal".
 
 Let W(y) be the probability that the walk passes a path y, and t the target distribution.  Let S = 1
 at the root and S(yz) = min(S(y) t(z), W(yz)).  The walk stores S/W, its *share*, and the
-distribution of the number of chains that agree.  The table of `otm.kernels.optimal.numpy` for this
-distribution and for share · t chooses among the drafts of a node.  Every table is lossless (Theorem
-14.6).
+distribution of the number of chains that agree.  At each node, the table of
+`otm.kernels.optimal.numpy` for share · t and for the distribution of the number of chains chooses
+among the drafts.  Every table is lossless (Theorem 14.6).
 """
 
 from __future__ import annotations
@@ -82,10 +82,11 @@ def verify(
 
 
 def conditioning_positions(tokens: Any, own: Any) -> Any:
-    """Find positions where the rule conditions on the number of draws: [..., K, γ] × 2 → [..., γ].
+    """Find where the rule treats the number of draws as known: [..., K, γ] × 2 → [..., γ].
 
-    These are the first position, and positions where this number depends on which chains agree:
-    some chains have just ended, or share a draw at this or the previous position.
+    The number of draws is known at the first position.  It is treated as known if it depends on
+    which chains agree: some chains have just ended, or share a draw at this or the previous
+    position.
     """
     xp = array_module(tokens)
     live = (tokens >= 0).cumprod(axis=-1) > 0

@@ -1,9 +1,9 @@
 """Walk and keep as Triton kernels, with the same decisions as `otm.kernels.walk_and_keep.torch`.
 
 Each position has two launches, as for bins in `multi_draft`, whose steps these kernels share.  The
-first launch finishes the previous position from its table and sums the residual masses there.  It
-then fills the bins of this position and finds the distribution of the number of drafts.  The second
-launch builds the table.
+first launch finishes the previous position from its table and sums the residual masses there.  The
+first launch also fills the bins of its own position and finds the distribution of the number of
+drafts.  The second launch builds the table.
 
 The number of launches does not depend on acceptance: it is 2γ + 3, or 2γ + 5 for logits.  One
 launch sets all sums to 0, and one keeps a node and draws a token.  At each position the kernels

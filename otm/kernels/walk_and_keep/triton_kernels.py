@@ -66,7 +66,7 @@ def add_up(
     """Walk to a position, add a block to its bins, and sum a block of the previous residual.
 
     The last position follows all drafts; there the kernel sums the target's row instead of bins.
-    At every other position the last program has no block; it finds the distribution of the number
+    At every earlier position the last program has no block; it finds the distribution of the number
     of drafts.
     """
     options: tl.constexpr = Options(kind, width, tree, edges, padded_chains)

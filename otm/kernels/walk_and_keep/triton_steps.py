@@ -80,8 +80,8 @@ def find_winner(
 ) -> tl.tensor:
     """Return the chains with the winning token at a position; no chain if no token can win.
 
-    The other results are the winner's slot and three of its probabilities: share · target, draft,
-    and winning.
+    Also return the winner's slot and three probabilities of the winner: share · target, draft, and
+    winning.
     """
     chain = tl.arange(0, options.padded_chains)
     token, known, _, target_prob, draft_prob = at_drafts(of, agreed, position, options)
@@ -147,9 +147,10 @@ def add_left(
 
 @jit
 def is_conditioning(paths: Paths, position: tl.tensor, options: Options) -> tl.tensor:
-    """Whether the rule conditions on the number of draws at a position.
+    """Whether the rule treats the number of draws at a position as known.
 
-    It does so at the first position, where chains have just ended, and at or after shared draws.
+    The number is known at the first position, where chains have just ended, and at or after shared
+    draws.
     """
     place, live = (
         tl.arange(0, options.padded_chains) * paths.gamma,
@@ -271,7 +272,7 @@ def count_agreeing(
     options: Options,
     padded_numbers: tl.constexpr,
 ) -> None:
-    """Store the distribution of the number of agreeing drafts, of the `count` at a position."""
+    """Store the distribution of the number of agreeing drafts at a position; there are `count`."""
     place, chains = tl.arange(0, padded_numbers), of.paths.chains
     here = numbers + position * (chains + 1)
     if is_conditioning(of.paths, position, options):

@@ -17,10 +17,10 @@ from otm.kernels.results import Verified
 UNIT = 2.0**61
 """Number of parts that probability 1 is divided into; masses are whole numbers of parts.
 
-A sum of floats depends on the order of its terms.  On a GPU this order depends on the device, the
-number of threads and the other rows of the batch.  A sum of integers does not depend on the order.
-Rounding down to parts moves a distribution by less than V/2^60; it affects float32 numbers only
-below 2^−38.  Rows that sum to less than 4 cannot overflow.
+A sum of floats depends on the order of its terms.  On a GPU the order of terms depends on the
+device, the number of threads and the other rows of the batch.  A sum of integers does not depend on
+the order.  Rounding down to parts moves a distribution by less than V/2^60, and changes only
+float32 numbers below 2^−38.  Rows that sum to less than 4 cannot overflow.
 """
 
 BLOCK = 4096
@@ -54,9 +54,9 @@ memory = Memory()
 class Softmax:
     """Lazy softmax rows [R, V] or [K, R, V] of one sequence; a row is computed when it is read.
 
-    Index it like an array: `[i]` or `[c, i]` is a row, and one more index selects a token's
-    probability.  At temperature 0 a row is one-hot at the first largest logit, or at the draft if
-    `drafts` is set.  A row stays valid until another row of the same model is read.
+    The index `[i]` or `[c, i]` selects a row, and one more index selects a token's probability.  At
+    temperature 0 a row is one-hot at the first largest logit, or at the draft if `drafts` is set.
+    A row stays valid until another row of the same model is read.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ def probs_from_logits(
 ) -> tuple[Iterator[Softmax], Iterator[Softmax] | None]:
     """Return lazy softmax rows of both models, one item for each sequence.
 
-    Greedy rows are one-hot: at the first largest logit for the target, at the draft for the draft.
+    Greedy target rows are one-hot at the first largest logit, and greedy draft rows at the draft.
     """
     temperatures = np.broadcast_to(np.asarray(temperature, np.float64), (len(draft_tokens),))
     target = map(partial(Softmax, "target"), target_logits, temperatures.tolist())

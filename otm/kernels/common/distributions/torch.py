@@ -26,8 +26,8 @@ def probs_from_logits(
 ) -> tuple[Tensor, Tensor | None]:
     """Return probabilities of both models at any temperature.
 
-    Greedy rows are one-hot: at the first largest logit for the target, at the draft for the draft.
-    `softmax` takes logits [B, …, V] and temperatures [B, 1, …, 1] above 0, with one axis less.
+    Greedy target rows are one-hot at the first largest logit, and greedy draft rows at the draft.
+    `softmax` takes logits [B, …, V] and temperatures [B, 1, …, 1] above 0 without the last axis.
     """
     batch, size = len(target_logits), target_logits.shape[-1]
     vocabulary = torch.arange(size, device=target_logits.device)

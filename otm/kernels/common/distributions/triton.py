@@ -100,7 +100,7 @@ def target_at(
 ) -> tl.tensor:
     """Return probabilities of tokens in the target's row at a position; see `probability`.
 
-    `position` is one position, or one for each token.
+    `position` is a scalar, or has one position for each token.
     """
     row = rows.target + position.to(tl.int64) * rows.target_row
     softmax = rows.softmaxes + position * 4
@@ -118,7 +118,7 @@ def draft_at(
 ) -> tl.tensor:
     """Return probabilities of tokens in the draft's row at a position; see `probability`.
 
-    `position` is one position, or one for each token.
+    `position` is a scalar, or has one position for each token.
     """
     row = rows.draft + position.to(tl.int64) * rows.draft_row
     softmax = rows.softmaxes + (position + rows.gamma + 1) * 4
@@ -140,7 +140,8 @@ def probability(
 
     The result is float64 for float64 probabilities, otherwise float32.  The row holds
     "probabilities", "logits" for a softmax, or logits for a "sigmoid" with scales.  `row` and
-    `softmax` are one pointer, or one for each token; a softmax where `used` is false is not read.
+    `softmax` each hold a single pointer, or a pointer for each token; a softmax where `used` is
+    false is not read.
     """
     # [n]: entries of one row, or one entry of each of n rows
     value = tl.load(row + token, mask=known, other=0.0)
@@ -164,7 +165,7 @@ def probability(
 
 @jit
 def mass(probability: tl.tensor, unit: tl.constexpr) -> tl.tensor:
-    """Convert to whole parts 1/unit; the product is exact, because `unit` is a power of two."""
+    """Multiply by `unit`, which is exact for a power of two, and round down to integers."""
     return (probability * unit).to(tl.int64)
 
 
@@ -187,7 +188,7 @@ def drafts_of(
 ) -> tl.tensor:
     """Return a pointer to a chain's drafts, the number of earlier packed drafts, and the length.
 
-    For padded chains the second number is 0.
+    For padded chains the number of earlier drafts is 0.
     """
     start, most = chain * 0, gamma
     if packed:
@@ -249,7 +250,7 @@ def write_softmax(
     """Write the four numbers that `probability` reads: peak, scale, inverse sum, greedy token.
 
     At temperature 0 the greedy token is the draft, if there is one, or the first token with the
-    largest logit.  At other temperatures the greedy token is −1.
+    largest logit.  At positive temperatures the greedy token is −1.
     """
     peak = tl.max(tops, 0)
     if temperature == 0:
@@ -373,8 +374,8 @@ def summarise_logits(
 ) -> Tensor:
     """Compute the four numbers that `probability` reads of each row: [B, K, 2γ + 1, 4].
 
-    Target rows come first.  The logits are those of one or several chains, as `lay_out` returns
-    them, or they are packed, with at most `most` drafts a sequence.  With `of_target` only target
+    Target rows precede draft rows.  Logits of one or several chains have the layout that `lay_out`
+    returns; packed logits have at most `most` drafts per sequence.  With `of_target` only target
     rows are computed.  Rows after the end of a chain are neither read nor written.
     """
     batch, gamma = len(tokens), tokens.shape[-1]

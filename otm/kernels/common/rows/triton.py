@@ -34,7 +34,7 @@ def lay_out_lists(work: Workspace, drafts: SparseDrafts[Tensor]) -> tuple[Tensor
 def listed(
     rows: Rows, position: tl.tensor, place: tl.tensor, used: tl.tensor, kind: tl.constexpr
 ) -> tl.tensor:
-    """Return tokens and probabilities at places of the lists at positions; −1 and 0 after the end.
+    """Return tokens and probabilities from the lists at positions; −1 and 0 after a list's end.
 
     `position` is a scalar, or [n, 1] for places [1, m].  At temperature 0 the list is only the
     draft.
@@ -56,7 +56,7 @@ def listed(
 def listed_at(
     rows: Rows, position: tl.tensor, token: tl.tensor, used: tl.tensor, kind: tl.constexpr
 ) -> tl.tensor:
-    """Return float64 probabilities of tokens [n] by the lists at positions; 0 where not used.
+    """Look up float64 probabilities of tokens [n] in the lists at positions; 0 where not used.
 
     `position` and `used` have shape [n, 1], or [1, 1] if all tokens share one list.
     """
@@ -79,9 +79,9 @@ def spread(
     kind: tl.constexpr,
     width: tl.constexpr,
 ) -> tl.tensor:
-    """Return probabilities of a block of tokens by the list at a position: [block size].
+    """Expand the list at a position to the probabilities of a block of tokens: [block size].
 
-    The list is expanded in `memory` of this length; the result is 0 if not used.
+    The array `memory` has the size of a block; the result is 0 if not used.
     """
     start = tl.min(token, 0)
     stop = tl.minimum(tl.max(token, 0) + 1, rows.size)
