@@ -10,8 +10,8 @@ set H of tokens and an accepted mass v prove bounds on the optimal acceptance pr
 - ``upper``: α_k ≤ q(H) + 1 − p(H)^k, because an accepted token is in H, or a draft is outside H.
 - ``lower``: α_k ≥ Σv if v ≤ q and v(A) ≤ 1 − (1 − p(A))^k for all sets A of tokens.  Under these
   conditions, some selection rule accepts the mass v.  Here v = min(q, cap · p), and it is enough to
-  check the sets A that hold the tokens of largest v/p.
-- ``plan``: on small instances, a rule as a table: the mass of every pair (drafts, output).
+  check the sets A that consist of the tokens with the largest v/p.
+- ``plan``: on small instances, the table of a rule, with the mass of every pair (drafts, output).
 
 The check recomputes every number from the inputs in integers, so rounding cannot hide a mistake.
 """
@@ -47,8 +47,9 @@ BASE_WORK = 400_000_000
 WORK_PER_CHARACTER = 500
 """Limit on the work of a check, in products of two 30-bit digits, for each character of JSON.
 
-The limit is about one second for the first million characters and half a second for each further
-million.  Without this limit, a short file with long numbers could take hours to check.
+A check within the limit takes at most about one second for the first million characters and half a
+second for each further million.  Without this limit, a short file with long numbers could take
+hours to check.
 """
 
 INTEGER = re.compile(r"-?(0x[0-9a-fA-F]+|[0-9]{1,4300})", re.ASCII)
@@ -187,7 +188,7 @@ def check_ends(document: dict[str, Any], work: Work) -> tuple[Ratio, Ratio]:
 
 
 def at_most(one: Ratio, other: Ratio, work: Work) -> bool:
-    """Whether one ratio is at most the other."""
+    """Whether the first ratio is at most the second."""
     longest = max(map(int.bit_length, one))
     work.multiply(longest, max(map(int.bit_length, other)), times=2)
     return one[0] * other[1] <= other[0] * one[1]
@@ -218,7 +219,7 @@ def check_cut(
 
 
 def accepted_mass(draft: list[int], target: list[int], k: int, cap: Ratio, *, work: Work) -> Ratio:
-    """Check that some rule accepts the mass v = min(q, cap · p); return Σv ≤ α_k."""
+    """Check that some rule accepts v = min(q, cap · p), so that Σv ≤ α_k; return the sum Σv."""
     require(cap[0] >= 0, "the cap is negative")
     total, n = sum(draft), len(draft)
     target_unit, draft_unit = total * cap[1], sum(target) * cap[0]
@@ -317,7 +318,7 @@ def _check_plan(draft: list[int], target: list[int], k: int, plan: Any, *, work:
 
 
 def digest(document: dict[str, Any]) -> str:
-    """Return the SHA-256 of all fields of a certificate except this digest."""
+    """Return the SHA-256 of all fields of a certificate except the field "sha256"."""
     fields = {field: value for field, value in document.items() if field != "sha256"}
     return sha256(as_json(fields).encode()).hexdigest()
 
@@ -358,7 +359,7 @@ def weights(values: Any, name: str) -> list[int]:
 
 
 def _integer(value: Any, name: str) -> int:
-    """Read an integer, or a hexadecimal string "0x…", which has no limit on its digits."""
+    """Read an integer, or a hexadecimal string "0x…" with any number of digits."""
     if type(value) is int:
         return value
     with suppress(ValueError):
@@ -390,7 +391,7 @@ def as_float(value: Any, name: str) -> float:
 
 
 def as_list(value: Any, name: str, length: int | None = None) -> list[Any]:
-    """Return the value if it is a list of this length, otherwise raise."""
+    """Return the value if it is a list of the required length, otherwise raise."""
     expected = "a list" if length is None else f"a list of length {length}"
     require(isinstance(value, list) and length in (None, len(value)), f"{name} is not {expected}")
     return value  # type: ignore[no-any-return]
@@ -442,7 +443,7 @@ def load(text: str) -> dict[str, Any]:
 
 
 def main(arguments: list[str], check: Callable[[Any], None] = check, value: str = "alpha") -> int:
-    """Check the file named on the command line; return 0 if it proves its claim, else 1 or 2."""
+    """Check the file named on the command line; return 0 (proved), 1 (rejected) or 2 (usage)."""
     if len(arguments) != 1:
         print(f"usage: python -I -S {sys.argv[0]} FILE", file=sys.stderr)
         return 2

@@ -1,12 +1,13 @@
 """`Certificate`: build a certificate from a solution, check it in floats, save it, and load it.
 
-`otm.certificate` explains the mathematics of the check and has its slow form in integers.
+`otm.certificate` explains the mathematics of the check and implements it in integers, which is
+slow.
 
 The check here uses floats and bounds every rounding error.  If it accepts a certificate, the
-integer check accepts it too; if it is undecided, the integer check decides.  Bins by rounded ratios
-are safe.  Rounding is monotone, so only tokens of equal rounded ratio can be in the wrong order.
-Lowering v to the least ratio among these tokens makes the checked sets exactly the level sets of
-v/p, and the error margins cover the change of v.
+integer check accepts it too; if it is undecided, the integer check decides.  Bins of tokens with
+equal rounded ratios q/p keep the check valid.  Rounding is monotone, so only tokens with equal
+rounded ratios can be in the wrong order.  Lowering v/p to the least ratio in each bin makes the
+checked sets exactly the level sets of v/p, and the error margins cover the change of v.
 """
 
 from __future__ import annotations
@@ -43,14 +44,14 @@ from otm.optimum.cut import Cut, best_prefix, cut_lower_bounds, prefix_values
 from otm.problem import Problem
 
 LARGEST_WRITTEN_PLAN = 256
-"""Largest number of draft tuples for which a certificate has the table of the plan, for k ≤ 8."""
+"""A certificate contains the table of the plan up to this number of draft tuples, if k ≤ 8."""
 
 
 def rounding_error(value: Any, problem: Problem) -> Any:
-    """Bound the rounding error of an accepted mass or the value of a cut (Theorem 8.3).
+    """Bound the rounding error of an accepted mass or of the value of a cut (Theorem 8.3).
 
-    Each mass from `RatioBins` has a few rounding errors, and also the rounding error of its sum.
-    The power k adds five rounding errors for each bit of k.
+    Each mass from `RatioBins` is a sum; it has the rounding error of the sum and a few others.  The
+    power k adds five rounding errors for each bit of k.
     """
     n, k, unit = problem.n, problem.k, 2.0**-53
     of_rests = n * unit if in_bins(problem.draft) else sum_error(n)
@@ -75,8 +76,8 @@ def rounded_bounds(
 def proves_accepted_mass(bins: RatioBins, problem: Problem, cap: float) -> bool:
     """Whether floats prove v(A) ≤ 1 − (1 − p(A))^k on the level sets A of v = min(q, cap · p).
 
-    The level sets are the complements of prefixes H, and v(A) = Σv − q(H).  So the inequality
-    holds if q(H) + 1 − p(H)^k ≥ Σv for every prefix H.
+    The level sets are the complements of prefixes H, and v(A) = Σv − q(H).  So
+    v(A) ≤ 1 − (1 − p(A))^k holds if q(H) + 1 − p(H)^k ≥ Σv for every prefix H.
     """
     # If cap ≤ 1, then v ≤ p, so the inequality holds for every set.
     if cap <= 1:
@@ -187,8 +188,9 @@ class Certificate(FactsRepr, Frozen):
         """Check the proof; raise if it does not hold.
 
         Floats are checked in arrays with bounds on the rounding errors (Theorem 8.3 of
-        docs/theory/certificates.md).  This is equivalent to `otm.certificate.check` but faster.  If
-        the floats cannot decide, or the numbers are fractions, `otm.certificate.check` decides.
+        docs/theory/certificates.md).  The method is equivalent to `otm.certificate.check` but
+        faster.  If the floats leave the claim undecided, or the numbers are fractions,
+        `otm.certificate.check` decides.
 
         Raises
         ------

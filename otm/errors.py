@@ -33,7 +33,7 @@ class InvalidInputError(OTMError, ValueError):
 
 
 class InvalidDistributionError(InvalidInputError):
-    """A draft or target distribution is not valid, or the two have different tokens."""
+    """A distribution is not valid, or the draft and the target have different tokens."""
 
 
 class InvalidDraftCountError(InvalidInputError):

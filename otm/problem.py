@@ -38,7 +38,7 @@ class Problem(Frozen):
         α_k(p, q) = max Pr(Y ∈ {X_1, …, X_k})   over all π with marginals p^k and q.
 
     Equivalently, π minimises the expected membership cost 1{Y ∉ {X_1, …, X_k}} ([sun2023]_,
-    equations 3 and 4).  The drafts may also have any other joint distribution than p^k.
+    equations 3 and 4).  The drafts may also have a joint distribution other than p^k.
 
     Parameters
     ----------
@@ -66,8 +66,8 @@ class Problem(Frozen):
     Raises
     ------
     InvalidDistributionError
-        If a distribution is not valid (the message names its row), or the two have different
-        tokens.
+        If a distribution is not valid (the message names its row), or the two distributions have
+        different tokens.
     InvalidDraftCountError
         If k is not an integer of at least 1, or does not broadcast with the distributions.
 
@@ -77,8 +77,9 @@ class Problem(Frozen):
     tolerance is the larger of two numbers: 0.01 and n 2^−25 in float16 and bfloat16, 1e-4 and
     n 2^−26 in float32, 1e-6 and n 2^−30 in other types and fractions.  A list or an array of
     float64 or float32 gets the tolerance of the narrowest type that represents all its numbers.
-    The reason is that a float32 softmax keeps its inexact sum after a conversion to float64.  Types
-    of 16 bits are considered only for more than 64 numbers.
+    The type of the array does not determine the tolerance, because a float32 softmax keeps its
+    inexact sum after a conversion to float64.  Types of 16 bits are considered only for more than
+    64 numbers.
 
     References
     ----------
@@ -176,7 +177,7 @@ class Problem(Frozen):
 
     @cached_property
     def drafts(self) -> DraftDistribution:
-        """The joint distribution of the drafts: p^k, unless the problem was built from another."""
+        """The joint distribution of the drafts: p^k, or the one that the problem was built from."""
         self._check_single("the joint distribution of the drafts")
         if self._joint is not None:
             return self._joint

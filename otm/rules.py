@@ -18,8 +18,8 @@ A function that takes the name of a rule calls `named` once and then uses the `R
 imports its plan, verifier or kernel on first use, from the full path in this list.
 
 Your own rule needs no entry here.  Every function that takes the name of a plan also takes
-"module:name", such as "my_rules:MyPlan".  This is a function from a problem to a plan, in a module
-that Python can import; the worker processes of a report also import this module.
+"module:name", such as "my_rules:MyPlan".  Your own rule is a function from a problem to a plan, in
+a module that Python can import; the worker processes of a report also import this module.
 
 To add a rule to OTM, add a file and an entry here.  Two rules with different decisions have two
 names: "grid k-Seq" takes its division factor from a grid, but "k-Seq" computes it.

@@ -63,8 +63,8 @@ class Solution(FactsRepr, Frozen):
         Optimal acceptance probability α_k(p, q), one for each row.  An `Interval` for drafts that
         have no closed form and are too many for an exact maximum flow.
     method : str
-        "closed-form", "lp-highs" or "lp-cvxpy".  For drafts that are not i.i.d. also "max-flow", or
-        "random-order" if `alpha` is an interval.
+        "closed-form", "lp-highs" or "lp-cvxpy".  For drafts that are not i.i.d., the method can
+        also be "max-flow", or "random-order" if `alpha` is an interval.
     why : str
         The reason for the choice of the method, in one sentence.
 
@@ -140,7 +140,8 @@ class Solution(FactsRepr, Frozen):
     def certificate(self) -> Certificate:
         """Proof of optimality, which `check()` verifies without a solver.
 
-        It has `lower`, `upper`, `gap` and a `cut`, which has positions in `problem.tokens`.
+        The certificate has `lower`, `upper`, `gap` and a `cut`, whose tokens are given as positions
+        in `problem.tokens`.
 
         Raises
         ------
@@ -197,8 +198,8 @@ class Solution(FactsRepr, Frozen):
 
         Notes
         -----
-        This is a Python loop over the rows.  Each row has its own plan in NumPy, built on first use
-        and cached with the solution of the row.
+        The method is a Python loop over the rows.  Each row has its own plan in NumPy, built on
+        first use and cached with the solution of the row.
 
         Equivalent to `rows[i].plan.select(drafts[i, :k], uniforms[i, :k + 2])` for each row i.
         """

@@ -36,9 +36,9 @@ def solve(
     This is the problem OTM-k (optimal transport with membership cost) of [sun2023]_.  Its value
     has a closed form (Theorem 3.1 of docs/theory/closed-form.md), which [hu2025]_ also found.
     Theorem 5.3 of docs/theory/optimal-plan.md constructs the plan, and docs/theory/certificates.md
-    proves the certificate.  The value is proved in Coq; the plan is proved in Coq for a known level
-    t and a known matching (docs/theory/machine-checked.md).  For drafts that are not i.i.d., see
-    `otm.optimum.non_iid_drafts`.
+    proves the certificate.  The formula of the value is proved in Coq; the plan is proved in Coq
+    for a known level t and a known matching (docs/theory/machine-checked.md).  For drafts that are
+    not i.i.d., see `otm.optimum.non_iid_drafts`.
 
     Parameters
     ----------
@@ -150,7 +150,7 @@ def alpha(p: Any, q: Any, k: Any = None) -> Any:
     float or Fraction
         α_k, for a single pair of distributions and a single k.
     array [...]
-        α_k for several rows or several k, equal bit for bit to single calls.
+        α_k for several rows or several k, equal bit for bit to the results of single calls.
     tensor [...]
         α_k in float64, on the same device and differentiable, if both distributions are torch
         tensors.  The gradient is that of a minimum cut H, dα/dq = 1_H and

@@ -29,7 +29,7 @@ class PlanOfRule:
         return self.rule.name
 
     def __call__(self, problem: Problem) -> TransportPlan:
-        """Build the plan; the fixed number of drafts of the rule, if any, replaces k."""
+        """Build the plan; if the rule has a fixed number of drafts, it replaces k."""
         rule = self.rule
         plan: TransportPlan = rule.load_plan()(problem.with_k(rule.k) if rule.k else problem)
         if rule.max_k is not None and problem.k > rule.max_k:
@@ -58,7 +58,7 @@ def named_rules(rules: Any, known: Mapping[str, _T]) -> dict[str, _T | PlanBuild
     """Look up rules by a name, by several names, or by a mapping from names to rules.
 
     A name is a key of `known` or the "module:name" of the user's own rule.  Keep the order.  Raise
-    for other names, and for values that are not rules.
+    if a name is unknown or a value is not a rule.
     """
     if isinstance(rules, Mapping):
         for name, rule in rules.items():

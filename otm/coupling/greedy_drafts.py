@@ -16,18 +16,18 @@ from otm.drafts.greedy import Greedy
 
 @dataclass(frozen=True, eq=False)
 class GreedyRule(ResidualPlan):
-    """Maximal coupling of the target with the one random draft of greedy drafts.
+    """Maximal coupling of the target with the only random draft of the greedy drafts.
 
     The first k − 1 drafts are the set A of the most probable tokens of p.  The last draft is drawn
     from p̃, which is p restricted to the other tokens (`Greedy`).  The last draft is accepted with
     probability min(1, q/p̃); otherwise the output is drawn from the residual ∝ max(q − p̃, 0).
     Because p̃ = 0 on A, the residual contains all target mass of A, and a residual token in A is a
-    draft.  So the acceptance probability is
+    draft.  So the acceptance probability α is
 
         α = q(A) + Σ_{x ∉ A} min(q(x), p̃(x))
 
-    This is the optimum for these drafts ([hu2025]_).  It can be larger or smaller than α_k, the
-    optimum for k i.i.d. drafts.
+    This probability is the optimum for greedy drafts ([hu2025]_).  The optimum can be larger or
+    smaller than α_k, the optimum for k i.i.d. drafts.
 
     Parameters
     ----------

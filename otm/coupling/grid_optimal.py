@@ -45,14 +45,14 @@ class GridOptimal(ResidualPlan):
     ratios.  A draft takes the slot of its bin or, with a probability that depends on its ratio, the
     slot of a partner bin.  The draft in the highest slot wins and is accepted with probability
     min(1, q/v'), where v' is the distribution of the winner.  The rule is lossless for every grid
-    (Theorem 11.2 of docs/theory/grid.md); the grid costs a little acceptance.
+    (Theorem 11.2 of docs/theory/grid.md); the grid makes the acceptance slightly smaller.
 
     Parameters
     ----------
     problem : Problem
         The draft distribution, the target distribution and the number of drafts.
     steps : int, optional
-        Number of bins for each octave of ratios above 1/2; by default the number of the kernels.
+        Number of bins for each octave of ratios above 1/2; the kernels use the default number.
 
     Raises
     ------
@@ -125,8 +125,8 @@ class GridOptimal(ResidualPlan):
     def acceptance(self) -> Number:
         """Acceptance probability Pr(Y ∈ {X_1, …, X_k}).
 
-        It is larger than `acceptance_by_test` if the token from the residual can equal a draft in a
-        lower slot than the rejected winner.
+        The probability is larger than `acceptance_by_test` if the token from the residual can equal
+        a draft in a lower slot than the rejected winner.
         """
         by_test, k = self.acceptance_by_test, self.problem.k
         target, draft = self.problem.target, self.problem.draft

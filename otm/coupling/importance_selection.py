@@ -55,10 +55,10 @@ class ImportanceSelection(ResidualPlan):
     speculative sampling with one draft.  Each token has a fixed weight, by default the weight
     w = q/p of importance sampling.
 
-    The paper proves that an optimal rule has this form if the selection probabilities may depend on
-    the whole set of drafts.  The paper computes these probabilities by a linear program, truncated
-    to the most probable tokens.  This class uses fixed weights; `OptimalPlan` is an optimal rule of
-    this form at any size.
+    The paper proves that selection and then rejection sampling is optimal for suitable selection
+    probabilities, if these may depend on the whole set of drafts.  The paper computes suitable
+    probabilities by a linear program, truncated to the most probable tokens.  This class uses fixed
+    weights; `OptimalPlan` also selects one draft and then tests it, and is optimal at any size.
 
     For fractions, p_I is a sum over all multisets of drafts.  For floats, p_I is the integral ::
 
@@ -74,8 +74,8 @@ class ImportanceSelection(ResidualPlan):
     problem : Problem
         The draft distribution, the target distribution and the number of drafts.
     weights : array-like [n], optional
-        Weights of at least zero.  Only their ratios matter; they are stored relative to the largest
-        weight of a token with p > 0.
+        Weights of at least zero.  Only the ratios of the weights matter; weights are stored
+        relative to the largest weight of a token with p > 0.
 
     Raises
     ------
@@ -134,8 +134,8 @@ class ImportanceSelection(ResidualPlan):
     def acceptance(self) -> Number:
         """Acceptance probability Pr(Y ∈ {X_1, …, X_k}).
 
-        It is larger than `acceptance_by_test` if the token from the residual can equal a draft that
-        was not selected.
+        The probability is larger than `acceptance_by_test` if the token from the residual can equal
+        a draft that was not selected.
         """
         if self.problem.k == 1:
             return self.acceptance_by_test
@@ -235,8 +235,8 @@ class ImportanceSelection(ResidualPlan):
     def _hit_by_quadrature(self) -> Number:
         """Return the probability that the test rejects and the residual token is another draft.
 
-        For a residual token z, it is k ∫ ψ(t) (φ^(k−1) − (φ − p(z) e^(−w(z) t))^(k−1)) dt with
-        ψ(t) = Σ p w (1 − a) e^(−w t).  Here a is the acceptance probability, and a(z) = 1.
+        For a residual token z, the probability is k ∫ ψ(t) (φ^(k−1) − (φ − p(z) e^(−w(z) t))^(k−1))
+        dt with ψ(t) = Σ p w (1 − a) e^(−w t).  Here a is the acceptance probability, and a(z) = 1.
         """
         draft, weights, k = self.problem.draft, self.weights, self.problem.k
         by_residual = self.residual.probs(self.problem.n)

@@ -20,7 +20,7 @@ VALIDITY_TOLERANCE = 1e-12
 class KSeq(TokenwisePlan):
     """k-Seq: accept the first draft x with u < q(x)/(ρ p(x)), with a fresh uniform u per draft.
 
-    The rule is lossless for every division factor ρ ≥ ρ*.  At ρ*, its test accepts with the largest
+    The rule is lossless for every division factor ρ ≥ ρ*.  At ρ*, the test accepts with the largest
     probability, which is at least (1 − (1 − 1/k)^k) α_k ([sun2023]_, Algorithm 2 and Theorem 1;
     also proved in docs/theory/k-seq.md).
 
@@ -36,8 +36,8 @@ class KSeq(TokenwisePlan):
     InvalidInputError
         If `problem` is not a single `Problem`, or the rule does not support its drafts.
     InvalidParameterError
-        If ρ is not a number, or is less than ρ*.  Below ρ* the rule is in general not lossless, and
-        if it is, it does not accept more than at ρ*.
+        If ρ is not a number, or is less than ρ*.  For ρ < ρ*, the rule is in general not lossless;
+        where it is lossless, it does not accept more than at ρ*.
 
     References
     ----------

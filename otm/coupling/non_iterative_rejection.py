@@ -20,7 +20,7 @@ class NonIterativeRejection(KSeq):
     1 − (1 − 1/M)^k.  An accepted draft has distribution q, and so does a token from the target.
 
     The rule is k-Seq at ρ = M, where the accepted mass is a multiple of q and the residual is q.
-    Because ρ* ≤ M, its test accepts at most as often as k-Seq at ρ*.
+    Because ρ* ≤ M, the test accepts at most as often as k-Seq at ρ*.
 
     Parameters
     ----------

@@ -2,7 +2,7 @@
 
 A rule reads k drafts and outputs one token.  Each rule implements the conditional distribution of
 the output, the selection from uniforms, and the joint distribution of its drafts.  The base class
-derives all other methods.  Randomness is always an argument.
+derives all methods that a rule does not implement.  Randomness is always an argument.
 """
 
 from __future__ import annotations
@@ -92,11 +92,11 @@ class TransportPlan(Frozen, ABC):
     of these tokens.
 
     A subclass implements `uniforms_per_selection`, `acceptance`, `output_distribution` and
-    `_output_given`.  It overrides `_select` if it has a faster selection, and `drafts` if its
-    drafts are not i.i.d.  Methods with an underscore use positions 0 to n − 1.  For fractions, all
-    results must be exact.  Rules that either accept a draft or draw from one residual distribution
-    derive from `ResidualPlan`.  Arrays that a rule stores are `read_only`.  docs/theory/problem.md
-    defines lossless; docs/add-a-rule.md shows how to write a rule.
+    `_output_given`.  A subclass overrides `_select` if it has a faster selection, and `drafts` if
+    its drafts are not i.i.d.  Methods with an underscore use positions 0 to n − 1.  For fractions,
+    all results must be exact.  Rules that either accept a draft or draw from one residual
+    distribution derive from `ResidualPlan`.  Arrays that a rule stores are `read_only`.
+    docs/theory/problem.md defines lossless; docs/add-a-rule.md shows how to write a rule.
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ class TransportPlan(Frozen, ABC):
     def lossless(self) -> bool:
         """Whether the output has the target distribution; if not, see `distance_to_target`.
 
-        Each rule declares this itself, and tests verify it.
+        Each rule sets this property, and tests verify the value.
         """
         return True
 

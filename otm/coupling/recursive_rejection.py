@@ -84,7 +84,7 @@ class RecursiveRejection(SequentialPlan):
     def accepted_mass(self) -> Probs:
         """Probability that each token is output as an accepted draft: array [n].
 
-        It is a sum over the rounds, and equals min(q, c_{k+1} p) up to rounding.
+        The probability is a sum over the rounds, and equals min(q, c_{k+1} p) up to rounding.
         """
         draft = self.problem.draft
         tokens = np.arange(self.problem.n)
@@ -97,7 +97,7 @@ class RecursiveRejection(SequentialPlan):
         return read_only(accepted)
 
     def _accept_probability(self, i: int, tokens: npt.NDArray[np.int64]) -> Probs:
-        """Return the probability min(1, t_i/p) of accepting each token in round i, from 0."""
+        """Return the probability min(1, t_i/p) of accepting each token in round i ≥ 0."""
         cap, mass = self.rounds[i]
         draft = self.problem.draft[tokens]
         residual: Probs = np.maximum(self.problem.target[tokens] - cap * draft, 0 * draft)

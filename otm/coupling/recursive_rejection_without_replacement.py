@@ -35,8 +35,8 @@ class RecursiveRejectionWithoutReplacement(TransportPlan):
     t_i/p_i).  After a rejection, t_{i+1} ∝ max(t_i − p_i, 0), and p_{i+1} ∝ p_i without the
     rejected token.  If all drafts are rejected, the output is drawn from t_{k+1} ([chen2024]_,
     [jeon2024]_).  If fewer than k tokens have p > 0, all of them are drafted, and `plan.drafts.k`
-    is their number.  In that case Sequoia would continue with uniform drafts from the other tokens,
-    but this rule draws from the residual.
+    is their number.  If all these drafts are rejected, this rule draws from the residual, but
+    Sequoia would continue with uniform drafts from the tokens with p = 0.
 
     Unlike with i.i.d. drafts, p_i and t_i depend on which drafts were rejected.  Given the drafts,
     all distributions are exact and take O(n k) time.  `acceptance` and `output_distribution` are
@@ -102,7 +102,8 @@ class RecursiveRejectionWithoutReplacement(TransportPlan):
         """Bounds on `acceptance`; they are equal unless there are too many paths.
 
         If there are too many paths, the lower bound is the probability that one of the first two
-        drafts is accepted.  The upper bound is then the target mass of the tokens with p > 0.
+        drafts is accepted.  With too many paths, the upper bound is the target mass of the tokens
+        with p > 0.
         """
         try:
             return super().acceptance_bounds
@@ -122,7 +123,8 @@ class RecursiveRejectionWithoutReplacement(TransportPlan):
         Returns
         -------
         array [...]
-            The probabilities.  Their mean over drafts from `plan.drafts` is `acceptance`.
+            The probabilities.  The mean of these probabilities over drafts from `plan.drafts` is
+            `acceptance`.
 
         Raises
         ------
@@ -250,8 +252,8 @@ def _accepted(target: Probs, draft: Probs, k: int) -> Number:
 def _last(target: Probs, draft: Probs, rejected: npt.NDArray[np.int64]) -> Probs:
     """Return the probability that the last draft is accepted, after each rejected token x.
 
-    With draft weights w, it is Σ min(t, w / (Σw − w(x))), because the rejected token has t(x) = 0.
-    It depends on x only through the cap 1 / (Σw − w(x)).
+    With draft weights w, the probability is Σ min(t, w / (Σw − w(x))), because the rejected token
+    has t(x) = 0.  The probability depends on x only through the cap 1 / (Σw − w(x)).
     """
     scale = scale_of_weights(draft)
     bins = RatioBins.from_masses(draft * scale, target)

@@ -1,8 +1,9 @@
 """Base classes of rules that accept a draft or draw the output from one residual distribution.
 
-Each rule implements the choice of the accepted draft and its probability.  `ResidualPlan` derives
-the conditional distribution, the output distribution, the acceptance and the selection.
-`SequentialPlan` is for rules that test the drafts in turn and accept the first that passes.
+Each rule implements the choice of the accepted draft, and the probability of this choice.
+`ResidualPlan` derives the conditional distribution, the output distribution, the acceptance and the
+selection.  `SequentialPlan` is for rules that test the drafts in turn and accept the first that
+passes.
 """
 
 from __future__ import annotations
@@ -46,8 +47,8 @@ class ResidualPlan(TransportPlan):
     (Theorem 1.1 of docs/theory/problem.md).
 
     A subclass implements `uniforms_per_selection`, `accepted_mass`, `_accept` and
-    `_acceptance_per_draft`.  If a token from the residual can be one of the drafts, it also
-    overrides `acceptance` with `_acceptance_with_hits`.  A lossy rule may override
+    `_acceptance_per_draft`.  If a token from the residual can be one of the drafts, the subclass
+    also overrides `acceptance` with `_acceptance_with_hits`.  A lossy rule may override
     `_residual_weights`.
 
     Parameters
@@ -66,7 +67,7 @@ class ResidualPlan(TransportPlan):
     def accepted_mass(self) -> Probs:
         """Probability that each token is output as an accepted draft: array [n].
 
-        It is computed from the stored tables that the selection uses.
+        The probability is computed from the stored tables that the selection uses.
         """
 
     @abstractmethod
@@ -87,7 +88,8 @@ class ResidualPlan(TransportPlan):
         """Acceptance probability Pr(Y ∈ {X_1, …, X_k}).
 
         For most rules, a token from the residual distribution is never a rejected draft, so this
-        equals `acceptance_by_test`.  All other rules override this property.
+        property equals `acceptance_by_test`.  Rules for which a residual token can be a rejected
+        draft override this property.
         """
         return self.acceptance_by_test
 
@@ -123,7 +125,7 @@ class ResidualPlan(TransportPlan):
         -------
         Axes
             The axes with the plot; `ax.figure.savefig` saves it.  If there are more than 24 tokens,
-            it shows the 24 with the largest draft or target probability.
+            the plot shows the 24 tokens with the largest draft or target probability.
 
         Raises
         ------
@@ -191,7 +193,8 @@ def acceptance_ratio(target: Probs, draft: Probs) -> Probs:
     Parameters
     ----------
     target, draft : array [...]
-        Masses of at least zero.  The accepted mass is then min(target, draft).
+        Masses of at least zero.  With the returned probability, the accepted mass is min(target,
+        draft).
 
     Returns
     -------
@@ -215,7 +218,7 @@ def acceptance_ratio(target: Probs, draft: Probs) -> Probs:
 
 @dataclass(frozen=True, eq=False)
 class SequentialPlan(ResidualPlan):
-    """A rule that tests the drafts in turn, by one uniform each, and accepts the first pass."""
+    """A rule that tests each draft with one uniform, in turn, and accepts the first that passes."""
 
     @property
     def uniforms_per_selection(self) -> int:
@@ -263,9 +266,9 @@ class TokenwisePlan(SequentialPlan):
     def acceptance(self) -> Number:
         """Acceptance probability Pr(Y ∈ {X_1, …, X_k}).
 
-        It can be larger than `acceptance_by_test`, because the token from the residual can equal a
-        rejected draft.  If all drafts are rejected, they are i.i.d. with the distribution of
-        rejected tokens.
+        The probability can be larger than `acceptance_by_test`, because the token from the residual
+        can equal a rejected draft.  If all drafts are rejected, they are i.i.d. with the
+        distribution of rejected tokens.
         """
         return self._acceptance_with_rejected(self.problem.draft * (1 - self.accept_probability))
 

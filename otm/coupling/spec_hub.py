@@ -31,10 +31,10 @@ class SpecHub(ResidualPlan):
 
         α = q(a) + Σ_{i ≠ a} min(q(i), p(i) / (1 − p(a)))
 
-    This is the optimum for these pairs.  It equals the optimum of `GreedyRule` with k = 2, because
-    the sets of drafts have the same distribution.  The published plan first tests the hub, then
-    draws from the residual of that test.  This class instead draws from one residual, which
-    includes the hub; this gives the same distribution of Y given the drafts.
+    This acceptance α is the optimum for hub pairs.  The optimum equals that of `GreedyRule` with
+    k = 2, because the sets of drafts have the same distribution.  The published plan first tests
+    the hub, then draws from the residual of that test.  This class instead draws from one residual,
+    which includes the hub; this gives the same distribution of Y given the drafts.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ class SpecHub(ResidualPlan):
     def _accept_by_position(self) -> tuple[Probs, Probs]:
         """Probability of accepting each token as the first and as the second draft: arrays [n].
 
-        Both are 0 for the hub, because it is only drawn from the residual.
+        Both probabilities are 0 for the hub, because the hub is drawn only from the residual.
         """
         first, second = self._pair_probs
         by_first = acceptance_ratio(self.problem.target, first) * self._others

@@ -44,7 +44,7 @@ AcceptanceRule = Callable[[tuple[int, ...]], Mapping[int, Any]]
 """Function from drafts (ascending if i.i.d.) to the probability of accepting each token."""
 
 ROW_SUM_TOLERANCE = 1e-9
-"""Largest allowed excess of the sum of a row of floats above one; the excess is removed."""
+"""A row of floats may sum to at most 1 plus this tolerance; any excess above 1 is removed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,24 +52,24 @@ class TablePlan(ResidualPlan):
     """A plan that accepts drafts with the probabilities of an explicit table.
 
     For i.i.d. drafts, the table is over multisets of drafts, because an optimal plan does not need
-    their order.  Such a table can store the solution of a linear program.  For other drafts, the
-    table is over all tuples of positive probability.
+    their order.  A table over multisets can store the solution of a linear program.  For drafts
+    that are not i.i.d., the table is over all tuples of positive probability.
 
     The plan is lossless for every table: if the accepted mass v of a token exceeds its target
     probability, the entries of the token are scaled down.  If no draft is accepted, the output is
-    drawn from the residual ∝ q − v.  If the table is not optimal, this output can be a draft;
-    `acceptance` counts such outputs, but `acceptance_by_test` does not.
+    drawn from the residual ∝ q − v.  If the table is not optimal, an output from the residual can
+    be a draft; `acceptance` includes such outputs, but `acceptance_by_test` does not.
 
     Parameters
     ----------
     problem : Problem
         The draft distribution, the target distribution and the number of drafts.
     accept : array-like [R, k]
-        Entry (r, i) is the probability of accepting draft i in row r.  For i.i.d. drafts, the
-        drafts are row r of `multisets(m, k)` over the m draftable tokens
-        `np.flatnonzero(problem.draft)`; for other drafts, they are the r-th tuple of
-        `problem.drafts.tuples()`.  If a token occurs several times in a row, its probability is at
-        its first column.
+        Entry (r, i) is the probability of accepting draft i in row r.  For i.i.d. drafts, row r of
+        the table belongs to row r of `multisets(m, k)` over the m draftable tokens
+        `np.flatnonzero(problem.draft)`; for other drafts, it belongs to the r-th tuple of
+        `problem.drafts.tuples()`.  If row r contains a token several times, the probability is in
+        the first of its columns.
 
     Raises
     ------
@@ -113,7 +113,7 @@ class TablePlan(ResidualPlan):
         Returns
         -------
         TablePlan
-            The plan, lossless for every function.
+            The plan, which is lossless for every `rule`.
 
         Raises
         ------

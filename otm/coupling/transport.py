@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 ROWS, COLUMNS = 14, 7
-"""Largest number of rows and columns in a printed table; `Transport.mass` is complete."""
+"""Largest number of rows and columns in a printed table; `Transport.mass` has every entry."""
 
 PLOT_LIMIT = 40
 """Largest number of rows and columns in a plot."""
@@ -73,7 +73,7 @@ class Transport:
 
     @property
     def members(self) -> npt.NDArray[np.bool_]:
-        """Whether each set of drafts has each token: array [S, n]."""
+        """Whether each set of drafts contains each token: array [S, n]."""
         return np.array([np.isin(self.tokens, drafts) for drafts in self.sets])
 
     @property

@@ -45,7 +45,7 @@ class DraftDistribution(Frozen, ABC):
 
     (Theorem 2.1 of docs/theory/minimum-cut.md).  Probabilities in fractions are exact.
 
-    `draw`, `sample`, `check` and `tuples` use token ids.  All other methods use positions 0 to
+    Only `draw`, `sample`, `check` and `tuples` use token ids; other methods use positions 0 to
     n − 1 in `tokens`, which are also the indices of arrays [n].
 
     Attributes
@@ -117,9 +117,9 @@ class DraftDistribution(Frozen, ABC):
     def distribution_of_last(self, order: npt.NDArray[np.int64]) -> Probs:
         """Return the distribution of the draft that comes last in an order of the tokens.
 
-        A rule may pick that draft, so this mass can be accepted.  The mass of a token is the
-        decrease of `miss_probability` at this token; subclasses compute it directly if the
-        difference would cancel.
+        A rule may pick the last draft, so the mass of this distribution can be accepted.  The mass
+        of a token is the decrease of `miss_probability` at this token; subclasses compute it
+        directly if the difference would cancel.
 
         Parameters
         ----------

@@ -84,8 +84,8 @@ class Greedy(DifferentTokens):
     def miss_probability(self, order: npt.NDArray[np.int64]) -> Probs:
         """Return the probability that a prefix H of an order misses a draft.
 
-        It is 1 if H lacks a deterministic draft, otherwise the probability that H lacks the last
-        draft.
+        The result is 1 if H lacks a deterministic draft, otherwise the probability that H lacks the
+        last draft.
         """
         missed = mass_beyond(self.last, order)
         place = places_along(order, self.n)

@@ -96,7 +96,9 @@ class Joint(DraftDistribution):
             drafts = as_drafts(tuples, len(tuples[0]), size)
         else:
             if n is not None:
-                raise InvalidParameterError(f"both n = {shown(n)} and token ids; leave out n")
+                raise InvalidParameterError(
+                    f"n = {shown(n)} and token ids are both given; leave out n"
+                )
             tokens = as_token_ids(tokens)
             size = tokens.size
             drafts, known = places_of(tokens, as_drafts(tuples, len(tuples[0]), None))

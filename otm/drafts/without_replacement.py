@@ -3,7 +3,8 @@
 In floats, `miss_probability` uses exponential clocks, for all prefixes H of an order at once.  The
 clock of token x rings at an exponential time of rate p(x), and the drafts are the k tokens that
 ring first.
-H misses a draft if a clock outside H rings before k clocks of H.  With s the mass outside H::
+H misses a draft if a clock outside H rings before k clocks of H have rung.  If s is the mass
+outside H::
 
     Pr(S ⊄ H) = ∫ s e^(−s t) Pr(fewer than k clocks of H have rung by t) dt
 
@@ -96,8 +97,8 @@ class WithoutReplacement(DifferentTokens):
     def miss_probability(self, order: npt.NDArray[np.int64]) -> Probs:
         """Return the probability that a prefix of an order misses a draft, for each prefix.
 
-        For floats, this is a quadrature with a few hundred points, each of cost O(n k): 0.3 s at
-        n = 32,000 and k = 8.  The relative error is below 1e-12.
+        For floats, the probability is computed by quadrature with a few hundred points, each in
+        O(n k) time: 0.3 s in total at n = 32,000 and k = 8.  The relative error is below 1e-12.
 
         Raises
         ------

@@ -1,10 +1,11 @@
 """The optimal acceptance probability of OTM-k, and bounds on it.
 
-For i.i.d. drafts the optimum has a closed form.  For other drafts it follows from prefixes, flows
-or intervals.  `solvers` has linear programs, Sinkhorn's algorithm and a maximum flow, as
-independent checks.
+For i.i.d. drafts the optimum has a closed form.  For other drafts, `non_iid_drafts` computes the
+optimum from prefixes or a maximum flow, or bounds the optimum by an interval.  `solvers` has linear
+programs, Sinkhorn's algorithm and a maximum flow, as independent checks.
 
-Plans that attain the optimum are in `otm.coupling`; whole blocks are in `otm.block_optimum`.
+Plans that attain the optimum are in `otm.coupling`; the optimum for whole blocks is in
+`otm.block_optimum`.
 """
 
 from typing import TYPE_CHECKING

@@ -115,7 +115,8 @@ def spectr_bounds(problem: Problem) -> tuple[Bound, ...]:
 def guarantee(problem: Problem) -> Number:
     """Compute the fraction 1 − (1 − 1/k)^k of α_k that k-Seq is guaranteed to accept.
 
-    It exceeds 1 − 1/e for every k ([sun2023]_, Theorem 1; Theorem 6.5 of docs/theory/k-seq.md).
+    The fraction exceeds 1 − 1/e for every k ([sun2023]_, Theorem 1; Theorem 6.5 of
+    docs/theory/k-seq.md).
 
     Parameters
     ----------
@@ -143,7 +144,7 @@ def guarantee(problem: Problem) -> Number:
 def lemma_3_by_definition(problem: Problem) -> Number:
     """Compute Lemma 3's upper bound ᾱ_k as a minimum over all sets Ω_0 of tokens.
 
-    This is the definition, [sun2023]_, equation 9.
+    Equation 9 of [sun2023]_ defines ᾱ_k in this way.
 
     Parameters
     ----------

@@ -46,8 +46,8 @@ class Cut(Frozen):
     Attributes
     ----------
     value : float or Fraction
-        q(H) + 1 − Pr(S ⊆ H), where S is the set of drafts.  For i.i.d. drafts this is
-        q(H) + 1 − p(H)^k.  It is at least α_k for every H, and equals α_k for a minimum cut.
+        q(H) + 1 − Pr(S ⊆ H), where S is the set of drafts.  For i.i.d. drafts the value is
+        q(H) + 1 − p(H)^k.  The value is at least α_k for every H, and equals α_k for a minimum cut.
     tokens : int array [|H|]
         The tokens of H.
 
@@ -65,8 +65,8 @@ class Cut(Frozen):
 def optimal_value(problem: Problem, k: int | None = None) -> Number:
     """Compute the optimal acceptance probability α_k, without its cut.
 
-    The formula is Theorem 3.1 of docs/theory/closed-form.md.  Theorem 3.4 bounds its relative
-    error in floats.
+    The formula is Theorem 3.1 of docs/theory/closed-form.md.  Theorem 3.4 bounds the relative error
+    of the value in floats.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ def minimum_cut(problem: Problem) -> Cut:
 
 
 def best_prefix(problem: Problem) -> tuple[Number, int, RatioBins]:
-    """Return `cut_in_bins` of a problem from a cache shared by value, cut, plan and certificate."""
+    """Return `cut_in_bins` of a problem, cached for its value, cut, plan and certificate."""
     prefix = _PREFIXES.get(problem)
     if prefix is None:
         prefix = _PREFIXES[problem] = cut_in_bins(problem.bins, problem.k)
@@ -130,7 +130,7 @@ def cut_in_bins(bins: RatioBins, k: int) -> tuple[Number, int, RatioBins]:
     Returns
     -------
     tuple of (float or Fraction, int, RatioBins)
-        α_k, the number of bins in a minimum cut, and all bins.  The cut has the first bins.
+        α_k, the number of bins in a minimum cut, and all bins.  The cut consists of the first bins.
     """
     (value,), (size,), bins = cuts_in_bins(bins, [k])
     return value, size, bins
@@ -140,8 +140,8 @@ def cuts_in_bins(bins: RatioBins, ks: Sequence[int]) -> tuple[list[Number], list
     """Compute `cut_in_bins` for several k with one set of bins; return lists [K] and the bins.
 
     A bin is split if a prefix that ends inside it may be better than the best prefix that ends at
-    an edge.  A split for one k gives the others more candidates, so their values may change by
-    rounding.
+    an edge.  A bin that is split for one k adds candidate cuts for every other k, so values for
+    other k may change by rounding.
     """
     while True:
         found, sizes, doubtful = [], [], []

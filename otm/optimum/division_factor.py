@@ -29,7 +29,7 @@ def optimal_division_factor(problem: Problem, delta: float | None = None) -> Num
         The draft distribution, the target distribution and the number of drafts.
     delta : float, optional
         Width of the final bracket, 2^−50 by default.  The result is in [ρ*, ρ* + delta].  Each of
-        the `bisection_steps(k, delta)` steps costs O(log n) once the bin with ρ* is known.
+        the `bisection_steps(k, delta)` steps takes O(log n) time once the bin with ρ* is known.
 
     Returns
     -------
@@ -39,8 +39,8 @@ def optimal_division_factor(problem: Problem, delta: float | None = None) -> Num
     Raises
     ------
     InvalidParameterError
-        If delta is not positive and finite.  It is not checked if ρ* = 1, which needs no
-        bisection.
+        If delta is not positive and finite.  If ρ* = 1, no bisection is needed, and `delta` is not
+        checked.
 
     References
     ----------
@@ -124,7 +124,7 @@ def excess(problem: Problem, rho: Number) -> Number:
     Returns
     -------
     float or Fraction
-        f(ρ), a Fraction if the distributions and `rho` are.
+        f(ρ), a Fraction if the distributions and `rho` are fractions.
 
     References
     ----------

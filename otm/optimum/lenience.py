@@ -21,7 +21,8 @@ from otm.problem import Problem
 def lenient_value(problem: Problem, lenience: Number) -> Number:
     """Compute the largest acceptance probability α_k(l) of rules with Pr(Y = y) ≤ q(y)/l.
 
-    It is a minimum cut: the minimum of q(H)/l + 1 − p(H)^k over prefixes H in the order of q/p.
+    The value is that of a minimum cut: the minimum of q(H)/l + 1 − p(H)^k over prefixes H in the
+    order of q/p.
 
     Parameters
     ----------
@@ -89,8 +90,9 @@ def lenient_cap(problem: Problem, lenience: Number) -> Number:
 def closest_ratio(problem: Problem, lenience: Number) -> Probs:
     """Compute v/p for the accepted mass v that sums to α_k(l) and stays closest to the target.
 
-    v = min(q/l, max(min(q, c* p), B p)), with B chosen so that v sums to α_k(l).  The output then
-    has total variation α_k(l) − α_k from the target, the least that this acceptance allows.
+    v = min(q/l, max(min(q, c* p), B p)), with B chosen so that v sums to α_k(l).  With this v, the
+    output has total variation α_k(l) − α_k from the target, the least that is possible with
+    acceptance α_k(l).
 
     Parameters
     ----------
@@ -151,8 +153,9 @@ def closest_in_bins(problem: Problem, lenience: Number) -> Probs:
 def acceptance_at_distance(problem: Problem, distance: Number) -> Number:
     """Compute the largest acceptance probability of rules within a total variation of the target.
 
-    The result is min(1, α_k + distance).  For every rule, acceptance beyond α_k costs at least as
-    much total variation, so this line shows how good any lossy rule is.
+    The result is min(1, α_k + distance).  If a rule has the acceptance α_k + x with x > 0, its
+    total variation from the target is at least x.  So any lossy rule can be judged by comparison
+    with this optimum.
 
     Parameters
     ----------

@@ -31,7 +31,7 @@ from otm.errors import InvalidDistributionError
 from otm.optimum.cut import cut_in_bins
 
 BLOCK = 2**15
-"""Entries of an array in one block, so that a block stays in cache; a longer row is one block."""
+"""Number of array entries in a block, so that a block stays in cache; a longer row is one block."""
 
 
 def optimal_values(draft: Probs, target: Probs, k: npt.ArrayLike) -> Probs:
@@ -57,7 +57,7 @@ def alpha_rows(p: Any, q: Any, k: Any) -> Probs:
 
 
 def _are_float_rows(p: Any, q: Any) -> bool:
-    """Return whether both are float arrays with matching shapes, so that blocks can be checked."""
+    """Whether both arguments are float arrays with matching shapes and can be checked in blocks."""
     if not all(
         isinstance(probs, np.ndarray) and probs.dtype.kind == "f" and probs.ndim for probs in (p, q)
     ):
@@ -166,7 +166,8 @@ def _scan(parts: Probs, excess: Probs, k: Counts) -> Probs:
 def _at_least_once(mass: Probs, k: Counts) -> Probs:
     """Compute 1 − (1 − mass)^k for an array of k, with the same roundings as `at_least_once`.
 
-    For a smaller k the steps before its leading binary digit keep the value zero.
+    All k share the steps for the binary digits of the largest k; for a smaller k, the value stays 0
+    in the steps before its own leading digit.
     """
     if k.min() == k.max():
         return np.broadcast_to(at_least_once(mass, int(k.flat[0])), np.broadcast(mass, k).shape)

@@ -72,9 +72,9 @@ def first_occurrences(sorted_rows: Multisets) -> npt.NDArray[np.bool_]:
 def multiset_probabilities(draft: Probs, sets: Multisets) -> Probs:
     """Compute the probability of each multiset for k i.i.d. drafts.
 
-    It is the multinomial coefficient times the product of the token probabilities.  Floats have a
-    relative error of about 3k · 2^−53.  Exceptions are rows for which a partial product underflows:
-    their probability is negligible up to k = 1,000, but not always above.
+    The probability is the multinomial coefficient times the product of the token probabilities.
+    Floats have a relative error of about 3k · 2^−53.  Exceptions are rows for which a partial
+    product underflows: their probability is negligible for k ≤ 1,000, but not always for larger k.
     """
     first = first_occurrences(sets)
     probability: Probs = 0 * draft[sets[:, 0]] + 1

@@ -1,23 +1,23 @@
 """The optimal acceptance probability for any joint distribution of the drafts.
 
-The cut formula holds for every joint distribution P (SpecTr, footnote 7, asks for it)::
+The cut formula holds for every joint distribution P (SpecTr, footnote 7, asks for a formula)::
 
     α(P, q) = min over H of q(H) + 1 − Pr(S ⊆ H)
 
 For some distributions P, a prefix of a known order is a minimum cut.  Small problems are solved by
-a maximum flow.  For all others, this module bounds the optimum by an interval.
+a maximum flow.  For all other problems, this module bounds the optimum by an interval.
 
-The interval comes from picking a draft by a random order of the tokens.  Let g(A) = Pr(S ∩ A ≠ ∅).
+For the interval, one draft is picked by a random order of the tokens.  Let g(A) = Pr(S ∩ A ≠ ∅).
 The optimum is both a minimum cut and a maximum mass::
 
     α(P, q) = min over H of q(H) + g(H^c) = max Σ v  over v ≤ q with v(A) ≤ g(A) for all A
 
-Every cut H is an upper bound.  For a lower bound, order the tokens at random, independently of the
-drafts, and pick the draft that comes last in this order.  If b is the distribution of the pick,
+Every cut H gives an upper bound.  For a lower bound, order the tokens at random, independently of
+the drafts, and pick the draft that comes last in this order.  If b is the distribution of the pick,
 then v = min(q, b) satisfies the conditions.  By Edmonds' theorem on the greedy algorithm, some
-random order attains the optimum.  The algorithm of Frank and Wolfe searches for it: each step
-reduces the shortfall max(q − b, 0) by one more order, whose prefixes are candidates for the cut,
-and then moves probability from the worst order so far to the best one.
+random order attains the optimum.  The algorithm of Frank and Wolfe searches for this random order.
+Each step reduces the shortfall max(q − b, 0) by adding one order, whose prefixes are candidates for
+the cut.  Then the algorithm moves probability from the worst order so far to the best order.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from otm.problem import Problem
 Floats = npt.NDArray[np.float64]
 
 ITERATIONS = 300
-"""Default limit of steps; all of them take up to ten seconds for 32,000 tokens."""
+"""Default limit on the number of steps; 300 steps take up to ten seconds for 32,000 tokens."""
 
 TOLERANCE = 1e-6
 """Default gap between the bounds at which the search stops."""
@@ -67,8 +67,8 @@ class Optimum(ShortRepr):
     value : float, Fraction or Interval
         α(P, q): a number if it was computed exactly, otherwise an interval that contains it.
     cut : Cut
-        The set H of a cut, as positions in `problem.tokens`.  Its q(H) + 1 − Pr(S ⊆ H) equals the
-        value, or the upper end of the interval.
+        The set H of a cut, as positions in `problem.tokens`.  The bound q(H) + 1 − Pr(S ⊆ H) of H
+        equals the value, or the upper end of the interval.
     method : str
         Method that computed the value: "closed-form", "max-flow" or "random-order".
 
@@ -89,10 +89,10 @@ def optimum_of(
 ) -> Optimum:
     """Compute the optimal acceptance probability α(P, q) for any joint distribution P of drafts.
 
-    [sun2023]_ asks for it in footnote 7.  A prefix of a known order is a minimum cut for i.i.d.
-    drafts, for drafts without replacement and for greedy drafts, as [hu2025]_ found (Theorems 9.2
-    and 9.4 of docs/theory/other-drafts.md), and for hub pairs (Theorem 9.5).  The intervals are
-    proved in Theorems 9.6 and 9.7.
+    Footnote 7 of [sun2023]_ asks for a formula for α(P, q).  A prefix of a known order is a minimum
+    cut for i.i.d. drafts, for drafts without replacement and for greedy drafts, as [hu2025]_ found
+    (Theorems 9.2 and 9.4 of docs/theory/other-drafts.md).  For hub pairs, Theorem 9.5 gives an
+    order with this property.  The intervals are proved in Theorems 9.6 and 9.7.
 
     Parameters
     ----------
@@ -107,9 +107,10 @@ def optimum_of(
     -------
     Optimum
         The value is a number for i.i.d. drafts, drafts without replacement, greedy drafts and hub
-        pairs, and for other problems if they are small enough for the exact maximum flow (such as 8
-        tokens and 4 drafts).  Otherwise it is an `Interval` of floats.  Numbers are fractions if
-        the problem is exact.  A maximum flow of floats is exact and rounded once.
+        pairs.  The value is also a number for other drafts if the problem is small enough for the
+        exact maximum flow (such as 8 tokens and 4 drafts).  For larger problems the value is an
+        `Interval` of floats.  Numbers are fractions if the problem is exact.  For floats, the
+        maximum flow is computed exactly and its value is rounded once.
 
     Raises
     ------
@@ -118,7 +119,8 @@ def optimum_of(
     InvalidInputError
         If the problem has rows.
     ProblemTooLargeError
-        If drafts without replacement are in fractions, and too many for exact arithmetic.
+        If drafts without replacement have probabilities in fractions, and too many sets for exact
+        arithmetic.
     MissingDependencyError
         If the maximum flow is needed and networkx is not installed.
 
@@ -227,8 +229,8 @@ def bounds_by_random_order(
     Returns
     -------
     BoundedOptimum
-        The bounds include rounding, if `distribution_of_last` has a relative error of at most
-        k (`sum_error` (n) + 2^−48).  It has for `Independent` and `Joint` distributions.
+        The bounds include rounding, if `distribution_of_last` has a relative error of at most k
+        (`sum_error` (n) + 2^−48).  `Independent` and `Joint` distributions satisfy this condition.
 
     Raises
     ------
@@ -299,7 +301,7 @@ class _Mixture:
         self.picks[place], self.chances[place] = last, chance
 
     def shift(self, masses: Floats, weights: Floats) -> None:
-        """Move probability from the order that reduces the shortfall least to the best order."""
+        """Move probability to the best order from the order that reduces the shortfall least."""
         short = masses - self.probs()
         served = self.picks[: self.held] @ (np.maximum(short, 0) / weights)
         best = int(served.argmax())
@@ -331,7 +333,7 @@ def _accepted(masses: Floats, picked: Floats) -> float:
 def _best_step(short: Floats, move: Floats, weights: Floats) -> float:
     """Return a step t in [0, 1] that nearly minimises Σ max(short − t · move, 0)² / weights.
 
-    It takes Newton steps on the piecewise linear derivative, inside a shrinking bracket.
+    The function takes Newton steps on the piecewise linear derivative, inside a shrinking bracket.
     """
     low, high, step = 0.0, 1.0, 1.0
     scaled = move / weights

@@ -1,11 +1,11 @@
 """An interval for α_k, from lists of the most probable tokens.
 
-Most servers return only the most probable tokens with their log-probabilities.  Then the full
-distributions and α_k are unknown.  But each unlisted probability is at most the smallest listed
-one, and together they complete the sum to one.  The interval is exactly the range of α_k over all
-full distributions that match the lists: two pairs of distributions attain its ends
-(`otm.optimum.truncated`).  `docs/theory/truncated.md` proves this, and the correction for rounded
-lists.
+Most servers return only the most probable tokens with their log-probabilities.  From the most
+probable tokens alone, the full distributions and α_k cannot be known.  But each unlisted
+probability is at most the smallest listed one, and the unlisted probabilities together complete the
+sum to one.  The interval is exactly the range of α_k over all full distributions that match the
+lists: two pairs of distributions attain its ends (`otm.optimum.truncated`).
+`docs/theory/truncated.md` proves this range, and the correction for rounded lists.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def alpha_interval(
     k : int
         Number of i.i.d. drafts, at least 1.
     vocabulary : int, optional
-        Size n of the vocabulary.  Without it, the interval holds for every size.
+        Size n of the vocabulary; if it is left out, the interval holds for every size.
     slack : float or Fraction, optional
         Relative error of the listed probabilities, in [0, 1/2]: each true probability is between
         (1 − slack) and 1/(1 − slack) times the listed one.  For floats, 2^−50 is added, because
@@ -79,9 +79,9 @@ def alpha_interval(
     Returns
     -------
     Interval
-        For fractions the interval is exact.  With slack 0 it is the smallest possible: one pair of
-        distributions attains the lower end for all k, and another pair the upper end.  For floats
-        the interval is rounded outwards; probabilities below 1e-300 count as zero.
+        For fractions the interval is exact.  With slack 0 the interval is the smallest possible:
+        one pair of distributions attains the lower end for all k, and another pair the upper end.
+        For floats the interval is rounded outwards; probabilities below 1e-300 count as zero.
 
     Raises
     ------
@@ -93,9 +93,9 @@ def alpha_interval(
     Notes
     -----
     With a slack, the draft may have a little mass on tokens that only the target lists, and k
-    drafts may hit these tokens.  This can widen the interval by k · slack.  If the draft cannot
-    give these tokens, list one of them in `draft` with probability zero: then all unlisted tokens
-    have probability zero too.
+    drafts may hit these tokens.  These hits can widen the interval by k · slack.  If the draft
+    cannot give tokens that only the target lists, list one such token in `draft` with probability
+    zero: then all unlisted tokens have probability zero too.
 
     Examples
     --------
@@ -149,7 +149,7 @@ def alpha_interval_from_logprobs(
     k : int
         Number of i.i.d. drafts, at least 1.
     vocabulary : int, optional
-        Size n of the vocabulary.  Without it, the interval holds for every size.
+        Size n of the vocabulary; if it is left out, the interval holds for every size.
     slack : float, optional
         Largest error of a log-probability in nats, from 0 to 1/2.  The default is enough for a
         softmax in float32, and for log-probabilities printed with five decimal places.
@@ -180,9 +180,10 @@ def alpha_interval_from_logprobs(
 
 
 def _below(probs: TopList, slack: Number, error: Number) -> TopList:
-    """Return a measure that is at most every distribution which matches the list (Theorem 10.4).
+    """Return a lower bound on all distributions that match the list, as a measure (Theorem 10.4).
 
-    The unlisted mass is reduced by more than the cap, so that later rounding cannot exceed it.
+    The unlisted mass has an extra factor below 1, unlike the cap, so that later rounding cannot
+    make this mass too large.
     """
     factor = (1 + error) / (1 - slack)
     rest = max(probs.rest * (1 - error) - slack, 0 * slack) * (1 - error)
@@ -190,9 +191,10 @@ def _below(probs: TopList, slack: Number, error: Number) -> TopList:
 
 
 def _above(probs: TopList, slack: Number, error: Number, n: int | None) -> TopList:
-    """Return a measure that is at least every distribution which matches the list (Theorem 10.4).
+    """Return an upper bound on all distributions that match the list, as a measure (Theorem 10.4).
 
-    The unlisted mass is increased by more than the cap, so that later rounding cannot undo it.
+    The unlisted mass has an extra factor above 1, unlike the cap, so that later rounding cannot
+    undo the increase.
     """
     masses = probs.masses * ((1 + error) / (1 - slack))
     rest = max(probs.rest * (1 - slack) + slack * (1 + error), 0 * slack) * (1 + error)
@@ -204,8 +206,8 @@ def _above(probs: TopList, slack: Number, error: Number, n: int | None) -> TopLi
 def as_lists(draft: Any, target: Any, n: int | None) -> list[TopList]:
     """Check and sort the two lists; return both in fractions, or both in floats.
 
-    The unlisted mass is one minus the sum of the list, rounded once.  It is negative if floats sum
-    to slightly more than one.
+    The unlisted mass is one minus the sum of the list, rounded once.  The unlisted mass is negative
+    if floats sum to slightly more than one.
     """
     lists = [_as_list(given, name, n) for given, name in zip((draft, target), NAMES, strict=True)]
     if all(is_exact(listed.masses) for listed in lists):

@@ -12,14 +12,14 @@ and, through the division by the sum,
 
 The code computes these formulas, which need no subtraction of nearly equal numbers.  If several
 cuts attain the minimum, α_k has a kink, and the result is the gradient of one of the smooth pieces.
-At a probability of zero it is the right derivative.  Gradients have the dtype of their
+At a probability of zero the gradient is the right derivative.  Gradients have the dtype of their
 distributions.  Second derivatives and the transforms of `torch.func` are not supported (batches
 need no `vmap`).  `torch.autograd.gradcheck` needs a step below the tolerance of the sums, such as
 eps = 1e-7.
 
 NumPy computes long rows of CPU tensors.  On other devices torch puts long rows into bins of the
 ratio; then the host waits once for the number of tokens in bins that must be split.  If the host
-may not wait, or if rows are short, torch sorts all tokens.  The computation needs memory for about
+must not wait, or if rows are short, torch sorts all tokens.  The computation needs memory for about
 a dozen float64 tensors of the size of the distributions.  Values equal those of NumPy up to a
 relative error of about 1e-15, because torch computes the power with expm1 and log1p, for which the
 host need not read k from the device.
@@ -58,7 +58,7 @@ def optimal_values(draft: Any, target: Any, k: Any, *, validate: bool = True) ->
     """Compute `otm.optimum.many_rows.optimal_values` for tensors on one device, with gradients.
 
     Without `validate`, the host does not wait for the device, provided that k is an int or on the
-    device.  Rows that are not distributions then give meaningless numbers or NaN.
+    device.  Without `validate`, rows that are not distributions give meaningless numbers or NaN.
     """
     torch = require("torch")
     _check_tensors(torch, draft, target)
@@ -213,8 +213,8 @@ def _best_prefixes(
 def _in_bins(torch: Any, ratio: Any, p: Any, q: Any, k: Any) -> tuple[Any, Any, Any]:
     """Replace tokens by bins, except in bins that may contain the best cut: [R, n] → [R, m].
 
-    Takes and returns ratios, draft and target masses.  Like `otm.optimum.cut.cuts_in_bins`, but for
-    many rows at once.  The host waits for the device once.
+    The function takes and returns ratios, draft masses and target masses.  Like
+    `otm.optimum.cut.cuts_in_bins`, but for many rows at once.  The host waits for the device once.
     """
     first, edges = even_bins()
     edges = torch.from_numpy(edges).to(p.device)
@@ -254,7 +254,7 @@ def _at_least_once(torch: Any, mass: Any, k: Any) -> Any:
 
 
 def _slope(torch: Any, inside: Any, outside: Any, k: Any) -> Any:
-    """Compute the slope k P^(k−1) at P = inside = 1 − outside, from the smaller of the two."""
+    """Compute the slope k P^(k−1) at P = inside = 1 − outside, from min(inside, outside)."""
     exponent = (k - 1).double()
     near_one = torch.special.xlog1py(exponent, -outside.clamp(max=0.5))
     power = torch.where(outside < 0.5, near_one, torch.special.xlogy(exponent, inside)).exp()
@@ -290,7 +290,7 @@ def _check_tensors(torch: Any, draft: Any, target: Any) -> None:
         if probs.dtype not in {getattr(torch, kind) for kind in FLOATS} or probs.is_sparse:
             raise InvalidDistributionError(
                 f"the {name} distribution is a {probs.layout} tensor of {probs.dtype}; allowed "
-                f"are dense ones of {', '.join(FLOATS)}"
+                f"are dense tensors of {', '.join(FLOATS)}"
             )
         if probs.ndim == 0 or probs.shape[-1] == 0:
             raise InvalidDistributionError(

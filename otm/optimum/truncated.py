@@ -1,11 +1,12 @@
 """The two extreme completions of truncated distributions: the nearest pair and the farthest pair.
 
-A truncated distribution lists its largest probabilities.  Of the unlisted tokens only the total
-probability is known, and that each has at most the smallest listed probability (the cap).  α_k
-depends on two distributions p and q only through the capped sums Σ min(q, λ p), λ ≥ 0, and
-increases with each of them.  Among all completions of two lists, one pair has the largest capped
-sum for every λ, and another pair has the smallest.  This module builds both pairs.  They attain the
-extremes of α_k for every k.  `docs/theory/truncated.md` has the proofs.
+A truncated distribution lists its largest probabilities.  For the unlisted tokens only two facts
+are known: their total probability, and that each of them has at most the smallest listed
+probability (the cap).  α_k depends on two distributions p and q only through the capped sums
+Σ min(q, λ p), λ ≥ 0, and increases with each of them.  Among all completions of two lists, one pair
+has the largest capped sum for every λ, and another pair has the smallest.  This module builds the
+two extreme pairs, which attain the smallest and the largest α_k for every k.
+`docs/theory/truncated.md` has the proofs.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class TopList:
 def measure_value(draft: Probs, target: Probs, k: int) -> Number:
     """Compute the minimum over H of target(H) + 1 − (1 − draft(H^c))^k for any two measures.
 
-    For distributions this is α_k.  It never decreases when a mass increases.
+    For distributions the minimum is α_k.  The minimum never decreases when a mass increases.
     """
     bins = RatioBins.from_masses(draft, target)
     one = 0 * as_number(draft[0]) + 1
@@ -54,9 +55,9 @@ def measure_value(draft: Probs, target: Probs, k: int) -> Number:
 def nearest_completion(draft: TopList, target: TopList) -> tuple[Probs, Probs]:
     """Build the completions with the largest Σ min(q, λ p) for every λ, and so the largest α_k.
 
-    Return the masses of both on the listed tokens and, as the last entry, on all others together.
-    There must be a vocabulary in which the unlisted masses fit under the caps; the result is the
-    same for every vocabulary that is large enough.
+    Return the masses of both completions on the listed tokens and, as the last entry, on all other
+    tokens together.  There must be a vocabulary in which the unlisted masses fit under the caps;
+    the result is the same for every vocabulary that is large enough.
     """
     # Each distribution spreads its unlisted mass over the tokens that only the other one lists, in
     # proportion to the masses there, but at most its cap on each.  Any remaining mass goes to
@@ -86,9 +87,9 @@ def farthest_completion(
 ) -> tuple[Probs, Probs]:
     """Build the completions with the smallest Σ min(q, λ p) for every λ, and so the smallest α_k.
 
-    Return the masses of both on the listed tokens, then on the `unlisted` other tokens (as many as
-    needed if None).  One entry stands for all unlisted tokens with equal masses.  The unlisted
-    masses must fit under the caps.
+    Return the masses of both completions on the listed tokens, then on the `unlisted` other tokens
+    (as many as needed if None).  One entry stands for all unlisted tokens with equal masses.  The
+    unlisted masses must fit under the caps.
     """
     # Each distribution fills tokens up to its cap, starting with tokens that neither lists.  There
     # the draft fills from one end and the target from the other, so that they overlap as little as
@@ -129,7 +130,7 @@ def _split(draft: TopList, target: TopList) -> tuple[Probs, Probs, Probs, Probs]
 
 
 def _pour(total: Number, weights: Probs, caps: Probs) -> Probs:
-    """Return masses min(cap, c · weight) that sum to `total`, or the caps if their sum is less."""
+    """Return masses min(cap, c · weight) with sum `total`, or the caps if they sum to less."""
     caps = np.where(weights > 0, caps, 0 * caps)
     with np.errstate(over="ignore", invalid="ignore"):
         level, _ = RatioBins.from_masses(weights, caps).cap_of_mass(total)

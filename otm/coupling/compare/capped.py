@@ -2,7 +2,7 @@
 
 The optimum, k-Seq and recursive rejection differ only in the cap c ("One family" in
 `docs/theory/cap.md`).  So prefix sums over the tokens in the order of q/p, or over bins of tokens,
-give the acceptance probabilities of all three rules for any number of k.
+give the acceptance probabilities of all three rules for many values of k.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MAX_STEPS = 4
 """Largest step in k for which multiplications are faster than a new power."""
 
 MAX_ITERATIONS = 100
-"""Limit on the iterations; bisection to the last digit of a number in [1, k] needs fewer."""
+"""Limit on the iterations; bisection to the last digit of a number in [1, k] needs fewer steps."""
 
 FACTOR_TOLERANCE = 2.0**-46
 """Largest |f(ρ)| / V(ρ) for which ρ is accepted as ρ*.
@@ -57,7 +57,7 @@ def capped_rules(
     *,
     with_cap: bool = True,
 ) -> tuple[dict[str, Accepted], Floats]:
-    """Compute the optimum and the other capped rules, by name, and the lenient optimum [l, K].
+    """Compute the results of the capped rules, by name, and the lenient optimum [l, K].
 
     If there are many tokens, each bin is treated as one token.  Bins that could change a result are
     split, all in one step.
@@ -103,7 +103,7 @@ def _bins_with_caps(bins: RatioBins, caps: Sequence[Floats]) -> npt.NDArray[np.i
 def _bins_with_cuts(
     bins: RatioBins, ks: Sequence[int], leniences: Sequence[float], values: Sequence[Floats]
 ) -> npt.NDArray[np.int64]:
-    """Return the bins in which a cut may have a smaller value than `values`, [K] per lenience."""
+    """Return bins that may contain a cut below `values`, which has an array [K] per lenience."""
     draft_above, target_below = bins.corners(bins.wide)
     below = [target_below / lenience for lenience in leniences]
     better = np.zeros(bins.wide.size, dtype=np.bool_)
@@ -136,8 +136,8 @@ def by_cut(
 ) -> tuple[Accepted, Floats]:
     """Compute α_k with its cap for each k [K], and α_k(l) for each lenience l [l, K].
 
-    This is equivalent to `optimal_value` and `lenient_value` up to rounding, but faster, because
-    powers are updated from the previous k.  If `with_cap` is false, the caps are NaN.
+    The results equal those of `optimal_value` and `lenient_value` up to rounding, but take less
+    time, because powers are updated from the previous k.  If `with_cap` is false, the caps are NaN.
     """
     below = [order.target_below / lenience for lenience in leniences]
     values, lenient = np.empty(len(ks)), np.empty((len(below), len(ks)))
@@ -185,7 +185,7 @@ def by_division_factor(
 
 
 def _at_factor(order: RatioBins, k: int, rho: float) -> tuple[float, float]:
-    """Return the capped mass V(ρ*) of k-Seq and ρ*, from a start in [1, k]."""
+    """Compute ρ* of k-Seq from a start in [1, k]; return the capped mass V(ρ*), then ρ*."""
     # ρ* is the root of f(ρ) = 1 − (1 − V/ρ)^k − V, where V(ρ) = Σ min(q, ρ p) is the capped mass
     # (otm.optimum.division_factor).  Newton steps within a bracket find it.  For few k, Python
     # floats are faster than arrays.

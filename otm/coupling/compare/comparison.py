@@ -130,8 +130,9 @@ class Comparison:
         Parameters
         ----------
         path : str or Path
-            The file.  Its columns are rule, k (the number of drafts), acceptance, optimum, and
-            total_variation from the target.  Acceptance and optimum may be intervals.
+            The file.  The columns of the file are rule, k (the number of drafts), acceptance,
+            optimum, and total_variation from the target.  The acceptance and the optimum may be
+            intervals.
 
         Raises
         ------
@@ -200,8 +201,8 @@ def compare(
         distributions, such as those of two models at the positions of a text.
     k : int, or sequence of int
         Number of drafts, at least 1.  With several numbers, each rule is computed for every number
-        and every row.  Rules that need more drafts are left out.  For one pair and one k, some
-        rules use fewer drafts: see the column with their drafts.
+        and every row.  Rules that need more than k drafts are left out.  For one pair and one k,
+        some rules use fewer than k drafts; a column of the table shows the drafts of each rule.
     rules : names, or mapping from names to rules, optional
         Names in `otm.rules.RULES`, "module:name" of your own rules, or functions from a problem to
         a plan, such as the classes of `otm.coupling`.  The default for one pair and one k is all
@@ -210,14 +211,14 @@ def compare(
         exact sums would take too long are compared in floats even if the distributions are in
         fractions; rows are always compared in floats.
     prompts : int array-like [...], optional
-        The prompt of each row.  Intervals then treat only rows of different prompts as independent.
-        By default all rows count as independent.
+        The prompt of each row.  If prompts are given, intervals treat only rows of different
+        prompts as independent.  By default all rows count as independent.
     level : float, optional
         Confidence level of the intervals, above 0 and below 1.
     max_seconds : float, optional
         Time limit in seconds for one rule over all rows and all k.  The time is estimated from the
-        first two rows, and a slower rule is left out.  No limit by default.  Only for rows, or
-        several k.
+        first two rows, and a rule that would exceed the limit is left out.  No limit by default.
+        The limit is allowed only for rows, or several k.
     progress : callable, optional
         Called with a text, the number of the row (or rule) and the total (0 if unknown).  After
         the first row the text names the slowest rules and their time per row.  Without this
@@ -226,11 +227,12 @@ def compare(
     Returns
     -------
     Comparison or PairedMeans
-        For one pair and one k a `Comparison`.  Each entry has the plan, its acceptance, the optimum
-        for its drafts and, if the rule is not lossless, the distance of its output from the target.
-        For rows, or several k, `otm.gain.PairedMeans`: means over the rows with intervals.  Both
-        print as a table, and have `plot` and `to_csv`.  If a rule needs too much memory or time,
-        `left_out` has the reason, and the table ends with a line about this rule.
+        For one pair and one k, a `Comparison`.  Each entry of a `Comparison` has the plan, its
+        acceptance, the optimum for its drafts and, if the rule is not lossless, the distance of its
+        output from the target.  For rows, or several k, an `otm.gain.PairedMeans`, which has means
+        over the rows and their confidence intervals.  Both classes print as a table, and have
+        `plot` and `to_csv`.  If a rule needs too much memory or time, `left_out` has the reason,
+        and the table ends with a line about this rule.
 
     Raises
     ------
@@ -298,7 +300,7 @@ def compare(
         )
     if max_seconds is not None:
         raise InvalidInputError(
-            "max_seconds is estimated from the first rows; leave it out for one pair and one k"
+            "max_seconds is only for rows or several k; leave it out for one pair and one k"
         )
     if prompts is not None:
         raise InvalidInputError(

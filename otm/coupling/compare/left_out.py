@@ -12,13 +12,13 @@ from otm._core.display.text import shown
 from otm.errors import InvalidParameterError, ProblemTooLargeError
 
 SLOW = 0.1
-"""Seconds for a row from which a rule is named as slow."""
+"""A rule that takes at least this number of seconds for a row is named as slow."""
 
 NAMED = 2
-"""Number of slow rules that a line of progress has room for."""
+"""Largest number of slow rules that a line of progress names."""
 
 MEASURED_ROWS = 2
-"""Rows whose times decide whether a rule is left out; the first includes the imports of a rule."""
+"""Number of timed rows that decide whether a rule is left out; the first row includes imports."""
 
 
 def left_out_lines(reasons: Mapping[str, str]) -> list[str]:
@@ -53,7 +53,8 @@ class RuleTimes:
     def too_slow(self, rule: str) -> str | None:
         """Return why a rule would take too long for all rows, or None.
 
-        Only the first rows decide, so that no rule is dropped shortly before its end.
+        Only the times of the first rows count, so that no rule is left out when it has almost
+        finished.
         """
         seconds = self._of_rows[rule]
         if len(seconds) > MEASURED_ROWS or len(seconds) == self._rows:

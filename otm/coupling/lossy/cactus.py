@@ -27,11 +27,11 @@ class Cactus(TransportPlan):
 
         h(x) = min(q(x) + √(2 δ q(x) (1 − q(x))), 1),    h(y) = q(y) (1 − h(x)) / (1 − q(x))
 
-    So h(x) is approximately the largest value within a divergence (Kullback–Leibler) of δ from q.
-    The draft is accepted with probability min(1, h(x)/p(x)); otherwise the output is drawn from the
-    residual ∝ max(h − p, 0).  This is our reading of [hao2026]_.  Because h depends on the draft,
-    the output distribution is not one of the distributions h, and its divergence from q can be
-    larger than δ (docs/theory/lenience.md).
+    So h(x) is approximately the largest probability of x for which the Kullback–Leibler divergence
+    of h from q is at most δ.  The draft is accepted with probability min(1, h(x)/p(x)); otherwise
+    the output is drawn from the residual ∝ max(h − p, 0).  This is our reading of [hao2026]_.
+    Because h depends on the draft, the output distribution is not one of the distributions h, and
+    its divergence from q can be larger than δ (docs/theory/lenience.md).
 
     Parameters
     ----------
@@ -153,7 +153,7 @@ class _Residuals(Frozen):
     def given(self, tokens: npt.NDArray[np.int64]) -> Probs:
         """Return the residual after each rejected token: `[B] → [B, n]`.
 
-        If a residual has no mass, the token is never rejected; return the target for it.
+        If the residual of a token has no mass, the token is never rejected; its row is the target.
         """
         difference = self.scale[tokens][:, None] * self.target - self.draft
         weights: Probs = np.maximum(difference, zeros(1, self.target))

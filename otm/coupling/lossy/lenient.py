@@ -1,6 +1,6 @@
 """Lenient rules, which accept more often but do not keep the target distribution.
 
-They generalise Leviathan et al., appendix A.5, from one draft to k drafts.
+The rules generalise that of Leviathan et al., appendix A.5, from one draft to k drafts.
 """
 
 from __future__ import annotations
@@ -62,7 +62,8 @@ class Distance:
 def distance_to_target(plan: TransportPlan) -> Distance:
     """Return the distance of a plan's output distribution from the target distribution.
 
-    Theorem 7.3 of docs/theory/lenience.md bounds the total variation that extra acceptance costs.
+    Theorem 7.3 of docs/theory/lenience.md bounds the total variation that an acceptance above the
+    optimum requires.
 
     Parameters
     ----------
@@ -116,11 +117,12 @@ def _logarithms(ratio: Probs, probs: Probs, target: Probs) -> Probs:
 class LenientPlan(OptimalPlan):
     """The rule with the largest acceptance such that Pr(Y = y) ≤ q(y)/l for every token y.
 
-    The rule is not lossless for l < 1.  It uses slots and swaps like the optimal plan, but another
-    accepted mass v.  There are two versions:
+    The rule is not lossless for l < 1.  The rule uses slots and swaps like the optimal plan, but
+    its accepted mass v is different.  There are two versions:
 
-    - "closest" has v = min(q/l, max(min(q, c* p), B p)) and the residual ∝ max(q − v, 0).  It is
-      optimal in both acceptance and total variation (Theorem 7.4 of docs/theory/lenience.md).
+    - "closest" has v = min(q/l, max(min(q, c* p), B p)) and the residual ∝ max(q − v, 0).  This
+      version is optimal in both acceptance and total variation (Theorem 7.4 of
+      docs/theory/lenience.md).
     - "paper" has v = min(q/l, c_l p) and the residual ∝ max(q − l c_l p, 0).  For k = 1 it is the
       rule of [leviathan2023]_, appendix A.5: accept with probability min(1, q/(l p)).
 
@@ -188,7 +190,7 @@ class LenientPlan(OptimalPlan):
 
     @cached_property
     def _target_win_ratio(self) -> TargetWinRatio:
-        """Target win ratio of a winner distribution that is at least v, with a bin for each q/p."""
+        """Target win ratio that gives a winner distribution of at least v; one bin for each q/p."""
         bins, k = self.problem._ratios, self.problem.k
         mass = running_sum(self.accepted_ratio * bins.draft, from_zero=True)
         floor = floor_of(self.accepted_ratio, bins.draft_below, mass, 1 - mass[-1])

@@ -15,11 +15,11 @@ from otm.coupling.residual import TokenwisePlan
 
 @dataclass(frozen=True, eq=False)
 class SyntheticAcceptance(TokenwisePlan):
-    """Accept each draft with a fixed probability that ignores its token; not lossless.
+    """Accept each draft with the same probability, for every token; not lossless.
 
     If all drafts are rejected, the output is drawn from the usual residual ∝ max(q − p, 0).  For
-    one draft, this is the option `rejection_sample_method="synthetic"` of vLLM, which measures its
-    speed at a chosen acceptance.  The generated text has no meaning.
+    one draft, this is the option `rejection_sample_method="synthetic"` of vLLM, for measuring the
+    speed of vLLM at a chosen acceptance.  The generated text has no meaning.
 
     Parameters
     ----------

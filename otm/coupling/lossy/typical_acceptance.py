@@ -113,7 +113,7 @@ class TypicalAcceptance(ResidualPlan):
 
     @property
     def acceptance(self) -> Number:
-        """Acceptance probability Pr(Y ∈ {X_1, …, X_k}), including other outputs that are drafts."""
+        """Acceptance probability Pr(Y ∈ {X_1, …, X_k}); an output can be a rejected draft."""
         rejected = np.where(self._likely, zeros(1, self.problem.draft), self.problem.draft)
         return self._acceptance_with_rejected(rejected)
 

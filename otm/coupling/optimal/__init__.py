@@ -1,6 +1,6 @@
 """Optimal plans for i.i.d. drafts, by slots and swaps (docs/theory/optimal-plan.md).
 
-`plan` has the rule, `swaps` the mass that bins exchange, and `slots` the stored table.
+`plan` has the rule, `swaps` has the mass that bins exchange, and `slots` has the stored table.
 `reference` has a plain version of the same plan.  `agreeing` has the rule of walk and keep, for a
 random number of drafts.
 

@@ -43,8 +43,8 @@ class AgreeingDrafts:
     possible distributions v of a winner (Theorem 14.3 of docs/theory/walk-and-keep.md).  Each token
     has a slot, in the order of q/p.  Tokens swap mass between their slots.  The draft in the
     highest slot wins; if several drafts share this slot, the first of them wins (Theorem 14.4).  If
-    there are more than 8,192 tokens, tokens with nearly equal ratios share a slot, which costs up
-    to a fraction 2^−11 of the acceptance.
+    there are more than 8,192 tokens, tokens with nearly equal ratios share a slot, which reduces
+    the acceptance by a fraction of at most 2^−11.
 
     Attributes
     ----------
@@ -133,10 +133,11 @@ class AgreeingDrafts:
         return winning_probabilities([self._ascending(place) for place in places])
 
     def agreeing(self, place: int) -> Probs:
-        """Return the distribution of the number c of drafts equal to a token, if it wins: [k + 1].
+        """Return the distribution of the number c of drafts that equal a winning token: [k + 1].
 
         Let Z and R be the masses of the token and of all other tokens up to a point along the
-        slots.  The token wins with c drafts with probability ∫ Σ_m Pr(m) C(m, c) R^(m − c) d(Z^c).
+        slots.  The token wins and equals c drafts with probability ∫ Σ_m Pr(m) C(m, c)
+        R^(m − c) d(Z^c).
         """
         k = self.numbers.size - 1
         if k == 1:

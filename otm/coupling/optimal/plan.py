@@ -38,8 +38,8 @@ FEW = 16
 class OptimalPlan(ResidualPlan):
     """The optimal transport plan of OTM-k, with acceptance probability α_k.
 
-    This construction is new.  Theorems 5.1 to 5.3 of docs/theory/optimal-plan.md prove that it is
-    optimal; Theorem 5.4 proves that it is lossless for every table.
+    This construction is new.  Theorems 5.1 to 5.3 of docs/theory/optimal-plan.md prove that the
+    plan is optimal; Theorem 5.4 proves that it is lossless for every table.
 
     Tokens are grouped in bins by the ratio q/p, with one bin for each ratio if the tokens are few
     or the numbers are fractions.  A draft takes the slot of its bin or, with a probability from a
@@ -48,9 +48,9 @@ class OptimalPlan(ResidualPlan):
     distribution of the winner; otherwise the output is drawn from the residual ∝ max(q − v', 0).
 
     The distribution v' is recomputed from the stored table.  So the output distribution is q up to
-    a few roundings, for every k (Theorem 5.7).  A table in floats can cost acceptance, about
-    k · 2^−53 as measured, but the plan stays lossless.  In floats, `acceptance` is a lower bound on
-    Pr(Y ∈ drafts); for fractions, both are equal to α_k.
+    a few roundings, for every k (Theorem 5.7).  In floats, rounding of the table can reduce the
+    acceptance, by about k · 2^−53 as measured, but the plan stays lossless.  In floats,
+    `acceptance` is a lower bound on Pr(Y ∈ drafts); for fractions, both are equal to α_k.
 
     Parameters
     ----------
@@ -62,7 +62,8 @@ class OptimalPlan(ResidualPlan):
     InvalidInputError
         If `problem` is not a single `Problem`, or the rule does not support its drafts.
     InvalidDraftCountError
-        If the problem has floats and more than 2^30 drafts, because moves would lose acceptance.
+        If the problem has floats and more than 2^30 drafts, because rounding of the moves would
+        reduce the acceptance.
 
     Examples
     --------
@@ -81,7 +82,7 @@ class OptimalPlan(ResidualPlan):
         if self.problem.k > LARGEST_COUNT and not self.problem.exact:
             raise InvalidDraftCountError(
                 f"k = {self.problem.k:,}; in floats the optimal plan supports at most "
-                f"{LARGEST_COUNT:,} drafts, because rounding to 2^−53 would cost acceptance; "
+                f"{LARGEST_COUNT:,} drafts, because rounding to 2^−53 would reduce acceptance; "
                 "otm.alpha supports any k"
             )
 

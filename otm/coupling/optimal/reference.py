@@ -1,4 +1,4 @@
-"""A plain reference of the optimal plan, token by token in fractions, for reading and for tests.
+"""A simple, slow version of the optimal plan for readers and tests: token by token, in fractions.
 
 Steps and variable names follow docs/theory/optimal-plan.md: p and q are the draft and the target
 distribution, and k is the number of drafts.  `OptimalPlan` is equivalent but fast.

@@ -1,4 +1,4 @@
-"""The stored table of moves between slots, and the distribution of the winner that it gives.
+"""The stored table of moves between slots, and the resulting distribution of the winner.
 
 All tokens of a bin move to the same partner slots.  How often a token moves depends on its q/p.
 """
@@ -210,8 +210,8 @@ class SlotTable(Frozen):
         """Terms of the win ratio Pr(token wins) / p(token) for each bin: two arrays [m].
 
         The first term is the ratio in the slot of the bin.  The second term is the average change
-        by moves.  Both are scaled so that the winner distribution is consistent with Σq = 1.
-        Drafts in one slot are exchangeable, so it does not matter which of them wins.
+        of the ratio by moves.  Both terms are scaled so that the winner distribution is consistent
+        with Σq = 1.  Drafts in one slot are exchangeable, so it does not matter which of them wins.
         """
         bins, (owner, partner, _) = self.bins, self.swaps.moves
         below, above, mass = bins.draft_below, bins.draft_above, bins.draft
@@ -231,7 +231,7 @@ class SlotTable(Frozen):
 
 
 def winning_probabilities(laws: Sequence[tuple[Slots, Probs]]) -> Probs:
-    """Return the probability that each of k drafts wins, because its slot is the highest: [k].
+    """Return the probability that each of k drafts wins; the draft in the highest slot wins: [k].
 
     Each entry of `laws` has the possible slots of a draft, ascending, and their probabilities.  If
     several drafts share the highest slot, the first of them wins.

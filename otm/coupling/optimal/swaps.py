@@ -1,8 +1,8 @@
 """Target win ratio of each bin of tokens, and the swaps of mass that achieve it.
 
 Order the bins of tokens by q/p; slot j is the interval (P_{j−1}, P_j] of cumulative draft mass.
-The win ratio of a token is Pr(the winner is the token) / p(token).  Suppose that every draft takes
-the slot of its bin and the highest slot wins.  Then tokens of bin j have the win ratio
+The win ratio of a token is Pr(the winner is the token) / p(token).  If every draft takes the slot
+of its bin and the highest slot wins, tokens of bin j have the win ratio
 W_j = (P_j^k − P_{j−1}^k) / p_j.  Bins with W_j below the target ratio swap mass with the higher
 slots of bins with W_j above it (Theorem 5.2 of docs/theory/optimal-plan.md).
 """
@@ -35,8 +35,8 @@ Slots = npt.NDArray[np.int64]
 class TargetWinRatio(NamedTuple):
     """Target win ratio t = Pr(the winner is the token) / p(token), for each of m bins.
 
-    With W the win ratio in the slot of the bin, bins are pure: either t ≥ W for all tokens of a
-    bin, or t ≤ W for all tokens.
+    Bins are pure: if W is the win ratio in the slot of a bin, either t ≥ W for all tokens of the
+    bin, or t ≤ W for all of them.
     """
 
     bins: RatioBins
@@ -116,7 +116,7 @@ class Swaps(Frozen):
 
 
 def match_swaps(lacking: Probs, slope: Probs) -> Swaps:
-    """Match bins with lacking win probability (positive) to bins with an excess (negative).
+    """Match bins that lack win probability (`lacking` > 0) with bins that have an excess (< 0).
 
     Bins are matched in order, by cumulative amount (north-west corner rule).
     """

@@ -11,7 +11,7 @@ from otm.errors import SolverError
 from otm.optimum.solvers.linear_program import LinearProgram, LinearProgramSolution
 
 TOLERANCE = 1e-10
-"""Smallest feasibility tolerance that HiGHS accepts; its default 1e-7 costs up to 1e-8 of α."""
+"""Smallest feasibility tolerance that HiGHS accepts; the default 1e-7 lowers α by up to 1e-8."""
 
 
 def solve_highs(program: LinearProgram, time_limit: float = math.inf) -> LinearProgramSolution:

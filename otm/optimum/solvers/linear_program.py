@@ -170,13 +170,13 @@ class LinearProgramSolution(ShortRepr):
     program : LinearProgram
         The solved program.
     flow : array [variables]
-        The accepted mass of each variable.  It is nonnegative and within the capacities for any
-        precision of the solver, so it defines a transport plan.
+        The accepted mass of each variable.  The flow is nonnegative and within the capacities for
+        any precision of the solver, so it defines a transport plan.
     set_duals : array [R]
         Price u of each P(S), in [0, 1].
     token_duals : array [n]
-        Price w of each q(y), in [0, 1].  It is 1 for tokens with p > 0 and q = 0, and 0 for tokens
-        with p = 0.  For y ∈ S, u(S) + w(y) ≥ 1 up to the solver's precision.
+        Price w of each q(y), in [0, 1].  The price is 1 for tokens with p > 0 and q = 0, and 0 for
+        tokens with p = 0.  For y ∈ S, u(S) + w(y) ≥ 1 up to the solver's precision.
 
     Examples
     --------
@@ -302,8 +302,8 @@ def cut_from_duals(problem: Problem, token_duals: Floats) -> Cut:
     """Return the best cut H = {w ≥ t} over all thresholds t, for prices w [n] of the tokens.
 
     Any prices give a valid upper bound on α_k.  The value of a dual solution is the mean of the cut
-    values over uniform t, so the best cut is at least as good: an optimal dual solution gives a
-    minimum cut.
+    values over uniform t, so the least cut value is not larger.  Therefore an optimal dual solution
+    gives a minimum cut.
     """
     # A token with p = 0 would only add its target mass to the cut.
     support = np.flatnonzero(problem.draft)
@@ -318,5 +318,5 @@ def cut_from_duals(problem: Problem, token_duals: Floats) -> Cut:
 
 
 def _has_variable(sets: Multisets, live: int) -> npt.NDArray[np.bool_]:
-    """Mark the entries of sets with a variable: the first occurrence of each token with q > 0."""
+    """Mark the set entries that have a variable: the first occurrence of each token with q > 0."""
     return np.asarray(first_occurrences(sets) & (sets < live))

@@ -1,8 +1,9 @@
 """OTM as a maximum flow in integers: slow, but without rounding.
 
-The network is source → set S of drafts (capacity P(S)) → token y ∈ S → sink (capacity q(y)).  It
-works for any joint distribution of the drafts.  For i.i.d. drafts it is an independent check of the
-closed form and the linear program, with another formula and other arithmetic.
+The network is source → set S of drafts (capacity P(S)) → token y ∈ S → sink (capacity q(y)).  The
+method works for any joint distribution of the drafts.  For i.i.d. drafts the method is an
+independent check of the closed form and the linear program, with another formula and other
+arithmetic.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from otm.optimum.multisets import scientific
 from otm.problem import Problem
 
 LARGEST_FLOW = 50_000
-"""Limit of k times the number of edges from sets (or tuples) to tokens: a second or two."""
+"""Limit on k times the number of edges from sets (or tuples) to tokens: two seconds of work."""
 
 
 def alpha_by_max_flow(problem: Problem) -> Fraction:
@@ -59,8 +60,8 @@ def minimum_cut_by_max_flow(drafts: DraftDistribution, target: Probs) -> Cut:
     """Compute the optimal acceptance probability for any joint distribution, and a minimum cut.
 
     Floats are converted to fractions and normalised exactly, so the value is a Fraction.  Problems
-    above `LARGEST_FLOW` raise an error.  Their size is the number of draft sets if drafts are
-    i.i.d., and the number of draft tuples otherwise.
+    above `LARGEST_FLOW` raise an error.  The size of a problem is measured by the number of draft
+    sets for i.i.d. drafts, and by the number of draft tuples for other drafts.
     """
     graph, unit = _graph(drafts, target)
     flow, (reached, _) = require("networkx").minimum_cut(graph, "source", "sink")
@@ -73,8 +74,8 @@ def acceptance_by_max_flow(
 ) -> dict[frozenset[int], dict[int, Fraction]]:
     """Compute the probability with which an optimal rule accepts each token of each draft set.
 
-    Keys are the sets of positions that can be drafted.  Zero probabilities are left out.  Floats
-    and the size limit are treated as in `minimum_cut_by_max_flow`.
+    The keys are the possible draft sets, as sets of positions.  Tokens with probability zero are
+    left out.  Floats and the size limit are treated as in `minimum_cut_by_max_flow`.
     """
     graph, _ = _graph(drafts, target)
     _, flow = require("networkx").maximum_flow(graph, "source", "sink")

@@ -1,6 +1,6 @@
 """OTM-k with entropic regularisation, which SpecTr names as the usual approximation (footnote 9).
 
-It is here for comparison only.  With the cost 1{y ∉ S}, the regularised plan also gives mass to
+This solver is for comparison only.  With the cost 1{y ∉ S}, the regularised plan also gives mass to
 pairs that an optimal plan does not use, so it accepts less than α_k.
 """
 
@@ -19,7 +19,7 @@ TOLERANCE = 1e-9
 """Error of the target marginal at which the iteration stops."""
 
 DENSE_MATRICES = 8
-"""Upper bound on the number of arrays [sets, tokens] in memory at one time, POT's included."""
+"""Upper bound on the number of arrays [sets, tokens] in memory at one time, including POT's."""
 
 
 def solve_sinkhorn(
@@ -37,7 +37,8 @@ def solve_sinkhorn(
         rounded to float64.
     regularisation : float
         Weight ε > 0 of the entropy.  Up to the tolerance, the value is between α_k − ε H(q) and
-        α_k, where H(q) is the entropy of the target.  It is usually much closer to α_k.
+        α_k, where H(q) is the entropy of the target.  Usually the value is much closer to α_k than
+        this lower bound.
     memory_limit : int, optional
         Memory limit in bytes, 2 GiB by default.
     max_iterations : int, optional
@@ -97,8 +98,8 @@ def solve_sinkhorn(
     if not log["err"][-1] < TOLERANCE:
         raise SolverError(
             f"Sinkhorn's iteration has an error of {log['err'][-1]:.1e} after {max_iterations:,} "
-            f"iterations at regularisation {weight}; raise either of the two, or use the "
-            'linear program: method="lp-highs"'
+            f"iterations at regularisation {weight}; raise the number of iterations or "
+            'the regularisation, or use the linear program: method="lp-highs"'
         )
     everywhere = np.zeros(costs.shape)
     everywhere[np.ix_(rows, columns)] = plan
