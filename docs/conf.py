@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import re
+import struct
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -101,7 +102,20 @@ def _keep_punctuation(app: Sphinx, document: nodes.document) -> None:
             tied += [formula, nodes.Text(mark[0])]
 
 
+def _mark_shapes(app: Sphinx, document: nodes.document) -> None:
+    """Give wide and tall pictures and long table cells the classes that the style sheet uses."""
+    for picture in document.findall(nodes.image):
+        path = Path(app.srcdir, picture["uri"])
+        if path.suffix == ".png" and path.is_file():
+            width, height = struct.unpack(">II", path.read_bytes()[16:24])
+            picture["classes"] += ["wide"] * (width > 2 * height) + ["tall"] * (height > width)
+    for cell in document.findall(nodes.entry):
+        if len(cell.astext()) > 40:
+            cell["classes"].append("long")
+
+
 def setup(app: Sphinx) -> None:
     """Connect the functions above; docstrings are changed before numpydoc reads them."""
     app.connect("autodoc-process-docstring", _cite, priority=400)
     app.connect("doctree-read", _keep_punctuation)
+    app.connect("doctree-read", _mark_shapes)

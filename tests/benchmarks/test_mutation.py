@@ -55,10 +55,10 @@ def test_the_page_has_the_numbers_of_the_last_run() -> None:
     judged = RESULT["tried"] - RESULT["equivalent"]
     text = " ".join(PAGE.split())
     assert RESULT["tried"] == RESULT["mutants"]
-    assert f"All {RESULT['mutants']:,} mutants were tried. {RESULT['equivalent']} change" in text
+    assert f"All {RESULT['mutants']:,} mutants were tried. {RESULT['equivalent']} mutants" in text
     assert f"{judged:,}, {RESULT['killed']:,} were killed: {RESULT['score']:.1%}" in text
-    assert f"{RESULT['killed by time']} of those killed by a test that took" in text
-    assert f"it would be {RESULT['killed'] / RESULT['mutants']:.1%}" in text
+    assert f"{RESULT['killed by time']} by a test that took" in text
+    assert f"the score would be {RESULT['killed'] / RESULT['mutants']:.1%}" in text
 
 
 def test_what_is_left_is_explained_and_little() -> None:
