@@ -987,3 +987,13 @@ def test_tokens_are_compared_exactly_about_once_each(monkeypatch: pytest.MonkeyP
     with suppress(certificate.CertificateRefusedError):
         certificate.accepted_mass(draft, target, 2, (2, 1), work=certificate.Work(0))
     assert 400 < compared < 1_100
+
+
+def test_a_message_about_a_list_names_the_length_only_if_there_is_one() -> None:
+    """Bug: "not a list of length None", or a wrong length called "not a list"."""
+    with pytest.raises(certificate.CertificateRefusedError, match=r"^draft is not a list$"):
+        certificate.as_list(3, "draft")
+    with pytest.raises(
+        certificate.CertificateRefusedError, match="^draft is not a list of length 2$"
+    ):
+        certificate.as_list([1], "draft", 2)

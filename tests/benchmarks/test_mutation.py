@@ -63,7 +63,7 @@ def test_the_page_has_the_numbers_of_the_last_run() -> None:
 
 def test_what_is_left_is_explained_and_little() -> None:
     """Bug: a test that goes, and a score that falls."""
-    assert RESULT["score"] >= 0.95
+    assert RESULT["score"] >= 0.99
     assert len(RESULT["survivors"]) == 2, "the page explains two"
 
 
