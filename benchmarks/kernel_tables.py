@@ -93,7 +93,7 @@ def sigmoid() -> str:
     found = record("distances")
     by_power = found["sigmoid"]["by power of ten"]
     rows = [[f"±10^{power}", f"{value:.4f}"] for power, value in by_power.items()]
-    rows.append(["the draft model's distribution", f"{found['sigmoid']['draft law']:.4f}"])
+    rows.append(["the draft model's distribution", f"{found['sigmoid']['draft distribution']:.4f}"])
     return markdown(["scales a, b", "TV"], rows, origin(found, "distances --save"))
 
 

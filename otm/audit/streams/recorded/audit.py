@@ -3,7 +3,7 @@
 The output of a lossless verifier, continued by the target, has the target's distribution.  Let y_1
 … y_n be the output of a step, and p_i the target's distribution after y_1 … y_i.  Given n > i and
 y_1 … y_i, the next token y_{i+1} has the distribution p_i (docs/theory/recorded-steps.md, Theorem
-15.1).  So every output token follows its row, for every lossless verifier.  `RowEvidence` tests
+15.1).  So with a lossless verifier every output token follows its row.  `RowEvidence` tests
 after every token whether the output tokens follow their rows.
 """
 
