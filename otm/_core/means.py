@@ -98,11 +98,11 @@ class Prompts:
         return ratio_of_totals(sums, self.sizes, level=self.level)
 
     def per(self, counts: Floats) -> Floats:
-        """Linearise the ratio of positions to counts: counts [P, ...] → sums [P, ...].
+        """Convert counts [P, ...] to sums [P, ...] whose mean is the ratio of positions to counts.
 
-        The mean of the result is the ratio, such as tokens per step.  So a ratio, or a difference
-        of two ratios, gets the confidence interval of a mean (Cochran, "Sampling Techniques", 1977,
-        section 6.4).
+        The sums come from linearising the ratio, such as tokens per step.  So a ratio, or a
+        difference of two ratios, gets the confidence interval of a mean (Cochran, "Sampling
+        Techniques", 1977, section 6.4).
         """
         sizes = self.sizes.reshape(-1, *[1] * (counts.ndim - 1))
         ratio = sizes.sum() / counts.sum(axis=0)

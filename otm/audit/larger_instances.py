@@ -131,9 +131,10 @@ def far_back(
 def ladder(gamma: int) -> Instance:
     """Make models whose rows down to depth γ are reached often and have few paths.
 
-    Three tokens change roles from row to row.  One token is the next rung: both models give it the
-    same probability, so it never replaces a draft.  The other two tokens leave the ladder; after
-    each of these two, only one token is possible.  A run reaches the row after 12 drafts with
+    Each row has three tokens, and each token has another role in the next row.  One token is the
+    next rung: both models give it the same probability, so it never replaces a draft.  The other
+    two tokens leave the ladder; after each of these two, only one token is possible.  A run
+    reaches the row after 12 drafts with
     probability 1/4.
     """
     # This token is only in the prompt, so that no shorter context is the context of a rung.

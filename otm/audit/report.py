@@ -99,7 +99,7 @@ class Report(BaseReport):
         to the counterexample.  These impossible outputs come from single values of a uniform, such
         as 0, or from rounding.
     diagnoses : tuple of Diagnosis
-        Known mistakes with the verifier's output distributions.
+        Known mistakes that lead to the same output distributions as the verifier's.
     nearest : Nearest or None
         If `diagnoses` is empty, a known mistake that is much nearer to the output than the target
         is.

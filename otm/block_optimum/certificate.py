@@ -8,8 +8,8 @@ This command checks a file that `BlockCertificate.save` wrote, and needs no inst
 
 The nodes form a tree of paths.  D(z|y) and T(z|y) are the draft and target probabilities of the
 token z after the path y.  g(U) is the probability that the drafts pass through a node of U.  For k
-i.i.d. paths it is 1 − (1 − D(U))^k if U is an antichain, in which no node is above another.  For a
-table of draft trees it is a sum over the trees.  The optimum is the largest expected number of
+i.i.d. paths g(U) is 1 − (1 − D(U))^k if U is an antichain (no node of U is above another).  For a
+table of draft trees g(U) is a sum over the trees.  The optimum is the largest expected number of
 drafts that a memoryless lossless rule accepts.  It equals the maximum of Σ S(y) over
 
     S ≥ 0,  S(root) = 1,  S(yz) ≤ S(y) T(z|y),  Σ_{y∈U} S(y) ≤ g(U) for every antichain U.
@@ -24,7 +24,7 @@ drafts that a memoryless lossless rule accepts.  It equals the maximum of Σ S(y
   ``upper`` its weight in the sum is the number of levels that it replaces, not 1.
 
 Floats are read as exact binary fractions, and all arithmetic is in integers.  Powers are first
-computed in fixed point, with every rounding error against the claim.
+computed in fixed point, and rounded in the direction that makes the claim harder to prove.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ LinearForm = dict[Any, Fraction]
 """A linear form: a map from unknowns to coefficients, with the constant at None."""
 
 LARGEST_SIMPLEX, SIMPLEX_BITS = 60, 5e8
-"""Limits of the simplex method in fractions, at which it takes seconds.
+"""Limits on problems for the simplex method in fractions; at these limits it takes seconds.
 
 The first limits the number of nodes, the second the bits of g(U) times the cube of that number.
 """

@@ -1,8 +1,8 @@
 """Solve the program for i.i.d. paths on large trees, with a polygon in place of the curve of g.
 
 g(U) = φ(D(U)) with φ(d) = 1 − (1 − d)^k.  Take a polygon inscribed in the curve of φ.  Each edge of
-the polygon lies on a line of slope λ with the value c at zero.  S(U) is at most the polygon at D(U)
-for every antichain U if best(root; λ) ≤ c for each edge (Theorem 13.7 of docs/theory/block.md).
+the polygon lies on a line, c + λ d.  S(U) is at most the polygon at D(U) for every antichain U if
+best(root; λ) ≤ c for each edge (Theorem 13.7 of docs/theory/block.md).
 With the constraints
 
     best(y; λ) ≥ S(y) − λ D(y),   best(y; λ) ≥ Σ_z best(yz; λ)
@@ -239,7 +239,10 @@ class PolygonProgram:
         return Choices(unclear & reached, taken & reached, owner)
 
     def _margins(self, slopes: Floats, accept_probs: Floats) -> tuple[Floats, Floats]:
-        """Return S(y) − λ D(y) minus the best value below y, and D(y) minus the D of that choice.
+        """Compare each node y with the best choice of nodes below y.
+
+        Return S(y) − λ D(y) minus the total of S − λ D over that choice, and D(y) minus the total
+        of D over that choice.
 
         Both arrays have shape [edges, nodes + 1].
         """
@@ -327,7 +330,7 @@ def _merge_near(vertices: Floats) -> Floats:
 
 
 def _replace_noise(program: PolygonProgram, node_prices: Floats, floor: float) -> Floats:
-    """Replace the prices of rare nodes, which are noise.
+    """Replace the prices of rare nodes, because these prices are noise.
 
     A node that the target rarely reaches gets price zero.  A node that the drafts hit rarely gets
     a price as large as its whole worth.

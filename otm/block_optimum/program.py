@@ -320,7 +320,7 @@ def solve_program(program: CuttingPlanes, tolerance: float, rounds: int, watch: 
 
 
 def nodes_by_depth(tree: Tree) -> list[list[int]]:
-    """Return the nodes of each depth; a remainder node counts at each level it replaces."""
+    """Return lists of nodes by depth; a remainder node is in the list of each depth it replaces."""
     last = [depth + max(n, 1) - 1 for depth, n in zip(tree.depths, tree.levels, strict=True)]
     levels: list[list[int]] = [[] for _ in range(max(last))]
     for y in range(1, len(last)):

@@ -69,7 +69,7 @@ class CoupledVerifier:
         Returns
         -------
         Rounds
-            The object whose steps `stream` calls.
+            The object that `stream` calls for each step.
         """
         if not task.suits_device():
             return CoupledRounds(task, self.lists)
@@ -97,7 +97,7 @@ class CoupledRounds(HostRounds):
             self._clocks = [self._clocks[parent] for parent in batch.parents]
 
     def draft(self, batch: Batch) -> list[DraftNode]:
-        """Draft; a model draws its drafts from the clocks, other drafters draw as usual."""
+        """Return draft trees; a model draws its drafts from the clocks, other drafters as usual."""
         if self._drafter is None:
             return super().draft(batch)
 

@@ -33,7 +33,7 @@ from otm.optimum.multisets import (
 from otm.problem import Problem
 
 LARGEST_ENUMERATION = 20_000
-"""Largest number of entries in the table of multisets for sums in fractions."""
+"""Largest table of multisets, in entries, for which sums are computed in fractions."""
 
 LARGEST_RATIO = 2.0**500
 """Largest default weight in floats; tokens with a larger q/p are never drafted in practice."""

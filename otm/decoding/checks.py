@@ -90,7 +90,7 @@ def _checked_uniforms(source: Randomness, m: int) -> npt.NDArray[Any]:
 
 
 def as_device_backend(backend: str) -> str:
-    """Check the name of a tensor backend; arrays on a device are always tensors."""
+    """Check the name of a backend for a device, where all arrays are tensors."""
     return check_name("backend", backend, (AUTO, *(x for x in BACKENDS if x != "numpy")))
 
 

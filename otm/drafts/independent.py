@@ -80,7 +80,7 @@ class Independent(FromProbs):
         return missed
 
     def distribution_of_last(self, order: npt.NDArray[np.int64]) -> Probs:
-        """Return the distribution of the draft whose token comes last in an order of the tokens.
+        """Return the distribution of the draft that comes last in a given order of the tokens.
 
         Draft i is the last one if drafts 1 to i − 1 come strictly before it in the order, and none
         of drafts i + 1 to k comes after it.  So the distribution is a sum of products of masses.

@@ -37,7 +37,7 @@ CHUNK = 2**20
 """Largest number of tokens times quadrature points in one chunk: about 50 MB."""
 
 MASS_SCALE = 2.0**500
-"""Scale of masses, and inverse scale of times, because 1 over a subnormal mass overflows."""
+"""Factor on masses; times are divided by it.  Without it, 1 over a subnormal mass overflows."""
 
 LOG_PRECISION = 37.0
 """The truncation error of the quadrature is below e^−37 (1e-16), relative to the integral."""

@@ -42,8 +42,9 @@ def common_draft(target_probs: Any, weights: Any = None) -> Probs:
     Returns
     -------
     array [V]
-        The distribution d with the largest Σ_n w_n Σ_v min(d(v), T_n(v)). If several are optimal,
-        the first tokens get the most mass. The result has fractions if the rows have fractions.
+        The distribution d with the largest Σ_n w_n Σ_v min(d(v), T_n(v)). If several distributions
+        are optimal, the result prefers tokens with lower ids. The result has fractions if the rows
+        have fractions.
 
     Raises
     ------

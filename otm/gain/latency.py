@@ -99,8 +99,8 @@ class Latency(ShortRepr):
         as_costs(self.autoregressive_overhead, "autoregressive_overhead")
         if not self.autoregressive_time > 0:
             raise InvalidParameterError(
-                f"the target takes {self.autoregressive_time} for one token in one row; it must be "
-                "above 0"
+                f"the target takes {self.autoregressive_time} for one token in one row; this time "
+                "must be above 0"
             )
 
     @classmethod

@@ -3,7 +3,7 @@
 The block efficiency is the mean number of tokens per step, and measured times give the cost of a
 step (`latency`). The block efficiency divided by the cost gives the speed. `recommend` computes
 block efficiencies from recorded drafts, and `report` from recorded distributions. `rank_setups`
-orders the setups for both functions.
+orders the setups for `recommend` and for `report`.
 """
 
 from __future__ import annotations

@@ -126,9 +126,9 @@ def verify_probs(
     Probabilities are not normalised, because this would read rows that are otherwise unread.  For
     one chain, a draft row with sum D and a target row with sum T change the distribution of an
     output token by at most abs(D − T) / max(D, T) (TV).  The bound is 10^−6 for a float32 softmax,
-    but up to 10^−3 for a half-precision softmax.  For K chains the measured change was at most
-    abs(D − 1) + abs(T − 1).  In half precision, give *logits* to `verify_logits` instead of
-    probabilities to `verify_probs`.
+    but up to 10^−3 for a half-precision softmax.  For K chains the change of this distribution,
+    where it was measured, was at most abs(D − 1) + abs(T − 1).  In half precision, give *logits* to
+    `verify_logits` instead of probabilities to `verify_probs`.
 
     References
     ----------

@@ -98,7 +98,7 @@ class NGramCounts:
         return float(once / max(once + 2 * twice, 1))
 
     def following(self, contexts: npt.ArrayLike) -> Counts:
-        """Return counts of each token after the last n − 1 tokens of contexts.
+        """Return how often each token follows the last n − 1 tokens of each context.
 
         The shapes are [..., h] → [..., V].
         """

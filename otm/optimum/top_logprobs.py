@@ -145,7 +145,7 @@ def alpha_interval_from_logprobs(
     ----------
     draft_logprobs, target_logprobs : mapping of int to float
         The most probable tokens of each distribution with their natural log-probabilities, which
-        may be −inf.  `alpha_interval` describes the other conditions.
+        may be −inf.  The other conditions are as in `alpha_interval`.
     k : int
         Number of i.i.d. drafts, at least 1.
     vocabulary : int, optional
@@ -193,8 +193,8 @@ def _below(probs: TopList, slack: Number, error: Number) -> TopList:
 def _above(probs: TopList, slack: Number, error: Number, n: int | None) -> TopList:
     """Return an upper bound on all distributions that match the list, as a measure (Theorem 10.4).
 
-    The unlisted mass has an extra factor above 1, unlike the cap, so that later rounding cannot
-    undo the increase.
+    The unlisted mass, but not the cap, is multiplied once more by a factor above 1, so that later
+    rounding cannot undo the increase.
     """
     masses = probs.masses * ((1 + error) / (1 - slack))
     rest = max(probs.rest * (1 - slack) + slack * (1 + error), 0 * slack) * (1 + error)

@@ -149,7 +149,7 @@ def continued_distribution(
 def by_conditional(rule: type[TransportPlan]) -> type[TransportPlan]:
     """Return a variant of a rule that samples from `conditional` with one uniform.
 
-    It has far fewer paths to explore.  The tests of each rule show that `select` has the
+    The variant has far fewer paths to explore.  The tests of each rule show that `select` has the
     distribution `conditional`.
     """
     draw_from_conditional = {"_select": TransportPlan._select, "uniforms_per_selection": 1}

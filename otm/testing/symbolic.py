@@ -184,7 +184,7 @@ class Region:
         ]
 
     def _can_part(self, below: Sequence[int], members: Sequence[int], cut: Cut) -> bool:
-        """Return whether exactly the uniforms `below` among `members` can lie below a cut."""
+        """Return whether, of `members`, the uniforms `below` and no others can lie below a cut."""
         low, high = self.between[members[0]]
         for a, b in self._before:
             if a in members:

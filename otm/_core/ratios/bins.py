@@ -311,8 +311,8 @@ class RatioBins(Frozen):
 def corners(xp: Any, n: int, low: Any, high: Any, masses: Iterable[Any]) -> tuple[Any, Any]:
     """Compute `RatioBins.corners` in NumPy or torch, for bins with ratios from `low` to `high`.
 
-    `masses` are draft and target mass of the bin, draft mass above and target mass below its lower
-    edge.
+    `masses` are four masses: the draft mass in the bin, the target mass in the bin, the draft mass
+    above the bin's lower edge, and the target mass below that edge.
     """
     draft, target, above, below = masses
     finite, width, nothing = high < np.inf, high - low, xp.zeros_like(draft)
@@ -353,8 +353,9 @@ def count_up_to(ascending: Probs, most: Number) -> int:
 def by_ratio(ratio: Probs, parts: Probs) -> tuple[Probs, Probs, Any]:
     """Group tokens with p > 0 by their ratio, for one row [n] or several rows [R, n].
 
-    `parts` [2, 2, ..., n] are the `split_parts` of both masses.  Return the ratios [m] and the
-    parts [2, 2, m] of the bins of all rows, and the number of bins of each row.
+    `parts` [2, 2, ..., n] are the `split_parts` of both masses.  Return, for the bins of all rows
+    together, their ratios [m] and the sums of their parts [2, 2, m]; and the number of bins of each
+    row.
     """
     *rows, n = ratio.shape
     order, sizes = np.argsort(ratio, axis=-1), np.full(rows, n) if rows else n

@@ -47,8 +47,8 @@ class stateful(FunctionAdapter):
     Raises
     ------
     InvalidParameterError
-        If `new` makes no verifier, or the verifier has other parameters than for `chain`, or they
-        cannot be read.
+        If `new` makes no verifier, or the parameters of the verifier cannot be read, or they are
+        not those that `chain` describes.
     MissingDependencyError
         If the function has a parameter `generator`, and torch is not installed.
 
@@ -81,7 +81,7 @@ class stateful(FunctionAdapter):
         return instance.k == 1 and instance.gamma <= 2 and instance.vocabulary**instance.gamma <= 4
 
     def drafted(self, instance: Instance, source: Randomness) -> tuple[Path, ...]:
-        """Draw the same drafts of each step as `output`."""
+        """For each step, draw the same drafts as `output`."""
         return self._decode(instance, source)[1]
 
     def output(self, instance: Instance, source: Randomness) -> Path:

@@ -1,4 +1,4 @@
-"""Find the known mistakes whose output distribution equals that of a verifier, or is near."""
+"""Find the known mistakes whose output distribution equals, or nearly equals, a verifier's."""
 
 from __future__ import annotations
 

@@ -121,7 +121,7 @@ class _First:
         self.error = _error(seen, 4)
 
     def kept(self) -> int:
-        """Count the tokens that replace drafts: their probability exceeds min(target, draft)."""
+        """Count the tokens that replace drafts, whose probability exceeds min(target, draft)."""
         return int((self.probs > np.minimum(self.target, self.draft) + self.error).sum())
 
     def tiles(self) -> range:

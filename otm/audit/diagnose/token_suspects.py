@@ -47,7 +47,7 @@ ROW_MISTAKES = (
         in_rows=from_aim,
     ),
 )
-"""Mistakes that rows can show and that are not among the known bugs."""
+"""Mistakes that recorded tokens and rows can show, but that are not in `KNOWN_BUGS`."""
 
 SUSPECTS: dict[str, KnownBug] = {
     bug.name: bug for bug in (*KNOWN_BUGS, *ROW_MISTAKES) if bug.in_rows is not None

@@ -1,8 +1,9 @@
 """Replace random operations of torch by functions of the audit's uniforms.
 
 Uniform and Bernoulli variables and `multinomial` become functions of the audit's uniforms.
-Exponential variables, and rows of uniform variables, become functions of the audit's uniforms if
-they make a race (`otm.audit.intercept.races`) or if code reads them.
+Exponential variables, and rows of uniform variables, have no values at first.  If they make a race
+(`otm.audit.intercept.races`), one of the audit's uniforms decides the winner; if code reads them,
+their values become functions of the audit's uniforms.
 """
 
 from __future__ import annotations
@@ -239,7 +240,7 @@ class TorchDraws(TorchDispatchMode):  # type: ignore[misc]  # torch gives it no 
         return racing if same else None
 
     def look(self, values: Any) -> None:
-        """Fill tensors of noise with their values."""
+        """Compute the values of the noise tensors among `values`, and write them there."""
         for leaf in iter_leaves(values):
             if (racing := self._of(leaf)) is not None:
                 del self._known[id(leaf)]

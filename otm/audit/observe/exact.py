@@ -57,7 +57,8 @@ def observe_by_paths(runner: Runner, instance: Instance, deadline: float = math.
 
     Outputs at isolated values of a uniform, such as u = 0, have probability 0.  Raises
     `UnsuitedError` if the verifier does more than compare its uniforms, or does not repeat its
-    outputs; `ProblemTooLargeError` after too many paths or the time `deadline` of `time.monotonic`.
+    outputs; `ProblemTooLargeError` after too many paths, or once `time.monotonic()` is past
+    `deadline`.
     """
     if not runner.repeatable:
         raise UnsuitedError("the verifier draws its own random numbers")

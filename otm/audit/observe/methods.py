@@ -148,7 +148,7 @@ def observe_each(
 
 
 class RepeatCheck:
-    """A few runs of a verifier, which must have the same outputs after all other runs."""
+    """A few runs of a verifier; repeated after all other runs, they must give the same outputs."""
 
     def __init__(self, runner: Runner, seen: Observation, seed: int) -> None:
         width = max(seen.uniforms, MAX_UNIFORMS)

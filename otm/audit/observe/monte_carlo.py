@@ -32,7 +32,7 @@ BATCH = 4096
 def sample_instances(
     runner: Runner, instances: Sequence[Instance], budget: AuditBudget
 ) -> Observed:
-    """Compare frequencies with the target; the instances share the level and the time."""
+    """Compare frequencies with the target; the instances share the false-alarm level and time."""
     rng = np.random.default_rng(budget.seed)
     level, runs = budget.false_alarms / len(instances), budget.max_runs // len(instances)
     sampler = Sampler(level, budget.delta, max(runs, 1), rng)
@@ -175,7 +175,7 @@ class Sampler:
 
 @cache
 def _criterion(categories: int, delta: float, level: float) -> Criterion:
-    """Return the criterion for a number of sequences with any distribution."""
+    """Return the criterion for any distribution over this number of sequences."""
     return criterion_for_distribution(np.full(categories, 1 / categories), delta, level)
 
 

@@ -160,7 +160,10 @@ class Pieces:
         return low, high
 
     def _middle(self, low: Floats, high: Floats) -> Floats:
-        """Halve intervals, first at known breakpoints, because most breakpoints repeat."""
+        """Return the middle known breakpoint inside each interval, or its midpoint if it has none.
+
+        Known breakpoints are tried first because most breakpoints repeat.
+        """
         first = np.searchsorted(self._edges, low, side="right")
         last = np.searchsorted(self._edges, high, side="left")
         edges = np.append(self._edges, 0.0)[(first + last) // 2]

@@ -49,7 +49,7 @@ def key(ends: Cells | None, uniform: float) -> float:
 
 @dataclass
 class _Leaf:
-    """A run, and its draws from here on."""
+    """The outcome of a run, and its draws after those of the branches that lead to this leaf."""
 
     draws: Sequence[tuple[Cells | None, float]]
     outcome: int

@@ -103,7 +103,10 @@ def _bins_with_caps(bins: RatioBins, caps: Sequence[Floats]) -> npt.NDArray[np.i
 def _bins_with_cuts(
     bins: RatioBins, ks: Sequence[int], leniences: Sequence[float], values: Sequence[Floats]
 ) -> npt.NDArray[np.int64]:
-    """Return bins that may contain a cut below `values`, which has an array [K] per lenience."""
+    """Return bins that may contain a cut whose value is smaller than the one in `values`.
+
+    `values` has an array [K] for each lenience.
+    """
     draft_above, target_below = bins.corners(bins.wide)
     below = [target_below / lenience for lenience in leniences]
     better = np.zeros(bins.wide.size, dtype=np.bool_)

@@ -86,7 +86,7 @@ class Drafter(ABC):
         parents: Sequence[int] | None,
         uniforms: Sequence[Randomness],
     ) -> list[DraftNode]:
-        """Draft with a custom function `draw` for children, which this default method ignores.
+        """Draft, adding children with the function `draw`; this default method ignores `draw`.
 
         Parameters
         ----------

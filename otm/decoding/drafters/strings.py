@@ -158,7 +158,7 @@ class StringDrafter(Drafter):
         return tuple(itertools.islice(fitting, most))
 
     def _row(self, context: Context, before: TranslatedRow | None) -> TranslatedRow:
-        """Return the translated row of a context, which usually extends the row `before`."""
+        """Return the translation of a context; it usually extends the translation `before`."""
         known = 0 if before is None else len(before.tokens)
         if before is not None and tuple(before.tokens) == context[:known]:
             return before.cut(known).extended(context[known:])

@@ -55,7 +55,7 @@ class _Candidate(NamedTuple):
 
 
 class BestFirst:
-    """The most probable paths of each sequence of a batch, while the trees grow."""
+    """Collector of the most probable paths of each sequence of a batch, while the trees grow."""
 
     def __init__(self, nodes: int, width: int | None, batch: int) -> None:
         self._nodes, self._width = nodes, width

@@ -327,7 +327,7 @@ def _lossy(axes: Any, summary: Summary) -> None:
 
 
 def label_corners(points: Floats, names: Sequence[str], obstacles: Floats) -> list[Floats]:
-    """Return the lower left corner of each name next to its point, in units of 1/72 inch.
+    """Return where each name's lower left corner goes, next to its point, in units of 1/72 inch.
 
     Each name takes the side on which it covers the fewest obstacles and earlier names.
     """

@@ -43,7 +43,7 @@ from otm.gain.reports.verdict import verdict
 
 TableRow = dict[str, Any]
 Axes = dict[str, Sequence[Any]]
-"""Names and labels of the axes of an array, after the axis of the prompts."""
+"""Labels of each axis of an array, by the axis's name; the axis of the prompts is left out."""
 
 
 @dataclass(frozen=True)

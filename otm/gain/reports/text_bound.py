@@ -76,7 +76,10 @@ def bound_along_text(
 
 
 def tangents(above: Floats, k: int) -> tuple[Floats, Floats]:
-    """Return slopes and heights at 0 of tangents of φ, at fractions of masses: [N, FRACTIONS]."""
+    """Return the slopes of tangents of φ and their values at 0, each [N, FRACTIONS].
+
+    The tangents touch φ at the `FRACTIONS` of each mass.
+    """
     below = 1 - above[:, None] * FRACTIONS
     slope = k * below ** (k - 1)
     return slope, 1 - slope + (k - 1) * below**k

@@ -26,8 +26,8 @@ class ContinuedModel(HuggingFaceModel):
 def as_past(model: Any, input_ids: Any, mask: Any, cache: Any) -> Past | None:
     """Return the keys and values that a cache has for rows [B, L]; `mask` marks their tokens.
 
-    Return None if the cache does not store keys and values of all tokens, or does not belong to
-    these rows; the session must then read all tokens itself.  The last token is always read again.
+    Return None if the cache does not store keys and values of all tokens, or belongs to other rows;
+    the session must then read all tokens itself.  The last token is always read again.
     """
     cache = getattr(cache, "self_attention_cache", cache)
     layers = getattr(cache, "layers", [])

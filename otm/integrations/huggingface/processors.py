@@ -136,7 +136,7 @@ class BatchProcessor:
 
 
 def _for_rows(processor: Any, sequences: list[int]) -> Any:
-    """Return a processor for rows of these sequences; None if it needs the whole batch."""
+    """Return a processor for rows that continue `sequences`; None if it needs the whole batch."""
     kind = kind_of(processor)
     if kind == "PrefixConstrainedLogitsProcessor":
         allowed = processor._prefix_allowed_tokens_fn

@@ -39,8 +39,8 @@ def rejection_sample(  # noqa: PLR0917 - as in vLLM
 ) -> tuple[Tensor, Tensor]:
     """Verify the drafts of B requests.
 
-    Returns tokens, int64 [B, steps + 1], padded with −1, and their numbers [B].  `draft_sampled`
-    [N + B] has the last token of each request before its drafts.
+    Returns tokens, int64 [B, steps + 1], padded with −1, and the number of tokens of each request
+    [B].  `draft_sampled` [N + B] has the last token of each request before its drafts.
     """
     del use_fp64, use_block_verification, watermarking, watermarking_skip_mask, watermark_key
     for argument, what in (

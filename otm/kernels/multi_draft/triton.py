@@ -1,8 +1,8 @@
 """SpecTr's recursion as Triton kernels, with the same decisions as `otm.kernels.multi_draft.torch`.
 
-Each position has one launch.  The programs of a launch first finish the previous position, from the
-sums of the previous launch.  Afterwards the programs compute the sums of their own position, for
-the chains that still begin with the accepted tokens.  The drafts are therefore tested on the
+There is one launch per position.  The programs of a launch first finish the previous position, from
+the sums of the previous launch.  Afterwards the programs compute the sums of their own position,
+for the chains that still begin with the accepted tokens.  The drafts are therefore tested on the
 device, and the number of launches does not depend on acceptance.
 
 k-Seq needs γ + 3 launches.  The rule for bins needs 2γ + 3 launches, because one program per
@@ -98,7 +98,7 @@ class ChainsCall(NamedTuple):
 
     @property
     def to_draw(self) -> dict[str, int]:
-        """Constants of the last launch."""
+        """Constants that the launch of `draw` needs in addition."""
         rows = self.result.tokens.shape[1]
         return {"padded_rows": padded(rows), "padded_blocks": padded(self.blocks)}
 

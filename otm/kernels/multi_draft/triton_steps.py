@@ -98,7 +98,7 @@ def first_of(chosen: tl.tensor, chains: tl.tensor, padded_chains: tl.constexpr) 
 def drafts_at(paths: Paths, agree: tl.tensor, position: tl.tensor, options: Options) -> tl.tensor:
     """Return drafts, the mask and number of counted drafts, and the chain whose rows to read.
 
-    The draft of a chain that does not agree is −1.  The chain to read is the first with a draft,
+    A chain that does not agree has the draft −1 here.  The chain to read is the first with a draft,
     because a chain that has ended has no draft row here.
     """
     place = tl.arange(0, options.padded_chains) * paths.gamma + position
@@ -137,7 +137,8 @@ def at_node(
 ) -> tl.tensor:
     """Return target and draft probabilities of tokens, in float64, 0 outside the rows.
 
-    If `drafted` is false, the draft's row is not read.  Probabilities of a sparse draft count as 0.
+    If `drafted` is false, the draft's row is not read.  A sparse draft's row is not read here
+    either, and the draft probabilities returned for it are 0.
     """
     rows = rows_of(of, chain)
     known = (token >= 0) & (token < rows.size)

@@ -105,7 +105,7 @@ def find_winner(
 
 @jit
 def walk_on(of: Chains, walk: Walk, position: tl.tensor, options: Options) -> tl.tensor:
-    """Return the mask of chains that agree at a position, and the share of the walk there.
+    """Return the mask of chains that agree at a position, and the share S/W of the node there.
 
     If the walk has ended, no chain agrees.
     """
@@ -272,7 +272,7 @@ def count_agreeing(
     options: Options,
     padded_numbers: tl.constexpr,
 ) -> None:
-    """Store the distribution of the number of agreeing drafts at a position; there are `count`."""
+    """Store the law of the number of agreeing drafts at a position, where `count` drafts agree."""
     place, chains = tl.arange(0, padded_numbers), of.paths.chains
     here = numbers + position * (chains + 1)
     if is_conditioning(of.paths, position, options):

@@ -161,7 +161,7 @@ class GPT(Transformer, LanguageModel):
                 names, count = list(tensors.keys()), 2 + len(BLOCK) * config.layers
                 # This check comes first, so that a false size allocates no memory.
                 if len(names) != count:
-                    raise ValueError(f"{len(names)} tensors instead of {count}")
+                    raise ValueError(f"it has {len(names)} tensors instead of {count}")
                 weights = {name: tensors.get_tensor(name).to(torch.float32) for name in names}
         except (OSError, safetensors.SafetensorError, ValueError, TypeError) as error:
             raise InvalidInputError(

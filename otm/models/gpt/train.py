@@ -144,7 +144,7 @@ def train(
     steps : int
         Number of updates.
     batch : int
-        Number of windows of an update.  A window has the length of the context and a random
+        Number of windows in each update.  A window has the length of the context and a random
         position in the text.
     learning_rate : float
         Peak learning rate, reached after 5 % of the steps; it then falls to a tenth of the peak.

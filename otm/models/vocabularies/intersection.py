@@ -94,7 +94,7 @@ class IntersectionModel(LanguageModel):
         return self.model.device
 
     def start(self, rows: int) -> Session:
-        """Open a session with a number of empty rows of the target's tokens.
+        """Open a session of empty rows, which will hold tokens of the target.
 
         Parameters
         ----------

@@ -38,7 +38,7 @@ class Uniforms(NamedTuple):
     drafts: Any
     # Uniforms that accept or reject the drafts [γ].
     coins: Any
-    # Uniforms [γ]; entry i draws the token in place of draft i.
+    # Uniforms [γ]; entry i draws the token that replaces draft i.
     residual: Any
     # Uniform that draws the token after γ accepted drafts.
     bonus: Any
@@ -57,7 +57,7 @@ class Rows(NamedTuple):
     target: list[Probs]
 
     def residual(self, i: int) -> Probs:
-        """Return the weights of the token in place of draft i."""
+        """Return the weights by which the token that replaces a rejected draft i is drawn."""
         return residual_weights(self.target[i], self.draft[i])
 
 
@@ -96,7 +96,7 @@ def accepts(coin: Any, draft: Probs, target: Probs, x: Any) -> Any:
 
 
 def residual(rows: Rows, i: int) -> Probs:
-    """Return the weights of the token in place of draft i."""
+    """Return the weights by which the token that replaces a rejected draft i is drawn."""
     return rows.residual(i)
 
 
@@ -265,7 +265,7 @@ def draw_siblings(draft: Probs, uniforms: Any) -> list[int]:
 
 @dataclass(frozen=True, eq=False)
 class Siblings(Steps):
-    """Recursive rejection of k drafts of a token, with a bonus token, in replaceable steps."""
+    """Recursive rejection of k drafts of a token, with a bonus token; each step can be replaced."""
 
     name: str = "recursive rejection"
     max_tokens = 2

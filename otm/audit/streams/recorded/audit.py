@@ -74,7 +74,7 @@ class _Series:
     def add(
         self, rows: Floats, others: Floats | None, step: Step, tokens: Sequence[int], number: int
     ) -> None:
-        """Add tokens of a step, as indices of its ids, with rows [n, N, U] of all hypotheses."""
+        """Add tokens, as indices into `step.ids`, with their rows [n, N, U] of all hypotheses."""
         for position, place in enumerate(tokens):
             if not rows[position, 0, place] > 0:
                 self.impossible += 1

@@ -45,7 +45,7 @@ RECENT = 16
 """Number of latest texts, for each prompt and sampling parameters, that get a larger weight."""
 
 MOST_COPIED = 2**12
-"""Largest number of texts that are stored for each prompt and sampling parameters."""
+"""Largest number of texts stored for one prompt with one set of sampling parameters."""
 
 RELATIVE_ERROR = 10.0
 """Relative error of a probability, in units of the audit's rounding."""

@@ -1,7 +1,7 @@
 """Reference of a server's tokens: the server's own lists, a model, or another server.
 
-The answers to a block of requests, of one prompt and setting, become counted tokens; each has its
-deviation from the reference.
+The answers to a block of requests, all with one prompt and one setting, are converted to counted
+tokens, and each token has its deviation from the reference.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The known part of the distribution of a sampled token, and its classes."""
+"""The known part of the distribution that a token was sampled from, and classes of tokens."""
 
 from __future__ import annotations
 

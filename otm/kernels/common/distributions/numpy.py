@@ -19,8 +19,8 @@ UNIT = 2.0**61
 
 A sum of floats depends on the order of its terms.  On a GPU the order of terms depends on the
 device, the number of threads and the other rows of the batch.  A sum of integers does not depend on
-the order.  Rounding down to parts moves a distribution by less than V/2^60, and changes only
-float32 numbers below 2^−38.  Rows that sum to less than 4 cannot overflow.
+the order.  Rounding down to parts moves a distribution by less than V/2^60, and leaves
+float32 numbers of at least 2^−38 unchanged.  Rows that sum to less than 4 cannot overflow.
 """
 
 BLOCK = 4096

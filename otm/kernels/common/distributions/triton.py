@@ -188,7 +188,7 @@ def drafts_of(
 ) -> tl.tensor:
     """Return a pointer to a chain's drafts, the number of earlier packed drafts, and the length.
 
-    For padded chains the number of earlier drafts is 0.
+    If the drafts are padded instead of packed, the number of earlier packed drafts is 0.
     """
     start, most = chain * 0, gamma
     if packed:
