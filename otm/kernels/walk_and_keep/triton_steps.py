@@ -272,7 +272,7 @@ def count_agreeing(
     options: Options,
     padded_numbers: tl.constexpr,
 ) -> None:
-    """Store the law of the number of agreeing drafts at a position, where `count` drafts agree."""
+    """Store the distribution of the number of agreeing drafts at a position with `count` of them."""
     place, chains = tl.arange(0, padded_numbers), of.paths.chains
     here = numbers + position * (chains + 1)
     if is_conditioning(of.paths, position, options):
