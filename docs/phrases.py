@@ -29,8 +29,13 @@ PLACES = (
 )  # fmt: skip
 """Files with prose."""
 
-SKIPPED = {"docs/phrases.py", "tests/repo/test_phrases.py", "docs/tables/dependencies.md"}
-"""This list, its test, and the licences of other projects."""
+SKIPPED = {
+    "docs/phrases.py",
+    "tests/repo/test_phrases.py",
+    "docs/tables/dependencies.md",
+    "otm/models/gpt/weights/README.md",
+}
+"""This list, its test, licences of other projects, and a page whose digest is in records."""
 
 LAW_PLACES = ("docs/theory/", "docs/notation.md")
 """Pages that say "law" for a distribution, as the mathematical literature does."""

@@ -7,10 +7,10 @@ Run this file on a certificate that `Certificate.save` wrote; no package is need
 The k drafts are i.i.d. with distribution p = draft/Σdraft, and the target is q = target/Σtarget.  A
 set H of tokens and an accepted mass v prove bounds on the optimal acceptance probability α_k:
 
-- ``upper``: α_k ≤ q(H) + 1 − p(H)^k, because an accepted token is in H, or a draft is outside H.
-- ``lower``: α_k ≥ Σv if v ≤ q and v(A) ≤ 1 − (1 − p(A))^k for all sets A of tokens.  Under these
-  conditions, some selection rule accepts the mass v.  Here v = min(q, cap · p), and it is enough to
-  check the sets A that consist of the tokens with the largest v/p.
+- ``upper``: α_k ≤ q(H) + 1 − p(H)^k, because an accepted token is in H or is a draft outside H.
+- ``lower``: α_k ≥ Σv if v ≤ q and v(A) ≤ 1 − (1 − p(A))^k for all sets A of tokens.  If so, some
+  selection rule accepts the mass v.  For v = min(q, cap · p), it is enough to check the sets A that
+  consist of the tokens with the largest v/p.
 - ``plan``: on small instances, the table of a rule, with the mass of every pair (drafts, output).
 
 The check recomputes every number from the inputs in integers, so rounding cannot hide a mistake.
@@ -376,7 +376,7 @@ def _parsed(text: str) -> int:
 
 
 def _shown(value: Any) -> str:
-    """Return a short text of one line for an error message."""
+    """Return the value as a short one-line text for an error message."""
     return f"{value!r:.60}" if isinstance(value, str) else type(value).__name__
 
 

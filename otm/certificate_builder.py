@@ -50,8 +50,8 @@ LARGEST_WRITTEN_PLAN = 256
 def rounding_error(value: Any, problem: Problem) -> Any:
     """Bound the rounding error of an accepted mass or of the value of a cut (Theorem 8.3).
 
-    Each mass from `RatioBins` is a sum; it has the rounding error of the sum and a few others.  The
-    power k adds five rounding errors for each bit of k.
+    Each mass from `RatioBins` is a sum, with the rounding error of summation and a few further
+    errors.  The power k adds five rounding errors for each bit of k.
     """
     n, k, unit = problem.n, problem.k, 2.0**-53
     of_rests = n * unit if in_bins(problem.draft) else sum_error(n)

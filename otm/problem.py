@@ -177,7 +177,7 @@ class Problem(Frozen):
 
     @cached_property
     def drafts(self) -> DraftDistribution:
-        """The joint distribution of the drafts: p^k, or the one that the problem was built from."""
+        """The joint distribution of the drafts: p^k, or the distribution given as `draft`."""
         self._check_single("the joint distribution of the drafts")
         if self._joint is not None:
             return self._joint
@@ -185,7 +185,7 @@ class Problem(Frozen):
 
     @cached_property
     def bins(self) -> RatioBins:
-        """The tokens in bins of ascending q/p, with the masses of the bins; needs no sort."""
+        """Bins of tokens in ascending order of q/p, with the masses of the bins; needs no sort."""
         self._check_single("the bins of q/p")
         return RatioBins.of(self.draft, self.target)
 
@@ -197,7 +197,7 @@ class Problem(Frozen):
 
     @cached_property
     def _ratios(self) -> RatioBins:
-        """The tokens in bins with one ratio q/p each; this may need a sort."""
+        """Bins of tokens, one bin for each ratio q/p; this may need a sort."""
         return (
             RatioBins.of(self.draft, self.target, few=self.n) if self.bins.wide.size else self.bins
         )

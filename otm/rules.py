@@ -8,16 +8,16 @@ A rule has one name and up to four forms:
   for a kind of drafts in `DRAFT_KINDS` verifies draft trees by SpecTr's recursion.
 - A *verifier* (`otm.decoding`) selects several tokens from a chain or a tree of drafts.
 - A *kernel* (`otm.kernels`) verifies batches of chains on tensors; its folder has one file for each
-  backend.  All backends make the same decisions.  The verifiers "grid k-Seq", "grid optimal" and
-  "grid walk and keep" run the NumPy reference of their kernel on the host, with the same uniforms
-  in the same order.  The verifiers "chain" and "block" have the same distribution as their kernels,
-  but read the uniforms in another order.
+  backend.  All backends of a kernel make the same decisions.  The verifiers "grid k-Seq", "grid
+  optimal" and "grid walk and keep" run the NumPy reference of their kernel on the host, with the
+  same uniforms in the same order.  The verifiers "chain" and "block" have the same distribution as
+  their kernels, but read the uniforms in another order.
 - A *loop* draws drafts and output together ("list coupling").
 
 A function that takes the name of a rule calls `named` once and then uses the `Rule`.  A rule
 imports its plan, verifier or kernel on first use, from the full path in this list.
 
-Your own rule needs no entry here.  Every function that takes the name of a plan also takes
+Your own rule needs no entry in this list.  Every function that takes the name of a plan also takes
 "module:name", such as "my_rules:MyPlan".  Your own rule is a function from a problem to a plan, in
 a module that Python can import; the worker processes of a report also import this module.
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from otm.optimum.bounds import Bound
 
 PADDING = -1
-"""Padding of a draft array, in rows with fewer drafts than columns."""
+"""Entry of a draft array after the last draft of a row with fewer drafts than columns."""
 
 CACHED_TOKENS = 2**20
 """Largest number of tokens in the cached row solutions, about 0.2 GB of floats."""
@@ -52,8 +52,8 @@ class Solution(FactsRepr, Frozen):
     For a problem with rows, `solution[i]` with one index for each leading axis is the solution of
     one row, built on first use.  With one leading axis, the solution is also a sequence of rows.
     The latest row solutions are cached with their plans, at most 2^20 / (n + 32) rows but at least
-    one.  The cache takes about 0.2 GB, or ten times as much for fractions.  Other rows are built
-    again on each access.
+    one.  The cache takes about 0.2 GB, or ten times as much for fractions.  Rows outside the
+    cache are built again on each access.
 
     Attributes
     ----------

@@ -37,7 +37,7 @@ def solve(
     has a closed form (Theorem 3.1 of docs/theory/closed-form.md), which [hu2025]_ also found.
     Theorem 5.3 of docs/theory/optimal-plan.md constructs the plan, and docs/theory/certificates.md
     proves the certificate.  The formula of the value is proved in Coq; the plan is proved in Coq
-    for a known level t and a known matching (docs/theory/machine-checked.md).  For drafts that are
+    for a given level t and a given matching (docs/theory/machine-checked.md).  For drafts that are
     not i.i.d., see `otm.optimum.non_iid_drafts`.
 
     Parameters
@@ -62,7 +62,7 @@ def solve(
         Has `alpha`, `plan`, `certificate`, `bounds`, `cut`, `method` and `why`.  For fractions the
         result is exact, in fractions; for floats it is in float64.  For rows [..., n] or several k,
         `alpha` is an array and `solution[i]` is the solution of row i.  For `SparseProbs`, the plan
-        and the cut use their token ids.
+        and the cut use the token ids of `p` and `q`.
 
     Raises
     ------
@@ -133,8 +133,8 @@ def alpha(p: Any, q: Any, k: Any) -> Any: ...
 def alpha(p: Any, q: Any, k: Any = None) -> Any:
     """Return only the optimal acceptance probability α_k(p, q), as `solve` computes it.
 
-    I.i.d. drafts use Theorem 3.1 of docs/theory/closed-form.md, other drafts use
-    `otm.optimum.non_iid_drafts`.
+    The method is Theorem 3.1 of docs/theory/closed-form.md for i.i.d. drafts, and
+    `otm.optimum.non_iid_drafts` for other drafts.
 
     Parameters
     ----------

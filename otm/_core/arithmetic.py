@@ -70,7 +70,7 @@ def as_fractions(values: Any) -> Probs:
 
 
 def at_most_one(probability: Any) -> Number:
-    """Convert a probability to a `Number` of at most one, which a sum of floats may exceed."""
+    """Convert a probability to a `Number`, and lower it to one if rounding has made it larger."""
     number = as_number(probability)
     return min(number, 0 * number + 1)
 

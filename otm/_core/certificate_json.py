@@ -20,7 +20,10 @@ Document = dict[str, Any]
 """A certificate as a JSON object."""
 
 MOST_BITS = 1024
-"""Longest integers written in decimal; longer ones are hexadecimal, since Python limits digits."""
+"""Largest number of bits of a decimal integer; longer integers are hexadecimal.
+
+The reason is that Python limits the number of decimal digits.
+"""
 
 
 def integer(value: int) -> int | str:

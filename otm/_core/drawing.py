@@ -1,4 +1,4 @@
-"""Style of all plots: one column of a paper wide, legible in print and without colour."""
+"""Style of all plots: as wide as one column of a paper, legible in print and without colour."""
 
 from __future__ import annotations
 

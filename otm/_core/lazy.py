@@ -1,6 +1,6 @@
 """Lazy imports: packages that load their public names on first use, so `import otm` is fast.
 
-A package with lazy imports writes them under `if TYPE_CHECKING`, for readers and type checkers.
+A package lists its lazy imports under `if TYPE_CHECKING`, for readers and type checkers.
 `lazy` runs each lazy import when the imported name is first used.
 """
 

@@ -79,7 +79,7 @@ class Estimate(NamedTuple):
 
 
 class Prompts:
-    """The prompt of each of N positions, and estimates from sums over the P prompts."""
+    """The prompt of each of N positions; means are computed from one sum for each of P prompts."""
 
     def __init__(self, of_position: npt.ArrayLike, level: float = 0.95) -> None:
         _, index, sizes = np.unique(of_position, return_inverse=True, return_counts=True)
@@ -94,15 +94,15 @@ class Prompts:
         return np.array([values[places].sum(axis=0) for places in self.places])
 
     def mean(self, sums: Floats) -> Estimate:
-        """Compute the mean over all positions, with its interval, from sums [P] over prompts."""
+        """Compute the mean over all positions, with its interval, from one sum per prompt: [P]."""
         return ratio_of_totals(sums, self.sizes, level=self.level)
 
     def per(self, counts: Floats) -> Floats:
         """Convert counts [P, ...] to sums [P, ...] whose mean is the ratio of positions to counts.
 
-        The sums come from linearising the ratio, such as tokens per step.  So a ratio, or a
-        difference of two ratios, gets the confidence interval of a mean (Cochran, "Sampling
-        Techniques", 1977, section 6.4).
+        The ratio, such as tokens per step, is linearised.  A ratio, or a difference of two ratios,
+        therefore gets the confidence interval of a mean (Cochran, "Sampling Techniques", 1977,
+        section 6.4).
         """
         sizes = self.sizes.reshape(-1, *[1] * (counts.ndim - 1))
         ratio = sizes.sum() / counts.sum(axis=0)

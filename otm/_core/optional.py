@@ -1,8 +1,8 @@
 """Optional packages: their purpose, the extra that installs them, and how to import them.
 
-`import otm` does not load optional packages.  A function uses `require` to import one.  If a
-package or one of its modules is missing, the error names the command that installs it.  If an
-installed package fails to import, for example because one of its own libraries is missing, this
+`import otm` does not load optional packages.  A function imports an optional package by `require`.
+If the package or one of its modules is missing, the error names the command that installs it.  If
+an installed package fails to import, for example because one of its own libraries is missing, its
 error is raised unchanged.
 """
 

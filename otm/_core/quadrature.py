@@ -4,8 +4,8 @@ Integrals of polynomials over [0, 1] are exact, in floats and in fractions.  Mix
 exponentials are integrated over t from 0 to ∞ by the trapezoid rule in log t.  With t = e^s and
 spacing h, the rule integrates t^j e^(−a t) dt with a relative error of at most
 2 Σ_{m≥1} |Γ(j + 1 + 2πi m/h)| / j!, for every a.  The reason is Poisson's summation formula: sum
-and integral differ by the Fourier transform of the integrand at the multiples of 2π/h, and a only
-shifts s.  The bound therefore holds for every mixture with positive weights.
+and integral differ by the Fourier transform of the integrand at the multiples of 2π/h, and the
+number a only shifts s.  The bound therefore holds for every mixture with positive weights.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from otm._core.probs.sampling import chunks
 Floats = npt.NDArray[np.float64]
 
 LOG_ERROR = -40.0
-"""Logarithm of the relative error of the trapezoid rule: 4e-18, well below rounding."""
+"""Logarithm of 4e-18, the relative error of the trapezoid rule, far below rounding errors."""
 
 CHUNK_ENTRIES = 2**20
 """Largest number of entries of a matrix [nodes, tokens], 8 MiB."""
@@ -34,7 +34,7 @@ CHUNK_ENTRIES = 2**20
 def quadrature(k: int, *, exact: bool) -> tuple[Probs, Probs]:
     """Return points and weights that integrate polynomials of degree below k over [0, 1] exactly.
 
-    Floats use Gauss–Legendre quadrature, fractions the points i/k.
+    For floats this is Gauss–Legendre quadrature; for fractions the points are i/k.
     """
     if not exact:
         x, w = np.polynomial.legendre.leggauss((k + 1) // 2)
@@ -79,8 +79,8 @@ def node_chunks(nodes: int, tokens: int) -> Iterator[slice]:
 def _frequency(powers: int) -> float:
     """Return a frequency y at which |Γ(j + 1 + iy)| / j!, for j = `powers`, is ≤ e^LOG_ERROR.
 
-    The quotient increases with j and decreases with y.  It is computed from
-    |Γ(1 + iy)|² = πy / sinh(πy), since the l-th factor t multiplies the quotient by |1 + iy/l|.
+    The quotient increases with j and decreases with y.  The quotient for j = 0 follows from
+    |Γ(1 + iy)|² = πy / sinh(πy), and going from j = l − 1 to l multiplies it by |1 + iy/l|.
     """
     factors = np.arange(1, powers + 1)
 

@@ -100,7 +100,7 @@ def _counterexample(adapter: Adapter, seen: Observation, is_off: bool) -> Counte
 
 
 def _isolated(observed: Observed, example: Observation) -> Isolated | None:
-    """Find impossible outputs of negligible probability; try the example before other instances."""
+    """Find impossible outputs of negligible probability; try `example` before the others."""
     deviating = (seen for seen in observed.deviating if seen is not observed.smallest)
     for seen in [example, *sorted(deviating, key=lambda seen: size(seen.instance))]:
         if outcomes := seen.isolated():

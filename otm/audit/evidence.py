@@ -43,7 +43,7 @@ class Diagnosis:
 
 @dataclass(frozen=True)
 class Nearest:
-    """The known mistake nearest to a verifier whose distribution no known mistake has."""
+    """The known mistake nearest to a verifier that no known mistake explains."""
 
     diagnosis: Diagnosis
     # Mean distance (TV) between mistake and verifier, on the most deviating pairs of models.

@@ -99,7 +99,7 @@ FOR_SAMPLING = (
     # This instance shows mistakes from the third draft on, such as dependent coins.
     "four drafts",
 )
-"""Instances for Monte Carlo, also from `otm.audit.larger_instances`: each costs many runs."""
+"""Instances for Monte Carlo, some from `larger_instances`; few, because each needs many runs."""
 
 
 def needed() -> set[Instance]:

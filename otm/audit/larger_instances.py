@@ -1,6 +1,6 @@
 """Larger pairs of models: many tokens, long chains, long prompts, long contexts.
 
-These pairs show mistakes that depend on size.  A verifier still has few paths on them: their
+These pairs show mistakes that depend on size.  A verifier still has few paths on these pairs: their
 distributions have few possible tokens, spread over the vocabulary, or only one token after most
 contexts.
 """
@@ -131,11 +131,10 @@ def far_back(
 def ladder(gamma: int) -> Instance:
     """Make models whose rows down to depth γ are reached often and have few paths.
 
-    Each row has three tokens, and each token has another role in the next row.  One token is the
-    next rung: both models give it the same probability, so it never replaces a draft.  The other
-    two tokens leave the ladder; after each of these two, only one token is possible.  A run
-    reaches the row after 12 drafts with
-    probability 1/4.
+    Each row has three tokens, and each token has another role in the next row.  One token
+    continues the ladder: both models give it the same probability, so it never replaces a draft.
+    The other two tokens leave the ladder; after each of these two, only one token is possible.  A
+    run reaches the row after 12 drafts with probability 1/4.
     """
     # This token is only in the prompt, so that no shorter context is the context of a rung.
     start = 3

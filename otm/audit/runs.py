@@ -211,8 +211,8 @@ def _wrong_end(adapter: Adapter, tokens: Path, limit: int) -> str | None:
 def isolated_rng_state(seed: int) -> Iterator[None]:
     """Seed the CPU generators of Python, NumPy and torch, later restore them; silence warnings.
 
-    A verifier that draws for itself usually uses the global generators, so their seed makes the
-    audit reproducible.  Warnings are not needed: the effect of 0/0 shows in the output.
+    A verifier that draws its own random numbers usually uses the global generators, so their seed
+    makes the audit reproducible.  Warnings are not needed: the effect of 0/0 shows in the output.
     """
     torch = sys.modules.get("torch")
     restored = torch.random.fork_rng(devices=[]) if torch is not None else nullcontext()

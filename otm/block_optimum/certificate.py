@@ -10,7 +10,7 @@ The nodes form a tree of paths.  D(z|y) and T(z|y) are the draft and target prob
 token z after the path y.  g(U) is the probability that the drafts pass through a node of U.  For k
 i.i.d. paths g(U) is 1 − (1 − D(U))^k if U is an antichain (no node of U is above another).  For a
 table of draft trees g(U) is a sum over the trees.  The optimum is the largest expected number of
-drafts that a memoryless lossless rule accepts.  It equals the maximum of Σ S(y) over
+drafts that a memoryless lossless rule accepts.  This optimum is the maximum of Σ S(y) over
 
     S ≥ 0,  S(root) = 1,  S(yz) ≤ S(y) T(z|y),  Σ_{y∈U} S(y) ≤ g(U) for every antichain U.
 
@@ -20,8 +20,8 @@ drafts that a memoryless lossless rule accepts.  It equals the maximum of Σ S(y
   draft trees to nodes that proves the constraints.
 - ``upper`` is proved by multipliers μ ≥ 0 of antichains.  The bound is Σ μ_U g(U) +
   Σ_z ν_z T(z|root) with ν_y = max(0, 1 − Σ_{U∋y} μ_U + Σ_z ν_yz T(z|y)).
-- A remainder node replaces the tokens omitted after a path.  For ``lower`` it has S = 0.  For
-  ``upper`` its weight in the sum is the number of levels that it replaces, not 1.
+- A remainder node replaces the tokens omitted after a path.  A remainder node has S = 0 in
+  ``lower``; in the sum of ``upper`` its weight is the number of levels that it replaces, not 1.
 
 Floats are read as exact binary fractions, and all arithmetic is in integers.  Powers are first
 computed in fixed point, and rounded in the direction that makes the claim harder to prove.

@@ -24,7 +24,7 @@ LinearForm = dict[Any, Fraction]
 LARGEST_SIMPLEX, SIMPLEX_BITS = 60, 5e8
 """Limits on problems for the simplex method in fractions; at these limits it takes seconds.
 
-The first limits the number of nodes, the second the bits of g(U) times the cube of that number.
+`LARGEST_SIMPLEX` limits the number n of nodes, and `SIMPLEX_BITS` limits n³ times the bits of g(U).
 """
 
 

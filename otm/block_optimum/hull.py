@@ -2,14 +2,14 @@
 
 For k i.i.d. paths, g(U) = 1 − (1 − D(U))^k is a concave function of D(U).  All points (D(U), S(U))
 of antichains U lie below this curve if the corners of their upper hull do.  To find the corners,
-let best(y; λ) be the maximum of S(U) − λ D(U) over the antichains U at or below y.  It equals
-max(S(y) − λ D(y), Σ_z best(yz; λ)), and each linear piece of best(root; ·) is a corner.
+let best(y; λ) be the maximum of S(U) − λ D(U) over the antichains U at or below y.  Then best(y; λ)
+= max(S(y) − λ D(y), Σ_z best(yz; λ)), and each linear piece of best(root; ·) is a corner.
 
 The code stores the hull at a node as a list of segments in descending slope.  An antichain chooses
-nodes below each child independently, so the segments of the children are merged.  Then the point
-(D(y), S(y)) is added at the right end.  Its segment absorbs the last segments of the list while
-they are not steeper than the new segment.  The first j segments stand for the antichain of their
-topmost nodes.
+nodes below each child independently, so the segments of the children are merged.  Then a segment
+that ends at the point (D(y), S(y)) is appended.  The new segment absorbs the preceding segments
+while they are not steeper than the new segment.  The first j segments stand for the antichain of
+their topmost nodes.
 """
 
 from __future__ import annotations

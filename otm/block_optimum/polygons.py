@@ -7,9 +7,9 @@ With the constraints
 
     best(y; λ) ≥ S(y) − λ D(y),   best(y; λ) ≥ Σ_z best(yz; λ)
 
-this is one linear program without antichains, and its S is feasible.  If a reference S clearly
-decides which of the two lower bounds is larger, that bound replaces the variable best(y; λ).  The
-decision can be wrong, so the resulting S is checked.
+this condition is part of one linear program without antichains, whose S is feasible.  If a
+reference S clearly decides which of the two lower bounds of best(y; λ) is larger, that bound
+replaces this variable.  The decision can be wrong, so the resulting S is checked.
 
 The multipliers of antichains also give an upper bound for the curve.  The price of a node is the
 sum of the multipliers of all antichains that contain it.  The height of a node is the sum of the
@@ -51,7 +51,7 @@ LOWEST = 1e-3
 MOST_UNCLEAR = 120_000
 """Largest number of unclear pairs of an edge and a node.
 
-For this many the simplex method takes seconds, and for twice as many minutes.
+For this number of pairs the simplex method takes seconds, and for twice this number minutes.
 """
 
 NARROWER, NARROWEST = 0.7, 0.01
@@ -241,8 +241,8 @@ class PolygonProgram:
     def _margins(self, slopes: Floats, accept_probs: Floats) -> tuple[Floats, Floats]:
         """Compare each node y with the best choice of nodes below y.
 
-        Return S(y) − λ D(y) minus the total of S − λ D over that choice, and D(y) minus the total
-        of D over that choice.
+        Return S(y) − λ D(y) minus the total of S − λ D over the nodes of this best choice, and D(y)
+        minus the total of D over the same nodes.
 
         Both arrays have shape [edges, nodes + 1].
         """

@@ -199,8 +199,8 @@ class Lines:
 class CuttingPlanes:
     """The program in HiGHS, with a row for each antichain found so far.
 
-    The variables are S(y) / min(g({y}), T(y)), and the row of an antichain is divided by g(U).  So
-    the absolute tolerances of HiGHS are also accurate for nodes of small probability.
+    The variables are S(y) / min(g({y}), T(y)), and the row of an antichain is divided by g(U).
+    This scaling makes the absolute tolerances of HiGHS accurate for nodes of small probability too.
     """
 
     def __init__(self, tree: Tree, drafts: Drafts, worth: Sequence[int]) -> None:

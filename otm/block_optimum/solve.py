@@ -46,7 +46,7 @@ EXACT_LIMIT = 500
 EXACT_BITS = 1_000_000
 """Largest product of the number of nodes and the bits of g(U), in fractions.
 
-A problem of this size takes half a minute.
+A problem at this limit takes half a minute.
 """
 
 SMALL_TREE = 200
@@ -277,7 +277,7 @@ def _depth_bound(drafts: PathDrafts | TreeDrafts) -> Number:
 
 
 def _best_cut(drafts: PathDrafts | TreeDrafts, level: Sequence[int]) -> tuple[Number, list[int]]:
-    """Return the minimum of T(H) + g(H^c) over sets H of nodes of a level, and its H^c."""
+    """Return the minimum of T(H) + g(H^c) over sets H of nodes of a level, and the best H^c."""
     tree = drafts.tree
     target = tree.target_reach
     if isinstance(drafts, TreeDrafts):

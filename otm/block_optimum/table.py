@@ -1,9 +1,10 @@
 """Joint distributions of draft trees in a table, and the maximum flow to their nodes.
 
 The flow runs from the source to each draft tree X, with capacity equal to its probability.  From X
-it runs to every node of X, and from each node to the sink, with capacity equal to the probability
-that the accepted path ends there.  The flow is computed exactly, in integers, so it suits small
-instances.  It finds the antichains whose constraint S violates, and the plan of a solution.
+the flow runs to every node of X, and from each node to the sink, with capacity equal to the
+probability that the accepted path ends at this node.  The flow is computed exactly, in integers, so
+it suits small instances.  The flow determines the antichains whose constraint S violates, and the
+plan of a solution.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ NextProbs = tuple[Tokens, Probs, Probs]
 RAREST = 2.0**-900
 """Smallest D(y) in floats; it replaces smaller values, whose products would underflow.
 
-No drafts are accepted at such nodes, which costs at most k · 2^-900 drafts per node.
+Nodes with a replaced D(y) accept no drafts; each of these nodes loses at most k · 2^-900 drafts.
 """
 
 REST = -1

@@ -139,8 +139,8 @@ def read_distributions(
 ) -> tuple[Any, Any]:
     """Read the draft and target distributions from files, or from comma-separated numbers.
 
-    A single file has both distributions; if two files are given, each has one distribution. With
-    `exact`, or if a distribution has a fraction such as 1/3, decimals in text become fractions.
+    A single file has both distributions; if two files are given, each has one distribution. If
+    `exact` is true or a distribution has a fraction such as 1/3, decimals in text become fractions.
     """
     if files:
         if draft is not None or target is not None:

@@ -34,7 +34,7 @@ def decode_coupled(
     Draft model and target read the same exponential clocks, one for each list, position and token
     ([daliri2024]_; several lists: [rowan2025]_).  Only the seed, the number of lists and the target
     determine the text, so it is the same for every drafter and every γ.  No draft probabilities are
-    needed.  In return, fewer drafts are accepted than with the rules of `spectr`.
+    needed.  Coupling accepts fewer drafts than the rules of `spectr`.
 
     Parameters
     ----------
@@ -79,8 +79,8 @@ def decode_coupled(
     Rounding of the models can change a text, because it can swap two nearly equal clock times.
     Scores that are computed one token at a time differ in their last digits from scores that are
     computed for several tokens at once.  Clocks are floats, even if the models return fractions.
-    If the models return tensors on a GPU, chains and copies of prompt lookup are verified there,
-    without draft probabilities; the clocks are bitwise the same.
+    If the models return tensors on a GPU, the GPU verifies chains and drafts of `PromptLookup`,
+    without draft probabilities; its clocks equal those of the host bit by bit.
 
     References
     ----------
@@ -127,8 +127,8 @@ def decode_watermarked(
     """Decode a text that `detect_watermark` recognises with a key.
 
     Over random keys, each text has exactly the target's distribution.  With "coupled", the text is
-    the same for every draft model and without one.  Every token of "coupled" reveals as much about
-    the key as possible, but fewer drafts are accepted than with rejection sampling.
+    the same for every draft model and without a draft model.  Every token of "coupled" reveals as
+    much about the key as possible, but "coupled" accepts fewer drafts than "rejection".
 
     Parameters
     ----------

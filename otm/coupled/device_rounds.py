@@ -26,7 +26,7 @@ from otm.kernels.results import Verified
 
 
 class DeviceClocks:
-    """The clocks of a batch in one step: for each sequence, at the positions after its context."""
+    """The clocks of a step: each sequence of a batch has clocks at positions after its context."""
 
     def __init__(self, backend: str = AUTO) -> None:
         self._backend = backend
@@ -47,8 +47,8 @@ class DeviceClocks:
     def first(self, probs: Any, offsets: Any, lists: Any, count: int) -> Any:
         """Return the token with the smallest time in each row [B, L, V]: [B, L].
 
-        Row l is `offsets[l]` positions after the context.  The minimum is over `count` lists from
-        `lists[l]` on.
+        Row l is `offsets[l]` positions after the context, and reads the clocks of `count`
+        lists, beginning with `lists[l]`.
         """
         device = probs.device
         if device not in self._on_devices:

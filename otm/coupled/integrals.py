@@ -70,7 +70,7 @@ ExponentialSum: TypeAlias = dict[Fraction, Fraction]
 """The sum Σ c e^(−a t), as a dict from rates a to coefficients c."""
 
 LARGEST_EXPANSION = 200_000
-"""Maximum number of terms of a product of sums of exponentials, times tokens."""
+"""Maximum of m C(m + k − 1, k), the number of terms for m tokens and k drafts."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,7 +123,7 @@ class FloatClocks(Frozen):
         """Return the distributions of Y, given rows of ascending drafts: [B, k] → [B, m + 1].
 
         The first m columns are the tokens with p > 0, in ratio order.  The last column is W for
-        tokens with p = 0; callers multiply it by their target probabilities.
+        tokens with p = 0; callers multiply it by the target probability of such a token.
         """
         # This array is W without the terms in which Y is the draft of list m*.
         of_list = np.zeros((len(places), self.order.tokens.size + 1))
@@ -160,7 +160,7 @@ class FloatClocks(Frozen):
     def output_distribution(self) -> Floats:
         """Return Pr(Y = y) in ratio order, summed over all drafts: array [m + 1].
 
-        The last entry is for tokens with p = 0; callers multiply it by their target probabilities.
+        The last entry is for tokens with p = 0; callers multiply it by the q of each such token.
         """
         output = np.zeros(self.order.tokens.size + 1)
         for t, weights, silent, rung in self._tables():
@@ -254,7 +254,7 @@ class ExactClocks(Frozen):
         """Return the distributions of Y, given rows of ascending drafts: [B, k] → [B, m + 1].
 
         The first m columns are the tokens with p > 0, in ratio order.  The last column is W for
-        tokens with p = 0; callers multiply it by their target probabilities.
+        tokens with p = 0; callers multiply it by the target probability of such a token.
         """
         output = zeros((len(places), self.rates.size + 1), self.order.draft)
         for row, drafts in enumerate(map(tuple, places.tolist())):
@@ -326,7 +326,7 @@ def _scaled(a: ExponentialSum, factor: int) -> ExponentialSum:
 
 
 def _counts(one: _T, hits: Sequence[tuple[_T, _T]], plus: _Add[_T], times: _Add[_T]) -> list[_T]:
-    """Return the distribution of the number of hits, from (hit, miss) of each independent trial."""
+    """Return the distribution of the number of hits, given (Pr(hit), Pr(miss)) of each trial."""
     counts = [one]
     for hit, miss in hits:
         missed, hit_terms = ([times(count, part) for count in counts] for part in (miss, hit))

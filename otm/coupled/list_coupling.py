@@ -34,9 +34,9 @@ class ListCoupling(TransportPlan):
     keeps the joint distribution of drafts and Y, but loses drafter invariance.
 
     With fractions the distributions are exact, but only few tokens are possible.  With floats the
-    distributions have an absolute error of about 1e-14.  A call costs O(n) for each of a few
-    hundred quadrature nodes, and less for each set of drafts: at n = 150,000 about 2 s, and 0.05 s
-    per set.  `couple` costs O(k n).
+    distributions have an absolute error of about 1e-14.  A call integrates over a few
+    hundred quadrature nodes, in O(n) time per node: about 2 s in all at n = 150,000, and about
+    0.05 s more for each set of drafts.  `couple` takes O(k n) time.
 
     Parameters
     ----------
@@ -127,8 +127,8 @@ class ListCoupling(TransportPlan):
     def lower_bound(self) -> Number:
         """Lower bound Σ_j k / (Σ_i max(q_i/q_j, p_i/p_j) + (k − 1)/q_j) on the acceptance.
 
-        By the list matching lemma of [rowan2025]_, the bound is the probability that the list in
-        which Y has its smallest time has drafted Y.  For k = 1 the bound equals the acceptance.
+        By the list matching lemma of [rowan2025]_, the bound is the probability that Y is the draft
+        of the list that gives Y its smallest time.  For k = 1 the bound equals the acceptance.
 
         Raises
         ------
@@ -218,7 +218,7 @@ class ListCoupling(TransportPlan):
 
 
 def _first_to_ring(clocks: npt.NDArray[np.float64], probs: Probs) -> npt.NDArray[np.int64]:
-    """Return the token with the smallest clock divided by its probability: [..., n] → [...]."""
+    """Return the token with the smallest quotient clock/probability: [..., n] → [...]."""
     speed = probs.astype(np.float64)
     # A quotient may overflow to infinity; then other tokens have smaller times.
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):

@@ -35,8 +35,8 @@ class CoupledVerifier:
     Parameters
     ----------
     lists : int, optional
-        Number of lists of clocks, which affects the text.  Use the largest number of drafts that a
-        token can have, and the same number for every drafter.
+        Number of lists of clocks, which affects the text.  Use the largest number of drafts
+        that a token can have.  Different drafters give the same text only if `lists` is equal.
 
     Raises
     ------

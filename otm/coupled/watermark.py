@@ -129,14 +129,14 @@ class RejectionRounds(CoupledRounds):
     """Chain verification (`verify_chain`) whose drafts come from a list of clocks.
 
     Clocks can be indexed by position, because the decision about a draft depends on no later draft.
-    After a rejection, later positions are drafted again, and their clocks have decided nothing yet.
+    After a rejection, later positions are drafted again; no decision has used their clocks yet.
     """
 
     # Later steps read the clocks after a rejected draft again.
     steps_are_independent = False
     keeps_draft_probs = True
     bonus = DRAFTS
-    """List of clocks for the bonus token: that of the drafts, so most tokens come from one list."""
+    """Clock list of the bonus token: the list of the drafts, so most tokens read one list."""
 
     def __init__(self, task: RoundsTask, keys: Sequence[int], *, keyed: bool) -> None:
         super().__init__(task, 1, keys)

@@ -1,6 +1,6 @@
 """Watermark detection with a key: the test, and its mean score in closed form.
 
-A token that was drawn from a list has a small clock there, and so a small uniform u.  If the token
+A token drawn from a list has a small clock in this list, so its uniform u is small.  If the token
 has probability p, its clock is p times an Exp(1) variable, and its score −ln u has the mean H(1/p),
 a harmonic number.  The score of a clock independent of the text has the mean H(1) = 1.
 
@@ -82,7 +82,8 @@ def detect_watermark(
     method : {"coupled", "rejection", "keyed rejection"}, optional
         Decoding method to test for.  "rejection" reads the clocks of both lists.  "keyed rejection"
         reads the list that the key's acceptance uniform selects.  "coupled" with one list reads the
-        list of drafts; if most drafts are accepted, it is also the better test for "rejection".
+        list of drafts; if most drafts are accepted, this test detects texts of "rejection" better
+        than the test "rejection".
     lists : int, optional
         Number of lists of `decode_coupled`; the test reads the smallest clock of a token.
     threshold : float, optional

@@ -1,4 +1,4 @@
-"""Lossless selection rules as transport plans; each rule has a file, the optimal plan a folder.
+"""Lossless selection rules as transport plans: one file for each, a folder for the optimal plan.
 
 `plan` is the base class of all rules, and `build` builds the plan of a rule by its name.  `table`
 and `transport` represent plans as tables.

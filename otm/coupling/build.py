@@ -29,7 +29,7 @@ class PlanOfRule:
         return self.rule.name
 
     def __call__(self, problem: Problem) -> TransportPlan:
-        """Build the plan; if the rule has a fixed number of drafts, it replaces k."""
+        """Build the plan; if the rule has a fixed number of drafts, this number replaces k."""
         rule = self.rule
         plan: TransportPlan = rule.load_plan()(problem.with_k(rule.k) if rule.k else problem)
         if rule.max_k is not None and problem.k > rule.max_k:

@@ -26,8 +26,8 @@ class GreedyRule(ResidualPlan):
 
         α = q(A) + Σ_{x ∉ A} min(q(x), p̃(x))
 
-    This probability is the optimum for greedy drafts ([hu2025]_).  The optimum can be larger or
-    smaller than α_k, the optimum for k i.i.d. drafts.
+    This probability is the optimum for greedy drafts ([hu2025]_).  It can be larger or smaller than
+    α_k, the optimum for k i.i.d. drafts.
 
     Parameters
     ----------

@@ -16,8 +16,8 @@ class GridKSeq(TokenwisePlan):
 
     This is the rule "grid k-Seq" of `otm.kernels`.  One pass over the vocabulary finds the two grid
     factors around ρ*, and the test is the best valid mixture of the tests at these factors.  The
-    rule is lossless like k-Seq ([sun2023]_, Algorithm 2) and accepts equally often or slightly less
-    often.
+    rule is lossless like k-Seq ([sun2023]_, Algorithm 2), and accepts as often as k-Seq or slightly
+    less often.
 
     Parameters
     ----------

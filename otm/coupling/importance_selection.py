@@ -55,10 +55,10 @@ class ImportanceSelection(ResidualPlan):
     speculative sampling with one draft.  Each token has a fixed weight, by default the weight
     w = q/p of importance sampling.
 
-    The paper proves that selection and then rejection sampling is optimal for suitable selection
+    The paper proves that selection followed by rejection sampling is optimal for suitable selection
     probabilities, if these may depend on the whole set of drafts.  The paper computes suitable
     probabilities by a linear program, truncated to the most probable tokens.  This class uses fixed
-    weights; `OptimalPlan` also selects one draft and then tests it, and is optimal at any size.
+    weights; `OptimalPlan` also selects one draft and then tests it, but is always optimal.
 
     For fractions, p_I is a sum over all multisets of drafts.  For floats, p_I is the integral ::
 
@@ -67,7 +67,8 @@ class ImportanceSelection(ResidualPlan):
     which follows from 1/s = ∫ e^(−s t) dt.  The trapezoid rule in log t computes the integral with
     a relative error below 2e-17 for every token (`log_trapezoid`).  With rounding, p_I and the
     output distribution have a relative error of about 1e-14.  The computation takes bounded memory,
-    and O(n) time for each of a few hundred nodes; weights over a larger range need more nodes.
+    and O(n) time for each of a few hundred nodes; the number of nodes grows with the range of the
+    weights.
 
     Parameters
     ----------
@@ -236,7 +237,8 @@ class ImportanceSelection(ResidualPlan):
         """Return the probability that the test rejects and the residual token is another draft.
 
         For a residual token z, the probability is k ∫ ψ(t) (φ^(k−1) − (φ − p(z) e^(−w(z) t))^(k−1))
-        dt with ψ(t) = Σ p w (1 − a) e^(−w t).  Here a is the acceptance probability, and a(z) = 1.
+        dt with ψ(t) = Σ p w (1 − a) e^(−w t).  Here a(x) is the acceptance probability of x;
+        a(z) = 1.
         """
         draft, weights, k = self.problem.draft, self.weights, self.problem.k
         by_residual = self.residual.probs(self.problem.n)

@@ -13,12 +13,12 @@ from otm.errors import InvalidParameterError
 from otm.optimum.division_factor import excess, optimal_division_factor
 
 VALIDITY_TOLERANCE = 1e-12
-"""Largest p_acc − ρβ(ρ) in floats for which a ρ from the user is valid."""
+"""Largest p_acc − ρβ(ρ) in floats for which the user's ρ is accepted as valid."""
 
 
 @dataclass(frozen=True, eq=False)
 class KSeq(TokenwisePlan):
-    """k-Seq: accept the first draft x with u < q(x)/(ρ p(x)), with a fresh uniform u per draft.
+    """k-Seq: accept the first draft x with u < q(x)/(ρ p(x)); each draft has its own uniform u.
 
     The rule is lossless for every division factor ρ ≥ ρ*.  At ρ*, the test accepts with the largest
     probability, which is at least (1 − (1 − 1/k)^k) α_k ([sun2023]_, Algorithm 2 and Theorem 1;

@@ -19,7 +19,7 @@ class NaiveTargetSampling(ResidualPlan):
 
     The acceptance Σ q (1 − (1 − p)^k) is the baseline without any coupling of drafts and output.
     In a draft tree, the rule samples a token from the target at each node; if a child has this
-    token, the walk continues there (naive sampling in [miao2024]_).
+    token, the walk continues at this child (naive sampling in [miao2024]_).
 
     Parameters
     ----------

@@ -16,7 +16,7 @@ class NonIterativeRejection(KSeq):
     """Accept a draft x with probability q(x)/(M p(x)), M = max q/p; if none passes, draw from q.
 
     This is classical rejection sampling, stopped after k drafts ([leviathan2023]_, appendix A.2,
-    for k = 1).  The drafts are tested in turn, so the test accepts one with probability
+    for k = 1).  The drafts are tested in turn, so one of them passes with probability
     1 − (1 − 1/M)^k.  An accepted draft has distribution q, and so does a token from the target.
 
     The rule is k-Seq at ρ = M, where the accepted mass is a multiple of q and the residual is q.
@@ -30,8 +30,8 @@ class NonIterativeRejection(KSeq):
     Attributes
     ----------
     rho : float or Fraction
-        M.  It is infinite if a token with q > 0 has p = 0, or in floats if q/p overflows; then the
-        test never accepts.
+        M.  If a token with q > 0 has p = 0, or q/p overflows in floats, M is infinite and the test
+        never accepts.
 
     Raises
     ------

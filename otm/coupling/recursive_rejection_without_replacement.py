@@ -102,8 +102,8 @@ class RecursiveRejectionWithoutReplacement(TransportPlan):
         """Bounds on `acceptance`; they are equal unless there are too many paths.
 
         If there are too many paths, the lower bound is the probability that one of the first two
-        drafts is accepted.  With too many paths, the upper bound is the target mass of the tokens
-        with p > 0.
+        drafts is accepted.  If there are too many paths, the upper bound is the target mass of
+        the tokens with p > 0.
         """
         try:
             return super().acceptance_bounds

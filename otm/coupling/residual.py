@@ -176,7 +176,7 @@ class ResidualPlan(TransportPlan):
         return at_most_one(by_test + (1 - by_test) * by_residual)
 
     def _acceptance_with_rejected(self, rejected: Probs) -> Number:
-        """Compute `acceptance` if rejected drafts are i.i.d. in proportion to `rejected` [n]."""
+        """Compute `acceptance` if rejected drafts are i.i.d. with distribution ∝ `rejected` [n]."""
         if not rejected.any():
             return self.acceptance_by_test
         return self._acceptance_with_hits(at_least_once(rejected / rejected.sum(), self.problem.k))

@@ -111,7 +111,7 @@ class Transport:
 
     @property
     def _table(self) -> list[list[str]]:
-        """Cells of the printed table: heading, rows and marginals, truncated if it is large."""
+        """Cells of the printed table: heading, rows and marginals; a large table is truncated."""
         columns, rows = min(len(self.tokens), COLUMNS), min(len(self.sets), ROWS)
         members, drafted = self.members, self.mass.sum(axis=1)
         cut = len(self.tokens) > columns

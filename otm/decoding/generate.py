@@ -83,7 +83,7 @@ def speculative(
         Number of drafts γ of a step.
     rule : {"chain", "block"}, optional
         "chain" accepts drafts up to the first rejected one (Algorithm 1).  "block" verifies the
-        drafts together, and accepts at least as many drafts on average ([sun2024block]_).
+        drafts together, and on average accepts at least as many as "chain" ([sun2024block]_).
     draft_sampling : SamplingParameters, optional
         How to sample from the draft model; by default in the same way as from the target.
     **options

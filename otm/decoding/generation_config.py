@@ -76,8 +76,8 @@ def read_generation_config(path: AnyPath) -> SamplingParameters:
     -------
     SamplingParameters
         Temperature, top-k, top-p and min-p of a call with `do_sample=True`.  The temperature is 0
-        if the file says `"do_sample": false`.  Missing settings have the defaults of transformers;
-        top-k is 50 there.
+        if the file says `"do_sample": false`.  Missing settings have the defaults of transformers,
+        such as top-k = 50.
 
     Raises
     ------

@@ -122,7 +122,7 @@ class Block:
         """Read hypotheses that extend this block; return a function that gives the probs after one.
 
         `first` says that the reader has not read in this block yet.  `whole` says that some
-        hypotheses extend others.
+        hypotheses extend other hypotheses.
         """
         paths: list[list[Path]] = [[] for _ in self.contexts]
         for b, beam in beams.items():

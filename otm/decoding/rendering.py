@@ -1,7 +1,7 @@
 """Decoding traces as text: which tokens were drafted, accepted and rejected.
 
 A trace looks like Figure 1 of [leviathan2023]_; with several drafts, like Figure 3 of [sun2023]_.
-Marks show the status of each token, and optional colours repeat it.  A bar ends the text so far
+Marks show the status of each token, and optional colours repeat it.  A bar follows the text so far
 (faint).  Accepted drafts have no mark (green).  [Rejected drafts] are in brackets (red).  +Tokens
 of the target+ are between plus signs (blue).
 
@@ -65,8 +65,7 @@ def render_trace(
 
     A line has the step number, the end of the text so far, the accepted drafts, and the token of
     the target.  If there is only one draft path, the line also has the rejected drafts.  If there
-    are several paths, each path has its own line below, which shows its accepted and rejected
-    drafts.
+    are several paths, one more line for each path shows its accepted and rejected drafts.
 
     Parameters
     ----------

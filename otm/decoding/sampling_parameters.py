@@ -129,8 +129,8 @@ class SamplingParameters:
         Notes
         -----
         All computations use float64, for every type of logits.  Decoding on a device uses float32,
-        with an error of about 10^−7 in total variation.  The check of the rows synchronizes once
-        with the device of a tensor.
+        with an error of about 10^−7 in total variation.  If the logits are a tensor, the check of
+        its rows synchronizes once with the device.
         """
         xp, scores = _as_float64(logits)
         # The maximum is NaN if the row has a NaN.

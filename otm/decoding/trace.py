@@ -57,8 +57,8 @@ class Step(ShortRepr):
     position : int
         Number of tokens before the step, including the prompt.
     gamma : int
-        Maximum number of drafts in a path, as the policy chose it.  The step has fewer drafts near
-        the maximum length, and none without a drafter.
+        Maximum number of drafts in a path, as the policy chose it.  Near the maximum length, paths
+        can be shorter than `gamma`; without a drafter, there are no drafts.
     drafts : tuple of tuple of int
         The draft paths; a path that was drawn twice appears twice.
     output : tuple of int

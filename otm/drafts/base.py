@@ -119,7 +119,7 @@ class DraftDistribution(Frozen, ABC):
 
         A rule may pick the last draft, so the mass of this distribution can be accepted.  The mass
         of a token is the decrease of `miss_probability` at this token; subclasses compute it
-        directly if the difference would cancel.
+        directly if the difference would lose digits by cancellation.
 
         Parameters
         ----------
@@ -358,7 +358,7 @@ class SingleDistribution(FromProbs):
 
 @dataclass(frozen=True, eq=False)
 class DifferentTokens(SingleDistribution):
-    """k distinct drafts from one distribution; k is at most its number of tokens with p > 0."""
+    """k distinct drafts from one distribution p; k is at most the number of tokens with p > 0."""
 
     k: int
 

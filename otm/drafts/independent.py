@@ -39,7 +39,7 @@ class Independent(FromProbs):
     Raises
     ------
     InvalidDistributionError
-        If there are no distributions, one is not valid, or their lengths differ.
+        If the list of distributions is empty, or one is not valid, or their lengths differ.
 
     Examples
     --------

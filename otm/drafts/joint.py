@@ -224,7 +224,7 @@ class Joint(DraftDistribution):
         return self.rows[self._cdf.locate(uniforms[:, 0])]
 
     def _by_last(self, order: npt.NDArray[np.int64]) -> Probs:
-        """Return the probability that the last draft has each place in an order: [m] → [m + 1].
+        """Return the probability that the last draft is at each place of an order: [m] → [m + 1].
 
         The last entry is the probability that a draft is not in the order.
         """

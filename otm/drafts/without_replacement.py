@@ -34,10 +34,13 @@ LARGEST_ENUMERATION = 50_000
 Floats = npt.NDArray[np.float64]
 
 CHUNK = 2**20
-"""Largest number of tokens times quadrature points in one chunk: about 50 MB."""
+"""Largest product of the numbers of tokens and quadrature points in one chunk: about 50 MB."""
 
 MASS_SCALE = 2.0**500
-"""Factor on masses; times are divided by it.  Without it, 1 over a subnormal mass overflows."""
+"""Factor by which masses are multiplied and times are divided.
+
+Without this factor, 1 over a subnormal mass overflows.
+"""
 
 LOG_PRECISION = 37.0
 """The truncation error of the quadrature is below e^−37 (1e-16), relative to the integral."""
@@ -256,9 +259,9 @@ def _step(k: int) -> float:
 def _fewer_than(k: int, masses: Floats, times: Floats) -> Floats:
     """Return the probability that fewer than k of the first j clocks have rung: [m, times].
 
-    The number of rung clocks has the generating polynomial Π (e^(−p t) + (1 − e^(−p t)) y),
-    truncated at y^k.  Two passes over blocks of about √m tokens compute all prefix products; all
-    blocks are processed in parallel.
+    The number of clocks that have rung has the generating polynomial
+    Π (e^(−p t) + (1 − e^(−p t)) y), truncated at y^k.  Two passes over blocks of about √m tokens
+    compute all prefix products; all blocks are processed in parallel.
     """
     width = math.isqrt(masses.size - 1) + 1
     blocks = -(-masses.size // width)

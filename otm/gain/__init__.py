@@ -1,12 +1,13 @@
 """Estimate the gain of decoding with drafts, before any decoding.
 
-There are two ways to estimate the gain. From recorded distributions, `report` reads pairs of
+There are two ways to estimate the gain. The first way is `report`, which reads pairs of
 distributions from a source (`from_files`, `from_top_logprobs`, `from_models`), computes the
-acceptance of every rule at every position, and writes a page. From the models, `record` draws
-drafts and keeps both models' distributions. `block_efficiency` and `first_step_acceptance` compare
-rules on these recordings, and `efficiency_bound` computes an upper bound for every memoryless
-lossless verifier. `measure_latency` times the models. Given measured times, `recommend` returns a
-`Recommendation`, and `report` includes one. `formulas` has the formulas of Leviathan et al. (2023).
+acceptance of every rule at every position, and writes a page. The second way begins with `record`,
+which samples drafts and stores the distributions of both models. `block_efficiency` and
+`first_step_acceptance` compare rules on the recordings of `record`, and `efficiency_bound` computes
+an upper bound for every memoryless lossless verifier. `measure_latency` times the models. Given
+measured times, `recommend` returns a `Recommendation`, and `report` includes one. `formulas` has
+the formulas of Leviathan et al. (2023).
 `online_gamma` uses these formulas to choose the number of drafts of a step. Decoding itself is in
 `otm.decoding`, and the acceptance of one rule is in `otm.coupling`.
 """

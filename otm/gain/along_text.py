@@ -15,7 +15,7 @@ text:
 
     chain  Π_{j<i} min(1, p(x_j)/q(x_j)) α_1          block  Σ_v min(u q(v), c_{i−1} p(v))
 
-with u = min_{0≤j<i} c_j. For a fixed path, each term of the block sum is concave in p, like α_1.
+with u = min_{0≤j<i} c_j. For a fixed path, each term of the block sum is concave in p, as α_1 is.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def accepted_along_text(
         verifies all drafts jointly ([sun2024block]_).
     validate : bool, optional
         Whether to check the probabilities, and that each token has a positive target probability.
-        The check synchronizes with the device.
+        The check waits for the device.
 
     Returns
     -------

@@ -88,17 +88,18 @@ def block_efficiency(
     InvalidDraftCountError, ProblemTooLargeError
         If a number in `ks` is not an integer of at least 1, or has too many paths.
     InvalidParameterError
-        If a rule is not a function, returns no plan, or needs drafts of another distribution. Also
-        if `rules`, `ks` or `gammas` is empty, or `level` is not above 0 and below 1.
+        If a rule is not a function, returns no plan, or needs drafts of another distribution. The
+        same error is raised if `rules`, `ks` or `gammas` is empty, or `level` is not above 0 and
+        below 1.
     InvalidDraftsError
         If a rule that verifies whole paths gets drafts that are not i.i.d.
 
     Notes
     -----
-    The contexts determine the estimated quantity. Use the contexts at which the steps of a decoding
-    loop began (`contexts_from`). At these contexts, the mean is the block efficiency of that loop,
-    and approximately the block efficiency of a loop with other drafts. A mean over all positions of
-    a text is too large.
+    What the mean estimates depends on the contexts. Use the contexts at which the steps of a
+    decoding loop began (`contexts_from`). For these contexts, the mean estimates the block
+    efficiency of the loop that they come from, and approximately that of loops with other drafts.
+    A mean over all positions of a text is larger than the block efficiency.
 
     References
     ----------
@@ -151,9 +152,9 @@ def first_step_acceptance(
 ) -> PairedMeans:
     """Return the mean probability that a rule accepts one of the first drafts.
 
-    The mean is computed exactly from the distributions. Unlike `block_efficiency`, it does not
-    depend on the sampled drafts. So any number of drafts is allowed, and both models' distributions
-    suffice.
+    The mean is computed exactly from the distributions. Unlike `block_efficiency`, this mean does
+    not depend on the sampled drafts. So `ks` may exceed the number of recorded drafts, and
+    `recordings` may be a source that has only distributions.
 
     Parameters
     ----------

@@ -38,7 +38,7 @@ THRESHOLDS = 64
 """Number of thresholds at each depth."""
 
 LEAST_THRESHOLD = 2.0**-12
-"""Smallest positive threshold divided by the number of drafts, the largest finite threshold."""
+"""Ratio of the smallest positive threshold to the largest finite one (the number of drafts)."""
 
 
 def efficiency_bound(
@@ -143,7 +143,7 @@ def _terms(recording: Recording, k: Branching, depth: int) -> Floats:
 
 
 def thresholds(nodes: int) -> Floats:
-    """Return thresholds for a depth with `nodes` drafts; larger thresholds are never optimal."""
+    """Return thresholds for a depth with `nodes` drafts; none above `nodes` is ever optimal."""
     some = np.geomspace(nodes * LEAST_THRESHOLD, nodes, THRESHOLDS - 2)
     return np.concatenate([[0], some, [math.inf]])
 
@@ -154,8 +154,8 @@ def cut_terms(
     """Estimate T_i(H) and the probability of a draft outside H, at depth i = level + 1.
 
     For each threshold, H has the paths whose ratio is at most the threshold. The two returned
-    arrays have the shape of `thresholds`. They are unbiased: the mean over the drafts above depth i
-    is the estimated number.
+    arrays have the shape of `thresholds`. The estimates are unbiased: their mean over the random
+    drafts of the first `level` depths is the exact value.
     """
     inside, all_inside_probability = np.zeros(thresholds.shape), np.ones(thresholds.shape)
 

@@ -227,9 +227,9 @@ def operations_factor(alpha: Any, gamma: Any, cost: Any) -> Any:
 def memory_accesses_factor(alpha: Any, gamma: Any) -> Any:
     """Return the reads of the target's weights and cache relative to decoding without drafts.
 
-    A block reads the weights and the cache once. So the ratio is the inverse of `expected_tokens`.
-    The paper calls `expected_tokens` the factor by which the reads shrink ([leviathan2023]_,
-    section 3.4). Reads of the draft model are not counted.
+    The target reads its weights and its cache once for each block. So the ratio is the inverse of
+    `expected_tokens`. The paper calls `expected_tokens` the factor by which the reads shrink
+    ([leviathan2023]_, section 3.4). Reads of the draft model are not counted.
 
     Parameters
     ----------

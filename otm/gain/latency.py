@@ -143,7 +143,7 @@ class Latency(ShortRepr):
         """Whether both models take the same time for any K and γ, as from `constant`.
 
         With such times, more chains would cost nothing, and the largest K would always be fastest.
-        So constant times cannot decide on K.
+        So constant times do not show which K is best.
 
         Examples
         --------
@@ -160,7 +160,7 @@ class Latency(ShortRepr):
     def step_time(self, gamma: int, k: int) -> float:
         """Return the time γ t_draft(K) + t(γ + 1, K) + overhead of a step with K chains.
 
-        All chains share the row of their first draft, so a real step may take less time.
+        A real step may take less time, because one row suffices for the first drafts of all chains.
 
         Parameters
         ----------
@@ -273,9 +273,9 @@ def measure_latency(
     """Measure the times of two models after a prompt.
 
     All shapes are timed in turn, many times, so that a slow phase of the machine affects all shapes
-    alike. The time of a shape is the median over its runs; the first run is discarded. A shape
-    never gets a longer time than a larger shape, because a time that is too long, above all for
-    decoding without drafts, could suggest a gain that does not exist.
+    alike. The time of a shape is the median over its runs; the first run is discarded. If a larger
+    shape has a shorter time, the smaller shape gets this time too. Otherwise a time that is too
+    long, above all for decoding without drafts, could suggest a gain that does not exist.
 
     Each run times one `append` to a session, until its first scores are ready, and the `keep` that
     removes the appended tokens, as in a step.

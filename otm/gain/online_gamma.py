@@ -22,7 +22,7 @@ from otm.gain.formulas import best_gamma
 from otm.gain.parameters import as_costs, in_unit_interval
 
 FIRST_COST = 0.05
-"""The assumed c before any measurement: an upper bound in [leviathan2023]_."""
+"""Value of c that is assumed before any measurement: an upper bound in [leviathan2023]_."""
 
 
 def best_gamma_policy(alpha: float, cost: float, *, max_gamma: int | None = None) -> GammaPolicy:
@@ -94,7 +94,7 @@ class OnlineGamma:
     -----
     If several drafts are verified at each level, α is the share of levels that accept a draft.
     Times are measured for the whole batch. If the sequences of a batch draft different numbers of
-    tokens, c is too large for the sequences with fewer drafts.
+    tokens, the estimate of c is too large for the sequences with fewer drafts.
 
     References
     ----------
@@ -156,7 +156,7 @@ class OnlineGamma:
 
 
 def _measured_cost(steps: Sequence[Step]) -> float:
-    """Return the median cost of a draft token over past steps; without any, `FIRST_COST`."""
+    """Return the median cost of a draft token over past steps; `FIRST_COST` before any draft."""
     costs = [
         step.seconds.draft / (step.drafted * step.seconds.target)
         for step in steps

@@ -93,7 +93,7 @@ class Recommendation(TextRepr):
     level : float, optional
         Approximate probability that an interval covers its mean.
     if_chains_are_free : tuple of Candidate, optional
-        The candidates with more chains, fastest first if chains cost nothing.
+        The candidates that have more chains, sorted by their speed if more chains cost no time.
 
     Examples
     --------
@@ -196,9 +196,9 @@ def rank_setups(
 ) -> Recommendation:
     """Order setups by speed, from sums [P] of tokens per step over the positions of each prompt.
 
-    If the costs do not depend on K, compare only the setups with the fewest chains. Rules that
-    verify the same drafts alike appear once, under the first of their names. The keys of `bounds`
-    are (K, γ, sampling parameters of the draft model).
+    If the costs do not depend on K, compare only the setups with the fewest chains. Rules with
+    equal tokens per step in every prompt appear once, under the first of their names. The keys of
+    `bounds` are (K, γ, sampling parameters of the draft model).
     """
     speed: dict[SampledSetup, Floats] = {}
     different: dict[Any, list[Floats]] = {}
@@ -280,10 +280,10 @@ def recommend(
     -------
     Recommendation
         The setups, fastest first. If `latency` does not depend on the number of chains, only the
-        setups with the fewest chains are compared. Rules that verify the same drafts alike appear
-        once, under the first of their names; many rules are alike for one chain. If the contexts
-        have two prompts or more, each setup has a bound that holds for all memoryless lossless
-        verifiers.
+        setups with the fewest chains are compared. Rules with equal tokens per step in every
+        prompt appear once, under the first of their names; many rules are equal for one chain. If
+        the contexts have two prompts or more, each setup has a bound that holds for all memoryless
+        lossless verifiers.
 
     Raises
     ------

@@ -94,7 +94,7 @@ def record(
     batch : int, optional
         Number of prompts that the models read together; affects only time and memory.
     seed : int, optional
-        Seed of the drafts. Prompt i uses child seed i only.
+        Seed of the drafts. Prompt i uses only child i of this seed.
     progress : callable, optional
         Function that receives a description, the number of the current context and the number of
         contexts. If omitted, a terminal shows a progress line after two seconds.

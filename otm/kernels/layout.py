@@ -68,7 +68,7 @@ def padded_layout(tokens: Any) -> Layout:
 
 
 def packed_layout(tokens: Any, offsets: Any, most: int) -> Layout:
-    """Return the layout of packed draft tokens [N] with at most `most` drafts a sequence.
+    """Return the layout of packed draft tokens [N] with at most `most` drafts per sequence.
 
     Raise if the offsets are invalid.  Indices of rows that do not exist are clamped to the last
     row.

@@ -40,7 +40,7 @@ def backend_of_environment() -> str:
 def choose_backend(target: Any, backend: str, backends: Collection[str] = BACKENDS) -> str:
     """Return the backend for the arrays; raise if the named backend cannot process them.
 
-    The argument takes precedence over the environment.  If this function returns "auto", a
+    The argument takes precedence over the environment variable.  If this function returns "auto", a
     self-check decides between Triton and torch.  NumPy arrays always use the backend "numpy".
     """
     check_name("backend", backend, (AUTO, *backends))

@@ -11,8 +11,8 @@ class Verified(NamedTuple, Generic[Array]):
     """Result of verifying the drafts of B sequences.
 
     Some drafts of a sequence are *accepted*, starting from the first.  One more token follows the
-    accepted drafts.  If a draft was rejected, this is a *recovered* token, which is drawn from the
-    residual distribution.  If all drafts were accepted, it is the *bonus* token, which is drawn
+    accepted drafts.  If a draft was rejected, a *recovered* token follows, which is drawn from the
+    residual distribution.  If all drafts were accepted, the *bonus* token follows, which is drawn
     from the target's next row.
 
     Attributes

@@ -92,7 +92,7 @@ def verify_probs(
         drafts per sequence.  A packed sequence uses the same uniforms as a padded sequence.
     counted : bool array or Tensor [B, K, γ], optional
         False where a draft is the same draw as a draft of an earlier chain, for example at a shared
-        node of a prefix tree.  The rule counts each draw once.  Which nodes are shared must not
+        node of a prefix tree.  The rule counts each draw once.  The choice of shared nodes must not
         depend on tokens.  None means that every draft is a separate draw.
 
     Returns

@@ -1,8 +1,8 @@
-"""The protocol of language models: read tokens, and score the next token after each.
+"""The protocol of language models: read tokens, and score what follows each of these tokens.
 
-A `Session` of a model holds rows of tokens that the model has read.  It also caches data, such as
-keys and values, so that reading further tokens is cheap.  A decoding loop uses two operations: it
-appends tokens to the rows, and it rewinds rows to a prefix.
+A `Session` of a model holds rows of tokens that the model has read.  The session also caches data,
+such as keys and values, so that reading further tokens is cheap.  A decoding loop uses two
+operations: it appends tokens to the rows, and it rewinds rows to a prefix.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Session(ABC):
 
     @abstractmethod
     def append(self, tokens: PaddedTokens) -> Any:
-        """Append tokens to each row, and return scores of the next token after each.
+        """Append tokens to each row; after each of them, score the next token.
 
         Parameters
         ----------
@@ -43,8 +43,8 @@ class Session(ABC):
         Raises
         ------
         InvalidInputError
-            If a token is not in the vocabulary or a row becomes too long.  Not every model checks
-            this.
+            If a token is not in the vocabulary or a row becomes too long.  Some models do not raise
+            this error.
         """
 
     def read(self, tokens: PaddedTokens) -> None:

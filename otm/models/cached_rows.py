@@ -2,9 +2,9 @@
 
 The rows of the cache tensors are called places, and the columns slots.  Token i of a row is in slot
 i of the row's place, so rewinding copies no data.  Often K rows are replaced by K copies of one of
-them.  Their places usually hold most of its tokens already, because all K rows drafted after the
-same context; only the slots that differ are copied.  A model sees rows of equal lengths as they are
-stored, and rows of different lengths padded on the left.
+them.  The K places usually hold most tokens of the copied row already, because all K rows begin
+with the same context; only the slots that differ are copied.  A model sees rows of equal lengths as
+they are stored, and rows of different lengths padded on the left.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ class Copies(NamedTuple):
     """Slots to copy from source places to destination places: int64 arrays [n].
 
     Two places may swap their contents, so all slots must be read before any slot is written.  The
-    assignment ``cache[:, destinations, :, slots] = cache[:, sources, :, slots]`` does this.
+    assignment ``cache[:, destinations, :, slots] = cache[:, sources, :, slots]`` reads all slots
+    first.
     """
 
     sources: Indices
@@ -37,9 +38,9 @@ class CachedRows:
     """A map from the R rows of a session to places of its cache.
 
     The R rows always occupy the places 0 to R − 1, in any order, so a model can use a slice of the
-    cache.  Later places are spare: they keep their contents, so that new rows with the same tokens
-    can use them without copies.  Rows with different owners, such as translations of different
-    sources, never share slots, even if their tokens are equal.
+    cache.  Places from R on are spare: they keep their contents, so that new rows with the same
+    tokens can use them without copies.  Rows with different owners, such as translations of
+    different sources, never share slots, even if their tokens are equal.
     """
 
     def __init__(self, rows: int, most: int | None = None, owners: Indices | None = None) -> None:

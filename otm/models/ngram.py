@@ -1,9 +1,9 @@
 """N-gram models: they predict the next token from the last n − 1 tokens by counts in a text.
 
 "The evaluation amounts to a table lookup" ([leviathan2023]_, section 3.6), so drafting costs almost
-no time.  There are two smoothing methods, both interpolated.  In their formulas c counts
-occurrences in the text, T(h) is the number of distinct tokens that follow a context h, and h' is h
-without its first token:
+no time.  There are two smoothing methods, both interpolated.  In the formulas of both methods, c
+counts occurrences in the text, T(h) is the number of distinct tokens that follow a context h, and
+h' is h without its first token:
 
 - Witten and Bell (method C of [witten1991]_)::
 
@@ -69,7 +69,7 @@ class NGramCounts:
     def of(
         cls, tokens: npt.ArrayLike, order: int, vocabulary: int, *, distance: int = 1
     ) -> NGramCounts:
-        """Count the n-grams of a text [N], with the last token `distance` places after the others.
+        """Count n-grams of a text [N] whose last token is `distance` positions after the others.
 
         Distance 1 counts the token directly after a context; distance 2 skips one token.
         """
@@ -119,7 +119,7 @@ class NGramCounts:
 Smoothing = Callable[[NGramCounts, Counts], tuple[Counts, Counts]]
 """A function from an `NGramCounts` and the counts [..., V] after contexts.
 
-It returns the reduced counts [..., V] and the weight [..., 1] of the next lower order.
+The function returns the reduced counts [..., V] and the weight [..., 1] of the next lower order.
 """
 
 
@@ -218,8 +218,8 @@ class NGramModel(StatelessModel):
         Notes
         -----
         The discount D is n₁ / (n₁ + 2 n₂), where nᵢ is the number of n-grams with count i.  If no
-        n-gram has count 1, then D = 0.  This can happen for the bytes of a long text.  A token that
-        never follows a known context then has probability 0 after it.
+        n-gram has count 1, as can happen for the bytes of a long text, then D = 0.  If D = 0, a
+        token that never follows a known context has probability 0 after this context.
 
         References
         ----------

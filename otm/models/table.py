@@ -129,8 +129,8 @@ class TableModel(StatelessModel):
 class UniformModel(StatelessModel):
     """A model with the uniform distribution after every context.
 
-    As a draft model it "guarantees some improvement (although very small) for all models"
-    ([leviathan2023]_, section 3.6).
+    As a draft model, the uniform model "guarantees some improvement (although very small) for all
+    models" ([leviathan2023]_, section 3.6).
 
     Parameters
     ----------

@@ -30,7 +30,7 @@ class Bound:
     value : float or Fraction
         The bound, a probability.
     formula : str
-        Formula of the bound, in the letters of the SpecTr paper.
+        Formula of the bound, in the notation of the SpecTr paper.
     source : str
         Lemma, theorem or equation of the SpecTr paper that proves the bound.
 

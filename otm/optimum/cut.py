@@ -1,4 +1,4 @@
-"""OTM-k in closed form: the minimum cut over prefixes in q/p, and the cap that attains it.
+"""OTM-k in closed form: the minimum cut over prefixes in the order of q/p, and the optimal cap.
 
 OTM-k is a maximum flow from draft tuples to tokens.  A finite cut is a set H of tokens, and for
 k i.i.d. drafts the best cut is a prefix in the order of q/p, so that
@@ -172,7 +172,7 @@ def prefix_values(bins: RatioBins, k: int) -> tuple[Probs, Probs]:
 
 
 def cut_lower_bounds(bins: RatioBins, k: int, places: npt.NDArray[np.int64]) -> Probs:
-    """Compute closer lower bounds than those of `prefix_values`, for the bins at `places`."""
+    """Compute tighter lower bounds than those of `prefix_values`, for the bins at `places`."""
     if not places.size:
         return bins.least[:0]
     draft_above, target_below = bins.corners(places)
@@ -186,7 +186,7 @@ def optimal_cap(problem: Problem) -> Number:
     Theorems 4.2 and 4.3 of docs/theory/cap.md.
 
     Two other rules accept min(q, c p) with a smaller cap: maximal coupling has c = 1, and k-Seq
-    has c = ρ* before its success probability is applied.
+    has c = ρ*.
 
     Parameters
     ----------

@@ -19,8 +19,8 @@ def optimal_division_factor(problem: Problem, delta: float | None = None) -> Num
     """Compute the smallest valid division factor ρ* of k-Seq by bisection, rounded up.
 
     ρ* solves 1 − (1 − β(ρ))^k = ρ β(ρ) with β(ρ) = Σ min(p, q/ρ) ([sun2023]_, equation 6).  The
-    difference of the two sides decreases in ρ and changes sign in [1, min(k, max q/p)] (Lemma 4;
-    Theorem 6.2 of docs/theory/k-seq.md).
+    left side of this equation minus the right side decreases in ρ and changes sign in
+    [1, min(k, max q/p)] (Lemma 4; Theorem 6.2 of docs/theory/k-seq.md).
     The **upper** end of the final bracket is returned, since k-Seq is valid for every ρ ≥ ρ*.
 
     Parameters

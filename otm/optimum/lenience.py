@@ -1,7 +1,7 @@
-"""Lenience: more acceptance for some distance from the target (Leviathan et al., appendix A.5).
+"""Lenience: accept more, but deviate from the target (Leviathan et al., appendix A.5).
 
 With lenience l in (0, 1], a rule may output each token with at most 1/l times its target
-probability.  For one draft the paper accepts with probability min(1, q/(l p)).  This module
+probability.  For one draft, the paper's rule accepts with probability min(1, q/(l p)).  This module
 computes the optimum for any number of drafts.
 """
 
@@ -151,7 +151,7 @@ def closest_in_bins(problem: Problem, lenience: Number) -> Probs:
 
 
 def acceptance_at_distance(problem: Problem, distance: Number) -> Number:
-    """Compute the largest acceptance probability of rules within a total variation of the target.
+    """Compute the largest acceptance if the total variation from the target is at most `distance`.
 
     The result is min(1, α_k + distance).  If a rule has the acceptance α_k + x with x > 0, its
     total variation from the target is at least x.  So any lossy rule can be judged by comparison

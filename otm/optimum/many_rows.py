@@ -31,7 +31,7 @@ from otm.errors import InvalidDistributionError
 from otm.optimum.cut import cut_in_bins
 
 BLOCK = 2**15
-"""Number of array entries in a block, so that a block stays in cache; a longer row is one block."""
+"""Number of array entries in a block, which fits in the cache; a longer row is one block."""
 
 
 def optimal_values(draft: Probs, target: Probs, k: npt.ArrayLike) -> Probs:

@@ -73,8 +73,9 @@ def multiset_probabilities(draft: Probs, sets: Multisets) -> Probs:
     """Compute the probability of each multiset for k i.i.d. drafts.
 
     The probability is the multinomial coefficient times the product of the token probabilities.
-    Floats have a relative error of about 3k · 2^−53.  Exceptions are rows for which a partial
-    product underflows: their probability is negligible for k ≤ 1,000, but not always for larger k.
+    Floats have a relative error of about 3k · 2^−53.  The error is larger in rows whose
+    partial product underflows; their probability is negligible for k ≤ 1,000, but not always for
+    larger k.
     """
     first = first_occurrences(sets)
     probability: Probs = 0 * draft[sets[:, 0]] + 1

@@ -92,7 +92,7 @@ def optimum_of(
     Footnote 7 of [sun2023]_ asks for a formula for α(P, q).  A prefix of a known order is a minimum
     cut for i.i.d. drafts, for drafts without replacement and for greedy drafts, as [hu2025]_ found
     (Theorems 9.2 and 9.4 of docs/theory/other-drafts.md).  For hub pairs, Theorem 9.5 gives an
-    order with this property.  The intervals are proved in Theorems 9.6 and 9.7.
+    order with such a prefix.  The intervals are proved in Theorems 9.6 and 9.7.
 
     Parameters
     ----------
@@ -230,7 +230,7 @@ def bounds_by_random_order(
     -------
     BoundedOptimum
         The bounds include rounding, if `distribution_of_last` has a relative error of at most k
-        (`sum_error` (n) + 2^−48).  `Independent` and `Joint` distributions satisfy this condition.
+        (`sum_error` (n) + 2^−48).  `Independent` and `Joint` have this accuracy.
 
     Raises
     ------

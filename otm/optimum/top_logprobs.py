@@ -92,10 +92,10 @@ def alpha_interval(
 
     Notes
     -----
-    With a slack, the draft may have a little mass on tokens that only the target lists, and k
-    drafts may hit these tokens.  These hits can widen the interval by k · slack.  If the draft
-    cannot give tokens that only the target lists, list one such token in `draft` with probability
-    zero: then all unlisted tokens have probability zero too.
+    With a slack, the draft may have a little mass on tokens that only the target lists; if k drafts
+    may hit these tokens, the interval can be wider by k · slack.  If tokens that only the target
+    lists cannot be drafted, list one of them in `draft` with probability zero: then all tokens that
+    `draft` does not list have probability zero too.
 
     Examples
     --------
@@ -139,7 +139,7 @@ def alpha_interval_from_logprobs(
 ) -> Interval:
     """Compute the range of α_k over all distributions with these largest log-probabilities.
 
-    It equals `alpha_interval` of the exponentials (Theorem 10.4 of docs/theory/truncated.md).
+    The range is `alpha_interval` of the exponentials (Theorem 10.4 of docs/theory/truncated.md).
 
     Parameters
     ----------

@@ -12,17 +12,17 @@ and, through the division by the sum,
 
 The code computes these formulas, which need no subtraction of nearly equal numbers.  If several
 cuts attain the minimum, α_k has a kink, and the result is the gradient of one of the smooth pieces.
-At a probability of zero the gradient is the right derivative.  Gradients have the dtype of their
-distributions.  Second derivatives and the transforms of `torch.func` are not supported (batches
-need no `vmap`).  `torch.autograd.gradcheck` needs a step below the tolerance of the sums, such as
-eps = 1e-7.
+At a probability of zero the gradient is the right-hand derivative.  Gradients have the dtype of
+their distributions.  Second derivatives and the transforms of `torch.func` are not supported
+(batches need no `vmap`).  `torch.autograd.gradcheck` needs a step below the tolerance of the sums,
+such as eps = 1e-7.
 
-NumPy computes long rows of CPU tensors.  On other devices torch puts long rows into bins of the
-ratio; then the host waits once for the number of tokens in bins that must be split.  If the host
-must not wait, or if rows are short, torch sorts all tokens.  The computation needs memory for about
-a dozen float64 tensors of the size of the distributions.  Values equal those of NumPy up to a
-relative error of about 1e-15, because torch computes the power with expm1 and log1p, for which the
-host need not read k from the device.
+NumPy finds the cuts of long rows of CPU tensors.  On other devices torch groups the tokens of long
+rows in bins of q/p; then the host waits once for the number of tokens in bins that must be split.
+If the host must not wait, or if rows are short, torch sorts all tokens.  The computation needs
+memory for about a dozen float64 tensors of the size of the distributions.  Values equal those of
+NumPy up to a relative error of about 1e-15, because torch computes the power with expm1 and log1p,
+for which the host need not read k from the device.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def _minimum_cuts() -> Any:
 
 
 def _is_for_host(probs: Any) -> bool:
-    """Return whether NumPy computes the cuts of these rows, without copying them."""
+    """Return whether NumPy computes the cuts of these rows; the function copies no rows."""
     return ON_HOST and probs.device.type == "cpu" and probs.shape[-1] > FEW
 
 

@@ -88,8 +88,8 @@ def farthest_completion(
     """Build the completions with the smallest Σ min(q, λ p) for every λ, and so the smallest α_k.
 
     Return the masses of both completions on the listed tokens, then on the `unlisted` other tokens
-    (as many as needed if None).  One entry stands for all unlisted tokens with equal masses.  The
-    unlisted masses must fit under the caps.
+    (as many as needed if None).  Unlisted tokens with equal masses share one entry.  The unlisted
+    masses must fit under the caps.
     """
     # Each distribution fills tokens up to its cap, starting with tokens that neither lists.  There
     # the draft fills from one end and the target from the other, so that they overlap as little as
@@ -118,7 +118,7 @@ def farthest_completion(
 
 
 def _split(draft: TopList, target: TopList) -> tuple[Probs, Probs, Probs, Probs]:
-    """Split the masses: draft and target on tokens that both list, then each on its own tokens."""
+    """Split the masses of both lists: on the tokens in both, then on the other tokens of each."""
     in_target = np.isin(draft.tokens, target.tokens, assume_unique=True)
     in_draft = np.isin(target.tokens, draft.tokens, assume_unique=True)
     return (

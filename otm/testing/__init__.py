@@ -1,13 +1,14 @@
 """Tools for testing selection rules and decoding loops, of this project or another one.
 
-- `exact` computes exact distributions in fractions.  It enumerates drafts, or follows every path
+- `exact` computes exact distributions in fractions: it enumerates drafts, or follows every path
   through a function of the symbolic uniforms of `symbolic`.
 - `sequences` computes exact distributions of the outputs of decoding loops and of target models.
 - `instances` has small named problems.
 - `monte_carlo` has Monte Carlo checks that share a budget of false alarms; `statistics` has their
   test statistics and limits.
 - `otm.testing.strategies` has Hypothesis strategies for distributions, problems, uniforms and pairs
-  of models.  Import it by its full name; only this module needs the extra `otm[testing]`.
+  of models.  Import `otm.testing.strategies` by its full name; only this module needs the extra
+  `otm[testing]`.
 
 Audits of third-party verifiers are in `otm.audit`.
 """

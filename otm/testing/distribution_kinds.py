@@ -98,7 +98,7 @@ def _subnormal(draw: st.DrawFn, n: int) -> Probs:
 
 @st.composite
 def _skewed(draw: st.DrawFn, n: int) -> Probs:
-    """Draw a distribution of powers of two whose largest and smallest ratio is at least 2^20."""
+    """Draw a distribution whose weights are powers of two, with max/min at least 2^20."""
     powers: list[int] = draw(kept(lists, integers(0, 60), n))
     i, j, *_ = draw(kept(st.permutations, range(n)))
     powers[j] = powers[i] + draw(integers(20, 60))
@@ -108,7 +108,7 @@ def _skewed(draw: st.DrawFn, n: int) -> Probs:
 def moved_by_one_rounding(draw: st.DrawFn, probs: Probs) -> Probs:
     """Change one probability by one rounding step.
 
-    In fractions, another probability changes by the opposite step.
+    If the probabilities are fractions, another probability changes by the opposite step.
     """
     i = draw(choice(tuple(np.flatnonzero(probs > 0).tolist())))
     moved = probs.copy()

@@ -1,8 +1,9 @@
 """Exact distributions of selection rules, in fractions and without tolerance.
 
-There are two independent methods.  The first enumerates all drafts and sums `plan.conditional`, the
-distribution that a plan states for itself.  The second runs `plan.select` on symbolic uniforms
-along every path of its comparisons, and so computes the distribution of the code that selects.
+There are two independent methods.  The first method enumerates all drafts and sums
+`plan.conditional`, the distribution that a plan states for itself.  The second method runs
+`plan.select` on symbolic uniforms along every path of its comparisons, and so computes the
+distribution of the code that selects.
 """
 
 from __future__ import annotations
@@ -62,7 +63,8 @@ def paths(
     function : callable
         Deterministic function of an object array [m] of `SymbolicUniform`.  It may only add
         fractions to the uniforms, multiply them by fractions, and compare them.  NumPy functions
-        that do this on object arrays, such as `np.less` and `np.searchsorted`, are allowed.
+        that use only these operations on object arrays, such as `np.less` and `np.searchsorted`,
+        are allowed.
     number_of_uniforms : int
         Number m of independent uniforms on [0, 1).
 
@@ -75,7 +77,7 @@ def paths(
     Raises
     ------
     InvalidInputError
-        If the function uses a uniform in another way, such as as a boolean.
+        If the function uses a uniform in any other way, for example as a boolean.
 
     Examples
     --------
@@ -108,7 +110,7 @@ def regions(
     max_uniforms: int = MAX_UNIFORMS,
     max_isolated: float = math.inf,
 ) -> Iterator[tuple[Outcome, Region]]:
-    """Run a function along every path as `paths_of_source`; yield each outcome and region."""
+    """Run a function along every path, as `paths_of_source` does; yield each outcome and region."""
     script: list[int] | None = []
     while script is not None:
         region = Region(0, script, max_uniforms, max_isolated)

@@ -3,9 +3,9 @@
 Prefer exact distributions; use these checks where exact distributions are impossible, such as for
 real random streams and whole decoding loops.  A run of a test suite has a false alarm with
 probability at most 10^−6.  A fixed number of checks shares this budget, each at the level
-α = 10^−10.  A check cannot choose its level.  It declares the smallest deviation δ that it must
-detect, which determines the number of draws.  It also has a negative control, a sampler that
-deviates by at least δ and must be rejected.  The name of a check determines its seed.
+α = 10^−10.  A check cannot choose its level.  Each check declares the smallest deviation δ that it
+must detect, which determines the number of draws.  Each check also has a negative control, a
+sampler that deviates by at least δ and must be rejected.  The name of a check determines its seed.
 """
 
 from __future__ import annotations
@@ -267,7 +267,7 @@ class Budget:
         return self._decide(name, sampler, criterion, control)
 
     def _enter(self, name: str, distance: float, delta: float) -> None:
-        """Register a check; raise if its control is too close or its name is taken."""
+        """Register a check; raise if its control deviates too little or its name is taken."""
         if distance < delta * (1 - 1e-9):
             raise InvalidParameterError(
                 f"the negative control of the check {name!r} is {distance:g} away from the "

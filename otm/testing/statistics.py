@@ -1,8 +1,8 @@
 """Test statistics of Monte Carlo checks, with proved limits and the required numbers of draws.
 
-Each limit is a proved bound for any number of draws, not an asymptotic one; at levels such as
-10^−10 the difference is not small.  The power is computed for the limit, and can be asymptotic,
-since the negative control of a check also tests its power.
+Each limit is proved for any number of draws.  At levels such as 10^−10, asymptotic limits differ
+considerably from proved ones.  The power at a limit may be computed asymptotically, since the
+negative control of a check also tests its power.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def g_statistic(counts: npt.NDArray[np.int64], probs: Probs) -> float:
 def g_limit(categories: int, level: float) -> float:
     """Return a limit that G exceeds with probability at most `level`.
 
-    The limit is valid for every distribution and every number of draws.  It solves
+    The limit is valid for every distribution and every number of draws.  The limit x solves
     e^(−x/2+m) (x/2m)^m = `level`, with m = categories − 1; for x > 2m the left side bounds the
     probability that G exceeds x.
     """
@@ -71,7 +71,7 @@ def g_limit(categories: int, level: float) -> float:
 def criterion_for_distribution(probs: Probs, delta: float, level: float) -> Criterion:
     """Return a likelihood ratio test of a distribution [n] with the statistic G.
 
-    It detects a total variation distance of delta.  At this distance, G has approximately a
+    The test detects a total variation distance of delta.  At this distance, G has approximately a
     noncentral χ² distribution with noncentrality at least 4 · draws · delta².
     """
     from scipy.optimize import brentq
@@ -99,7 +99,7 @@ def criterion_for_distribution(probs: Probs, delta: float, level: float) -> Crit
 def criterion_for_probability(probability: float, delta: float, level: float) -> Criterion:
     """Return an exact two-sided binomial test of the probability of True.
 
-    It detects a difference of delta in both directions.  The statistic is −ln of the p-value.
+    The test detects a difference of delta in both directions.  The statistic is −ln of the p-value.
     """
     from scipy.stats import binom
 
@@ -133,7 +133,8 @@ def criterion_for_mean(
 ) -> Criterion:
     """Return a test of the mean of bounded draws by Hoeffding's inequality.
 
-    It detects a difference of delta.  The statistic is the distance between sample mean and `mean`.
+    The test detects a difference of delta.  The statistic is the distance between the sample mean
+    and `mean`.
     """
     low, high = bounds
     _check_delta(delta, high - low)

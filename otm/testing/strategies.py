@@ -334,8 +334,8 @@ def blocks(
 ) -> Block:
     """Generate pairs of models for draft paths of several tokens.
 
-    `otm.solve_block` accepts these models directly, and `otm.decoding.spectr` with any prompt.  An
-    audit accepts exact models as an `otm.audit.Instance`.
+    `otm.solve_block` accepts these models directly, and `otm.decoding.spectr` accepts them together
+    with any prompt.  An audit accepts exact models as an `otm.audit.Instance`.
 
     Parameters
     ----------

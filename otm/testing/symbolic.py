@@ -45,7 +45,7 @@ WHOLE = (START, END)
 
 
 class Region:
-    """The set of uniforms that take one path, from the comparisons along this path.
+    """The set of values of the uniforms for which a function takes one path of comparisons.
 
     Every uniform lies between two cuts.  Uniforms that were compared with each other have the same
     cuts until a comparison separates them; their order is partly known.  At most `max_isolated`
@@ -184,7 +184,7 @@ class Region:
         ]
 
     def _can_part(self, below: Sequence[int], members: Sequence[int], cut: Cut) -> bool:
-        """Return whether, of `members`, the uniforms `below` and no others can lie below a cut."""
+        """Return whether `below` can be exactly the uniforms of `members` that lie below a cut."""
         low, high = self.between[members[0]]
         for a, b in self._before:
             if a in members:

@@ -426,9 +426,9 @@ def test_bad_input() -> None:
     with pytest.raises(InvalidParameterError, match="3 keys for 2 prompts"):
         decode_watermarked(TARGET, DRAFT, [[0], [1]], key=[1, 2, 3])
     for drafter in (PromptLookup(), ModelDrafter(DRAFT, 2), ModelDrafter(DRAFT, draft_kind="Top")):
-        with pytest.raises(InvalidInputError, match="for one chain"):
+        with pytest.raises(InvalidInputError, match="one chain of drafts"):
             decode_watermarked(TARGET, drafter, [[0]], key=1, method="rejection")
-    with pytest.raises(InvalidInputError, match="for one chain"):
+    with pytest.raises(InvalidInputError, match="one chain of drafts"):
         stream(TARGET, [[0]], PromptLookup(), WatermarkVerifier(1, "keyed rejection"))
     for tokens in ([], [[0, 1]], [0.5], "text", None):
         with pytest.raises(InvalidInputError, match="give the token ids of one text"):

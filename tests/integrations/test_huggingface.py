@@ -519,8 +519,8 @@ def test_plugs_are_nested_and_leave_what_was_there() -> None:
 @pytest.mark.parametrize(
     ("given", "options", "message"),
     [
-        (("gpt2", DRAFT), {}, "the model is a str; give a loaded one"),
-        ((TARGET, "gpt2"), {}, "the assistant is a str; give a loaded one"),
+        (("gpt2", DRAFT), {}, "the model is a str; give a loaded model"),
+        ((TARGET, "gpt2"), {}, "the assistant is a str; give a loaded model"),
         ((TARGET, DRAFT), {"bogus": 1}, "'bogus'"),
         ((TARGET,), {"bogus": 1}, "'bogus'"),
         ((TARGET,), {"gamma": -1}, "γ = -1"),

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def ignore_sigint() -> Iterator[None]:
-    """Ignore Ctrl-C inside the context; child processes started there ignore it permanently.
+    """Ignore Ctrl-C inside the context; processes started in it ignore Ctrl-C permanently.
 
     The parent process ends its children.  A child that received Ctrl-C would write a traceback.
     """

@@ -122,7 +122,7 @@ def read_exactly(file: IO[bytes], offset: int, count: int, path: Path) -> bytes:
 
 
 def read_whole(path: AnyPath, most: int, kind: str) -> bytes:
-    """Read a file of at most `most` bytes; `kind` describes the allowed files in the error."""
+    """Read a file of at most `most` bytes; `kind` names the allowed files in an error message."""
     path = as_path(path)
     size = file_size(path)
     if size > most:

@@ -1,7 +1,7 @@
 """Check, normalise and compare probability distributions on a vocabulary.
 
-A distribution can be any array-like object.  It is converted to a read-only float64 array, or to an
-object array of `fractions.Fraction` if its entries are fractions (exact mode).
+A distribution can be any array-like object.  Distributions are converted to read-only float64
+arrays, or to object arrays of `fractions.Fraction` if their entries are fractions (exact mode).
 """
 
 from __future__ import annotations
@@ -39,19 +39,23 @@ SUM_TOLERANCE = {
 }
 """For each type, the allowed distance of a sum from one: a constant, and a distance per token.
 
-The larger bound applies.  In float16, every probability can have an error of 2^−25, even a tiny
-one.  The error of a softmax in float32 grows with the number n of terms.  It is up to about n 2^−27
-if the terms are added one after another, and far less with the blocks of torch or NumPy.
+The tolerance for n tokens is the larger of the constant and n times the distance per token.  In
+float16, even a tiny probability can have an error of 2^−25.  The error of a float32 softmax of n
+terms is up to about n 2^−27 if the terms are added one after another, and far less if torch or
+NumPy adds them in blocks.
 """
 
 DEFAULT_SUM_TOLERANCE = 1e-6, 2.0**-30
-"""Tolerance of all other types, such as exponentials of log-probabilities in float32."""
+"""Tolerance of all types not in `SUM_TOLERANCE`.
+
+This tolerance suits exponentials of log-probabilities in float32, for example.
+"""
 
 ROUNDED = {"float16": 2.0**-11, "bfloat16": 2.0**-8}
 """Largest relative rounding error of each 16-bit type."""
 
 FEW_TOKENS = 64
-"""Up to this length, numbers can fit a 16-bit type by chance, such as numbers typed by hand."""
+"""Largest number of nonzero numbers that can fit a 16-bit type by chance, for example if typed."""
 
 LARGEST_ENTRY = 1e200
 """Larger integers and fractions are rejected, before their sum can exceed the range of floats."""
@@ -69,7 +73,7 @@ def sum_tolerance(kind: str, n: int) -> float:
 def narrowest_type(kind: str, numbers: Probs) -> str:
     """Return the narrowest type that represents all numbers [n] exactly.
 
-    Numbers that were rounded to a narrow type keep this rounding error in a wider type.
+    Numbers that were rounded to a narrow type keep their rounding errors in a wider type.
     """
     if kind not in ("float32", "float64"):
         return kind
@@ -89,7 +93,8 @@ def narrowest_type(kind: str, numbers: Probs) -> str:
 def tolerance_of_numbers(kind: str, numbers: Probs) -> float:
     """Return how far the sum of these numbers may be from one, by their narrowest type.
 
-    A few nonzero numbers can fit 16 bits by chance; their tolerance is only the rounding error.
+    A few nonzero numbers can fit a 16-bit type by chance, so for them the tolerance is only the
+    rounding error of the type.
     """
     narrowest, n = narrowest_type(kind, numbers), numbers.size
     if narrowest != kind and narrowest in ROUNDED and np.count_nonzero(numbers) <= FEW_TOKENS:
@@ -100,9 +105,9 @@ def tolerance_of_numbers(kind: str, numbers: Probs) -> float:
 def as_probs_pair(draft: Any, target: Any, *, keep: bool = True) -> tuple[Probs, Probs]:
     """Check and normalise a pair of distributions of the same length; return read-only arrays.
 
-    Fractions sum to exactly one afterwards, and floats up to rounding.  If either distribution has
-    floats, both become float64; integers fit both.  If `keep` is false, a returned array can be a
-    view of the argument.
+    Returned fractions sum to exactly one, and returned floats sum to one up to rounding.  If either
+    distribution has floats, both become float64; integers can be combined with floats or fractions.
+    If `keep` is false, a returned array can be a view of the argument.
     """
     return _checked_pair(draft, target, rows=False, keep=keep)
 
@@ -296,7 +301,7 @@ def _normalise(array: Probs, dtype: str, name: str, *, keep: bool = True) -> Pro
 
 
 def _in_cache(rows: Probs, copies: Probs) -> Iterable[tuple[Probs, Probs]]:
-    """Return blocks of rows that fit into the cache, with the blocks for their copies."""
+    """Return blocks of rows that fit into the cache, each with the same block of `copies`."""
     # The sum of a single row is a number, which is faster than an array.
     if rows.ndim == 1:
         return [(rows, copies)]

@@ -52,8 +52,8 @@ def exact_cell(weights: Probs, uniform: Any, *, side: Literal["left", "right"] =
     """Return the index of the cell of [0, total) that contains uniform · total.
 
     The weights are fractions; they are summed as integers, which is fast.  Unlike NumPy's search,
-    this search does not compare a symbolic uniform with an edge for equality.  The result on an
-    edge is the result just above it, so this comparison would only add paths.
+    this search does not compare a symbolic uniform with an edge for equality.  A uniform on an edge
+    gives the same result as one just above the edge, so a test for equality would only add paths.
     """
     search = bisect_right if side == "right" else bisect_left
     parts, unit = as_integers(weights)

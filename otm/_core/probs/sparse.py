@@ -2,7 +2,7 @@
 
 A sparse distribution has tens of tokens out of a vocabulary of a hundred thousand.  Tokens that
 have probability zero in both distributions affect no formula of OTM, so computations use the union
-of the two supports.  A `Problem` stores the token ids of the union; its plans take and return ids.
+of both supports.  A `Problem` stores the token ids of this union; its plans take and return ids.
 """
 
 from __future__ import annotations

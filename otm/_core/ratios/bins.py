@@ -84,8 +84,8 @@ class RatioBins(Frozen):
         """Put all tokens into bins; fractions and few tokens get one bin per distinct ratio.
 
         For many floats, the leading bits of a token's ratio choose its bin; at least `FINEST` low
-        bits are ignored.  Without `units`, the mass of a bin is a plain sum of floats, which takes
-        half the time.
+        bits are ignored.  Without `units`, the mass of a bin is a plain sum of floats, which halves
+        the time.
         """
         if not in_bins(draft, few):
             parts = split_parts(np.array((draft, target)))
@@ -257,11 +257,11 @@ class RatioBins(Frozen):
         return floor_of(bins.least, bins.draft_below, bins.target_below, mass), bins
 
     def split_at(self, ratio: Number) -> tuple[RatioBins, int]:
-        """Split the bin around `ratio` until it has one ratio; also count the bins up to there."""
+        """Split the bin around `ratio` until it has one ratio; also count bins up to `ratio`."""
         return self.resolve(lambda bins: count_up_to(bins.least, ratio))
 
     def resolve(self, place: Callable[[RatioBins], int]) -> tuple[RatioBins, int]:
-        """Split the bin just below the edge from `place` until its tokens have the same ratio."""
+        """Split the bin below the edge that `place` returns until its tokens have one ratio."""
         bins = self
         while (size := place(bins)) and bins.most[size - 1] > bins.least[size - 1]:
             bins = bins.split(np.array([size - 1]))

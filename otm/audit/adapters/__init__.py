@@ -1,7 +1,7 @@
 """Adapters that let the audit run functions, rules and verifiers of other libraries.
 
-An adapter of a function is a class that is called like a function.  `functions` has the shared code
-and the adapter of a verifier of one chain.  `token_rules`, `chains`, `trees`, `batches`,
+Adapters of functions are classes: `chain(function)` makes an adapter.  `functions` has the shared
+code and the adapter of a verifier of one chain.  `token_rules`, `chains`, `trees`, `batches`,
 `state_and_window` and `loops` have the other adapters of functions.  `choice` selects the adapter
 of a user's function.  `huggingface`, `vllm` and `flashinfer` have the adapters of libraries; each
 imports its library when an adapter is made.  `otm_verifiers` has the adapters of OTM's own

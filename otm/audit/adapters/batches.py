@@ -49,7 +49,7 @@ class Row:
         return Row(row.target[: drafts + 1], row.draft[:drafts], row.tokens[:drafts], coins)
 
     def padded(self, drafts: int) -> Row:
-        """Return the row padded to a number of drafts by other tokens and probabilities."""
+        """Pad the row to a number of drafts with other tokens and probabilities."""
         more = max(drafts - len(self.tokens), 0)
         rows = np.roll(self.target[-1:].repeat(more, axis=0), 1, axis=1)
         return Row(
@@ -190,7 +190,7 @@ def same(a: Any, b: Any) -> bool:
 def require_same(output: Any, others: Iterable[tuple[Any, str]], text: str) -> Path:
     """Return an output, or a failure if another output differs from it.
 
-    The text has placeholders for both outputs, and for the origin of the other output.
+    The message `text` has placeholders for `output`, the output that differs, and its origin.
     """
     for other, origin in others:
         if not same(output, other):

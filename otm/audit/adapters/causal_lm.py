@@ -1,6 +1,6 @@
 """A transformers model that reads its logits from a table, with masks, positions and a cache.
 
-The keys of its cache are the tokens themselves, the values are their positions.  Therefore a loop
+The model's cache has the tokens as keys and their positions as values.  Therefore a loop
 that crops, reorders or repeats the cache changes the tokens that the model has read.  The model
 raises an error for arguments that it does not support.
 """
@@ -52,8 +52,8 @@ def causal_lm(model: StatelessModel) -> Any:
     Notes
     -----
     A call raises `InvalidParameterError` for arguments that the model does not support, such as
-    `inputs_embeds`, a mask with four dimensions, or a static cache.  The positions of a row must
-    count its unmasked tokens, up to a constant; otherwise the call raises this error too.
+    `inputs_embeds`, a mask with four dimensions, or a static cache.  Positions raise
+    `InvalidParameterError` unless they count the unmasked tokens of their row, up to a constant.
 
     Examples
     --------

@@ -126,8 +126,8 @@ def _chain_probs(instance: Instance, drafts: Path, exact: bool) -> tuple[Probs, 
 def as_tokens(result: Any) -> Path:
     """Read tokens [n] from a list, an array or a tensor, without the padding −1 at the end.
 
-    From a tuple (tokens, number accepted), return the accepted tokens and one more.  Return a value
-    of any other type unchanged; the audit reports it.
+    From a tuple (tokens, number accepted), return the accepted tokens and one more.  Values of
+    other types are returned unchanged, and the audit reports them.
     """
     if isinstance(result, tuple) and len(result) == 2 and np.ndim(to_host(result[0])) == 1:
         tokens, accepted = (np.asarray(to_host(part)) for part in result)

@@ -20,7 +20,7 @@ from otm.decoding.reading import Path
 from otm.errors import InvalidParameterError
 
 LARGEST_SEED = 2**31
-"""Limit of seeds: `numpy.random.seed` accepts 32 bits, some generators read them as signed."""
+"""Limit of seeds: `numpy.random.seed` takes 32 bits, which some generators read as signed."""
 
 CHAIN = ("target_probs", "draft_probs", "draft_tokens")
 

@@ -37,8 +37,8 @@ def speculative_sampling() -> Adapter:
     -----
     The rule accepts a draft if u ≤ ratio, where u has 24 bits.  A draft token that is impossible
     under the target is therefore accepted with probability 2^−24 (`otm.audit.diagnose.known_bugs`,
-    "u ≤ ratio").  The audit detects this mistake by breakpoints; Monte Carlo would need too many
-    runs.
+    "u ≤ ratio").  The audit detects such impossible tokens by breakpoints; Monte Carlo would need
+    too many runs.
     """
     import torch
 

@@ -85,7 +85,7 @@ class stateful(FunctionAdapter):
         return self._decode(instance, source)[1]
 
     def output(self, instance: Instance, source: Randomness) -> Path:
-        """Decode after one sequence and again after another sequence."""
+        """Decode one sequence after two different ones; require the same output."""
         if not self.repeatable:
             return self._decode(instance, source)[0]
         exact, taken = is_exact(source), source(0)

@@ -32,7 +32,7 @@ def token_rule(function: Callable[..., Any], **options: Any) -> Adapter:
         that returns a token; its randomness may be another parameter, as for `chain`.
         Alternatively, a rule of `otm.coupling`, a function from a problem to a plan.
     **options
-        As for `chain`; `uniforms` is a function of k.  For a rule of `otm.coupling`, only `name`.
+        As for `chain`; `uniforms` is a function of k.  A rule of `otm.coupling` allows only `name`.
 
     Returns
     -------

@@ -27,7 +27,7 @@ from otm.decoding.reading import Path
 from otm.errors import InvalidParameterError
 
 WAYS = 81
-"""Largest number of possible trees whose nodes all have k children."""
+"""Largest number of possible trees if more than one level has nodes with k children."""
 
 
 class Nodes(NamedTuple):
@@ -231,7 +231,7 @@ class tree(FunctionAdapter):
 
 
 def _branching(instance: Instance) -> tuple[int, ...]:
-    """Choose numbers of children: k on as many levels as possible while all trees can be tried."""
+    """Choose k children on one level, or on more levels while at most `WAYS` trees can occur."""
     gamma, k = instance.gamma, instance.k
     shapes = [(k,) * levels + (1,) * (gamma - levels) for levels in range(gamma, 0, -1)]
     few = (s for s in shapes if instance.vocabulary ** np.cumprod(s).sum() <= WAYS)

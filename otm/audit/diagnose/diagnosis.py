@@ -26,7 +26,7 @@ from otm.audit.scope import TimeIsUpError, check_time
 from otm.errors import ProblemTooLargeError
 
 PAIRS, STEPS = 150, 1000
-"""Largest costs of an instance on which pairs of mistakes, and steps of loops, are tried."""
+"""Largest costs of instances on which pairs of mistakes, or mistakes of one step, are tried."""
 
 SINGLE = 8 * ISOLATED
 """Largest distance that isolated uniforms of a few drafts can cause."""
@@ -35,14 +35,14 @@ ROUNDING = 1e-12
 """Tolerance for distributions of exact paths, which may contain some floats."""
 
 NEAR, FEW = 2, 4
-"""A near mistake is at least `NEAR` times nearer than the target; `FEW` pairs are compared."""
+"""A mistake `NEAR` times nearer than the target is near; `FEW` pairs of models are compared."""
 
 Same = Callable[[Observation, Observation], bool]
 """Predicate: can a verifier, observed on an instance, have a known mistake's distribution?"""
 
 
 def same_distribution(tolerance: float, *, apart: bool = False) -> Same:
-    """Return a predicate that two known distributions agree within errors and `tolerance`.
+    """Return a predicate: whether two distributions agree within errors and `tolerance`.
 
     Outcomes that are impossible under the target must occur in both distributions, even at isolated
     uniforms, unless `apart` ignores them.
@@ -97,10 +97,10 @@ def diagnose(
     """Name the known mistakes that explain the observations of one verifier.
 
     The function names all mistakes that the instances cannot distinguish.  Among mistakes with
-    sizes estimated from the output, it names only the first that fits.  If `ways` has a second
-    comparison, it ignores isolated outcomes; pairs of mistakes are then tried too.  For a loop, the
-    function also tries the mistakes of a single step.  Raises `TimeIsUpError` after the time
-    `until` of `time.monotonic`.
+    sizes estimated from the output, the function names only the first that fits.  If `ways` has a
+    second comparison, this comparison ignores isolated outcomes, and pairs of mistakes are tried
+    too.  For a loop, the function also tries the mistakes of a single step.  Raises `TimeIsUpError`
+    after the time `until` of `time.monotonic`.
     """
     # Cheap observations rule out most mistakes early.
     observations = sorted(observations, key=_cost)
@@ -239,7 +239,7 @@ def _in_loop(verifier: Adapter, max_tokens: int | None, cut: bool) -> Adapter:
 def _explains(
     adapter: Adapter, observations: Sequence[Observation], same: Same, until: float
 ) -> bool:
-    """Whether a mistake has the observed distributions wherever it applies, and deviates there."""
+    """Whether a mistake, wherever it applies, has the observed distributions and a deviation."""
     shows, isolated = False, not any(seen.is_off(SINGLE) for seen in observations)
     for seen in observations:
         if not adapter.supports(seen.instance):

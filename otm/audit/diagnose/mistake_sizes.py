@@ -121,7 +121,7 @@ class _First:
         self.error = _error(seen, 4)
 
     def kept(self) -> int:
-        """Count the tokens that replace drafts, whose probability exceeds min(target, draft)."""
+        """Count the tokens whose probability exceeds min(target, draft): these replace drafts."""
         return int((self.probs > np.minimum(self.target, self.draft) + self.error).sum())
 
     def tiles(self) -> range:
@@ -131,7 +131,7 @@ class _First:
         return range((int(right[-1]) if right.size else 0) // 2 + 1, wrong // 2 + 1)
 
     def floors(self) -> list[Fraction]:
-        """Return probabilities above the target's but not above the draft model's, up to errors."""
+        """Return probabilities that exceed the target's but not the draft model's, up to errors."""
         raised = (self.probs > self.target + self.error) & (self.probs < self.draft + self.error)
         return _simple(self.probs[raised])
 

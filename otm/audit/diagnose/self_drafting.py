@@ -1,8 +1,8 @@
 """Recognize mistakes of loops with their own drafts, such as n-grams, from single tokens.
 
 The audit does not know the drafts of a loop that drafts by itself.  Suppose that the draft is
-always x, and that the loop samples again from the target t if its sample differs from x.  Then the
-next token is z with probability (1 − t(x)) t(z), and x with an additional probability t(x).
+always x, and that the loop samples again from the target t if its sample differs from x.  In such
+a loop, each token z has probability (1 − t(x)) t(z), and x has an additional probability t(x).
 """
 
 from __future__ import annotations

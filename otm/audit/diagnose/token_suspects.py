@@ -25,7 +25,7 @@ from otm.audit.streams.e_process import Floats
 
 
 def _flattened(probs: Probs) -> Probs:
-    """Double the temperature, for fractions up to rounding of the square roots."""
+    """Double the temperature; the square roots are rounded, even those of fractions."""
     roots = np.sqrt(probs.astype(np.float64))
     return normalised(as_fractions(roots) if probs.dtype == object else roots)
 

@@ -46,7 +46,7 @@ NUMPY_FUNCTIONS = (
 
 
 class InterceptedRng:
-    """A runner of code whose generators draw from the source; records whether this is valid."""
+    """A runner of code whose generators draw from the source; records resets and reads of noise."""
 
     def __init__(self) -> None:
         # Whether a run has set the state of a generator.

@@ -4,8 +4,8 @@ The largest value of p/E, or of log p − log E, belongs to token x with probabi
 uniform suffices to draw this winner.  Therefore the variables have no values until code reads them;
 the module tracks the arithmetic on them.  If code reads variables after a race, it gets values that
 fit the winner.  Let M be the smallest of all E/p, which is exponential with rate Σp.  Then
-E(x) = p(x) M for the winner x, and E(y) = p(y) M + E'(y) for others, where E' are exponential
-again.
+E(x) = p(x) M for the winner x, and E(y) = p(y) M + E'(y) for every other token y, where E' are new
+exponential variables.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ class Race:
         self.was_read = False
 
     def winners(self, weights: Array) -> Array | None:
-        """Draw winners [...] for weights [..., V]; None if the variables' values decide them."""
+        """Draw winners [...] for weights [..., V]; None if the variables' values decide winners."""
         if self._places is not None and self._weights is not None:
             same = np.array_equal(weights, self._weights)
             return self._places if same else None

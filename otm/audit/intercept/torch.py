@@ -1,9 +1,9 @@
 """Replace random operations of torch by functions of the audit's uniforms.
 
 Uniform and Bernoulli variables and `multinomial` become functions of the audit's uniforms.
-Exponential variables, and rows of uniform variables, have no values at first.  If they make a race
-(`otm.audit.intercept.races`), one of the audit's uniforms decides the winner; if code reads them,
-their values become functions of the audit's uniforms.
+Exponential variables, and rows of uniform variables, have no values at first.  If variables make a
+race (`otm.audit.intercept.races`), one of the audit's uniforms decides the winner; if code reads
+the variables, their values become functions of the audit's uniforms.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ class TorchDraws(TorchDispatchMode):  # type: ignore[misc]  # torch gives it no 
         return result
 
     def _is_handed(self, generator: torch.Generator) -> bool:
-        """Whether a generator has the state of `handed`, which operations get as another object."""
+        """Whether a generator is `handed`, by its state, because operations get another object."""
         return bool(torch.equal(generator.get_state(), self.handed.get_state()))
 
     @contextmanager

@@ -22,7 +22,7 @@ SAME_ARGS = {*MAKES_NOISE, "exponential_", "bernoulli", "bernoulli_", "multinomi
 """Random functions with the same arguments as their torch operations."""
 
 OTHER_ARGS = {"input", "out", "from", "to", "requires_grad"}
-"""Arguments of random functions; their torch operations rename, change or do not have them."""
+"""Arguments of random functions that the torch operations rename, change or do not have."""
 
 READS = ("numpy", "tolist", "__array__", "__dlpack__", "data_ptr")
 """Functions that read a tensor and are not operations."""
@@ -112,7 +112,7 @@ def may_be_noise(result: Tensor, bounds: Any) -> bool:
 def form_after(  # noqa: PLR0911 - one return for each kind of operation
     name: str, form: Form, place: int, args: Any, options: dict[str, Any]
 ) -> Form | None:
-    """Return the form of noise after an operation; None if it has none."""
+    """Return the form of noise after an operation; None if the result has no form."""
     if name in COPIES:
         return form
     numbers = [_number(each) for each in args]

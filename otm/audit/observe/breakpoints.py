@@ -31,7 +31,7 @@ REPEATED = 16
 """Number of random runs that are repeated, for a verifier whose draws are recorded."""
 
 SLOW = 0.002
-"""Seconds; for slower runs, draws without a visible effect are first followed only once."""
+"""Seconds of a run above which draws without a visible effect are first followed only once."""
 
 ROUNDING = 2.0**-20
 """Largest distance that counts as rounding of float32."""

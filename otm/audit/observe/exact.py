@@ -110,8 +110,8 @@ def check_in_floats(
 ) -> None:
     """Raise `UnsuitedError` if runs on floats do not follow their path, or do not repeat.
 
-    Code may treat floats differently, or ignore the uniforms and draw for itself.  The paths of
-    such code on fractions are not its real paths.
+    Code that treats floats differently, or ignores the uniforms and draws its own random numbers,
+    takes other paths on floats than on fractions.
     """
     width = max(seen.uniforms, MAX_UNIFORMS)
     rows = rng.random((REPEATED, width))

@@ -1,8 +1,8 @@
 """Test whether a run changes later runs, by repeated runs on the same uniforms and seeds.
 
 If code keeps state from run to run, such as a growing cache, its outputs may depend on earlier
-runs.  Uncontrolled draws also differ from run to run, but do not depend on earlier runs: the test
-detects this dependence.  The test ignores a cache that changes no output.
+runs.  Uncontrolled draws also change the output from run to run, but the test only detects outputs
+that depend on earlier runs.  The test ignores a cache that changes no output.
 """
 
 from __future__ import annotations

@@ -170,7 +170,7 @@ class RepeatCheck:
 
 
 def require_noise_independent(runner: Runner, deviates: bool) -> None:
-    """Raise `UnsuitedError` if a deviation may come from pieces of noise, which are not exact."""
+    """Raise `UnsuitedError` if a deviation may come from noise, whose pieces are not exact."""
     if deviates and runner.reads_noise:
         raise UnsuitedError("its output may depend on the values of random noise")
 

@@ -22,7 +22,7 @@ ISOLATED = 2.0**-23
 """Largest probability of an outcome that counts as caused by one value of a 24-bit uniform."""
 
 TWICE_ISOLATED = 2.0**-40
-"""Smallest probability of an outcome of one isolated uniform; two give at most 2^−46."""
+"""Smallest probability of an outcome from one isolated uniform; from two it is ≤ 2^−46."""
 
 MAX_RATIO = 4
 """Largest ratio of the largest distance to a counterexample's distance."""

@@ -78,7 +78,7 @@ class Pieces:
         return [each and sorted({end for end in each if 0 < end < 1}) for each in ends]
 
     def _shown(self, place: int, piece: int, cuts: list[float]) -> list[float]:
-        """Remove breakpoints of draws that change no outcome, such as after the last token."""
+        """Remove breakpoints of draws that change no outcome, such as ones after the last token."""
         middles = _middles([0.0, *cuts, 1.0])
         seen = self._at(np.full(middles.size, piece), middles, place, self._all_probes)
         steps = (seen[:-1] != seen[1:]).any(axis=1)
@@ -160,7 +160,7 @@ class Pieces:
         return low, high
 
     def _middle(self, low: Floats, high: Floats) -> Floats:
-        """Return the middle known breakpoint inside each interval, or its midpoint if it has none.
+        """Return the middle known breakpoint in each interval, or the midpoint if none is known.
 
         Known breakpoints are tried first because most breakpoints repeat.
         """

@@ -118,7 +118,7 @@ def first_rings(probs: Any, keys: Any, positions: Any, lists: Any, count: int) -
 
 
 def clock_bits(key: int, position: int, lists: range, size: int) -> npt.NDArray[np.uint64]:
-    """Return, for each token, the smallest of its 64-bit numbers in some lists: [V]."""
+    """Return each token's smallest 64-bit number over `lists`: [V]."""
     least: Any = None
     for of_list in lists:
         counter = np.array([0, of_list, position, 0], dtype=np.uint64)
@@ -131,7 +131,7 @@ def _first_to_ring(bits: npt.NDArray[np.uint64], tokens: Any, probs: Any) -> int
     """Return the token of smallest time −ln(1 − u)/p, with u = (bits + 1/2) 2^−64.
 
     Ties go to the first token.  Let T be the time of the token with the smallest u/p.  Since
-    −ln(1 − u) ≥ u, a token with u/p > T has a larger time.  So only a few logarithms are computed.
+    −ln(1 − u) ≥ u, a token with u/p > T has a larger time, and needs no logarithm.
     """
     rates = np.asarray(probs, dtype=np.float64)
     if tokens.size < bits.size:

@@ -52,7 +52,7 @@ def first_rings(
 
 
 def clock_bits(keys: Tensor, positions: Tensor, lists: Tensor, count: int, size: int) -> Tensor:
-    """Return each token's smallest 64 bits over lists: [B, 1], [B, L], [B, L] → [B, L, V]."""
+    """Return each token's smallest 64-bit number over lists: [B, 1], [B, L], [B, L] → [B, L, V]."""
     blocks = torch.arange(1, -(-size // 4) + 1, device=keys.device)
 
     def flipped_bits(further: int) -> Tensor:
@@ -66,7 +66,7 @@ def clock_bits(keys: Tensor, positions: Tensor, lists: Tensor, count: int, size:
 def philox(block: Tensor, of_list: Tensor, position: Tensor, key: Tensor) -> list[Tensor]:
     """Return the four 64-bit words of Philox at a counter and a key, each [B, L, V/4].
 
-    During the rounds, a word has the full shape only if it depends on both block and position.
+    Before the final broadcast, a word has the full shape only if block and position affect it.
     """
     words = [block, of_list, position, torch.zeros_like(block)]
     keys = [key, torch.zeros_like(key)]

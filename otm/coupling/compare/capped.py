@@ -212,7 +212,7 @@ def _at_factor(order: RatioBins, k: int, rho: float) -> tuple[float, float]:
 
 
 def by_rounds(order: RatioBins, ks: Sequence[int]) -> Accepted:
-    """Compute the acceptance of recursive rejection, whose cap grows by 1 − V per round: [K]."""
+    """Compute the acceptance V of recursive rejection; each round adds 1 − V to its cap: [K]."""
     ratio, draft_above, target_below = order.ratio, order.draft_above, order.target_below
     mass, cap = 0.0, 0.0
     rounds = []

@@ -76,7 +76,7 @@ class Comparison:
     rules : tuple of ComparedRule
         Lossless rules by descending acceptance, then lossy rules.
     left_out : mapping from str to str
-        Rules that are too large for these distributions, by name, with the reason.
+        Names of the rules that are too large for these distributions, each with the reason.
 
     Examples
     --------
@@ -221,8 +221,8 @@ def compare(
         The limit is allowed only for rows, or several k.
     progress : callable, optional
         Called with a text, the number of the row (or rule) and the total (0 if unknown).  After
-        the first row the text names the slowest rules and their time per row.  Without this
-        argument a terminal shows a line after two seconds, and a pipe shows nothing.
+        the first row the text names the slowest rules and their time per row.  By default,
+        progress is shown as a line on a terminal after two seconds, but not in a pipe.
 
     Returns
     -------

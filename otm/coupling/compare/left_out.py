@@ -18,7 +18,7 @@ NAMED = 2
 """Largest number of slow rules that a line of progress names."""
 
 MEASURED_ROWS = 2
-"""Number of timed rows that decide whether a rule is left out; the first row includes imports."""
+"""Number of timed rows that decide if a rule is left out; the first time includes imports."""
 
 
 def left_out_lines(reasons: Mapping[str, str]) -> list[str]:
@@ -32,7 +32,7 @@ def none_left(reasons: Mapping[str, str]) -> ProblemTooLargeError:
 
 
 class RuleTimes:
-    """Time of each rule at the rows so far, and the estimate for all rows."""
+    """Time of each rule for the rows that are finished, and the estimate for all rows."""
 
     def __init__(self, rows: int, max_seconds: float | None) -> None:
         self._rows, self._max_seconds = rows, math.inf if max_seconds is None else max_seconds

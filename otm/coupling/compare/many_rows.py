@@ -54,8 +54,9 @@ def compare_pairs(
 ) -> PairedMeans:
     """Compute the acceptance of every rule on pairs of distributions; each pair has a prompt.
 
-    The k of a pair is ignored.  If a pair is None, its acceptance is 0.  A rule is left out for a k
-    that it does not support, and if it needs too much memory or time: `left_out` has the reason.
+    The k of a pair is ignored.  If a pair is None, its acceptance is 0.  A rule is left out for
+    each k that it does not support, and also if it needs too much memory or time: `left_out` has
+    the reason.
     """
     counts, size = sorted(set(ks)), prompts.size
     if not (counts and rules and size):

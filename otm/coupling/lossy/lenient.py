@@ -1,6 +1,6 @@
 """Lenient rules, which accept more often but do not keep the target distribution.
 
-The rules generalise that of Leviathan et al., appendix A.5, from one draft to k drafts.
+The rules generalise the rule of Leviathan et al., appendix A.5, from one draft to k drafts.
 """
 
 from __future__ import annotations
@@ -190,7 +190,7 @@ class LenientPlan(OptimalPlan):
 
     @cached_property
     def _target_win_ratio(self) -> TargetWinRatio:
-        """Target win ratio that gives a winner distribution of at least v; one bin for each q/p."""
+        """Target win ratio for a winner distribution of at least v; each ratio q/p has a bin."""
         bins, k = self.problem._ratios, self.problem.k
         mass = running_sum(self.accepted_ratio * bins.draft, from_zero=True)
         floor = floor_of(self.accepted_ratio, bins.draft_below, mass, 1 - mass[-1])
@@ -220,9 +220,9 @@ class LenientPlan(OptimalPlan):
 class ArgmaxLenientPlan(TokenwisePlan):
     """Lenient rule for greedy decoding: accept the first draft x with q(x) ≥ l · max q.
 
-    If no draft passes, the output is the most probable token.  So at l = 1, without ties, the
-    output is that of greedy decoding.  [leviathan2023]_, appendix A.5, prints the opposite
-    inequality, which would accept improbable tokens.
+    If no draft passes, the output is the most probable token.  So at l = 1, if there are no
+    ties, the output is that of greedy decoding.  [leviathan2023]_, appendix A.5, prints the
+    opposite inequality, which would accept improbable tokens.
 
     Parameters
     ----------

@@ -79,7 +79,7 @@ class EnsemblePlan(RelaxedPlan):
     This is the option `assistant_ensemble_weight` of Hugging Face transformers, after [wang2026]_;
     transformers supports one draft.  For one draft, no rule with the same total variation
     (1 − w) TV(p, q) accepts more.  For several drafts, some rules with this total variation accept
-    more.
+    more than `EnsemblePlan`.
 
     Parameters
     ----------
@@ -134,8 +134,8 @@ class CascadePlan(RelaxedPlan):
     - "V3": q(x) < (1 − a) max q.
 
     Each token that is not deferred keeps its draft probability in q'.  The draft mass of the
-    deferred tokens is distributed according to q.  Other cascades decide by max p, or by the
-    distance of p and q, whether they defer all tokens at a position.  Cascades that defer whole
+    deferred tokens is distributed according to q.  Other cascades defer all tokens at a
+    position or none, depending on max p or on the distance of p and q.  Such cascades of whole
     positions are ensembles with weight 0 or 1 at each position.
 
     Parameters

@@ -51,8 +51,8 @@ class AgreeingDrafts:
     tokens : int array [n]
         The tokens with p > 0, ascending; methods use positions in this array.
     winner_probs : array [n]
-        Probability v of each token to win, computed from the stored swaps; the sum is the
-        probability of at least one draft.
+        Probability v that each token wins, computed from the stored swaps; the sum over all tokens
+        is the probability of at least one draft.
     """
 
     # `OptimalPlan` is not this rule with a fixed M.  Its winner has another distribution, with a
@@ -198,7 +198,7 @@ def hull_segments(wins: Probs, target: Probs) -> npt.NDArray[np.int64]:
 
 
 def _pooled(rise: Probs, run: Probs) -> list[int]:
-    """Pool neighbours until the slopes descend, as in isotonic regression; return their starts."""
+    """Pool neighbours until slopes descend, as in isotonic regression; return the pools' starts."""
     pools: list[tuple[int, object, object]] = []
     for i in range(run.size):
         first, up, across = i, rise[i], run[i]

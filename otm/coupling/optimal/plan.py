@@ -3,7 +3,7 @@
 Strassen's theorem proves that an optimal rule of this kind exists.  If each draft has a uniform
 priority U and the highest priority wins, the winner has the distribution p(y) E[k U^(k−1) | y].  So
 a martingale coupling of the target win ratio t (under p) with k U^(k−1) is enough.  Slots and swaps
-are such a coupling.
+define such a martingale coupling.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class OptimalPlan(ResidualPlan):
 
     The distribution v' is recomputed from the stored table.  So the output distribution is q up to
     a few roundings, for every k (Theorem 5.7).  In floats, rounding of the table can reduce the
-    acceptance, by about k · 2^−53 as measured, but the plan stays lossless.  In floats,
+    acceptance, by about k · 2^−53 in measurements, but the plan stays lossless.  In floats,
     `acceptance` is a lower bound on Pr(Y ∈ drafts); for fractions, both are equal to α_k.
 
     Parameters

@@ -30,7 +30,7 @@ KEY_BITS = 63
 """Number of bits of a key; the high bits are the bin, the low bits a cumulative probability."""
 
 MASS_SCALE = 2.0**62
-"""Scale for rounding the masses of moves to integers before their sums."""
+"""Factor on the masses of moves, which are then rounded to integers and summed."""
 
 
 class SwapRates(NamedTuple):
@@ -128,7 +128,7 @@ class SlotTable(Frozen):
 
     @cached_property
     def _grid_bits(self) -> int:
-        """Number of low bits of a key, for the cumulative probability."""
+        """Number of low bits of a key that store the cumulative probability."""
         return min(53, KEY_BITS - self.draft.size.bit_length())
 
     def _key(self, bins: Slots, ends: npt.NDArray[Any]) -> Probs:
@@ -172,7 +172,7 @@ class SlotTable(Frozen):
         return bins, rates
 
     def slots_of(self, bins: Slots, rates: Probs, uniforms: npt.NDArray[Any]) -> Slots:
-        """Return the slot of each draft, from one uniform each; all arrays have the same shape."""
+        """Return the slot of each draft, from a uniform per draft; all arrays have one shape."""
         if not is_exact(self.draft):
             stretched = np.minimum(uniforms / rates, 1)
             uniforms = (stretched * 2.0**self._grid_bits).astype(np.int64)
@@ -209,9 +209,10 @@ class SlotTable(Frozen):
     def win_ratio(self) -> tuple[Probs, Probs]:
         """Terms of the win ratio Pr(token wins) / p(token) for each bin: two arrays [m].
 
-        The first term is the ratio in the slot of the bin.  The second term is the average change
-        of the ratio by moves.  Both terms are scaled so that the winner distribution is consistent
-        with Σq = 1.  Drafts in one slot are exchangeable, so it does not matter which of them wins.
+        The first term is the win ratio in the bin's slot.  The second term is the average change
+        of the win ratio by moves.  Both terms are scaled so that the winner distribution is
+        consistent with Σq = 1.  Drafts in one slot are exchangeable, so it does not matter which of
+        them wins.
         """
         bins, (owner, partner, _) = self.bins, self.swaps.moves
         below, above, mass = bins.draft_below, bins.draft_above, bins.draft

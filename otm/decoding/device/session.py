@@ -62,7 +62,7 @@ class DeviceSession:
         return self._started
 
     def follow(self, contexts: Sequence[Context], parents: Sequence[int] | None) -> None:
-        """Keep one row for each sequence: the row of its parent with the longest common prefix.
+        """Keep one row per sequence: the row of its parent that agrees longest with its context.
 
         The last token of a context always stays unread.
         """

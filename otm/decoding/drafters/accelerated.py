@@ -43,9 +43,9 @@ class AcceleratedDrafter(Drafter):
     Notes
     -----
     If d drafts are missing, the inner drafter drafts at most d − 1, because the draft model adds
-    one token.  The chain has the draft model's distribution, by induction on d.  If the model
-    continues the verifier's output, the chain has the model's distribution
-    (`otm.decoding.verifiers.base`), and the continuation is the same task with a smaller d.
+    one token.  The chain has the draft model's distribution, by induction on the number d of
+    missing drafts: the claim holds if the model continues the verifier's output
+    (`otm.decoding.verifiers.base`), and this continuation has a smaller d.
 
     References
     ----------

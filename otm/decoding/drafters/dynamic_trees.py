@@ -53,8 +53,8 @@ class DynamicTreeDrafter(ReadingDrafter):
 
     Notes
     -----
-    [xiong2024]_ describes two variants: expand the largest estimate first, or expand all nodes
-    above a threshold, one level at a time.  This class expands all nodes above a threshold.
+    [xiong2024]_ describes two variants: expand the node of largest estimate first, or expand all
+    nodes above a threshold, level by level.  This class expands all nodes above a threshold.
 
     References
     ----------

@@ -31,7 +31,7 @@ from otm.models.ngram import NGramModel
 Heads = Callable[[Sequence[Context], int], Sequence[Sequence[SparseProbs]]]
 """Function from contexts and γ to at most γ distributions per context.
 
-The i-th distribution is that of the i-th token after the context, for any tokens in between.
+The i-th distribution is for the i-th token after the context, and ignores the tokens in between.
 """
 
 
@@ -46,7 +46,7 @@ class NonAutoregressiveDrafter(Drafter):
     ----------
     heads : callable
         Function from the contexts of a batch and the largest γ to at most γ distributions per
-        context.  With fewer distributions, drafts are shorter.
+        context.  A path has at most as many drafts as there are distributions.
     vocabulary : int, optional
         Number of tokens, if it is known.
     branching : int or tuple of int, optional
@@ -189,7 +189,7 @@ def _check_heads(rows: Any, count: int) -> None:
 
 
 def skip_gram_heads(tokens: npt.ArrayLike, order: int, vocabulary: int, gamma: int) -> Heads:
-    """Return heads from skip-gram counts: head i predicts the i-th token after n − 1 tokens.
+    """Return heads from skip-gram counts: head i predicts the i-th next token from n − 1 tokens.
 
     Parameters
     ----------

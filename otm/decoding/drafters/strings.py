@@ -51,7 +51,7 @@ class StringDrafter(Drafter):
     Notes
     -----
     A step drafts γ tokens of the draft model, and keeps at most γ tokens of the target.  If a
-    prompt exceeds the model's context length, the drafter drops its beginning.
+    prompt exceeds the model's context length, the drafter drops the beginning of the prompt.
 
     References
     ----------

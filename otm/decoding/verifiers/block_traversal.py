@@ -26,7 +26,7 @@ def verify_traversal(root: DraftNode, target_probs: TargetProbs, uniforms: Rando
     weight 1.  The drafts of a node are verified in order.  Draft x gets weight min(w t(x)/p(x), 1),
     where t is the target's distribution.  If the output is neither x nor below x, t becomes
     max(w t − p, 0)/Z and w becomes Z/(Z + 1 − w), where Z is the sum of max(w t − p, 0).  If no
-    draft of a node is left, the output ends at the node with probability w, in its current value,
+    draft of a node is left, the output ends at the node with probability w, the current weight,
     and one more token is drawn from t.  A token that was drawn several times is verified each time;
     its first node gets all subtrees.
 

@@ -1,8 +1,8 @@
 """Greedy block verification: accept as many drafts of a block as possible, and correct later.
 
 Block verification is optimal among verifiers whose steps are independent.  A verifier with a state
-may accept more of a block.  In return, the tokens after the block come from a
-changed distribution, so that the whole text has the target's distribution (docs/theory/state.md).
+may accept more drafts than block verification.  The tokens after the block then have a changed
+distribution, so that the whole text has the target's distribution (docs/theory/state.md).
 
 References
 ----------
@@ -38,8 +38,8 @@ class GreedyBlockVerifier:
     The whole text has the target's distribution, but the output of a single step has another
     distribution: a step may leave a correction for the next steps.  If a block begins without a
     pending correction, no verifier has a larger mean number of accepted drafts.  The largest mean
-    is the sum over i of 1 − TV between target's and draft model's distributions of paths of i
-    tokens (Theorem 19.1 of docs/theory/state.md).
+    is Σ_i (1 − TV_i), where TV_i is the total variation between the distributions of i tokens
+    under target and draft model (Theorem 19.1 of docs/theory/state.md).
 
     Examples
     --------
@@ -83,8 +83,8 @@ class PendingCorrection(NamedTuple):
     """The correction that a step leaves: it changes the distribution of the next `horizon` tokens.
 
     The changed distribution is ∝ max(ratio · q − p, 0).  `ratio` is T/D, where T and D are the
-    probabilities of all tokens since the start of that step: T under the step's target, D under the
-    draft model.  With ratio 1 there is no correction.
+    probabilities of all tokens since the start of the step that left the correction: T under this
+    step's target, D under the draft model.  With ratio 1 there is no correction.
     """
 
     ratio: Number
@@ -111,9 +111,9 @@ class GreedyBlockRounds(HostRounds):
             self._pending = [self._pending[parent] for parent in batch.parents]
 
     def draft(self, batch: Batch) -> list[DraftNode]:
-        """Draft chains; some get an extra token at first, because its distribution is needed.
+        """Draft chains, some with an extra token whose draft distribution verification needs.
 
-        The extra token is removed again.
+        The extra token is removed before verification.
         """
         longer = [
             depth + any(each.horizon > depth for each in pending)
@@ -206,8 +206,8 @@ def verify_hierarchical(root: DraftNode, target_probs: TargetProbs, uniforms: Ra
     The verifier is block verification with one change: the whole block is accepted with probability
     min(1, T/D).  T and D are the probabilities of the block's path under target and draft model.
     The block is accepted too often if a prefix of the path is more probable under the target than
-    under the draft model (Theorem 19.2 of docs/theory/state.md).  The implementation follows
-    [zhou2026]_ in its recommended mode, for one draft.
+    under the draft model (Theorem 19.2 of docs/theory/state.md).  The function implements the
+    recommended mode of [zhou2026]_ for a single chain.
 
     Parameters
     ----------

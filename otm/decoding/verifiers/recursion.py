@@ -97,7 +97,7 @@ def build_tree_plan(
     k: int,
     draft_kind: str = "IID",
 ) -> TransportPlan:
-    """Build the plan of a rule for k drafts of a node, on the tokens of draft and target."""
+    """Build the plan of a rule for k drafts of a node, from draft and target distributions."""
     plan = build_plan(rule, Problem(draft_probs, target_probs, k))
     plan_kind = type(plan.drafts).__name__
     if plan_kind != draft_kind or plan.drafts.k != k:

@@ -2,8 +2,8 @@
 
 The walk starts at the root.  At each node the walk goes to one of the drafted tokens, and keeps the
 drafts that agree with its path, until a path ends.  From the end of the walk upwards, each node is
-kept with a probability that depends only on the distributions along the path.  For one draft, walk
-and keep is block verification; for one token, it is an optimal plan of OTM-k.
+kept with a probability that depends only on the distributions along the path.  On a single chain,
+walk and keep is block verification; if every path has length 1, it is an optimal plan of OTM-k.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Walk:
         return probabilities
 
     def to(self, token: int) -> Walk:
-        """Move to a drafted token, as if it had won."""
+        """Move to a drafted token, as if this token had won."""
         place = int(np.searchsorted(self._winner.tokens, token))
         nodes = [child for child in self.drafts if child.token == token]
         share = self._winner.accepted_share(place, self.share)
@@ -121,15 +121,15 @@ class Walk:
 def verify_walk_and_keep(root: DraftNode, target_probs: TargetProbs, uniforms: Randomness) -> Path:
     """Verify whole paths of several drafts: walk to the end of a path, then choose a node upwards.
 
-    At each node y, one of the drafts after y wins.  The number of these drafts is random, and the
+    At each node y, one of the drafts after y wins.  The number of drafts after y is random, and the
     choice of the winner allows for this (`otm.coupling.optimal.agreeing`).  The walk goes to the
     winner, and passes y with a known probability W(y).  Let t be the target's distribution after y,
     S = 1 at the root, and S(yz) = min(S(y) t(z), W(yz)).  If no node below y was kept, y is kept
     with probability (S(y) − Σ S(yz)) / (W(y) − Σ S(yz)); the root is always kept.  The token after
     the kept node is drawn ∝ S(y) t(z) − S(yz).
 
-    On a single chain, walk and keep is block verification; for paths of one draft, it is an optimal
-    plan of OTM-k.  The mean number of accepted drafts is Σ S(y) (Theorem 14.2 of
+    On a single chain, walk and keep is block verification; if every path has length 1, it is an
+    optimal plan of OTM-k.  The mean number of accepted drafts is Σ S(y) (Theorem 14.2 of
     docs/theory/walk-and-keep.md).  The verifier is lossless (Theorem 14.1).
 
     Parameters
@@ -181,7 +181,7 @@ def verify_walk_and_keep(root: DraftNode, target_probs: TargetProbs, uniforms: R
 
 
 def _drafts_of(counts: Probs, children: int) -> Probs:
-    """Return the distribution of the number of drafts, for `children` drafts per agreeing node."""
+    """Return the distribution of the number of drafts; each agreeing node has `children` drafts."""
     most = (counts.size - 1) * children
     if most > MOST_DRAFTS:
         raise ProblemTooLargeError(

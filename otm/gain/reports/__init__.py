@@ -1,4 +1,4 @@
-"""The report about two models: positions, from files or models; means over them; and the page.
+"""The report about two models: it reads positions, computes means over them and writes a page.
 
 Recorded drafts and formulas are in `otm.gain`, the command is in `otm.cli.report`, and the answers
 of an audited server are in `otm.audit.streams.server.answers`.

@@ -39,7 +39,7 @@ _PARTS = {"code": "code: another version of OTM, Python or a package"}
 """Names that messages use for parts of the manifest, if these names differ from the keys."""
 
 _CLUSTERS = ("distributed", "dask", "ray")
-"""Packages whose own errors report lost workers."""
+"""Packages that report a lost worker by an exception class of their own."""
 
 
 def measure_all(

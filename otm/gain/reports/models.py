@@ -51,7 +51,7 @@ class ModelPair(ShortRepr):
         Number of tokens. Some models pad their logits; logits beyond the number of tokens are cut
         off.
     sampled : bool, optional
-        Whether the target sampled these tokens, at the temperature of the report.
+        Whether the target sampled the tokens of `windows`, at the temperature of the report.
     prompts_known : bool, optional
         Whether `prompt_of_window` has real prompts.
     """

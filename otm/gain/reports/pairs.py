@@ -61,7 +61,7 @@ class Pairs:
     padding: tuple[Padding, Padding] | None = None
 
     def measure(self, settings: Settings) -> Measured:
-        """Return the arrays of `measure_pair` at each position, holding one row at a time.
+        """Return the arrays of `measure_pair` at each position, with one row in memory at a time.
 
         The first two axes of each array are positions and temperatures of the draft model.
         """

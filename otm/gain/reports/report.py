@@ -65,7 +65,7 @@ LABEL_SIDES = [
         ((0, -4), (-0.5, -1)),  # below
     )
 ]
-"""Positions of a label next to its point: a distance, and a share of the label's size."""
+"""Offsets of a label's corner from its point: a distance, plus a share of the label's size."""
 
 MIN_RANGE = 1e-3
 """Smallest range of an axis, for settings that change almost no output."""
@@ -93,7 +93,7 @@ def report(
         Positions from `from_files`, `from_top_logprobs` or `from_models`.
     folder : str or Path
         Output folder. The subfolder "positions" keeps the results of finished positions, so an
-        interrupted report continues. With other `gammas`, `latency` or `level`, no position is
+        interrupted report continues. If only `gammas`, `latency` or `level` change, no position is
         computed again.
     settings : Settings, optional
         Rules, numbers of drafts, temperatures, lossy settings.
@@ -345,7 +345,7 @@ def label_corners(points: Floats, names: Sequence[str], obstacles: Floats) -> li
 
 
 def _covered(corner: Floats, size: Floats, points: Floats) -> int:
-    """Count the points under a text; a text that leaves the plot costs 100 more."""
+    """Count the points under a text; add 100 if the text leaves the plot."""
     inside = ((points > corner) & (points < corner + size)).all(axis=1)
     beyond = (corner < 0).any() or (corner + size > PLOT_SIZE).any()
     return int(inside.sum()) + 100 * int(beyond)

@@ -100,9 +100,9 @@ class Settings(ShortRepr):
     ks : sequence of int, optional
         Numbers of drafts, at most 1024; every report also has k = 1.
     rules : sequence of str, optional
-        Names in `otm.rules.RULES`, or "module:name" for your own rule. The three rules that accept
-        min(q, c p) take a few milliseconds together, for any `ks`. All other rules take longer,
-        because each builds a plan for each k.
+        Names in `otm.rules.RULES`, or "module:name" for your own rule. The three rules whose
+        accepted mass is min(q, c p) take a few milliseconds together, for any `ks`. All other rules
+        take longer, because each builds a plan for each k.
     sampling : SamplingParameters, optional
         Sampling parameters of both models.
     draft_temperatures : sequence of float, optional
@@ -171,7 +171,7 @@ class Settings(ShortRepr):
 
     @property
     def capped_rules(self) -> tuple[str, ...]:
-        """The rules that accept min(q, c p)."""
+        """The rules whose accepted mass is min(q, c p), for a cap c."""
         return tuple(name for name in self.rules if name in CAPPED_RULES)
 
     @cached_property

@@ -16,8 +16,8 @@ distribution of the positions at which steps begin:
   the tokens per step, and the prefix tree gives an upper bound.
 
 These results hold if the tokens were sampled from the target at the temperature of the report. If
-the tokens are unknown, the acceptance probability α replaces w. This replacement assumes that,
-given the context, acceptance is independent of the later tokens, which is only approximately true.
+the tokens are unknown, the acceptance probability α replaces w. To replace w by α is to assume that
+acceptance, given the context, is independent of the later tokens, which is only approximately true.
 The end of a prompt's text ends its last step.
 """
 
@@ -69,8 +69,8 @@ class Summary(FactsRepr):
         Acceptance probability for each draft temperature, rule and k.
     differences : list of dict
         Acceptance of the first rule minus acceptance of each other rule, at the same positions.
-        Also the acceptance at each other draft temperature minus the acceptance at the first
-        temperature.
+        Further rows have the acceptance at each other draft temperature minus the acceptance at the
+        first temperature.
     bounds : list of dict
         Bounds on the mean of α_k, if only the most probable tokens are known.
     block_efficiency : list of dict

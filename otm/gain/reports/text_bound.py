@@ -11,10 +11,11 @@ T_i(H) + φ(D_i(H^c)). So every d gives
 where Y has distribution T_i. The optimal d gives equality. If a step begins at a position of the
 text, the next tokens give an unbiased estimate of the mean. No draft is needed: the ratio of i
 tokens is the product of their ratios. For longer paths the optimal d is unknown, and any other d
-only makes the bound larger. The module uses a fraction of the optimal d for i = 1, which it knows
-from the computation of α_K for one token. Each half of the prompts uses the fraction that is best
-on the other half, for each depth, as in `otm.gain.efficiency_bound`. If a fraction were used on the
-prompts on which it was chosen, the bound would be too small. For i = 1 the bound is α_K itself.
+only makes the bound larger. The module uses a fraction of the d that is optimal for i = 1; this d
+is known from the computation of α_K for one token. Each half of the prompts uses the fraction that
+is best on the other half, for each depth, as in `otm.gain.efficiency_bound`. If a fraction were
+used on the prompts on which it was chosen, the bound would be too small. For i = 1 the bound is α_K
+itself.
 """
 
 from __future__ import annotations

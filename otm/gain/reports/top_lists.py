@@ -27,7 +27,7 @@ from otm.gain.reports.settings import Settings
 from otm.optimum.top_logprobs import alpha_interval_from_logprobs, as_size, as_slack
 
 LINE_BYTES = 2**15
-"""Assumed bytes of a line, more than usual, so that a block has 512 lines."""
+"""Assumed length of a line in bytes; lines are usually shorter. A block then has 512 lines."""
 
 NAMES = ("draft", "target")
 

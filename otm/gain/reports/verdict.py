@@ -74,7 +74,7 @@ class Verdict(NamedTuple):
 
 
 def verdict(summary: Numbers) -> Verdict:
-    """Return the verdict of a report: on speed if known, else on tokens or on acceptance."""
+    """Return the verdict of a report: the speed if it is known, else the tokens or acceptance."""
     if summary.bounds:
         return _from_bounds(summary)
     if summary.recommendation is not None:
@@ -109,7 +109,7 @@ def _from_speeds(summary: Numbers, recommendation: Recommendation) -> Verdict:
 
 
 def _from_tokens(summary: Numbers) -> Verdict:
-    """Return the verdict of a report without a latency, on tokens per target call."""
+    """Return the verdict about tokens per target call, for a report without a latency."""
     rows = _main_rows(summary, summary.block_efficiency)
     gamma, most_drafts = max(row["gamma"] for row in rows), max(row["K"] for row in rows)
     longest = [row for row in rows if row["gamma"] == gamma]
@@ -140,7 +140,7 @@ def _from_tokens(summary: Numbers) -> Verdict:
 
 
 def _from_acceptance(summary: Numbers) -> Verdict:
-    """Return the verdict of a report whose rules have no tokens per target call."""
+    """Return the verdict of a report that has no tokens per target call for its rules."""
     k = summary.settings.ks[-1]
     rows = [row for row in _main_rows(summary, summary.acceptance) if row["k"] == k]
     best = max(rows, key=lambda row: row["mean"].mean)

@@ -31,7 +31,7 @@ OWN_DRAFTS = {
     "use_mtp": "drafts with more heads of the model",
     "speculation_type": "drafts with a special kind of model",
 }
-"""Parameters that make transformers draft by itself, with a description of its drafts."""
+"""Parameters that make transformers draft by itself; the values say how it drafts."""
 
 
 def check_own_drafts(setting: Callable[[str], Any]) -> None:
@@ -45,7 +45,7 @@ def check_own_drafts(setting: Callable[[str], Any]) -> None:
 
 
 def check_config(config: Any) -> None:
-    """Raise for unsupported outputs, and unless the mode is greedy search or sampling."""
+    """Raise for unsupported outputs, and for modes other than greedy search and sampling."""
     check_own_drafts(lambda name: getattr(config, name, None))
     if getattr(config, "assistant_ensemble_weight", None) is not None:
         raise InvalidParameterError(

@@ -24,7 +24,7 @@ class ContinuedModel(HuggingFaceModel):
 
 
 def as_past(model: Any, input_ids: Any, mask: Any, cache: Any) -> Past | None:
-    """Return the keys and values that a cache has for rows [B, L]; `mask` marks their tokens.
+    """Return the keys and values that a cache has for rows [B, L]; `mask` is 0 for padding.
 
     Return None if the cache does not store keys and values of all tokens, or belongs to other rows;
     the session must then read all tokens itself.  The last token is always read again.

@@ -65,8 +65,8 @@ class AssistedDecoding:
         - On a GPU, "grid k-Seq", "grid optimal", "grid walk and keep" and "list coupling" verify
           on the device.
         - With k > 1, all other rules, including the default, verify on the host.  For a prefix
-          tree, all rules verify on the host.  Verification on the host copies all scores there in
-          each step, without a warning.
+          tree, all rules verify on the host.  Verification on the host copies all scores to the
+          host in each step, without a warning.
         - "list coupling" decodes as `otm.coupled.decode_coupled`, with one list per draft of a
           token.  With list coupling, the text of a seed is the same for every assistant and every
           γ, up to rounding of the scores.
@@ -112,7 +112,7 @@ class AssistedDecoding:
     Attributes
     ----------
     generation : Generation or None
-        All steps of the last call; its `block_efficiency` is their mean number of tokens.
+        All steps of the last call; its `block_efficiency` is the mean number of tokens per step.
 
     Notes
     -----
@@ -122,8 +122,8 @@ class AssistedDecoding:
     output; they cost another pass of the target over the output.
 
     The target does not read tokens in `past_key_values` again, except for caches with layers other
-    than `DynamicLayer`, such as sliding windows.  The assistant reads all tokens.  The cache is not
-    changed, and the output contains no cache.
+    than `DynamicLayer`, such as sliding windows.  The assistant reads all tokens of the input.  The
+    call does not change `past_key_values`, and its output contains no cache.
 
     These arguments raise an error:
 
@@ -137,7 +137,7 @@ class AssistedDecoding:
     - tokens that are in `past_key_values` but not in the input, because the assistant must read
       them.
 
-    `generate` does not pass on a tokenizer or another `assistant_model`; `patch_generate` does.
+    `generate` passes no tokenizer or `assistant_model` to this class; `patch_generate` reads both.
     With `AssistedDecoding` and with `patch_generate`, a streamer receives the prompt, each token
     and the end, even after an error.
 

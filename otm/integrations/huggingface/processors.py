@@ -1,7 +1,7 @@
 """Logits processors of transformers, applied to any rows of the batch.
 
 `generate` calls a processor with all B rows of its batch, which have the same length.  Verification
-of drafts needs scores of several rows per sequence, and its sequences grow at different rates.
+of drafts needs scores of several rows per sequence, and the sequences differ in length.
 """
 
 from __future__ import annotations

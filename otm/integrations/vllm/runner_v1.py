@@ -110,7 +110,7 @@ def target_rows(logits: Tensor, bonus: Tensor, counts: Sequence[int], offsets: T
 
 
 def is_host(device: torch.device) -> bool:
-    """Return whether many small operations cost less than one operation with a copy."""
+    """Return whether the device is a CPU, where many small operations cost less than a copy."""
     return str(device.type) == "cpu"
 
 

@@ -1,6 +1,6 @@
 """Replacements in vLLM's model runner V2: `vllm.v1.worker.gpu.spec_decode.rejection_sampler`.
 
-The code follows the source of vLLM and is tested on tensors in its format; it has not run in an
+The code follows the source of vLLM and is tested on tensors in vLLM's format, but not in a running
 engine.  Target logits [N + B, V] include temperature, top-k and top-p, with an extra row after the
 drafts of each request.  Draft logits do not include the temperature; they are indexed by the
 persistent slot of a request.

@@ -1,8 +1,8 @@
 """Array operations that work on floats, fractions and tensors alike.
 
-Formulas for one node use these operations in NumPy and torch.  They work along the last axis:
-arrays have shape [n] for one node, and tensors have shape [B, n] for B nodes.  Object arrays of
-`fractions.Fraction` stay exact.
+Formulas for one node use these operations in NumPy and torch.  The operations work along the last
+axis: arrays have shape [n] for one node, and tensors have shape [B, n] for B nodes.  Object arrays
+of `fractions.Fraction` stay exact.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ def verify_chain(
     """Launch the kernels; `kind` names the kind of rows as in `probability`.
 
     A workspace that is created here is not kept, because calls on different streams would share
-    it.  Torch reuses the freed memory anyway.
+    it.  Torch reuses the memory of a freed workspace.
     """
     check_device(target)
     work = Workspace() if workspace is None else workspace

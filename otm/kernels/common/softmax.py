@@ -2,8 +2,8 @@
 
 Library exponentials differ in their last bit, and sums of floats depend on the order of terms.
 This module therefore computes exponentials by a polynomial whose products and sums are each rounded
-separately, and adds weights as integers.  It is the plain torch version; the Triton kernels take
-the same steps.
+separately, and adds weights as integers.  This module is the plain torch version; the Triton
+kernels take the same steps.
 
 The result is within 10^−6 (TV) of the exact softmax, also at V = 128,256.  The largest measured
 distance is 10^−7; torch's own float32 softmax on a CPU reaches 6 · 10^−6.
@@ -117,7 +117,7 @@ def probs_from_logits(
 
 
 def sigmoid(logits: Tensor, low: float, high: float) -> Tensor:
-    """Return σ((z − low) / (high − low)) · 2^−19 in float32; 2^20 of these sum to less than 2."""
+    """Return σ((z − low) / (high − low)) · 2^−19 in float32; 2^20 sigmoids sum to less than 2."""
     shifted = logits.float() - low
     scaled = shifted / torch.full_like(shifted, high - low)
     weight = exp2(-(scaled.abs() * LOG2_E))

@@ -1,4 +1,4 @@
-"""k-Seq (SpecTr Algorithm 2) at one node, with a factor that needs one pass over the vocabulary.
+"""k-Seq (SpecTr Algorithm 2) at one node; one pass over the vocabulary finds the division factor.
 
 k-Seq accepts a draft x with probability min(1, q/(ρp)), where ρ is the division factor.  k-Seq is
 lossless for every ρ ≥ ρ*.  A GPU is poorly suited to a sort or to a search for ρ*.  This module
@@ -7,8 +7,8 @@ factors.
 
 Let s < S be the inverses of the two factors that enclose ρ*.  A draft is tested by a mixture of the
 factors 1/s and 1/S, with mass h = (1 − λ) min(p, sq) + λ min(p, Sq).  The sum of h follows without
-another pass.  With k drafts a token is accepted F times as often as with one draft, where
-F = (1 − (1 − Σh)^k) / Σh.  The rule is valid if F · ((1 − λ)s + λS) ≤ 1.
+another pass over the vocabulary.  With k drafts a token is accepted F times as often as with one
+draft, where F = (1 − (1 − Σh)^k) / Σh.  The rule is valid if F · ((1 − λ)s + λS) ≤ 1.
 
 The rule differs from k-Seq at ρ* only in tokens with a ratio between the two factors, and only to
 second order.  The measured loss of acceptance is at most 0.001.

@@ -137,8 +137,8 @@ def at_node(
 ) -> tl.tensor:
     """Return target and draft probabilities of tokens, in float64, 0 outside the rows.
 
-    If `drafted` is false, the draft's row is not read.  A sparse draft's row is not read here
-    either, and the draft probabilities returned for it are 0.
+    If `drafted` is false, the draft's row is not read.  A sparse draft's row is never read by this
+    function, and the draft probabilities returned for a sparse draft are 0.
     """
     rows = rows_of(of, chain)
     known = (token >= 0) & (token < rows.size)

@@ -37,7 +37,7 @@ STEPS = 256
 """Number of fine bins for each octave of the ratio; the kernels need a power of two."""
 
 LEAST, FINE = -6, -1
-"""Exponents of two: for the least positive ratio of the grid, and for the first fine bin.
+"""Exponents of the powers of two at which the grid's positive ratios and its fine bins begin.
 
 The cut of the optimum lies at a ratio of at least 1.  For ratios below 1/2, one bin for each octave
 is enough.

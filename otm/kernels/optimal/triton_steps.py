@@ -40,7 +40,7 @@ def edge_of(place: tl.tensor) -> tl.tensor:
 
 @jit
 def find_place(target_prob: tl.tensor, draft_prob: tl.tensor, width: tl.constexpr) -> tl.tensor:
-    """Return the bins of tokens, and the relative positions between the bins' edges."""
+    """Return the bins of tokens, and the relative positions of their ratios in these bins."""
     top = edge_of(tl.full((), width - 1, tl.int64))
     possible = draft_prob > 0
     ratio = tl.where(possible, target_prob / tl.where(possible, draft_prob, 1.0), top)

@@ -80,7 +80,7 @@ def numbers_like(tensor: Tensor, values: npt.NDArray[Any]) -> Tensor:
 
 
 def temperatures_like(temperature: float | Tensor, values: npt.NDArray[Any]) -> float | Tensor:
-    """Return temperatures of n sequences, or the first alone if the call has only one."""
+    """Return temperatures of n sequences, or the first one if the call has one temperature."""
     if not isinstance(temperature, Tensor):
         return float(values[0])
     made = numbers_like(temperature, values)

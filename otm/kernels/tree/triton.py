@@ -35,7 +35,7 @@ OVER = constant(-1)
 """Row of a sequence whose output is complete."""
 
 NEXT = constant(-2)
-"""Code for a row of the next level: when a level is complete, the next row r becomes −2 − r."""
+"""Code of a row of the next level: row r is stored as −2 − r until that level begins."""
 
 
 def verify(
@@ -177,7 +177,7 @@ def peak_and_weight(
 ) -> None:
     """Find the largest logit of a block and the sum of its weights.
 
-    At temperature 0, find the first token with this logit instead of the sum.
+    At temperature 0, find the first token with the largest logit instead of the sum.
     """
     sequence = tl.program_id(0).to(tl.int64)
     model, block = tl.program_id(1), tl.program_id(2)

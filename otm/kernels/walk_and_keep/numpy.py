@@ -84,9 +84,9 @@ def verify(
 def conditioning_positions(tokens: Any, own: Any) -> Any:
     """Find where the rule treats the number of draws as known: [..., K, γ] × 2 → [..., γ].
 
-    The number of draws is known at the first position.  At a later position
-    the rule treats the number as known if it depends on which chains agree.  This is so if some
-    chains have just ended, or share a draw at this or the previous position.
+    The number of draws is known at the first position.  At a later position the number depends on
+    which chains agree if some chains have just ended, or share a draw at this or the previous
+    position; the rule treats such a number as known.
     """
     xp = array_module(tokens)
     live = (tokens >= 0).cumprod(axis=-1) > 0

@@ -1,7 +1,7 @@
 """Walk and keep as Triton kernels, with the same decisions as `otm.kernels.walk_and_keep.torch`.
 
 Each position has two launches, as for bins in `multi_draft`, whose steps these kernels share.  The
-first launch finishes the previous position from its table and sums the residual masses there.  The
+first launch reads the table of the previous position and sums that position's residual masses.  The
 first launch also fills the bins of its own position and finds the distribution of the number of
 drafts.  The second launch builds the table.
 

@@ -1,4 +1,4 @@
-"""The two kernels of walk and keep: one walks and sums masses, one keeps a node and draws."""
+"""Kernels of walk and keep: `add_up` walks and sums; `draw` keeps a node and draws a token."""
 
 # ruff: noqa: PLR0917 - a kernel's arguments are pointers, strides and sizes, in order
 
@@ -65,7 +65,7 @@ def add_up(
 ) -> None:
     """Walk to a position, add a block to its bins, and sum a block of the previous residual.
 
-    The last position follows all drafts; there the kernel sums the target's row instead of bins.
+    At the last position, which follows all drafts, the kernel sums the target's row, not bins.
     At every earlier position the last program has no block; it finds the distribution of the number
     of drafts.
     """

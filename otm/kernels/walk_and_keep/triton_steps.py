@@ -105,7 +105,7 @@ def find_winner(
 
 @jit
 def walk_on(of: Chains, walk: Walk, position: tl.tensor, options: Options) -> tl.tensor:
-    """Return the mask of chains that agree at a position, and the share S/W of the node there.
+    """Return the mask of chains that agree at a position, and the share S/W of the walk's node.
 
     If the walk has ended, no chain agrees.
     """
@@ -149,8 +149,8 @@ def add_left(
 def is_conditioning(paths: Paths, position: tl.tensor, options: Options) -> tl.tensor:
     """Whether the rule treats the number of draws at a position as known.
 
-    The number is known at the first position, where chains have just ended, and at or after shared
-    draws.
+    The number is treated as known at the first position, at a position where chains have just
+    ended, and at the position of a shared draw or the next one.
     """
     place, live = (
         tl.arange(0, options.padded_chains) * paths.gamma,
@@ -272,7 +272,7 @@ def count_agreeing(
     options: Options,
     padded_numbers: tl.constexpr,
 ) -> None:
-    """Store the distribution of the number of agreeing drafts at a position with `count` of them."""
+    """Store the distribution of the number of agreeing drafts at a position that has `count`."""
     place, chains = tl.arange(0, padded_numbers), of.paths.chains
     here = numbers + position * (chains + 1)
     if is_conditioning(of.paths, position, options):

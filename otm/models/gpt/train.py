@@ -68,7 +68,8 @@ PRESETS = {
 }
 """Four sizes for two CPU cores, and four sizes of [sun2023]_, appendix E, for a GPU.
 
-The presets of the paper have its layers, widths and heads, and its numbers of parameters as names.
+The presets of the paper have its layers, widths and heads.  The paper's numbers of parameters are
+in their names.
 A byte-level model has fewer parameters, since the paper's vocabulary of thousands of tokens has a
 separate matrix.
 
@@ -140,7 +141,7 @@ def train(
     model : GPT
         The model; its weights change and stay on their device.
     tokens : int64 tensor [N]
-        Token ids of the text, more than `context_length`.
+        Token ids of the text; N must be greater than `context_length`.
     steps : int
         Number of updates.
     batch : int

@@ -27,7 +27,8 @@ def load_pair(draft: AnyPath, target: AnyPath, device: str | None = None) -> Loa
     """Load two models by folder or by name on the hub, as for `from_pretrained`.
 
     Raise if the tokenizers differ, or if a model has fewer logits than the tokenizer has tokens.  A
-    model can have more logits, as padding; the caller must drop logits from `vocabulary` on.
+    model can have more logits, as padding; the caller must drop all logits after the first
+    `vocabulary`.
     """
     transformers = require("transformers")
     # transformers would show its progress bar in pipes too.

@@ -35,10 +35,11 @@ class HuggingFaceModel(LanguageModel):
     source : array-like [S] or [B, S], or mapping, optional
         Input of the encoder; required for an encoder–decoder model, and not allowed for others.
         Give tokens, or the output of a tokenizer or feature extractor, for all rows or for each of
-        B rows.  Prompts are then decoder tokens and begin with the decoder's start token.
+        B rows.  If there is a source, prompts are decoder tokens and begin with the decoder's start
+        token.
     cache : bool, optional
-        If False, each step reads all tokens of a row again.  This is slow; use it as a baseline, or
-        for models whose state cannot be rewound, such as Mamba.
+        If False, each step reads all tokens of a row again, which is slow.  Use False for a
+        baseline, or for models whose state cannot be rewound, such as Mamba.
 
     Raises
     ------

@@ -141,7 +141,7 @@ class Past(NamedTuple):
 class CachedSession(HuggingFaceSession):
     """A session with a cache, which reads each token once.
 
-    If `past` is set, the first `read` stores its keys and values instead of reading these tokens.
+    If `past` is set, the first `read` takes the keys and values of the first tokens from `past`.
     """
 
     past: Past | None = None

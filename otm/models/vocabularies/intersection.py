@@ -49,7 +49,7 @@ class IntersectionModel(LanguageModel):
     -----
     The draft model's tokenizer splits each word of the target's text, and the draft model reads
     these tokens.  Before the first token, all shared tokens have equal probability.  If a row is
-    too long for the draft model, it reads the end of the row.
+    too long for the draft model, the draft model reads only the end of the row.
 
     References
     ----------
@@ -169,7 +169,7 @@ class _SharedSession(Session):
     def _new_tokens(self, asked: npt.NDArray[np.bool_]) -> PaddedTokens:
         """Rewind the draft model, and return its new tokens, padded on the right with −1.
 
-        Rows with `asked` [R] need scores, so the model reads at least their last token again.
+        Rows where `asked` [R] is true need scores, so the model reads their last token in any case.
         """
         rows = [self._window(row) for row in self._rows]
         most = [max(len(row) - ask, 0) for row, ask in zip(rows, asked.tolist(), strict=True)]
@@ -186,7 +186,7 @@ class _SharedSession(Session):
     def _shared_scores(self, scores: Any, places: npt.NDArray[np.int64]) -> Any:
         """Move the scores of shared tokens to the target's vocabulary: [R, L', V'] → [R, V].
 
-        `places` [R] is the position of each row's scores, and −1 if there are none.
+        `places` [R] is the position of each row's scores, or −1 for a row without scores.
         """
         of_target, of_draft = self._shared
         probs = self._model.returns_probs

@@ -16,9 +16,10 @@ MOST_WORDS = 2**16
 class NameIndex:
     """A map from names to tokens.
 
-    Several tokens can have the same name: SentencePiece has "," and the byte token `<0x2C>`.  The
-    name then refers to the token that the tokenizer uses for the text, since models output this
-    token.  If the tokenizer uses no single token for the text, the name refers to the first token.
+    Several tokens can have the same name: SentencePiece has "," and the byte token `<0x2C>`.  A
+    name of several tokens refers to the token that the tokenizer uses for the text, since models
+    output this token.  If the tokenizer uses no single token for the text, the name refers to the
+    first token.
     """
 
     def __init__(

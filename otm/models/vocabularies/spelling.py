@@ -20,7 +20,7 @@ Encode = Callable[[str], Sequence[int]]
 
 
 class LongestMatch:
-    """An encoder that takes the longest matching token; of equal texts, the first token."""
+    """An encoder that takes the longest matching token, the first one if several are equal."""
 
     def __init__(self, texts: Sequence[str]) -> None:
         self._ids: dict[str, int] = {}
@@ -57,7 +57,7 @@ class Spelling(ShortRepr):
         their names are equal; a token with an empty name is never shared.  A name of several tokens
         refers to the token that the encoder uses for the text, or else to the first token.
     decoder : callable, optional
-        Function from tokens to their text, for tokens that are parts of one character.
+        Function from tokens to their text; needed if a token can be a part of a character.
 
     Raises
     ------

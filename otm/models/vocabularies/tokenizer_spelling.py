@@ -20,7 +20,7 @@ This prefix alone is the name of the end token.
 """
 
 UNREADABLE = "\ufffd"
-"""Character that a tokenizer decodes from an incomplete character."""
+"""Character that stands for an incomplete character in decoded text."""
 
 PLAIN: dict[str, Any] = {"add_special_tokens": False}
 AS_IT_IS: dict[str, Any] = {"clean_up_tokenization_spaces": False}
@@ -38,7 +38,7 @@ class Table(NamedTuple):
 
 
 _tables: WeakKeyDictionary[Any, Table] = WeakKeyDictionary()
-"""The table of each tokenizer, since reading 262,144 tokens takes seconds."""
+"""Cached table of each tokenizer, since reading 262,144 tokens takes seconds."""
 
 
 class TokenizerFunctions:

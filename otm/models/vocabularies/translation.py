@@ -42,7 +42,8 @@ class Translation:
     def begins_word(self, token: int, before: int) -> bool:
         """Return whether a token begins a word.
 
-        It does if its text begins with a space, or if it or the preceding token has no text.
+        A token begins a word if its text begins with a space, or if this token or the preceding one
+        has no text.
         """
         text = self._text(token)
         return not text or text[0].isspace() or not self._text(before)

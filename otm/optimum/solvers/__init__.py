@@ -1,4 +1,4 @@
-"""Other solvers than the closed form: linear programs, Sinkhorn's algorithm, a maximum flow.
+"""Solvers other than the closed form: linear programs, Sinkhorn's algorithm, a maximum flow.
 
 The closed form is in `otm.optimum.cut`.
 """

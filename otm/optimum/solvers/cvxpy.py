@@ -19,8 +19,8 @@ from otm.optimum.solvers.linear_program import LinearProgram, LinearProgramSolut
 def solve_cvxpy(program: LinearProgram, time_limit: float = math.inf) -> LinearProgramSolution:
     """Solve the packing form with cvxpy and Clarabel.
 
-    Clarabel uses its default tolerance of 1e-8.  At 1e-9 Clarabel fails on more than one percent of
-    small instances with skewed distributions.
+    Clarabel uses its default tolerance of 1e-8.  With a tolerance of 1e-9, Clarabel fails on more
+    than one percent of small instances with skewed distributions.
 
     Parameters
     ----------

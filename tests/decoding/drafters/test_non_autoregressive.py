@@ -136,7 +136,7 @@ def test_bad_parameters_are_refused() -> None:
         NonAutoregressiveDrafter(heads, 3, ())
     with pytest.raises(InvalidParameterError, match="gamma = "):
         skip_gram_heads([0, 1], 2, 2, gamma=0)
-    with pytest.raises(InvalidInputError, match="allowed are"):
+    with pytest.raises(InvalidInputError, match="at least 3 entries"):
         skip_gram_heads([0, 1], 2, 2, gamma=2)
 
 

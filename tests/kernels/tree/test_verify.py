@@ -473,7 +473,7 @@ def test_a_slip_in_the_walk_is_seen(right: str, wrong: str) -> None:
         ({"sampled": [[True, True]]}, InvalidDraftsError, "needs draft distributions"),
         ({"draft": np.full((1, 3, 3), 1 / 3)}, InvalidDraftsError, "has 1 sampled children"),
         ({"draft": np.eye(3)[None] @ np.full((3, 2), 0.5)}, InvalidDraftsError, "1 sampled"),
-        ({"draft": np.full((1, 3, 4), 1 / 4)}, InvalidDistributionError, "a draft row at most 3 tokens"),
+        ({"draft": np.full((1, 3, 4), 1 / 4)}, InvalidDistributionError, "at most 3 tokens"),
         ({"draft": np.eye(3)[None, [1, 1, 1]]}, InvalidDraftsError, "draft 0 .* probability 0"),
     ],
     ids=str,

@@ -5,7 +5,7 @@ Each bug is a correct verifier of `steps` with one wrong step.  `SUSPECTED` list
 reported as a bug but is correct.
 
 Discussion threads are cited for their subject; the code is our own.  The code that a thread
-discusses may have been correct in the end, or wrong in one version only.
+discusses may be correct after all, or wrong in one version only.
 
 Not here: which bug explains a deviation (`otm.audit.diagnose.diagnosis`).
 """

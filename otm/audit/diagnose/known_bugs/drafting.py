@@ -115,7 +115,7 @@ def _in_quarters(weights: Probs, uniform: Any) -> int:
 
 
 def _noise_is_coin_in_rows(_: Chain, rows: AllRows) -> Probs:
-    """Accept if the noise, relative to the interval of x in the cdf, is below t(x)/d(x)."""
+    """Accept x if the noise, which lies in the interval of x in the cdf, is below t(x)/d(x)."""
     draft, target = rows.draft[0], rows.target[0]
     end = draft.cumsum(axis=-1)
     below = np.divide(target, draft, out=np.zeros_like(target), where=draft > 0)

@@ -1,7 +1,7 @@
 """Compute the distribution of a token under a known mistake, from the steps of its verifier.
 
 A chain runs its steps on the rows of one position and on one coin.  This module runs the same steps
-on the rows of all positions.  A comparison with the coin returns the probability of its outcome.
+on the rows of all positions.  A comparison with a `Coin` returns the probability that it is true.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def normalised_or(weights: Probs, otherwise: Probs) -> Probs:
 
 
 def replace_rejected(accepted: Probs, last: Probs) -> Probs:
-    """Accept drafts with these masses, and draw from `last` with the remaining probability."""
+    """Accept tokens with probabilities `accepted`; with the remaining one, draw from `last`."""
     rejected = np.maximum(1 - accepted.sum(axis=-1, keepdims=True), 0)
     return np.asarray(accepted + rejected * last)
 
@@ -83,5 +83,5 @@ def from_steps(chain: Chain, rows: AllRows) -> Probs:
 
 
 def from_aim(chain: Chain, rows: AllRows) -> Probs:
-    """Return the output of a correct verification, which is the target that the verifier sees."""
+    """Return the target that the verifier sees; correct verification has this distribution."""
     return chain.aim(rows.target[0])

@@ -19,7 +19,7 @@ class KnownBug:
     verifier : Adapter
         A verifier with this mistake, on distributions in fractions, that is correct otherwise.
     mistake : str
-        The class of mistakes to which this one belongs.
+        The class of mistakes to which the bug belongs.
     summary : str
         What is wrong, in one sentence.
     threads : tuple of str, optional

@@ -1,4 +1,4 @@
-"""Mistakes with a size or a position; many only show on larger instances.
+"""Mistakes with a size or a position; many appear only on larger instances.
 
 The list of known bugs has mistakes of some sizes, as tests of the audit.
 `otm.audit.diagnose.mistake_sizes` makes mistakes of other sizes.

@@ -57,7 +57,7 @@ class Rows(NamedTuple):
     target: list[Probs]
 
     def residual(self, i: int) -> Probs:
-        """Return the weights by which the token that replaces a rejected draft i is drawn."""
+        """Return the weights of the token that replaces a rejected draft i."""
         return residual_weights(self.target[i], self.draft[i])
 
 
@@ -96,7 +96,7 @@ def accepts(coin: Any, draft: Probs, target: Probs, x: Any) -> Any:
 
 
 def residual(rows: Rows, i: int) -> Probs:
-    """Return the weights by which the token that replaces a rejected draft i is drawn."""
+    """Return the weights of the token that replaces a rejected draft i."""
     return rows.residual(i)
 
 

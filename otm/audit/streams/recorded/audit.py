@@ -280,7 +280,7 @@ def _add_drafts(series: _Series, step: Step, draft: Floats, number: int) -> None
 
 
 def _diagnoses(series: _Series, slack: float, lost: float) -> tuple[Diagnosis, ...]:
-    """Return suspects that fit the output much better than the target, without a deviation."""
+    """Return suspects that the output fits without a deviation, and much better than the target."""
     log_probs = np.concatenate([batch.log_probs for batch in series.kept])
     total = log_probs.sum(axis=0)
     fits = []

@@ -50,7 +50,7 @@ class Findings:
         drift: float,
         least_temperature: float,
     ) -> None:
-        """Start without answers; `sizes`: numbers of groups; `probs_of`: None for pairs."""
+        """Start without answers; `sizes` has numbers of groups, `probs_of` is None for pairs."""
         self.limits, self.drift, self._least = limits, drift, least_temperature
         self.probs_of = probs_of
         self.evidence = GroupEvidence(
@@ -115,7 +115,7 @@ class Findings:
 
     @property
     def bound(self) -> float:
-        """Upper bound on the mean TV from distributions that do not depend on the tokens."""
+        """Upper bound on the mean TV to the reference, even if lists depend on sampled tokens."""
         shift = 0.0 if self.same_text is None else self.same_text.shift
         return min(self.evidence.bound(MISSED) + shift + self.error, 1.0)
 

@@ -48,7 +48,7 @@ class Tally:
         return largest
 
     def log_e_value(self, width: float, drift: float) -> float:
-        """Return the logarithm of the mean over families, unions and λ; d has range `width`."""
+        """Return the log of the mean e-value of families, unions and λ, for d of range `width`."""
         # Shape [F, L].  A probability may be wrong by `drift`, which costs λ drift for each token.
         tilted = self.excess[:, None] * LAMBDAS[:, None]
         # This computes ln(1 + e^x) faster than logaddexp.

@@ -116,7 +116,7 @@ def _used_ids(entries: Mapping[str, float], listed: int, token: str, *, whole: b
 def _used_strings(
     entries: Mapping[str, float], listed: int, token: str, *, chat: bool, flat: bool
 ) -> UsedEntries | None:
-    """Use the strings above the lowest of the N most probable; None if this one is unknown.
+    """Use the strings above the lowest of the N most probable; None if the lowest is unknown.
 
     The N most probable tokens have n strings.  If the sampled token is the lowest of the list, it
     may be the lowest of the n strings or an addition to them, so this position does not count.  The

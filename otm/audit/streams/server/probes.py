@@ -40,7 +40,7 @@ POSITION = re.compile(r'position="(\d{1,4})"')
 
 @dataclass(frozen=True)
 class Agreement:
-    """Number of texts that agree as expected, without a verdict."""
+    """Number of texts that agree as expected; it does not affect the verdict."""
 
     same: int
     texts: int

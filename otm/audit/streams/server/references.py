@@ -205,8 +205,8 @@ def count_pairs(
 ) -> list[CountedToken]:
     """Pair the tokens of two servers after the same text, in order of arrival.
 
-    Pairs never cross blocks: the value of a token that an earlier block left unpaired is known
-    already, which would bias the test.
+    Pairs never cross blocks: a token that an earlier block left unpaired is known already, and a
+    pair with this token would bias the test.
     """
     nodes: dict[tuple[str, ...], tuple[list[str], list[str]]] = defaultdict(lambda: ([], []))
     known: dict[tuple[str, ...], tuple[str, ...]] = {}

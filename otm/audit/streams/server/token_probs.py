@@ -101,7 +101,7 @@ class TokenProbs:
         return max(1 - float(np.minimum(one, two).sum()) - min(apart), 0.0)
 
     def without_rest(self) -> TokenProbs:
-        """Condition on the listed tokens."""
+        """Restrict the distribution to the listed tokens, and renormalize."""
         total = float(self.probs.sum())
         return replace(self, probs=self.probs / (total or 1.0), rest=0.0, rest_counts=False)
 
@@ -126,6 +126,6 @@ def merged_classes(tokens: tuple[str, ...]) -> tuple[list[int], list[int]]:
 
 @lru_cache(maxsize=2**18)
 def bucket(token: str) -> int:
-    """Return a token's class by a fixed hash, one of all classes but the last."""
+    """Return a token's class by a fixed hash; it is never the last class."""
     digest = hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
     return int.from_bytes(digest[:4], "big") % (CLASS_COUNT - 1)

@@ -208,7 +208,7 @@ def _is_read(row: tl.tensor, length: tl.tensor, gamma: tl.tensor) -> tl.tensor:
 
 @jit
 def _scale(temperature: tl.tensor) -> tl.tensor:
-    """Return log₂(e) over a temperature above 0, clamped to the scales, in float32."""
+    """Return log₂(e) / temperature, for a temperature above 0, clamped to `SCALES`, in float32."""
     scale = tl.full((), _LOG2_E, tl.float64) / temperature
     return tl.minimum(tl.maximum(scale, _LEAST_SCALE), _LARGEST_SCALE).to(tl.float32)
 
@@ -224,7 +224,7 @@ def write_peak(
 ) -> None:
     """Write the largest logit of a block and the sum of its weights.
 
-    At temperature 0, write the first token with this logit instead of the sum.
+    At temperature 0, write the first token with the largest logit instead of the sum.
     """
     peak = tl.max(value, 0)
     tl.store(to_peak, peak)
@@ -298,7 +298,7 @@ def peaks_and_weights(
 ) -> None:
     """Find the largest logit of a block and the sum of its weights.
 
-    At temperature 0, find the first token with this logit instead of the sum.
+    At temperature 0, find the first token with the largest logit instead of the sum.
     """
     chain = tl.program_id(0).to(tl.int64)
     row, block = tl.program_id(1), tl.program_id(2)
@@ -372,7 +372,7 @@ def summarise_logits(
     offsets: Tensor | None = None,
     most: int = 0,
 ) -> Tensor:
-    """Compute the four numbers that `probability` reads of each row: [B, K, 2γ + 1, 4].
+    """Compute, for each row, the four numbers that `probability` reads: [B, K, 2γ + 1, 4].
 
     Target rows precede draft rows.  Logits of one or several chains have the layout that `lay_out`
     returns; packed logits have at most `most` drafts per sequence.  With `of_target` only target

@@ -36,8 +36,8 @@ def listed(
 ) -> tl.tensor:
     """Return tokens and probabilities from the lists at positions; −1 and 0 after a list's end.
 
-    `position` is a scalar, or [n, 1] for places [1, m].  At temperature 0 the list is only the
-    draft.
+    `position` is a scalar, or [n, 1] for places [1, m] in a list.  At temperature 0 the list
+    contains only the draft.
     """
     start = position.to(tl.int64) * rows.draft_row
     inside = place < tl.where(used, rows.draft_size, 0)
