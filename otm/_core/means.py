@@ -125,7 +125,7 @@ class PairedMeans:
     level : float, optional
         Confidence level of the intervals, above 0 and below 1.
     left_out : mapping from Setup to str, optional
-        Setups that were too large to compute, with the reason.
+        Setups that were too large or too slow to compute, with the reason.
 
     Raises
     ------
@@ -197,7 +197,11 @@ class PairedMeans:
                 "measurements with the same quantity, level and contexts"
             )
         values = {**self.values, **other.values}
-        left_out = {**self.left_out, **other.left_out}
+        left_out = {
+            setup: reason
+            for setup, reason in {**self.left_out, **other.left_out}.items()
+            if setup not in values
+        }
         return PairedMeans(self.quantity, values, self.prompts, self.level, left_out)
 
     def _of(self, setup: AnySetup) -> Floats:

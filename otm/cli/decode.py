@@ -136,10 +136,10 @@ def decode(
     print_headline(_answer(generations))
     print("Each method ran once with one seed; other seeds give other numbers.")
     if target in NGRAMS:
-        print("Drafts save no time here: an n-gram target looks up each draft separately.")
+        print("Drafts usually save no time here: an n-gram target looks up each draft separately.")
     elif target in SHIPPED:
         print(
-            "Drafts save calls, not time, with models this small: a draft token takes about half "
+            "With models this small drafts often save only calls: a draft token takes about half "
             "the time of a target call (docs/how-to-choose.md)."
         )
     print(f"target: {target}, draft: {draft}, γ = {gamma}, {sampling}, seed {seed}")
@@ -162,6 +162,8 @@ def _answer(generations: Mapping[str, Generation]) -> str:
         tokens = f"{generations[name].block_efficiency:.2f} tokens per target call"
         return f"{name} ({tokens}, {speeds[name] / speeds[plain]:.2f} times plain speed)"
 
+    if generations[fewest].block_efficiency <= generations[plain].block_efficiency:
+        return f"No method saved target calls. Fastest: {result(fastest)}."
     if fastest == plain:
         return f"Plain decoding was the fastest. Fewest target calls: {result(fewest)}."
     if fastest == fewest:

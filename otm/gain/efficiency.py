@@ -193,8 +193,8 @@ def first_step_acceptance(
     InvalidDraftCountError
         If a number of drafts is not an integer of at least 1.
     ProblemTooLargeError
-        If no rule has an exact acceptance for a number of drafts. If only some rules have no exact
-        acceptance, the table leaves these rules out, and `left_out` has the reason.
+        If no rule has an exact acceptance for any number of drafts in `ks`.  If only some rules
+        have no exact acceptance, the table leaves these rules out, and `left_out` has the reason.
 
     Examples
     --------

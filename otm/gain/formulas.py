@@ -344,7 +344,7 @@ def oracle_speedup(alpha: Any, cost: Any = 0) -> Any:
 def best_gamma(alpha: Any, cost: Any, *, max_gamma: int | None = None) -> Any:
     """Find the number of drafts γ with the highest speed ([leviathan2023]_, section 3.5).
 
-    The `walltime_improvement` rises up to one γ and falls afterwards. Draft number γ raises
+    The `walltime_improvement` rises up to one γ and does not rise again. Draft number γ raises
     the speed if and only if ::
 
         α^γ (1 + (γ − 1) c) > c (1 + α + … + α^(γ−1)).

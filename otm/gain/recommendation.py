@@ -168,6 +168,8 @@ def verdict_sentences(recommendation: Recommendation) -> tuple[str, str]:
         return f"Use {setup}: {speed} times as fast as plain decoding.", ""
     detail = f"The best setting found ({setup}) decodes at {speed} of plain speed."
     if best.speedup.high < 1:
+        if recommendation.if_chains_are_free:
+            return "Do not use one chain of drafts with these models.", detail
         return "Do not use drafts with these models.", detail
     if np.isfinite(best.speedup.high):
         return "It is uncertain whether drafts pay with these models.", detail
@@ -180,11 +182,11 @@ def setup_text(setup: Setup) -> str:
 
 
 def rounded_text(estimate: Estimate) -> str:
-    """Write an estimate with two decimals, or three if its interval is very narrow."""
+    """Write an estimate with two decimals, or more if its interval is very narrow."""
     half = estimate.high - estimate.mean
     if not np.isfinite(half):
         return f"{estimate.mean:.2f}"
-    decimals = 2 if half >= 0.005 else 3
+    decimals = 2 if half >= 0.005 else 3 if half >= 0.0005 else 5
     return f"{estimate.mean:.{decimals}f} ± {half:.{decimals}f}"
 
 

@@ -101,3 +101,14 @@ def test_ratios_of_nothing_are_refused(denominators: list[float]) -> None:
     """Bug: a NaN or an infinite ratio in a report."""
     with pytest.raises(InvalidParameterError, match="a positive total"):
         ratio_of_totals([1.0, 2.0], denominators)
+
+
+def test_a_setup_that_one_operand_left_out_is_kept_if_the_other_measured_it() -> None:
+    """Bug: merging a run with a limit and a run without one, which then cannot be printed."""
+    setup, prompts = Setup("a", 1, 1), np.array([0, 1])
+    without = PairedMeans("tokens", {}, prompts, 0.95, {setup: "too slow"})
+    measured = PairedMeans("tokens", {setup: np.array([1.0, 2.0])}, prompts)
+    for both in (without | measured, measured | without):
+        assert both[setup].mean == 1.5
+        assert not both.left_out
+        assert "a" in repr(both)

@@ -218,7 +218,8 @@ def compare(
     max_seconds : float, optional
         Time limit in seconds for one rule over all rows and all k.  The time is estimated from the
         first two rows, and a rule that would exceed the limit is left out.  No limit by default.
-        The limit is allowed only for rows, or several k.
+        The limit is allowed only for rows, or several k.  The default rules are fast and have no
+        limit up to k = 1,024; neither has a single row.
     progress : callable, optional
         Called with a text, the number of the row (or rule) and the total (0 if unknown).  After
         the first row the text names the slowest rules and their time per row.  By default,
@@ -332,7 +333,7 @@ def compare_pair(
             try:
                 compared.append(_compared(name, rule, problem))
             except MemoryError as error:  # This includes ProblemTooLargeError.
-                left_out[name] = str(error)
+                left_out[name] = str(error) or "not enough memory"
     if left_out and not compared:
         raise none_left(left_out)
     # Leave out rules that always use more drafts, such as SpecHub with two.

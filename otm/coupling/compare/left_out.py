@@ -41,6 +41,7 @@ class RuleTimes:
             raise InvalidParameterError(
                 f"max_seconds = {shown(max_seconds)}; give a number of seconds above 0"
             )
+        self._max_seconds = float(self._max_seconds)
         self._of_rows: dict[str, list[float]] = {}
 
     @contextmanager

@@ -122,7 +122,7 @@ def _compute_by_plan(
                 values[setup][r] = build_plan(rule, problem, name).acceptance
             except MemoryError as error:  # This includes ProblemTooLargeError.
                 del values[setup]
-                left_out[setup] = str(error)
+                left_out[setup] = str(error) or "not enough memory"
     if reason := times.too_slow(name):
         for setup in setups:
             if values.pop(setup, None) is not None:

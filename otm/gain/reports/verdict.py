@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -91,21 +92,20 @@ def _from_speeds(summary: Numbers, recommendation: Recommendation) -> Verdict:
     best = recommendation.best
     headline, detail = verdict_sentences(recommendation)
     temperature = best.draft_sampling.temperature
-    acceptance = next(
-        row["mean"]
+    numbers = [
+        (SPEED, rounded_text(best.speedup)),
+        (TOKENS, rounded_text(best.block_efficiency)),
+    ]
+    numbers += [
+        (ACCEPTANCE, rounded_text(row["mean"]))
         for row in summary.acceptance
         if (row["draft temperature"], row["rule"], row["k"])
         == (temperature, best.setup.rule, best.setup.k)
-    )
-    numbers = (
-        (SPEED, rounded_text(best.speedup)),
-        (TOKENS, rounded_text(best.block_efficiency)),
-        (ACCEPTANCE, rounded_text(acceptance)),
-    )
+    ]
     if temperature != summary.settings.sampling.temperature:
         detail = f"{detail} Sample the draft model at temperature {temperature:g}.".strip()
     condition = f"{summary.costs} {_scope(summary, temperature)}"
-    return Verdict(headline, detail, condition, numbers)
+    return Verdict(headline, detail, condition, tuple(numbers))
 
 
 def _from_tokens(summary: Numbers) -> Verdict:
@@ -127,8 +127,10 @@ def _from_tokens(summary: Numbers) -> Verdict:
             f"With K = {most_drafts} chains and the rule {several['rule']}, it gives at least "
             f"{rounded_text(several['chains'])} tokens."
         )
-    (acceptance, *_) = (
-        row["mean"] for row in _main_rows(summary, summary.acceptance) if row["k"] == 1
+    acceptance = next(
+        row["mean"]
+        for row in _main_rows(summary, summary.acceptance)
+        if (row["k"], row["rule"]) == (1, one["rule"])
     )
     numbers = (
         (SPEED, "unknown"),
@@ -157,17 +159,24 @@ def _from_acceptance(summary: Numbers) -> Verdict:
 def _from_bounds(summary: Numbers) -> Verdict:
     """Return the verdict of a report on lists of the most probable tokens."""
     first, last = summary.bounds[0], summary.bounds[-1]
-    ranges = [f"{row['lower'].mean:.2f} to {row['upper'].mean:.2f}" for row in (first, last)]
+    ranges = [_outer_range(row, " to ") for row in (first, last)]
     headline = (
         f"With k = {last['k']} drafts, the best lossless rule accepts one with a probability "
-        f"between {last['lower'].mean:.2f} and {last['upper'].mean:.2f}."
+        f"between {_outer_range(last, ' and ')}."
     )
-    numbers = (
-        (SPEED, "unknown"),
-        (f"{ACCEPTANCE} (k = {first['k']})", ranges[0]),
-        (f"{ACCEPTANCE} (k = {last['k']})", ranges[1]),
-    )
-    return Verdict(headline, "", HOW_TO_GET_TOKENS, numbers)
+    numbers = [
+        (f"{ACCEPTANCE} (k = {row['k']})", text)
+        for row, text in zip((first, last), ranges, strict=True)
+    ]
+    numbers = numbers if first["k"] != last["k"] else numbers[:1]
+    return Verdict(headline, "", HOW_TO_GET_TOKENS, ((SPEED, "unknown"), *numbers))
+
+
+def _outer_range(row: dict[str, Any], link: str) -> str:
+    """Write both bounds with two decimals, rounded outwards so that the range stays true."""
+    low = math.floor(100 * row["lower"].mean) / 100
+    high = math.ceil(100 * row["upper"].mean) / 100
+    return f"{low:.2f}{link}{high:.2f}"
 
 
 def _main_rows(summary: Numbers, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -146,8 +146,8 @@ def recorded(
 
     The audit compares every output token with the target's distribution in its position, and
     every draft token with the draft's distribution.  The audit uses e-values that hold after any
-    number of steps ([ville1939]_; own design, docs/theory/recorded-steps.md).  The audit cannot
-    detect a deviation that is smaller than the report's `delta`, or independent of the recorded
+    number of steps ([ville1939]_; own design, docs/theory/recorded-steps.md).  The audit may
+    miss a deviation that is smaller than the report's `delta`, or independent of the recorded
     data; `lossless` detects more if the verifier can be run.
 
     Parameters
