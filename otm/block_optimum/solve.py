@@ -44,7 +44,7 @@ EXACT_LIMIT = 500
 """Largest number of nodes that are solved in fractions."""
 
 EXACT_BITS = 1_000_000
-"""Largest product of the number of nodes and the bits of g(U), in fractions.
+"""Limit for problems in fractions: the number of nodes times the bits of g(U).
 
 A problem at this limit takes half a minute.
 """

@@ -115,7 +115,7 @@ def minimum_cut(problem: Problem) -> Cut:
 
 
 def best_prefix(problem: Problem) -> tuple[Number, int, RatioBins]:
-    """Return `cut_in_bins` of a problem, cached for its value, cut, plan and certificate."""
+    """Return `cut_in_bins` of a problem from a cache, which value, cut and plan share."""
     prefix = _PREFIXES.get(problem)
     if prefix is None:
         prefix = _PREFIXES[problem] = cut_in_bins(problem.bins, problem.k)

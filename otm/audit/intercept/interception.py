@@ -96,7 +96,7 @@ class Generators:
             each.source = source
 
     def end(self) -> None:
-        """End a run; a generator that the verifier has kept draws by itself from now on."""
+        """End a run.  If the verifier has kept a generator, the generator now draws by itself."""
         for watch in self.watches:
             watch.check()
         self.detach()

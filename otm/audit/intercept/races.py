@@ -40,7 +40,7 @@ def place_of(weights: Any, uniform: Any) -> int:
 
 
 def draw_place(source: Randomness, weights: Sequence[Any]) -> int:
-    """Draw an index by its weight and one uniform, as a cell if the source records cells."""
+    """Draw an index by its weight from one uniform; record its interval if the source does so."""
     cell = getattr(source, "cell", None)
     return place_of(weights, source(1)[0]) if cell is None else cell(ends_of(weights))
 

@@ -240,7 +240,7 @@ class TorchDraws(TorchDispatchMode):  # type: ignore[misc]  # torch gives it no 
         return racing if same else None
 
     def look(self, values: Any) -> None:
-        """Compute the values of the noise tensors among `values`, and write them there."""
+        """Compute the noise tensors among `values`, and fill these tensors with the results."""
         for leaf in iter_leaves(values):
             if (racing := self._of(leaf)) is not None:
                 del self._known[id(leaf)]
