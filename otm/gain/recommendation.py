@@ -168,7 +168,7 @@ def verdict_sentences(recommendation: Recommendation) -> tuple[str, str]:
         return f"Use {setup}: {speed} times as fast as plain decoding.", ""
     detail = f"The best setting found ({setup}) decodes at {speed} of plain speed."
     if best.speedup.high < 1:
-        if recommendation.if_chains_are_free:
+        if any(other.speedup.mean > 1 for other in recommendation.if_chains_are_free):
             return "Do not use one chain of drafts with these models.", detail
         return "Do not use drafts with these models.", detail
     if np.isfinite(best.speedup.high):
