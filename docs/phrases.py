@@ -230,9 +230,9 @@ def hits(name: str, text: str) -> Iterator[Hit]:
 
 def files(chosen: Iterable[str]) -> list[str]:
     """List the files to check, relative to the root."""
-    paths = [Path(name).resolve() for name in chosen] or [x for y in PLACES for x in ROOT.glob(y)]
-    names = {path.relative_to(ROOT).as_posix() for path in paths if path.is_file()}
-    known = {x.relative_to(ROOT).as_posix() for y in PLACES for x in ROOT.glob(y)}
+    found = (path for place in PLACES for path in ROOT.glob(place) if path.is_file())
+    known = {path.relative_to(ROOT).as_posix() for path in found}
+    names = {Path(name).resolve().relative_to(ROOT).as_posix() for name in chosen} or known
     left_out = re.compile(r"docs/(?:_build|auto_examples)/|build/|.*__pycache__")
     return sorted(name for name in names & known - SKIPPED if not left_out.match(name))
 

@@ -21,7 +21,7 @@ from otm._core.means import PairedMeans
 from otm._core.numbers import check_name
 from otm.coupling.build import PLANS, PlanBuilder, build_plan, named_rules
 from otm.coupling.compare.capped import CAPPED_RULES
-from otm.coupling.compare.left_out import left_out_lines, none_left
+from otm.coupling.compare.left_out import left_out_lines, memory_reason, none_left
 from otm.coupling.compare.many_rows import compare_rows
 from otm.coupling.lossy.lenient import Distance, distance_to_target
 from otm.coupling.plan import TransportPlan
@@ -333,7 +333,7 @@ def compare_pair(
             try:
                 compared.append(_compared(name, rule, problem))
             except MemoryError as error:  # This includes ProblemTooLargeError.
-                left_out[name] = str(error) or "not enough memory"
+                left_out[name] = memory_reason(error)
     if left_out and not compared:
         raise none_left(left_out)
     # Leave out rules that always use more drafts, such as SpecHub with two.

@@ -26,6 +26,11 @@ def left_out_lines(reasons: Mapping[str, str]) -> list[str]:
     return [f"left out: {name}: {reason}" for name, reason in reasons.items()]
 
 
+def memory_reason(error: MemoryError) -> str:
+    """Return why a rule ran out of memory; a plain MemoryError has no text."""
+    return str(error) or "not enough memory"
+
+
 def none_left(reasons: Mapping[str, str]) -> ProblemTooLargeError:
     """Build the error for a comparison whose rules are all left out."""
     return ProblemTooLargeError(f"no rule is small enough; {'; '.join(left_out_lines(reasons))}")

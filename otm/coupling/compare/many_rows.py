@@ -13,7 +13,7 @@ from otm._core.display.progress import Progress, watching
 from otm._core.means import PairedMeans, Setup
 from otm.coupling.build import PLANS, PlanBuilder, build_plan
 from otm.coupling.compare.capped import CAPPED_RULES, capped_rules
-from otm.coupling.compare.left_out import RuleTimes, none_left
+from otm.coupling.compare.left_out import RuleTimes, memory_reason, none_left
 from otm.errors import InvalidInputError, InvalidParameterError
 from otm.problem import Problem
 from otm.rules import RULES
@@ -122,7 +122,7 @@ def _compute_by_plan(
                 values[setup][r] = build_plan(rule, problem, name).acceptance
             except MemoryError as error:  # This includes ProblemTooLargeError.
                 del values[setup]
-                left_out[setup] = str(error) or "not enough memory"
+                left_out[setup] = memory_reason(error)
     if reason := times.too_slow(name):
         for setup in setups:
             if values.pop(setup, None) is not None:

@@ -158,17 +158,13 @@ def _from_acceptance(summary: Numbers) -> Verdict:
 
 def _from_bounds(summary: Numbers) -> Verdict:
     """Return the verdict of a report on lists of the most probable tokens."""
-    first, last = summary.bounds[0], summary.bounds[-1]
-    ranges = [_outer_range(row, " to ") for row in (first, last)]
+    last = summary.bounds[-1]
     headline = (
         f"With k = {last['k']} drafts, the best lossless rule accepts one with a probability "
         f"between {_outer_range(last, ' and ')}."
     )
-    numbers = [
-        (f"{ACCEPTANCE} (k = {row['k']})", text)
-        for row, text in zip((first, last), ranges, strict=True)
-    ]
-    numbers = numbers if first["k"] != last["k"] else numbers[:1]
+    ends = {row["k"]: row for row in (summary.bounds[0], last)}
+    numbers = [(f"{ACCEPTANCE} (k = {k})", _outer_range(row, " to ")) for k, row in ends.items()]
     return Verdict(headline, "", HOW_TO_GET_TOKENS, ((SPEED, "unknown"), *numbers))
 
 
