@@ -197,11 +197,8 @@ class PairedMeans:
                 "measurements with the same quantity, level and contexts"
             )
         values = {**self.values, **other.values}
-        left_out = {
-            setup: reason
-            for setup, reason in {**self.left_out, **other.left_out}.items()
-            if setup not in values
-        }
+        reasons = {**self.left_out, **other.left_out}.items()
+        left_out = {setup: reason for setup, reason in reasons if setup not in values}
         return PairedMeans(self.quantity, values, self.prompts, self.level, left_out)
 
     def _of(self, setup: AnySetup) -> Floats:

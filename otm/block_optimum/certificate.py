@@ -165,10 +165,7 @@ class CheckedTree:
         for entry in as_list(self.document["trees"], "trees"):
             nodes, chance = as_list(entry, "draft tree", 2)
             members = self._nodes(nodes, "draft tree")
-            require(
-                not any(self.levels[y] for y in members),
-                "a draft tree has a remainder node",
-            )
+            require(not any(self.levels[y] for y in members), "a draft tree has a remainder node")
             for y in members:
                 above = self.parents[y]
                 require(not above or above in members, "a draft tree lacks the parent of a node")

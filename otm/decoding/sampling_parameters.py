@@ -100,10 +100,8 @@ class SamplingParameters:
             checked["min_p"] = as_real(self.min_p, "min_p", least=0, most=1, advice=KEEP)
 
     def __str__(self) -> str:
-        names = {"temperature": "T", "top_k": "top-k", "top_p": "top-p", "min_p": "min-p"}
-        values = {short: getattr(self, name) for name, short in names.items()}
-        parts = (f"{name} {value:g}" for name, value in values.items() if value is not None)
-        return ", ".join(parts)
+        named = zip(("T", "top-k", "top-p", "min-p"), vars(self).values(), strict=True)
+        return ", ".join(f"{name} {value:g}" for name, value in named if value is not None)
 
     def __call__(self, logits: Any) -> Any:
         """Convert logits to next-token distributions.

@@ -8,10 +8,9 @@ Every function takes numbers or arrays, which broadcast, and returns a number or
 and c are fractions, or integers together with a fraction, the result is exact; otherwise it is in
 float64. All results hold at α = 1, where the printed formulas are 0/0.
 
-The paper has two errors. Corollary 3.6 writes E(min(p, q)) where it means the mean of
-Σ_x min(p(x), q(x)). Appendix A.5 states improvements of 2.5, 3.1, 3.6 and 5 at c = 0.015, where
-Theorem 3.8 gives 2.33, 2.94, 3.45 and 4.79. Rounding of the printed α does not explain these
-differences.
+The paper has two errors. Corollary 3.6 writes E(min(p, q)) for the mean of Σ_x min(p(x), q(x)).
+Appendix A.5 states improvements of 2.5, 3.1, 3.6 and 5 at c = 0.015. Theorem 3.8 gives 2.33, 2.94,
+3.45 and 4.79, and rounding of the printed α does not explain the differences.
 """
 
 from __future__ import annotations
@@ -40,9 +39,9 @@ from otm.gain.parameters import (
 def lk_divergence(draft: Any, target: Any) -> Any:
     """Return the divergence D_LK(p, q) = Σ abs(p − M), M = (p + q)/2.
 
-    D_LK is Definition 3.2 of [leviathan2023]_. D_LK equals 1 − Σ min(p, q) (Lemma 3.3), which is
-    the total variation distance. D_LK is symmetric. D_LK is 0 only if p = q, and 1 only if the
-    supports of p and q are disjoint (Corollary 3.4).
+    D_LK (Definition 3.2 of [leviathan2023]_) is symmetric, and equals 1 − Σ min(p, q) (Lemma 3.3),
+    the total variation distance. It is 0 only if p = q, and 1 only if the supports of p and q are
+    disjoint (Corollary 3.4).
 
     Parameters
     ----------
@@ -71,8 +70,7 @@ def lk_divergence(draft: Any, target: Any) -> Any:
     """
     p, q = as_probs_rows(draft, target)
     divergence = np.abs(p - q).sum(axis=-1) / 2
-    # rounding can bring a sum of floats above one
-    return result(np.minimum(divergence, 1))
+    return result(np.minimum(divergence, 1))  # rounding can bring a sum of floats above one
 
 
 def acceptance_from_divergence(divergence: Any) -> Any:
@@ -188,8 +186,8 @@ def walltime_improvement(alpha: Any, gamma: Any, cost: Any) -> Any:
 def operations_factor(alpha: Any, gamma: Any, cost: Any) -> Any:
     """Return the arithmetic operations relative to decoding without drafts.
 
-    By [leviathan2023]_, Theorem 3.11, the factor is (γ ĉ + γ + 1) divided by `expected_tokens`. A
-    block runs the target on γ + 1 positions, and the positions after a rejected draft are wasted.
+    By [leviathan2023]_, Theorem 3.11, the factor is (γ ĉ + γ + 1) / `expected_tokens`. A block runs
+    the target on γ + 1 positions, and the positions after a rejected draft are wasted.
 
     Parameters
     ----------
@@ -197,8 +195,7 @@ def operations_factor(alpha: Any, gamma: Any, cost: Any) -> Any:
         As for `expected_tokens`.
     cost : float, Fraction or array
         Operations ĉ per token of the draft model divided by operations per token of the target
-        (Definition 3.10), at least 0. In other functions `cost` is not ĉ but c, a ratio of
-        times.
+        (Definition 3.10), at least 0. Elsewhere `cost` is not ĉ but c, a ratio of times.
 
     Returns
     -------
@@ -227,9 +224,9 @@ def operations_factor(alpha: Any, gamma: Any, cost: Any) -> Any:
 def memory_accesses_factor(alpha: Any, gamma: Any) -> Any:
     """Return the reads of the target's weights and cache relative to decoding without drafts.
 
-    The target reads its weights and its cache once for each block. So the ratio is the inverse of
-    `expected_tokens`. The paper calls `expected_tokens` the factor by which the reads shrink
-    ([leviathan2023]_, section 3.4). Reads of the draft model are not counted.
+    The target reads its weights and its cache once for each block, so the reads shrink by the
+    factor `expected_tokens` ([leviathan2023]_, section 3.4). The ratio is its inverse. Reads of the
+    draft model are not counted.
 
     Parameters
     ----------
@@ -269,10 +266,8 @@ def single_draft_improvement(alpha: Any, cost: Any) -> Any:
 
     Parameters
     ----------
-    alpha : float, Fraction or array
-        Acceptance rate α, in [0, 1].
-    cost : float, Fraction or array
-        Time c of a draft model call divided by the time of a target call, at least 0.
+    alpha, cost
+        As for `walltime_improvement`.
 
     Returns
     -------
@@ -308,10 +303,8 @@ def oracle_speedup(alpha: Any, cost: Any = 0) -> Any:
 
     Parameters
     ----------
-    alpha : float, Fraction or array
-        Acceptance rate α, in [0, 1].
-    cost : float, Fraction or array, optional
-        Time c of a draft model call divided by the time of a target call, at least 0.
+    alpha, cost
+        As for `walltime_improvement`.
 
     Returns
     -------
@@ -349,13 +342,12 @@ def best_gamma(alpha: Any, cost: Any, *, max_gamma: int | None = None) -> Any:
 
         α^γ (1 + (γ − 1) c) > c (1 + α + … + α^(γ−1)).
 
-    The left side minus the right side falls with γ, so the last draft that pays is found by
-    bisection.
+    The left side minus the right side falls with γ, so bisection finds the last draft that pays.
 
     Parameters
     ----------
     alpha, cost
-        As for `single_draft_improvement`.
+        As for `walltime_improvement`.
     max_gamma : int, optional
         Largest allowed number of drafts in a block, at least 0; 2^53 if omitted.
 
@@ -367,8 +359,8 @@ def best_gamma(alpha: Any, cost: Any, *, max_gamma: int | None = None) -> Any:
     Raises
     ------
     InvalidParameterError
-        If an argument is outside its range, or the arguments do not broadcast. The same error is
-        raised if every further draft pays (c = 0 < α, or c < 1 = α) and `max_gamma` is omitted.
+        If an argument is outside its range, the arguments do not broadcast, or every further draft
+        pays (c = 0 < α, or c < 1 = α) and `max_gamma` is omitted.
 
     References
     ----------
@@ -384,16 +376,14 @@ def best_gamma(alpha: Any, cost: Any, *, max_gamma: int | None = None) -> Any:
     """
     a, c = as_one_type(in_unit_interval(alpha), as_costs(cost))
     endless = ((c == 0) & (a > 0)) | ((a == 1) & (c < 1))
-    if max_gamma is None:
-        if np.any(endless):
-            raise InvalidParameterError(
-                "with c = 0 < α or c < 1 = α every further draft pays, so no γ is best; give "
-                "`max_gamma`, the largest γ of a block"
-            )
-        max_gamma = LARGEST_GAMMA
-    limit = int(as_draft_numbers(max_gamma, "max_gamma", single=True))
-    # an unlimited γ needs no search
-    a = np.where(endless, 0, a)
+    if max_gamma is None and np.any(endless):
+        raise InvalidParameterError(
+            "with c = 0 < α or c < 1 = α every further draft pays, so no γ is best; give "
+            "`max_gamma`, the largest γ of a block"
+        )
+    limit = LARGEST_GAMMA if max_gamma is None else max_gamma
+    limit = int(as_draft_numbers(limit, "max_gamma", single=True))
+    a = np.where(endless, 0, a)  # an unlimited γ needs no search
 
     def pays(drafts: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
         number = as_kind(drafts, exact=is_exact(a))

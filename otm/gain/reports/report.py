@@ -178,10 +178,8 @@ def report(
         )
     level = as_level(level)
     if latency is not None:
-        # raise now if the latency table does not cover these numbers
-        latency.step_time(lengths[-1], chosen.ks[-1])
-    # raise now, because the page needs these packages after a long computation
-    check_installed("jinja2", "matplotlib")
+        latency.step_time(lengths[-1], chosen.ks[-1])  # raises if the table lacks these numbers
+    check_installed("jinja2", "matplotlib")  # the page needs them after a long computation
     measured = measure_all(source, chosen, folder / "positions", workers=workers, progress=progress)
     summary = summarise(source, measured, chosen, lengths, latency, level=level)
     text = json.dumps(summary.as_json(), ensure_ascii=False, allow_nan=False, indent=1)
@@ -259,8 +257,7 @@ def pictures(summary: Summary) -> dict[str, str]:
                 axes = figure.add_subplot()
                 draw(axes, summary)
                 legend_above(axes)
-                _, labels = axes.get_legend_handles_labels()
-                legend_lines = max(legend_lines, len(labels) // 2 + 1)
+                legend_lines = max(legend_lines, len(axes.get_legend_handles_labels()[1]) // 2 + 1)
         # pictures in a row of the page need the same height
         for figure in figures.values():
             figure.set_figheight(HEIGHT + LINE * legend_lines)
@@ -388,18 +385,16 @@ def _curves(
 
 def _some(ks: tuple[int, ...]) -> tuple[int, ...]:
     """Select at most `MAX_CURVES` evenly spaced numbers, including the first and the last."""
-    if len(ks) <= MAX_CURVES:
-        return ks
-    return tuple(ks[round(i)] for i in np.linspace(0, len(ks) - 1, MAX_CURVES))
+    places = np.linspace(0, len(ks) - 1, min(len(ks), MAX_CURVES))
+    return tuple(ks[round(place)] for place in places)
 
 
 def _svg(figure: Any, name: str) -> str:
     """Write a figure as an SVG element of full width, whose ids are unique on the page."""
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg", metadata={"Date": None})
-    text = buffer.getvalue()
-    text = text[text.index("<svg") :]
-    text = re.sub(r'(?<=[ "#])(id="|xlink:href="#|url\(#)', rf"\g<1>{name}-", text)
+    _, start, rest = buffer.getvalue().partition("<svg")
+    text = re.sub(r'(?<=[ "#])(id="|xlink:href="#|url\(#)', rf"\g<1>{name}-", start + rest)
     head, rest = text.split(">", 1)
     head = re.sub(r' (width|height)="[^"]*"', "", head)
     return f'{head} role="img" aria-label="{name}">{rest}'

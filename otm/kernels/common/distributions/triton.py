@@ -116,10 +116,7 @@ def draft_at(
     used: tl.tensor,
     kind: tl.constexpr,
 ) -> tl.tensor:
-    """Return probabilities of tokens in the draft's row at a position; see `probability`.
-
-    `position` is a scalar, or has one position for each token.
-    """
+    """Return probabilities of tokens in the draft's row at a position, as `target_at` does."""
     row = rows.draft + position.to(tl.int64) * rows.draft_row
     softmax = rows.softmaxes + (position + rows.gamma + 1) * 4
     return probability(row, token, known, softmax, used, rows.low, rows.span, kind)
@@ -170,14 +167,6 @@ def mass(probability: tl.tensor, unit: tl.constexpr) -> tl.tensor:
 
 
 @jit
-def chain_length(tokens: tl.tensor, gamma: tl.tensor, padded_gamma: tl.constexpr) -> tl.tensor:
-    """Count the drafts before the first −1."""
-    step = tl.arange(0, padded_gamma)
-    token = tl.load(tokens + step, mask=step < gamma, other=-1)  # [padded γ]
-    return tl.min(tl.where(token < 0, step, padded_gamma), 0)
-
-
-@jit
 def drafts_of(
     tokens: tl.tensor,
     offsets: tl.tensor,
@@ -188,7 +177,8 @@ def drafts_of(
 ) -> tl.tensor:
     """Return a pointer to a chain's drafts, the number of earlier packed drafts, and the length.
 
-    If the drafts are padded instead of packed, the number of earlier packed drafts is 0.
+    If the drafts are padded instead of packed, the number of earlier packed drafts is 0.  The
+    length counts the drafts before the first −1.
     """
     start, most = chain * 0, gamma
     if packed:
@@ -197,7 +187,9 @@ def drafts_of(
         tokens += start
     else:
         tokens += chain * gamma
-    return tokens, start, chain_length(tokens, most, padded_gamma)
+    step = tl.arange(0, padded_gamma)
+    token = tl.load(tokens + step, mask=step < most, other=-1)  # [padded γ]
+    return tokens, start, tl.min(tl.where(token < 0, step, padded_gamma), 0)
 
 
 @jit
@@ -296,10 +288,7 @@ def peaks_and_weights(
     block_size: tl.constexpr,
     packed: tl.constexpr,
 ) -> None:
-    """Find the largest logit of a block and the sum of its weights.
-
-    At temperature 0, find the first token with the largest logit instead of the sum.
-    """
+    """Find for each block of logits what `write_peak` writes."""
     chain = tl.program_id(0).to(tl.int64)
     row, block = tl.program_id(1), tl.program_id(2)
     sequence, in_sequence = chain // chains, chain % chains
@@ -307,17 +296,15 @@ def peaks_and_weights(
     _, first, length = drafts_of(tokens, offsets, chain, gamma, padded_gamma, packed)
     if (not _is_read(row, length, gamma)) | ((temperature == 0) & (row > gamma)):
         return
-    token = block * block_size + tl.arange(0, block_size)
+    token = block * block_size + tl.arange(0, block_size)  # [block size], as the values
     if row <= gamma:
         start = target + sequence * target_sequence + in_sequence * target_chain
         start += (first + row) * target_row
-        # [block size]
         value = tl.load(start + token, mask=token < size, other=float("-inf")).to(tl.float32)
     else:
         start = draft + sequence * draft_sequence + in_sequence * draft_chain
         start += (first + row - gamma - 1) * draft_row
-        value = tl.load(start + token, mask=token < draft_size, other=float("-inf"))  # [block size]
-        value = value.to(tl.float32)
+        value = tl.load(start + token, mask=token < draft_size, other=float("-inf")).to(tl.float32)
     place = (chain * (2 * gamma + 1) + row) * tl.num_programs(2) + block
     write_peak(value, token, temperature, peaks + place, weights + place, size)
 
@@ -378,9 +365,7 @@ def summarise_logits(
     returns; packed logits have at most `most` drafts per sequence.  With `of_target` only target
     rows are computed.  Rows after the end of a chain are neither read nor written.
     """
-    batch, gamma = len(tokens), tokens.shape[-1]
-    if offsets is not None:
-        batch, gamma = len(offsets) - 1, most
+    batch, gamma = (len(tokens), tokens.shape[-1]) if offsets is None else (len(offsets) - 1, most)
     chains = tokens.shape[1] if tokens.ndim == 3 else 1
     size, device = target.shape[-1], target.device
     check_vocabulary(size)
@@ -407,10 +392,7 @@ def summarise_logits(
 
 
 def strides_of(rows: Tensor, further: int) -> tuple[int, int, int]:
-    """Return strides of sequences, chains and rows.
-
-    A packed sequence has `further` more rows than drafts.
-    """
+    """Return strides: sequences, chains, rows; packed ones have `further` more rows than drafts."""
     if rows.ndim == 2:
         return further * rows.stride(0), 0, rows.stride(0)
     of_rows = rows.stride()[:-1]
