@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import math
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +13,8 @@ import pytest
 
 from benchmarks.vllm import engine
 from benchmarks.vllm.install import LEFT_OUT, name_of
+
+GUIDE = Path("docs/engines.md").read_text(encoding="utf-8")
 
 SERVER = """
 import sys
@@ -61,10 +66,29 @@ def test_names_of_requirements() -> None:
     assert name_of("fastapi[standard]>=0.1") == "fastapi"
 
 
+def test_the_guide_shows_its_record() -> None:
+    """Bug: verdicts and times of another run, or times that name no processor."""
+    found = json.loads(Path("benchmarks/results/vllm.json").read_text(encoding="utf-8"))
+    assert "On {cores} cores of {cpu}, vLLM ".format(**found["machine"]) in GUIDE
+    for served in found["servers"]:
+        report, name = served["report"], served["server"].replace("transformers", "transformers, ")
+        line = next(line for line in GUIDE.splitlines() if line.startswith(f"| {name}"))
+        assert f"| {report['verdict']} | {report['requests']:,} |" in line
+        if report["verdict"] == "not lossless":
+            value = re.search(r"e-value (\d)·10\^(\d+)", line)
+            assert value
+            assert 0 <= report["log10_e_value"] - math.log10(int(value[1])) - int(value[2]) < 1
+        else:
+            assert f"| {report['tv_bound']:.3f} |" in line
+    for step in found["step"]:
+        measured = (step[of] for of in ("vLLM", "chain", "block"))
+        times = [f"{each['ms']:.0f} ({each['tokens']:.2f})" for each in measured]
+        assert GUIDE.count(f"\n| {' | '.join([step['drafts'], *times])} |") == 1
+
+
 def test_the_guide_says_what_the_plug_in_takes() -> None:
     from otm.integrations.vllm import plugin
 
-    guide = Path("docs/engines.md").read_text(encoding="utf-8")
     for rule in plugin.RULES:
-        assert f"| `{rule}` |" in guide
-    assert f"{plugin.VARIABLE}=block vllm serve" in guide
+        assert f"| `{rule}` |" in GUIDE
+    assert f"{plugin.VARIABLE}=block vllm serve" in GUIDE

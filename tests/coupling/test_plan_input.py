@@ -198,3 +198,6 @@ def test_the_first_uniform_draws_the_output_in_chunks_of_sets(
     plan = Blind(Problem([0.5, 0.5], [0.25, 0.75], 2))
     numbers = np.array([[0.1, 0.9], [0.9, 0.1]] * 4)
     assert plan.select([[0, 1]] * 8, numbers).token.tolist() == [0, 1] * 4
+    exact = Blind(Problem([F(1), F(0)], [F(1, 4), F(3, 4)], 2))
+    fractions = [[F(0), F(0)], [F(1, 4), F(0)], [F(9, 10), F(0)]]
+    assert exact.select([[0, 0]] * 3, fractions).token.tolist() == [0, 1, 1]

@@ -1,11 +1,8 @@
 """What the tests of the repository share: its files, and code that is in no package."""
 
-from __future__ import annotations
-
 import doctest
 import inspect
 import re
-from collections.abc import Iterator
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
@@ -19,9 +16,9 @@ def read(name: str) -> str:
     return (ROOT / name).read_text(encoding="utf-8")
 
 
-def load(name: str) -> ModuleType:
+def load(name: str, module_name: str = "") -> ModuleType:
     """Import a file that is in no package, anew at each call."""
-    spec: Any = spec_from_file_location(Path(name).stem, ROOT / name)
+    spec: Any = spec_from_file_location(module_name or Path(name).stem, ROOT / name)
     module = module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -45,8 +42,10 @@ def run_definitions(text: str, module: ModuleType) -> None:
             exec(example.source, vars(module))
 
 
-def python_files(*folders: str) -> Iterator[tuple[str, str]]:
-    """Yield the path below the root and the text of each Python file."""
-    for folder in folders:
-        for path in sorted((ROOT / folder).rglob("*.py")):
-            yield path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8")
+def modules(*folders: str) -> dict[str, str]:
+    """Return the text of each Python file by the name of its module."""
+    paths = [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
+    parts = [path.relative_to(ROOT).with_suffix("").parts for path in paths]
+    names = [".".join(x[:-1] if x[-1] == "__init__" else x) for x in parts]
+    texts = (path.read_text(encoding="utf-8") for path in paths)
+    return dict(zip(names, texts, strict=True))

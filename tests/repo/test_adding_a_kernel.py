@@ -1,11 +1,8 @@
 """The kernels that docs/add-a-kernel.md adds, put through the tests that every kernel passes."""
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Callable
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -46,37 +43,31 @@ def rule(monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 @pytest.fixture
-def several() -> Callable[..., list[Any]]:
+def several() -> Any:
     """Draw chains as the tests of the kernels do."""
-    drawn: Callable[..., list[Any]] = load("tests/kernels/conftest.py").draw_several
-    return drawn
+    return load("tests/kernels/conftest.py").draw_several
 
 
 OF_EVERY_RULE = rule_tests("tests/kernels/multi_draft/test_torch.py")
 globals().update(OF_EVERY_RULE)
 
 
-def test_the_rule_tests_are_among_these() -> None:
+def test_the_rule_tests_are_among_these_and_the_audit_takes_the_rule(rule: str) -> None:
     """Bug: tests that were renamed, or take the rule under another name, and are not found."""
-    assert "test_torch_decides_as_the_definition" in OF_EVERY_RULE
-    assert "test_nothing_waits_for_the_device" in OF_EVERY_RULE
+    found = {"test_torch_decides_as_the_definition", "test_nothing_waits_for_the_device"}
+    assert found <= set(OF_EVERY_RULE)
     assert len(FILES) == 2
+    report = lossless(kernel(rule), instances=[INSTANCES["pairs"]], examples=0)
+    assert (report.verdict, report.method) == (LOSSLESS, "exact paths")
 
 
 @pytest.mark.parametrize(("size", "lengths"), [(3, (1, 1)), (2, (2, 2)), (2, (1, 2)), (3, (0, 1))])
-def test_the_joint_law_is_exactly_the_target_s(
-    size: int, lengths: tuple[int, ...], rule: str
-) -> None:
+def test_the_joint_law_is_exactly_the_target_s(size: int, lengths: Any, rule: str) -> None:
     rng = np.random.default_rng(len(lengths) + 10 * size)
     target = DEFINITION.random_model(rng, size, max(lengths) + 1)
     draft = DEFINITION.random_model(rng, size, max(lengths))
     law = DEFINITION.law_of_output(target, draft, lengths, size, rule)
     assert law == {tokens: DEFINITION.probability(target, tokens) for tokens in law}
-
-
-def test_the_audit_takes_it(rule: str) -> None:
-    report = lossless(kernel(rule), instances=[INSTANCES["pairs"]], examples=0)
-    assert (report.verdict, report.method) == (LOSSLESS, "exact paths")
 
 
 @pytest.fixture
@@ -85,42 +76,27 @@ def with_triton(rule: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> s
     ((path, text),) = TRITON.items()
     (tmp_path / "triton.py").write_text(text, encoding="utf-8")
     name = path.replace("/", ".")
-    spec: Any = spec_from_file_location(name, tmp_path / "triton.py")
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.setitem(sys.modules, name, load(str(tmp_path / "triton.py"), name))
     return rule
 
 
 @pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize(
-    ("count", "gamma", "size", "dtype"),
-    [
-        (1, 3, 5, torch.float32),
-        (2, 0, 3, torch.float64),
-        (2, 2, 1, torch.float16),
-        (3, 2, 4, torch.bfloat16),
-        (4, 2, 30, torch.float32),
-    ],
-    ids=str,
+    "case",
+    ["1 3 5 float32", "2 0 3 float64", "2 2 1 float16", "3 2 4 bfloat16", "4 2 30 float32"],
 )
-def test_the_triton_kernel_decides_as_torch(  # noqa: PLR0917 - a case, and what it needs
-    count: int,
-    gamma: int,
-    size: int,
-    dtype: Any,
-    with_triton: str,
-    several: Callable[..., list[Any]],
-    device: str,
+def test_the_triton_kernel_decides_as_torch(
+    case: str, with_triton: str, several: Callable[..., list[Any]], device: str
 ) -> None:
     """Bug: a kernel on the page that does not run, or draws another token."""
+    *shape, dtype = case.split()
+    count, gamma, size = map(int, shape)
     inputs = several(np.random.default_rng(size), 40, count, gamma, size, rule=with_triton)
-    inputs = [*(rows.to(dtype) for rows in inputs[:2]), *inputs[2:]]
+    inputs = [*(rows.to(getattr(torch, dtype)) for rows in inputs[:2]), *inputs[2:]]
     options: dict[str, Any] = {"rule": with_triton, "validate": False}
     expected = verify_probs(*inputs, backend="torch", **options)
     outcome = verify_probs(*(x.to(device) for x in inputs), backend="triton", **options)
-    for mine, other in zip(outcome, expected, strict=True):
-        assert mine.tolist() == other.tolist()
+    assert [mine.tolist() for mine in outcome] == [other.tolist() for other in expected]
 
 
 @pytest.mark.usefixtures("small_blocks")

@@ -1,20 +1,17 @@
 """The Markdown pages: their examples run, their links and citations lead somewhere."""
 
-from __future__ import annotations
-
 import doctest
 import re
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
 
-from tests.repo.pages import ROOT, python_files, read
+from tests.repo.pages import ROOT, modules, read
 
-PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")]
+PAGES = [x for place in ("*.md", "docs/**/*.md", "examples/**/*.md") for x in ROOT.glob(place)]
 NAMES = sorted(x.relative_to(ROOT).as_posix() for x in PAGES if "_build" not in x.parts)
-# Hypothesis finds the counterexamples on these pages, each version in its own way.
-SEARCHED = {"docs/audit.md", "docs/tutorial.md"}
 
 BLOCKS = re.compile(r"^```.*?^```$|^\$\$$.*?^\$\$$", re.MULTILINE | re.DOTALL)
 CODE = re.compile(r"`[^`\n]*`")
@@ -22,6 +19,7 @@ LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\n]*)\)")
 BIBLIOGRAPHY = re.findall(r"^@\w+\{(\w+),", read("docs/references.bib"), flags=re.MULTILINE)
 
 
+@cache
 def anchors(page: Path) -> set[str]:
     """List the anchors that code hosts and Sphinx make from the headings of a page."""
     prose = BLOCKS.sub("", page.read_text(encoding="utf-8"))
@@ -50,29 +48,23 @@ def unknown_citations(text: str) -> set[str]:
 
 
 def faults(page: Path) -> list[str]:
-    """List bad links, unknown citations, and lines in which a formula does not end.
-
-    A formula that is broken before its + or − would become a list.
-    """
+    """List bad links, unknown citations, and lines in which a formula does not end (a list)."""
     text = page.read_text(encoding="utf-8")
     prose = CODE.sub("", BLOCKS.sub("", text))
     open_ended = [line for line in prose.splitlines() if line.count("$") % 2]
     return [*bad_links(page, prose), *unknown_citations(text), *open_ended]
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_links_citations_and_formulas(name: str) -> None:
-    assert faults(ROOT / name) == []
-
-
-def test_citations_of_docstrings_are_in_the_bibliography() -> None:
-    assert [x for x in python_files("otm", "figures") if unknown_citations(x[1])] == []
+def test_links_citations_and_formulas() -> None:
+    assert {name: faults(ROOT / name) for name in NAMES if faults(ROOT / name)} == {}
+    texts = modules("otm", "figures").items()
+    assert [name for name, text in texts if unknown_citations(text)] == []
     assert len(BIBLIOGRAPHY) == len(set(BIBLIOGRAPHY))
 
 
 @pytest.mark.parametrize("name", [x for x in NAMES if x.startswith("docs/") or x == "README.md"])
 def test_examples_print_what_the_page_says(name: str, need_pinned: Callable[[str], None]) -> None:
-    if name in SEARCHED:
+    if name in {"docs/audit.md", "docs/tutorial.md"}:  # where Hypothesis finds counterexamples
         need_pinned("hypothesis")
     text = re.sub("^```.*$", "", read(name), flags=re.MULTILINE)
     test = doctest.DocTestParser().get_doctest(text, {}, name, name, 0)

@@ -4,8 +4,7 @@ The tasks are what users come for, each as a script of a few lines on two models
 `make dist` runs them from the built wheel too, in an environment without a checkout.
 """
 
-from __future__ import annotations
-
+import contextlib
 import os
 import re
 import runpy
@@ -26,42 +25,29 @@ for package in ("joblib", "jinja2", "matplotlib", "torch", "transformers"):
 NUMBERS = r" +8 +0\.\d{4} +0\.\d{3} +\de-1\d "
 EXAMPLES = {
     "first_steps.py": [
-        r"α +0\.738$",
-        r"^The certificate holds\.$",
-        r"^  k = 1  alpha = 0\.450000  #+$",
-        r"^  k = 8  alpha = 1\.000000  #+$",
+        r"α +0\.738$", r"^The certificate holds\.$", r"^  k = 1  alpha = 0\.450000  #+$",
+        r"^  k = 8  alpha = 1\.000000  #+$", r"^  upper 0\.7380  ᾱ_k  \(Lemma 3\)$",
         r"^Drafted \[.*\], output '\w+': (draft \d|no draft) accepted\.$",
-        r"^  upper 0\.7380  ᾱ_k  \(Lemma 3\)$",
     ],
     "compare_rules.py": [
-        r"^50,000 tokens",
-        r"^maximal coupling +\d +0\.\d{4} +0\.\d{3} +\de-1\d ",
+        r"^50,000 tokens", r"^maximal coupling +\d +0\.\d{4} +0\.\d{3} +\de-1\d ",
         *("^" + name + NUMBERS for name in ("recursive rejection", "k-Seq", "OTM-k")),
     ],
     "two_models_deployment.py": [
-        r"^generate samples with T 1$",
+        r"^generate samples with T 1$", r"^  block efficiency  [34]\.\d{3} tokens for each call$",
         r"^\d+ setups, 373 contexts of 8 prompts, 95 % intervals$",
-        r"^  block efficiency  [34]\.\d{3} tokens for each call$",
         r"samples with T 1, top-k 5, but the report assumed T 1: ",
         r"^the same greedy text: True$",
         r"^On this machine drafts (pay|are not certain to pay): .*, K = [14], γ = [24]$",
     ],
     "explicit_plans.py": [
-        r"^p = Ber\(1/4\), q = Ber\(3/4\)$",
-        r"k = 2  acceptance 11/16 +=",
-        r"^p = U\(12\), q = U\(4\)$",
-        r"k = 3  acceptance 19/27 +=",
+        r"^p = Ber\(1/4\), q = Ber\(3/4\)$", r"k = 2  acceptance 11/16 +=",
+        r"^p = U\(12\), q = U\(4\)$", r"k = 3  acceptance 19/27 +=",
     ],
-}
+}  # fmt: skip
 AS_NOTEBOOK = "two_models_research.py"
 SHOWN = {"table": 1, "steps": 1, "gain": 0, "sample": 1, "recordings[0]": 0, "steps.plot()": 0}
 """Results of the notebook, each as the last value of a cell, and how many tables it shows."""
-
-SAYS = (
-    "otm.coupling:RecursiveRejection  0.", "drafts \\ output  the", "block efficiency", "",
-    "tokens for each call",
-)  # fmt: skip
-"""A part of what each task prints."""
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
@@ -70,25 +56,29 @@ def test_example(name: str) -> None:
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     settings = {"PYTHONPATH": path, "PYTHONIOENCODING": "utf-8", "MPLBACKEND": "agg"}
     no_window = "ignore:FigureCanvasAgg is non-interactive:UserWarning"
-    printed = subprocess.run(
-        [sys.executable, "-W", "error", "-W", no_window, f"examples/{name}"],
-        cwd=ROOT, env={**os.environ, **settings}, check=True, capture_output=True, encoding="utf-8",
-    ).stdout  # fmt: skip
+    command = [sys.executable, "-W", "error", "-W", no_window, f"examples/{name}"]
+    options: Any = {"cwd": ROOT, "env": {**os.environ, **settings}, "encoding": "utf-8"}
+    printed = subprocess.check_output(command, **options)
     for line in EXAMPLES[name]:
         assert re.search(line, printed, flags=re.MULTILINE), line
     assert "False" not in printed
     if name == "compare_rules.py":  # the order is what the example is there to show
-        rows = re.findall(r"^\S.*? +\d +(0\.\d{4}) ", printed, flags=re.MULTILINE)
+        rows = re.findall(r"(?m)^\S.*? +\d +(0\.\d{4}) ", printed)
         assert len(rows) == 4
         assert rows == sorted(rows)
 
 
-def test_every_example_is_listed_here_and_in_the_order_of_the_site() -> None:
-    """Bug: a new example that nobody runs; the site would fail on it without saying why."""
+def test_every_example_and_figure_is_listed_here_or_in_a_gallery() -> None:
+    """Bug: a new example that nobody runs; a figure that no page shows, or older than its page."""
     scripts = {path.name for path in ROOT.glob("examples/*.py")}
     assert scripts == {*EXAMPLES, AS_NOTEBOOK}
     (order,) = re.findall(r'"within_subsection_order": \[([^]]*)\]\.index', read("docs/conf.py"))
     assert set(re.findall(r'"(.+?)"', order)) == scripts
+    papers = re.findall(r"(?m)^```\{figure-gallery\} (\w+)$", read("docs/figures.md"))
+    assert sorted(papers) == sorted({name.partition("_")[0] for name in FIGURES})
+    drawn = {path.stem for path in ROOT.glob("figures/drawn/*.png")}
+    cards = re.findall(r'<article class="card" id="(\w+)">', read("figures/index.html"))
+    assert set() < drawn <= set(cards) & set(FIGURES)
 
 
 def test_the_researchers_day_as_a_notebook() -> None:
@@ -96,10 +86,8 @@ def test_the_researchers_day_as_a_notebook() -> None:
     nbclient, nbformat = map(pytest.importorskip, ("nbclient", "nbformat"))
     pytest.importorskip("ipykernel")
     text = re.sub(r"(?m)^# %%\n(#.*\n)*", "# %%\n", read(f"examples/{AS_NOTEBOOK}"))
-    code, shown = (
-        [nbformat.v4.new_code_cell(cell) for cell in cells]
-        for cells in (text.split("# %%\n"), SHOWN)
-    )
+    code = [*map(nbformat.v4.new_code_cell, text.split("# %%\n"))]
+    shown = [*map(nbformat.v4.new_code_cell, SHOWN)]
     notebook = nbformat.v4.new_notebook(cells=[*code, *shown])
     nbclient.NotebookClient(notebook, timeout=120, resources={"metadata": {"path": ROOT}}).execute()
 
@@ -112,15 +100,6 @@ def test_the_researchers_day_as_a_notebook() -> None:
     assert len(outputs(shown[-1], "image/png")) == 1
 
 
-def test_every_figure_is_in_a_gallery_and_on_the_page_that_thumbnails_lead_to() -> None:
-    """Catches a paper whose figures no page shows, and a page that is older than the figures."""
-    papers = re.findall(r"(?m)^```\{figure-gallery\} (\w+)$", read("docs/figures.md"))
-    assert sorted(papers) == sorted({name.partition("_")[0] for name in FIGURES})
-    drawn = {path.stem for path in ROOT.glob("figures/drawn/*.png")}
-    cards = re.findall(r'<article class="card" id="(\w+)">', read("figures/index.html"))
-    assert set() < drawn <= set(cards) & set(FIGURES)
-
-
 def test_the_tasks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -129,15 +108,14 @@ def test_the_tasks(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MPLBACKEND", "agg")
     runpy.run_path(str(TASKS[0].with_name("_prepare.py")))
-    for path, part in zip(TASKS, SAYS, strict=True):
+    says = "otm.coupling:RecursiveRejection  0.|drafts \\ output  the|block efficiency|"
+    says += "|tokens for each call"
+    for path, part in zip(TASKS, says.split("|"), strict=True):
         assert len(path.read_text(encoding="utf-8").splitlines()) <= 10
-        if path.name == "production.py":
-            with pytest.warns(UserWarning, match="samples with T 1, top-k 50"):
-                runpy.run_path(str(path))
-        else:
+        warned = pytest.warns(UserWarning, match="samples with T 1, top-k 50")
+        with warned if path.name == "production.py" else contextlib.nullcontext():
             runpy.run_path(str(path))
         assert part in capfd.readouterr().out
-    assert all(
-        (tmp_path / x).is_file() for x in "means.csv means.png transport.png bars.png".split()
-    )
+    files = "means.csv means.png transport.png bars.png".split()
+    assert [name for name in files if not (tmp_path / name).is_file()] == []
     pytest.importorskip("matplotlib.pyplot").close("all")
