@@ -131,8 +131,8 @@ def main() -> None:
     quick = arguments.quick
     record = {
         "selection": selection(1_000 if quick else 32_000, 8),
-        "flips": flips(2 if quick else 60, 8 if quick else 256),
-        "accepted": accepted(*((("small",), 2, 8) if quick else (("large", "small"), 60, 96))),
+        "flips": flips(2 if quick else 60, 4 if quick else 256),
+        "accepted": accepted(*((("small",), 2, 3) if quick else (("large", "small"), 60, 96))),
     }
     if arguments.save:
         keep({**machine("numpy", "torch"), **record}, RESULTS)

@@ -155,7 +155,7 @@ def measured(temperature: float, prompts: int, tokens: int, texts: int) -> list[
 def main() -> None:
     """Run the benchmark from the command line."""
     arguments = options_of(command(__doc__))
-    prompts, tokens, texts = (2, 8, 4) if arguments.quick else (40, 64, 64)
+    prompts, tokens, texts = (2, 3, 4) if arguments.quick else (40, 64, 64)
     results = {
         f"T {temperature}": measured(temperature, prompts, tokens, texts)
         for temperature in ((1,) if arguments.quick else (1, 0.5))

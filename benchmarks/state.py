@@ -47,7 +47,7 @@ def measured(
 def main() -> None:
     """Run the benchmark from the command line."""
     arguments = options_of(command(__doc__))
-    prompts, tokens = (2, 8) if arguments.quick else (40, 128)
+    prompts, tokens = (2, 3) if arguments.quick else (40, 128)
     constant = TableModel({(): [1 / 3, 2 / 3]}), TableModel({(): [2 / 3, 1 / 3]})
     pairs: dict[str, tuple[LanguageModel, LanguageModel, Any]] = {
         "(2/3, 1/3) for (1/3, 2/3)": (*constant, [[0]] * prompts),

@@ -155,7 +155,7 @@ def main() -> None:
     """Run the benchmark from the command line."""
     arguments = options_of(command(__doc__))
     quick = arguments.quick
-    prompts, tokens = (2, 8) if quick else (40, 64)
+    prompts, tokens = (2, 3) if quick else (40, 64)
     results = {
         f"{name}, T {temperature}": measured(load(name), temperature, prompts, tokens)
         for name in (("small",) if quick else ("large", "small"))

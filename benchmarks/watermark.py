@@ -196,14 +196,14 @@ def main() -> None:
         for name in (("small",) if quick else ("large", "small"))
         for temperature in ((1,) if quick else (1, 0.5))
     ]
-    prompts, tokens = (2, 8) if quick else (300, LONG)
+    prompts, tokens = (2, 3) if quick else (300, LONG)
     record = {
         "prompts": prompts,
         "tokens": tokens,
         "gamma": GAMMA,
         "texts": {f"{name}, T {t}": texts(name, t, prompts, tokens) for name, t in settings},
         "laws": {
-            f"{name}, T {t}": laws(name, t, *((2, 8) if quick else (100, 64)))
+            f"{name}, T {t}": laws(name, t, *((2, 3) if quick else (100, 64)))
             for name, t in settings
         },
     }
