@@ -8,7 +8,7 @@ and the next stage runs.  Each result is a file in benchmarks/results/gpu/<devic
 passed on this device with this code does not run again, so an interrupted run continues where it
 stopped.  With --minutes the run stops by itself.  Exit code 0 means that all stages ran and passed.
 
-After the stages for speed, their times are also written to kernels-<device>.json in that folder, in
+The times of the stages for speed are also written to kernels-<device>.json in that folder, in
 the form that `benchmarks.tables` and `benchmarks.pictures` read from benchmarks/results/.  With
 --adopt the kernels use the best measured numbers of warps.
 

@@ -103,6 +103,7 @@ def on_gpu() -> Setting:
             sizes=(32_000, 128_256, 151_936),
             batches=(1, 8, 64, 256),
             rejections=("typical",),
+            draws_one_by_one=5_000,
             chains=(4,),
         ),
         peers=True,

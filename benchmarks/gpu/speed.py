@@ -89,18 +89,18 @@ def of_result(result: Row) -> Row:
 
 
 def merge(folder: Path, found: dict[str, Any], device: torch.device) -> bool:
-    """Write the record that `benchmarks.tables` reads after all stages for speed have run."""
-    names = (*TIERS, CHAINS)
-    if not all(name in found and found[name]["status"] == "passed" for name in names):
+    """Write the record that `benchmarks.tables` reads, with the tiers that passed."""
+    passed = [name for name in (*TIERS, CHAINS) if name in found]
+    passed = [name for name in passed if found[name]["status"] == "passed"]
+    if len({found[name]["machine"]["code"] for name in passed}) != 1:
         return False
-    if len({found[name]["machine"]["code"] for name in names}) > 1:
-        return False
-    rows = [row for name in names for row in found[name]["rows"]]
+    rows = [row for name in passed for row in found[name]["rows"]]
     first = next(row["record"] for row in rows if "record" in row)
     checks = [row["check"] for row in rows if "check" in row]
     record = {
         **first,
         "rehearsal": device.type == "cpu",
+        "not measured": [name for name in (*TIERS, CHAINS) if name not in passed],
         "gate": {**first["gate"], "checks": checks},
         "results": [row["result"] for row in rows if "result" in row],
     }

@@ -87,6 +87,7 @@ def sanitizer(setting: Setting) -> Iterator[Row]:
         yield {"case": "without it", "passed": code == 0, "output": output[-2_000:], "s": seconds}
     for tool in TOOLS:
         options = ["--tool", tool, "--print-limit", str(MOST), "--error-exitcode", "3"]
+        options += ["--show-backtrace", "no"]
         code, output, seconds = run([path, *rest, *options, *target], setting, SECONDS["a tool"])
         marked = [line for line in output.splitlines() if line.startswith("=========")]
         summary = next((line for line in reversed(marked) if "SUMMARY" in line), "")

@@ -71,6 +71,12 @@ def test_every_stage_runs_to_its_end(tmp_path: Path, capsys: pytest.CaptureFixtu
         {row["tier"] for row in rows} for rows in (record["results"], record["gate"]["checks"])
     ]
     assert tiers[0] == tiers[1]
+    assert record["not measured"] == []
+    without = {**found, speed.CHAINS: {**found[speed.CHAINS], "status": runner.FAILED}}
+    assert speed.merge(tmp_path, without, SETTING.device)
+    part = json.loads(path.read_text(encoding="utf-8"))
+    assert part["not measured"] == [speed.CHAINS]
+    assert {row["tier"] for row in part["results"]} == tiers[0] - set(speed.several.TIERS)
     table = tmp_path / "warps.json"
     table.write_text('{"sm_1": {"common.one_chain.draw": 4}}')
     assert tuning.adopt(found["tuning"], table).keys() == {"sm_1", "cpu"}
@@ -193,7 +199,7 @@ def test_other_projects_may_fail_and_ours_may_not() -> None:
     check = {"contestant": "flashinfer", "passed": False, "failed": "no"}
     assert speed.of_check(check)["passed"] is None
     assert speed.of_check({**check, "contestant": "otm triton"})["passed"] is False
-    assert not speed.merge(program.Path(), {}, SETTING.device), "not all is measured"
+    assert not speed.merge(program.Path(), {}, SETTING.device), "nothing is measured"
 
 
 def test_copies_of_rows_that_chains_share_share_them_too() -> None:

@@ -172,18 +172,20 @@ def at_listed(
 
 
 @jit
-def at_drafts(of: Chains, agreed: tl.tensor, position: tl.tensor, options: Options) -> tl.tensor:
-    """Return drafts of the agreeing chains, and target and draft probabilities.
-
-    The second and third results are the mask of drafts that can be accepted and the number of
-    counted drafts.
-    """
-    token, own, count, read = drafts_at(of.paths, agreed, position, options)
-    target_prob, draft_prob = at_node(of, read, position, token, count > 0, options)
+def at_drafts(
+    of: Chains,
+    chain: tl.tensor,
+    position: tl.tensor,
+    token: tl.tensor,
+    count: tl.tensor,
+    options: Options,
+) -> tl.tensor:
+    """Return target and draft probabilities of the drafts at a position, from a chain's rows."""
+    target_prob, draft_prob = at_node(of, chain, position, token, count > 0, options)
     if options.width > 0:
         at, used = tl.full((1, 1), 0, tl.int64) + position, tl.full((1, 1), 0, tl.int64) < count
-        draft_prob = listed_at(rows_of(of, read), at, token, used, options.kind)
-    return token, own & (token < of.rows.size), count, target_prob, draft_prob
+        draft_prob = listed_at(rows_of(of, chain), at, token, used, options.kind)
+    return target_prob, draft_prob
 
 
 @jit
@@ -200,28 +202,30 @@ def advance(
     No chain agrees if the output has ended.  Pointers are to the first entries of the sequence.
     """
     chain = tl.arange(0, options.padded_chains)
-    if position == 0:
-        left = chain < of.paths.chains
-    else:
+    left = chain < tl.where(position == 0, of.paths.chains, 0)
+    if position > 0:
         before = position - 1
         agreed = agree_at(agree, before, of.paths.chains, options.padded_chains)
-        token, known, count, target_prob, draft_prob = at_drafts(of, agreed, before, options)
-        node = of.sums + before * of.node_size
-        coin = tl.load(uniforms + before * coins + chain, mask=known, other=0.0)  # [padded K]
-        if options.edges > 0:
-            slot = choose_slots(node, target_prob, draft_prob, coin, options.edges)
-            highest = known & (slot == tl.max(tl.where(known, slot, -1), 0))
-            coin = tl.load(uniforms + before * coins + of.paths.chains)  # scalar for the winner
-            win = winner_probs(node, target_prob, draft_prob, options.edges)
-            passes = (coin * win < target_prob) & (draft_prob > 0)
-            index = tl.min(tl.where(highest, chain, options.padded_chains), 0)
-        else:
-            low, high, share, _ = find_split(node, count, of.paths.chains)
-            mean = one_draft(target_prob, draft_prob, low, high, share)
-            passes = known & (coin * draft_prob < mean)
-            index = tl.min(tl.where(passes, chain, options.padded_chains), 0)
-        accepted = tl.max(tl.where((chain == index) & passes, token, -1), 0)
-        left = (token >= 0) & (token == accepted)
+        token, own, count, read = drafts_at(of.paths, agreed, before, options)
+        if count > 0:  # otherwise the node has no sums
+            target_prob, draft_prob = at_drafts(of, read, before, token, count, options)
+            known = own & (token < of.rows.size)
+            node = of.sums + before * of.node_size
+            coin = tl.load(uniforms + before * coins + chain, mask=known, other=0.0)  # [padded K]
+            if options.edges > 0:
+                slot = choose_slots(node, target_prob, draft_prob, coin, options.edges)
+                highest = known & (slot == tl.max(tl.where(known, slot, -1), 0))
+                coin = tl.load(uniforms + before * coins + of.paths.chains)  # scalar for the winner
+                win = winner_probs(node, target_prob, draft_prob, options.edges)
+                passes = (coin * win < target_prob) & (draft_prob > 0)
+                index = tl.min(tl.where(highest, chain, options.padded_chains), 0)
+            else:
+                low, high, share, _ = find_split(node, count, of.paths.chains)
+                mean = one_draft(target_prob, draft_prob, low, high, share)
+                passes = known & (coin * draft_prob < mean)
+                index = tl.min(tl.where(passes, chain, options.padded_chains), 0)
+            accepted = tl.max(tl.where((chain == index) & passes, token, -1), 0)
+            left = (token >= 0) & (token == accepted)
     return left
 
 

@@ -84,8 +84,9 @@ def find_winner(
     winning.
     """
     chain = tl.arange(0, options.padded_chains)
-    token, known, _, target_prob, draft_prob = at_drafts(of, agreed, position, options)
-    known = known & (draft_prob > 0)
+    token, own, count, read = drafts_at(of.paths, agreed, position, options)
+    target_prob, draft_prob = at_drafts(of, read, position, token, count, options)
+    known = own & (token < of.rows.size) & (draft_prob > 0)
     weighted = share * target_prob
     node = of.sums + position * of.node_size
     uniforms = walk.uniforms + position * (of.paths.chains + 1)
@@ -111,16 +112,19 @@ def walk_on(of: Chains, walk: Walk, position: tl.tensor, options: Options) -> tl
     """
     chain = tl.arange(0, options.padded_chains)
     share = tl.full((), 1.0, tl.float64)
-    if position == 0:
-        agreed = chain < of.paths.chains
-    else:
+    agreed = chain < tl.where(position == 0, of.paths.chains, 0)
+    if position > 0:
         before = position - 1
-        agreed = agree_at(walk.agree, before, of.paths.chains, options.padded_chains)
-        share = tl.load(walk.shares + before)  # scalar
-        agreed, _, of_target, _, of_winner = find_winner(of, walk, agreed, share, before, options)
-        share = capped_ratio(of_target, of_winner)
-        # If the share is 0, neither this node nor a deeper one can be kept.
-        agreed = agreed & (chain < tl.where(share > 0, of.paths.chains, 0))
+        parents = agree_at(walk.agree, before, of.paths.chains, options.padded_chains)
+        _, _, count, _ = drafts_at(of.paths, parents, before, options)
+        if count > 0:  # otherwise the node has no table
+            share = tl.load(walk.shares + before)  # scalar
+            agreed, _slot, of_target, _of_draft, of_winner = find_winner(
+                of, walk, parents, share, before, options
+            )
+            share = capped_ratio(of_target, of_winner)
+            # If the share is 0, neither this node nor a deeper one can be kept.
+            agreed = agreed & (chain < tl.where(share > 0, of.paths.chains, 0))
     return agreed, share
 
 

@@ -19,6 +19,9 @@ import numpy.typing as npt
 GUARD = 64
 """Elements around each tensor that nothing else uses."""
 
+UNWRITTEN = 0xA5
+"""Each byte of new memory; a loaded number of such bytes was never written."""
+
 
 class Access(NamedTuple):
     """An instruction of a program: where it reads or writes in an argument, masked places apart."""
@@ -73,6 +76,12 @@ class Launch:
                 self.accesses.append(access)
                 return
         self.faults.append(f"{self.kernel}: {kind} outside of all arguments")
+
+    def check_written(self, values: npt.NDArray[Any]) -> None:
+        """Record a fault if some loaded numbers of several bytes were never written."""
+        size = values.dtype.itemsize
+        if size > 1 and (values.view(np.uint8).reshape(-1, size) == UNWRITTEN).all(1).any():
+            self.faults.append(f"{self.kernel}: load of {self.accesses[-1].argument}, unwritten")
 
     def read_again(self, *names: str) -> int:
         """Count the bytes of arguments of these names that are loaded more than once."""
@@ -179,7 +188,10 @@ def recorded(*, forget: bool = False) -> Iterator[list[Launch]]:
 
     def recorded_load(self: Any, pointers: Any, mask: Any, *rest: Any) -> Any:
         record("load", pointers, mask)
-        return load(self, pointers, mask, *rest)
+        loaded = load(self, pointers, mask, *rest)
+        values, used = np.broadcast_arrays(loaded.data, mask.data)
+        launches[-1].check_written(values[used.astype(bool)])
+        return loaded
 
     def recorded_store(self: Any, pointers: Any, value: Any, mask: Any, *rest: Any) -> Any:
         record("store", pointers, mask)
@@ -198,7 +210,9 @@ def recorded(*, forget: bool = False) -> Iterator[list[Launch]]:
     def empty_apart(*shape: Any, **options: Any) -> Any:
         sizes = shape if shape and isinstance(shape[0], int) else tuple(shape[0])
         count = int(np.prod(sizes))
-        return empty(count + 2 * GUARD, **options)[GUARD : GUARD + count].view(sizes)
+        memory = empty(count + 2 * GUARD, **options)
+        memory.view(torch.uint8).fill_(UNWRITTEN)
+        return memory[GUARD : GUARD + count].view(sizes)
 
     with contextlib.ExitStack() as stack:
         for owner, name, replacement in (
