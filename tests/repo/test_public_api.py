@@ -49,10 +49,10 @@ otm.decoding: AcceleratedDrafter Beams BestFirstDrafter Branching DecodingOption
     tree_rules verify_chain verify_hierarchical verify_target_only verify_traversal
     verify_walk_and_keep
 otm.drafts: IID DraftDistribution Greedy HubPairs Independent Joint Top WithoutReplacement
-otm.errors: CertificateError EndpointError InvalidDistributionError InvalidDraftCountError
-    InvalidDraftsError InvalidInputError InvalidParameterError InvalidUniformsError
-    MissingDependencyError NoSuchRowError ProblemTooLargeError SolverError UnknownMethodError
-    UnsupportedVersionError
+otm.errors: CertificateError DownloadError EndpointError InvalidDistributionError
+    InvalidDraftCountError InvalidDraftsError InvalidInputError InvalidParameterError
+    InvalidUniformsError MissingDependencyError NoSuchRowError ProblemTooLargeError SolverError
+    UnknownMethodError UnsupportedVersionError
 otm.gain: Candidate Estimate Latency Lenience LossySetting ModelPair OnlineGamma PairedMeans
     PlannedTree Recommendation Recording ScoreFiles Settings Setup Source Summary TopLogprobs
     Typical acceptance_from_divergence accepted_along_text best_gamma best_gamma_policy best_tree
@@ -65,9 +65,9 @@ otm.integrations.vllm: register
 otm.kernels: SelfCheck SparseDrafts Verified VerifiedTree Workspace mass self_checks
     sigmoid_distance verify_chains verify_logits verify_probs verify_sigmoid verify_tree_logits
     verify_tree_probs
-otm.models: GPT GPTConfig HuggingFaceModel IntersectionModel LanguageModel NGramModel Session
-    Spelling StatelessModel TableModel UniformModel check_same_vocabulary decode encode load
-    save_huggingface
+otm.models: CATALOGUE DownloadableModel GPT GPTConfig HuggingFaceModel IntersectionModel
+    LanguageModel NGramModel Session Spelling StatelessModel TableModel UniformModel
+    check_same_vocabulary decode download encode load save_huggingface
 otm.models.gpt.train: PRESETS Preset default_text split train
 otm.optimum: Bound BoundedOptimum Cut Optimum acceptance_at_distance alpha_interval
     alpha_interval_from_logprobs bisection_steps bounds_by_random_order closest_ratio excess
