@@ -20,9 +20,14 @@ from otm._core.display.text import shown
 from otm._core.files.paths import AnyPath, as_path, file_label, read_whole
 from otm._core.numbers import as_positive
 from otm._core.optional import require
-from otm.errors import InvalidInputError
+from otm.decoding.sampling_parameters import SamplingParameters
+from otm.errors import InvalidInputError, InvalidParameterError
+from otm.gain.reports.answers import answer_prompts
 from otm.gain.reports.pairs import Pairs
 from otm.gain.reports.score_files import Bounds, Ints, split
+from otm.gain.reports.settings import Settings
+from otm.models.base import Session
+from otm.models.huggingface.chat import uses_template
 from otm.models.huggingface.loading import load_pair
 from otm.models.huggingface.model import HuggingFaceModel
 
@@ -36,8 +41,8 @@ DIGEST_NUMBERS = 2**22
 class ModelPair(ShortRepr):
     """Two models and a text, which they read in windows.
 
-    Every token of a window except the first is a position. Both models' distributions at a position
-    are conditioned on the tokens before it in the window.
+    Every token of a window is a position, except the first, or the tokens of the prompt. Both
+    models' distributions at a position are conditioned on the tokens before it in the window.
 
     Parameters
     ----------
@@ -54,6 +59,11 @@ class ModelPair(ShortRepr):
         Whether the target sampled the tokens of `windows`, at the temperature of the report.
     prompts_known : bool, optional
         Whether `prompt_of_window` has real prompts.
+    prompt_sizes : sequence of int, optional
+        Number of first tokens of each window that are no positions; by default 1.
+    answers : SamplingParameters, optional
+        If the windows are prompts in the target's chat template with answers of the target: how
+        the answers were sampled.
     """
 
     draft: Any
@@ -63,17 +73,29 @@ class ModelPair(ShortRepr):
     vocabulary: int
     sampled: bool = False
     prompts_known: bool = True
+    prompt_sizes: Sequence[int] = ()
+    answers: SamplingParameters | None = None
 
     @property
     def name(self) -> str:
-        """Description with the names of both models."""
+        """Description with the names of both models, and how they read the text."""
         names = (shown(str(model.name_or_path)) for model in (self.draft, self.target))
-        return f"draft model {' and target model '.join(names)}"
+        how = (
+            "a text without a chat template"
+            if self.answers is None
+            else "answers of the target to prompts in its chat template"
+        )
+        return f"draft model {' and target model '.join(names)}, on {how}"
+
+    @cached_property
+    def first_positions(self) -> Ints:
+        """Index in each window of the token that is its first position: array [W]."""
+        return np.array(self.prompt_sizes or [1] * len(self.windows), dtype=np.int64)
 
     @cached_property
     def starts(self) -> Ints:
         """First position of each window, then the number of positions: array [W + 1]."""
-        sizes = [window.size - 1 for window in self.windows]
+        sizes = [window.size for window in self.windows] - self.first_positions
         return read_only(np.append(0, np.cumsum(sizes)))
 
     @cached_property
@@ -81,14 +103,18 @@ class ModelPair(ShortRepr):
         """The prompt of each position: array [N]."""
         return read_only(np.repeat(self.prompt_of_window, np.diff(self.starts)))
 
+    def check(self, settings: Settings) -> None:
+        """Raise if the answers were sampled in another way than the report assumes."""
+        if self.answers not in (None, settings.sampling):
+            raise InvalidParameterError(
+                f"the target sampled its answers with {self.answers}, and the report assumes "
+                f"{settings.sampling}; give `from_models` and `Settings` the same `sampling`"
+            )
+
     @property
     def bounds(self) -> list[Bounds]:
         """Blocks of positions; each block is a part of one window."""
-        return [
-            (int(start) + begin, int(start) + end)
-            for start, window in zip(self.starts, self.windows, strict=False)
-            for begin, end in split(window.size - 1, 8 * self.vocabulary)
-        ]
+        return [block for w in range(len(self.windows)) for block in self._bounds_of(w)]
 
     @property
     def key(self) -> dict[str, Any]:
@@ -96,7 +122,8 @@ class ModelPair(ShortRepr):
         text = hashlib.sha256()
         for window in self.windows:
             text.update(window.tobytes() + b".")
-        return {
+        read = {"prompt sizes": list(self.prompt_sizes)} if self.prompt_sizes else {}
+        return read | {
             "transformers": version("transformers"),
             "draft": digest_of_weights(self.draft),
             "target": digest_of_weights(self.target),
@@ -105,6 +132,12 @@ class ModelPair(ShortRepr):
             "vocabulary": self.vocabulary,
             "sampled": self.sampled,
         }
+
+    def context(self, position: int) -> tuple[int, ...]:
+        """Return all tokens before a position in its window."""
+        window = self._window_of((position, position + 1))
+        stop = int(self.first_positions[window] + position - self.starts[window])
+        return tuple(self.windows[window][:stop].tolist())
 
     def blocks(self, bounds: Iterable[Bounds]) -> Iterator[Pairs]:
         """Run both models on each requested window, and yield its logits for the workers.
@@ -122,21 +155,49 @@ class ModelPair(ShortRepr):
         """
         names = "the draft model's logits", "the target model's logits"
         for w, inside in itertools.groupby(bounds, self._window_of):
-            draft, target = self._logits(self.draft, w), self._logits(self.target, w)
-            for start, stop in inside:
-                rows = slice(start - int(self.starts[w]), stop - int(self.starts[w]))
-                tokens = self.windows[w][1:][rows] if self.sampled else None
-                scores = draft[rows], target[rows]
-                yield Pairs(*scores, tokens, start, stop, "logits", names, ("<f4", "<f4"))
+            requested, first = set(inside), int(self.starts[w])
+            known = self.windows[w][self.first_positions[w] :] if self.sampled else None
+            for start, stop, draft, target in self._read_window(w, max(requested)):
+                if (start, stop) in requested:
+                    tokens = None if known is None else known[start - first : stop - first]
+                    yield Pairs(draft, target, tokens, start, stop, "logits", names, ("<f4", "<f4"))
 
     def _window_of(self, block: Bounds) -> int:
         return int(np.searchsorted(self.starts, block[0], side="right")) - 1
 
-    def _logits(self, model: Any, window: int) -> npt.NDArray[Any]:
-        session = HuggingFaceModel(model, vocabulary=self.vocabulary, cache=False).start(1)
-        scores = session.append(self.windows[window][None, :-1])
-        logits: npt.NDArray[Any] = scores[0].float().cpu().numpy()
-        return logits
+    def _bounds_of(self, window: int) -> list[Bounds]:
+        """Return the blocks of a window."""
+        first, stop = self.starts[window : window + 2].tolist()
+        return [(first + a, first + b) for a, b in split(stop - first, 8 * self.vocabulary)]
+
+    def _read_window(
+        self, window: int, last: Bounds
+    ) -> Iterator[tuple[int, int, npt.NDArray[Any], npt.NDArray[Any]]]:
+        """Yield the blocks of a window up to the last requested one, with both models' logits.
+
+        The models read block by block from the start of the window. So memory holds the logits of
+        one block, and the logits do not depend on which blocks are requested.
+        """
+        tokens, unread = self.windows[window][None], 0
+        sessions = [self._session(model) for model in (self.draft, self.target)]
+        offset = int(self.first_positions[window]) - 1
+        for session in sessions:
+            session.read(tokens[:, :offset])
+        unread = offset
+        for start, stop in self._bounds_of(window):
+            some = tokens[:, unread : unread + stop - start]
+            draft, target = (session.append(some)[0].float().cpu().numpy() for session in sessions)
+            unread += stop - start
+            yield start, stop, draft, target
+            if (start, stop) == last:
+                return
+
+    def _session(self, model: Any) -> Session:
+        """Open a session with one row, without a cache if the model's cache is unknown."""
+        try:
+            return HuggingFaceModel(model, vocabulary=self.vocabulary).start(1)
+        except InvalidParameterError:
+            return HuggingFaceModel(model, vocabulary=self.vocabulary, cache=False).start(1)
 
 
 def from_models(
@@ -148,8 +209,15 @@ def from_models(
     window: int = 128,
     sampled: bool = False,
     device: str | None = None,
+    chat: bool | None = None,
+    sampling: SamplingParameters | None = None,
+    seed: int = 0,
 ) -> ModelPair:
     """Take the positions of a text that two Hugging Face models read.
+
+    An instruct model is used through its chat template. If the target's tokenizer has a template,
+    the paragraphs of the text are therefore messages of a user: the target answers each message,
+    and the positions are the tokens of its answers. Otherwise the models read the text as it is.
 
     Parameters
     ----------
@@ -164,11 +232,20 @@ def from_models(
         belongs to. Consecutive lines with the same name are read as one text. If each line is a
         separate prompt, give the file of `text` here too.
     window : int, optional
-        Largest number of tokens that the models read at once, at least 1.
+        Largest number of tokens that the models read at once, at least 1; with a chat template, of
+        an answer.
     sampled : bool, optional
-        Whether the target sampled this text, at the temperature of the report.
+        Whether the target sampled this text, at the temperature of the report. Answers are always
+        sampled.
     device : str, optional
         Device of the models, such as "cuda"; by default the CPU.
+    chat : bool, optional
+        Whether the text's prompts go through the chat template. The default is whether the
+        target's tokenizer has a template.
+    sampling : SamplingParameters, optional
+        How the target samples its answers; the report must have the same.
+    seed : int, optional
+        Seed of the answers.
 
     Returns
     -------
@@ -179,9 +256,9 @@ def from_models(
     ------
     InvalidInputError
         If a text or a model cannot be read, `text` and `prompts` have different numbers of lines,
-        or the models' tokens differ.
+        or the models' tokens differ. The same error is raised if `sampled` is true for messages.
     InvalidParameterError
-        If `window` is not an integer of at least 1.
+        If `window` is not an integer of at least 1, or `chat` is true without a template.
     MissingDependencyError
         If transformers is not installed.
     """
@@ -193,6 +270,29 @@ def from_models(
     else:
         passages = _join_lines_by_name(lines, _lines(as_path(prompts)), file_label(prompts))
     pair = load_pair(draft, target, device)
+    configs = [model.config.get_text_config(decoder=True) for model in (pair.draft, pair.target)]
+    reaches = [getattr(config, "max_position_embeddings", None) for config in configs]
+    reach = min(filter(None, reaches), default=None)
+    if uses_template(pair.tokenizer, chat):
+        if sampled:
+            raise InvalidInputError(
+                "the target has a chat template, so the paragraphs of the text are messages, which "
+                "the target answers; omit `sampled` (--sampled), or give chat=False (--no-chat) to "
+                "read the text as it is"
+            )
+        how = sampling or SamplingParameters()
+        messages = [message for _, message in passages]
+        answered, sizes = answer_prompts(pair, messages, length, how, seed)
+        return ModelPair(
+            pair.draft,
+            pair.target,
+            answered,
+            np.array([number for number, _ in passages]),
+            pair.vocabulary,
+            sampled=True,
+            prompt_sizes=sizes,
+            answers=how,
+        )
     windows, prompt_of_window = [], []
     for number, passage in passages:
         tokens = np.array(pair.tokenizer(passage, verbose=False).input_ids, dtype=np.int64)
@@ -204,11 +304,9 @@ def from_models(
         raise InvalidInputError(
             f"{file_label(text)} has no two consecutive tokens in a window; give a longer text"
         )
-    configs = [model.config.get_text_config(decoder=True) for model in (pair.draft, pair.target)]
-    reach = min(getattr(config, "max_position_embeddings", None) or length for config in configs)
     # the models need not read the last token of a window
     longest = max(tokens.size for tokens in windows) - 1
-    if longest > reach:
+    if reach is not None and longest > reach:
         raise InvalidInputError(
             f"window = {length}; a model reads at most {reach} tokens: give a window of "
             f"{reach + 1} or less"
