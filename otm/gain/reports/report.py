@@ -31,8 +31,7 @@ from otm.decoding.sampling_parameters import SamplingParameters
 from otm.errors import InvalidInputError, InvalidParameterError
 from otm.gain.latency import Latency
 from otm.gain.reports.blocks import measure_all, writing
-from otm.gain.reports.models import ModelPair
-from otm.gain.reports.sampled_drafts import sample_drafts
+from otm.gain.reports.sampled_drafts import check_drafts, sample_drafts
 from otm.gain.reports.score_files import Source
 from otm.gain.reports.settings import Settings
 from otm.gain.reports.summary import Summary, TableRow, summarise
@@ -179,13 +178,7 @@ def report(
             "lists of log-probabilities already fix the sampling parameters; omit `sampling` and "
             "`draft_temperatures`"
         )
-    if isinstance(source, ModelPair):
-        source.check(chosen)
-    elif chosen.path_rules:
-        raise InvalidParameterError(
-            f"{' and '.join(chosen.path_rules)} need drafts, which a report samples from two "
-            "models that read a text (`from_models`, --text); omit these rules for recorded scores"
-        )
+    check_drafts(source, chosen)
     level = as_level(level)
     if latency is not None:
         # raise now if the latency table does not cover these numbers
@@ -193,11 +186,9 @@ def report(
     # raise now, because the page needs these packages after a long computation
     check_installed("jinja2", "matplotlib")
     measured = measure_all(source, chosen, folder / "positions", workers=workers, progress=progress)
-    sampled = None
-    if isinstance(source, ModelPair) and chosen.path_rules:
-        sampled = sample_drafts(
-            source, measured, chosen, lengths, folder / "positions", level=level, progress=progress
-        )
+    sampled = sample_drafts(
+        source, measured, chosen, lengths, folder / "positions", level=level, progress=progress
+    )
     summary = summarise(source, measured, chosen, lengths, latency, sampled=sampled, level=level)
     text = json.dumps(summary.as_json(), ensure_ascii=False, allow_nan=False, indent=1)
     with writing(folder):

@@ -23,12 +23,13 @@ import numpy.typing as npt
 from otm._core.display.progress import Progress
 from otm._core.means import Floats, PairedMeans, Setup
 from otm.decoding.drafters.model import ModelDrafter
-from otm.errors import InvalidInputError
+from otm.errors import InvalidInputError, InvalidParameterError
 from otm.gain.efficiency import block_efficiency
 from otm.gain.recording import prompts_of_batch, recording_bytes, stream_recordings
 from otm.gain.reports.blocks import load_part, save_part
-from otm.gain.reports.models import ModelPair
+from otm.gain.reports.model_pair import ModelPair
 from otm.gain.reports.pairs import Measured
+from otm.gain.reports.score_files import Source
 from otm.gain.reports.settings import Settings
 from otm.models.huggingface.model import HuggingFaceModel
 
@@ -36,8 +37,23 @@ SEED = 0
 """Seed of the drafts, and of the steps along the text."""
 
 
+def check_drafts(source: Source, settings: Settings) -> None:
+    """Raise if path rules have no models, or answers were sampled in another way."""
+    if isinstance(source, ModelPair):
+        if source.answers not in (None, settings.sampling):
+            raise InvalidParameterError(
+                f"the target sampled its answers with {source.answers}, and the report assumes "
+                f"{settings.sampling}; give `from_models` and `Settings` the same `sampling`"
+            )
+    elif settings.path_rules:
+        raise InvalidParameterError(
+            f"{' and '.join(settings.path_rules)} need drafts, which a report samples from two "
+            "models that read a text (`from_models`, --text); omit these rules for recorded scores"
+        )
+
+
 def sample_drafts(
-    source: ModelPair,
+    source: Source,
     measured: Measured,
     settings: Settings,
     gammas: Sequence[int],
@@ -45,8 +61,13 @@ def sample_drafts(
     *,
     level: float = 0.95,
     progress: Progress | None = None,
-) -> PairedMeans:
-    """Return the tokens per step of each rule, K and γ; reuse the numbers in the folder, if any."""
+) -> PairedMeans | None:
+    """Return the tokens per step of each rule, K and γ; reuse the numbers in the folder, if any.
+
+    Without path rules, return None.
+    """
+    if not (isinstance(source, ModelPair) and settings.path_rules):
+        return None
     depth, target = max(gammas), _reader(source, source.target)
     limits = target.context_length, _reader(source, source.draft).context_length
     places = [
