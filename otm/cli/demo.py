@@ -41,7 +41,10 @@ class Loaded(NamedTuple):
 
     def text_of(self, tokens: Sequence[int]) -> str:
         """Return text without special tokens, and without characters that control a terminal."""
-        text = self.tokenizer.decode(list(tokens), skip_special_tokens=True)
+        # a cleaned text may change before its end
+        text = self.tokenizer.decode(
+            list(tokens), skip_special_tokens=True, clean_up_tokenization_spaces=False
+        )
         return "".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in text)
 
 

@@ -150,7 +150,9 @@ def test_models_are_compared_by_rules_of_paths(
         "block 1",
         *(f"{rule} {k}" for rule in ("traversal", "walk and keep") for k in (1, 2, 4)),
     ]
-    assert main(["report", *models, "--rule", "walk and keep", "--chat", "--output", "b"]) == 0
+    again = ["--rule", "walk and keep", "--chat", "--workers", "1", "--output", "b"]
+    assert main(["report", *models, *again, "-k", "2"]) == 0
+    assert "walk and keep  2" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
