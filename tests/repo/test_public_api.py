@@ -59,7 +59,7 @@ otm.gain: Candidate Estimate Latency Lenience LossySetting ModelPair OnlineGamma
     block_efficiency clustered_mean common_draft contexts_from efficiency_bound expected_tokens
     factorised_draft first_step_acceptance from_files from_models from_top_logprobs lk_divergence
     measure_latency memory_accesses_factor operations_factor oracle_speedup rank_hits read_latency
-    recommend record report single_draft_improvement walltime_improvement
+    recommend record report single_draft_improvement stream_recordings walltime_improvement
 otm.integrations.huggingface: AssistedDecoding patch_generate
 otm.integrations.vllm: register
 otm.kernels: SelfCheck SparseDrafts Verified VerifiedTree Workspace mass self_checks
