@@ -103,8 +103,7 @@ SAMPLED: list[dict[str, Any]] = [
 """Sampling in which nothing is left to chance: the text is that of greedy decoding."""
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
-    ({"prompt_lookup_num_tokens": 3}, "copies drafts from the prompt in a loop of transformers"),
-    ({"prompt_lookup_num_tokens": 3, "max_matching_ngram_size": 2}, "copies drafts from the"),
+    ({"prompt_lookup_num_tokens": 3}, "tokens (= 3 beside AssistedDecoding|and an assistant)"),
     ({"assistant_early_exit": 1}, "drafts with the first layers"),
     ({"use_mtp": True}, "drafts with more heads"),
     ({"speculation_type": "dflash"}, "drafts with a special kind of model"),
@@ -128,7 +127,8 @@ ONLY_PATCHED: list[tuple[dict[str, Any], str]] = [
 ]
 
 ELSEWHERE = {
-    *("assistant_model", "assistant_tokenizer", "streamer"),  # tests of their own
+    # tests of their own
+    *("assistant_model", "assistant_tokenizer", "streamer", "max_matching_ngram_size"),
     *("encoder_repetition_penalty", "encoder_no_repeat_ngram_size", "forced_bos_token_id"),
     *("decoder_start_token_id", "bos_token_id", "top_h"),
     # of beams alone, or of loops of transformers alone: speed and memory
@@ -208,11 +208,7 @@ def test_what_is_not_ours_is_refused(way: Any, options: dict[str, Any], words: s
         way(**GREEDY | options)
 
 
-OWN = [
-    case
-    for case in REFUSED
-    if next(iter(case[0])) in ("prompt_lookup_num_tokens", "assistant_early_exit", "use_mtp")
-]
+OWN = [case for case in REFUSED if next(iter(case[0])) in ("assistant_early_exit", "use_mtp")]
 
 
 @pytest.mark.parametrize(("options", "words"), OWN)

@@ -7,7 +7,9 @@ from typing import Any
 
 from otm._core.display.text import shown
 from otm.coupling.build import PlanBuilder, PlanOfRule
+from otm.decoding.drafters.base import Drafter
 from otm.decoding.drafters.model import draws_chains
+from otm.decoding.drafters.prompt_lookup import PromptLookup
 from otm.decoding.rounds import AnyVerifier, Rounds, RoundsTask, rounds_factory
 from otm.decoding.verifiers.recursion import spectr_verifier
 from otm.errors import InvalidParameterError
@@ -34,10 +36,17 @@ def kernel_rule(rule: Rule, task: RoundsTask) -> Rule | None:
     """Return a rule whose kernel decides as `rule` does; None if the host verifies."""
     if not task.suits_device():
         return None
-    drafter = task.drafter
-    if rule.maximal_for_one and draws_chains(drafter) and drafter.branching == 1:
+    # For one chain, rules that are maximal for one draft decide as "chain" does.
+    if rule.maximal_for_one and drafts_one_chain(task.drafter):
         return RULES["chain"]
     return rule if rule.kernel else None
+
+
+def drafts_one_chain(drafter: Drafter | None) -> bool:
+    """Return whether the device verifies one chain of this drafter: of a model, or a copy."""
+    if draws_chains(drafter):
+        return drafter.branching == 1
+    return isinstance(drafter, PromptLookup)
 
 
 def host_verifier(rule: Rule) -> AnyVerifier:

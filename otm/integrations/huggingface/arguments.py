@@ -26,7 +26,6 @@ UNUSED = {"use_cache", "logits_to_keep", "cache_position"}
 
 
 OWN_DRAFTS = {
-    "prompt_lookup_num_tokens": "copies drafts from the prompt",
     "assistant_early_exit": "drafts with the first layers of the model",
     "use_mtp": "drafts with more heads of the model",
     "speculation_type": "drafts with a special kind of model",
@@ -47,6 +46,11 @@ def check_own_drafts(setting: Callable[[str], Any]) -> None:
 def check_config(config: Any) -> None:
     """Raise for unsupported outputs, and for modes other than greedy search and sampling."""
     check_own_drafts(lambda name: getattr(config, name, None))
+    if (count := getattr(config, "prompt_lookup_num_tokens", None)) is not None:
+        raise InvalidParameterError(
+            f"prompt_lookup_num_tokens = {shown(count)} beside AssistedDecoding, which has drafts; "
+            f"remove it, and for prompt lookup pass AssistedDecoding(PromptLookup(), gamma={count})"
+        )
     if getattr(config, "assistant_ensemble_weight", None) is not None:
         raise InvalidParameterError(
             "assistant_ensemble_weight mixes the assistant into the output, which then does not "
@@ -103,9 +107,10 @@ def as_mask(model: Any, input_ids: Any, model_kwargs: dict[str, Any], config: An
 def as_sources(
     model: Any, assistant: Any, input_ids: Any, inputs_tensor: Any, model_kwargs: dict[str, Any]
 ) -> tuple[Any, Any]:
-    """Return the encoder inputs of target and assistant; None for models without an encoder."""
+    """Return the encoder inputs of target and assistant; None for drafts without an encoder."""
+    has_encoder = getattr(getattr(assistant, "config", None), "is_encoder_decoder", False)
     if not model.config.is_encoder_decoder:
-        if assistant.config.is_encoder_decoder:
+        if has_encoder:
             raise InvalidParameterError(
                 "the assistant is an encoder–decoder model and the target is not; choose an "
                 "assistant without an encoder"
@@ -114,7 +119,7 @@ def as_sources(
     mask = model_kwargs.get("attention_mask")
     mask_input = {} if mask is None else {"attention_mask": mask}
     for_target = {"encoder_outputs": model_kwargs["encoder_outputs"]} | mask_input
-    if not assistant.config.is_encoder_decoder:
+    if not has_encoder:
         return for_target, None
     # With num_return_sequences, `generate` repeats the rows of the decoder only.
     copies = len(input_ids) // len(inputs_tensor)

@@ -12,21 +12,15 @@ from typing import Any
 
 from otm._core.display.text import shown
 from otm._core.files.paths import AnyPath
-from otm.coupled.rounds import RULE as LIST_COUPLING
-from otm.coupled.rounds import CoupledVerifier
 from otm.coupling.build import PlanBuilder
 from otm.decoding.checks import as_device_backend
-from otm.decoding.drafters.base import Branching, Drafter, as_branching, max_children
-from otm.decoding.drafters.model import ModelDrafter
-from otm.decoding.drafters.trees import BestFirstDrafter, as_nodes
+from otm.decoding.drafters.base import Branching
 from otm.decoding.loop import stream
 from otm.decoding.policies import GammaPolicy, as_policy
-from otm.decoding.rounds import RoundsVerifier
-from otm.decoding.sampling_parameters import ranking_parameters
 from otm.decoding.trace import Generation
-from otm.decoding.verifiers.by_rule import RuleVerifier, chain_rule, tree_rule
 from otm.errors import InvalidParameterError
 from otm.integrations.huggingface import arguments
+from otm.integrations.huggingface.drafting import Drafting
 from otm.integrations.huggingface.filled_cache import ContinuedModel, as_past
 from otm.integrations.huggingface.output import as_output
 from otm.integrations.huggingface.processors import BatchProcessor, check_processors
@@ -38,9 +32,6 @@ from otm.integrations.huggingface.streaming import (
     streaming,
 )
 from otm.integrations.huggingface.vocabularies import OtherVocabulary, check_match
-from otm.models.base import LanguageModel
-from otm.models.huggingface.model import check_loaded, check_same_vocabulary
-from otm.rules import names
 
 
 class AssistedDecoding:
@@ -52,11 +43,19 @@ class AssistedDecoding:
 
     Parameters
     ----------
-    assistant : PreTrainedModel
-        The draft model.
+    assistant : PreTrainedModel, LanguageModel, Drafter or callable
+        The source of the drafts.
+
+        - A model of transformers or of `otm.models`, such as an `NGramModel`.  It drafts with the
+          sampling parameters and logits processors of the call.
+        - A drafter of `otm.decoding`, such as `PromptLookup`.  It drafts as it was created, so `k`,
+          `nodes` and `tokenizers` raise an error.
+        - A function from the target to a model or a drafter, for drafts that need the target.  Each
+          call of `generate` calls the function once, with the target as `HuggingFaceModel`.
     k : int or tuple of int, optional
-        Number of draft chains, or the number of children at each level of a prefix tree.  One
-        chain with the rule "k-Seq" is the speculative sampling of transformers.
+        For a model: the number of draft chains, or the number of children at each level of a prefix
+        tree.  The default is 8 chains, or one chain if the rule or `match` needs this.  One chain
+        with the rule "k-Seq" is the speculative sampling of transformers.
     gamma : int or GammaPolicy, optional
         Number of speculative tokens γ of a chain, or depth of the tree.
     rule : str or callable, optional
@@ -68,16 +67,16 @@ class AssistedDecoding:
           tree, all rules verify on the host.  Verification on the host copies all scores to the
           host in each step, without a warning.
         - "list coupling" decodes as `otm.coupled.decode_coupled`, with one list per draft of a
-          token.  With list coupling, the text of a seed is the same for every assistant and every
-          γ, up to rounding of the scores.
+          token; for a drafter, `k` is the number of lists.  With list coupling, the text of a seed
+          is the same for every assistant and every γ, up to rounding of the scores.
     nodes : int, optional
         Draft budget of a step: draft the most probable paths as one tree instead of k chains, like
         EAGLE-2 and OPT-Tree (`BestFirstDrafter`).  Needs the rule "target-only".
     vocabulary : int, optional
-        Number of tokens, if the two models pad the vocabulary to different sizes.
+        Number of tokens, if the models pad the vocabulary to different sizes.
     process_drafts : bool, optional
-        Whether logits processors also apply to the assistant; otherwise fewer drafts are accepted.
-        Temperature, top-k, top-p and min-p always apply.
+        Whether logits processors also apply to the draft model; otherwise fewer drafts are
+        accepted.  Temperature, top-k, top-p and min-p always apply.
     streamer : BaseStreamer, optional
         Receives tokens when they are verified, for one prompt only.  The argument `streamer` of
         `generate` does the same for one call.
@@ -98,7 +97,7 @@ class AssistedDecoding:
     Raises
     ------
     InvalidParameterError
-        If the assistant is not a loaded model, a parameter is out of range, or two parameters
+        If the assistant is not a source of drafts, a parameter is out of range, or two parameters
         exclude each other.
     InvalidInputError
         If the report is invalid, or `tokenizers` is not a pair of transformers tokenizers.
@@ -107,7 +106,7 @@ class AssistedDecoding:
     ProblemTooLargeError
         If the tree has more than 65,536 paths, or 4,096 nodes.
     UnknownMethodError
-        If no rule for several drafts of a token has this name, or no backend has the given name.
+        If no rule for these drafts has the given name, or no backend has the given name.
 
     Attributes
     ----------
@@ -130,12 +129,15 @@ class AssistedDecoding:
     - beams;
     - processors that keep a state between calls (`guidance_scale`, SynthID), because rejected
       drafts would change the state;
-    - transformers' own drafts, such as `prompt_lookup_num_tokens`;
+    - drafts of transformers, such as `use_mtp`, and a second source of drafts, such as
+      `prompt_lookup_num_tokens`, which `patch_generate` reads;
     - an assistant whose output layer transformers has pruned in place;
     - attentions and hidden states as output, and embeddings as input;
     - quantized caches;
     - tokens that are in `past_key_values` but not in the input, because the assistant must read
       them.
+
+    For an encoder–decoder model, a drafter receives the tokens of the decoder only.
 
     `generate` passes no tokenizer or `assistant_model` to this class; `patch_generate` reads both.
     With `AssistedDecoding` and with `patch_generate`, a streamer receives the prompt, each token
@@ -153,13 +155,18 @@ class AssistedDecoding:
         decoding = AssistedDecoding(draft, k=8, gamma=5)
         target.generate(**inputs, custom_generate=decoding, do_sample=True, max_new_tokens=100)
         decoding.generation.block_efficiency
+
+    Without a draft model, and with drafts of the most probable paths by the target itself::
+
+        AssistedDecoding(PromptLookup(), gamma=10, rule="chain")
+        AssistedDecoding(lambda target: BestFirstDrafter(target, 16), rule="target-only")
     """
 
     def __init__(
         self,
         assistant: Any,
         *,
-        k: Branching = 8,
+        k: Branching | None = None,
         gamma: int | GammaPolicy = 5,
         rule: str | PlanBuilder = "k-Seq",
         nodes: int | None = None,
@@ -171,34 +178,16 @@ class AssistedDecoding:
         backend: str = "auto",
         report: AnyPath | None = None,
     ) -> None:
-        check_loaded(assistant, "assistant")
-        self.assistant = assistant
-        self.k = as_branching(k)
-        self.gamma = as_policy(gamma)
-        self.rule = rule
-        self.verifier: RoundsVerifier
-        self.draft_kind = "IID"
-        if rule == LIST_COUPLING:
-            self.verifier = CoupledVerifier(max_children(self.k))
-        else:
-            one_chain = names("verifier", several=False) if self.k == 1 else ()
-            listed = chain_rule(rule) if rule in one_chain else tree_rule(rule)
-            self.verifier, self.draft_kind = RuleVerifier(listed), listed.drafts
-        if nodes is not None and rule != "target-only":
-            raise InvalidParameterError(
-                f"nodes = {nodes} with the rule {shown(rule)}; the drafts of a best-first tree are "
-                'deterministic, so use rule="target-only"'
-            )
-        self.nodes = None if nodes is None else as_nodes(nodes)
-        check_match(match, rule, self.k)
-        self.other: OtherVocabulary | None = None
+        check_match(match, rule, k, nodes)
         if tokenizers is None and match != "tokens":
             raise InvalidParameterError(
                 f"match = {shown(match)} without tokenizers; pass tokenizers=(the target's, the "
                 "assistant's)"
             )
-        if tokenizers is not None:
-            self.other = OtherVocabulary(tokenizers, match)
+        other = None if tokenizers is None else OtherVocabulary(tokenizers, match)
+        self.assistant, self.rule, self.k = assistant, rule, k
+        self.drafting = Drafting.of(assistant, rule, k, nodes, other)
+        self.gamma = as_policy(gamma)
         self.vocabulary = vocabulary
         self.process_drafts = process_drafts
         check_streamer(streamer)
@@ -258,17 +247,13 @@ class AssistedDecoding:
         check_processors(logits_processor)
         mask = arguments.as_mask(model, input_ids, model_kwargs, generation_config)
         prompts = [row[kept > 0].tolist() for row, kept in zip(input_ids, mask, strict=True)]
-        sources = arguments.as_sources(
+        source, of_assistant = arguments.as_sources(
             model, self.assistant, input_ids, inputs_tensor, model_kwargs
         )
         cached = generation_config.use_cache is not False
-        sizes = self.vocabulary, self.vocabulary if self.other is None else None
-        target, draft = (
-            ContinuedModel(each, vocabulary=size, source=source, cache=cached)
-            for each, source, size in zip((model, self.assistant), sources, sizes, strict=True)
-        )
-        if self.other is None:
-            check_same_vocabulary(target, draft)
+        target = ContinuedModel(model, vocabulary=self.vocabulary, source=source, cache=cached)
+        size = self.vocabulary if self.drafting.other is None else None
+        loaded = {"vocabulary": size, "source": of_assistant, "cache": cached}
         target.past = as_past(model, input_ids, mask, model_kwargs.get("past_key_values"))
         limit, end, others = arguments.as_endings(stopping_criteria)
         before, sampling = arguments.split_processors(generation_config, logits_processor)
@@ -280,21 +265,12 @@ class AssistedDecoding:
             processor = BatchProcessor(before, input_ids, prompts, end or (), size)
         turns = deque(range(len(prompts)))
         draft_processor = processor if self.process_drafts else None
-        drafting: Drafter | LanguageModel = draft
-        if self.other is not None:
-            drafting = self.other.drafter(draft, target.vocabulary, sampling)
-        if isinstance(drafting, LanguageModel):
-            how = ranking_parameters(sampling) if self.draft_kind == "Top" else sampling
-            drafting = (
-                ModelDrafter(drafting, self.k, how, draft_processor, self.draft_kind)
-                if self.nodes is None
-                else BestFirstDrafter(drafting, self.nodes, None, how, draft_processor)
-            )
+        drafter = self.drafting.drafter(target, sampling, draft_processor, **loaded)
         steps = stream(
             target,
             prompts,
-            drafting,
-            self.verifier,
+            drafter,
+            self.drafting.verifier,
             gamma=self.gamma,
             sampling=sampling,
             logits_processor=processor,

@@ -10,6 +10,7 @@ from typing import Any
 
 from otm.errors import InvalidParameterError
 from otm.integrations.huggingface.arguments import check_own_drafts
+from otm.integrations.huggingface.drafting import LOOKUP, prompt_lookup
 from otm.integrations.huggingface.generate import AssistedDecoding
 from otm.integrations.huggingface.vocabularies import check_match
 from otm.models.huggingface.model import check_loaded
@@ -26,10 +27,11 @@ def patch_generate(
     ----------
     model : PreTrainedModel
         The target model.
-    assistant : PreTrainedModel, optional
-        The draft model of calls without `assistant_model`.  If `assistant` is None, calls without
-        `assistant_model` run unchanged, but raise an error if transformers would draft itself
-        (`prompt_lookup_num_tokens`, `assistant_early_exit`, `use_mtp`).
+    assistant : PreTrainedModel, LanguageModel, Drafter or callable, optional
+        The source of the drafts of calls without `assistant_model`, as for `AssistedDecoding`.  If
+        `assistant` is None, calls without `assistant_model` and `prompt_lookup_num_tokens` run
+        unchanged, but raise an error if transformers would draft itself (`assistant_early_exit`,
+        `use_mtp`).
     **options
         Parameters of `AssistedDecoding`.
 
@@ -45,6 +47,10 @@ def patch_generate(
 
     Notes
     -----
+    A call with `prompt_lookup_num_tokens` drafts by `PromptLookup`: this number is γ, and
+    `max_matching_ngram_size` (2 by default) the longest match.  The call may have several prompts
+    or `num_return_sequences`, which prompt lookup of transformers rejects.
+
     Patches may be nested, and the innermost patch decodes.  Patches may exit in any order.
 
     Examples
@@ -53,13 +59,16 @@ def patch_generate(
 
         with patch_generate(target, k=8, gamma=5):
             target.generate(**inputs, assistant_model=draft, do_sample=True, max_new_tokens=100)
+        with patch_generate(target):
+            target.generate(**inputs, prompt_lookup_num_tokens=10, max_new_tokens=100)
     """
     check_loaded(model, "model")
     try:
         # Raise for wrong options immediately.  Tokenizers may still come with a call.
         known = {name: value for name, value in options.items() if name != "match"}
         decoding = AssistedDecoding(model if assistant is None else assistant, **known)
-        check_match(options.get("match", "tokens"), decoding.rule, decoding.k)
+        shape = options.get("k"), options.get("nodes")
+        check_match(options.get("match", "tokens"), decoding.rule, *shape)
     except TypeError as reason:
         raise InvalidParameterError(f"{reason}; see the parameters of AssistedDecoding") from reason
     return _patched(model, assistant, options)
@@ -83,14 +92,22 @@ def _patched(model: Any, assistant: Any, options: dict[str, Any]) -> Iterator[An
         if isinstance(kwargs.get("custom_generate"), AssistedDecoding):
             return original(*args, **kwargs)
         setting = functools.partial(_setting, model, kwargs)
+        more: dict[str, Any] = {}
+        if (lookup := prompt_lookup(setting)) is not None:
+            if drafting is not None:
+                raise InvalidParameterError(
+                    f"{LOOKUP} and an assistant; a call has one source of drafts, so remove one"
+                )
+            drafting, more["gamma"] = lookup
+            # A value of None takes precedence over the value in a configuration.
+            kwargs[LOOKUP] = None
         if drafting is None:
             check_own_drafts(setting)
             return original(*args, **kwargs)
         _check_call(kwargs, setting)
         kwargs.pop("assistant_model", None)
-        more = {}
         if (draft_tokenizer := kwargs.pop("assistant_tokenizer", None)) is not None:
-            more = {"tokenizers": (kwargs.get("tokenizer"), draft_tokenizer)}
+            more["tokenizers"] = kwargs.get("tokenizer"), draft_tokenizer
         decoding = AssistedDecoding(drafting, **options | more)
         return original(*args, custom_generate=decoding, **_with_stop_strings(kwargs, setting))
 

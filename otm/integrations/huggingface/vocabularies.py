@@ -26,7 +26,8 @@ class OtherVocabulary:
                 "tokenizers must be a pair: the target's tokenizer and the assistant's"
             )
         self._target, self._draft = map(Spelling.of, tokenizers)
-        self._by_text = match == "strings"
+        # Whether drafts are strings, in one chain without probabilities.
+        self.by_text = match == "strings"
 
     def drafter(
         self, assistant: LanguageModel, vocabulary: int, sampling: SamplingParameters
@@ -35,16 +36,16 @@ class OtherVocabulary:
 
         `vocabulary` is the number of tokens of the target.
         """
-        if self._by_text:
+        if self.by_text:
             return StringDrafter(assistant, self._draft, self._target, sampling, vocabulary)
         return IntersectionModel(assistant, self._draft, self._target, vocabulary)
 
 
-def check_match(match: str, rule: object, k: Branching) -> None:
-    """Raise if `match` is unknown, or its drafts do not suit the rule and the number of chains."""
+def check_match(match: str, rule: object, k: Branching | None, nodes: int | None) -> None:
+    """Raise if `match` is unknown, or its drafts do not suit the rule and the shape of drafts."""
     check_name("match", match, ("tokens", "strings"))
-    if match == "strings" and (rule not in BY_TEXT or k != 1):
+    if match == "strings" and (rule not in BY_TEXT or k not in (None, 1) or nodes is not None):
         raise InvalidParameterError(
             "match='strings' drafts one chain without probabilities; set k=1 and a rule that needs "
-            f"no draft probabilities: {', '.join(BY_TEXT)}"
+            f"no draft probabilities ({', '.join(BY_TEXT)}), and remove nodes"
         )

@@ -151,12 +151,15 @@ def check_same_vocabulary(target: HuggingFaceModel, draft: HuggingFaceModel) -> 
             )
 
 
-def check_loaded(model: Any, name: str) -> None:
-    """Raise unless the argument is a loaded model of transformers; a name is not enough."""
+def check_loaded(model: Any, name: str, others: str = "") -> None:
+    """Raise unless the argument is a loaded model of transformers; a name is not enough.
+
+    The error message ends with `others`, which names other possible arguments.
+    """
     if not hasattr(model, "get_input_embeddings") or not hasattr(model, "config"):
         raise InvalidParameterError(
             f"the {name} is a {type(model).__name__}; give a loaded model, such as "
-            "AutoModelForCausalLM.from_pretrained(name)"
+            f"AutoModelForCausalLM.from_pretrained(name){others}"
         )
 
 

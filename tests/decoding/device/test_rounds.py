@@ -429,6 +429,7 @@ def test_what_the_device_leaves_to_the_host(monkeypatch: pytest.MonkeyPatch) -> 
     assert placed("k-Seq", one) == placed(KSeq, one) == placed("chain", PromptLookup()) == "chain"
     assert placed("grid optimal", three) == placed("grid optimal", three, temperature=2)
     assert placed("block", None) == "block"
+    assert placed("optimal", PromptLookup()) == placed(KSeq, PromptLookup()) == "chain"
     for left in (
         placed("k-Seq", three), placed(Builder(), one), placed("block", Own(draft)),
         placed("grid optimal", ModelDrafter(draft, (2, 1))), placed("block", one, TARGET),
