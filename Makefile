@@ -123,6 +123,10 @@ examples: $(VENV)/.installed-figures ## run the examples
 demo: $(VENV)/.installed-torch,cli ## decode a prompt by every method (options: ARGS="--prompt ...")
 	$(BIN)/otm decode $(ARGS)
 
+.PHONY: models
+models: $(VENV)/.installed-real,cli ## download two real language models, check and convert them (ARGS=SmolLM2-135M)
+	$(BIN)/otm models $(or $(ARGS),SmolLM2-135M gemma-3-270m)
+
 .PHONY: clean
 clean: ## remove environments, caches and builds; the committed figures stay
 	rm -rf $(VENV) $(VENV)-* build dist docs/_build docs/auto_examples .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 __all__ = [
     "CertificateError",
+    "DownloadError",
     "EndpointError",
     "InvalidDistributionError",
     "InvalidDraftCountError",
@@ -62,6 +63,10 @@ class UnknownMethodError(InvalidInputError):
 
 class CertificateError(OTMError, ValueError):
     """A certificate does not prove its claim, or the file is not a certificate."""
+
+
+class DownloadError(OTMError, RuntimeError):
+    """A model cannot be downloaded, a file has the wrong checksum, or the disk is full."""
 
 
 class EndpointError(OTMError, RuntimeError):

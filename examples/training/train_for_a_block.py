@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Callable
+from typing import Literal
 
 import numpy as np
 import torch
@@ -77,7 +78,13 @@ def laws(model: GPT, rows: Tensor) -> Tensor:
     return model.logits(rows[:, :-1])[:, PROMPT - 1 :]
 
 
-def train(target: GPT, name: str, drawn: Tensor, steps: int, seed: int) -> dict[str, GPT]:
+def train(
+    target: GPT,
+    name: Literal["large", "medium", "small"],
+    drawn: Tensor,
+    steps: int,
+    seed: int,
+) -> dict[str, GPT]:
     """Train a copy of a draft model for each objective, along the same texts."""
     drafts = {objective: load(name) for objective in OBJECTIVES}
     optimisers = {}

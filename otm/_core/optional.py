@@ -30,9 +30,11 @@ def _of(extra: str) -> str:
 
 
 PACKAGES = {
+    "accelerate": Package("accelerate", "load downloaded models", _of("real")),
     "clarabel": Package("clarabel", "solve linear programs with cvxpy", _of("cvxpy")),
     "cvxpy": Package("cvxpy", "solve linear programs with Clarabel", _of("cvxpy")),
     "flashinfer": Package("FlashInfer", "audit its sampler, on a GPU", "flashinfer-python"),
+    "gguf": Package("gguf", "load downloaded models", _of("real")),
     "highspy": Package("highspy", "solve linear programs with HiGHS", "highspy"),
     "httpx2": Package("httpx2", "audit a server", _of("server")),
     "hypothesis": Package("Hypothesis", "search instances", _of("testing")),

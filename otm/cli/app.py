@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 import otm
-from otm.cli import audit, audit_server, decode, report, solve
+from otm.cli import audit, audit_server, decode, models, report, solve
 from otm.cli.status import status_of
 from otm.errors import InvalidInputError
 
@@ -81,3 +81,4 @@ _add(audit.audit)
 _add(audit_server.audit_server, AUDIT_SERVER)
 _add(report.report)
 _add(decode.decode)
+_add(models.models)

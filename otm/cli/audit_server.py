@@ -181,10 +181,16 @@ def audit_server(
 
 
 def _load(folder: Path) -> tuple[Any, Any]:
-    """Load a model and its tokenizer from files, without downloading or executing any code."""
+    """Load a model and its tokenizer from files, without executing any code.
+
+    Only a model of `otm.models.CATALOGUE` is downloaded.
+    """
     transformers = require("transformers")
     from otm.models import HuggingFaceModel
+    from otm.models.downloads.folder import folder_or_name
 
+    if not folder.is_dir():
+        folder = Path(folder_or_name(str(folder)))
     if not folder.is_dir():
         raise InvalidInputError(
             f"folder {shown(str(folder))} does not exist; download the model first"

@@ -36,6 +36,7 @@ from otm.decoding.rendering import Decode
 from otm.errors import InvalidInputError
 from otm.models import HuggingFaceModel, LanguageModel, NGramModel, load
 from otm.models import decode as bytes_as_text
+from otm.models.downloads.catalogue import is_downloadable
 from otm.models.gpt.model import SHIPPED
 from otm.models.gpt.train import default_text
 from otm.models.huggingface.loading import load_pair
@@ -84,8 +85,8 @@ def decode(
     target: Annotated[
         str | None,
         typer.Option(
-            help="Target model: a shipped name, or the folder or name/on-the-hub of a Hugging Face "
-            "model.  [default: target; without torch ngram-5]"
+            help="Target model: a shipped name, a name that `otm models` lists, or the folder or "
+            "name/on-the-hub of a Hugging Face model.  [default: target; without torch ngram-5]"
         ),
     ] = None,
     draft: Annotated[
@@ -210,7 +211,11 @@ def _load_both(
     """Return both models, the tokens of the prompt, and a function from tokens to text."""
     # a shipped name wins over a folder with that name
     ours = (*SHIPPED, *NGRAMS, "")
-    outside = [x for x in (target, draft) if x not in ours and ("/" in x or Path(x).is_dir())]
+    outside = [
+        x
+        for x in (target, draft)
+        if x not in ours and (is_downloadable(x) or "/" in x or Path(x).is_dir())
+    ]
     if not outside:
         # keep the typed bytes, even if they are not UTF-8
         return (_load(target), _load(draft)), list(os.fsencode(prompt)), bytes_as_text

@@ -31,7 +31,7 @@ from otm.gain.formulas import (
 from otm.gain.latency import Latency, measure_latency, read_latency
 from otm.gain.online_gamma import OnlineGamma, best_gamma_policy
 from otm.gain.recommendation import Candidate, Recommendation, recommend
-from otm.gain.recording import Recording, contexts_from, record
+from otm.gain.recording import Recording, contexts_from, record, stream_recordings
 from otm.gain.reports.models import ModelPair, from_models
 from otm.gain.reports.report import report
 from otm.gain.reports.score_files import ScoreFiles, Source, from_files
@@ -86,5 +86,6 @@ __all__ = [
     "record",
     "report",
     "single_draft_improvement",
+    "stream_recordings",
     "walltime_improvement",
 ]

@@ -13,25 +13,21 @@ End tokens and maximum lengths, which shorten steps, are ignored.
 from __future__ import annotations
 
 import itertools
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-import numpy as np
-import numpy.typing as npt
-
 from otm._core.checks import as_draft_count
 from otm._core.display.progress import Progress
 from otm._core.display.text import shown
-from otm._core.means import PairedMeans, Setup
-from otm._core.numbers import as_level
+from otm._core.means import Floats, PairedMeans, Setup
 from otm.coupling.build import PLANS, PlanBuilder, named_rules
 from otm.coupling.compare.many_rows import compare_pairs
-from otm.decoding.drafters.base import Branching, as_branching
-from otm.decoding.policies import as_gamma
+from otm.decoding.drafters.base import Branching
 from otm.decoding.sampling_parameters import SamplingParameters
 from otm.errors import InvalidInputError, InvalidParameterError
+from otm.gain.compared_drafts import ComparedDrafts, prompts_of_recordings
+from otm.gain.efficiency_bound import bound_terms, bounds_of_terms
 from otm.gain.recording import Recording, prune_tree
 from otm.gain.reports.pairs import Pairs
 from otm.gain.reports.score_files import Source
@@ -51,6 +47,7 @@ def block_efficiency(
     ks: Iterable[Branching] | None = None,
     gammas: Iterable[int] | None = None,
     *,
+    bound: bool = False,
     level: float = 0.95,
 ) -> PairedMeans:
     """Return the mean tokens per step, by rule, number of drafts and length.
@@ -60,17 +57,20 @@ def block_efficiency(
 
     Parameters
     ----------
-    recordings : sequence of Recording
-        Recordings from `record`.
+    recordings : iterable of Recording
+        Recordings from `record`, or the iterator of `stream_recordings`, of which one recording at
+        a time is in memory.
     rules : names, or mapping from names to rules, optional
         Names in `otm.rules.RULES` of rules that have a plan for the recorded drafts (most plans are
         for i.i.d. drafts), or "traversal", "walk and keep" or "target-only", which verify any tree.
         Your own rules are given as "module:name" or as functions from a problem to a plan.
     ks : iterable of int or tuple of int, optional
         Numbers K of chains, or numbers of children per level of a prefix tree. The default is the
-        recorded number, which is also the largest allowed number.
+        recorded number, which is also the largest allowed number. An iterator has no default.
     gammas : iterable of int, optional
-        Lengths γ, at most the recorded length, which is the default.
+        Lengths γ, at most the recorded length, which is the default, except for an iterator.
+    bound : bool, optional
+        Whether to add the bound of `efficiency_bound`, which also needs the recordings.
     level : float, optional
         Approximate probability that an interval covers its mean.
 
@@ -84,13 +84,14 @@ def block_efficiency(
     UnknownMethodError
         If a rule name is unknown.
     InvalidInputError
-        If there are no recordings, or they have fewer drafts than `ks` or `gammas` ask for.
+        If there are no recordings, or they have fewer drafts than `ks` or `gammas` ask for, or
+        `bound` is true and they have fewer than two prompts.
     InvalidDraftCountError, ProblemTooLargeError
         If a number in `ks` is not an integer of at least 1, or has too many paths.
     InvalidParameterError
         If a rule is not a function, returns no plan, or needs drafts of another distribution. The
-        same error is raised if `rules`, `ks` or `gammas` is empty, or `level` is not above 0 and
-        below 1.
+        same error is raised if `rules`, `ks` or `gammas` is empty or missing, or `level` is not
+        above 0 and below 1.
     InvalidDraftsError
         If a rule that verifies whole paths gets drafts that are not i.i.d.
 
@@ -123,21 +124,28 @@ def block_efficiency(
     traversal  1  1.758 ± 0.152  2.408 ± 0.200
     traversal  2  1.800 ± 0.137  2.504 ± 0.226
     """
-    prompts = prompts_of_recordings(recordings, level)
+    drafts = ComparedDrafts(recordings, ks, gammas, level)
     compared = named_rules(rules, KNOWN)
-    chosen_ks, chosen_gammas = choose_drafts(recordings, ks, gammas)
     if not compared:
         raise InvalidParameterError("`rules` is empty; give at least one rule")
-    depth = max(chosen_gammas)
-    setups = itertools.product(compared, chosen_ks, chosen_gammas)
-    values = {Setup(*setup): np.empty(len(recordings)) for setup in setups}
-    for (r, recording), k in itertools.product(enumerate(recordings), chosen_ks):
-        tree = prune_tree(recording.tree, k, depth)
-        for name, rule in compared.items():
-            means = partial(tokens_by_rule, rule) if rule else OF_WHOLE_PATHS[name]
-            tokens = means(tree, recording.target.__getitem__, depth)
-            for gamma in chosen_gammas:
-                values[Setup(name, k, gamma)][r] = tokens[gamma]
+    depth = max(drafts.gammas)
+    setups = [Setup(*setup) for setup in itertools.product(compared, drafts.ks, drafts.gammas)]
+    rows: dict[Setup, list[float]] = {setup: [] for setup in setups}
+    terms: dict[Branching, list[Floats]] = {k: [] for k in drafts.ks if bound}
+    for recording in drafts:
+        for k in drafts.ks:
+            tree = prune_tree(recording.tree, k, depth)
+            for name, rule in compared.items():
+                means = partial(tokens_by_rule, rule) if rule else OF_WHOLE_PATHS[name]
+                tokens = means(tree, recording.target.__getitem__, depth)
+                for gamma in drafts.gammas:
+                    rows[Setup(name, k, gamma)].append(float(tokens[gamma]))
+            if bound:
+                terms[k].append(bound_terms(recording, k, depth))
+    prompts = drafts.prompts
+    values = {setup: drafts.sort(row) for setup, row in rows.items()}
+    for k, of_recordings in terms.items():
+        values |= bounds_of_terms(drafts.sort(of_recordings), k, drafts.gammas, prompts)
     return PairedMeans("tokens per step", values, prompts, level)
 
 
@@ -246,54 +254,3 @@ def _pairs_of(source: Source, sampling: SamplingParameters | None) -> Iterator[P
             )
         for _, (draft,), target in block.rows([how], how):
             yield Problem(draft, target, 1)
-
-
-def choose_drafts(
-    recordings: Sequence[Recording],
-    ks: Iterable[Branching] | None,
-    gammas: Iterable[int] | None,
-) -> tuple[list[Branching], list[int]]:
-    """Return the requested or recorded numbers of drafts and lengths; raise if too large."""
-    widths = _widths(recordings)
-    if not widths:
-        raise InvalidInputError("these recordings have no drafts; record with a larger depth")
-    recorded = tuple(widths) if max(widths[1:], default=1) > 1 else widths[0]
-    chosen_ks = [recorded] if ks is None else [as_branching(k) for k in ks]
-    chosen_gammas = [len(widths)] if gammas is None else [as_gamma(gamma) for gamma in gammas]
-    if not (chosen_ks and chosen_gammas):
-        raise InvalidParameterError("`ks` or `gammas` is empty; give at least one K and one γ")
-    for k in chosen_ks:
-        children = k if isinstance(k, tuple) else (k,)
-        if len(children) > len(widths) or any(map(int.__gt__, children, widths)):
-            raise InvalidInputError(
-                f"k = {k}; nodes of the recordings have at most {tuple(widths)} drafts at each "
-                "level: record more drafts, or give a smaller k"
-            )
-    if (depth := max(chosen_gammas)) > len(widths):
-        raise InvalidInputError(
-            f"γ = {depth}; the recorded drafts have at most {len(widths)} tokens: "
-            "record with a larger depth, or give a smaller γ"
-        )
-    return chosen_ks, chosen_gammas
-
-
-def _widths(recordings: Sequence[Recording]) -> list[int]:
-    """Return the largest number of children of a node, for each level."""
-    widths: defaultdict[int, int] = defaultdict(int)
-    for recording in recordings:
-        for node in recording.tree.nodes():
-            widths[len(node.path)] = max(widths[len(node.path)], len(node.children))
-    return [width for _, width in sorted(widths.items()) if width > 0]
-
-
-def prompts_of_recordings(recordings: Sequence[Recording], level: float) -> npt.NDArray[np.int64]:
-    """Return the prompt of each recording; raise on an empty list or an invalid level."""
-    as_level(level)
-    given: Sequence[object] = recordings
-    if wrong := [each for each in given if not isinstance(each, Recording)]:
-        raise InvalidInputError(
-            f"the recordings contain {shown(wrong[0])}; give a list of recordings from `record`"
-        )
-    if not recordings:
-        raise InvalidInputError("there are no recordings; make some with `record`")
-    return np.array([recording.prompt for recording in recordings], dtype=np.int64)

@@ -21,6 +21,7 @@ import math
 from collections.abc import Iterable, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from otm._core.means import Floats, PairedMeans, Setup
 from otm._core.probs.sparse import align
@@ -29,7 +30,7 @@ from otm.decoding.draft_tree import DraftNode
 from otm.decoding.drafters.base import Branching, children_at
 from otm.decoding.verifiers.base import TargetProbs
 from otm.errors import InvalidInputError
-from otm.gain.efficiency import choose_drafts, prompts_of_recordings
+from otm.gain.compared_drafts import choose_drafts, prompts_of_recordings
 from otm.gain.recording import Recording, prune_tree
 from otm.optimum.cut import optimal_value
 from otm.problem import Problem
@@ -106,6 +107,17 @@ def efficiency_bound(
     """
     prompts = prompts_of_recordings(recordings, level)
     chosen_ks, chosen_gammas = choose_drafts(recordings, ks, gammas)
+    values: dict[Setup, Floats] = {}
+    for k in chosen_ks:
+        terms = [bound_terms(recording, k, max(chosen_gammas)) for recording in recordings]
+        values |= bounds_of_terms(np.array(terms), k, chosen_gammas, prompts)
+    return PairedMeans("tokens per step", values, prompts, level)
+
+
+def bounds_of_terms(
+    terms: Floats, k: Branching, gammas: Sequence[int], prompts: npt.NDArray[np.int64]
+) -> dict[Setup, Floats]:
+    """Return the bound of each recording, from terms [R, depth, THRESHOLDS] of `bound_terms`."""
     names, index = np.unique(prompts, return_inverse=True)
     if names.size < 2:
         raise InvalidInputError(
@@ -113,20 +125,15 @@ def efficiency_bound(
             "so record at least two prompts"
         )
     halves = [np.flatnonzero(index % 2 == half) for half in (0, 1)]
-    values: dict[Setup, Floats] = {}
-    depth = max(chosen_gammas)
-    for k in chosen_ks:
-        terms = np.array([_terms(recording, k, depth) for recording in recordings])
-        accepted = np.empty(terms.shape[:2])  # [R, depth]
-        for here, other in (halves, halves[::-1]):
-            best = terms[other].mean(axis=0).argmin(axis=-1)
-            accepted[here] = terms[here][:, np.arange(depth), best]
-        tokens = 1 + np.cumsum(accepted, axis=1)
-        values |= {Setup("bound", k, gamma): tokens[:, gamma - 1] for gamma in chosen_gammas}
-    return PairedMeans("tokens per step", values, prompts, level)
+    accepted = np.empty(terms.shape[:2])  # [R, depth]
+    for here, other in (halves, halves[::-1]):
+        best = terms[other].mean(axis=0).argmin(axis=-1)
+        accepted[here] = terms[here][:, np.arange(terms.shape[1]), best]
+    tokens = 1 + np.cumsum(accepted, axis=1)
+    return {Setup("bound", k, gamma): tokens[:, gamma - 1] for gamma in gammas}
 
 
-def _terms(recording: Recording, k: Branching, depth: int) -> Floats:
+def bound_terms(recording: Recording, k: Branching, depth: int) -> Floats:
     """Return bounds on the probability of i accepted drafts, by depth i and threshold."""
     root, target_probs = prune_tree(recording.tree, k, depth), recording.target.__getitem__
     terms = np.zeros((depth, THRESHOLDS))

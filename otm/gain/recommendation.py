@@ -26,9 +26,8 @@ from otm.decoding.drafters.model import ModelDrafter
 from otm.decoding.sampling_parameters import SamplingParameters
 from otm.errors import InvalidParameterError
 from otm.gain.efficiency import KNOWN, Rules, block_efficiency
-from otm.gain.efficiency_bound import efficiency_bound
 from otm.gain.latency import Latency
-from otm.gain.recording import record
+from otm.gain.recording import stream_recordings
 from otm.models.base import LanguageModel
 
 SampledSetup = tuple[Setup, SamplingParameters]
@@ -247,7 +246,7 @@ def recommend(
     sampling: SamplingParameters | None = None,
     draft_temperatures: Iterable[float] | None = None,
     draft_truncations: Iterable[Mapping[str, Any]] = ({},),
-    batch: int = 8,
+    batch: int | None = None,
     seed: int | None = 0,
 ) -> Recommendation:
     """Find the fastest setup for decoding with two models.
@@ -274,7 +273,7 @@ def recommend(
         Truncations of the draft model to compare, as changes of the target's: {"top_k": 20},
         {"top_p": 0.9} or both. {} keeps the target's truncation.
     batch : int, optional
-        Number of prompts that the models read together.
+        Number of prompts that the models read together, as for `stream_recordings`.
     seed : int, optional
         Seed of the drafts, the same for all temperatures and truncations.
 
@@ -351,16 +350,17 @@ def recommend(
         )
     tokens: dict[SampledSetup, Floats] = {}
     bounds: dict[Any, Estimate] = {}
+    bounded = sum(map(bool, contexts)) > 1
     for draft_sampling in dict.fromkeys(samplings):
         drafter = ModelDrafter(draft, chosen_ks[-1], draft_sampling)
-        recordings = record(
+        recordings = stream_recordings(
             target, drafter, contexts, chosen_gammas[-1], sampling=of_target, batch=batch, seed=seed
         )
-        means = block_efficiency(recordings, compared, chosen_ks, chosen_gammas)
+        means = block_efficiency(recordings, compared, chosen_ks, chosen_gammas, bound=bounded)
         prompts = Prompts(means.prompts)
         for setup, values in means.values.items():
-            tokens[setup, draft_sampling] = prompts.sums(values)
-        if prompts.sizes.size > 1:
-            bound = efficiency_bound(recordings, chosen_ks, chosen_gammas)
-            bounds |= {(key.k, key.gamma, draft_sampling): bound[key] for key in bound}
+            if setup.rule == "bound":
+                bounds[setup.k, setup.gamma, draft_sampling] = means[setup]
+            else:
+                tokens[setup, draft_sampling] = prompts.sums(values)
     return rank_setups(tokens, latency, prompts, bounds)

@@ -3,12 +3,15 @@
 A recording is a tree of drafts after a context, with the distributions of both models at every
 node. These distributions determine the behaviour of any verifier on the drafts. So one recording
 serves all verifiers, and also smaller numbers of drafts and shorter drafts.
+
+Recordings are large: four chains of four drafts have 30 distributions, which take 63 MB with a
+vocabulary of 262,144 tokens. `stream_recordings` holds only the recordings of one batch.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,10 +32,19 @@ from otm.decoding.draft_tree import DraftNode
 from otm.decoding.drafters.base import Branching, Drafter, children_at
 from otm.decoding.policies import as_gamma
 from otm.decoding.reading import Context, Path, Reader
-from otm.decoding.sampling_parameters import SamplingParameters
+from otm.decoding.sampling_parameters import SamplingParameters, keeps_all_tokens
 from otm.decoding.trace import Generation
-from otm.errors import InvalidInputError
+from otm.errors import InvalidInputError, ProblemTooLargeError
 from otm.models.base import LanguageModel
+
+MOST_PROMPTS = 8
+"""Default for the largest number of prompts that the models read together."""
+
+BATCH_BYTES = 2**28
+"""Approximate number of bytes of the distributions of a batch, if `batch` is not given."""
+
+MOST_BYTES = 2**33
+"""Largest number of bytes of all recordings that `record` keeps."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,18 +76,21 @@ class Recording(ShortRepr):
     target: dict[Path, SparseProbs]
 
 
-def record(
+def stream_recordings(
     target: LanguageModel,
     drafter: Drafter,
     contexts: Sequence[Sequence[Sequence[int]]],
     depth: int,
     *,
     sampling: SamplingParameters | None = None,
-    batch: int = 8,
+    batch: int | None = None,
     seed: int | None = None,
     progress: Progress | None = None,
-) -> list[Recording]:
-    """Sample drafts after each context, and record the distributions of both models.
+) -> Iterator[Recording]:
+    """Sample drafts after each context, and yield the recordings one by one.
+
+    Use this function instead of `record` if the recordings do not fit into memory.
+    `block_efficiency` accepts the iterator, so each recording is freed when its tokens are counted.
 
     Parameters
     ----------
@@ -92,12 +107,96 @@ def record(
     sampling : SamplingParameters, optional
         Sampling parameters of the target model.
     batch : int, optional
-        Number of prompts that the models read together; affects only time and memory.
+        Number of prompts that the models read together; affects only time and memory. The default
+        is 8, or fewer if the distributions of 8 contexts may take more than 256 MiB.
     seed : int, optional
         Seed of the drafts. Prompt i uses only child i of this seed.
     progress : callable, optional
         Function that receives a description, the number of the current context and the number of
         contexts. If omitted, a terminal shows a progress line after two seconds.
+
+    Yields
+    ------
+    Recording
+        One recording per context. The contexts of a prompt keep their order; those of the prompts
+        of a batch alternate.
+
+    Raises
+    ------
+    InvalidInputError, InvalidParameterError, InvalidDraftsError
+        As for `record`. Errors in the arguments are raised by the call, before a model runs.
+
+    Examples
+    --------
+    >>> from otm.decoding import ModelDrafter
+    >>> from otm.models import TableModel
+    >>> target, draft = TableModel({(): [0.5, 0.5]}), TableModel({(): [0.75, 0.25]})
+    >>> contexts = [[[0], [0, 1]], [[1]]]
+    >>> stream = stream_recordings(target, ModelDrafter(draft), contexts, depth=1, seed=3)
+    >>> [(recording.prompt, recording.context) for recording in stream]
+    [(0, (0,)), (1, (1,)), (0, (0, 1))]
+    """
+    depth = as_gamma(depth)
+    check_models(target, drafter)
+    check_draft(drafter, Drafter)
+    reader = Reader(target, sampling)
+    groups = _as_groups(contexts, target.vocabulary)
+    longest = max(len(context) for group in groups for context in group)
+    check_length(target, drafter, longest, depth, "depth")
+    sources = as_sources(seed, None, len(groups))
+    if batch is None:
+        fitting = BATCH_BYTES // recording_bytes(drafter, depth, target.vocabulary)
+        together = max(1, min(MOST_PROMPTS, fitting))
+    else:
+        together = as_positive(batch, "batch")
+
+    def recordings() -> Iterator[Recording]:
+        done, total = [0] * len(groups), sum(map(len, groups))
+        with watching(progress, "recording") as watch:
+            for start in range(0, len(groups), together):
+                active = [i for i in range(start, min(start + together, len(groups))) if groups[i]]
+                # at the start, no context continues an earlier context
+                parents: Sequence[int] = [0] * len(active)
+                while active:
+                    watch.tell("context", sum(done) + len(active), total)
+                    now, depths = [groups[i][done[i]] for i in active], [depth] * len(active)
+                    trees = drafter.draft(now, depths, parents, [sources[i] for i in active])
+                    paths = as_paths(trees, depths, target.vocabulary)
+                    for node in itertools.chain(*(tree.nodes() for tree in trees)):
+                        # drafts of the kind "Top" need no probabilities
+                        if node.children and node.draft_kind != "Top":
+                            node.checked_draft_probs(node.draft_kind)
+                    probs = reader.read(now, paths, parents, whole=True)
+                    for b, i in enumerate(active):
+                        tree, trees[b] = trees[b], DraftNode()
+                        distinct = dict.fromkeys(node.path for node in tree.nodes())
+                        yield Recording(
+                            i, now[b], tree, {path: probs(b, path) for path in distinct}
+                        )
+                        done[i] += 1
+                    parents = [b for b, i in enumerate(active) if done[i] < len(groups[i])]
+                    active = [active[b] for b in parents]
+
+    return recordings()
+
+
+def record(
+    target: LanguageModel,
+    drafter: Drafter,
+    contexts: Sequence[Sequence[Sequence[int]]],
+    depth: int,
+    *,
+    sampling: SamplingParameters | None = None,
+    batch: int | None = None,
+    seed: int | None = None,
+    progress: Progress | None = None,
+) -> list[Recording]:
+    """Sample drafts after each context, and record the distributions of both models.
+
+    Parameters
+    ----------
+    target, drafter, contexts, depth, sampling, batch, seed, progress
+        As for `stream_recordings`.
 
     Returns
     -------
@@ -115,6 +214,8 @@ def record(
     InvalidDraftsError
         If the drafter returns no trees, or trees that are too deep, or drafts with probability 0 or
         without a distribution.
+    ProblemTooLargeError
+        If the recordings may take more than 8 GiB.
 
     Examples
     --------
@@ -127,41 +228,51 @@ def record(
     >>> recording.target[0, 1].probabilities.tolist()
     [0.5, 0.5]
     """
-    depth, together = as_gamma(depth), as_positive(batch, "batch")
-    check_models(target, drafter)
-    check_draft(drafter, Drafter)
-    reader = Reader(target, sampling)
-    groups = _as_groups(contexts, target.vocabulary)
-    longest = max(len(context) for group in groups for context in group)
-    check_length(target, drafter, longest, depth, "depth")
-    sources = as_sources(seed, None, len(groups))
-    recordings: list[list[Recording]] = [[] for _ in groups]
-    total = sum(map(len, groups))
-    with watching(progress, "recording") as watch:
-        for start in range(0, len(groups), together):
-            active = [i for i in range(start, min(start + together, len(groups))) if groups[i]]
-            # at the start, no context continues an earlier context
-            parents: Sequence[int] = [0] * len(active)
-            while active:
-                watch.tell("context", sum(map(len, recordings)) + len(active), total)
-                now, depths = [groups[i][len(recordings[i])] for i in active], [depth] * len(active)
-                trees = drafter.draft(now, depths, parents, [sources[i] for i in active])
-                paths = as_paths(trees, depths, target.vocabulary)
-                nodes = [list(tree.nodes()) for tree in trees]
-                for node in itertools.chain(*nodes):
-                    # drafts of the kind "Top" need no probabilities
-                    if node.children and node.draft_kind != "Top":
-                        node.checked_draft_probs(node.draft_kind)
-                probs = reader.read(now, paths, parents, whole=True)
-                for b, i in enumerate(active):
-                    of_target = {
-                        path: probs(b, path)
-                        for path in dict.fromkeys(node.path for node in nodes[b])
-                    }
-                    recordings[i].append(Recording(i, now[b], trees[b], of_target))
-                parents = [b for b, i in enumerate(active) if len(recordings[i]) < len(groups[i])]
-                active = [active[b] for b in parents]
-    return [recording for group in recordings for recording in group]
+    stream = stream_recordings(
+        target,
+        drafter,
+        contexts,
+        depth,
+        sampling=sampling,
+        batch=batch,
+        seed=seed,
+        progress=progress,
+    )
+    count = sum(len(group) for group in contexts)
+    size = count * recording_bytes(drafter, depth, target.vocabulary, sampling)
+    if size > MOST_BYTES:
+        raise ProblemTooLargeError(
+            f"{count:,} recordings may take {size / 1e9:,.1f} GB, and `record` keeps at most "
+            f"{MOST_BYTES / 1e9:.1f} GB; give `block_efficiency` the iterator of "
+            "`stream_recordings`, which holds one batch, or record fewer contexts or drafts"
+        )
+    # a stable sort keeps the order of the contexts of a prompt
+    return sorted(stream, key=lambda recording: recording.prompt)
+
+
+def recording_bytes(
+    drafter: Drafter, depth: int, vocabulary: int, sampling: SamplingParameters | None = None
+) -> int:
+    """Return approximately the largest number of bytes of a recording, before it is made.
+
+    A drafter without a `branching` is assumed to draft one chain.
+    """
+    branching: Branching = getattr(drafter, "branching", 1)
+    nodes = [1]
+    for level in range(depth):
+        nodes.append(nodes[-1] * children_at(branching, level))
+    of_draft = sum(above for above, below in itertools.pairwise(nodes) if below)
+    bytes_of_draft = _bytes_of_probs(vocabulary, getattr(drafter, "sampling", None))
+    return of_draft * bytes_of_draft + sum(nodes) * _bytes_of_probs(vocabulary, sampling)
+
+
+def _bytes_of_probs(vocabulary: int, sampling: SamplingParameters | None) -> int:
+    """Return the largest size of a distribution; without truncation, all share their token ids."""
+    if sampling is None or keeps_all_tokens(sampling):
+        return 8 * vocabulary
+    if sampling.temperature == 0:
+        return 16
+    return 16 * min(sampling.top_k or vocabulary, vocabulary)
 
 
 def contexts_from(generation: Generation, *, every: int = 1) -> list[list[Context]]:

@@ -6,17 +6,22 @@ Drafters that use these models are in `otm.decoding.drafters`.
 """
 
 from otm.models.base import LanguageModel, Session, StatelessModel
-from otm.models.gpt.model import GPT, decode, encode, load
+from otm.models.downloads.catalogue import CATALOGUE, DownloadableModel
+from otm.models.downloads.folder import download
+from otm.models.gpt.model import GPT, decode, encode
 from otm.models.gpt.transformer import GPTConfig
 from otm.models.huggingface.export import save_huggingface
 from otm.models.huggingface.model import HuggingFaceModel, check_same_vocabulary
+from otm.models.named import load
 from otm.models.ngram import NGramModel
 from otm.models.table import TableModel, UniformModel
 from otm.models.vocabularies.intersection import IntersectionModel
 from otm.models.vocabularies.spelling import Spelling
 
 __all__ = [
+    "CATALOGUE",
     "GPT",
+    "DownloadableModel",
     "GPTConfig",
     "HuggingFaceModel",
     "IntersectionModel",
@@ -29,6 +34,7 @@ __all__ = [
     "UniformModel",
     "check_same_vocabulary",
     "decode",
+    "download",
     "encode",
     "load",
     "save_huggingface",

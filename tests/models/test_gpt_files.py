@@ -10,7 +10,8 @@ import torch
 from safetensors.torch import save_file
 
 from otm.errors import InvalidInputError, UnknownMethodError
-from otm.models.gpt.model import GPT, HEADER, SHIPPED, GPTConfig, load
+from otm.models import load
+from otm.models.gpt.model import GPT, HEADER, SHIPPED, GPTConfig
 from otm.models.gpt.train import PRESETS, default_text, loss, split
 
 CONFIG = GPTConfig(layers=1, width=8, heads=2, context_length=16)

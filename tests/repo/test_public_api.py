@@ -60,7 +60,7 @@ NAMES = {module: names.split() for module, names in {
     """,
     "otm.drafts": "IID DraftDistribution Greedy HubPairs Independent Joint Top WithoutReplacement",
     "otm.errors": """
-        CertificateError EndpointError InvalidDistributionError InvalidDraftCountError
+        CertificateError DownloadError EndpointError InvalidDistributionError InvalidDraftCountError
         InvalidDraftsError InvalidInputError InvalidParameterError InvalidUniformsError
         MissingDependencyError NoSuchRowError ProblemTooLargeError SolverError UnknownMethodError
         UnsupportedVersionError
@@ -82,9 +82,9 @@ NAMES = {module: names.split() for module, names in {
         verify_chains verify_logits verify_probs verify_sigmoid verify_tree_logits verify_tree_probs
     """,
     "otm.models": """
-        GPT GPTConfig HuggingFaceModel IntersectionModel LanguageModel NGramModel Session Spelling
-        StatelessModel TableModel UniformModel check_same_vocabulary decode encode load
-        save_huggingface
+        CATALOGUE GPT DownloadableModel GPTConfig HuggingFaceModel IntersectionModel LanguageModel
+        NGramModel Session Spelling StatelessModel TableModel UniformModel check_same_vocabulary
+        decode download encode load save_huggingface
     """,
     "otm.models.gpt.train": "PRESETS Preset default_text split train",
     "otm.optimum": """

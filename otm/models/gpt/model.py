@@ -214,34 +214,8 @@ class GPT(Transformer, LanguageModel):
             ) from None
 
 
-def load(name: str = "target") -> GPT:
-    """Load a model that comes with this package.
-
-    All models were trained on the same text, the excerpt of the King James Bible in
-    `otm/models/data`.  A file next to the weights describes the training and the losses.
-
-    Parameters
-    ----------
-    name : str, optional
-        "target", or one of the draft models "large", "medium" and "small".
-
-    Returns
-    -------
-    GPT
-        The model in float32 on the CPU.
-
-    Raises
-    ------
-    UnknownMethodError
-        If this package has no model with this name.
-    MissingDependencyError
-        If torch or safetensors is not installed.
-
-    Examples
-    --------
-    >>> load("small").config.size
-    16660
-    """
+def load_shipped(name: str) -> GPT:
+    """Load a model that comes with this package, in float32 on the CPU."""
     check_name("model", name, SHIPPED)
     weights = files("otm.models.gpt") / "weights" / f"{name}.safetensors"
     with as_file(weights) as path:

@@ -12,6 +12,7 @@ from otm._core.display.text import shown
 from otm._core.files.paths import AnyPath
 from otm._core.optional import require
 from otm.errors import InvalidInputError
+from otm.models.downloads.folder import folder_or_name
 
 
 class LoadedPair(NamedTuple):
@@ -26,21 +27,15 @@ class LoadedPair(NamedTuple):
 def load_pair(draft: AnyPath, target: AnyPath, device: str | None = None) -> LoadedPair:
     """Load two models by folder or by name on the hub, as for `from_pretrained`.
 
+    A name of `otm.models.CATALOGUE` is downloaded once.
+
     Raise if the tokenizers differ, or if a model has fewer logits than the tokenizer has tokens.  A
     model can have more logits, as padding; the caller must drop all logits after the first
     `vocabulary`.
     """
-    transformers = require("transformers")
-    # transformers would show its progress bar in pipes too.
-    if sys.stderr is None or not sys.stderr.isatty():
-        transformers.utils.logging.disable_progress_bar()
     loaded = []
     for part, name in (("draft", draft), ("target", target)):
-        if str(name).startswith((".", "/", "~")) and not Path(name).is_dir():
-            raise InvalidInputError(f"the folder {shown(str(name))} of the {part} does not exist")
-        with _one_line(f"the {part} model {shown(str(name))} cannot be read"):
-            tokenizer = transformers.AutoTokenizer.from_pretrained(str(name))
-            model = transformers.AutoModelForCausalLM.from_pretrained(str(name)).eval()
+        tokenizer, model = load_one(name, f"the {part} model")
         if device is not None:
             with _one_line(f"a model cannot be moved to the device {shown(device)}"):
                 model = model.to(device)
@@ -58,6 +53,26 @@ def load_pair(draft: AnyPath, target: AnyPath, device: str | None = None) -> Loa
             "tokens; give a model with its own tokenizer"
         )
     return LoadedPair(draft_model, target_model, tokenizer, len(tokenizer))
+
+
+def load_one(name: AnyPath, what: str, dtype: Any = None) -> tuple[Any, Any]:
+    """Load the tokenizer and a causal model in evaluation mode, by default in the stored type.
+
+    `name` is a folder, a name of `otm.models.CATALOGUE`, or a name on the hub; `what` names the
+    model in error messages.
+    """
+    transformers = require("transformers")
+    # transformers would show its progress bar in pipes too.
+    if sys.stderr is None or not sys.stderr.isatty():
+        transformers.utils.logging.disable_progress_bar()
+    if str(name).startswith((".", "/", "~")) and not Path(name).is_dir():
+        raise InvalidInputError(f"the folder {shown(str(name))} of {what} does not exist")
+    place = folder_or_name(name)
+    with _one_line(f"{what} {shown(str(name))} cannot be read"):
+        tokenizer = transformers.AutoTokenizer.from_pretrained(place)
+        chosen = {} if dtype is None else {"dtype": dtype}
+        model = transformers.AutoModelForCausalLM.from_pretrained(place, **chosen).eval()
+    return tokenizer, model
 
 
 @contextmanager
