@@ -15,7 +15,7 @@ import numpy as np
 from benchmarks.real.models import DRAFTS, KINDS, MAIN, Real
 from otm._core.means import PairedMeans, Setup, clustered_mean
 from otm.decoding import Drafter, SamplingParameters, spectr
-from otm.gain import block_efficiency, efficiency_bound, record
+from otm.gain import block_efficiency, stream_recordings
 
 __all__ = ["efficiency"]
 
@@ -106,9 +106,8 @@ def compared(
     ks: Sequence[int],
 ) -> PairedMeans:
     """Compute the tokens a step of each rule and the bound at the contexts."""
-    recordings = record(real.target, drafter, contexts, GAMMA, sampling=sampling, seed=1)
-    found = block_efficiency(recordings, rules, ks, (GAMMA,))
-    return found | efficiency_bound(recordings, ks, (GAMMA,))
+    recordings = stream_recordings(real.target, drafter, contexts, GAMMA, sampling=sampling, seed=1)
+    return block_efficiency(recordings, rules, ks, (GAMMA,), bound=True)
 
 
 def table(means: PairedMeans, prompts: int) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:

@@ -17,12 +17,19 @@ from otm.decoding import (
     SamplingParameters,
     read_generation_config,
 )
-from otm.models import HuggingFaceModel, IntersectionModel, LanguageModel, NGramModel, Spelling
+from otm.models import (
+    HuggingFaceModel,
+    IntersectionModel,
+    LanguageModel,
+    NGramModel,
+    Spelling,
+    download,
+    load,
+)
 
 __all__ = ["DRAFTS", "KINDS", "MAIN", "NAMES", "Real", "load_real"]
 
-FOLDERS = {"SmolLM2": Path("/tmp/real/SmolLM2-135M"), "Gemma": Path("/tmp/real/gemma-3-270m")}
-NAMES = tuple(FOLDERS)
+NAMES = {"SmolLM2": "SmolLM2-135M", "Gemma": "gemma-3-270m"}
 KINDS = ("chat", "summary", "code", "story")
 CACHE = Path(__file__).resolve().parents[2] / "build" / "real"
 
@@ -41,22 +48,19 @@ ORDER = 3
 
 @dataclass(eq=False)
 class Real:
-    """A causal model of transformers with its tokenizer, the prompts, and its drafts.
+    """A model with its tokenizer, the prompts, and its drafts.
 
     A model with a chat template reads each prompt as the message of a user; another one reads it as
     plain text.
     """
 
     name: str
-    model: Any
-    tokenizer: Any
+    target: HuggingFaceModel
     # Ways to sample, by name.
     samplings: dict[str, SamplingParameters]
 
-    @cached_property
-    def target(self) -> HuggingFaceModel:
-        """The model with the protocol of OTM."""
-        return HuggingFaceModel(self.model)
+    def __post_init__(self) -> None:
+        self.model, self.tokenizer = self.target.model, self.target.tokenizer
 
     @property
     def end(self) -> int:
@@ -123,16 +127,9 @@ class Real:
 
 def load_real(name: str, dtype: Any) -> Real:
     """Load one of the two models in a type of numbers."""
-    import transformers
-
-    transformers.utils.logging.set_verbosity_error()
-    transformers.utils.logging.disable_progress_bar()
-    folder = FOLDERS[name]
-    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=dtype).eval()
     samplings = {
         "T 1": SamplingParameters(),
         "T 0.7": SamplingParameters(temperature=0.7),
-        "own settings": read_generation_config(folder),
+        "own settings": read_generation_config(download(NAMES[name])),
     }
-    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    return Real(name, model, tokenizer, samplings)
+    return Real(name, load(NAMES[name], dtype=dtype), samplings)

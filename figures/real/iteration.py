@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ast import literal_eval
 from typing import TYPE_CHECKING, Any
 
 from figures.drawing.traces import (
@@ -47,7 +48,8 @@ def iteration(records: list[dict[str, Any]]) -> Table:
         kinds = [ACCEPTED] * accepted + [TARGET] * (len(output) - accepted)
         lines.append(("output", content["output"], kinds))
         rows += [
-            (line, place, kind, text, where(content))
+            # Quotes keep a digit from being read back as a number.
+            (line, place, kind, repr(text), where(content))
             for line, texts, kinds in lines
             for place, (text, kind) in enumerate(zip(texts, kinds, strict=True))
         ]
@@ -58,12 +60,13 @@ def iteration(records: list[dict[str, Any]]) -> Table:
 def draw_iteration(table: Table) -> Figure:
     """Draw a line for each draft and for the output, with one column for each new token."""
     names = list(dict.fromkeys(table["line"].tolist()))[1:]
-    context = "".join(table.where(line="context")["text"])
+    context = "".join(map(literal_eval, table.where(line="context")["text"]))
     context = without_spaces(context, " ")[1 - CONTEXT_SHOWN :]
-    tokens = [row for row in table.rows if row[0] != "context"]
     widths: dict[int, int] = {}
-    for _, place, _, text, _ in tokens:
-        widths[int(place)] = max(widths.get(int(place), 0), len(str(text)))
+    for line, place, _, text, _ in table.rows:
+        if line != "context":
+            width = len(literal_eval(str(text)))
+            widths[int(place)] = max(widths.get(int(place), 0), width)
     figure, axes = text_page(lines=len(names) + 2.9, wide=True)
     for y, name in enumerate(names):
         draw_label(axes, 0, y, name)
@@ -74,6 +77,6 @@ def draw_iteration(table: Table) -> Figure:
             strict=True,
         ):
             start = x + sum(widths[i] + 1 for i in range(int(place)))
-            draw_token(axes, start, y, str(kind), without_spaces(str(text), "␣"))
+            draw_token(axes, start, y, str(kind), without_spaces(literal_eval(text), "␣"))
     draw_legend(axes, 0, len(names) + 0.6, table["kind"].tolist(), columns=4)
     return figure

@@ -51,7 +51,7 @@ def number(value: float | None) -> float:
 @speed.drawing
 def draw_speed(table: Table) -> Figure:
     """Draw a panel for each model and a row for each method, fastest first."""
-    models = list(dict.fromkeys(table["model"].tolist()))
+    models = sorted(set(table["model"].tolist()), reverse=True)
     counts = [len(set(table.where(model=model)["method"])) for model in models]
     figure = blank_figure(height=1.1 + 0.2 * sum(counts) + 0.35 * len(models), wide=True)
     panels = figure.subplots(len(models), 1, squeeze=False, height_ratios=counts)[:, 0]

@@ -33,15 +33,16 @@ def tokens(records: list[dict[str, Any]]) -> Table:
     summary, code and story.  All rules use the same drafts.  The upper panels show the mean number
     of tokens per step; the dashed line is an upper bound for every memoryless lossless rule.  With
     one chain, k-Seq and the optimal plan are chain verification, and traversal and walk and keep
-    are block verification.  The lower panels show the paired difference to the optimal plan.  The
-    95 % intervals are over prompts.
+    are block verification.  The lower panels show the paired difference to the optimal plan, which
+    is chain verification for one chain.  The 95 % intervals are over prompts.
     """
     names = ("model", "draft", "setting", "k", "rule", "mean", "low", "high")
     rows = []
     for content in records:
         for setting, found in content["settings"].items():
             of_all = [row for row in found["differences"] if row["kind"] == "all"]
-            gains = {(row["rule"], row["k"]): row for row in of_all if row["less"] == BASE}
+            bases = (BASE, "chain")
+            gains = {(row["rule"], row["k"]): row for row in of_all if row["less"] in bases}
             for row in found["rows"]:
                 if row["kind"] != "all":
                     continue
@@ -61,6 +62,7 @@ def tokens(records: list[dict[str, Any]]) -> Table:
 def draw_tokens(table: Table) -> Figure:
     """Draw one column for each model and setting, with means above and differences below."""
     columns = list(dict.fromkeys(zip(table["model"], table["setting"], strict=True)))
+    columns.sort(key=lambda column: column[0], reverse=True)
     ks = sorted(set(table["k"].tolist()))
     figure = blank_figure(height=4.4, wide=True)
     panels = figure.subplots(
@@ -81,10 +83,9 @@ def draw_tokens(table: Table) -> Figure:
             aside = 0.09 * (i - (len(ONE_CHAIN) - 1) / 2)
             bars = np.abs(np.array([mine["low"], mine["high"]]) - mine["mean"])
             upper.errorbar(places + aside, mine["mean"], bars, linewidth=1, label=rule, **style)
-            gains = shown.where(rule=rule)
+            bars = np.abs(np.array([mine["gain_low"], mine["gain_high"]]) - mine["gain"])
             if rule != BASE:
-                bars = np.abs(np.array([gains["gain_low"], gains["gain_high"]]) - gains["gain"])
-                lower.errorbar(places[1:] + aside, gains["gain"], bars, linewidth=1, **style)
+                lower.errorbar(places + aside, mine["gain"], bars, linewidth=1, **style)
         lower.plot(places[1:], bound["gain"][1:], color="#444444", linestyle="--")
         lower.axhline(0, color="#444444", linewidth=0.8)
         upper.set_title(f"{model}, {setting}", fontsize=8)

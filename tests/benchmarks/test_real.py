@@ -13,6 +13,7 @@ from benchmarks.real import early_layers, models, stages
 from benchmarks.real.models import KINDS, Real
 from otm._core.means import PairedMeans, Setup
 from otm.decoding import SamplingParameters
+from otm.models import HuggingFaceModel
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -37,8 +38,8 @@ def tiny(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Real:
     model = transformers.LlamaForCausalLM(config).eval()
     with torch.no_grad():
         model.model.norm.weight.mul_(20)
-    tokenizer = _tokenizer(transformers)
-    return Real("SmolLM2", model, tokenizer, {"T 1": SamplingParameters()})
+    target = HuggingFaceModel(model, tokenizer=_tokenizer(transformers))
+    return Real("SmolLM2", target, {"T 1": SamplingParameters()})
 
 
 def test_the_prompts_are_forty_different_ones() -> None:
