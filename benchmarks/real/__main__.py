@@ -7,10 +7,10 @@ benchmarks/results/real-<stage>.json with the machine and the versions.  A stage
 this code and this processor does not run again, so an interrupted run continues where it stopped.
 With --quick each stage runs in small and saves nothing.
 
-    make real ARGS="--only identities laws"
+    make real ARGS="--only identities-smollm2 pairs-smollm2"
 
 compares texts instead of speeds: greedy texts token by token with those of `generate`, sampled ones
-with the exact distribution.
+with their exact distribution.
 """
 
 import argparse

@@ -30,7 +30,7 @@ PROMPTS = (
     "Summarize in two sentences: Our club met on Friday. We elected a new chair, planned the "
     "summer party and decided to buy a new boat if the members give enough money.",
 )
-"""Prompts of the text that fits the head; none of them is in prompts.toml."""
+"""Prompts of the text that fits the head; prompts.toml has other ones."""
 
 
 def answers(model: Any, encode: Callable[[str], Sequence[int]], end: int) -> list[list[int]]:

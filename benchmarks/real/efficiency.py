@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.real.models import DRAFTS, KINDS, MAIN, Real
+from benchmarks.real.read_first import ReadFirst
 from otm._core.means import PairedMeans, Setup, clustered_mean
 from otm.decoding import Drafter, SamplingParameters, spectr
 from otm.gain import block_efficiency, stream_recordings
@@ -106,7 +107,10 @@ def compared(
     ks: Sequence[int],
 ) -> PairedMeans:
     """Compute the tokens a step of each rule and the bound at the contexts."""
-    recordings = stream_recordings(real.target, drafter, contexts, GAMMA, sampling=sampling, seed=1)
+    reading = ReadFirst(real.target, drafter)
+    recordings = stream_recordings(
+        real.target, reading, contexts, GAMMA, sampling=sampling, batch=1, seed=1
+    )
     return block_efficiency(recordings, rules, ks, (GAMMA,), bound=True)
 
 

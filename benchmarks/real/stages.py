@@ -1,4 +1,4 @@
-"""The stages by name, with their usual sizes; `identities` and `laws` run only if named."""
+"""The stages by name, with their usual sizes; `identities-…` and `pairs-…` run only if named."""
 
 from collections.abc import Callable
 from functools import partial
@@ -68,13 +68,13 @@ def identities(size: Size, *, name: str) -> dict[str, Any]:
     return identities(load_real(name, torch.float32), *size)
 
 
-def laws(size: Size, *, name: str) -> dict[str, Any]:
+def pairs(size: Size, *, name: str) -> dict[str, Any]:
     import torch
 
-    from benchmarks.real.laws import laws
     from benchmarks.real.models import load_real
+    from benchmarks.real.pairs import pairs
 
-    return laws(load_real(name, torch.float32), texts=size.tokens)
+    return pairs(load_real(name, torch.float32), texts=size.tokens)
 
 
 STAGES = {
@@ -108,9 +108,9 @@ STAGES = {
         Size(5, 100),
         is_usual=False,
     ),
-    "laws-smollm2": Stage(
+    "pairs-smollm2": Stage(
         "sampled texts of SmolLM2 against their exact distribution",
-        partial(laws, name="SmolLM2"),
+        partial(pairs, name="SmolLM2"),
         Size(1, 2_000),
         is_usual=False,
     ),

@@ -59,7 +59,7 @@ def iteration(records: list[dict[str, Any]]) -> Table:
 @iteration.drawing
 def draw_iteration(table: Table) -> Figure:
     """Draw a line for each draft and for the output, with one column for each new token."""
-    names = list(dict.fromkeys(table["line"].tolist()))[1:]
+    names = [name for name in dict.fromkeys(table["line"].tolist()) if name != "context"]
     context = "".join(map(literal_eval, table.where(line="context")["text"]))
     context = without_spaces(context, " ")[1 - CONTEXT_SHOWN :]
     widths: dict[int, int] = {}

@@ -134,13 +134,13 @@ def test_greedy_texts_are_compared(tiny: Real, monkeypatch: pytest.MonkeyPatch) 
     assert identities.first_difference((1, 2, 3), (1, 5, 3)) == 1
 
 
-def test_laws_reject_the_wrong_verifier_alone(tiny: Real, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pairs_reject_the_wrong_verifier_alone(tiny: Real, monkeypatch: pytest.MonkeyPatch) -> None:
     """Bug: exact probabilities of other tokens than the first two; a control that is accepted."""
-    from benchmarks.real import laws
+    from benchmarks.real import pairs
 
-    monkeypatch.setattr(laws, "tree_rules", lambda: ("optimal", "walk and keep"))
-    monkeypatch.setattr(laws, "LEVEL", 1e-3)
-    rows = laws.laws(tiny, texts=300)["rows"]
+    monkeypatch.setattr(pairs, "tree_rules", lambda: ("optimal", "walk and keep"))
+    monkeypatch.setattr(pairs, "LEVEL", 1e-3)
+    rows = pairs.pairs(tiny, texts=300)["rows"]
     assert [row["method"] for row in rows if not row["accepted"]] == [rows[-1]["method"]]
 
 

@@ -28,7 +28,7 @@ from otm.decoding import (
 from otm.decoding.verifiers.base import draw_token
 from otm.testing.statistics import criterion_for_distribution, g_statistic
 
-__all__ = ["laws"]
+__all__ = ["pairs"]
 
 PROMPT = "Answer with one word: what colour is the sky on a clear day?"
 GAMMA, CHAINS, BATCH, CELLS = 3, 2, 100, 12
@@ -40,7 +40,7 @@ Way = Callable[[int, int], Generation]
 """A function from a number of texts and a seed to these texts."""
 
 
-def laws(real: Real, texts: int) -> dict[str, Any]:
+def pairs(real: Real, texts: int) -> dict[str, Any]:
     """Test every rule with one draft, every draft with one rule, plain sampling and the control."""
     prompt = real.encode(PROMPT)
     cells = probable_pairs(real, prompt)
