@@ -8,6 +8,7 @@ Drafters that use these models are in `otm.decoding.drafters`.
 from otm.models.base import LanguageModel, Session, StatelessModel
 from otm.models.gpt.model import GPT, decode, encode, load
 from otm.models.gpt.transformer import GPTConfig
+from otm.models.hidden_states.model import HiddenStateModel
 from otm.models.huggingface.export import save_huggingface
 from otm.models.huggingface.model import HuggingFaceModel, check_same_vocabulary
 from otm.models.ngram import NGramModel
@@ -18,6 +19,7 @@ from otm.models.vocabularies.spelling import Spelling
 __all__ = [
     "GPT",
     "GPTConfig",
+    "HiddenStateModel",
     "HuggingFaceModel",
     "IntersectionModel",
     "LanguageModel",

@@ -134,12 +134,11 @@ class HiddenStateSession(Session):
         where = places[:, None], slice(None), positions
         self._stored[0][where] = key.transpose(1, 2)
         self._stored[1][where] = value.transpose(1, 2)
-        shown: list[Any] = [
-            stored[:, :, :end] if len(rows) == len(stored) else stored[places, :, :end]
-            for stored in self._stored[:2]
-        ]
+        keys, values, _ = self._stored
+        if len(rows) < len(self._tokens):
+            keys, values = keys[places], values[places]
         mask = torch.arange(end, device=model.device) <= positions[:, None, :, None]
-        output = model.layer.finish(x, query, *shown, mask)
+        output = model.layer.finish(x, query, keys[:, :, :end], values[:, :, :end], mask)
         self._stored[2][where] = output[:, :, None]
         return output
 

@@ -28,8 +28,6 @@ from otm.models.hidden_states.optimiser import Muon
 from otm.models.hidden_states.text import KINDS, Text, load_text, text_file, write_text
 from otm.models.huggingface.model import HuggingFaceModel
 
-__all__ = ["Plan", "held_out", "train"]
-
 ROWS, HELD_OUT_ROWS = 96, 32
 """Numbers of answers in a file for training, and in a file for evaluation."""
 
@@ -38,67 +36,23 @@ GAMMA = 4
 
 
 class Plan(NamedTuple):
-    """Settings of a training run.
-
-    Attributes
-    ----------
-    updates : int
-        Number of updates of the weights.
-    texts, rows : int
-        Each update uses this number of texts, and of rows of each of them.
-    passes : int
-        Number of passes over each text: every pass after the first one reads outputs of the layer
-        in place of the newest hidden states.  The last two fifths of the updates use one pass more.
-    rate : float
-        Step size of the matrices; vectors have half of it.  It rises over 30 updates, and then
-        falls to a twentieth along a cosine.
-    entropy : tuple of two float
-        Weights of the cross entropy at the beginning, and after three quarters of the updates.
-
-    Examples
-    --------
-    >>> Plan(updates=100).passes
-    2
-    """
+    """Settings of a training run."""
 
     updates: int
+    # Each update uses this number of texts, and of rows of each of them.
     texts: int = 3
     rows: int = 6
+    # Passes over each text; the last two fifths of the updates use one pass more.
     passes: int = 2
+    # Step size of the matrices; vectors have half of it.  It rises over 30 updates, and then falls
+    # to a twentieth along a cosine.
     rate: float = 1e-2
+    # Weights of the cross entropy at the beginning, and after three quarters of the updates.
     entropy: tuple[float, float] = (1.0, 0.1)
 
 
 def train(layer: Layer, objective: Objective, texts: Sequence[Text], plan: Plan, seed: int) -> None:
-    """Train a layer in place to maximize the acceptance of its drafts.
-
-    Parameters
-    ----------
-    layer : Layer
-        The layer, with float32 weights.
-    objective : Objective
-        The loss, for a target and the tokens of the output head.
-    texts : sequence of Text
-        Answers of the target.
-    plan : Plan
-        Settings of the training.
-    seed : int
-        Seed of the choice of texts and rows.
-
-    Raises
-    ------
-    MissingDependencyError
-        If torch is not installed.
-
-    References
-    ----------
-    .. [leviathan2023] Leviathan, Kalman and Matias, "Fast Inference from Transformers via
-       Speculative Decoding", ICML 2023, section 6.
-
-    Examples
-    --------
-    ``examples`` of the whole training are in ``docs/train-a-draft.md``.
-    """
+    """Train a layer with float32 weights in place, for the acceptance of its drafts."""
     torch = require("torch")
     generator = torch.Generator().manual_seed(seed)
     weights = list(layer.weights.values())
@@ -136,29 +90,7 @@ def train(layer: Layer, objective: Objective, texts: Sequence[Text], plan: Plan,
 def held_out(
     layer: Layer, objective: Objective, text: Text, rows: int, gamma: int = GAMMA
 ) -> tuple[list[float], float]:
-    """Measure the acceptance of a layer along texts of the target.
-
-    Parameters
-    ----------
-    layer, objective
-        As for `train`.
-    text : Text
-        Answers of the target that the layer was not trained on.
-    rows : int
-        Number of answers to measure.
-    gamma : int, optional
-        Number of drafts of a step.
-
-    Returns
-    -------
-    list of float, float
-        For each draft of a step the mean of α, if the earlier drafts are those of the text; and the
-        mean number of tokens of a step of chain verification.
-
-    Examples
-    --------
-    ``examples`` of the whole training are in ``docs/train-a-draft.md``.
-    """
+    """Return α of each draft of a step, and the tokens of a step, along texts of the target."""
     torch = require("torch")
     parts = torch.arange(min(rows, len(text.tokens))).split(8)
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
