@@ -18,6 +18,7 @@ from otm.decoding import (
     read_generation_config,
 )
 from otm.models import (
+    HiddenStateModel,
     HuggingFaceModel,
     IntersectionModel,
     LanguageModel,
@@ -34,7 +35,7 @@ KINDS = ("chat", "summary", "code", "story")
 CACHE = Path(__file__).resolve().parents[2] / "build" / "real"
 
 DRAFTS = {
-    "SmolLM2": ("early layers", "prompt lookup", "n-grams"),
+    "SmolLM2": ("trained layer", "early layers", "prompt lookup", "n-grams"),
     "Gemma": ("SmolLM2", "prompt lookup", "n-grams"),
 }
 """The drafts of each target."""
@@ -94,6 +95,8 @@ class Real:
         """Return the language model of a draft."""
         if draft == "n-grams":
             return self._ngrams
+        if draft == "trained layer":
+            return HiddenStateModel(self.target, NAMES[self.name])
         if draft == "early layers":
             return HuggingFaceModel(self.early_layers)
         small = self._small

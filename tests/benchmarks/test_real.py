@@ -28,6 +28,9 @@ def tiny(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Real:
     monkeypatch.setattr(early_layers, "LENGTH", 8)
     monkeypatch.setattr(early_layers, "PROMPTS", ("Which day is it?", "Why?"))
     monkeypatch.setattr(models, "CACHE", tmp_path)
+    untrained = ("early layers", "prompt lookup", "n-grams")
+    monkeypatch.setitem(models.DRAFTS, "SmolLM2", untrained)
+    monkeypatch.setitem(models.MAIN, "SmolLM2", untrained[0])
     monkeypatch.setattr(Real, "encode", lambda _, prompt: tuple(prompt.encode()[-16:]))
     torch.manual_seed(0)
     sizes = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 2}
