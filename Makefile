@@ -127,6 +127,10 @@ demo: $(VENV)/.installed-torch,cli ## decode a prompt by every method (options: 
 models: $(VENV)/.installed-real,cli ## download two real language models, check and convert them (ARGS=SmolLM2-135M)
 	$(BIN)/otm models $(or $(ARGS),SmolLM2-135M gemma-3-270m)
 
+.PHONY: real
+real: $(VENV)/.installed-real,figures ## measure real models in half an hour (some stages: ARGS="--only ...")
+	$(BIN)/python -m benchmarks.real $(ARGS)
+
 .PHONY: clean
 clean: ## remove environments, caches and builds; the committed figures stay
 	rm -rf $(VENV) $(VENV)-* build dist docs/_build docs/auto_examples .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache

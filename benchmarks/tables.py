@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from benchmarks import real_tables
 from benchmarks.kernel_tables import (
     compiled,
     cpu,
@@ -52,6 +53,7 @@ PAGES = tuple(
         "tables/kernels",
         "theory/state",
         "tables/watermarks",
+        "tables/real-models",
     )
 )
 PLACE = re.compile(r"(<!-- table ([\w-]+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
@@ -208,6 +210,13 @@ TABLES: dict[str, Callable[[], str]] = {
     "watermark": watermark,
     "watermark-laws": watermark_statistics,
     "peers": peers,
+    "real-drafts": real_tables.drafts,
+    "real-gains": real_tables.gains,
+    "real-loops": real_tables.loops,
+    "real-outside": real_tables.outside,
+    "real-rules": real_tables.rules,
+    "real-speed": real_tables.speed,
+    "real-texts": real_tables.texts,
     "report": report,
     "rows": rows,
     "sigmoid": sigmoid,

@@ -17,6 +17,7 @@ PAPERS = {
     "spectr": "SpecTr: Sun et al. (NeurIPS 2023)",
     "wagner": "Wagner et al. (EMNLP 2024)",
     "beyond": "Beyond the papers",
+    "real": "Real language models",
 }
 MOST_ROWS = 60
 """Maximum number of table rows on the page; the CSV has all rows."""

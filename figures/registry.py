@@ -82,6 +82,9 @@ FIGURES = {
     "beyond_trees": "beyond.trees",
     "beyond_drafters": "beyond.drafters",
     "beyond_watermarks": "beyond.watermarks",
+    "real_tokens": "real.tokens",
+    "real_speed": "real.speed",
+    "real_iteration": "real.iteration",
 }
 """Module in `figures` of each figure, by the figure's name, in the order of the page."""
 
@@ -94,6 +97,8 @@ _CITED = {
 
 
 OUR_GPTS = "our byte-level GPTs"
+REAL_MODELS = "SmolLM2-135M and Gemma 3 270M"
+REAL_COMMAND = "make real"
 
 
 class Kind(StrEnum):

@@ -78,8 +78,8 @@ def draw_text(axes: Axes, x: float, y: float, kind: str, tokens: Sequence[int]) 
 
     Spaces among new tokens are visible, because each is a token.
     """
-    text = "".join(visible(token, space=" " if kind == CONTEXT else "␣") for token in tokens)
-    _write(axes, x, y, kind, text)
+    text = without_spaces(bytes(tokens).decode("latin-1"), " " if kind == CONTEXT else "␣")
+    draw_token(axes, x, y, kind, text)
     return len(text)
 
 
@@ -94,7 +94,7 @@ def draw_legend(axes: Axes, x: float, y: float, kinds: Iterable[str], *, columns
     present = set(kinds)
     shown = [(kind, name) for kind, name in KINDS.items() if kind in present]
     for i, (kind, name) in enumerate(shown):
-        _write(axes, x + i % columns * 24, y + i // columns * 1.15, kind, name)
+        draw_token(axes, x + i % columns * 24, y + i // columns * 1.15, kind, name)
 
 
 def draw_iteration(table: Table) -> Figure:
@@ -112,18 +112,17 @@ def draw_iteration(table: Table) -> Figure:
 
 def draw_context(axes: Axes, x: float, y: float, context: Table, length: int) -> int:
     """Write the end of a context within `length` characters, and return the number written."""
-    _write(axes, x, y, CONTEXT, "…")
+    draw_token(axes, x, y, CONTEXT, "…")
     return 1 + draw_text(axes, x + 1, y, CONTEXT, context["token"].tolist()[1 - length :])
 
 
-def visible(token: int, space: str) -> str:
-    """Show a byte as one character."""
-    if token in b" \n":
-        return {32: space, 10: "↵"}[token]
-    return chr(token) if 32 < token < 127 else "�"
+def without_spaces(text: str, space: str) -> str:
+    """Show each character in one column: new lines as ↵, unprintable ones as �."""
+    shown = {" ": space, "\n": "↵"}
+    return "".join(shown.get(c, c if 32 < ord(c) < 127 else "�") for c in text)
 
 
-def _write(axes: Axes, x: float, y: float, kind: str, text: str) -> None:
+def draw_token(axes: Axes, x: float, y: float, kind: str, text: str) -> None:
     """Write a text with its line, word by word, so that all characters stay in columns."""
     colour = COLOUR_OF[kind]
     weight = "bold" if kind == TARGET else "normal"

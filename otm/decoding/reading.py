@@ -68,6 +68,8 @@ class Reader:
         # Number of forward passes of the model so far.
         self.calls = 0
         self._session: Session | None = None
+        # Whether `begin` has read the contexts of the next `read`.
+        self._begun = False
         self._rows: list[_Row] = []
         # Index of the prompt that each sequence began with.
         self._prompts: list[int] = []
@@ -87,10 +89,12 @@ class Reader:
         complete paths.
         """
         if self._session is None or parents is None:
-            self._session = self._begin(contexts)
+            if not self._begun:
+                self.begin(contexts)
             parents = self._prompts = list(range(len(contexts)))
+        self._begun = False
         self._prompts = prompts = [self._prompts[p] for p in parents]
-        session = self._session
+        session: Any = self._session
         rows, sources, kept, starts = self._place(contexts, paths, parents, whole=whole)
         lengths = [len(row.context) + len(row.path) for row in self._rows]
         if kept != lengths or sources != list(range(len(lengths))):
@@ -144,15 +148,19 @@ class Reader:
         self.seconds += time.perf_counter() - begin_time
         return result
 
-    def _begin(self, contexts: Sequence[Context]) -> Session:
-        """Open a session and read each context once, for any number of paths."""
+    def begin(self, contexts: Sequence[Context]) -> None:
+        """Open a session, and read each context up to its last token, once for all paths.
+
+        The first `read` does this too.  Drafters that need the model's hidden states need it before
+        their first draft.
+        """
         self._rows = [_Row(b, context[:-1], ()) for b, context in enumerate(contexts)]
-        session = self.model.start(len(contexts))
+        self._session = session = self.model.start(len(contexts))
         tokens = _tokens(self._rows, [0] * len(contexts), [None] * len(contexts))
         if tokens.size:
             self._timed(session.read, tokens)
             self.calls += 1
-        return session
+        self._begun = True
 
     def _place(
         self,

@@ -129,6 +129,9 @@ class HostRounds(Rounds):
     def step(self, batch: Batch) -> list[Outcome]:
         """Draft trees, score them with the target, and verify them."""
         self.follow(batch)
+        if batch.parents is None:
+            # A drafter can use the target's hidden states.
+            self._reader.begin(batch.contexts)
         trees = self.draft(batch)
         paths = as_paths(trees, batch.depths, self._reader.model.vocabulary)
         probs = self._reader.read(batch.contexts, paths, batch.parents, whole=True)

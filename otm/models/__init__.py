@@ -10,6 +10,7 @@ from otm.models.downloads.catalogue import CATALOGUE, DownloadableModel
 from otm.models.downloads.folder import download
 from otm.models.gpt.model import GPT, decode, encode
 from otm.models.gpt.transformer import GPTConfig
+from otm.models.hidden_states.model import HiddenStateModel
 from otm.models.huggingface.export import save_huggingface
 from otm.models.huggingface.model import HuggingFaceModel, check_same_vocabulary
 from otm.models.named import load
@@ -23,6 +24,7 @@ __all__ = [
     "GPT",
     "DownloadableModel",
     "GPTConfig",
+    "HiddenStateModel",
     "HuggingFaceModel",
     "IntersectionModel",
     "LanguageModel",

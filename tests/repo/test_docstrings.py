@@ -154,7 +154,15 @@ WITHOUT_EXAMPLE = {
     *(f"otm.audit.adapters.huggingface.{name}" for name in ("generate", "speculative_sampling")),
     *(f"otm.integrations.huggingface.{x}" for x in ("AssistedDecoding", "patch_generate")),
     *(f"otm.gain.{name}" for name in ("ModelPair", "from_models")),
-    *(f"otm.models.{x}" for x in ("save_huggingface", "HuggingFaceModel", "check_same_vocabulary")),
+    *(
+        f"otm.models.{x}"
+        for x in (
+            "save_huggingface",
+            "HuggingFaceModel",
+            "HiddenStateModel",
+            "check_same_vocabulary",
+        )
+    ),
 }
 """What needs a package that need not be installed, Hugging Face transformers if nothing is said."""
 

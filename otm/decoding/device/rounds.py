@@ -110,6 +110,9 @@ class DeviceRounds(Rounds):
         torch = require("torch")
         self.follow(batch)
         with torch.no_grad():
+            # The target reads the contexts first: a drafter can use its hidden states.
+            self._target.follow(batch.contexts, batch.parents)
+            self._target.read_before(batch.contexts)
             drafted = Drafted.nothing(len(batch.contexts))
             if self._drafts is not None:
                 drafted = self._drafts.draft(batch)
@@ -124,8 +127,6 @@ class DeviceRounds(Rounds):
         torch = require("torch")
         tokens, contexts = drafted.tokens, batch.contexts
         size, chains, gamma = tokens.shape
-        self._target.follow(contexts, batch.parents)
-        self._target.read_before(contexts)
         if chains > 1:
             self._target.repeat(chains)
         last = np.repeat([context[-1] for context in contexts], chains)[:, None]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from otm._core.optional import require
 from otm.errors import InvalidInputError, InvalidParameterError
 from otm.models.base import LanguageModel, Session
 from otm.models.huggingface.session import CachedSession, RereadingSession, Sources, new_cache
+from otm.models.huggingface.states import StateMemory
 
 LIMITS = "max_position_embeddings", "max_target_positions"
 """Names in model configurations for the largest number of tokens of a row."""
@@ -80,6 +82,7 @@ class HuggingFaceModel(LanguageModel):
         self.context_length = next((limit for limit in limits if limit and limit > 0), None)
         self._sources = _as_sources(model, source)
         self._cached = cache
+        self._memory: StateMemory | None = None
         if cache:
             # This raises for models without a usable cache.
             new_cache(model)
@@ -117,7 +120,43 @@ class HuggingFaceModel(LanguageModel):
             )
         owners = np.arange(rows) % count
         kind = CachedSession if self._cached else RereadingSession
-        return kind(self.model, self._sources, owners, self.vocabulary, self.context_length)
+        session = kind(self.model, self._sources, owners, self.vocabulary, self.context_length)
+        if self._memory is not None and isinstance(session, CachedSession):
+            session.states = self._memory.open(rows)
+        return session
+
+    def remember_states(self, layers: Sequence[int]) -> StateMemory:
+        """Let sessions that start later hold the hidden states of the tokens that they read.
+
+        Parameters
+        ----------
+        layers : sequence of int
+            Indices into `hidden_states` of the model's output: 0 is the embedding, and the last one
+            is the input of the output layer.
+
+        Returns
+        -------
+        StateMemory
+            The states that open sessions hold.  Its method `of` finds them by their tokens.
+
+        Raises
+        ------
+        InvalidParameterError
+            If the model has no such layer, has an encoder or no cache, or remembers other layers.
+        """
+        count = self.model.config.get_text_config(decoder=True).num_hidden_layers
+        wanted = tuple(as_integer(layer, "a layer", 0, count) for layer in layers)
+        if self._sources is not None or not self._cached:
+            raise InvalidParameterError(
+                "only a causal model with a cache remembers hidden states; give such a target"
+            )
+        if self._memory is not None and self._memory.layers != wanted:
+            raise InvalidParameterError(
+                f"the target remembers the states of layers {self._memory.layers}, and a draft "
+                f"reads {wanted}; make a second HuggingFaceModel of the target for this draft"
+            )
+        self._memory = self._memory or StateMemory(wanted)
+        return self._memory
 
 
 def check_same_vocabulary(target: HuggingFaceModel, draft: HuggingFaceModel) -> None:

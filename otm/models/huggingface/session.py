@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,9 +15,13 @@ from otm._core.tensors import on_device
 from otm.errors import InvalidInputError, InvalidParameterError
 from otm.models.base import PaddedTokens, Session, TokenRows, check_length
 from otm.models.cached_rows import CachedRows, Indices, LayerStorage, window
+from otm.models.huggingface.states import RowStates
 
 STORED = "DynamicLayer", "DynamicSlidingWindowLayer"
 """Cache layers of transformers that hold only the keys and values of each token."""
+
+Record = Callable[[Sequence[Any]], None]
+"""Function that receives the hidden states [R, L, D] of each layer."""
 
 IDLE = "DummyLayer"
 """A cache layer without data, such as for a layer that uses another layer's keys."""
@@ -118,15 +122,20 @@ class HuggingFaceSession(Session):
         """Return a tensor of tokens, with a valid token in place of padding."""
         return on_device(np.where(tokens < 0, tokens[:, :1], tokens), self._device)
 
-    def _run(self, tokens: Any, **arguments: Any) -> Any:
-        """Return the model's logits for a tensor of tokens."""
+    def _run(self, tokens: Any, *, record: Record | None = None, **arguments: Any) -> Any:
+        """Return the model's logits for a tensor of tokens; pass its hidden states to `record`."""
         import torch
 
         name = "input_ids" if self._sources is None else "decoder_input_ids"
         arguments[name] = tokens
+        if record is not None:
+            arguments["output_hidden_states"] = True
         # With inference_mode, tensors that a model stores could not be used for training.
         with torch.no_grad():
-            return self._model(**arguments, return_dict=True).logits[..., : self._vocabulary]
+            output = self._model(**arguments, return_dict=True)
+        if record is not None:
+            record(output.hidden_states)
+        return output.logits[..., : self._vocabulary]
 
 
 class Past(NamedTuple):
@@ -141,10 +150,12 @@ class Past(NamedTuple):
 class CachedSession(HuggingFaceSession):
     """A session with a cache, which reads each token once.
 
-    If `past` is set, the first `read` takes the keys and values of the first tokens from `past`.
+    If `past` is set, the first `read` takes the keys and values of the first tokens from `past`,
+    unless the session records hidden states in `states`, which `past` does not have.
     """
 
     past: Past | None = None
+    states: RowStates | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -177,7 +188,7 @@ class CachedSession(HuggingFaceSession):
 
     def read(self, tokens: PaddedTokens) -> None:
         """Append tokens to each row without returning logits."""
-        if self.past is not None:
+        if self.past is not None and self.states is None:
             tokens = self._store_past(self.past, tokens)
         if not tokens.size:
             return
@@ -223,7 +234,8 @@ class CachedSession(HuggingFaceSession):
             ids = tokens[:, : new.max()]
             if not np.array_equal(rows, np.arange(len(tokens))):
                 ids = ids[on_device(rows, self._device)]
-            yield rows, self._run(ids, use_cache=True, **all_arguments)
+            record = None if self.states is None else partial(self.states.append, rows, ids, new)
+            yield rows, self._run(ids, record=record, use_cache=True, **all_arguments)
 
     def _cache_arguments(self, owners: Indices) -> dict[str, Any]:
         """Return arguments that pass the cache and the sources of the rows."""
@@ -242,6 +254,8 @@ class CachedSession(HuggingFaceSession):
         self._owners = self._owners[rows]
         for layer in self._layers:
             layer.copy(self._rows.capacity, copies)
+        if self.states is not None:
+            self.states.keep(rows, lengths)
 
 
 class RereadingSession(HuggingFaceSession, TokenRows):

@@ -1,0 +1,44 @@
+"""Time of a step inside and outside of the models, by rule and number of chains."""
+
+from typing import Any
+
+from benchmarks.real.models import MAIN, Real
+from otm.decoding import SamplingParameters, spectr, speculative
+
+__all__ = ["outside"]
+
+GAMMA = 4
+SETUPS = (
+    ("chain", 1),
+    ("block", 1),
+    *((rule, k) for k in (2, 4) for rule in ("k-Seq", "optimal", "traversal", "walk and keep")),
+)
+
+
+def outside(real: Real, tokens: int) -> dict[str, Any]:
+    """Measure the milliseconds of a step in the draft, in the target, and elsewhere."""
+    (prompt,) = real.prompts(1)["chat"]
+    draft, sampling, rows = MAIN[real.name], SamplingParameters(), []
+    for rule, k in SETUPS:
+        decode = speculative if k == 1 else spectr
+        drafter = real.drafter(draft, k, sampling)
+        options: dict[str, Any] = {"gamma": GAMMA, "rule": rule, "max_tokens": tokens}
+        # The first run does not count.
+        for seed in (1, 0):
+            made = decode(real.target, drafter, [prompt], seed=seed, **options)
+        steps, seconds = len(made.steps), made.seconds
+        row = {
+            "rule": rule,
+            "k": k,
+            "draft ms": 1e3 * seconds.draft / steps,
+            "target ms": 1e3 * seconds.target / steps,
+            "other ms": 1e3 * seconds.other / steps,
+            "share": seconds.other / seconds.total,
+        }
+        rows.append(row)
+        print(
+            f"  {rule:<15} K = {k}  draft {row['draft ms']:.1f} ms  target {row['target ms']:.1f} "
+            f"ms  other {row['other ms']:.1f} ms  {100 * row['share']:.0f} %",
+            flush=True,
+        )
+    return {"model": real.name, "dtype": str(real.model.dtype), "draft": draft, "rows": rows}

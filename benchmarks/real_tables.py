@@ -1,0 +1,148 @@
+"""Tables of the real language models, one column or row for each model and setting."""
+
+from typing import Any
+
+from benchmarks.layout import RESULTS, markdown, record
+from benchmarks.loop_tables import interval, percent
+
+__all__ = ["drafts", "gains", "loops", "outside", "rules", "speed", "texts"]
+
+MODELS = ("smollm2", "gemma")
+
+
+def found(stage: str) -> list[Any]:
+    """Return the records of a stage, for the models that were measured."""
+    names = [f"real-{stage}-{model}" for model in MODELS]
+    return [record(name) for name in names if (RESULTS / f"{name}.json").exists()]
+
+
+def signed(contents: list[Any], stage: str) -> str:
+    """Return a line with the command and, for each model, the machine and the size."""
+    said = "; ".join(
+        f"{content['model']}: {content['prompts of a kind']} prompts of each kind, "
+        f"{content['threads']} threads, load {content['load before']:.1f} before, "
+        f"{content['cpu']}, {content['date']}, torch {content['versions']['torch']}, "
+        f"transformers {content['versions']['transformers']}"
+        for content in contents
+    )
+    return f"\n`python -m benchmarks.real`, stage {stage}; {said}.\n"
+
+
+def settings(contents: list[Any]) -> dict[str, Any]:
+    """Return the measurements of each model and way to sample, by a heading."""
+    return {
+        f"{content['model']}, {name}": setting
+        for content in contents
+        for name, setting in content["settings"].items()
+    }
+
+
+def rules() -> str:
+    contents = found("efficiency")
+    columns = settings(contents)
+    cells = {
+        heading: {(row["rule"], row["k"]): interval(row) for row in of_all(setting["rows"])}
+        for heading, setting in columns.items()
+    }
+    keys = dict.fromkeys(key for column in cells.values() for key in column)
+    lines = [
+        [f"{rule}, K = {k}", *(column.get((rule, k), "") for column in cells.values())]
+        for rule, k in sorted(keys, key=lambda key: key[1])
+    ]
+    return markdown(["rule", *cells], lines, signed(contents, "efficiency")) if cells else ""
+
+
+def gains() -> str:
+    contents = found("efficiency")
+    lines = [
+        [
+            f"{heading}: {row['rule']} less {row['less']}",
+            str(row["k"]),
+            interval(row),
+        ]
+        for heading, setting in settings(contents).items()
+        for row in of_all(setting["differences"])
+        if row["rule"] in ("walk and keep", "block") or row["less"] == "walk and keep"
+    ]
+    return markdown(["model: rules", "K", "tokens per step"], lines) if lines else ""
+
+
+def loops() -> str:
+    lines = [
+        [heading, *(interval(setting["loop"][name]) for name in ("measured", "predicted"))]
+        for heading, setting in settings(found("efficiency")).items()
+    ]
+    return markdown(["model", "loop, measured", "predicted from records"], lines) if lines else ""
+
+
+def drafts() -> str:
+    lines = []
+    kinds: list[str] = []
+    for content in found("efficiency"):
+        rows = next(iter(content["settings"].values()))["drafts"]
+        blocks = [row for row in rows if row["rule"] == "block"]
+        kinds = list(dict.fromkeys(row["kind"] for row in blocks))
+        for draft in dict.fromkeys(row["draft"] for row in blocks):
+            mine = [interval(row) for row in blocks if row["draft"] == draft]
+            lines.append([f"{content['model']}: {draft}", *mine])
+    return markdown(["model: draft", *kinds], lines) if lines else ""
+
+
+def speed() -> str:
+    contents = found("speed")
+    lines = [
+        [
+            f"{content['model']}: {row['method']}",
+            *(ends(row[name]) for name in ("tokens/s", "speed-up")),
+            f"{row['tokens a step']:.2f}",
+        ]
+        for content in contents
+        for row in of_all(content["rows"])
+    ]
+    heading = ["model: method", "tokens/s", "times plain `generate`", "tokens per target call"]
+    return markdown(heading, lines, signed(contents, "speed")) if lines else ""
+
+
+def outside() -> str:
+    contents = found("outside")
+    lines = [
+        [
+            f"{content['model']}: {row['rule']}",
+            str(row["k"]),
+            *(f"{row[f'{part} ms']:.1f}" for part in ("draft", "target", "other")),
+            percent(row["share"]),
+        ]
+        for content in contents
+        for row in content["rows"]
+    ]
+    heading = ["model: rule", "K", "draft, ms", "target, ms", "other, ms", "share of other"]
+    return markdown(heading, lines, signed(contents, "outside")) if lines else ""
+
+
+def texts() -> str:
+    """Return how many greedy texts differ from `generate`, by rule and draft."""
+    contents = found("identities")
+    lines = [
+        [
+            f"{content['model']}: {row['rule']}, {row['draft']}",
+            str(row["texts"]),
+            f"{row['tokens']:,}",
+            str(len(row["different"])),
+        ]
+        for content in contents
+        for row in content["rows"]
+    ]
+    heading = ["model: rule, draft", "texts", "tokens", "texts that differ"]
+    return markdown(heading, lines, signed(contents, "identities")) if lines else ""
+
+
+def of_all(rows: list[Any]) -> list[Any]:
+    """Return the rows for all kinds of prompts together."""
+    return [row for row in rows if row["kind"] == "all"]
+
+
+def ends(estimate: Any) -> str:
+    """Format a median with its interval."""
+    if estimate["low"] is None:
+        return f"{estimate['median']:.2f}"
+    return f"{estimate['median']:.2f} ({estimate['low']:.2f} to {estimate['high']:.2f})"

@@ -1,0 +1,154 @@
+"""Training of a draft layer: texts, loss and updates, against definitions and on a tiny target."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from otm.models.hidden_states.layer import Layer, LayerConfig, random_weights
+from otm.models.hidden_states.objective import Objective
+from otm.models.hidden_states.optimiser import orthogonal
+from otm.models.hidden_states.prompts import TEMPLATES, THINGS, prompts
+from otm.models.hidden_states.text import Text, sample
+from otm.models.hidden_states.train import Plan, frequent_tokens, held_out, main, train
+from otm.models.huggingface.model import HuggingFaceModel
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+V, LAYERS = 17, (1, 2)
+CONFIG = LayerConfig(LAYERS, width=16, heads=4, key_heads=2, hidden=24)
+
+
+def tiny() -> HuggingFaceModel:
+    torch.manual_seed(0)
+    config = transformers.LlamaConfig(
+        vocab_size=V,
+        hidden_size=16,
+        intermediate_size=24,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=256,
+        initializer_range=0.5,
+        eos_token_id=2,
+    )
+    return HuggingFaceModel(transformers.LlamaForCausalLM(config).eval())
+
+
+def a_text(target: HuggingFaceModel, seed: int, rows: int = 12) -> Text:
+    generator = torch.Generator().manual_seed(seed)
+    starts = torch.randint(3, V, (rows, 5), generator=generator)
+    return sample(target, LAYERS, starts, 1.0, generator)
+
+
+def test_a_text_has_the_states_of_its_tokens() -> None:
+    """Bug: states, totals or lengths that are one token early or late."""
+    target = tiny()
+    text = a_text(target, seed=1)
+    with torch.no_grad():
+        plain = target.model(text.tokens, output_hidden_states=True)
+    states = torch.cat([plain.hidden_states[layer] for layer in LAYERS], -1)
+    torch.testing.assert_close(text.states.float(), states, rtol=0.02, atol=0.02)
+    totals = plain.logits.logsumexp(-1)[:, 4:]
+    torch.testing.assert_close(text.log_totals[:, 4:], totals, rtol=1e-4, atol=1e-4)
+    for row, length in zip(text.tokens.tolist(), text.lengths.tolist(), strict=True):
+        assert 2 not in row[5 : length - 1]
+        assert row[length - 1] == 2 or length == len(row)
+
+
+def test_acceptance_is_that_of_the_drafts() -> None:
+    """Bug: a draft compared with the target's distribution at another position."""
+    target = tiny()
+    text = a_text(target, seed=2, rows=4)
+    layer = Layer(CONFIG, random_weights(CONFIG, V, seed=3))
+    embedding = target.model.model.embed_tokens.weight.detach()
+    head = target.model.lm_head.weight.detach()
+    objective = Objective(embedding, head, torch.arange(V))
+    row = torch.tensor([1])
+    text = text._replace(states=text.states.float(), lengths=text.lengths.clamp(min=30))
+    slots = objective.slots(text, row)
+    alphas, tokens = objective.acceptance(layer, slots, gamma=1)
+    end = int(text.lengths[1])
+    with torch.no_grad():
+        q = target.model(text.tokens[1:2, :end]).logits.softmax(-1)[0]
+        states = text.states[1:2, : end - 1]
+        x = layer.from_states(states, embedding[text.tokens[1:2, 1:end]])
+        query, key, value = layer.project(x, torch.arange(end - 1)[None])
+        mask = torch.ones(end - 1, end - 1, dtype=torch.bool).tril()
+        p = layer.logits(layer.finish(x, query, key, value, mask), head).softmax(-1)[0]
+    # The output of slot t, for token t + 1, is the draft's distribution of token t + 2.
+    expected = torch.minimum(p[3:-1], q[4:-1]).sum(-1).mean().item()
+    assert alphas[0] == pytest.approx(expected, abs=2e-2)
+    assert tokens == pytest.approx(1 + alphas[0], abs=1e-6)
+
+
+def test_training_raises_the_acceptance() -> None:
+    target = tiny()
+    texts = [a_text(target, seed) for seed in (1, 2, 3)]
+    head = target.model.lm_head.weight.detach().bfloat16()
+    embedding = target.model.model.embed_tokens.weight.detach().bfloat16()
+    objective = Objective(embedding, head, torch.arange(V))
+    layer = Layer(CONFIG, random_weights(CONFIG, V, seed=0))
+    other = a_text(target, seed=9)
+    before, _ = held_out(layer, objective, other, rows=8, gamma=2)
+    train(layer, objective, texts, Plan(updates=40, texts=1, rows=8), seed=0)
+    after, per_step = held_out(layer, objective, other, rows=8, gamma=2)
+    assert after[0] > before[0] + 0.05
+    assert after[1] > before[1] + 0.02
+    assert per_step > 1 + after[0]
+
+
+def test_steps_of_matrices_are_nearly_orthogonal() -> None:
+    """Bug: rows and columns exchanged for tall matrices."""
+    for shape in ((6, 4), (4, 6)):
+        matrix = torch.randn(shape, generator=torch.Generator().manual_seed(0))
+        u, _, v = torch.linalg.svd(matrix, full_matrices=False)
+        step = orthogonal(matrix, steps=10)
+        torch.testing.assert_close((step * (u @ v)).sum() / 4, torch.tensor(1.0), atol=0.3, rtol=0)
+
+
+def test_frequent_tokens_are_of_answers_only() -> None:
+    """Bug: tokens of the prompts, or after the end, count."""
+    tokens = torch.tensor([[9, 9, 9, 4, 4, 2, 7, 7, 7], [9, 9, 9, 5, 4, 5, 5, 2, 7]])
+    nothing = torch.zeros(0)
+    text = Text(tokens, nothing, nothing, torch.tensor([6, 8]), torch.tensor(3))
+    assert frequent_tokens([text], 4, 12).tolist() == [0, 2, 4, 5]
+
+
+def test_topics_of_evaluation_are_not_in_the_prompts_of_training() -> None:
+    """Bug: one list of topics for both."""
+    kept_out = {" ".join(thing.split()) for thing in THINGS[::10]}
+    for kind in TEMPLATES:
+        rng = np.random.default_rng(0)
+        mine = prompts(kind, 400, rng, held_out=False)
+        others = prompts(kind, 400, rng, held_out=True)
+        if kind != "summary":
+            assert not set(mine) & set(others)
+        if kind == "article":
+            assert not any(f" {thing} " in text for thing in kept_out for text in mine)
+
+
+def test_prompts_of_benchmarks_are_not_used() -> None:
+    """Bug: a draft that is trained on the prompts that it is measured on."""
+    from pathlib import Path
+
+    frozen = Path(__file__).parents[2] / "benchmarks" / "real" / "prompts.toml"
+    if not frozen.exists():
+        pytest.skip("the frozen prompts are in the checkout only")
+    text = frozen.read_text("utf-8")
+    rng = np.random.default_rng(0)
+    for kind in set(TEMPLATES) - {"summary"}:
+        for held in (False, True):
+            assert not any(p in text for p in prompts(kind, 3000, rng, held_out=held))
+
+
+def test_a_mistake_in_the_command_is_one_line(
+    capsys: pytest.CaptureFixture[str], tmp_path: Any
+) -> None:
+    assert main(["nowhere", "--out", str(tmp_path / "no" / "file")]) == 2
+    assert "there is no folder" in capsys.readouterr().err
+    assert main(["nowhere", "--out", str(tmp_path / "file"), "--updates", "0"]) == 2
+    assert "at least 1" in capsys.readouterr().err
