@@ -2,8 +2,7 @@
 
 `report` reads pairs of distributions from a source (`from_files`, `from_top_logprobs`,
 `from_models`). From these pairs, it computes the acceptance of every rule at every position,
-without decoding. An interrupted report continues when it is called again, on any number of cores or
-machines.
+without decoding. Called again, an interrupted report continues, on any number of cores or machines.
 """
 
 from __future__ import annotations
@@ -101,16 +100,15 @@ def report(
     gammas : sequence of int, optional
         Numbers of drafts γ in a path.
     latency : Latency, optional
-        Cost of steps, on which the recommendation depends (`read_latency`). Without a latency there
-        is no recommendation.
+        Cost of steps (`read_latency`). Without a latency there is no recommendation.
     level : float, optional
         Approximate probability that an interval covers its mean; above 0 and below 1.
     workers : int, optional
         Number of processes; −1 for one per core. The default is the number in
         `joblib.parallel_config`, or 1. The results do not depend on the number of processes.
     progress : callable, optional
-        Function that receives a description, the number of finished blocks and the number of
-        blocks. If omitted, a terminal shows a progress line after two seconds.
+        Function of a description, the number of finished blocks and that of all blocks. By default
+        a terminal shows a progress line after two seconds.
 
     Returns
     -------
@@ -123,9 +121,8 @@ def report(
         If an argument, a file or a row of a file is invalid. The same error is raised if the
         folder cannot be written to, or has a report of other data, settings or versions.
     InvalidParameterError
-        If `gammas`, `level` or `workers` is outside its range, or sampling parameters are given for
-        lists of log-probabilities. The same error is raised if answers of the target were sampled
-        in another way than `settings` says, or path rules are given for recorded scores.
+        If `gammas`, `level` or `workers` is outside its range, or if `settings` do not fit the
+        source: sampling parameters or path rules for recorded scores, or for other answers.
     ProblemTooLargeError
         If a rule has no exact acceptance for a number of drafts, or a worker is ended from outside,
         for example because memory is full.
@@ -159,10 +156,7 @@ def report(
     checks = {
         "a source, such as `from_files(draft, target)`": (source, hasattr(source, "bounds")),
         "Settings(...)": (chosen, isinstance(chosen, Settings)),
-        "a Latency, such as Latency.constant(0.1) or `read_latency(file)`": (
-            latency,
-            latency is None or isinstance(latency, Latency),
-        ),
+        "a Latency, as by `read_latency(file)`": (latency, isinstance(latency, Latency | None)),
     }
     for allowed, (value, is_valid) in checks.items():
         if not is_valid:
@@ -265,8 +259,7 @@ def pictures(summary: Summary) -> dict[str, str]:
                 draw(axes, summary)
                 legend_above(axes)
                 legend_lines = max(legend_lines, len(axes.get_legend_handles_labels()[1]) // 2 + 1)
-        # pictures in a row of the page need the same height
-        for figure in figures.values():
+        for figure in figures.values():  # pictures in a row of the page need the same height
             figure.set_figheight(HEIGHT + LINE * legend_lines)
         return {name: _svg(figure, name) for name, figure in figures.items()}
 
