@@ -10,7 +10,8 @@ from otm._core.optional import require
 from otm.errors import InvalidParameterError
 from otm.models.downloads.catalogue import is_downloadable, named
 from otm.models.downloads.folder import download
-from otm.models.gpt.model import GPT, SHIPPED, load_shipped
+from otm.models.gpt.model import GPT, SHIPPED
+from otm.models.gpt.model import load as load_shipped
 from otm.models.huggingface.loading import load_one
 from otm.models.huggingface.model import HuggingFaceModel
 

@@ -214,7 +214,7 @@ class GPT(Transformer, LanguageModel):
             ) from None
 
 
-def load_shipped(name: str) -> GPT:
+def load(name: str) -> GPT:
     """Load a model that comes with this package, in float32 on the CPU."""
     check_name("model", name, SHIPPED)
     weights = files("otm.models.gpt") / "weights" / f"{name}.safetensors"
