@@ -24,9 +24,9 @@ NAMES = {module: names.split() for module, names in {
         Solution SparseProbs alpha compare solve solve_block
     """,
     "otm.audit": """
-        LOSSLESS METHODS NOT_LOSSLESS UNDECIDED Adapter Counterexample Instance RecordedReport
-        Report ServerReport audit_server batch chain chains loop lossless recorded stateful
-        token_rule tree windowed
+        LOSSLESS METHODS NOT_LOSSLESS UNDECIDED Adapter Counterexample GreedyComparison Instance
+        RecordedReport Report ServerReport audit_server batch chain chains compare_greedy loop
+        lossless recorded stateful token_rule tree windowed
     """,
     "otm.audit.adapters.flashinfer": "chain_speculative_sampling",
     "otm.audit.adapters.huggingface": "causal_lm generate speculative_sampling",
