@@ -2,7 +2,8 @@
 
 `lossless` takes a function, such as a rule for one token, a verifier of chains or a decoding loop,
 and returns a `Report`.  `recorded` takes a file of steps that an engine recorded; it runs no code.
-`audit_server` takes the address of a server.  The modules of `otm.audit.adapters` turn verifiers of
+`audit_server` takes the address of a server.  `compare_greedy` compares two texts without
+sampling.  The modules of `otm.audit.adapters` turn verifiers of
 other libraries into an `Adapter`.  `otm.audit.diagnose.known_bugs` lists the mistakes that a report
 can name.
 
@@ -22,6 +23,7 @@ from otm.audit.adapters.state_and_window import stateful, windowed
 from otm.audit.adapters.token_rules import token_rule
 from otm.audit.adapters.trees import tree
 from otm.audit.evidence import Counterexample
+from otm.audit.greedy import GreedyComparison, compare_greedy
 from otm.audit.lossless import lossless
 from otm.audit.observe.methods import METHODS
 from otm.audit.report import LOSSLESS, NOT_LOSSLESS, UNDECIDED, Report
@@ -37,6 +39,7 @@ __all__ = [
     "UNDECIDED",
     "Adapter",
     "Counterexample",
+    "GreedyComparison",
     "Instance",
     "RecordedReport",
     "Report",
@@ -45,6 +48,7 @@ __all__ = [
     "batch",
     "chain",
     "chains",
+    "compare_greedy",
     "loop",
     "lossless",
     "recorded",

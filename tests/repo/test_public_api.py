@@ -23,9 +23,9 @@ def table(text: str) -> dict[str, list[str]]:
 NAMES = table("""
 otm: BlockCertificate BlockSolution Certificate ComparedRule Comparison Interval OTMError Problem
     Solution SparseProbs alpha compare solve solve_block
-otm.audit: LOSSLESS METHODS NOT_LOSSLESS UNDECIDED Adapter Counterexample Instance RecordedReport
-    Report ServerReport audit_server batch chain chains loop lossless recorded stateful token_rule
-    tree windowed
+otm.audit: Adapter Counterexample GreedyComparison Instance LOSSLESS METHODS NOT_LOSSLESS
+    RecordedReport Report ServerReport UNDECIDED audit_server batch chain chains compare_greedy loop
+    lossless recorded stateful token_rule tree windowed
 otm.audit.adapters.flashinfer: chain_speculative_sampling
 otm.audit.adapters.huggingface: causal_lm generate speculative_sampling
 otm.audit.adapters.otm_verifiers: kernel spectr_step speculative_loop
@@ -65,9 +65,9 @@ otm.integrations.vllm: register
 otm.kernels: SelfCheck SparseDrafts Verified VerifiedTree Workspace mass self_checks
     sigmoid_distance verify_chains verify_logits verify_probs verify_sigmoid verify_tree_logits
     verify_tree_probs
-otm.models: CATALOGUE DownloadableModel GPT GPTConfig HiddenStateModel HuggingFaceModel
-    IntersectionModel LanguageModel NGramModel Session Spelling StatelessModel TableModel
-    UniformModel check_same_vocabulary decode download encode load save_huggingface
+otm.models: GPT GPTConfig HiddenStateModel HuggingFaceModel IntersectionModel LanguageModel
+    NGramModel Session Spelling StatelessModel TableModel UniformModel check_same_vocabulary decode
+    download encode load save_huggingface
 otm.models.gpt.train: PRESETS Preset default_text split train
 otm.optimum: Bound BoundedOptimum Cut Optimum acceptance_at_distance alpha_interval
     alpha_interval_from_logprobs bisection_steps bounds_by_random_order closest_ratio excess
