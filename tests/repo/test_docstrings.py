@@ -166,6 +166,7 @@ WITHOUT_EXAMPLE = {
     *(f"otm.integrations.huggingface.{x}" for x in ("AssistedDecoding", "patch_generate")),
     *(f"otm.gain.{name}" for name in ("ModelPair", "from_models")),
     *(f"otm.models.{x}" for x in ("save_huggingface", "HuggingFaceModel", "check_same_vocabulary")),
+    "otm.models.download",  # needs a network
 }
 """What needs a package that need not be installed, Hugging Face transformers if nothing is said."""
 
