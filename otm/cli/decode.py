@@ -20,7 +20,7 @@ from otm._core.display.progress import watching
 from otm._core.display.text import text_table
 from otm._core.numbers import as_positive, check_name
 from otm._core.optional import is_installed
-from otm.cli.demo import Loaded, demonstrate, load_models
+from otm.cli.demo import TEXT, Loaded, demonstrate, load_models
 from otm.cli.output import JsonOption, print_headline, print_json, wants_colour
 from otm.cli.sampling import GenerationConfig, MinP, Temperature, TopK, TopP, sampling_of
 from otm.decoding import (
@@ -73,7 +73,7 @@ def decode(
         str | None,
         typer.Option(
             help="Text to continue, or message to an instruct model.  [default: And it came to "
-            "pass; for Hugging Face models another text]"
+            "pass; for an instruct model a message]"
         ),
     ] = None,
     max_tokens: Annotated[int, typer.Option(help="Largest number of new tokens.")] = 96,
@@ -306,7 +306,7 @@ def _load_both(
                 "--chat and --dtype have no effect on shipped models; omit them"
             )
         # keep the typed bytes, even if they are not UTF-8
-        text = "And it came to pass" if prompt is None else prompt
+        text = TEXT if prompt is None else prompt
         return (_load(target), _load(draft)), list(os.fsencode(text)), bytes_as_text
     loaded = load_models(target, draft, prompt, chat=chat, dtype=dtype)
     assert loaded.draft is not None
