@@ -18,9 +18,9 @@ import typer
 
 from otm._core.display.progress import watching
 from otm._core.display.text import text_table
-from otm._core.numbers import check_name
+from otm._core.numbers import as_positive, check_name
 from otm._core.optional import is_installed
-from otm.cli.demo import Loaded, demonstrate, load_models
+from otm.cli.demo import TEXT, Loaded, demonstrate, load_models
 from otm.cli.output import JsonOption, print_headline, print_json, wants_colour
 from otm.cli.sampling import GenerationConfig, MinP, Temperature, TopK, TopP, sampling_of
 from otm.decoding import (
@@ -33,6 +33,7 @@ from otm.decoding import (
     tree_rules,
 )
 from otm.decoding.checks import check_task
+from otm.decoding.policies import as_gamma
 from otm.decoding.rendering import Decode
 from otm.errors import InvalidInputError
 from otm.models import LanguageModel, NGramModel, load
@@ -72,7 +73,7 @@ def decode(
         str | None,
         typer.Option(
             help="Text to continue, or message to an instruct model.  [default: And it came to "
-            "pass; for Hugging Face models another text]"
+            "pass; for an instruct model a message]"
         ),
     ] = None,
     max_tokens: Annotated[int, typer.Option(help="Largest number of new tokens.")] = 96,
@@ -146,7 +147,11 @@ def decode(
     if dtype is not None:
         check_name("dtype", dtype, DTYPES)
     sampling = sampling_of(temperature, top_k, top_p, min_p, generation_config)
-    if target is not None and _is_outside(target) and rule is None and k is None:
+    compares_rules = rule is not None or k is not None
+    given = [name for name in (target, draft) if name is not None]
+    if target is not None and not compares_rules and _are_outside(*given):
+        as_gamma(gamma)
+        as_positive(max_tokens, "max_tokens")
         return _show(
             target,
             draft,
@@ -279,25 +284,30 @@ def _is_outside(name: str) -> bool:
     return not ours and (is_downloadable(name) or "/" in name or Path(name).is_dir())
 
 
+def _are_outside(*names: str) -> bool:
+    """Return whether these are Hugging Face models; raise if only some of them are."""
+    outside = [name for name in names if _is_outside(name)]
+    for name in names:
+        if outside and name not in outside:
+            raise InvalidInputError(
+                f"{outside[0]!r} is a Hugging Face model and {name!r} is not; give two models with "
+                "the same tokenizer by --target and --draft"
+            )
+    return bool(outside)
+
+
 def _load_both(
     target: str, draft: str, prompt: str | None, *, chat: bool | None, dtype: str | None
 ) -> tuple[tuple[LanguageModel, LanguageModel], list[int], Decode]:
     """Return both models, the tokens of the prompt, and a function from tokens to text."""
-    outside = [name for name in (target, draft) if _is_outside(name)]
-    if not outside:
+    if not _are_outside(target, draft):
         if chat is not None or dtype is not None:
             raise InvalidInputError(
                 "--chat and --dtype have no effect on shipped models; omit them"
             )
         # keep the typed bytes, even if they are not UTF-8
-        text = "And it came to pass" if prompt is None else prompt
+        text = TEXT if prompt is None else prompt
         return (_load(target), _load(draft)), list(os.fsencode(text)), bytes_as_text
-    for name in (target, draft):
-        if name not in outside:
-            raise InvalidInputError(
-                f"{outside[0]!r} is a Hugging Face model and {name!r} is not; give two models with "
-                "the same tokenizer by --target and --draft"
-            )
     loaded = load_models(target, draft, prompt, chat=chat, dtype=dtype)
     assert loaded.draft is not None
     return (loaded.target, loaded.draft), loaded.prompt, loaded.tokenizer.decode

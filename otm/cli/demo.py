@@ -24,7 +24,7 @@ from otm.models.huggingface.chat import chat_tokens, end_tokens, uses_template
 from otm.models.huggingface.loading import load_one, load_pair
 from otm.rules import RULES
 
-PROMPTS = {True: "Write a short story about a lighthouse keeper.", False: "Once upon a time"}
+MESSAGE, TEXT = "Write a short story about a lighthouse keeper.", "And it came to pass"
 """Default prompt with and without a chat template."""
 
 PLAIN, WARM_UP = "without drafts", 4
@@ -65,7 +65,8 @@ def load_models(
         ]
     _tell(f"Loaded in {time.perf_counter() - begin:.1f} s")
     in_template = uses_template(tokenizer, chat)
-    message = PROMPTS[in_template] if prompt is None else prompt
+    default = MESSAGE if in_template else TEXT
+    message = default if prompt is None else prompt
     tokens = chat_tokens(tokenizer, message) if in_template else list(tokenizer(message).input_ids)
     if not message or not tokens:
         raise InvalidInputError("the prompt is empty; give a text by --prompt")

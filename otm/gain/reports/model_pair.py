@@ -160,12 +160,11 @@ class ModelPair(ShortRepr):
         The models read block by block from the start of the window. So memory holds the logits of
         one block, and the logits do not depend on which blocks are requested.
         """
-        tokens, unread = self.windows[window][None], 0
+        tokens = self.windows[window][None]
         sessions = [self._session(model) for model in (self.draft, self.target)]
-        offset = int(self.first_positions[window]) - 1
+        unread = int(self.first_positions[window]) - 1
         for session in sessions:
-            session.read(tokens[:, :offset])
-        unread = offset
+            session.read(tokens[:, :unread])
         for start, stop in self._bounds_of(window):
             some = tokens[:, unread : unread + stop - start]
             draft, target = (session.append(some)[0].float().cpu().numpy() for session in sessions)
