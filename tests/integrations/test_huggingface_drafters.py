@@ -233,7 +233,9 @@ def test_prompt_lookup_in_other_calls() -> None:
         ids, return_dict_in_generate=True, output_scores=True, repetition_penalty=1.2, **options
     )
     heard: list[int] = []
-    ear = type("Ear", (), {"put": lambda _, x: heard.extend(x.flatten().tolist()), "end": id})()
+    ear = type(
+        "Ear", (), {"put": lambda _, x: heard.extend(x.flatten().tolist()), "end": lambda _: None}
+    )()
     found = TARGET.generate(
         ids, custom_generate=lookup, past_key_values=cache_of(ids[:, :5]), streamer=ear,
         return_dict_in_generate=True, output_scores=True, repetition_penalty=1.2, **options,

@@ -82,10 +82,14 @@ class BatchProcessor:
         self._any_rows = all(kind_of(processor) in BY_ROW for processor in processors)
 
     def __call__(self, tokens: Any, scores: Any, prompts: Any) -> Any:
-        """Return processed scores [M, V] after tokens [M, L]; `prompts` [M] are prompt indices."""
+        """Return processed scores [M, V] after tokens [M, L]; `prompts` [M] are prompt indices.
+
+        The arguments are tensors, or arrays for a draft model without torch.
+        """
         import torch
 
         device = self._input_ids.device
+        tokens, scores = torch.as_tensor(tokens), torch.as_tensor(scores)
         # `generate` also processes scores in float32.
         padded = scores.to(device, torch.float32, copy=True, non_blocking=True)
         if (missing := self._size - padded.shape[1]) > 0:
