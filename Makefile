@@ -88,7 +88,11 @@ gpu: ## try, measure and tune the kernels on a GPU, with the NumPy, torch and Tr
 # vLLM's build for CPUs pins other versions than ours, so it has an environment of its own (4 GB).
 .PHONY: vllm
 vllm: $(VENV)-vllm/.installed ## serve models by vLLM, with and without our verifiers, and audit what they send
-	$(VENV)-vllm/bin/python -m benchmarks.vllm $(ARGS)
+	$(VENV)-vllm/bin/python -m benchmarks.engines $(ARGS)
+
+.PHONY: llama
+llama: $(VENV)-llama/.installed $(VENV)/.installed-server ## serve a model by llama-cpp-python, and audit what it sends
+	$(BIN)/python -m benchmarks.engines.llama $(VENV)-llama/bin/python $(ARGS)
 
 .PHONY: coq-is-there
 coq-is-there:
@@ -141,9 +145,15 @@ $(VENV)/.installed-%: pyproject.toml constraints.txt | $(VENV)/.created
 		$(BIN)/python -m pip install -c constraints.txt -e ".[$*]"
 	@touch $@
 
-$(VENV)-vllm/.installed: benchmarks/vllm/install.py pyproject.toml
+$(VENV)-vllm/.installed: benchmarks/engines/install.py pyproject.toml
 	$(PYTHON) -m venv $(VENV)-vllm
-	$(VENV)-vllm/bin/python benchmarks/vllm/install.py
+	$(VENV)-vllm/bin/python benchmarks/engines/install.py
+	@touch $@
+
+# The server's compiler takes minutes; without LLAVA_BUILD it leaves out the part for images.
+$(VENV)-llama/.installed:
+	$(PYTHON) -m venv $(VENV)-llama
+	CMAKE_ARGS="-DLLAVA_BUILD=OFF" $(VENV)-llama/bin/python -m pip install "llama-cpp-python[server]==0.3.36"
 	@touch $@
 
 $(VENV)/.created:

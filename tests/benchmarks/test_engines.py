@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.vllm import engine
-from benchmarks.vllm.install import LEFT_OUT, name_of
+from benchmarks.engines import engine
+from benchmarks.engines.install import LEFT_OUT, name_of
 
 SERVER = """
 import sys

@@ -14,7 +14,6 @@ from pathlib import Path
 VERSION = "0.32.0"
 TORCH = "torch==2.13.0"
 LEFT_OUT = {"torch", "torchaudio", "torchvision", "torchcodec", "opencv-python-headless"}
-BESIDE = ("accelerate>=1.10",)  # transformers' server needs it to load models
 
 
 def pip(*arguments: str) -> None:
@@ -34,7 +33,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         constraints = Path(folder) / "constraints.txt"
         constraints.write_text(f"{TORCH}\n", encoding="utf-8")
-        pip("-c", str(constraints), TORCH, *wanted, *BESIDE, "-e", ".[cli,server,testing]")
+        pip("-c", str(constraints), TORCH, *wanted, "-e", ".[cli,real,server,testing]")
 
 
 def name_of(requirement: str) -> str:

@@ -6,13 +6,22 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
+from benchmarks.engines.audits import Subject
+from otm.decoding import SamplingParameters
+
 VOCABULARY = 64
 LENGTH = 256
 PROMPTS = ("w3 w5 w7 w3 w5 w7 w3 w5", "w11 w2 w11 w2 w11", "w40 w41 w42 w43", "w9 w9 w9 w9 w9 w9")
 """Prompts with repetitions, in which n-grams find drafts."""
 
+SAMPLING = (
+    SamplingParameters(),
+    SamplingParameters(temperature=0.7),
+    SamplingParameters(top_k=8),
+)
 
-def make_pair(folder: Path, vocabulary: int = VOCABULARY) -> tuple[Path, Path]:
+
+def make_pair(folder: Path, vocabulary: int = VOCABULARY) -> Subject:
     """Write target and draft, whose distributions overlap by about 80 %."""
     torch.manual_seed(0)
     config = LlamaConfig(
@@ -40,7 +49,7 @@ def make_pair(folder: Path, vocabulary: int = VOCABULARY) -> tuple[Path, Path]:
         model.generation_config.update(do_sample=True, top_k=0)  # settings of transformers' server
         model.float().save_pretrained(place)
         tokenizer(vocabulary).save_pretrained(place)
-    return folders
+    return Subject(*folders, PROMPTS, SAMPLING)
 
 
 def tokenizer(vocabulary: int) -> PreTrainedTokenizerFast:

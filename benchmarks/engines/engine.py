@@ -1,4 +1,4 @@
-"""Local servers, started and stopped: vLLM's, and that of transformers."""
+"""Local servers, started and stopped: those of vLLM, transformers and llama-cpp-python."""
 
 import json
 import os
@@ -14,9 +14,9 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-PATIENCE = 180
+PATIENCE = 600
 """Maximum number of seconds for the start of a server."""
 
 QUIET = {
@@ -25,11 +25,32 @@ QUIET = {
     "VLLM_CPU_KVCACHE_SPACE": "1",
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",
     "VLLM_LOGGING_LEVEL": "WARNING",
-    "OMP_NUM_THREADS": "1",  # with tiny models, more threads are ten times slower
 }
 
 STEPS = 3
 """Number of drafts γ per step."""
+
+
+class Size(NamedTuple):
+    """Limits of a server.
+
+    Attributes
+    ----------
+    length : int
+        Number of tokens of a prompt and its answer.
+    listed : int
+        Length of a list of log-probabilities.
+    threads : int
+        Number of threads.
+    """
+
+    length: int
+    listed: int
+    threads: int
+
+
+TINY = Size(64, 64, 1)
+"""Limits for tiny models, with which more threads are ten times slower."""
 
 NGRAM = {"method": "ngram", "prompt_lookup_max": 2, "prompt_lookup_min": 1}
 
@@ -42,31 +63,58 @@ def draft_model(folder: Path) -> dict[str, Any]:
 
 @contextmanager
 def vllm_server(
-    target: Path, speculation: dict[str, Any] | None, rule: str | None
+    target: Path, speculation: dict[str, Any] | None, rule: str | None, size: Size = TINY
 ) -> Iterator[str]:
     """Serve a model by vLLM, with optional drafts and plug-in rule; yield the address."""
     command = [
         *(sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(target)),
-        *("--dtype", "float32", "--enforce-eager", "--max-model-len", "64"),
-        *("--max-num-seqs", "64", "--max-logprobs", "64", "--served-model-name", "target"),
+        *("--dtype", "float32", "--enforce-eager", "--max-model-len", str(size.length)),
+        *("--max-num-seqs", "64", "--max-logprobs", str(size.listed)),
+        *("--served-model-name", "target"),
     ]
     if speculation:
         config = {**speculation, "num_speculative_tokens": STEPS}
         command += ["--speculative-config", json.dumps(config)]
-    with served(command, QUIET | ({"OTM_VLLM": rule} if rule else {})) as address:
+    environment = threads(size) | ({"OTM_VLLM": rule} if rule else {})
+    with served(command, QUIET | environment) as address:
         yield address
 
 
 @contextmanager
-def transformers_server() -> Iterator[str]:
+def transformers_server(size: Size = TINY) -> Iterator[str]:
     """Serve models by transformers, whose server has no speculation and no log-probabilities."""
     script = "from transformers.cli.transformers import main; main()"
-    with served([sys.executable, "-c", script, "serve"], QUIET) as address:
+    with served([sys.executable, "-c", script, "serve"], QUIET | threads(size)) as address:
         yield address
 
 
 @contextmanager
-def served(command: list[str], environment: dict[str, str]) -> Iterator[str]:
+def llama_server(python: Path, model: Path, size: Size, *, lookup: bool) -> Iterator[str]:
+    """Serve a GGUF file by llama-cpp-python, with or without drafts from the text so far.
+
+    The server is in another environment than this program, whose Python is `python`.
+    """
+    command = [
+        *(str(python), "-m", "llama_cpp.server", "--model", str(model), "--logits_all", "true"),
+        *("--n_ctx", str(size.length), "--n_threads", str(size.threads)),
+        *("--n_threads_batch", str(size.threads), "--verbose", "false"),
+    ]
+    if lookup:
+        command += ["--draft_model", "prompt-lookup-decoding"]
+        command += ["--draft_model_num_pred_tokens", str(STEPS)]
+    with served(command, {}, health="/v1/models") as address:
+        yield address
+
+
+def threads(size: Size) -> dict[str, str]:
+    """Return the environment that limits the threads of a server with torch."""
+    return {"OMP_NUM_THREADS": str(size.threads)}
+
+
+@contextmanager
+def served(
+    command: list[str], environment: dict[str, str], health: str = "/health"
+) -> Iterator[str]:
     """Start a server on a free local port, wait until it answers, and end it afterwards."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -81,7 +129,7 @@ def served(command: list[str], environment: dict[str, str]) -> Iterator[str]:
             start_new_session=True,  # so that its child processes end with it
         )
         try:
-            if not answers(address, process):
+            if not answers(address + health, process):
                 log.seek(0)
                 raise RuntimeError(
                     f"the server did not start: {log.read()[-3000:].decode(errors='replace')}"
@@ -106,7 +154,7 @@ def answers(address: str, process: "subprocess.Popen[bytes]") -> bool:
     end = time.monotonic() + PATIENCE
     while time.monotonic() < end and process.poll() is None:
         try:
-            with urllib.request.urlopen(f"{address}/health", timeout=5) as answer:
+            with urllib.request.urlopen(address, timeout=5) as answer:
                 if answer.status == 200:
                     return True
         except (urllib.error.URLError, OSError):
