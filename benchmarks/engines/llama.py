@@ -91,7 +91,7 @@ def audit_llama(python: Path, model: Path, requests: int) -> list[dict[str, Any]
         records.append(audited(name, address, lossless=True, sampling=SAMPLING, **common))
         for parameter, value in DEFAULTS:
             name = f"llama-cpp-python, default {parameter}"
-            own = {"leave_out": (parameter,), "sampling": (value,)}
+            own: dict[str, Any] = {"leave_out": (parameter,), "sampling": (value,)}
             records.append(audited(name, address, lossless=False, **own, **common))
         name = "llama-cpp-python, top-p at temperature 0.7"
         records.append(audited(name, address, lossless=False, sampling=(NUCLEUS,), **common))
