@@ -78,7 +78,7 @@ class Subject(NamedTuple):
 
 def audit_all(subject: Subject, requests: int = REQUESTS) -> list[dict[str, Any]]:
     """Start each server of vLLM, audit it, measure its acceptance, and stop it."""
-    speculation = {"none": None, "n-grams": NGRAM}
+    speculation: dict[str, dict[str, Any] | None] = {"none": None, "n-grams": NGRAM}
     if subject.draft is not None:
         speculation["draft model"] = draft_model(subject.draft)
     records = []

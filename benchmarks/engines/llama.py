@@ -3,8 +3,9 @@
     make llama [ARGS="..."]
 
 The server is in an environment of its own, whose Python is the first argument.  It samples a token
-of the target and accepts a draft if it is the same token, so its verification is lossless.  The
-audit shows two of its defaults: a penalty for repetitions, and top-p before the temperature.
+of the target and accepts a draft if it is the same token.  It is audited without drafts, with
+drafts from the text so far, with its defaults for a penalty and for min-p, and with top-p, which it
+applies before the temperature.
 
 With --save the record goes to benchmarks/results/llama.json.  Exit status 1 means that the audit of
 some server did not give the expected verdict.
@@ -91,7 +92,7 @@ def audit_llama(python: Path, model: Path, requests: int) -> list[dict[str, Any]
         records.append(audited(name, address, lossless=True, sampling=SAMPLING, **common))
         for parameter, value in DEFAULTS:
             name = f"llama-cpp-python, default {parameter}"
-            own = {"leave_out": (parameter,), "sampling": (value,)}
+            own: dict[str, Any] = {"leave_out": (parameter,), "sampling": (value,)}
             records.append(audited(name, address, lossless=False, **own, **common))
         name = "llama-cpp-python, top-p at temperature 0.7"
         records.append(audited(name, address, lossless=False, sampling=(NUCLEUS,), **common))

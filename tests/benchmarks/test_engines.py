@@ -1,4 +1,4 @@
-"""What `make vllm` does besides vLLM: servers are started and ended, requirements chosen."""
+"""What `make vllm` and `make llama` do besides their engines: servers, settings, records."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ import math
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from benchmarks.engines import engine
+from benchmarks.engines import __main__ as program
+from benchmarks.engines import audits, engine, real
 from benchmarks.engines.install import LEFT_OUT, name_of
 
 GUIDE = Path("docs/engines.md").read_text(encoding="utf-8")
@@ -55,6 +58,58 @@ def test_a_server_that_ends_says_why() -> None:
         engine.served([sys.executable, "-c", "raise SystemExit('no such model')"], {}),
     ):
         pass
+
+
+def test_the_servers_of_a_model_without_a_draft_model() -> None:
+    """Catches a draft model that does not exist, and a rule that no server has."""
+    subject = audits.Subject(Path("model"), None, real.PROMPTS, real.SAMPLING, real.SIZE)
+    assert [str(server) for server in subject.servers] == [
+        "no speculation",
+        "n-grams, vLLM itself",
+        "n-grams, OTM chain",
+        "n-grams, OTM block",
+    ]
+    assert [server.should_be_lossless for server in subject.servers] == [True, False, True, True]
+
+
+def test_only_the_server_with_lookup_drafts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Catches two servers without drafts, and a check of health at an address that has none."""
+    commands: list[list[str]] = []
+
+    @contextmanager
+    def keep(command: list[str], environment: dict[str, str], health: str) -> Iterator[str]:
+        commands.append(command)
+        yield health
+
+    monkeypatch.setattr(engine, "served", keep)
+    for lookup in (False, True):
+        with engine.llama_server(Path("python"), Path("x.gguf"), real.SIZE, lookup=lookup) as path:
+            assert path == "/v1/models"
+    assert ["--draft_model" in command for command in commands] == [False, True]
+    assert all("--logits_all" in command for command in commands)
+
+
+def test_a_copy_with_neutral_settings(tmp_path: Path) -> None:
+    """Catches settings that are written over the user's model, and lost end tokens."""
+    folder = tmp_path / "model"
+    folder.mkdir()
+    settings = folder / "generation_config.json"
+    settings.write_text('{"eos_token_id": 2}')
+    copy = real.with_plain_sampling(folder, tmp_path / "copy")
+    assert json.loads(settings.read_text()) == {"eos_token_id": 2}
+    changed = json.loads((copy / "generation_config.json").read_text())
+    assert changed == {"eos_token_id": 2, "do_sample": True, "top_k": 0, "top_p": 1.0}
+
+
+def test_the_record_of_the_real_model_has_a_file_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Catches one part of `make vllm` that deletes the records of the others."""
+    monkeypatch.setattr(program, "RESULTS", tmp_path)
+    program.save({"real": []}, 1.0)
+    assert [path.name for path in tmp_path.iterdir()] == ["vllm-real.json"]
+    program.save({"step": []}, 1.0)
+    assert "real" not in json.loads((tmp_path / "vllm.json").read_text(encoding="utf-8"))
 
 
 def test_names_of_requirements() -> None:
