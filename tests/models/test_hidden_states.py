@@ -57,7 +57,7 @@ def pair() -> tuple[HuggingFaceModel, HiddenStateModel]:
 
 
 def plainly(target: HuggingFaceModel, draft: HiddenStateModel, text: Any, known: int) -> Any:
-    """Scores [V] after a text of which the target has read `known` tokens, by whole passes."""
+    """Scores [V] after a text by whole passes; the target has read its first `known` tokens."""
     ids = torch.tensor([text])
     with torch.no_grad():
         hidden = target.model(ids, output_hidden_states=True).hidden_states
@@ -178,8 +178,8 @@ def test_files_keep_weights_to_eight_bits(tmp_path: Any) -> None:
 
 def test_what_cannot_be_used_is_refused(tmp_path: Any) -> None:
     target = tiny()
-    (tmp_path / "text").write_text("no layer")
-    with pytest.raises(InvalidInputError, match="is no draft layer"):
+    (tmp_path / "text").write_text("nothing")
+    with pytest.raises(InvalidInputError, match="is not a draft layer"):
         load_layer(tmp_path / "text")
     with pytest.raises(InvalidParameterError, match="needs a HuggingFaceModel"):
         HiddenStateModel(object(), layer_file())  # type: ignore[arg-type]
