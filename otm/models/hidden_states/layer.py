@@ -37,11 +37,16 @@ class LayerConfig:
     hidden: int
     rope_base: float = 100_000.0
 
+    @property
+    def states_width(self) -> int:
+        """Number of entries of the target's states that a slot reads."""
+        return self.width * len(self.states)
+
     def shapes(self, tokens: int) -> dict[str, tuple[int, ...]]:
         """Return the shape of each weight, for an output head of `tokens` tokens."""
         d, size = self.width, self.width // self.heads
         return {
-            "of_states": (d, d * len(self.states)),
+            "of_states": (d, self.states_width),
             "of_own": (d, d),
             "of_token": (d, d),
             "query": (d, d),
