@@ -13,7 +13,7 @@ from otm.models.huggingface.model import HuggingFaceModel
 
 
 class HiddenStateModel(LanguageModel):
-    """A draft model of one layer that continues the target's hidden states ([li2024]_).
+    """A draft model of one layer that continues the target's hidden states ([li2024eagle]_).
 
     It reads the states that the target computed when it verified earlier drafts, so the target runs
     no additional pass.  Its output layer is the rows of the target's for the tokens that are
@@ -45,7 +45,7 @@ class HiddenStateModel(LanguageModel):
 
     References
     ----------
-    .. [li2024] Li et al., "EAGLE: Speculative Sampling Requires Rethinking Feature Uncertainty",
+    .. [li2024eagle] Li et al., "EAGLE: Speculative Sampling Requires Rethinking Feature Uncertainty",
        ICML 2024.
 
     Examples

@@ -18,7 +18,7 @@ Indices = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class BoundLayer:
-    """A layer with what it takes from its target."""
+    """A layer with the parts of its target that it uses."""
 
     layer: Layer
     # The target's hidden states, and its function from tokens to embeddings.
