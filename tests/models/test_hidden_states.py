@@ -239,7 +239,7 @@ def test_sampled_texts_follow_the_target() -> None:
         for one, two, *_ in generation.sequences:
             counts[one, two] += 1
         distances.append(abs(counts / count - law).sum() / 2)
-    # 300 samples of this law are at a distance of about 0.14.
+    # 300 samples of this distribution are at a distance of about 0.14.
     assert max(distances[:2]) < 0.22 < distances[2]
 
 
