@@ -159,8 +159,8 @@ def compare_greedy(
         if len(one) == len(two):
             return GreedyComparison(IDENTICAL)
         end = min(len(one), len(two))
-        tokens = (text[end] if end < len(text) else None for text in (one, two))
-        return GreedyComparison(NOT_EXPLAINED, end, *tokens, margin=np.inf)
+        mine, other = (text[end] if end < len(text) else None for text in (one, two))
+        return GreedyComparison(NOT_EXPLAINED, end, mine, other, margin=np.inf)
     after = two[same : same + max(LENGTHS)]
     scores = list(_passes(model, start, one[:same], after))
     logits = np.array([_as_logits(row, model.returns_probs) for row in scores])
@@ -221,7 +221,7 @@ def _margin_and_rounding(logits: npt.NDArray[np.float64], tokens: list[int]) -> 
     return margin, float((change.max(-1) - change.min(-1)).max()) if change.size else 0.0
 
 
-def _unit(scores: object, logits: npt.NDArray[np.float64]) -> float:
+def _unit(scores: Any, logits: npt.NDArray[np.float64]) -> float:
     """Return one unit in the last place of the largest finite logit, in the type of the scores."""
     largest = float(np.abs(logits[np.isfinite(logits)]).max(initial=0.0))
     if is_tensor(scores):

@@ -115,6 +115,8 @@ def test_what_is_needed_by_what_is_not_code_is_in_the_wheel() -> None:
     weights = [f"{name}.safetensors" for name in ("large", "medium", "small", "target")]
     data = [f"gpt/weights/{name}" for name in ("README.md", *weights)]
     data += ["data/README.md", "data/king_james_bible_excerpt.txt"]
+    draft = ("LICENSE", "README.md", "SmolLM2-135M.safetensors")
+    data += [f"hidden_states/weights/{name}" for name in draft]
     others = ["py.typed", "gain/reports/page.html", "kernels/common/warps.json"]
     others += [f"models/{name}" for name in data]
     assert {x for x in inside if not x.endswith(".py")} == {f"otm/{name}" for name in others}
