@@ -183,7 +183,7 @@ def audit_server(
 def _load(folder: Path) -> tuple[Any, Any]:
     """Load a model and its tokenizer from files, without executing any code.
 
-    Only a model of `otm.models.CATALOGUE` is downloaded.
+    Only a model that `otm models` lists is downloaded.
     """
     transformers = require("transformers")
     from otm.models import HuggingFaceModel

@@ -6,7 +6,6 @@ Drafters that use these models are in `otm.decoding.drafters`.
 """
 
 from otm.models.base import LanguageModel, Session, StatelessModel
-from otm.models.downloads.catalogue import CATALOGUE, DownloadableModel
 from otm.models.downloads.folder import download
 from otm.models.gpt.model import GPT, decode, encode
 from otm.models.gpt.transformer import GPTConfig
@@ -20,9 +19,7 @@ from otm.models.vocabularies.intersection import IntersectionModel
 from otm.models.vocabularies.spelling import Spelling
 
 __all__ = [
-    "CATALOGUE",
     "GPT",
-    "DownloadableModel",
     "GPTConfig",
     "HiddenStateModel",
     "HuggingFaceModel",

@@ -76,6 +76,8 @@ def load(
         If torch, safetensors, or for a download transformers, gguf or accelerate is not installed.
     DownloadError
         If the download fails.
+    InvalidInputError
+        If the installed transformers cannot read a downloaded model.
 
     Examples
     --------

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from otm.cli import main
-from otm.models import CATALOGUE
 from otm.models.downloads import folder
+from otm.models.downloads.catalogue import CATALOGUE
 
 
 def test_the_list_says_what_is_here(

@@ -174,6 +174,7 @@ WITHOUT_EXAMPLE = {
             "check_same_vocabulary",
         )
     ),
+    "otm.models.download",  # needs a network
 }
 """What needs a package that need not be installed, Hugging Face transformers if nothing is said."""
 

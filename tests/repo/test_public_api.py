@@ -82,9 +82,9 @@ NAMES = {module: names.split() for module, names in {
         verify_chains verify_logits verify_probs verify_sigmoid verify_tree_logits verify_tree_probs
     """,
     "otm.models": """
-        CATALOGUE GPT DownloadableModel GPTConfig HiddenStateModel HuggingFaceModel
-        IntersectionModel LanguageModel NGramModel Session Spelling StatelessModel TableModel
-        UniformModel check_same_vocabulary decode download encode load save_huggingface
+        GPT GPTConfig HiddenStateModel HuggingFaceModel IntersectionModel LanguageModel NGramModel
+        Session Spelling StatelessModel TableModel UniformModel check_same_vocabulary decode
+        download encode load save_huggingface
     """,
     "otm.models.gpt.train": "PRESETS Preset default_text split train",
     "otm.optimum": """

@@ -27,7 +27,7 @@ class LoadedPair(NamedTuple):
 def load_pair(draft: AnyPath, target: AnyPath, device: str | None = None) -> LoadedPair:
     """Load two models by folder or by name on the hub, as for `from_pretrained`.
 
-    A name of `otm.models.CATALOGUE` is downloaded once.
+    A model that `otm models` lists is downloaded once.
 
     Raise if the tokenizers differ, or if a model has fewer logits than the tokenizer has tokens.  A
     model can have more logits, as padding; the caller must drop all logits after the first
@@ -58,7 +58,7 @@ def load_pair(draft: AnyPath, target: AnyPath, device: str | None = None) -> Loa
 def load_one(name: AnyPath, what: str, dtype: Any = None) -> tuple[Any, Any]:
     """Load the tokenizer and a causal model in evaluation mode, by default in the stored type.
 
-    `name` is a folder, a name of `otm.models.CATALOGUE`, or a name on the hub; `what` names the
+    `name` is a folder, a name that `otm models` lists, or a name on the hub; `what` names the
     model in error messages.
     """
     transformers = require("transformers")

@@ -106,7 +106,9 @@ def test_models_that_do_not_fit_are_refused(pair: ModelPair, tmp_path: Path) -> 
     text = tmp_path / "text.txt"
     with pytest.raises(InvalidInputError, match="different tokens"):
         from_models(other, tmp_path / "target", text)
-    with pytest.raises(InvalidInputError, match=r"folder .* of the draft does not exist") as caught:
+    with pytest.raises(
+        InvalidInputError, match=r"folder .* of the draft model does not exist"
+    ) as caught:
         from_models(tmp_path / "missing", tmp_path / "target", text)
     assert "\n" not in str(caught.value)
     models = tmp_path / "draft", tmp_path / "target"

@@ -149,16 +149,16 @@ def test_what_is_missing_is_said_before_the_download(
         download(NAME)
 
 
-def test_names(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names(index: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Bug: an unknown name is looked up on the hub."""
     with pytest.raises(UnknownMethodError, match=f"target, large, medium, small, {NAME}"):
         load("SmolLM2-13B")
     with pytest.raises(UnknownMethodError, match=NAME):
         download("target")
     monkeypatch.delenv(folder.VARIABLE)
-    monkeypatch.setenv("HOME", "/home/ada")
-    monkeypatch.setenv("USERPROFILE", "/home/ada")
-    assert models_folder() == Path("/home/ada/.cache/otm/models")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+    assert models_folder() == tmp_path / ".cache" / "otm" / "models"
 
 
 def test_a_python_without_pip(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
