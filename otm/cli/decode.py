@@ -18,8 +18,9 @@ import typer
 
 from otm._core.display.progress import watching
 from otm._core.display.text import text_table
-from otm._core.numbers import check_name
+from otm._core.numbers import as_positive, check_name
 from otm._core.optional import is_installed
+from otm.cli.demo import TEXT, Loaded, demonstrate, load_models
 from otm.cli.output import JsonOption, print_headline, print_json, wants_colour
 from otm.cli.sampling import GenerationConfig, MinP, Temperature, TopK, TopP, sampling_of
 from otm.decoding import (
@@ -32,14 +33,14 @@ from otm.decoding import (
     tree_rules,
 )
 from otm.decoding.checks import check_task
+from otm.decoding.policies import as_gamma
 from otm.decoding.rendering import Decode
 from otm.errors import InvalidInputError
-from otm.models import HuggingFaceModel, LanguageModel, NGramModel, load
+from otm.models import LanguageModel, NGramModel, load
 from otm.models import decode as bytes_as_text
 from otm.models.downloads.catalogue import is_downloadable
 from otm.models.gpt.model import SHIPPED
 from otm.models.gpt.train import default_text
-from otm.models.huggingface.loading import load_pair
 from otm.rules import names
 
 NGRAMS = tuple(f"ngram-{order}" for order in range(1, 8))
@@ -47,6 +48,7 @@ NGRAMS = tuple(f"ngram-{order}" for order in range(1, 8))
 
 CHAINS = [1, 4, 8]
 RULES = ["k-Seq", "optimal", "traversal"]
+DTYPES = ("float32", "bfloat16", "float16")
 
 COLUMNS = (
     "method",
@@ -67,16 +69,28 @@ STEPS_SHOWN = 6
 
 def decode(
     *,
-    prompt: Annotated[str, typer.Option(help="Text to continue.")] = "And it came to pass",
+    prompt: Annotated[
+        str | None,
+        typer.Option(
+            help="Text to continue, or message to an instruct model.  [default: And it came to "
+            "pass; for an instruct model a message]"
+        ),
+    ] = None,
     max_tokens: Annotated[int, typer.Option(help="Largest number of new tokens.")] = 96,
     gamma: Annotated[int, typer.Option(help="Number of drafts in a path.")] = 4,
     k: Annotated[
-        list[int], typer.Option("-k", "--k", help="Number of chains for SpecTr; may be repeated.")
-    ] = CHAINS,
+        list[int] | None,
+        typer.Option(
+            "-k", "--k", help="Number of chains for SpecTr; may be repeated.  [default: 1, 4, 8]"
+        ),
+    ] = None,
     rule: Annotated[
-        list[str],
-        typer.Option(help=f"Rule for SpecTr, one of {', '.join(tree_rules())}; may be repeated."),
-    ] = RULES,
+        list[str] | None,
+        typer.Option(
+            help=f"Rule for SpecTr, one of {', '.join(tree_rules())}; may be repeated.  [default: "
+            f"{', '.join(RULES)}]"
+        ),
+    ] = None,
     temperature: Temperature = 1.0,
     top_k: TopK = None,
     top_p: TopP = None,
@@ -91,7 +105,25 @@ def decode(
     ] = None,
     draft: Annotated[
         str | None,
-        typer.Option(help="Draft model of the same kind.  [default: small; without torch ngram-3]"),
+        typer.Option(
+            help="Draft model of the same kind.  [default: small; without torch ngram-3; for a "
+            "Hugging Face model prompt lookup]"
+        ),
+    ] = None,
+    chat: Annotated[
+        bool | None,
+        typer.Option(
+            "--chat/--no-chat",
+            help="Whether the prompt goes through the chat template of a Hugging Face model. "
+            "Default: if its tokenizer has one.",
+        ),
+    ] = None,
+    dtype: Annotated[
+        str | None,
+        typer.Option(
+            help=f"Type of a Hugging Face model's weights, one of {', '.join(DTYPES)}.  [default: "
+            "the stored type]"
+        ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 0,
     colour: Annotated[
@@ -108,18 +140,39 @@ def decode(
     The command compares speeds, and shows the accepted drafts. Shipped models are the GPTs target,
     large, medium and small, which need torch, and ngram-1 to ngram-7. All shipped models have bytes
     as tokens, and were fitted to seven books of the King James Bible. Two Hugging Face models must
-    have the same tokenizer.
+    have the same tokenizer. The text of a Hugging Face model appears while it is decoded, first
+    without and then with drafts; with -k or --rule, the command compares rules as for shipped
+    models.
     """
+    if dtype is not None:
+        check_name("dtype", dtype, DTYPES)
+    sampling = sampling_of(temperature, top_k, top_p, min_p, generation_config)
+    compares_rules = rule is not None or k is not None
+    given = [name for name in (target, draft) if name is not None]
+    if target is not None and not compares_rules and _are_outside(*given):
+        as_gamma(gamma)
+        as_positive(max_tokens, "max_tokens")
+        return _show(
+            target,
+            draft,
+            load_models(target, draft, prompt, chat=chat, dtype=dtype),
+            json=json,
+            gamma=gamma,
+            max_tokens=max_tokens,
+            sampling=sampling,
+            seed=seed,
+            colour=wants_colour(sys.stdout) if colour is None else colour,
+        )
+    rule, k = RULES if rule is None else rule, CHAINS if k is None else k
     with_torch = is_installed("torch") and is_installed("safetensors")
     if not with_torch and None in (target, draft):
         print("torch is not installed: n-gram models replace the GPTs", file=sys.stderr)
     target = ("target" if with_torch else "ngram-5") if target is None else target
     draft = ("small" if with_torch else "ngram-3") if draft is None else draft
-    sampling = sampling_of(temperature, top_k, top_p, min_p, generation_config)
     for name in (target, draft):
         if name in (*SHIPPED, *NGRAMS) and Path(name).is_dir():
             print(f"{name} is the model shipped with OTM, not the folder ./{name}", file=sys.stderr)
-    models, tokens, text_of = _load_both(target, draft, prompt)
+    models, tokens, text_of = _load_both(target, draft, prompt, chat=chat, dtype=dtype)
     prompts, _ = check_task(*models, [tokens], max_tokens, LanguageModel)
     methods = _methods(models, prompts, rule, k, gamma=gamma, sampling=sampling, seed=seed)
     generations: dict[str, Generation] = {}
@@ -205,32 +258,59 @@ def _spectr(rule: str, k: int) -> str:
     return f"SpecTr, {rule}, K = {k}"
 
 
-def _load_both(
-    target: str, draft: str, prompt: str
-) -> tuple[tuple[LanguageModel, LanguageModel], list[int], Decode]:
-    """Return both models, the tokens of the prompt, and a function from tokens to text."""
-    # a shipped name wins over a folder with that name
-    ours = (*SHIPPED, *NGRAMS, "")
-    outside = [
-        x
-        for x in (target, draft)
-        if x not in ours and (is_downloadable(x) or "/" in x or Path(x).is_dir())
-    ]
-    if not outside:
-        # keep the typed bytes, even if they are not UTF-8
-        return (_load(target), _load(draft)), list(os.fsencode(prompt)), bytes_as_text
-    for name in (target, draft):
-        if name not in outside:
+def _show(
+    target: str, draft: str | None, loaded: Loaded, *, json: bool, colour: bool, **options: Any
+) -> None:
+    """Decode with a Hugging Face model while its text appears, then print the numbers."""
+    if not json:
+        how = "in its chat template" if loaded.chat else "without a chat template"
+        drafts = draft or "prompt lookup"
+        print(f"target: {target}, draft: {drafts}, γ = {options['gamma']}, {options['sampling']}")
+        print(f"prompt {how}, seed {options['seed']}")
+        if colour:
+            print("accepted drafts are green")
+    generations = demonstrate(loaded, show=not json, colour=colour, **options)
+    if json:
+        ways = [_document(name, each, loaded.text_of) for name, each in generations.items()]
+        print_json({"target": target, "draft": draft, "seed": options["seed"], "ways": ways})
+        return
+    print(f"\n{statistics(generations)}\n")
+    print_headline(_answer(generations))
+
+
+def _is_outside(name: str) -> bool:
+    """Return whether this names a Hugging Face model; a shipped name wins over a folder."""
+    ours = name in (*SHIPPED, *NGRAMS, "")
+    return not ours and (is_downloadable(name) or "/" in name or Path(name).is_dir())
+
+
+def _are_outside(*names: str) -> bool:
+    """Return whether these are Hugging Face models; raise if only some of them are."""
+    outside = [name for name in names if _is_outside(name)]
+    for name in names:
+        if outside and name not in outside:
             raise InvalidInputError(
                 f"{outside[0]!r} is a Hugging Face model and {name!r} is not; give two models with "
                 "the same tokenizer by --target and --draft"
             )
-    pair = load_pair(draft, target)
-    size = pair.vocabulary
-    of_target, of_draft = (
-        HuggingFaceModel(model, vocabulary=size) for model in (pair.target, pair.draft)
-    )
-    return (of_target, of_draft), list(pair.tokenizer(prompt).input_ids), pair.tokenizer.decode
+    return bool(outside)
+
+
+def _load_both(
+    target: str, draft: str, prompt: str | None, *, chat: bool | None, dtype: str | None
+) -> tuple[tuple[LanguageModel, LanguageModel], list[int], Decode]:
+    """Return both models, the tokens of the prompt, and a function from tokens to text."""
+    if not _are_outside(target, draft):
+        if chat is not None or dtype is not None:
+            raise InvalidInputError(
+                "--chat and --dtype have no effect on shipped models; omit them"
+            )
+        # keep the typed bytes, even if they are not UTF-8
+        text = TEXT if prompt is None else prompt
+        return (_load(target), _load(draft)), list(os.fsencode(text)), bytes_as_text
+    loaded = load_models(target, draft, prompt, chat=chat, dtype=dtype)
+    assert loaded.draft is not None
+    return (loaded.target, loaded.draft), loaded.prompt, loaded.tokenizer.decode
 
 
 def _load(name: str) -> LanguageModel:

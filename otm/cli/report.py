@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,8 +13,14 @@ from otm.cli.sampling import GenerationConfig, MinP, Temperature, TopK, TopP, sa
 from otm.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from otm.gain import Latency, Source, Summary
+    from collections.abc import Sequence
 
+    from otm.gain import Latency, Source, Summary
+    from otm.gain.reports.summary import TableRow
+
+
+KS, GAMMAS = (1, 2, 4), (1, 2, 4, 8)
+"""Numbers of drafts with --text, whose rules of paths take time for each K and γ."""
 
 _FILES = "arrays in files"
 _TEXT = "models that read a --text"
@@ -22,7 +29,7 @@ _LISTS = "lists of log-probabilities, which give only bounds on α_k"
 _ONLY_FOR = {
     **dict.fromkeys(("kind", "draft_name", "target_name", "tokens"), (_FILES,)),
     "prompts": (_FILES, _TEXT),
-    **dict.fromkeys(("window", "sampled", "device"), (_TEXT,)),
+    **dict.fromkeys(("window", "sampled", "device", "chat", "seed", "contexts"), (_TEXT,)),
     "vocabulary": (_FILES, _LISTS),
     "slack": (_LISTS,),
     **dict.fromkeys(("rules", "temperature", "top_k", "top_p", "min_p"), (_FILES, _TEXT)),
@@ -69,12 +76,29 @@ def report(
         Path | None,
         Option(help="Text that both models read; its paragraphs are the prompts."),
     ] = None,
+    chat: Annotated[
+        bool | None,
+        Option(
+            "--chat/--no-chat",
+            help="Whether the prompts of --text go through the target's chat template, and the "
+            "target answers them. Default: if its tokenizer has a template.",
+        ),
+    ] = None,
     window: Annotated[
-        int, Option(help="Largest number of tokens that the models read at once.")
+        int,
+        Option(
+            help="Largest number of tokens that the models read at once; with a chat template, of "
+            "an answer."
+        ),
     ] = 128,
     sampled: Annotated[
         bool, Option("--sampled", help="State that the target sampled this text.")
     ] = False,
+    seed: Annotated[int, Option(help="Seed of the target's answers.")] = 0,
+    contexts: Annotated[
+        int,
+        Option(help="Largest number of contexts at which drafts are sampled for rules of paths."),
+    ] = 100,
     device: Annotated[str | None, Option(help="Device of the models, such as cuda.")] = None,
     vocabulary: Annotated[
         int | None,
@@ -122,25 +146,42 @@ def report(
     rule and numbers of drafts.
     """
     from otm import gain
+    from otm.gain.reports.sampled_drafts import memory_in_words
+    from otm.gain.reports.settings import PATH_RULES
 
     lists = text is None and draft.lower().endswith((".json", ".jsonl"))
     _reject_unused_options(context, _LISTS if lists else _FILES if text is None else _TEXT)
-    defaults = gain.Settings()
+    defaults = gain.Settings() if text is None else gain.Settings(ks=KS, path_rules=PATH_RULES)
     sampling = sampling_of(temperature, top_k, top_p, min_p, generation_config)
     settings = gain.Settings(
         ks=tuple(drafts or defaults.ks),
         rules=tuple(rules or defaults.rules),
         sampling=sampling,
         draft_temperatures=tuple(draft_temperatures or ()),
+        path_rules=() if rules else defaults.path_rules,
+        contexts=contexts,
     )
+    more: dict[str, Any] = {"gammas": tuple(gammas)} if gammas else {}
     costs = None if latency is None else _latency(latency)
     source: Source
     if text is not None:
         if target is None:
             raise InvalidInputError("--text needs two models; give the draft and the target model")
         source = gain.from_models(
-            draft, target, text, prompts=prompts, window=window, sampled=sampled, device=device
+            draft,
+            target,
+            text,
+            prompts=prompts,
+            window=window,
+            sampled=sampled,
+            device=device,
+            chat=chat,
+            sampling=sampling,
+            seed=seed,
         )
+        if settings.path_rules:
+            more.setdefault("gammas", GAMMAS)
+            print(memory_in_words(source.vocabulary, settings, more["gammas"]), file=sys.stderr)
     elif lists:
         alone = target is None and draft.lower().endswith(".json")
         if alone or (target is not None and not target.lower().endswith((".json", ".jsonl"))):
@@ -166,7 +207,6 @@ def report(
             tokens=tokens,
             vocabulary=vocabulary,
         )
-    more: dict[str, Any] = {"gammas": tuple(gammas)} if gammas else {}
     summary = gain.report(
         source, output, settings, latency=costs, level=level, workers=workers, **more
     )
@@ -230,17 +270,37 @@ def _print(summary: Summary, folder: Path) -> None:
         means = {k: [str(row["mean"]) for row in shown if row["k"] == k] for k in settings.ks}
         print("\nacceptance probability")
         print_table(("k", *settings.rules), [[str(k), *cells] for k, cells in means.items()])
-    if summary.efficiency_bounds:
-        shown = [row for row in summary.efficiency_bounds if row["draft temperature"] == first]
-        gammas = dict.fromkeys(row["gamma"] for row in shown)
-        most = {k: [str(row["bound"]) for row in shown if row["K"] == k] for k in settings.ks}
-        print(
-            "\nupper bound on tokens per step, for every memoryless lossless verifier of K chains"
-        )
-        heading = ("K", *(f"γ = {gamma}" for gamma in gammas))
-        print_table(heading, [[str(k), *cells] for k, cells in most.items()])
+    exact = [row for row in summary.block_efficiency if row["draft temperature"] == first]
+    tables = (
+        ("tokens per step along the text; for K > 1 chains, at least", exact, "chains"),
+        (
+            "tokens per step, from drafts sampled where steps begin",
+            summary.sampled_drafts,
+            "mean",
+        ),
+        (
+            "upper bound on tokens per step, for every memoryless lossless verifier of K chains",
+            [row for row in summary.efficiency_bounds if row["draft temperature"] == first],
+            "bound",
+        ),
+    )
+    for title, rows_of_table, value in tables:
+        if rows_of_table:
+            print(f"\n{title}")
+            _print_by_gamma(rows_of_table, value)
     if summary.recommendation is not None:
         # the verdict above has the first line of the recommendation already
         print(f"\n{str(summary.recommendation).partition(chr(10))[2]}")
     if summary.not_recommended:
         print(f"\n{summary.not_recommended}")
+
+
+def _print_by_gamma(rows: Sequence[TableRow], value: str) -> None:
+    """Print a table with a line for each rule and K, and a column for each γ."""
+    gammas = dict.fromkeys(row["gamma"] for row in rows)
+    names = [name for name in ("rule", "K") if name in rows[0]]
+    lines: dict[tuple[str, ...], list[str]] = {}
+    for row in rows:
+        lines.setdefault(tuple(str(row[name]) for name in names), []).append(str(row[value]))
+    heading = (*names, *(f"γ = {gamma}" for gamma in gammas))
+    print_table(heading, [[*labels, *cells] for labels, cells in lines.items()])

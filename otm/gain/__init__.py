@@ -32,7 +32,8 @@ from otm.gain.latency import Latency, measure_latency, read_latency
 from otm.gain.online_gamma import OnlineGamma, best_gamma_policy
 from otm.gain.recommendation import Candidate, Recommendation, recommend
 from otm.gain.recording import Recording, contexts_from, record, stream_recordings
-from otm.gain.reports.models import ModelPair, from_models
+from otm.gain.reports.model_pair import ModelPair
+from otm.gain.reports.models import from_models
 from otm.gain.reports.report import report
 from otm.gain.reports.score_files import ScoreFiles, Source, from_files
 from otm.gain.reports.settings import Lenience, LossySetting, Settings, Typical

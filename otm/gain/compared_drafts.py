@@ -67,10 +67,10 @@ class ComparedDrafts:
 
     def sort(self, values: Any) -> npt.NDArray[Any]:
         """Sort values of a stream by prompt, as `record` does; keep the order of a list."""
-        values = np.asarray(values)
-        if not self.is_stream:
-            return values
-        return values[np.argsort(self._prompts, kind="stable")]
+        sorted_values: npt.NDArray[Any] = np.asarray(values)
+        if self.is_stream:
+            sorted_values = sorted_values[np.argsort(self._prompts, kind="stable")]
+        return sorted_values
 
 
 def choose_drafts(

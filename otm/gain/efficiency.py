@@ -42,7 +42,7 @@ KNOWN: dict[str, PlanBuilder | None] = {**PLANS, **dict.fromkeys(OF_WHOLE_PATHS)
 
 
 def block_efficiency(
-    recordings: Sequence[Recording],
+    recordings: Iterable[Recording],
     rules: Rules = ("k-Seq", "optimal", "traversal", "walk and keep"),
     ks: Iterable[Branching] | None = None,
     gammas: Iterable[int] | None = None,

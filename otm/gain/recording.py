@@ -144,11 +144,8 @@ def stream_recordings(
     longest = max(len(context) for group in groups for context in group)
     check_length(target, drafter, longest, depth, "depth")
     sources = as_sources(seed, None, len(groups))
-    if batch is None:
-        fitting = BATCH_BYTES // recording_bytes(drafter, depth, target.vocabulary)
-        together = max(1, min(MOST_PROMPTS, fitting))
-    else:
-        together = as_positive(batch, "batch")
+    size = _bytes_of(drafter, depth, target.vocabulary, sampling)
+    together = prompts_of_batch(size) if batch is None else as_positive(batch, "batch")
 
     def recordings() -> Iterator[Recording]:
         done, total = [0] * len(groups), sum(map(len, groups))
@@ -239,7 +236,7 @@ def record(
         progress=progress,
     )
     count = sum(len(group) for group in contexts)
-    size = count * recording_bytes(drafter, depth, target.vocabulary, sampling)
+    size = count * _bytes_of(drafter, depth, target.vocabulary, sampling)
     if size > MOST_BYTES:
         raise ProblemTooLargeError(
             f"{count:,} recordings may take {size / 1e9:,.1f} GB, and `record` keeps at most "
@@ -251,19 +248,32 @@ def record(
 
 
 def recording_bytes(
-    drafter: Drafter, depth: int, vocabulary: int, sampling: SamplingParameters | None = None
+    branching: Branching,
+    depth: int,
+    vocabulary: int,
+    sampling: SamplingParameters | None = None,
+    draft_sampling: SamplingParameters | None = None,
 ) -> int:
-    """Return approximately the largest number of bytes of a recording, before it is made.
-
-    A drafter without a `branching` is assumed to draft one chain.
-    """
-    branching: Branching = getattr(drafter, "branching", 1)
+    """Return approximately the largest number of bytes of a recording, before it is made."""
     nodes = [1]
     for level in range(depth):
         nodes.append(nodes[-1] * children_at(branching, level))
     of_draft = sum(above for above, below in itertools.pairwise(nodes) if below)
-    bytes_of_draft = _bytes_of_probs(vocabulary, getattr(drafter, "sampling", None))
+    bytes_of_draft = _bytes_of_probs(vocabulary, draft_sampling)
     return of_draft * bytes_of_draft + sum(nodes) * _bytes_of_probs(vocabulary, sampling)
+
+
+def prompts_of_batch(size: int) -> int:
+    """Return the default number of prompts of a batch, from the bytes of a recording."""
+    return max(1, min(MOST_PROMPTS, BATCH_BYTES // max(size, 1)))
+
+
+def _bytes_of(
+    drafter: Drafter, depth: int, vocabulary: int, sampling: SamplingParameters | None
+) -> int:
+    """Return `recording_bytes` of a drafter; without a `branching` it drafts one chain."""
+    branching, of_draft = getattr(drafter, "branching", 1), getattr(drafter, "sampling", None)
+    return recording_bytes(branching, depth, vocabulary, sampling, of_draft)
 
 
 def _bytes_of_probs(vocabulary: int, sampling: SamplingParameters | None) -> int:

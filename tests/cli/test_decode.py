@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import math
@@ -9,13 +10,16 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from otm.cli import main
 from otm.cli.decode import statistics
+from otm.cli.demo import Loaded, print_steps
 from otm.cli.output import wants_colour
 from otm.decoding import Generation, Seconds, Step, tree_rules
 from otm.errors import InvalidInputError
@@ -166,6 +170,44 @@ def test_models_of_hugging_face_decode_in_their_own_tokens(
     assert texts[0] == texts[1]  # the same model: its tokens are bytes
 
 
+def test_text_of_a_hugging_face_model_appears_with_its_numbers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Catches a text that is cut or repeated, and a draft model that must be given."""
+    pytest.importorskip("torch")
+    pytest.importorskip("transformers")
+    folder = str(tmp_path / "model")
+    save_huggingface(load("small"), folder)
+    capsys.readouterr()
+    options = ["--target", folder, "--max-tokens", "12", "--prompt", "And it came"]
+    for draft in ([], ["--draft", folder]):
+        assert decode(*options, *draft, "--json") == 0
+        ways = json.loads(capsys.readouterr().out)["ways"]
+        assert decode(*options, *draft) == 0
+        out, err = capsys.readouterr()
+        assert "Loaded in" in err
+        assert "without a chat template" in out
+        assert len(ways) == 2
+        for way in ways:
+            assert f"\n{way['way']}\n\n{way['text']}\n\n12 tokens in " in out
+        assert out.count("tokens per second") == 2
+
+
+def test_printed_text_is_whole_and_has_no_control_characters() -> None:
+    """Catches half of a character of two tokens, and escape sequences of the model's text."""
+    pieces = {1: b"a", 2: b"\xc3", 3: b"\xa9", 4: b"\x1b"}
+
+    def text_of(tokens: Sequence[int]) -> str:
+        return b"".join(pieces[token] for token in tokens).decode(errors="replace")
+
+    steps = [step((), (1, 2), 1), step((), (3,), 0)]
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        assert list(print_steps(iter(steps), text_of, colour=True)) == steps
+    assert out.getvalue() == "\x1b[32ma\x1b[0mé"
+    loaded = Loaded(*[None] * 2, SimpleNamespace(decode=lambda t, **_: text_of(t)), [0], False)
+    assert loaded.text_of([1, 4]) == "a\ufffd"
+
+
 def test_json_says_nothing_else_without_torch(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -194,6 +236,8 @@ def test_json_says_nothing_else_without_torch(
         (["--target", "gpt2"], "; or give the folders of two Hugging Face models"),
         (["--target", "some/model"], "'some/model' is a Hugging Face model and 'ngram-2' is"),
         (["--draft", ""], "there is no model ''"),
+        (["--chat"], "--chat and --dtype have no effect on shipped models"),
+        (["--dtype", "int8"], "no dtype 'int8'; there are float32"),
         (["--gamma", "-1", "--json"], "γ = -1"),
         (["--k", "1", "--k", "100000000"], "the limit is 65,536"),
         (["--rule", "k-Seq", "--rule", "ünï"], "there is no rule 'ünï'"),

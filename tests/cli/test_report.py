@@ -11,6 +11,7 @@ import pytest
 from otm.cli import main
 from otm.decoding.sampling_parameters import SamplingParameters
 from otm.gain import Latency, Settings, from_files, report
+from tests.gain.reports.instruct import write_model
 
 for package in ("joblib", "jinja2", "matplotlib"):
     pytest.importorskip(package)
@@ -131,6 +132,29 @@ def test_responses_of_two_servers_give_bounds(capsys: pytest.CaptureFixture[str]
     assert "bounds on α" in out
 
 
+def test_models_are_compared_by_rules_of_paths(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Catches a K that the terminal leaves out, and a template that it does not mention."""
+    draft, target = (str(write_model(Path(str(width)), width)) for width in (8, 16))
+    Path("text.txt").write_text("in the beginning\n\nthe earth\n", encoding="utf-8")
+    capsys.readouterr()
+    models = [draft, target, "--text", "text.txt", "--window", "9", "--contexts", "3"]
+    assert main(["report", *models, "--gamma", "2", "--workers", "1"]) == 0
+    out, err = capsys.readouterr()
+    assert "in its chat template" in out
+    assert "Drafts at up to 3 contexts: at most " in err
+    table = out[out.index("tokens per step, from drafts") :].split("\n\n")[0]
+    assert [" ".join(line.split()[:-3]) for line in table.splitlines()[3:]] == [
+        *(f"{rule} {k}" for rule in ("optimal", "k-Seq", "recursive rejection") for k in (1, 2, 4)),
+        "block 1",
+        *(f"{rule} {k}" for rule in ("traversal", "walk and keep") for k in (1, 2, 4)),
+    ]
+    again = ["--rule", "walk and keep", "--chat", "--workers", "1", "--output", "b"]
+    assert main(["report", *models, *again, "-k", "2"]) == 0
+    assert "walk and keep  2" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -152,6 +176,8 @@ def test_responses_of_two_servers_give_bounds(capsys: pytest.CaptureFixture[str]
         ),
         (["a", "b", "--text", "text", "--tokens", "t.npy"], "no effect on models that read"),
         (["a", "b", "--text", "text", "--kind", "logits"], "--kind has no effect"),
+        (["draft.npy", "target.npy", "--chat"], "--chat has no effect on arrays"),
+        (["draft.npy", "target.npy", "--rule", "block"], "block need drafts, which a report"),
         (["draft.npy", "target.npy", "--sampled"], "--sampled has no effect on arrays"),
         (["draft.npy", "target.npy", "--window", "128"], "--window has no effect"),
         (["draft.npy", "target.npy", "--device", "cpu"], "--device has no effect"),

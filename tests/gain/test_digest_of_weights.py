@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from otm.gain.reports import models
-from otm.gain.reports.models import digest_of_weights
+from otm.gain.reports.model_pair import digest_of_weights
 
 torch = pytest.importorskip("torch")
 

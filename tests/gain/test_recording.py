@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 
 import numpy as np
@@ -16,8 +17,21 @@ from otm.decoding import (
     autoregressive,
     spectr,
 )
-from otm.errors import InvalidDraftsError, InvalidInputError, InvalidParameterError
-from otm.gain.recording import Recording, contexts_from, prune_tree, record
+from otm.errors import (
+    InvalidDraftsError,
+    InvalidInputError,
+    InvalidParameterError,
+    ProblemTooLargeError,
+)
+from otm.gain import block_efficiency, efficiency_bound
+from otm.gain.recording import (
+    Recording,
+    contexts_from,
+    prune_tree,
+    record,
+    recording_bytes,
+    stream_recordings,
+)
 from otm.models import Session, TableModel
 from otm.models.base import PaddedTokens
 
@@ -205,3 +219,55 @@ def test_drafts_that_are_no_draws_are_refused(tree: object, message: str) -> Non
     """Catches drafts without their distribution, which fail only when the recording is used."""
     with pytest.raises(InvalidDraftsError, match=message):
         record(TARGET, Given(tree), [[(0, 1)]], 2)
+
+
+def test_a_stream_gives_the_numbers_of_a_list() -> None:
+    """Catches values of a stream beside the prompts of other contexts: equal bit for bit."""
+    many = [*CONTEXTS, [(0, 2, 1), (2,)]]
+    ks, gammas = [1, 3], [1, 3]
+    rules = ("optimal", "walk and keep")
+    recordings = record(TARGET, ModelDrafter(DRAFT, 3), many, 3, batch=2, seed=4)
+    one = block_efficiency(recordings, rules, ks, gammas) | efficiency_bound(recordings, ks, gammas)
+    stream = stream_recordings(TARGET, ModelDrafter(DRAFT, 3), many, 3, batch=2, seed=4)
+    other = block_efficiency(stream, rules, ks, gammas, bound=True)
+    assert one.prompts.tolist() == other.prompts.tolist()
+    assert set(one.values) == set(other.values)
+    for setup, values in one.values.items():
+        assert values.tolist() == other.values[setup].tolist()
+
+
+def test_a_stream_holds_only_the_recordings_of_a_batch() -> None:
+    """Catches trees or distributions that stay in memory until the end of the stream."""
+    seen = []
+    alive = 0
+    contexts = [[(0,) * n for n in range(1, 40)]]
+    for recording in stream_recordings(TARGET, ModelDrafter(DRAFT, 2), contexts, 2, seed=0):
+        seen.append(weakref.ref(recording))
+        alive = max(alive, sum(each() is not None for each in seen))
+    assert alive <= 2
+
+
+def test_a_stream_needs_its_numbers_of_drafts_and_checks_them() -> None:
+    """Catches numbers that are taken from the first recording, or more drafts than recorded."""
+    arguments = (TARGET, ModelDrafter(DRAFT, 2), CONTEXTS, 2)
+    with pytest.raises(InvalidParameterError, match="give `ks` and `gammas`"):
+        block_efficiency(stream_recordings(*arguments))
+    for ks, gammas in (([3], [2]), ([2], [3])):
+        with pytest.raises(InvalidInputError, match="have at most"):
+            block_efficiency(stream_recordings(*arguments, seed=0), ["optimal"], ks, gammas)
+    with pytest.raises(InvalidInputError, match="at least one context"):
+        stream_recordings(TARGET, ModelDrafter(DRAFT), [], 2)
+
+
+def test_a_list_that_would_fill_the_memory_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Catches an error only after hours of recording; the size must cover what is recorded."""
+    drafter = ModelDrafter(DRAFT, (2, 2))
+    recordings = record(TARGET, drafter, [[(0,)], [(1,)]], 2, seed=0)
+    size = recording_bytes((2, 2), 2, TARGET.vocabulary)
+    assert size == 8 * 3 * (1 + 2 + 7)
+    for recording in recordings:
+        assert sum(probs.probabilities.nbytes for probs in recording.target.values()) <= size
+    monkeypatch.setattr("otm.gain.recording.MOST_BYTES", 2 * size - 1)
+    with pytest.raises(ProblemTooLargeError, match="stream_recordings"):
+        record(TARGET, drafter, [[(0,)], [(1,)]], 2, seed=0)
+    assert recording_bytes(1, 1, 50, SamplingParameters(top_k=3)) == 8 * 50 + 2 * 16 * 3

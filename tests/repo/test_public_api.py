@@ -73,7 +73,7 @@ NAMES = {module: names.split() for module, names in {
         expected_tokens factorised_draft first_step_acceptance from_files from_models
         from_top_logprobs lk_divergence measure_latency memory_accesses_factor operations_factor
         oracle_speedup rank_hits read_latency recommend record report single_draft_improvement
-        walltime_improvement
+        stream_recordings walltime_improvement
     """,
     "otm.integrations.huggingface": "AssistedDecoding patch_generate",
     "otm.integrations.vllm": "register",

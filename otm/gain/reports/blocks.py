@@ -67,7 +67,7 @@ def measure_all(
     }
     made = _claim(folder, key)
     paths = [folder / f"block-{i:06d}.npz" for i in range(len(bounds))]
-    parts = {i: part for i, block in enumerate(bounds) if (part := _load(paths[i], block))}
+    parts = {i: part for i, block in enumerate(bounds) if (part := load_part(paths[i], block))}
     todo = [i for i in range(len(bounds)) if i not in parts]
     blocks = zip(todo, source.blocks([bounds[i] for i in todo]), strict=True)
     if todo:
@@ -89,7 +89,7 @@ def measure_all(
             with watching(progress, "report") as watch:
                 watch.tell("finished blocks", len(parts), len(bounds))
                 for i, part in results:
-                    _save(paths[i], part)
+                    save_part(paths[i], part)
                     parts[i] = part
                     watch.tell("finished blocks", len(parts), len(bounds))
         except OTMError:
@@ -168,7 +168,7 @@ def _shown(folder: Path) -> str:
     return shown(str(Path(folder.parent.name) / folder.name))
 
 
-def _save(path: Path, part: Measured) -> None:
+def save_part(path: Path, part: Measured) -> None:
     """Save a block with the digest of its arrays."""
     content = io.BytesIO()
     np.savez(content, **part, **{DIGEST: _digest(part)})  # type: ignore[arg-type]
@@ -176,7 +176,7 @@ def _save(path: Path, part: Measured) -> None:
         write_atomically(path, content.getvalue())
 
 
-def _load(path: Path, bounds: Bounds) -> Measured | None:
+def load_part(path: Path, bounds: Bounds) -> Measured | None:
     """Load a saved block; None if it is missing, incomplete or damaged."""
     if not path.exists():
         return None

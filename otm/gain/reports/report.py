@@ -31,6 +31,7 @@ from otm.decoding.sampling_parameters import SamplingParameters
 from otm.errors import InvalidInputError, InvalidParameterError
 from otm.gain.latency import Latency
 from otm.gain.reports.blocks import measure_all, writing
+from otm.gain.reports.sampled_drafts import check_drafts, sample_drafts
 from otm.gain.reports.score_files import Source
 from otm.gain.reports.settings import Settings
 from otm.gain.reports.summary import Summary, TableRow, summarise
@@ -123,7 +124,8 @@ def report(
         folder cannot be written to, or has a report of other data, settings or versions.
     InvalidParameterError
         If `gammas`, `level` or `workers` is outside its range, or sampling parameters are given for
-        lists of log-probabilities.
+        lists of log-probabilities. The same error is raised if answers of the target were sampled
+        in another way than `settings` says, or path rules are given for recorded scores.
     ProblemTooLargeError
         If a rule has no exact acceptance for a number of drafts, or a worker is ended from outside,
         for example because memory is full.
@@ -176,6 +178,7 @@ def report(
             "lists of log-probabilities already fix the sampling parameters; omit `sampling` and "
             "`draft_temperatures`"
         )
+    check_drafts(source, chosen)
     level = as_level(level)
     if latency is not None:
         # raise now if the latency table does not cover these numbers
@@ -183,7 +186,10 @@ def report(
     # raise now, because the page needs these packages after a long computation
     check_installed("jinja2", "matplotlib")
     measured = measure_all(source, chosen, folder / "positions", workers=workers, progress=progress)
-    summary = summarise(source, measured, chosen, lengths, latency, level=level)
+    sampled = sample_drafts(
+        source, measured, chosen, lengths, folder / "positions", level=level, progress=progress
+    )
+    summary = summarise(source, measured, chosen, lengths, latency, sampled=sampled, level=level)
     text = json.dumps(summary.as_json(), ensure_ascii=False, allow_nan=False, indent=1)
     with writing(folder):
         write_atomically(folder / "report.json", f"{text}\n".encode())
@@ -205,6 +211,7 @@ def page(summary: Summary) -> str:
         "differences": _tables(summary.differences, "k", ("of", "less"), "mean"),
         "chains": _tables(summary.block_efficiency, "gamma", ("rule", "K"), "chains"),
         "trees": _tables(trees, "gamma", ("rule", "K"), "tree"),
+        "sampled_drafts": _tables(summary.sampled_drafts, "gamma", ("rule", "K"), "mean"),
         "efficiency_bounds": _tables(summary.efficiency_bounds, "gamma", ("K",), "bound"),
         "gains": _tables(summary.lossy, "k", ("setting",), "gain"),
         "costs": _tables(summary.lossy, "k", ("setting",), "total variation"),

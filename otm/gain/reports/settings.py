@@ -9,12 +9,15 @@ from typing import Any, TypeAlias
 from otm._core.checks import as_draft_count
 from otm._core.display.reprs import ShortRepr
 from otm._core.display.text import shown
-from otm._core.numbers import as_real
+from otm._core.numbers import as_positive, as_real, check_name
 from otm.coupling.build import PlanBuilder, PlanOfRule
 from otm.coupling.compare.capped import CAPPED_RULES
 from otm.decoding.sampling_parameters import SamplingParameters
 from otm.errors import InvalidParameterError
 from otm.rules import named
+
+PATH_RULES = ("block", "traversal", "walk and keep")
+"""Rules that verify whole paths; "block" verifies one chain."""
 
 MAX_DRAFTS = 1024
 """Largest k: time and memory of recursive rejection and of the tables grow with k."""
@@ -110,6 +113,11 @@ class Settings(ShortRepr):
         default is the temperature in `sampling`.
     lossy_settings : sequence of Lenience or Typical, optional
         Settings for rules that are not lossless.
+    path_rules : sequence of str, optional
+        Rules that verify whole paths: "block", "traversal" and "walk and keep". A name of these in
+        `rules` is moved here. They need drafts, which a report samples only if it has the models.
+    contexts : int, optional
+        Largest number of contexts at which drafts are sampled for `path_rules`.
 
     Raises
     ------
@@ -135,19 +143,25 @@ class Settings(ShortRepr):
         Lenience(0.5),
         Typical(),
     )
+    path_rules: tuple[str, ...] = ()
+    contexts: int = 100
 
     def __post_init__(self) -> None:
         # a single number or name is also accepted
-        for name in ("ks", "rules"):
+        for name in ("ks", "rules", "path_rules"):
             if isinstance(vars(self)[name], int | str):
                 vars(self)[name] = (vars(self)[name],)
         ks = sorted({1, *map(as_draft_count, self.ks)})
         if ks[-1] > MAX_DRAFTS:
             raise InvalidParameterError(f"k = {ks[-1]}; a report accepts at most {MAX_DRAFTS}")
-        for name in self.rules:
-            named(name, "plan")
         if not self.rules:
             raise InvalidParameterError("`rules` is empty; give at least one rule")
+        paths = [name for name in self.rules if name in PATH_RULES]
+        # tokens per step along the text need a rule with a plan
+        rules = [name for name in self.rules if name not in PATH_RULES] or CAPPED_RULES
+        for name in rules:
+            named(name, "plan")
+        paths += [check_name("path rule", name, PATH_RULES) for name in self.path_rules]
         for setting in self.lossy_settings:
             if not isinstance(setting, Lenience | Typical):
                 raise InvalidParameterError(
@@ -159,7 +173,9 @@ class Settings(ShortRepr):
         samplings = [replace(self.sampling, temperature=t) for t in temperatures]
         vars(self).update(
             ks=tuple(ks),
-            rules=tuple(dict.fromkeys(self.rules)),
+            rules=tuple(dict.fromkeys(rules)),
+            path_rules=tuple(dict.fromkeys(paths)),
+            contexts=as_positive(self.contexts, "contexts"),
             draft_temperatures=tuple(dict.fromkeys(each.temperature for each in samplings)),
             lossy_settings=tuple(self.lossy_settings),
         )
@@ -181,5 +197,6 @@ class Settings(ShortRepr):
 
     @property
     def key(self) -> dict[str, Any]:
-        """All settings as JSON; equal for equal settings."""
-        return asdict(self)
+        """All settings of the positions as JSON; equal for equal settings."""
+        of_drafts = ("path_rules", "contexts")
+        return {name: value for name, value in asdict(self).items() if name not in of_drafts}

@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 
 from otm._core.display.reprs import FactsRepr
-from otm._core.means import Estimate, Floats, Prompts, Setup
+from otm._core.means import Estimate, Floats, PairedMeans, Prompts, Setup
 from otm.coupling.compare.capped import CAPPED_RULES
 from otm.gain.latency import Latency
 from otm.gain.recommendation import Candidate, Recommendation, rank_setups
@@ -80,6 +80,9 @@ class Summary(FactsRepr):
         Mean "bound", an upper bound on the tokens per step of every memoryless lossless verifier of
         K i.i.d. chains, if steps begin equally often at each position of the text. Empty unless the
         tokens of two or more prompts are known.
+    sampled_drafts : list of dict
+        "mean" tokens per step of each rule, K and γ, from drafts sampled at contexts where steps
+        begin. Empty unless the settings have path rules.
     lossy : list of dict
         For each lossy setting, the acceptance that it adds to the best lossless rule, and its total
         variation from the target.
@@ -107,6 +110,7 @@ class Summary(FactsRepr):
     bounds: list[TableRow] = field(default_factory=list)
     block_efficiency: list[TableRow] = field(default_factory=list)
     efficiency_bounds: list[TableRow] = field(default_factory=list)
+    sampled_drafts: list[TableRow] = field(default_factory=list)
     lossy: list[TableRow] = field(default_factory=list)
     recommendation: Recommendation | None = None
     latency: Latency | None = None
@@ -228,7 +232,7 @@ class Summary(FactsRepr):
         recommendation = self.recommendation
         values = {
             **vars(self),
-            "settings": self.settings.key,
+            "settings": asdict(self.settings),
             "latency": None if self.latency is None else asdict(self.latency),
             "costs": self.costs or None,
             "intervals": self.intervals,
@@ -250,9 +254,13 @@ def summarise(
     gammas: Sequence[int],
     latency: Latency | None = None,
     *,
+    sampled: PairedMeans | None = None,
     level: float = 0.95,
 ) -> Summary:
-    """Summarise measured arrays by means; add a recommendation if there is a latency."""
+    """Summarise measured arrays by means; add a recommendation if there is a latency.
+
+    `sampled` has the tokens per step from sampled drafts, if there are any.
+    """
     prompts = Prompts(source.prompts, level)
     temperatures: Axes = {"draft temperature": settings.draft_temperatures}
     rules: Axes = {"rule": settings.rules}
@@ -298,6 +306,15 @@ def summarise(
         bounded: Axes = {"K": settings.ks, "gamma": gammas}
         rows = _rows(prompts, temperatures | bounded, {"bound": most})
         tables["efficiency_bounds"] = [row for row in rows if not np.isnan(row["bound"].mean)]
+    if sampled is not None:
+        tables["sampled_drafts"] = [
+            {
+                "draft temperature": settings.draft_temperatures[0],
+                **dict(zip(("rule", "K", "gamma"), setup, strict=True)),
+                "mean": sampled[setup],
+            }
+            for setup in sampled
+        ]
     counts = source.prompts.size, prompts.sizes.size
     known = source.prompts_known, "accepted" in measured
     return Summary(source.name, *counts, *known, settings, level, **tables)

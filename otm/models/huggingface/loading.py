@@ -24,10 +24,12 @@ class LoadedPair(NamedTuple):
     vocabulary: int
 
 
-def load_pair(draft: AnyPath, target: AnyPath, device: str | None = None) -> LoadedPair:
+def load_pair(
+    draft: AnyPath, target: AnyPath, device: str | None = None, dtype: Any = None
+) -> LoadedPair:
     """Load two models by folder or by name on the hub, as for `from_pretrained`.
 
-    A model that `otm models` lists is downloaded once.
+    A model that `otm models` lists is downloaded once.  `dtype` is that of `load_one`.
 
     Raise if the tokenizers differ, or if a model has fewer logits than the tokenizer has tokens.  A
     model can have more logits, as padding; the caller must drop all logits after the first
@@ -35,7 +37,7 @@ def load_pair(draft: AnyPath, target: AnyPath, device: str | None = None) -> Loa
     """
     loaded = []
     for part, name in (("draft", draft), ("target", target)):
-        tokenizer, model = load_one(name, f"the {part} model")
+        tokenizer, model = load_one(name, f"the {part} model", dtype)
         if device is not None:
             with _one_line(f"a model cannot be moved to the device {shown(device)}"):
                 model = model.to(device)

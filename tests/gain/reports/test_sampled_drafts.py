@@ -1,0 +1,79 @@
+"""Tokens per step of rules that verify whole paths, in a report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from otm.errors import InvalidParameterError, UnknownMethodError
+from otm.gain import Settings, from_files, from_models, report
+from otm.gain.reports.sampled_drafts import memory_in_words, step_starts
+from otm.gain.reports.summary import Summary
+from tests.gain.reports.instruct import write_model
+
+for package in ("joblib", "jinja2", "matplotlib"):
+    pytest.importorskip(package)
+pytest.importorskip("transformers")
+
+
+def test_steps_begin_after_the_accepted_drafts_and_one_token() -> None:
+    """Catches steps that miss their last token, or go on in the next window."""
+    sure = {"ratio": np.full((10, 1), 2.0)}
+    assert step_starts(sure, np.array([0, 7, 10]), 2) == [0, 3, 6, 7]
+    never = {"optimum": np.zeros((4, 1, 1))}
+    assert step_starts(never, np.array([0, 4]), 2) == [0, 1, 2, 3]
+
+
+def test_names_of_path_rules_among_the_rules_are_moved() -> None:
+    """Catches the error that walk and keep cannot be used, and a report without other rules."""
+    settings = Settings(rules=("walk and keep", "optimal"), path_rules=("block",))
+    assert settings.rules == ("optimal",)
+    assert settings.path_rules == ("walk and keep", "block")
+    assert len(Settings(rules=("traversal",)).rules) == 3
+    with pytest.raises(UnknownMethodError, match="there are block, traversal"):
+        Settings(path_rules=("optimal",))
+
+
+def make_report(tmp_path: Path) -> Summary:
+    folders = [write_model(tmp_path / str(width), width) for width in (8, 16)]
+    text = tmp_path / "text.txt"
+    text.write_text("in the beginning\n\ngod created\n\nthe earth was", encoding="utf-8")
+    settings = Settings(ks=(1, 2), rules=("optimal", "block", "walk and keep"), contexts=5)
+    pair = from_models(*folders, text, window=9)
+    return report(pair, tmp_path / "out", settings, gammas=(1, 3), workers=1)
+
+
+def test_a_report_has_the_tokens_of_path_rules(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Catches another rule's numbers in a row, and drafts that are sampled again in each run."""
+    summary = make_report(tmp_path)
+    rows = {(r["rule"], r["K"], r["gamma"]): r["mean"] for r in summary.sampled_drafts}
+    assert {row[:2] for row in rows} == {
+        ("optimal", 1), ("optimal", 2), ("block", 1), ("walk and keep", 1), ("walk and keep", 2)
+    }  # fmt: skip
+    assert rows["block", 1, 3] == rows["walk and keep", 1, 3]
+    assert rows["block", 1, 1] == rows["optimal", 1, 1]
+    assert rows["walk and keep", 2, 3].mean > rows["walk and keep", 1, 3].mean
+    page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert str(rows["walk and keep", 2, 3]) in page
+    monkeypatch.setattr("otm.gain.reports.sampled_drafts.stream_recordings", None)
+    assert make_report(tmp_path).sampled_drafts == summary.sampled_drafts
+
+
+def test_recorded_scores_have_no_drafts_for_path_rules(tmp_path: Path) -> None:
+    """Catches a rule that is left out silently."""
+    for name in ("draft", "target"):
+        np.save(tmp_path / f"{name}.npy", np.zeros((3, 4), dtype=np.float32))
+    source = from_files(tmp_path / "draft.npy", tmp_path / "target.npy")
+    with pytest.raises(InvalidParameterError, match="walk and keep need drafts"):
+        report(source, tmp_path / "out", Settings(rules=("walk and keep",)))
+
+
+def test_the_memory_is_known_before_drafts_are_sampled() -> None:
+    """Catches a size that ignores K or γ: 4 chains of 4 drafts have 17 and 13 distributions."""
+    text = memory_in_words(262_144, Settings(ks=(4,)), (4,))
+    assert f"{30 * 8 * 262_144 / 1e6:,.1f} MB" in text
+    assert "4 contexts in memory" in text
