@@ -12,7 +12,6 @@ one chain for block verification at temperature 1, in bfloat16, with the target'
 from __future__ import annotations
 
 import argparse
-import copy
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -50,13 +49,10 @@ def main() -> None:
         for text in [load_text(text_file(options.texts, batch, held_out=True))]
         for row in range(options.prompts)
     ]
-    early = copy.copy(model)
-    early.config = copy.deepcopy(model.config)
-    early.config.num_hidden_layers = LAYERS
-    early.model = copy.copy(model.model)
-    early._modules = dict(model._modules, model=early.model)
-    early.model._modules = dict(model.model._modules, layers=model.model.layers[:LAYERS])
-    early.model.config = early.config
+    # Reads the whole model again: a copy would share its modules.
+    early = transformers.AutoModelForCausalLM.from_pretrained(
+        options.target, dtype=torch.bfloat16, num_hidden_layers=LAYERS
+    ).eval()
     answers = np.concatenate(
         [
             row[text.prompt : length].numpy()

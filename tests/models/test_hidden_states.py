@@ -57,15 +57,15 @@ def pair() -> tuple[HuggingFaceModel, HiddenStateModel]:
 
 
 def plainly(target: HuggingFaceModel, draft: HiddenStateModel, text: Any, known: int) -> Any:
-    """Scores [V] after a text of which the target has read `known` tokens, by whole passes."""
+    """Scores [V] after a text by whole passes; the target has read its first `known` tokens."""
     ids = torch.tensor([text])
     with torch.no_grad():
         hidden = target.model(ids, output_hidden_states=True).hidden_states
         states = torch.cat([hidden[layer] for layer in CONFIG.states], -1)
         before = torch.nn.functional.pad(states, (0, 0, 1, 0))[:, :-1]
         passes = max(len(text) - known, 1)
-        outputs = unrolled(draft.layer, before, target.model.model.embed_tokens(ids), passes)
-        return draft.scores(outputs[-1])[0, -1]
+        outputs = unrolled(draft.bound.layer, before, target.model.model.embed_tokens(ids), passes)
+        return draft.bound.scores(outputs[-1])[0, -1]
 
 
 def test_slots_are_those_of_the_unrolled_passes() -> None:
@@ -129,10 +129,12 @@ def test_tokens_outside_the_head_are_never_drafted() -> None:
     assert torch.isfinite(scores).nonzero()[:, 0].tolist() == TOKENS.tolist()
     output = torch.randn(1, 1, 16, dtype=torch.float64)
     head = target.model.lm_head.weight[TOKENS[4]]
-    gain = draft.layer.weights["final_norm"]
+    gain = draft.bound.layer.weights["final_norm"]
     norm = output[0, 0] / (output[0, 0].square().mean() + 1e-5).sqrt()
-    expected = (norm * gain) @ head + draft.layer.weights["bias"][4]
-    assert draft.scores(output)[0, 0, TOKENS[4]].item() == pytest.approx(expected.item(), abs=1e-5)
+    expected = (norm * gain) @ head + draft.bound.layer.weights["bias"][4]
+    assert draft.bound.scores(output)[0, 0, TOKENS[4]].item() == pytest.approx(
+        expected.item(), abs=1e-5
+    )
 
 
 @pytest.mark.parametrize("rule", ["chain", "block", "traversal", "optimal", "walk and keep"])
@@ -178,8 +180,8 @@ def test_files_keep_weights_to_eight_bits(tmp_path: Any) -> None:
 
 def test_what_cannot_be_used_is_refused(tmp_path: Any) -> None:
     target = tiny()
-    (tmp_path / "text").write_text("no layer")
-    with pytest.raises(InvalidInputError, match="is no draft layer"):
+    (tmp_path / "text").write_text("nothing")
+    with pytest.raises(InvalidInputError, match="is not a draft layer"):
         load_layer(tmp_path / "text")
     with pytest.raises(InvalidParameterError, match="needs a HuggingFaceModel"):
         HiddenStateModel(object(), layer_file())  # type: ignore[arg-type]
@@ -201,11 +203,11 @@ def test_a_past_without_states_is_read_again() -> None:
     session: Any = target.start(1)
     session.past = Past(np.array([2]), [])
     session.read(np.array([[3, 4, 5]]))
-    states = draft.memory.of((3, 4, 5, 6))
+    states = draft.bound.memory.of((3, 4, 5, 6))
     assert states.shape == (3, 32)
 
 
 def test_the_same_layers_share_one_memory() -> None:
     target, draft = pair()
-    assert HiddenStateModel(target, layer_file()).memory is draft.memory
-    assert isinstance(draft.layer, Layer)
+    assert HiddenStateModel(target, layer_file()).bound.memory is draft.bound.memory
+    assert isinstance(draft.bound.layer, Layer)

@@ -72,7 +72,7 @@ def _read(path: Any) -> LayerFile:
                 raise ValueError(f"{key} has the shape {tuple(weights[key].shape)}")
     except Exception as error:
         raise InvalidInputError(
-            f"{file_label(path)} is no draft layer ({shown(str(error))}); give a file of "
+            f"{file_label(path)} is not a draft layer ({shown(str(error))}); give a file of "
             f"`python -m otm.models.hidden_states.train`, or one of {', '.join(SHIPPED)}"
         ) from None
     return LayerFile(config, weights, tokens)

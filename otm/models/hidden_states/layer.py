@@ -3,13 +3,13 @@
 For the token x_i of a text, the layer reads the target's states h_{i−1} after the token before, and
 the target's embedding of x_i.  Its output o_i stands for h_i, so the target's output head gives the
 distribution of x_{i+1}.  Further along a draft, where the target's states are unknown, the layer
-reads its own output o_{i−1} instead ([li2024]_).
+reads its own output o_{i−1} instead ([li2024eagle]_).
 
 References
 ----------
-.. [li2024] Li et al., "EAGLE: Speculative Sampling Requires Rethinking Feature Uncertainty", ICML
+.. [li2024eagle] Li et al., "EAGLE: Speculative Sampling Requires Rethinking Feature Uncertainty", ICML
    2024.
-.. [li2025] Li et al., "EAGLE-3: Scaling up Inference Acceleration of Large Language Models via
+.. [li2025eagle] Li et al., "EAGLE-3: Scaling up Inference Acceleration of Large Language Models via
    Training-Time Test", NeurIPS 2025.
 """
 
@@ -37,11 +37,16 @@ class LayerConfig:
     hidden: int
     rope_base: float = 100_000.0
 
+    @property
+    def states_width(self) -> int:
+        """Number of entries of the target's states that a slot reads."""
+        return self.width * len(self.states)
+
     def shapes(self, tokens: int) -> dict[str, tuple[int, ...]]:
         """Return the shape of each weight, for an output head of `tokens` tokens."""
         d, size = self.width, self.width // self.heads
         return {
-            "of_states": (d, d * len(self.states)),
+            "of_states": (d, self.states_width),
             "of_own": (d, d),
             "of_token": (d, d),
             "query": (d, d),
@@ -171,7 +176,7 @@ def unrolled(layer: Layer, states: Tensor, embedded: Tensor, passes: int) -> lis
     """Return the outputs [B, L, D] of each pass over texts with known states.
 
     Pass s stands for the s-th draft: at slot t, the states are known up to slot t − s + 1, and the
-    s − 1 slots after it hold own outputs of the earlier passes, as in [li2025]_.
+    s − 1 slots after it hold own outputs of the earlier passes, as in [li2025eagle]_.
     """
     import torch
 

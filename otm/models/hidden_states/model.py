@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from otm._core.files.paths import AnyPath
 from otm._core.optional import require
 from otm.errors import InvalidInputError, InvalidParameterError
 from otm.models.base import LanguageModel, Session
 from otm.models.hidden_states.files import SHIPPED, LayerFile, load_layer
 from otm.models.hidden_states.layer import Layer
-from otm.models.hidden_states.session import HiddenStateSession
+from otm.models.hidden_states.session import BoundLayer, HiddenStateSession
 from otm.models.huggingface.model import HuggingFaceModel
 
 
 class HiddenStateModel(LanguageModel):
-    """A draft model of one layer that continues the target's hidden states ([li2024]_).
+    """A draft model of one layer that continues the target's hidden states ([li2024eagle]_).
 
     It reads the states that the target computed when it verified earlier drafts, so the target runs
     no additional pass.  Its output layer is the rows of the target's for the tokens that are
@@ -47,7 +45,7 @@ class HiddenStateModel(LanguageModel):
 
     References
     ----------
-    .. [li2024] Li et al., "EAGLE: Speculative Sampling Requires Rethinking Feature Uncertainty",
+    .. [li2024eagle] Li et al., "EAGLE: Speculative Sampling Requires Rethinking Feature Uncertainty",
        ICML 2024.
 
     Examples
@@ -60,7 +58,7 @@ class HiddenStateModel(LanguageModel):
     """
 
     def __init__(self, target: HuggingFaceModel, layer: AnyPath | LayerFile) -> None:
-        torch = require("torch")
+        require("torch")
         if not isinstance(target, HuggingFaceModel):
             raise InvalidParameterError(
                 f"the target is a {type(target).__name__}; a draft that reads hidden states needs "
@@ -75,17 +73,19 @@ class HiddenStateModel(LanguageModel):
                 f"{target.vocabulary} tokens; the layers in this package are for "
                 f"{', '.join(SHIPPED)}"
             )
-        self.memory = target.remember_states(config.states)
         self.vocabulary, self.context_length = target.vocabulary, target.context_length
-        self.device, self.dtype, self.width = target.device, head.dtype, config.width
-        self.embed = target.model.get_input_embeddings()
-        self.layer = Layer(
-            config,
-            {k: w.to(self.device, self.dtype) for k, w in file.weights.items()},
+        self.device = target.device
+        weights = {k: w.to(self.device, head.dtype) for k, w in file.weights.items()}
+        tokens = file.tokens.to(self.device)
+        self.bound = BoundLayer(
+            Layer(config, weights),
+            target.remember_states(config.states),
+            target.model.get_input_embeddings(),
+            tokens,
+            head.detach()[tokens].to(self.device),
+            self.vocabulary,
+            self.context_length,
         )
-        self.tokens = file.tokens.to(self.device)
-        with torch.no_grad():
-            self._head = head[self.tokens].to(self.device).contiguous()
 
     def start(self, rows: int) -> Session:
         """Open a session with a number of empty rows.
@@ -100,27 +100,4 @@ class HiddenStateModel(LanguageModel):
         Session
             A session whose rows have no tokens.
         """
-        return HiddenStateSession(self, rows)
-
-    @property
-    def states_width(self) -> int:
-        """Number of entries of the target's states that one slot reads."""
-        return self.width * len(self.layer.config.states)
-
-    @property
-    def stored_sizes(self) -> tuple[tuple[int, int], ...]:
-        """Heads and sizes of the tensors that a session stores: keys, values and outputs."""
-        config = self.layer.config
-        keys = config.key_heads, config.width // config.heads
-        return keys, keys, (1, config.width)
-
-    def zeros(self, *shape: int) -> Any:
-        """Return a tensor of zeros with the type and device of the model."""
-        return self._head.new_zeros(shape)
-
-    def scores(self, outputs: Any) -> Any:
-        """Return logits [R, L, V] of outputs [R, L, D]; −∞ for tokens outside the head."""
-        logits = self.layer.logits(outputs, self._head).float()
-        scores = logits.new_full((*logits.shape[:-1], self.vocabulary), -float("inf"))
-        scores[..., self.tokens] = logits
-        return scores
+        return HiddenStateSession(self.bound, rows)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 MOMENTUM = 0.95
-DECAY = 0.05
+DECAY = 0.2
 QUINTIC = 3.4445, -4.775, 2.0315
 """Coefficients of the polynomial that moves all singular values close to 1."""
 

@@ -2,18 +2,52 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from otm._core.tensors import on_device
 from otm.models.base import PaddedTokens, Session, check_length
-
-if TYPE_CHECKING:
-    from otm.models.hidden_states.model import HiddenStateModel
+from otm.models.hidden_states.layer import Layer
+from otm.models.huggingface.states import StateMemory
 
 Indices = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class BoundLayer:
+    """A layer with the parts of its target that it uses."""
+
+    layer: Layer
+    # The target's hidden states, and its function from tokens to embeddings.
+    memory: StateMemory
+    embed: Any
+    # Tokens [v] that the layer scores, their rows [v, D] of the target's output layer.
+    tokens: Any
+    head: Any
+    vocabulary: int
+    context_length: int | None
+
+    @property
+    def device(self) -> Any:
+        """Device of the tensors."""
+        return self.head.device
+
+    def empty_storage(self, rows: int, slots: int) -> list[Any]:
+        """Return zeros for keys, values and outputs: [rows, heads, slots, size] each."""
+        config = self.layer.config
+        keys = config.key_heads, config.width // config.heads
+        sizes = keys, keys, (1, config.width)
+        return [self.head.new_zeros((rows, heads, slots, size)) for heads, size in sizes]
+
+    def scores(self, outputs: Any) -> Any:
+        """Return logits [R, L, V] of outputs [R, L, D]; −∞ for tokens outside the head."""
+        logits = self.layer.logits(outputs, self.head).float()
+        scores = logits.new_full((*logits.shape[:-1], self.vocabulary), -float("inf"))
+        scores[..., self.tokens] = logits
+        return scores
 
 
 class HiddenStateSession(Session):
@@ -24,7 +58,7 @@ class HiddenStateSession(Session):
     slots are computed again.
     """
 
-    def __init__(self, model: HiddenStateModel, rows: int) -> None:
+    def __init__(self, model: BoundLayer, rows: int) -> None:
         self._model = model
         self._tokens: list[tuple[int, ...]] = [()] * rows
         # [R]: number of first slots that are computed from the target's states.
@@ -75,7 +109,7 @@ class HiddenStateSession(Session):
         # Slots up to `known` have the target's states: slot i needs the state of token i − 1.
         stops = np.minimum(known + 1, ends)
         starts = np.where(stops > self._sure, np.minimum(self._sure, before), before)
-        outputs = torch.zeros(*tokens.shape, model.width, dtype=model.dtype, device=model.device)
+        outputs = model.head.new_zeros((*tokens.shape, model.layer.config.width))
         with torch.no_grad():
             # The slots of shorter rows are padded, so that they end later.
             self._grow(int(ends.max(initial=0) + (ends - starts).max(initial=0)))
@@ -118,7 +152,7 @@ class HiddenStateSession(Session):
         places = on_device(rows, model.device)
         positions = on_device(slots, model.device)
         if of_target:
-            states = embedded.new_zeros((*ids.shape, model.states_width))
+            states = embedded.new_zeros((*ids.shape, model.layer.config.states_width))
             for i, (row, start, count) in enumerate(zip(rows, starts, counts, strict=True)):
                 # Slot 0 has no state before it.
                 skip = int(start == 0)
@@ -144,14 +178,9 @@ class HiddenStateSession(Session):
 
     def _grow(self, slots: int) -> None:
         """Make room for a number of slots in each row."""
-        model, rows = self._model, len(self._tokens)
         held = self._stored[0].shape[2] if self._stored else 0
-        if slots <= held:
-            return
-        wider = []
-        for i, (heads, size) in enumerate(model.stored_sizes):
-            tensor = model.zeros(rows, heads, max(slots, 2 * held), size)
-            if self._stored:
-                tensor[:, :, :held] = self._stored[i]
-            wider.append(tensor)
-        self._stored = wider
+        if slots > held:
+            wider = self._model.empty_storage(len(self._tokens), max(slots, 2 * held))
+            for tensor, old in zip(wider, self._stored, strict=False):
+                tensor[:, :, :held] = old
+            self._stored = wider

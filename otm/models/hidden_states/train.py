@@ -49,6 +49,8 @@ class Plan(NamedTuple):
     rate: float = 1e-2
     # Weights of the cross entropy at the beginning, and after three quarters of the updates.
     entropy: tuple[float, float] = (1.0, 0.1)
+    # Share of the entries of the target's states that are set to zero: texts are few.
+    dropped: float = 0.1
 
 
 def train(layer: Layer, objective: Objective, texts: Sequence[Text], plan: Plan, seed: int) -> None:
@@ -71,6 +73,7 @@ def train(layer: Layer, objective: Objective, texts: Sequence[Text], plan: Plan,
                 rows = torch.randperm(len(text.tokens), generator=generator)[: plan.rows]
                 with torch.autocast("cpu", torch.bfloat16):
                     slots = objective.slots(text, rows)
+                    slots = slots._replace(states=_dropped(slots.states, plan.dropped, generator))
                     passes = plan.passes + (done > 0.6)
                     loss = objective.loss(layer, slots, passes, entropy)
                 (loss / plan.texts).backward()
@@ -85,6 +88,12 @@ def train(layer: Layer, objective: Objective, texts: Sequence[Text], plan: Plan,
             watch.tell(f"loss {loss.item():.2f}, update", update + 1, plan.updates)
     for weight in weights:
         weight.requires_grad_(False)
+
+
+def _dropped(states: Any, share: float, generator: Any) -> Any:
+    """Set a share of the entries to zero, and scale the others so that their mean remains."""
+    kept = states.new_empty(states.shape).bernoulli_(1 - share, generator=generator)
+    return states * kept / (1 - share)
 
 
 def held_out(
