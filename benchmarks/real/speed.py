@@ -124,7 +124,7 @@ def by_otm(real: Real, tokens: int, draft: str, rule: str) -> Way:
 
     def decode(prompt: Sequence[int], seed: int) -> tuple[int, int]:
         made = speculative(
-            real.target,
+            real.target_of(draft),
             drafter,
             [prompt],
             gamma=GAMMA,
