@@ -79,10 +79,10 @@ def perform(name: str, options: argparse.Namespace) -> None:
     stage = STAGES[name]
     usual = QUICK if options.quick else stage.size
     size = Size(options.prompts or usual.prompts, options.tokens or usual.tokens)
-    load, begun = os.getloadavg()[0], time.perf_counter()
+    digest, load, begun = code(), os.getloadavg()[0], time.perf_counter()
     found = stage.measure(size)
     used = {
-        "code": code(),
+        "code": digest,
         "threads": options.threads,
         "prompts of a kind": size.prompts,
         "tokens": size.tokens,

@@ -11,7 +11,7 @@ LENGTH, COPIES = 96, 8
 """Number of tokens of an answer, and number of answers to each prompt."""
 
 PENALTY = 1e-3
-"""Weight of the ridge penalty, as a share of the mean variance."""
+"""Weight of the ridge penalty, as a share of the median variance."""
 
 PROMPTS = (
     "Which vegetables can I plant in spring?",
@@ -72,7 +72,7 @@ def early_layers(model: Any, texts: Sequence[Sequence[int]]) -> Any:
             aims.append(found[-1][0])
         before, after = torch.cat(states).double(), torch.cat(aims).double()
         square = before.T @ before
-        ridge = PENALTY * square.diagonal().mean() * torch.eye(len(square), dtype=square.dtype)
+        ridge = PENALTY * square.diagonal().median() * torch.eye(len(square), dtype=square.dtype)
         matrix = torch.linalg.solve(square + ridge, before.T @ after)
         early.model.norm.weight.fill_(1)
         early.lm_head.weight.copy_(wide.lm_head.weight.double() @ matrix.T)

@@ -17,6 +17,7 @@ from benchmarks.real.read_first import ReadFirst
 from otm._core.means import PairedMeans, Setup, clustered_mean
 from otm.decoding import Drafter, SamplingParameters, spectr
 from otm.gain import block_efficiency, stream_recordings
+from otm.models import HuggingFaceModel
 
 __all__ = ["efficiency"]
 
@@ -45,7 +46,8 @@ def efficiency(real: Real, prompts: int, tokens: int) -> dict[str, Any]:
     for name, sampling in real.samplings.items():
         drafter = real.drafter(MAIN[real.name], max(KS), sampling)
         contexts, steps = contexts_of(real, drafter, by_kind, sampling, tokens)
-        means = compared(real, drafter, contexts, sampling, rules=RULES, ks=KS)
+        target = real.target_of(MAIN[real.name])
+        means = compared(target, drafter, contexts, sampling, rules=RULES, ks=KS)
         rows, differences = table(means, prompts)
         results[name] = {
             "contexts": means.prompts.size,
@@ -75,7 +77,7 @@ def contexts_of(
     lengths: list[int] = []
     for prompts in by_kind.values():
         loop = spectr(
-            real.target,
+            real.target_of(MAIN[real.name]),
             drafter,
             prompts,
             rule=LOOP,
@@ -98,7 +100,7 @@ def contexts_of(
 
 
 def compared(
-    real: Real,
+    target: HuggingFaceModel,
     drafter: Drafter,
     contexts: Contexts,
     sampling: SamplingParameters,
@@ -107,9 +109,9 @@ def compared(
     ks: Sequence[int],
 ) -> PairedMeans:
     """Compute the tokens a step of each rule and the bound at the contexts."""
-    reading = ReadFirst(real.target, drafter)
+    reading = ReadFirst(target, drafter)
     recordings = stream_recordings(
-        real.target, reading, contexts, GAMMA, sampling=sampling, batch=1, seed=1
+        target, reading, contexts, GAMMA, sampling=sampling, batch=1, seed=1
     )
     return block_efficiency(recordings, rules, ks, (GAMMA,), bound=True)
 
@@ -168,7 +170,8 @@ def drafts_compared(
     for draft in DRAFTS[real.name]:
         drafter = real.drafter(draft, 1, sampling)
         rules = ("recursive rejection", "traversal")
-        means = compared(real, drafter, contexts, sampling, rules=rules, ks=(1,))
+        target = real.target_of(draft)
+        means = compared(target, drafter, contexts, sampling, rules=rules, ks=(1,))
         for kind in ("all", *KINDS):
             part = means if kind == "all" else of_prompts(means, KINDS.index(kind), prompts)
             rows += [

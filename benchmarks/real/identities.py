@@ -66,14 +66,16 @@ def _one_chain(
     real: Real, draft: str, rule: str, prompts: Sequence[tuple[int, ...]], tokens: int
 ) -> Generation:
     drafter = real.drafter(draft, 1, GREEDY)
-    return speculative(real.target, drafter, prompts, rule=rule, **_options(real, tokens))
+    return speculative(real.target_of(draft), drafter, prompts, rule=rule, **_options(real, tokens))
 
 
 def _chains(
     real: Real, draft: str, rule: str, prompts: Sequence[tuple[int, ...]], tokens: int
 ) -> Generation:
     model = real.draft_model(draft)
-    return spectr(real.target, model, prompts, k=CHAINS, rule=rule, **_options(real, tokens))
+    return spectr(
+        real.target_of(draft), model, prompts, k=CHAINS, rule=rule, **_options(real, tokens)
+    )
 
 
 def _options(real: Real, tokens: int) -> dict[str, Any]:

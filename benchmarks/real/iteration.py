@@ -17,7 +17,7 @@ def iteration(real: Real, tokens: int) -> dict[str, Any]:
     (prompt,) = real.prompts(1)[KIND]
     sampling = SamplingParameters()
     made = spectr(
-        real.target,
+        real.target_of(MAIN[real.name]),
         real.drafter(MAIN[real.name], CHAINS, sampling),
         [prompt],
         gamma=GAMMA,

@@ -91,12 +91,16 @@ class Real:
             return PromptLookup()
         return ModelDrafter(self.draft_model(draft), k, sampling)
 
+    def target_of(self, draft: str) -> HuggingFaceModel:
+        """Return the target of a draft: only the trained layer needs one that remembers states."""
+        return self._remembering if draft == "trained layer" else self.target
+
     def draft_model(self, draft: str) -> LanguageModel:
         """Return the language model of a draft."""
         if draft == "n-grams":
             return self._ngrams
         if draft == "trained layer":
-            return HiddenStateModel(self.target, NAMES[self.name])
+            return HiddenStateModel(self.target_of(draft), NAMES[self.name])
         if draft == "early layers":
             return HuggingFaceModel(self.early_layers)
         small = self._small
@@ -117,6 +121,10 @@ class Real:
             np.savez(file, *map(np.array, answers(self.model, self.encode, self.end)))
         with np.load(file) as stored:
             return [stored[key].tolist() for key in stored.files]
+
+    @cached_property
+    def _remembering(self) -> HuggingFaceModel:
+        return HuggingFaceModel(self.model, tokenizer=self.tokenizer)
 
     @cached_property
     def _ngrams(self) -> NGramModel:

@@ -25,7 +25,7 @@ def outside(real: Real, tokens: int) -> dict[str, Any]:
         options: dict[str, Any] = {"gamma": GAMMA, "rule": rule, "max_tokens": tokens}
         # The first run does not count.
         for seed in (1, 0):
-            made = decode(real.target, drafter, [prompt], seed=seed, **options)
+            made = decode(real.target_of(draft), drafter, [prompt], seed=seed, **options)
         steps, seconds = len(made.steps), made.seconds
         row = {
             "rule": rule,

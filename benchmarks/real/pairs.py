@@ -99,28 +99,29 @@ def ways_of(real: Real, prompt: tuple[int, ...]) -> Iterator[tuple[str, Way]]:
     sampling, main = SamplingParameters(), MAIN[real.name]
     options: dict[str, Any] = {"max_tokens": GAMMA + 1, "eos_token_id": real.end}
 
-    def drafting(decode: Callable[..., Generation], *draft: Any, **more: Any) -> Way:
+    def drafting(decode: Callable[..., Generation], draft: str, *given: Any, **more: Any) -> Way:
+        target = real.target_of(draft)
         return lambda count, seed: decode(
-            real.target, *draft, [prompt] * count, seed=seed, **options, **more
+            target, *given, [prompt] * count, seed=seed, **options, **more
         )
 
-    yield "no drafts", drafting(autoregressive)
+    yield "no drafts", drafting(autoregressive, "none")
     for draft in DRAFTS[real.name]:
         for rule in ("chain", "block"):
             if rule == "chain" or draft == main:
                 drafter = real.drafter(draft, 1, sampling)
-                way = drafting(speculative, drafter, gamma=GAMMA, rule=rule)
+                way = drafting(speculative, draft, drafter, gamma=GAMMA, rule=rule)
                 yield f"{rule}, {draft}", way
     model = real.draft_model(main)
     for rule in tree_rules():
-        yield f"{rule}, {main}", drafting(spectr, model, k=CHAINS, gamma=GAMMA, rule=rule)
+        yield f"{rule}, {main}", drafting(spectr, main, model, k=CHAINS, gamma=GAMMA, rule=rule)
     drafter = real.drafter(main, 1, sampling)
 
     def control(target: Any, prompts: Any, **given: Any) -> Generation:
         steps = stream(target, prompts, drafter, accept_everything, gamma=GAMMA, **given)
         return Generation(tuple(prompts), tuple(steps))
 
-    yield "control: every draft accepted", drafting(control)
+    yield "control: every draft accepted", drafting(control, main)
 
 
 def accept_everything(

@@ -38,7 +38,8 @@ class ReadFirst(Drafter):
         """Draft for a batch of one sequence."""
         (context,) = contexts
         kept = common_length(context[:-1], self._known)
-        self._session.keep(np.zeros(1, np.int64), np.array([kept]))
+        if self._known:
+            self._session.keep(np.zeros(1, np.int64), np.array([kept]))
         self._session.read(np.array([context[kept:-1]], dtype=np.int64))
         self._known = context[:-1]
         return self._drafter.draft(contexts, depths, parents, uniforms)

@@ -124,7 +124,7 @@ def by_otm(real: Real, tokens: int, draft: str, rule: str) -> Way:
 
     def decode(prompt: Sequence[int], seed: int) -> tuple[int, int]:
         made = speculative(
-            real.target,
+            real.target_of(draft),
             drafter,
             [prompt],
             gamma=GAMMA,
@@ -146,6 +146,7 @@ def in_turns(ways: Mapping[str, Way], prompts: Sequence[Sequence[int]]) -> dict[
     turns: dict[str, list[Turn]] = {name: [] for name in ways}
     names = list(ways)
     for seed, prompt in enumerate(prompts):
+        print(f"  prompt {seed + 1} of {len(prompts)}", flush=True)
         # Each turn begins with another method, so that no method always follows the same one.
         first = seed % len(names)
         for name in names[first:] + names[:first]:
