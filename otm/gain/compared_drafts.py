@@ -20,8 +20,8 @@ from otm.gain.recording import Recording
 class ComparedDrafts:
     """Recordings from a list or an iterator, with the numbers of drafts to compare.
 
-    An iterator yields each recording once, so none of them stays in memory. Its numbers of drafts
-    are unknown before its end: they must be given, and are checked at the end.
+    An iterator yields each recording once, so recordings need not stay in memory. Its numbers of
+    drafts are unknown before its end: they must be given, and are checked at the end.
     """
 
     def __init__(

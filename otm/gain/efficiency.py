@@ -58,8 +58,8 @@ def block_efficiency(
     Parameters
     ----------
     recordings : iterable of Recording
-        Recordings from `record`, or the iterator of `stream_recordings`, of which one recording at
-        a time is in memory.
+        Recordings from `record`, or the iterator of `stream_recordings`, which keeps one recording
+        at a time in memory.
     rules : names, or mapping from names to rules, optional
         Names in `otm.rules.RULES` of rules that have a plan for the recorded drafts (most plans are
         for i.i.d. drafts), or "traversal", "walk and keep" or "target-only", which verify any tree.

@@ -50,7 +50,7 @@ class ModelPair(ShortRepr):
     prompts_known : bool, optional
         Whether `prompt_of_window` has real prompts.
     prompt_sizes : sequence of int, optional
-        Number of first tokens of each window that are no positions; by default 1.
+        Number of first tokens of each window that are not positions; by default 1.
     answers : SamplingParameters, optional
         If the windows are prompts in the target's chat template with answers of the target: how
         the answers were sampled.
