@@ -10,7 +10,7 @@ from otm._core.numbers import check_name
 
 @dataclass(frozen=True)
 class Wheel:
-    """A file of the package index that holds a part of a model; none of its code is run.
+    """A file of the package index that holds a part of a model; its code is not run.
 
     Parameters
     ----------

@@ -31,13 +31,13 @@ def convert(gguf: Path, folder: Path) -> None:
             model = transformers.AutoModelForCausalLM.from_pretrained(
                 where, gguf_file=file, dtype=torch.float32
             )
-        # the checksum is right, so whatever transformers raises is about its version
+        # the checksum is right, so an error of transformers is about its version
         except Exception as error:
             raise DownloadError(
                 f"transformers cannot read {file} ({' '.join(str(error).split()):.160}); install "
                 'the versions that are tested: pip install "otm[real]"'
             ) from error
-        # these are float32 weights now, and the folder shall not say otherwise
+        # the weights are float32 now, and the folder must not say otherwise
         model.is_quantized, model.hf_quantizer = False, None
         if hasattr(model.config, "quantization_config"):
             del model.config.quantization_config
