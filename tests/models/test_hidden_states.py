@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from otm import SparseProbs
 from otm.decoding import (
     DeviceVerifier,
     ModelDrafter,
@@ -203,8 +204,55 @@ def test_a_past_without_states_is_read_again() -> None:
     session: Any = target.start(1)
     session.past = Past(np.array([2]), [])
     session.read(np.array([[3, 4, 5]]))
-    states = draft.bound.memory.of((3, 4, 5, 6))
-    assert states.shape == (3, 32)
+    states, row = draft.bound.memory.of((3, 4, 5, 6))
+    assert (states.shape, row) == ((3, 32), 0)
+
+
+def test_the_longest_prefix_is_found_from_any_row() -> None:
+    """Bug: the search ends at the first row with a common prefix."""
+    target, draft = pair()
+    session = target.start(3)
+    session.read(np.array([[3, 4, -1, -1], [3, 4, 5, 6], [3, 4, 5, -1]]))
+    for near in range(5):
+        states, row = draft.bound.memory.of((3, 4, 5, 6, 7, 8), near)
+        assert (len(states), row) == (4, 1)
+    assert draft.bound.memory.of((9,))[0] is None
+
+
+def test_sampled_texts_follow_the_target() -> None:
+    """Bug: drafts drawn from another distribution than the one that verification uses."""
+    target, draft = pair()
+    prompt, count = [3, 4], 300
+    with torch.no_grad():
+        first = target.model(torch.tensor([prompt])).logits[0, -1].softmax(-1)
+        after = target.model(torch.tensor([[*prompt, t] for t in range(V)])).logits[:, -1]
+    law = (first[:, None] * after.softmax(-1)).numpy()
+    options: Any = {"gamma": 2, "max_tokens": 3, "seed": 0}
+    found = [
+        speculative(target, draft, [prompt] * count, rule="block", **options),
+        spectr(target, draft, [prompt] * count, rule="walk and keep", k=2, **options),
+        speculative(target, _Misstated(draft), [prompt] * count, rule="block", **options),
+    ]
+    distances = []
+    for generation in found:
+        counts = np.zeros((V, V))
+        for one, two, *_ in generation.sequences:
+            counts[one, two] += 1
+        distances.append(abs(counts / count - law).sum() / 2)
+    # 300 samples of this distribution are at a distance of about 0.14.
+    assert max(distances[:2]) < 0.22 < distances[2]
+
+
+class _Misstated(ModelDrafter):
+    """The control: it draws from other distributions than it states."""
+
+    def draft(self, *arguments: Any) -> Any:
+        roots = super().draft(*arguments)
+        for root in roots:
+            for node in root.nodes():
+                if node.draft_probs is not None:
+                    node.draft_probs = SparseProbs(TOKENS, np.full(len(TOKENS), 1 / len(TOKENS)))
+        return roots
 
 
 def test_the_same_layers_share_one_memory() -> None:

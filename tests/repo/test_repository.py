@@ -133,6 +133,9 @@ def test_what_is_needed_by_what_is_not_code_is_in_the_wheel() -> None:
         *(f"otm/models/gpt/weights/{name}.safetensors" for name in (
             "large", "medium", "small", "target",
         )),
+        *(f"otm/models/hidden_states/weights/{name}" for name in (
+            "LICENSE", "README.md", "SmolLM2-135M.safetensors",
+        )),
         "otm/gain/reports/page.html",
         "otm/kernels/common/warps.json",
     }  # fmt: skip

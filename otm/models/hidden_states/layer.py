@@ -7,8 +7,8 @@ reads its own output o_{i−1} instead ([li2024eagle]_).
 
 References
 ----------
-.. [li2024eagle] Li et al., "EAGLE: Speculative Sampling Requires Rethinking Feature Uncertainty", ICML
-   2024.
+.. [li2024eagle] Li et al., "EAGLE: Speculative Sampling Requires Rethinking Feature Uncertainty",
+   ICML 2024.
 .. [li2025eagle] Li et al., "EAGLE-3: Scaling up Inference Acceleration of Large Language Models via
    Training-Time Test", NeurIPS 2025.
 """

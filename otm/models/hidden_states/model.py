@@ -45,8 +45,8 @@ class HiddenStateModel(LanguageModel):
 
     References
     ----------
-    .. [li2024eagle] Li et al., "EAGLE: Speculative Sampling Requires Rethinking Feature Uncertainty",
-       ICML 2024.
+    .. [li2024eagle] Li et al., "EAGLE: Speculative Sampling Requires Rethinking Feature
+       Uncertainty", ICML 2024.
 
     Examples
     --------

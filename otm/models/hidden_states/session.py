@@ -63,8 +63,10 @@ class HiddenStateSession(Session):
         self._tokens: list[tuple[int, ...]] = [()] * rows
         # [R]: number of first slots that are computed from the target's states.
         self._sure: Indices = np.zeros(rows, np.int64)
-        # For each row, the target's states of a prefix, and the memory's version when found.
+        # For each row, the target's states of a prefix, the row of the target's session that has
+        # them, and the memory's version when found.
         self._states: list[Any] = [None] * rows
+        self._near = [0] * rows
         self._versions = [-1] * rows
         # Keys and values [R, heads, slots, size] and outputs [R, 1, slots, D].
         self._stored: list[Any] = []
@@ -93,6 +95,7 @@ class HiddenStateSession(Session):
         self._states = [
             None if states is None else states[:n] for states, n in zip(found, lengths, strict=True)
         ]
+        self._near = [self._near[r] for r in rows]
         self._versions = [self._versions[r] for r in rows]
 
     def _read(self, tokens: PaddedTokens) -> Any:
@@ -134,7 +137,8 @@ class HiddenStateSession(Session):
         """Return the number of first tokens of a row whose states the target holds."""
         memory = self._model.memory
         if self._versions[row] != memory.version:
-            self._states[row] = memory.of(self._tokens[row])
+            found = memory.of(self._tokens[row], self._near[row])
+            self._states[row], self._near[row] = found
             self._versions[row] = memory.version
         states = self._states[row]
         return 0 if states is None else len(states)

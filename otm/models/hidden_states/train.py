@@ -132,8 +132,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--out", type=Path, required=True, metavar="FILE", help="file to write")
     add("--texts", type=Path, default=Path("texts"), metavar="FOLDER",
         help="folder of the target's answers, about 100 MB each (default: texts)")  # fmt: skip
-    add("--files", type=int, default=24, help="number of files of answers (default: 24)")
-    add("--updates", type=int, default=750, help="number of updates (default: 750)")
+    add("--files", type=int, default=30, help="number of files of answers (default: 30)")
+    add("--updates", type=int, default=450, help="number of updates (default: 450)")
     add("--tokens", type=int, default=6144, help="tokens of the output head (default: 6144)")
     add("--hidden", type=int, default=1536, help="width of the perceptron (default: 1536)")
     add("--seed", type=int, default=0, help="seed of weights and batches (default: 0)")

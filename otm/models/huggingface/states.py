@@ -72,11 +72,18 @@ class StateMemory:
         self._open.add(record)
         return record
 
-    def of(self, tokens: Sequence[int]) -> Any:
-        """Return the states [n, S · D] of the longest prefix that a row has read, or None."""
+    def of(self, tokens: Sequence[int], near: int = 0) -> tuple[Any, int]:
+        """Return the states [n, S · D] of the longest prefix that a row has read, and this row.
+
+        The search begins at row `near`, and ends at a row that has read all but the last token.
+        Without a prefix, the states are None.
+        """
         text, longest, found = tuple(tokens), 0, None
         for record in self._open:
-            for row, known in enumerate(record.tokens):
-                if (length := common_length(text, known)) > longest:
+            count = len(record.tokens)
+            for row in (*range(min(near, count), count), *range(min(near, count))):
+                if (length := common_length(text, record.tokens[row])) > longest:
                     longest, found = length, (record, row)
-        return None if found is None else found[0].of(found[1])[:longest]
+                    if longest >= len(text) - 1:
+                        return record.of(row)[:longest], row
+        return (None, 0) if found is None else (found[0].of(found[1])[:longest], found[1])
