@@ -162,7 +162,7 @@ def test_each_block_is_gamma_drafts_and_one_run_of_the_target(record: dict[str, 
         assert found == expected
         assert all(step.drafted == gamma for step in generation.steps[:-GAMMA])
         prompts = [row[2] for row in way.rows if row[2].endswith("prompt")]
-        assert prompts == ["draft, prompt", "target, prompt"][gamma == 0 :]
+        assert prompts == ["target, prompt", "draft, prompt"][: 1 + (gamma > 0)]
         (whole,) = way.where(call=traces.WHOLE).rows
         assert whole[5] == TOKENS
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from otm.gain.reports import models
+from otm.gain.reports import model_pair
 from otm.gain.reports.model_pair import digest_of_weights
 
 torch = pytest.importorskip("torch")
@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch")
 @pytest.mark.parametrize("place", [0, 57, 99])
 def test_every_number_counts(kind: str, place: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Bug: a digest of only the first numbers lets different checkpoints share results."""
-    monkeypatch.setattr(models, "DIGEST_NUMBERS", 7)  # several parts, the last one short
+    monkeypatch.setattr(model_pair, "DIGEST_NUMBERS", 7)  # several parts, the last one short
 
     class Model:
         weight = torch.zeros(10, 10, dtype=getattr(torch, kind)).t()
