@@ -23,9 +23,9 @@ def table(text: str) -> dict[str, list[str]]:
 NAMES = table("""
 otm: BlockCertificate BlockSolution Certificate ComparedRule Comparison Interval OTMError Problem
     Solution SparseProbs alpha compare solve solve_block
-otm.audit: Adapter Counterexample GreedyComparison Instance LOSSLESS METHODS NOT_LOSSLESS
-    RecordedReport Report ServerReport UNDECIDED audit_server batch chain chains compare_greedy loop
-    lossless recorded stateful token_rule tree windowed
+otm.audit: LOSSLESS METHODS NOT_LOSSLESS UNDECIDED Adapter Counterexample GreedyComparison Instance
+    RecordedReport Report ServerReport audit_server batch chain chains compare_greedy loop lossless
+    recorded stateful token_rule tree windowed
 otm.audit.adapters.flashinfer: chain_speculative_sampling
 otm.audit.adapters.huggingface: causal_lm generate speculative_sampling
 otm.audit.adapters.otm_verifiers: kernel spectr_step speculative_loop

@@ -116,7 +116,18 @@ class ModelPair(ShortRepr):
         }
 
     def context(self, position: int) -> tuple[int, ...]:
-        """Return all tokens before a position in its window."""
+        """Return all tokens before a position in its window.
+
+        Parameters
+        ----------
+        position : int
+            Number of the position, from 0.
+
+        Returns
+        -------
+        tuple of int
+            The tokens, the oldest first.
+        """
         window = self._window_of((position, position + 1))
         stop = int(self.first_positions[window] + position - self.starts[window])
         return tuple(self.windows[window][:stop].tolist())
