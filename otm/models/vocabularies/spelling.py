@@ -58,6 +58,9 @@ class Spelling(ShortRepr):
         refers to the token that the encoder uses for the text, or else to the first token.
     decoder : callable, optional
         Function from tokens to their text; needed if a token can be a part of a character.
+    start : sequence of int, optional
+        Tokens that the tokenizer puts before every text, such as a begin token.  A draft model
+        reads them before a translated text.
 
     Raises
     ------
@@ -75,6 +78,7 @@ class Spelling(ShortRepr):
     encoder: Encode | None = None
     names: Sequence[str] = ()
     decoder: Callable[[list[int]], str] | None = None
+    start: Sequence[int] = ()
 
     def __post_init__(self) -> None:
         texts = _as_strings(self.texts, "texts")
@@ -88,6 +92,7 @@ class Spelling(ShortRepr):
                 raise InvalidInputError(f"{name} = {shown(getattr(self, name))}; give a function")
         object.__setattr__(self, "texts", texts)
         object.__setattr__(self, "names", names)
+        object.__setattr__(self, "start", tuple(self._checked([*map(operator.index, self.start)])))
         if self.encoder is None:
             object.__setattr__(self, "encoder", LongestMatch(texts))
 
@@ -126,6 +131,7 @@ class Spelling(ShortRepr):
             encoder=functions.encode,
             names=table.names,
             decoder=functions.decode,
+            start=functions.start(),
             index=table.by_name,
         )
         return spelling

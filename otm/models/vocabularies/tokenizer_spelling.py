@@ -59,6 +59,14 @@ class TokenizerFunctions:
         # Here the anchor and the beginning of the text merge into one token.
         return list(self._tokenizer.encode(text, **PLAIN))
 
+    def start(self) -> tuple[int, ...]:
+        """Return the tokens that the tokenizer puts before every text."""
+        plain = list(self._tokenizer.encode(ANCHOR, **PLAIN))
+        whole = list(self._tokenizer.encode(ANCHOR))
+        places = range(len(whole) - len(plain) + 1)
+        place = next((i for i in places if whole[i : i + len(plain)] == plain), 0)
+        return tuple(whole[:place])
+
     def decode(self, tokens: list[int]) -> str:
         """Join the texts of tokens."""
         text = self._tokenizer.decode([*self._before, *tokens], **AS_IT_IS)

@@ -27,12 +27,15 @@ class Translation:
     tokens : SharedTokens
         The tokens that both vocabularies share by name.  Tokens without a readable text are
         translated with this map.
+    start : list of int
+        Draft tokens before every translation, such as the begin token of the draft model.
     """
 
     def __init__(self, target: Spelling, draft: Spelling, sizes: tuple[int, int]) -> None:
         self._target, self._draft = target, draft
         # The draft model can have fewer tokens than its tokenizer.
         self._size = sizes[1]
+        self.start = [token for token in draft.start if token < self._size]
         self.tokens = target.index.shared_with(draft.index, sizes)
 
     def word(self, tokens: tuple[int, ...]) -> list[int]:
@@ -51,6 +54,11 @@ class Translation:
     def row(self, tokens: Iterable[int]) -> list[int]:
         """Translate target tokens to draft tokens."""
         return TranslatedRow(self).extended(tokens).read()
+
+    def start_before(self, token: int) -> list[int]:
+        """Return the draft tokens before a first token; none if the token itself means them."""
+        shared = self.tokens.by_target.get(token)
+        return [] if self.start and shared == self.start[0] else self.start
 
     def _word(self, tokens: tuple[int, ...]) -> list[int]:
         """Translate the tokens of a word without the cache."""
@@ -80,13 +88,16 @@ class TranslatedRow:
         self._translation = translation
         self.tokens: list[int] = []
         # Translation of all words before the last word.
-        self._closed: list[int] = []
+        self._closed = list(translation.start)
         # For each word: its position, and the length of the translation before it.
-        self._words: list[tuple[int, int]] = [(0, 0)]
+        self._words = [(0, len(self._closed))]
 
     def extended(self, tokens: Iterable[int]) -> TranslatedRow:
         """Append tokens, and return the row."""
         for token in tokens:
+            if not self.tokens:
+                self._closed = list(self._translation.start_before(token))
+                self._words = [(0, len(self._closed))]
             start = self._words[-1][0]
             length = len(self.tokens) - start
             if length and (
@@ -105,6 +116,8 @@ class TranslatedRow:
     def cut(self, length: int) -> TranslatedRow:
         """Return an independent row with the first `length` tokens."""
         row = TranslatedRow(self._translation)
+        if not length:
+            return row
         count = max(bisect.bisect_left(self._words, (length, 0)), 1)
         row._words = self._words[:count]
         row._closed = self._closed[: row._words[-1][1]]
