@@ -1,6 +1,6 @@
 """Compare the trained draft of a real model with drafts that need no training.
 
-    python -m benchmarks.hidden_states TARGET TEXTS [--prompts 2] [--tokens 100] [--threads 2]
+    python -m benchmarks.real.compared_drafts TARGET TEXTS [--prompts 2] [--tokens 100] [--threads 2]
 
 TARGET is a folder of SmolLM2-135M-Instruct, and TEXTS the folder that
 `otm.models.hidden_states.train` has filled.  The prompts are of the files for evaluation: the
@@ -30,7 +30,7 @@ LAYERS = 14
 
 def main() -> None:
     """Print one line for each draft."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.hidden_states")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.real.compared_drafts")
     parser.add_argument("target", metavar="TARGET")
     parser.add_argument("texts", metavar="TEXTS", type=Path)
     parser.add_argument("--layer", default="SmolLM2-135M", help="name or file of the layer")
