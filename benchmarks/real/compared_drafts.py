@@ -1,6 +1,6 @@
 """Compare the trained draft of a real model with drafts that need no training.
 
-    python -m benchmarks.real.compared_drafts TARGET TEXTS [--prompts 2] [--tokens 100] [--threads 2]
+    python -m benchmarks.real.compared_drafts TARGET TEXTS [--prompts 2] [--tokens 100]
 
 TARGET is a folder of SmolLM2-135M-Instruct, and TEXTS the folder that
 `otm.models.hidden_states.train` has filled.  The prompts are of the files for evaluation: the
