@@ -39,6 +39,8 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2, help="threads of torch")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
+    # The model of early layers leaves weights unused.
+    transformers.utils.logging.set_verbosity_error()
     model = transformers.AutoModelForCausalLM.from_pretrained(
         options.target, dtype=torch.bfloat16
     ).eval()
