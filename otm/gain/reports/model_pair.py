@@ -145,6 +145,11 @@ class ModelPair(ShortRepr):
         ------
         Pairs
             Logits of both models.
+
+        Raises
+        ------
+        InvalidParameterError
+            If a model does not accept the tokens of a window.
         """
         names = "the draft model's logits", "the target model's logits"
         for w, inside in itertools.groupby(bounds, self._window_of):
