@@ -73,18 +73,19 @@ def walk_of(
 def find_winner(
     of: Chains,
     walk: Walk,
-    agreed: tl.tensor,
+    drafts: tl.tuple,
     share: tl.tensor,
     position: tl.tensor,
     options: Options,
 ) -> tl.tensor:
     """Return the chains with the winning token at a position; no chain if no token can win.
 
+    `drafts` is the result of `drafts_at` at this position.
     Also return the winner's slot and three probabilities of the winner: share · target, draft, and
     winning.
     """
     chain = tl.arange(0, options.padded_chains)
-    token, own, count, read = drafts_at(of.paths, agreed, position, options)
+    token, own, count, read = drafts
     target_prob, draft_prob = at_drafts(of, read, position, token, count, options)
     known = own & (token < of.rows.size) & (draft_prob > 0)
     weighted = share * target_prob
@@ -116,11 +117,11 @@ def walk_on(of: Chains, walk: Walk, position: tl.tensor, options: Options) -> tl
     if position > 0:
         before = position - 1
         parents = agree_at(walk.agree, before, of.paths.chains, options.padded_chains)
-        _, _, count, _ = drafts_at(of.paths, parents, before, options)
+        token, own, count, read = drafts_at(of.paths, parents, before, options)
         if count > 0:  # otherwise the node has no table
             share = tl.load(walk.shares + before)  # scalar
             agreed, _slot, of_target, _of_draft, of_winner = find_winner(
-                of, walk, parents, share, before, options
+                of, walk, (token, own, count, read), share, before, options
             )
             share = capped_ratio(of_target, of_winner)
             # If the share is 0, neither this node nor a deeper one can be kept.
@@ -284,9 +285,10 @@ def count_agreeing(
     else:
         before = position - 1
         agreed = agree_at(walk.agree, before, chains, options.padded_chains)
+        drafts = drafts_at(of.paths, agreed, before, options)
         share = tl.load(walk.shares + before)  # scalar
         _agree, slot, of_target, of_draft, _won = find_winner(
-            of, walk, agreed, share, before, options
+            of, walk, drafts, share, before, options
         )
         node, earlier = of.sums + before * of.node_size, here - (chains + 1)
         probs = count_given_winner(
