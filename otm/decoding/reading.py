@@ -68,8 +68,6 @@ class Reader:
         # Number of forward passes of the model so far.
         self.calls = 0
         self._session: Session | None = None
-        # Whether `begin` has read the contexts of the next `read`.
-        self._begun = False
         self._rows: list[_Row] = []
         # Index of the prompt that each sequence began with.
         self._prompts: list[int] = []
@@ -89,10 +87,8 @@ class Reader:
         complete paths.
         """
         if self._session is None or parents is None:
-            if not self._begun:
-                self.begin(contexts)
-            parents = self._prompts = list(range(len(contexts)))
-        self._begun = False
+            self.begin(contexts)
+            parents = self._prompts
         self._prompts = prompts = [self._prompts[p] for p in parents]
         session: Any = self._session
         rows, sources, kept, starts = self._place(contexts, paths, parents, whole=whole)
@@ -151,16 +147,16 @@ class Reader:
     def begin(self, contexts: Sequence[Context]) -> None:
         """Open a session, and read each context up to its last token, once for all paths.
 
-        The first `read` does this too.  Drafters that need the model's hidden states need it before
-        their first draft.
+        The next `read` continues these contexts: sequence b has parent b.  Drafters that need the
+        model's hidden states need this call before their first draft.
         """
+        self._prompts = list(range(len(contexts)))
         self._rows = [_Row(b, context[:-1], ()) for b, context in enumerate(contexts)]
         self._session = session = self.model.start(len(contexts))
         tokens = _tokens(self._rows, [0] * len(contexts), [None] * len(contexts))
         if tokens.size:
             self._timed(session.read, tokens)
             self.calls += 1
-        self._begun = True
 
     def _place(
         self,

@@ -129,12 +129,14 @@ class HostRounds(Rounds):
     def step(self, batch: Batch) -> list[Outcome]:
         """Draft trees, score them with the target, and verify them."""
         self.follow(batch)
-        if batch.parents is None:
+        parents = batch.parents
+        if parents is None:
             # A drafter can use the target's hidden states.
             self._reader.begin(batch.contexts)
+            parents = range(len(batch.contexts))
         trees = self.draft(batch)
         paths = as_paths(trees, batch.depths, self._reader.model.vocabulary)
-        probs = self._reader.read(batch.contexts, paths, batch.parents, whole=True)
+        probs = self._reader.read(batch.contexts, paths, parents, whole=True)
         outputs = self.verify(batch, trees, probs)
         drafts = [tuple(tree.repeated_leaf_paths()) for tree in trees]
         return list(map(Outcome, drafts, outputs))
