@@ -109,7 +109,7 @@ def outside() -> str:
         [
             f"{content['model']}: {row['rule']}",
             str(row["k"]),
-            *(f"{row[f'{part} ms']:.1f}" for part in ("draft", "target", "other")),
+            *(f"{row[f'{part}_ms']:.1f}" for part in ("draft", "target", "other")),
             percent(row["share"]),
         ]
         for content in contents

@@ -11,7 +11,7 @@ from figures.shipped_pairs import prompts_of_text
 from otm.decoding import Generation, SamplingParameters, spectr, speculative
 from otm.models import LanguageModel, load
 
-__all__ = ["overhead", "overhead_of_random_pair", "overhead_of_shipped_pair"]
+__all__ = ["overhead", "overhead_of_random_pair", "overhead_of_shipped_pair", "time_of_step"]
 
 GAMMA = 5
 CHAINS = 8
@@ -49,21 +49,26 @@ def overhead(
     for (rule, k), decode in ways.items():
         decode(target, draft, [prompt], seed=1, **options)
         generation = decode(target, draft, [prompt], seed=0, **options)
-        steps, seconds = len(generation.steps), generation.seconds
-        row = {
-            "rule": rule,
-            "k": k,
-            "block_efficiency": generation.block_efficiency,
-            "draft_ms": 1e3 * seconds.draft / steps,
-            "target_ms": 1e3 * seconds.target / steps,
-            "other_ms": 1e3 * seconds.other / steps,
-            "share": seconds.other / seconds.total,
-        }
-        rows.append(row)
-        print(
-            f"  {rule:20s} K = {k}  tokens per step {row['block_efficiency']:.2f}  draft "
-            f"{row['draft_ms']:.2f} ms  target {row['target_ms']:.2f} ms  other "
-            f"{row['other_ms']:.2f} ms  {100 * row['share']:.1f} %",
-            flush=True,
-        )
+        rows.append(time_of_step(rule, k, generation))
     return rows
+
+
+def time_of_step(rule: str, k: int, generation: Generation) -> dict[str, Any]:
+    """Return and print the mean milliseconds of a step in both models and outside."""
+    steps, seconds = len(generation.steps), generation.seconds
+    row = {
+        "rule": rule,
+        "k": k,
+        "block_efficiency": generation.block_efficiency,
+        "draft_ms": 1e3 * seconds.draft / steps,
+        "target_ms": 1e3 * seconds.target / steps,
+        "other_ms": 1e3 * seconds.other / steps,
+        "share": seconds.other / seconds.total,
+    }
+    print(
+        f"  {rule:20s} K = {k}  tokens per step {row['block_efficiency']:.2f}  draft "
+        f"{row['draft_ms']:.2f} ms  target {row['target_ms']:.2f} ms  other "
+        f"{row['other_ms']:.2f} ms  {100 * row['share']:.1f} %",
+        flush=True,
+    )
+    return row

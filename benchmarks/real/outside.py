@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from benchmarks.loops.overhead import time_of_step
 from benchmarks.real.models import MAIN, Real
 from otm.decoding import SamplingParameters, spectr, speculative
 
@@ -26,19 +27,5 @@ def outside(real: Real, tokens: int) -> dict[str, Any]:
         # The first run does not count.
         for seed in (1, 0):
             made = decode(real.target_of(draft), drafter, [prompt], seed=seed, **options)
-        steps, seconds = len(made.steps), made.seconds
-        row = {
-            "rule": rule,
-            "k": k,
-            "draft ms": 1e3 * seconds.draft / steps,
-            "target ms": 1e3 * seconds.target / steps,
-            "other ms": 1e3 * seconds.other / steps,
-            "share": seconds.other / seconds.total,
-        }
-        rows.append(row)
-        print(
-            f"  {rule:<15} K = {k}  draft {row['draft ms']:.1f} ms  target {row['target ms']:.1f} "
-            f"ms  other {row['other ms']:.1f} ms  {100 * row['share']:.0f} %",
-            flush=True,
-        )
+        rows.append(time_of_step(rule, k, made))
     return {"model": real.name, "dtype": str(real.model.dtype), "draft": draft, "rows": rows}
