@@ -23,11 +23,11 @@ from otm.models.hidden_states.files import LayerFile, load_layer, save_layer
 from otm.models.hidden_states.layer import Layer, LayerConfig, random_weights, unrolled
 from otm.models.hidden_states.model import HiddenStateModel
 from otm.models.huggingface.model import HuggingFaceModel
+from tests.models.test_huggingface import SIZES, V
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-V = 17
 CONFIG = LayerConfig(states=(1, 3), width=16, heads=4, key_heads=2, hidden=24)
 TOKENS = torch.tensor([1, 2, 5, 7, 8, 11, 16])
 GREEDY = SamplingParameters(temperature=0)
@@ -35,16 +35,8 @@ GREEDY = SamplingParameters(temperature=0)
 
 def tiny() -> HuggingFaceModel:
     torch.manual_seed(0)
-    config = transformers.LlamaConfig(
-        vocab_size=V,
-        hidden_size=16,
-        intermediate_size=24,
-        num_hidden_layers=3,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        max_position_embeddings=64,
-        initializer_range=0.5,
-    )
+    settings = {"num_hidden_layers": 3, "initializer_range": 0.5, "pad_token_id": None}
+    config = transformers.LlamaConfig(**SIZES | settings)
     return HuggingFaceModel(transformers.LlamaForCausalLM(config).double().eval())
 
 

@@ -14,27 +14,20 @@ from otm.models.hidden_states.prompts import TEMPLATES, THINGS, prompts
 from otm.models.hidden_states.text import Text, sample
 from otm.models.hidden_states.train import Plan, frequent_tokens, held_out, main, train
 from otm.models.huggingface.model import HuggingFaceModel
+from tests.models.test_huggingface import SIZES, V
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-V, LAYERS = 17, (1, 2)
+LAYERS = (1, 2)
 CONFIG = LayerConfig(LAYERS, width=16, heads=4, key_heads=2, hidden=24)
 
 
 def tiny() -> HuggingFaceModel:
     torch.manual_seed(0)
-    config = transformers.LlamaConfig(
-        vocab_size=V,
-        hidden_size=16,
-        intermediate_size=24,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        max_position_embeddings=256,
-        initializer_range=0.5,
-        eos_token_id=2,
-    )
+    settings = {"max_position_embeddings": 256, "initializer_range": 0.5}
+    tokens = {"eos_token_id": 2, "pad_token_id": None}
+    config = transformers.LlamaConfig(**SIZES | settings | tokens)
     return HuggingFaceModel(transformers.LlamaForCausalLM(config).eval())
 
 
