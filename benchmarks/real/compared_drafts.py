@@ -46,7 +46,7 @@ def main() -> None:
     ).eval()
     target = HuggingFaceModel(model)
     prompts = [
-        text.tokens[row, : text.prompt].tolist()
+        text.tokens[row, : text.prompts[row]].tolist()
         for batch in range(len(KINDS))
         for text in [load_text(text_file(options.texts, batch, held_out=True))]
         for row in range(options.prompts)
@@ -57,10 +57,10 @@ def main() -> None:
     ).eval()
     answers = np.concatenate(
         [
-            row[text.prompt : length].numpy()
+            row[prompt:length].numpy()
             for path in sorted(options.texts.glob("text_*.safetensors"))
             for text in [load_text(path)]
-            for row, length in zip(text.tokens, text.lengths, strict=True)
+            for row, prompt, length in zip(text.tokens, text.prompts, text.lengths, strict=True)
         ]
     )
     ngrams = NGramModel.witten_bell(answers, 3, target.vocabulary)

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from benchmarks.real.models import DRAFTS, KINDS, MAIN, Real
-from benchmarks.real.read_first import ReadFirst
 from otm._core.means import PairedMeans, Setup, clustered_mean
 from otm.decoding import Drafter, SamplingParameters, spectr
 from otm.gain import block_efficiency, stream_recordings
@@ -109,9 +108,8 @@ def compared(
     ks: Sequence[int],
 ) -> PairedMeans:
     """Compute the tokens a step of each rule and the bound at the contexts."""
-    reading = ReadFirst(target, drafter)
     recordings = stream_recordings(
-        target, reading, contexts, GAMMA, sampling=sampling, batch=1, seed=1
+        target, drafter, contexts, GAMMA, sampling=sampling, batch=1, seed=1
     )
     return block_efficiency(recordings, rules, ks, (GAMMA,), bound=True)
 

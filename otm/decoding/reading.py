@@ -92,9 +92,7 @@ class Reader:
         self._prompts = prompts = [self._prompts[p] for p in parents]
         session: Any = self._session
         rows, sources, kept, starts = self._place(contexts, paths, parents, whole=whole)
-        lengths = [len(row.context) + len(row.path) for row in self._rows]
-        if kept != lengths or sources != list(range(len(lengths))):
-            self._timed(session.keep, np.array(sources, np.int64), np.array(kept, np.int64))
+        self._keep(sources, kept)
         # Read a single unread token together with the paths below, not in a separate call.
         if any(b - a > 1 for a, b in zip(kept, starts, strict=True)):
             self._timed(session.read, _tokens(rows, kept, starts))
@@ -151,12 +149,32 @@ class Reader:
         model's hidden states need this call before their first draft.
         """
         self._prompts = list(range(len(contexts)))
-        self._rows = [_Row(b, context[:-1], ()) for b, context in enumerate(contexts)]
-        self._session = session = self.model.start(len(contexts))
-        tokens = _tokens(self._rows, [0] * len(contexts), [None] * len(contexts))
+        self._session = self.model.start(len(contexts))
+        self._rows = [_Row(b, (), ()) for b in self._prompts]
+        self.follow(contexts, self._prompts)
+
+    def follow(self, contexts: Sequence[Context], parents: Sequence[int]) -> None:
+        """Read each context up to its last token; `parents` as for `read`.
+
+        The next `read` or `follow` continues these contexts: sequence b has parent b.
+        """
+        self._prompts = [self._prompts[p] for p in parents]
+        only_root: list[Sequence[Path]] = [[()]] * len(contexts)
+        rows, sources, kept, ends = self._place(contexts, only_root, parents, whole=True)
+        self._keep(sources, kept)
+        tokens = _tokens(rows, kept, ends)
         if tokens.size:
+            session: Any = self._session
             self._timed(session.read, tokens)
             self.calls += 1
+        self._rows = [_Row(b, context[:-1], ()) for b, context in enumerate(contexts)]
+
+    def _keep(self, sources: Sequence[int], kept: Sequence[int]) -> None:
+        """Replace the rows of the session by prefixes of these lengths of its rows."""
+        session: Any = self._session
+        lengths = [len(row.context) + len(row.path) for row in self._rows]
+        if kept != lengths or sources != list(range(len(lengths))):
+            self._timed(session.keep, np.array(sources, np.int64), np.array(kept, np.int64))
 
     def _place(
         self,

@@ -152,18 +152,22 @@ def stream_recordings(
         with watching(progress, "recording") as watch:
             for start in range(0, len(groups), together):
                 active = [i for i in range(start, min(start + together, len(groups))) if groups[i]]
-                # at the start, no context continues an earlier context
-                parents: Sequence[int] = [0] * len(active)
+                parents: Sequence[int] | None = None
                 while active:
                     watch.tell("context", sum(done) + len(active), total)
                     now, depths = [groups[i][done[i]] for i in active], [depth] * len(active)
+                    # as in a loop, the target reads first: drafts may depend on its hidden states
+                    if parents is None:
+                        reader.begin(now)
+                    else:
+                        reader.follow(now, parents)
                     trees = drafter.draft(now, depths, parents, [sources[i] for i in active])
                     paths = as_paths(trees, depths, target.vocabulary)
                     for node in itertools.chain(*(tree.nodes() for tree in trees)):
                         # drafts of the kind "Top" need no probabilities
                         if node.children and node.draft_kind != "Top":
                             node.checked_draft_probs(node.draft_kind)
-                    probs = reader.read(now, paths, parents, whole=True)
+                    probs = reader.read(now, paths, range(len(active)), whole=True)
                     for b, i in enumerate(active):
                         tree, trees[b] = trees[b], DraftNode()
                         distinct = dict.fromkeys(node.path for node in tree.nodes())

@@ -19,6 +19,7 @@ from otm.decoding import (
     verify_traversal,
 )
 from otm.errors import InvalidInputError, InvalidParameterError
+from otm.gain import record
 from otm.models.hidden_states.files import LayerFile, load_layer, save_layer
 from otm.models.hidden_states.layer import Layer, LayerConfig, random_weights, unrolled
 from otm.models.hidden_states.model import HiddenStateModel
@@ -101,6 +102,20 @@ def test_drafts_after_rejections_are_those_of_a_fresh_session(k: int) -> None:
             scores = plainly(target, draft, context + node.path, len(context) - 1)
             expected = scores.softmax(-1).numpy()
             np.testing.assert_allclose(node.draft_probs.dense(V), expected, atol=1e-6)
+
+
+def test_recorded_drafts_are_those_of_a_loop() -> None:
+    """Bug: a recording whose target has not read the context when the drafts are sampled."""
+    target, draft = pair()
+    contexts = [[[3, 4, 5], [3, 4, 5, 8, 9], [3, 4, 5, 8, 9, 6]], [[6, 7], [6, 7, 1]]]
+    recordings = record(target, ModelDrafter(draft, 2), contexts, 2, batch=1, seed=1)
+    for recording in recordings:
+        for node in recording.tree.nodes():
+            if node.draft_probs is not None:
+                known = len(recording.context) - 1
+                scores = plainly(target, draft, recording.context + node.path, known)
+                expected = scores.softmax(-1).numpy()
+                np.testing.assert_allclose(node.draft_probs.dense(V), expected, atol=1e-6)
 
 
 def test_a_state_of_other_tokens_is_not_used() -> None:

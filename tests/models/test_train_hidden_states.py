@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from otm.models.hidden_states.attention import register
 from otm.models.hidden_states.layer import Layer, LayerConfig, random_weights
 from otm.models.hidden_states.objective import Objective
 from otm.models.hidden_states.optimiser import orthogonal
 from otm.models.hidden_states.prompts import TEMPLATES, THINGS, prompts
-from otm.models.hidden_states.text import Text, sample
+from otm.models.hidden_states.text import OWN, Text, sample, turn_of_user
 from otm.models.hidden_states.train import Plan, frequent_tokens, held_out, main, train
+from otm.models.huggingface.chat import chat_tokens
 from otm.models.huggingface.model import HuggingFaceModel
+from tests.gain.reports.instruct import write_model
 from tests.models.test_huggingface import SIZES, V
 
 torch = pytest.importorskip("torch")
@@ -50,6 +54,55 @@ def test_a_text_has_the_states_of_its_tokens() -> None:
     for row, length in zip(text.tokens.tolist(), text.lengths.tolist(), strict=True):
         assert 2 not in row[5 : length - 1]
         assert row[length - 1] == 2 or length == len(row)
+
+
+def test_the_target_ends_its_own_requests_as_the_template_does() -> None:
+    """Bug: an answer that begins in the end of the turn, or a request that ends the text."""
+    target = tiny()
+    closing = [2, 7, 9]
+    starts = torch.full((60, 5), 3)
+    text = sample(
+        target, LAYERS, starts, 1.0, torch.Generator().manual_seed(0), end_of_turn=closing
+    )
+    begins = text.prompts.tolist()
+    assert len(set(begins)) > 5
+    for row, begin, length in zip(text.tokens.tolist(), begins, text.lengths.tolist(), strict=True):
+        if begin >= len(row):
+            continue
+        assert row[begin - 3 : begin] == closing
+        assert 2 not in row[5 : begin - 3]
+        assert 2 not in row[begin : length - 1]
+        assert row[length - 1] == 2 or length == len(row)
+
+
+def test_a_long_request_is_cut() -> None:
+    """Bug: a target that never ends its request has no answer."""
+    target = tiny()
+    target.model.generation_config.eos_token_id = V
+    starts = torch.full((2, 5), 3)
+    text = sample(
+        target, LAYERS, starts, 1.0, torch.Generator().manual_seed(0), end_of_turn=[2, 7, 9]
+    )
+    assert text.prompts.tolist() == [5 + OWN + 3] * 2
+    assert text.lengths.tolist() == [text.tokens.shape[1]] * 2
+
+
+def test_the_turn_of_a_user_is_split_at_the_request(tmp_path: Path) -> None:
+    """Bug: tokens of the template lost before or after the request."""
+    tokenizer = transformers.AutoTokenizer.from_pretrained(write_model(tmp_path, 8))
+    start, end = turn_of_user(tokenizer)
+    request = tokenizer("the heaven", add_special_tokens=False).input_ids
+    assert start + request + end == chat_tokens(tokenizer, "the heaven")
+
+
+def test_grouped_attention_is_that_of_transformers() -> None:
+    """Bug: query heads that meet the keys of another group, or a mask of another position."""
+    target = tiny()
+    ids = torch.randint(0, V, (3, 9), generator=torch.Generator().manual_seed(5))
+    with torch.no_grad():
+        expected = target.model(ids).logits
+        target.model.set_attn_implementation(register())
+        torch.testing.assert_close(target.model(ids).logits, expected, rtol=1e-5, atol=1e-5)
 
 
 def test_acceptance_is_that_of_the_drafts() -> None:
@@ -107,7 +160,7 @@ def test_frequent_tokens_are_of_answers_only() -> None:
     """Bug: tokens of the prompts, or after the end, count."""
     tokens = torch.tensor([[9, 9, 9, 4, 4, 2, 7, 7, 7], [9, 9, 9, 5, 4, 5, 5, 2, 7]])
     nothing = torch.zeros(0)
-    text = Text(tokens, nothing, nothing, torch.tensor([6, 8]), torch.tensor(3))
+    text = Text(tokens, nothing, nothing, torch.tensor([6, 8]), torch.tensor([3, 3]))
     assert frequent_tokens([text], 4, 12).tolist() == [0, 2, 4, 5]
 
 
@@ -126,8 +179,6 @@ def test_topics_of_evaluation_are_not_in_the_prompts_of_training() -> None:
 
 def test_prompts_of_benchmarks_are_not_used() -> None:
     """Bug: a draft that is trained on the prompts that it is measured on."""
-    from pathlib import Path
-
     frozen = Path(__file__).parents[2] / "benchmarks" / "real" / "prompts.toml"
     if not frozen.exists():
         pytest.skip("the frozen prompts are in the checkout only")

@@ -51,7 +51,7 @@ class Objective:
         end = int(lengths.max())
         tokens, states = text.tokens[rows, :end], text.states[rows, :end]
         place = torch.arange(1, end)
-        used = (place >= text.prompt - 1) & (place < lengths[:, None] - 1)
+        used = (place >= text.prompts[rows, None] - 1) & (place < lengths[:, None] - 1)
         width = self._head.shape[1]
         following = torch.nn.functional.pad(tokens[:, 2:], (0, 1))
         return Slots(

@@ -1,6 +1,6 @@
 """``python -m otm.models.hidden_states.train TARGET --out FILE`` trains a draft layer for a target.
 
-First the target answers requests that the program makes from templates; these texts stay in a
+First the target answers requests, which come from templates and from itself; these texts stay in a
 folder, and a second run continues there.  Then the layer is trained on the target's hidden states
 along these texts, and measured on answers to requests about other topics.
 """
@@ -21,6 +21,7 @@ from otm._core.display.progress import watching
 from otm._core.files.paths import check_writable
 from otm._core.optional import require
 from otm.errors import InvalidParameterError, OTMError
+from otm.models.hidden_states.attention import register
 from otm.models.hidden_states.files import LayerFile, save_layer
 from otm.models.hidden_states.layer import Layer, LayerConfig, random_weights
 from otm.models.hidden_states.objective import Objective
@@ -28,7 +29,7 @@ from otm.models.hidden_states.optimiser import Muon
 from otm.models.hidden_states.text import KINDS, Text, load_text, text_file, write_text
 from otm.models.huggingface.model import HuggingFaceModel
 
-ROWS, HELD_OUT_ROWS = 96, 32
+ROWS, HELD_OUT_ROWS = 192, 32
 """Numbers of answers in a file for training, and in a file for evaluation."""
 
 GAMMA = 4
@@ -115,7 +116,7 @@ def frequent_tokens(texts: Sequence[Text], count: int, vocabulary: int) -> Any:
     counts = torch.zeros(vocabulary, dtype=torch.int64)
     for text in texts:
         place = torch.arange(text.tokens.shape[1])
-        answer = (place >= text.prompt) & (place < text.lengths[:, None])
+        answer = (place >= text.prompts[:, None]) & (place < text.lengths[:, None])
         counts += torch.bincount(text.tokens[answer], minlength=vocabulary)
     order = (counts * vocabulary - torch.arange(vocabulary)).argsort(descending=True)
     return order[:count].sort().values
@@ -131,9 +132,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("target", metavar="TARGET", help="folder or name of the target, with a chat template")
     add("--out", type=Path, required=True, metavar="FILE", help="file to write")
     add("--texts", type=Path, default=Path("texts"), metavar="FOLDER",
-        help="folder of the target's answers, about 100 MB each (default: texts)")  # fmt: skip
-    add("--files", type=int, default=30, help="number of files of answers (default: 30)")
-    add("--updates", type=int, default=450, help="number of updates (default: 450)")
+        help="folder of the target's answers, about 200 MB each (default: texts)")  # fmt: skip
+    add("--files", type=int, default=18, help="number of files of answers (default: 18)")
+    add("--updates", type=int, default=500, help="number of updates (default: 500)")
     add("--tokens", type=int, default=6144, help="tokens of the output head (default: 6144)")
     add("--hidden", type=int, default=1536, help="width of the perceptron (default: 1536)")
     add("--seed", type=int, default=0, help="seed of weights and batches (default: 0)")
@@ -157,9 +158,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(options: argparse.Namespace) -> None:
     torch, transformers = require("torch"), require("transformers")
     start = time.perf_counter()
-    # For one new token of many rows, this kind of attention is faster on a CPU than the default.
     model = transformers.AutoModelForCausalLM.from_pretrained(
-        options.target, dtype=torch.bfloat16, attn_implementation="eager"
+        options.target, dtype=torch.bfloat16, attn_implementation=register()
     ).eval()
     tokenizer = transformers.AutoTokenizer.from_pretrained(options.target)
     target = HuggingFaceModel(model, tokenizer=tokenizer)
@@ -174,7 +174,7 @@ def _run(options: argparse.Namespace) -> None:
             rows = HELD_OUT_ROWS if is_held else ROWS
             write_text(target, states, folder, batch, rows, held_out=is_held)
     texts = [load_text(text_file(folder, b, held_out=False)) for b in range(options.files)]
-    answers = sum(int((text.lengths - text.prompt).sum()) for text in texts)
+    answers = sum(int((text.lengths - text.prompts).clamp(min=0).sum()) for text in texts)
     print(f"{answers:,} tokens of answers after {time.perf_counter() - start:.0f} s", flush=True)
     embedding = model.get_input_embeddings().weight.detach()
     head = model.get_output_embeddings().weight.detach()
