@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from otm.models.hidden_states.layer import attend
+
 NAME = "otm_grouped"
 
 
@@ -24,12 +26,7 @@ def register() -> str:
 def grouped(
     module: Any, query: Any, key: Any, value: Any, mask: Any, *, scaling: float, **_: Any
 ) -> tuple[Any, None]:
-    """Attend with queries [B, H, L, size] to keys and values [B, G, T, size], where G divides H."""
-    b, heads, length, size = query.shape
-    groups = key.shape[1]
-    scores = (query * scaling).reshape(b, groups, -1, size) @ key.transpose(2, 3)
-    scores = scores.view(b, groups, heads // groups, length, -1)
+    """Attend, and return the outputs [B, L, H, size], as transformers expects them."""
     if mask is not None:
-        scores = scores + mask[:, :, None, :, : key.shape[2]]
-    shares = scores.softmax(-1).view(b, groups, -1, key.shape[2])
-    return (shares @ value).view(b, heads, length, size).transpose(1, 2).contiguous(), None
+        mask = mask[..., : key.shape[2]]
+    return attend(query, key, value, mask, scaling).transpose(1, 2).contiguous(), None

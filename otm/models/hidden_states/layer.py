@@ -139,10 +139,10 @@ class Layer:
 
     def finish(self, x: Tensor, query: Tensor, keys: Tensor, values: Tensor, mask: Any) -> Tensor:
         """Attend to keys and values, apply the perceptron, and return the output [B, L, D]."""
-        from torch.nn.functional import linear, scaled_dot_product_attention, silu
+        from torch.nn.functional import linear, silu
 
         w = self.weights
-        seen = scaled_dot_product_attention(query, keys, values, attn_mask=mask, enable_gqa=True)
+        seen = attend(query, keys, values, mask)
         x = x + linear(seen.transpose(1, 2).flatten(-2), w["out"])
         y = norm(x, w["mlp_norm"])
         return x + linear(silu(linear(y, w["gate"])) * linear(y, w["up"]), w["down"])
@@ -152,6 +152,23 @@ class Layer:
         from torch.nn.functional import linear
 
         return linear(norm(output, self.weights["final_norm"]), head, self.weights["bias"])
+
+
+def attend(query: Tensor, keys: Tensor, values: Tensor, mask: Any, scale: Any = None) -> Tensor:
+    """Attend with queries [B, H, L, size] to keys and values [B, G, T, size], where G divides H.
+
+    The mask is [L, T] or [B, 1, L, T].  The H / G query heads of a group become H / G · L queries
+    of one head, which on a CPU is several times as fast as ``enable_gqa``.
+    """
+    from torch.nn.functional import scaled_dot_product_attention
+
+    b, heads, length, size = query.shape
+    groups = keys.shape[1]
+    alike = query.reshape(b, groups, -1, size)
+    if mask is not None:
+        mask = mask.repeat(*[1] * (mask.ndim - 2), heads // groups, 1)
+    seen = scaled_dot_product_attention(alike, keys, values, attn_mask=mask, scale=scale)
+    return seen.reshape(b, heads, length, size)
 
 
 def rotation(positions: Tensor, size: int, base: float) -> tuple[Tensor, Tensor]:
