@@ -27,7 +27,9 @@ from otm.decoding import (
 )
 from otm.errors import InvalidDraftsError, InvalidInputError, InvalidParameterError
 from otm.integrations.huggingface import AssistedDecoding, patch_generate
-from otm.models import HuggingFaceModel, NGramModel
+from otm.models import HiddenStateModel, HuggingFaceModel, NGramModel
+from otm.models.hidden_states.files import LayerFile
+from otm.models.hidden_states.layer import LayerConfig, random_weights
 from otm.testing import BUDGET, Control
 from tests.integrations.test_huggingface import (  # noqa: F401
     DRAFT,
@@ -204,6 +206,29 @@ def test_a_function_of_the_target_makes_the_drafter_of_each_call() -> None:
         TARGET.generate(
             PROMPTS, custom_generate=AssistedDecoding(lambda _: PromptLookup(), k=2), **GREEDY
         )
+
+
+@pytest.mark.parametrize(("rule", "k"), [("block", None), ("k-Seq", 2), ("walk and keep", 3)])
+def test_drafts_from_hidden_states_are_those_of_the_loop(rule: str, k: int | None) -> None:
+    """Bug: a layer that reads the states of an earlier call, or those of the padding."""
+    config = LayerConfig((1, 2), width=16, heads=4, key_heads=2, hidden=24)
+    tokens = torch.tensor([1, 2, 5, 7, 8, 11, 16])
+    layer = LayerFile(config, random_weights(config, len(tokens), seed=1), tokens)
+    decoding = AssistedDecoding(
+        lambda target: HiddenStateModel(target, layer), k=k, gamma=3, rule=rule
+    )
+    assert torch.equal(TARGET.generate(PROMPTS, custom_generate=decoding, **GREEDY), WITHOUT)
+    torch.manual_seed(4)
+    seed, target = int(torch.randint(2**63 - 1, ())), HuggingFaceModel(TARGET)
+    loop: Any = speculative if k is None else functools.partial(spectr, k=k)
+    draft, prompts = HiddenStateModel(target, layer), [[3, 4, 5, 6], [7, 8]]
+    expected = loop(target, draft, prompts, rule=rule, gamma=3, seed=seed, max_tokens=12)
+    torch.manual_seed(4)
+    options: dict[str, Any] = {"do_sample": True, "top_k": 0, "max_new_tokens": 12, **PADDED}
+    TARGET.generate(PROMPTS, custom_generate=decoding, **options)
+    assert decoding.generation is not None
+    assert decoding.generation.sequences == expected.sequences
+    assert [s.drafts for s in decoding.generation.steps] == [s.drafts for s in expected.steps]
 
 
 @pytest.mark.parametrize("k", [3, None])
