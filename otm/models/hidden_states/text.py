@@ -2,8 +2,13 @@
 
 File b holds the answers to one batch of requests.  Its contents depend only on the target and on
 b, so an interrupted run continues, and several processes can share the work.  The target writes the
-requests of every second file itself, by continuing the beginning of a user's turn.  All other
-requests come from templates.
+requests of every second file itself, by continuing the beginning of a user's turn
+([xu2025magpie]_).  All other requests come from templates.
+
+References
+----------
+.. [xu2025magpie] Xu et al., "Magpie: Alignment Data Synthesis from Scratch by Prompting Aligned
+   LLMs with Nothing", ICLR 2025.
 """
 
 from __future__ import annotations
