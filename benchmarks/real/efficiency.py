@@ -1,6 +1,6 @@
 """Tokens a step of each rule on a real model, computed from recorded distributions.
 
-A loop decodes the prompts with four chains of the main draft.  At the contexts where its steps
+A loop decodes the prompts with four chains of the main draft.  At contexts where its steps
 begin, the distributions of both models are recorded.  All rules and all numbers of chains use the
 same records, so their differences are paired.  The loop's own number of tokens a step is compared
 with the number that the records predict.  Intervals are over prompts.
@@ -26,7 +26,7 @@ LOOP = "walk and keep"
 """Rule of the loop that determines the contexts."""
 
 EVERY = 3
-"""Number of steps of the loop for each context."""
+"""Number of steps of the loop for each context at T = 1; other settings have half the contexts."""
 
 PAIRS = (
     *((rule, "optimal") for rule in (*RULES, "bound") if rule != "optimal"),
@@ -44,7 +44,8 @@ def efficiency(real: Real, prompts: int, tokens: int) -> dict[str, Any]:
     first = next(iter(real.samplings))
     for name, sampling in real.samplings.items():
         drafter = real.drafter(MAIN[real.name], max(KS), sampling)
-        contexts, steps = contexts_of(real, drafter, by_kind, sampling, tokens)
+        every = EVERY if name == first else 2 * EVERY
+        contexts, steps = contexts_of(real, drafter, by_kind, sampling, tokens, every=every)
         target = real.target_of(MAIN[real.name])
         means = compared(target, drafter, contexts, sampling, rules=RULES, ks=KS)
         rows, differences = table(means, prompts)
@@ -66,10 +67,12 @@ def contexts_of(
     by_kind: Mapping[str, Prompts],
     sampling: SamplingParameters,
     tokens: int,
+    *,
+    every: int,
 ) -> tuple[Contexts, list[int]]:
     """Decode all prompts; return contexts of each prompt, and the tokens of the steps there.
 
-    Every third step is taken that begins among the first new tokens.  Steps that an end token cuts
+    Every n-th step is taken that begins among the first new tokens.  Steps that an end token cuts
     are left out, because the records do not know the end.
     """
     contexts: Contexts = []
@@ -91,7 +94,7 @@ def contexts_of(
                 step
                 for step in loop.steps_of(b)
                 if step.position - len(prompt) < tokens and step.finish_reason is None
-            ][::EVERY]
+            ][::every]
             whole = prompt + loop.sequences[b]
             contexts.append([whole[: step.position] for step in steps])
             lengths += [len(step.output) for step in steps]
@@ -161,7 +164,7 @@ def against_loop(means: PairedMeans, tokens: Sequence[int]) -> dict[str, Any]:
 
 
 def drafts_compared(
-    real: Real, contexts: dict[str, Contexts], sampling: SamplingParameters, prompts: int
+    real: Real, contexts: Contexts, sampling: SamplingParameters, prompts: int
 ) -> list[dict[str, Any]]:
     """Return the tokens a step with one chain of each draft, by chain and block verification."""
     rows = []

@@ -29,7 +29,7 @@ def efficiency(size: Size, *, name: str) -> dict[str, Any]:
     from benchmarks.real.efficiency import efficiency
     from benchmarks.real.models import load_real
 
-    return efficiency(load_real(name, torch.float32), *size)
+    return efficiency(load_real(name, torch.bfloat16), *size)
 
 
 def speed(size: Size, *, name: str) -> dict[str, Any]:
@@ -79,10 +79,10 @@ def pairs(size: Size, *, name: str) -> dict[str, Any]:
 
 STAGES = {
     "efficiency-smollm2": Stage(
-        "tokens a step of SmolLM2 by rule", partial(efficiency, name="SmolLM2"), Size(10, 40)
+        "tokens a step of SmolLM2 by rule", partial(efficiency, name="SmolLM2"), Size(10, 32)
     ),
     "speed-smollm2": Stage(
-        "tokens per second of SmolLM2 in bfloat16", partial(speed, name="SmolLM2"), Size(10, 64)
+        "tokens per second of SmolLM2 in bfloat16", partial(speed, name="SmolLM2"), Size(10, 48)
     ),
     "outside-smollm2": Stage(
         "time of a step outside of the models, SmolLM2",
@@ -94,7 +94,7 @@ STAGES = {
         "tokens a step of Gemma by rule", partial(efficiency, name="Gemma"), Size(2, 24)
     ),
     "speed-gemma": Stage(
-        "tokens per second of Gemma in bfloat16", partial(speed, name="Gemma"), Size(2, 64)
+        "tokens per second of Gemma in bfloat16", partial(speed, name="Gemma"), Size(2, 48)
     ),
     "identities-smollm2": Stage(
         "greedy texts of SmolLM2 against generate",

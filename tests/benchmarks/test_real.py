@@ -103,10 +103,10 @@ def test_the_prompts_of_a_kind_are_told_apart() -> None:
 
 def test_speed_counts_tokens_and_calls(tiny: Real) -> None:
     """Bug: the tokens of the prompt counted as new, or calls of the draft as the target's."""
-    from benchmarks.real.speed import PLAIN, in_turns, speed, ways_of
+    from benchmarks.real.speed import PLAIN, fast_ways, in_turns, slow_ways, speed
 
     prompt = tiny.encode("Why is it")
-    turns = in_turns(ways_of(tiny, 6), [prompt])
+    turns = in_turns(fast_ways(tiny, 6) | slow_ways(tiny, 6), [prompt])
     for name, (turn,) in turns.items():
         assert 1 <= turn.calls <= turn.tokens <= 6, name
     assert turns[PLAIN][0].calls == turns[PLAIN][0].tokens
