@@ -87,7 +87,7 @@ class Reader:
         complete paths.
         """
         if self._session is None or parents is None:
-            self.begin(contexts)
+            self.follow(contexts, None)
             parents = self._prompts
         self._prompts = prompts = [self._prompts[p] for p in parents]
         session: Any = self._session
@@ -142,22 +142,17 @@ class Reader:
         self.seconds += time.perf_counter() - begin_time
         return result
 
-    def begin(self, contexts: Sequence[Context]) -> None:
-        """Open a session, and read each context up to its last token, once for all paths.
+    def follow(self, contexts: Sequence[Context], parents: Sequence[int] | None) -> None:
+        """Read each context up to its last token, once for all paths; `parents` as for `read`.
 
-        The next `read` continues these contexts: sequence b has parent b.  Drafters that need the
-        model's hidden states need this call before their first draft.
+        Without parents, a session is opened.  The next `read` or `follow` continues these contexts:
+        sequence b has parent b.  Drafters that need the model's hidden states need this call before
+        their drafts.
         """
-        self._prompts = list(range(len(contexts)))
-        self._session = self.model.start(len(contexts))
-        self._rows = [_Row(b, (), ()) for b in self._prompts]
-        self.follow(contexts, self._prompts)
-
-    def follow(self, contexts: Sequence[Context], parents: Sequence[int]) -> None:
-        """Read each context up to its last token; `parents` as for `read`.
-
-        The next `read` or `follow` continues these contexts: sequence b has parent b.
-        """
+        if self._session is None or parents is None:
+            parents = self._prompts = list(range(len(contexts)))
+            self._session = self.model.start(len(contexts))
+            self._rows = [_Row(b, (), ()) for b in parents]
         self._prompts = [self._prompts[p] for p in parents]
         only_root: list[Sequence[Path]] = [[()]] * len(contexts)
         rows, sources, kept, ends = self._place(contexts, only_root, parents, whole=True)

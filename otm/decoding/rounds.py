@@ -132,7 +132,7 @@ class HostRounds(Rounds):
         parents = batch.parents
         if parents is None:
             # A drafter can use the target's hidden states.
-            self._reader.begin(batch.contexts)
+            self._reader.follow(batch.contexts, None)
             parents = range(len(batch.contexts))
         trees = self.draft(batch)
         paths = as_paths(trees, batch.depths, self._reader.model.vocabulary)

@@ -157,10 +157,7 @@ def stream_recordings(
                     watch.tell("context", sum(done) + len(active), total)
                     now, depths = [groups[i][done[i]] for i in active], [depth] * len(active)
                     # as in a loop, the target reads first: drafts may depend on its hidden states
-                    if parents is None:
-                        reader.begin(now)
-                    else:
-                        reader.follow(now, parents)
+                    reader.follow(now, parents)
                     trees = drafter.draft(now, depths, parents, [sources[i] for i in active])
                     paths = as_paths(trees, depths, target.vocabulary)
                     for node in itertools.chain(*(tree.nodes() for tree in trees)):

@@ -13,9 +13,9 @@ from otm.models.hidden_states.layer import Layer, LayerConfig, random_weights
 from otm.models.hidden_states.objective import Objective
 from otm.models.hidden_states.optimiser import orthogonal
 from otm.models.hidden_states.prompts import TEMPLATES, THINGS, prompts
-from otm.models.hidden_states.text import OWN, Text, sample, turn_of_user
+from otm.models.hidden_states.text import OWN, Text, sample
 from otm.models.hidden_states.train import Plan, frequent_tokens, held_out, main, train
-from otm.models.huggingface.chat import chat_tokens
+from otm.models.huggingface.chat import chat_tokens, tokens_around
 from otm.models.huggingface.model import HuggingFaceModel
 from tests.gain.reports.instruct import write_model
 from tests.models.test_huggingface import SIZES, V
@@ -90,7 +90,7 @@ def test_a_long_request_is_cut() -> None:
 def test_the_turn_of_a_user_is_split_at_the_request(tmp_path: Path) -> None:
     """Bug: tokens of the template lost before or after the request."""
     tokenizer = transformers.AutoTokenizer.from_pretrained(write_model(tmp_path, 8))
-    start, end = turn_of_user(tokenizer)
+    start, end = tokens_around(tokenizer)
     request = tokenizer("the heaven", add_special_tokens=False).input_ids
     assert start + request + end == chat_tokens(tokenizer, "the heaven")
 

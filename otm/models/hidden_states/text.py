@@ -23,7 +23,7 @@ import numpy as np
 from otm._core.optional import require
 from otm.errors import InvalidInputError
 from otm.models.hidden_states.prompts import prompts
-from otm.models.huggingface.chat import chat_tokens
+from otm.models.huggingface.chat import chat_tokens, tokens_around
 from otm.models.huggingface.model import HuggingFaceModel
 
 KINDS = "article", "chat", "code", "chat", "story", "summary"
@@ -95,22 +95,13 @@ def write_text(
         chosen = _prompts(target.tokenizer, folder, batch, rows, held_out=held_out)
         text = sample(target, layers, torch.tensor(chosen), temperature, generator)
     else:
-        start, end = turn_of_user(target.tokenizer)
+        start, end = tokens_around(target.tokenizer)
         text = sample(
             target, layers, torch.tensor([start] * rows), temperature, generator, end_of_turn=end
         )
     part = path.with_suffix(".part")
     torch_files.save_file({k: v.contiguous() for k, v in text._asdict().items()}, part)
     return part.replace(path)
-
-
-def turn_of_user(tokenizer: Any) -> tuple[list[int], list[int]]:
-    """Return the tokens of the chat template before, and after, what a user says."""
-    mark = "\N{OBJECT REPLACEMENT CHARACTER}"
-    turn = [{"role": "user", "content": mark}]
-    whole = tokenizer.apply_chat_template(turn, add_generation_prompt=True, tokenize=False)
-    start, end = (tokenizer(part, add_special_tokens=False) for part in whole.split(mark))
-    return start.input_ids, end.input_ids
 
 
 def sample(
@@ -164,12 +155,11 @@ def sample(
                 break
     # A request without an end has no answer.
     prompts[prompts == 0] = length
-    lengths = lengths.clamp(max=length)
     states = torch.stack([session.states.of(row) for row in range(count)])
     log_totals = torch.nn.functional.pad(torch.stack(totals, 1), (given - 1, 0))
     # Nothing was read after the last token.
     every = torch.cat(tokens, 1)[:, : states.shape[1]]
-    lengths = lengths.clamp(max=every.shape[1])
+    lengths, prompts = (counts.clamp(max=every.shape[1]) for counts in (lengths, prompts))
     return Text(every, states.bfloat16(), log_totals, lengths, prompts)
 
 

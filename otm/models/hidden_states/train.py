@@ -174,7 +174,7 @@ def _run(options: argparse.Namespace) -> None:
             rows = HELD_OUT_ROWS if is_held else ROWS
             write_text(target, states, folder, batch, rows, held_out=is_held)
     texts = [load_text(text_file(folder, b, held_out=False)) for b in range(options.files)]
-    answers = sum(int((text.lengths - text.prompts).clamp(min=0).sum()) for text in texts)
+    answers = sum(int((text.lengths - text.prompts).sum()) for text in texts)
     print(f"{answers:,} tokens of answers after {time.perf_counter() - start:.0f} s", flush=True)
     embedding = model.get_input_embeddings().weight.detach()
     head = model.get_output_embeddings().weight.detach()

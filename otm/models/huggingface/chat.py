@@ -24,9 +24,25 @@ def uses_template(tokenizer: Any, chat: bool | None) -> bool:
 
 def chat_tokens(tokenizer: Any, message: str) -> list[int]:
     """Return the tokens of a user's message in the template, up to the start of the answer."""
+    return _tokens(tokenizer, _in_template(tokenizer, message))
+
+
+def tokens_around(tokenizer: Any) -> tuple[list[int], list[int]]:
+    """Return the tokens of the template before, and after, a user's message."""
+    mark = "\N{OBJECT REPLACEMENT CHARACTER}"
+    before, after = _in_template(tokenizer, mark).split(mark)
+    return _tokens(tokenizer, before), _tokens(tokenizer, after)
+
+
+def _in_template(tokenizer: Any, message: str) -> str:
+    """Return a user's message in the template, up to the start of the answer."""
     messages = [{"role": "user", "content": message}]
-    text = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
-    # the template already has the special tokens
+    text: str = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
+    return text
+
+
+def _tokens(tokenizer: Any, text: str) -> list[int]:
+    """Return the tokens of a text in the template, which already has the special tokens."""
     tokens: list[int] = tokenizer(text, add_special_tokens=False, verbose=False).input_ids
     return tokens
 
