@@ -74,15 +74,17 @@ SHAPE = (8, 4, 128_256)  # B, γ and V
 CHAINS, MOST_CHAINS = 4, 64  # K
 LISTED = 50  # m, of sparse drafts
 SMALLEST = (1, 1, 1)  # Triton makes sizes of 1 constants; the interpreter does not
-TYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+TYPES = {
+    "fp32": torch.float32,
+    "fp16": torch.float16,
+    "bf16": torch.bfloat16,
+    "fp64": torch.float64,
+}
 MOST_REGISTERS = 255  # per thread, on every architecture
 FLOAT_OPERATION = re.compile(r"^\s+(?:@\S+\s+)?([a-z]\w*(?:\.\w+)*\.f(?:16|32|64))\s", re.MULTILINE)
 INEXACT = re.compile(r"^(fma|mad)\.|\.(approx|full|ftz)\b")
-FLOOR = "cvt.rmi.ftz.f32.f32"
-"""An allowed operation: `exp2` floors multiples of 2^−26, which are never subnormal."""
 NAMES = {
     **{dtype: f"*{name}" for name, dtype in TYPES.items()},
-    torch.float64: "*fp64",
     torch.int64: "*i64",
     torch.uint8: "*u8",
 }
@@ -285,7 +287,7 @@ def inexact(ptx: str) -> list[str]:
 
     ptxas does not add such operations, because Triton also turns off its fusion.
     """
-    found = set(FLOAT_OPERATION.findall(ptx)) - {FLOOR}
+    found = set(FLOAT_OPERATION.findall(ptx))
     return sorted(name for name in found if INEXACT.search(name))
 
 

@@ -26,7 +26,7 @@ from otm.kernels.common import runtime
 from otm.rules import named
 
 TABLE = Path(runtime.__file__).with_name("warps.json")
-GAIN = 0.03
+GAIN = 0.02
 """Minimum saving of another number of warps, as the median share over a kernel's uses."""
 
 FORMS = {"fp32": False, "bf16": True}

@@ -138,10 +138,12 @@ def subtract_draft(
 
     If `subtract` is false, the weight is 1.
     """
-    left = target_prob
-    if weight is not None:
-        left = target_prob.to(tl.float64) * tl.where(subtract, weight, 1.0)
-    return tl.maximum(mass(left, _UNIT) - mass(draft_prob, _UNIT), 0)
+    if weight is None:
+        left = mass(target_prob, _UNIT)
+    else:
+        # The unit is a power of two, so that multiplying the weight by it is exact.
+        left = (target_prob.to(tl.float64) * (tl.where(subtract, weight, 1.0) * _UNIT)).to(tl.int64)
+    return tl.maximum(left - mass(draft_prob, _UNIT), 0)
 
 
 @jit

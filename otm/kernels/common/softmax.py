@@ -62,7 +62,7 @@ def exp2(exponent: Tensor) -> Tensor:
     """Return 2 to the power of an exponent ≤ 0; return 0 below 2^−100 and for NaN."""
     counts = exponent >= LEAST_EXPONENT
     exponent = exponent.where(counts, 0.0)
-    whole = (exponent + 0.5).floor()
+    whole = exponent.round()  # ties to even
     part = exponent - whole
     power = part * COEFFICIENTS[5] + COEFFICIENTS[4]
     for coefficient in (*COEFFICIENTS[3::-1], 1.0):

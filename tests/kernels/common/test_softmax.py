@@ -10,7 +10,9 @@ torch = pytest.importorskip("torch")
 
 from otm.errors import InvalidDistributionError  # noqa: E402
 from otm.kernels import verify_logits, verify_probs  # noqa: E402
-from otm.kernels.common import softmax  # noqa: E402
+from otm.kernels.common import runtime, softmax  # noqa: E402
+from otm.kernels.common.distributions import triton as distributions  # noqa: E402
+from otm.kernels.common.runtime import tl  # noqa: E402
 
 UNIT = 2**61
 
@@ -25,6 +27,24 @@ def test_the_exponential_is_within_two_roundings() -> None:
     assert ((softmax.exp2(exponent).double() - exact).abs() / exact).max() < 2 * 2.0**-24
     edges = torch.tensor([0.0, -1.0, -100.0, -100.01, -math.inf, math.nan])
     assert softmax.exp2(edges).tolist() == [1, 0.5, 2.0**-100, 0, 0, 0]
+
+
+@runtime.jit
+def write_powers(exponents, powers, count: tl.constexpr):  # type: ignore[no-untyped-def]
+    place = tl.arange(0, count)
+    tl.store(powers + place, distributions.exp2(tl.load(exponents + place)))
+
+
+@pytest.mark.skipif(runtime.triton is None, reason="needs Triton")
+def test_triton_computes_the_same_exponential_bit_for_bit(device: str) -> None:
+    """Bug: a tie such as −2.5 is rounded to another integer, or a tiny power is not 0."""
+    rng = torch.Generator().manual_seed(3)
+    ties = torch.arange(0, 256) / -2
+    edges = torch.tensor([-100.0, -100.01, -126.5, -127.0, -1e30, -math.inf, math.nan, -1e-30])
+    exponents = torch.cat([ties, edges, -torch.rand(2**12 - 264, generator=rng) * 110]).to(device)
+    powers = torch.empty_like(exponents)
+    runtime.launch(write_powers, (1,), exponents, powers, len(exponents))
+    assert powers.tolist() == softmax.exp2(exponents).tolist()
 
 
 @pytest.mark.parametrize(

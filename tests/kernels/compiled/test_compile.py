@@ -31,10 +31,12 @@ KERNELS: dict[str, dict[str, list[str]]] = {
         "block, logits, drawn, fp32, V = 1": OF_ROWS + FROM_PROBABILITIES,
         "chain, probabilities, sparse and packed, fp32, V = 128,256": FROM_PROBABILITIES,
         "block, logits, sparse and packed, bf16, V = 128,256": OF_ROWS + FROM_PROBABILITIES,
+        "block, probabilities, drawn, fp64, V = 128,256": FROM_PROBABILITIES,
     },
     "grid k-Seq": {
         "grid k-Seq, probabilities, drawn, fp32, V = 128,256": K_SEQ,
         "grid k-Seq, logits, sparse tree, bf16, V = 128,256": OF_ROWS + K_SEQ,
+        "grid k-Seq, probabilities, drawn, fp64, V = 128,256": K_SEQ,
     },
     "grid optimal": {"grid optimal, probabilities, drawn, fp32, V = 128,256": BINS},
     "grid optimal, 64 chains": {"grid optimal, probabilities, 64 chains, fp32, V = 128,256": BINS},
@@ -48,6 +50,7 @@ KERNELS: dict[str, dict[str, list[str]]] = {
     },
     "trees": {
         "tree, probabilities, certain, bf16, V = 128,256": TREE,
+        "tree, probabilities, sampled, fp64, V = 128,256": 2 * TREE,
         "tree, logits, sampled, fp32, V = 128,256": 2 * TREE_OF_LOGITS,
         "tree, logits, sampled, fp32, V = 1": 2 * TREE_OF_LOGITS,
     },

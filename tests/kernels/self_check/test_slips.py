@@ -71,8 +71,8 @@ SLIPS = {
     ),
     "residual not clamped": Slip(
         "common/one_chain",
-        "return tl.maximum(mass(left, _UNIT) - mass(draft_prob, _UNIT), 0)",
-        "return tl.abs(mass(left, _UNIT) - mass(draft_prob, _UNIT))",
+        "return tl.maximum(left - mass(draft_prob, _UNIT), 0)",
+        "return tl.abs(left - mass(draft_prob, _UNIT))",
     ),
     "the last tile without a mask": Slip(
         "common/one_chain",

@@ -397,7 +397,7 @@ def test_triton_decides_from_logits_as_its_softmax_says(
         tested = (which & warm).expand_as(logits.tokens)
         same(found, logits._replace(sampled=tested).walked(probs))
         found = logits.verified(temperature=0.7, **options)
-        same(found, logits.walked(lambda rows: probs(rows, torch.tensor(0.7))))
+        same(found, logits.walked(lambda rows: probs(rows, torch.tensor(0.7, device=device))))
 
 
 @pytest.mark.skipif(
