@@ -197,6 +197,8 @@ def of_device(name: str, found: Any) -> str:
     rate = f"copy rate {found['copy bytes/s'] / 1e9:,.0f} GB/s"
     where = ", ".join([found["device"], found["date"], rate, *versions])
     parts.append(f"`python -m benchmarks.kernels`; {where}.")
+    if "note" in found:
+        parts.append(found["note"].replace("  ", " "))
     for suffix, chains in (("chain", "one chain"), ("chains", "several chains")):
         if (PICTURES / f"{name}-{suffix}.png").exists():
             picture = f"../pictures/{name}-{suffix}.png"

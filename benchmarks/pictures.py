@@ -81,9 +81,12 @@ def one_chain(found: Any) -> "Figure | None":
 
 
 def several_chains(found: Any) -> "Figure | None":
-    """Draw accepted drafts against time, with a line per verifier and a point per K."""
+    """Draw accepted drafts against time, with a line per verifier and a point per K.
+
+    A single K needs no picture.
+    """
     rows = [row for rows in panels(found).values() for row in rows if "times one chain" in row]
-    if not rows:
+    if len({row["K"] for row in rows}) < 2:
         return None
     largest = max(row["B"] for row in rows)
     rows = [row for row in rows if row["B"] == largest]

@@ -44,6 +44,9 @@ def test_the_benchmark_of_kernels_runs(tmp_path: Path) -> None:
     # what a GPU would write has the same form: the tables and pictures find what they need
     assert kernel_tables.of_device(path.stem, record).count("| otm reference |") == 3
     assert pictures.one_chain(record) is None, "there are no graphs on a CPU"
+    assert pictures.several_chains(record) is None, "one K makes no line"
+    of_chains = [row for row in record["results"] if "K" in row]
+    record["results"] += [{**row, "K": row["K"] + 1} for row in of_chains]
     assert pictures.several_chains(record) is not None
 
 

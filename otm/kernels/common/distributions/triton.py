@@ -142,9 +142,8 @@ def probability(
     `softmax` each hold a single pointer, or a pointer for each token; a softmax where `used` is
     false is not read.
     """
-    # [n]: entries of one row, or one entry of each of n rows
-    value = tl.load(row + token, mask=known, other=0.0)
-    # One `return` after all branches, because Triton compares the types of all `return`s.
+    value = tl.load(row + token, mask=known, other=0.0)  # [n] of one row, or one of each of n rows
+    # Only one `return`: Triton compares the types of all, even of those that never run.
     if kind == "probabilities":
         prob = value if value.dtype == tl.float64 else value.to(tl.float32)
     elif kind == "logits":
@@ -342,10 +341,9 @@ def finish_softmaxes(
     block = tl.arange(0, padded_blocks)
     # No draft row of a greedy chain is read; the drafts themselves define the softmaxes.
     greedy_draft = (temperature == 0) & (row > gamma)
-    inside = block < tl.where(greedy_draft, 0, blocks)
-    # [padded blocks]
+    inside = block < tl.where(greedy_draft, 0, blocks)  # [padded blocks], as what is read
     tops = tl.load(peaks + place * blocks + block, mask=inside, other=float("-inf"))
-    sums = tl.load(weights + place * blocks + block, mask=inside, other=0)  # [padded blocks]
+    sums = tl.load(weights + place * blocks + block, mask=inside, other=0)
     # scalar
     drafted = tl.load(tokens + row - gamma - 1, mask=greedy_draft, other=-1).to(tl.int64)
     write_softmax(tops, sums, inside, temperature, drafted, softmax, size)
