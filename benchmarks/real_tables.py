@@ -5,7 +5,17 @@ from typing import Any
 from benchmarks.layout import RESULTS, markdown, record
 from benchmarks.loop_tables import interval, percent
 
-__all__ = ["drafts", "gains", "loops", "outside", "rules", "speed", "texts"]
+__all__ = [
+    "drafts",
+    "gains",
+    "loops",
+    "outside",
+    "pairs",
+    "rounding",
+    "rules",
+    "speed",
+    "texts",
+]
 
 MODELS = ("smollm2", "gemma")
 
@@ -134,6 +144,44 @@ def texts() -> str:
     ]
     heading = ["model: rule, draft", "texts", "tokens", "texts that differ"]
     return markdown(heading, lines, signed(contents, "identities")) if lines else ""
+
+
+def rounding() -> str:
+    """Return how many greedy texts in bfloat16 differ from `generate`, and the verdicts."""
+    contents = found("rounding")
+    verdicts = ("identical", "explained by rounding", "undecided", "not explained")
+    lines = [
+        [
+            f"{content['model']}: {row['rule']}, {row['draft']}",
+            *(str(row["verdicts"].get(verdict, 0)) for verdict in verdicts),
+        ]
+        for content in contents
+        for row in content["rows"]
+    ]
+    heading = ["model: rule, draft", *verdicts]
+    return markdown(heading, lines, signed(contents, "rounding")) if lines else ""
+
+
+def pairs() -> str:
+    """Return the distance and the outcome of the test for each way to sample pairs of tokens."""
+    contents = found("pairs")
+    lines = [
+        [
+            row["method"],
+            "∞" if row["G"] is None else f"{row['G']:.1f}",
+            f"{row['distance']:.3f}",
+            "as expected" if row["accepted"] else "rejected",
+        ]
+        for content in contents
+        for row in content["rows"]
+    ]
+    said = "".join(
+        f"{content['texts']:,} texts; the test rejects above G = {content['limit']:.1f} and "
+        f"detects a total variation of {content['detectable total variation']:.2f}.\n"
+        for content in contents
+    )
+    heading = ["method", "G", "distance (TV) of the counts", "outcome"]
+    return markdown(heading, lines, f"\n{said}{signed(contents, 'pairs')}") if lines else ""
 
 
 def of_all(rows: list[Any]) -> list[Any]:

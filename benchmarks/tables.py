@@ -214,6 +214,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "real-gains": real_tables.gains,
     "real-loops": real_tables.loops,
     "real-outside": real_tables.outside,
+    "real-pairs": real_tables.pairs,
+    "real-rounding": real_tables.rounding,
     "real-rules": real_tables.rules,
     "real-speed": real_tables.speed,
     "real-texts": real_tables.texts,

@@ -10,7 +10,7 @@ With --quick each stage runs in small and saves nothing.
     make real ARGS="--only identities-smollm2 pairs-smollm2"
 
 compares texts instead of speeds: greedy texts token by token with those of `generate`, sampled ones
-with their exact distribution.
+with their exact distribution.  `rounding-smollm2` compares greedy texts in bfloat16.
 """
 
 import argparse

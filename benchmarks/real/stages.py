@@ -1,4 +1,4 @@
-"""The stages by name, with their usual sizes; `identities-…` and `pairs-…` run only if named."""
+"""The stages by name, with their usual sizes; those that compare texts run only if named."""
 
 from collections.abc import Callable
 from functools import partial
@@ -68,6 +68,15 @@ def identities(size: Size, *, name: str) -> dict[str, Any]:
     return identities(load_real(name, torch.float32), *size)
 
 
+def rounding(size: Size, *, name: str) -> dict[str, Any]:
+    import torch
+
+    from benchmarks.real.models import load_real
+    from benchmarks.real.rounding import rounding
+
+    return rounding(load_real(name, torch.bfloat16), *size)
+
+
 def pairs(size: Size, *, name: str) -> dict[str, Any]:
     import torch
 
@@ -106,6 +115,18 @@ STAGES = {
         "greedy texts of Gemma against generate",
         partial(identities, name="Gemma"),
         Size(5, 100),
+        is_usual=False,
+    ),
+    "rounding-smollm2": Stage(
+        "greedy texts of SmolLM2 in bfloat16, and what explains differences",
+        partial(rounding, name="SmolLM2"),
+        Size(2, 60),
+        is_usual=False,
+    ),
+    "rounding-gemma": Stage(
+        "greedy texts of Gemma in bfloat16, and what explains differences",
+        partial(rounding, name="Gemma"),
+        Size(1, 40),
         is_usual=False,
     ),
     "pairs-smollm2": Stage(

@@ -137,6 +137,20 @@ def test_greedy_texts_are_compared(tiny: Real, monkeypatch: pytest.MonkeyPatch) 
     assert identities.first_difference((1, 2, 3), (1, 5, 3)) == 1
 
 
+def test_differences_of_greedy_texts_are_explained(
+    tiny: Real, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bug: the plain text compared with itself, so that a verifier that is not greedy passes."""
+    from benchmarks.real import identities, rounding
+
+    monkeypatch.setattr(identities, "tree_rules", lambda: ())
+    rows = rounding.rounding(tiny, prompts=1, tokens=6)["rows"]
+    assert [row["verdicts"] for row in rows] == [{"identical": len(KINDS)}] * 2
+    monkeypatch.setattr(identities, "GREEDY", SamplingParameters(temperature=5))
+    rows = rounding.rounding(tiny, prompts=1, tokens=6)["rows"]
+    assert all(row["verdicts"].get("not explained") for row in rows)
+
+
 def test_pairs_reject_the_wrong_verifier_alone(tiny: Real, monkeypatch: pytest.MonkeyPatch) -> None:
     """Bug: exact probabilities of other tokens than the first two; a control that is accepted."""
     from benchmarks.real import pairs
