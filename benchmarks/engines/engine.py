@@ -135,6 +135,10 @@ def served(
                     f"the server did not start: {log.read()[-3000:].decode(errors='replace')}"
                 )
             yield address
+        except Exception as error:
+            log.seek(0)
+            error.add_note(f"the server wrote: {log.read()[-3000:].decode(errors='replace')}")
+            raise
         finally:
             end_group(process)
 

@@ -22,11 +22,8 @@ PROMPTS = (
 )
 """Prompts with repetitions, in which n-grams find drafts."""
 
-SAMPLING = (
-    SamplingParameters(),
-    SamplingParameters(temperature=0.7),
-    SamplingParameters(top_k=10),
-)
+SAMPLING = (SamplingParameters(), SamplingParameters(temperature=0.7))
+"""Without top-k: with n-grams and top-k, vLLM 0.32.0 on a CPU ends at a step without any draft."""
 
 
 def audit_real(folder: Path, requests: int) -> list[dict[str, Any]]:
