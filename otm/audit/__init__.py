@@ -5,7 +5,7 @@ and returns a `Report`.  `recorded` takes a file of steps that an engine recorde
 `audit_server` takes the address of a server.  `compare_greedy` compares two texts without
 sampling.  The modules of `otm.audit.adapters` turn verifiers of
 other libraries into an `Adapter`.  `otm.audit.diagnose.known_bugs` lists the mistakes that a report
-can name.
+can name.  `otm.audit.vectors` has test vectors for verifiers in other languages.
 
 >>> from otm.audit import lossless
 >>> def verify(target_probs, draft_probs, draft_tokens, uniforms):

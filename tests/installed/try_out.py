@@ -31,7 +31,7 @@ for p, q in (([0.75, 0.25], [0.25, 0.75]), ([F(3, 4), F(1, 4)], [F(1, 4), F(3, 4
 assert abs(otm.solve([0.75, 0.25], [0.25, 0.75], 2, method="lp-highs").alpha - 11 / 16) < 1e-9
 assert otm.__version__
 for name in ("py.typed", "models/data/king_james_bible_excerpt.txt", "gain/reports/page.html",
-             "kernels/common/warps.json",
+             "kernels/common/warps.json", "audit/vectors/vectors-1.json",
              "models/gpt/weights/target.safetensors"):
     assert (files("otm") / name).is_file(), name
 """

@@ -31,6 +31,7 @@ otm.audit.adapters.huggingface: causal_lm generate speculative_sampling
 otm.audit.adapters.otm_verifiers: kernel spectr_step speculative_loop
 otm.audit.adapters.vllm: rejection_sample
 otm.audit.diagnose.known_bugs: KNOWN_BUGS SUSPECTED KnownBug
+otm.audit.vectors: path
 otm.certificate: CertificateRefusedError check load
 otm.coupled: CoupledVerifier Detection ListCoupling WatermarkStatistics WatermarkVerifier
     decode_coupled decode_watermarked detect_watermark watermark_keys watermark_statistics
