@@ -2,7 +2,8 @@
 
 `vectors-1.json` holds the problems, and `check.py` compares an engine's answers with the file; it
 needs only the standard library.  README.md describes the format.  `generate.py` writes the file:
-`problems.py` chooses the problems, and `expected.py` computes the answers in fractions.
+`problems.py` and `choices.py` choose the problems, and `expected.py` computes the answers in
+fractions.
 """
 
 from __future__ import annotations

@@ -40,6 +40,12 @@ def has_tie(turn: int) -> bool:
     return turn % TIES == TIES - 1
 
 
+def tie_on(threshold: Fraction, turn: int) -> int | None:
+    """Return the uniform on a threshold, or None; every second tie must be above 0."""
+    equal = on(threshold)
+    return None if equal == 0 and turn % (2 * TIES) >= TIES else equal
+
+
 def with_uniforms(problem: Problem, uniforms: list[int], tie: bool) -> Problem:
     """Return the problem with its uniforms, and a mark if one lies on a threshold."""
     return {**problem, "uniforms": uniforms, **({"tie": True} if tie else {})}
@@ -69,7 +75,7 @@ def chain(chooser: Chooser, turn: int) -> Problem | None:
     if tie:
         # A tie decides only if the drafts before it are accepted.
         place = chooser.below(len(drafts))
-        equal = on(thresholds[place])
+        equal = tie_on(thresholds[place], turn)
         if equal is None or not all(thresholds[:place]):
             return None
         uniforms[:place] = [0] * place
@@ -108,7 +114,7 @@ def block(chooser: Chooser, turn: int) -> Problem | None:
         ratios = [Fraction(t[x], d[x]) for t, d, x in zip(target, draft, drafts, strict=False)]
         if not all(map(is_short, (*ratios, *weights, *masses))):
             return None
-        places = [i for i in places if on(tests[i]) is not None]
+        places = [i for i in places if tie_on(tests[i], turn) is not None]
     elif turn % WEIGHTS == 0:
         # Random problems rarely stop in mid-chain where the weight changes the residual.
         places = [
@@ -161,7 +167,7 @@ def k_seq(chooser: Chooser, turn: int, factor_of: Callable[[Problem], int]) -> P
     uniforms = [uniform(chooser, threshold) for threshold in thresholds]
     if tie:
         place = chooser.below(len(drafts))
-        equal = on(thresholds[place])
+        equal = tie_on(thresholds[place], turn)
         # A tie decides only if the drafts before it are rejected.
         decided = any(u < UNIFORMS * t for u, t in zip(uniforms[:place], thresholds, strict=False))
         if equal is None or decided:
