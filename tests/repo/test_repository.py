@@ -109,10 +109,10 @@ def test_what_is_needed_by_what_is_not_code_is_in_the_wheel() -> None:
     kept = {path.relative_to(ROOT).as_posix() for path in ROOT.glob("otm/**/*") if path.is_file()}
     kept = {name for name in kept if "__pycache__" not in name}
     assert inside == kept | {"_otm_pytest_plugin.py"}
-    data = """py.typed audit/vectors/README.md audit/vectors/vectors-1.json
-        gain/reports/page.html kernels/common/warps.json models/data/README.md
-        models/data/king_james_bible_excerpt.txt models/gpt/weights/README.md
-        models/hidden_states/weights/LICENSE models/hidden_states/weights/README.md
+    data = """py.typed audit/vectors/README.md audit/vectors/vectors-1.json gain/reports/page.html
+        kernels/common/warps.json models/data/README.md models/data/king_james_bible_excerpt.txt
+        models/gpt/weights/README.md models/hidden_states/weights/LICENSE
+        models/hidden_states/weights/README.md
         models/hidden_states/weights/SmolLM2-135M.safetensors""".split()
     data += [f"models/gpt/weights/{x}.safetensors" for x in "large medium small target".split()]
     assert {x for x in inside if not x.endswith(".py")} == {f"otm/{name}" for name in data}
