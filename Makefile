@@ -42,7 +42,8 @@ oldest: ## run the tests with the oldest versions that pyproject.toml allows
 	$(PYTHON) -m venv $(VENV)-oldest
 	$(VENV)-oldest/bin/python -m pip install -c constraints-oldest.txt pytest pytest-xdist dask distributed \
 		-e ".[figures,report,cvxpy,huggingface,flow,sinkhorn,testing,cli,server]"
-	$(VENV)-oldest/bin/python -m pytest -n auto --dist worksteal -W ignore::DeprecationWarning $(ARGS)
+	$(VENV)-oldest/bin/python -m pytest -n auto --dist worksteal -W ignore::DeprecationWarning \
+		-W "ignore:It looks like" $(ARGS)
 
 .PHONY: coverage
 coverage: $(VENV)/.installed-test ## run the tests and list the lines that no test runs
