@@ -19,6 +19,7 @@ __all__ = [
     "MissingDependencyError",
     "NoSuchRowError",
     "ProblemTooLargeError",
+    "ProcessError",
     "SolverError",
     "UnknownMethodError",
     "UnsupportedVersionError",
@@ -75,6 +76,10 @@ class EndpointError(OTMError, RuntimeError):
 
 class ProblemTooLargeError(OTMError, MemoryError):
     """The method would exceed its limit of memory or work."""
+
+
+class ProcessError(OTMError, RuntimeError):
+    """A program does not start, ends early, does not answer in time, or sends an invalid answer."""
 
 
 class SolverError(OTMError, RuntimeError):

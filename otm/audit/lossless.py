@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from typing import Any
 
 from otm._core.display.progress import Progress
@@ -149,11 +150,13 @@ def lossless(
     if budget.examples and method != "Monte Carlo":
         # Check this before the audit runs the verifier.
         check_installed("hypothesis", advice="or do not search, with examples 0")
-    observed = observe(InstanceChoice(adapter, instances, asked, slow), budget, methods, progress)
-    with isolated_rng_state(budget.seed):
-        comparison = compare(observed)
-        example = comparison.example
-        explanation = explain(observed, example, budget.until()) if example else NO_EXPLANATION
+    choice = InstanceChoice(adapter, instances, asked, slow)
+    with closing(adapter):
+        observed = observe(choice, budget, methods, progress)
+        with isolated_rng_state(budget.seed):
+            comparison = compare(observed)
+            example = comparison.example
+            explanation = explain(observed, example, budget.until()) if example else NO_EXPLANATION
     return _report(observed, comparison, explanation)
 
 

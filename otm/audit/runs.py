@@ -30,7 +30,7 @@ from otm.audit.adapters.base import (
 from otm.audit.intercept.interception import InterceptedRng
 from otm.decoding.draft_tree import Randomness
 from otm.decoding.reading import Path
-from otm.errors import MissingDependencyError, ProblemTooLargeError
+from otm.errors import MissingDependencyError, ProblemTooLargeError, ProcessError
 
 AnySource = TypeVar("AnySource", bound=Randomness)
 
@@ -43,8 +43,8 @@ OWN_CODE = str(pathlib.Path(__file__).parent)
 CRASHES = (Exception, SystemExit, GeneratorExit)
 """Exceptions of a verifier that the audit catches; an uncaught SystemExit would end the audit."""
 
-CALLER_ERRORS = (MissingDependencyError, ProblemTooLargeError)
-"""Errors that say nothing about the verifier; the audit raises them to the caller."""
+CALLER_ERRORS = (MissingDependencyError, ProblemTooLargeError, ProcessError)
+"""Errors that say nothing about the verifier's output; the audit raises them to the caller."""
 
 
 @dataclass(frozen=True)

@@ -98,7 +98,8 @@ def audit(
     With --recorded, the command runs no verifier: FILE contains steps with the distributions of
     both models, in the format of docs/audit.md.
 
-    To audit a server, use otm audit server URL; see otm audit server --help.
+    To audit a server, use otm audit server URL; a program in any language, otm audit process
+    COMMAND. See their --help.
 
     Exit status: 0 lossless on everything tried, 1 not lossless, 2 an error, 3 undecided, 70 a bug
     in OTM.
@@ -132,7 +133,7 @@ def audit(
             max_runs=max_runs,
             vocabulary=vocabulary,
             gamma=gamma,
-            prompt=None if prompt is None else _tokens(prompt),
+            prompt=None if prompt is None else prompt_tokens(prompt),
             seed=seed,
             slow=slow,
             **seconds,
@@ -161,7 +162,8 @@ def print_report(report: Report | RecordedReport | ServerReport, *, as_json: boo
     return UNDECIDED if report.verdict == "undecided" else NOT_LOSSLESS
 
 
-def _tokens(text: str) -> list[int]:
+def prompt_tokens(text: str) -> list[int]:
+    """Read the token ids of a prompt."""
     try:
         return [int(token) for token in text.split(",")]
     except ValueError:

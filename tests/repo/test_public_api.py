@@ -25,7 +25,7 @@ otm: BlockCertificate BlockSolution Certificate ComparedRule Comparison Interval
     Solution SparseProbs alpha compare solve solve_block
 otm.audit: LOSSLESS METHODS NOT_LOSSLESS UNDECIDED Adapter Counterexample GreedyComparison Instance
     RecordedReport Report ServerReport audit_server batch chain chains compare_greedy loop lossless
-    recorded stateful token_rule tree windowed
+    process recorded stateful token_rule tree windowed
 otm.audit.adapters.flashinfer: chain_speculative_sampling
 otm.audit.adapters.huggingface: causal_lm generate speculative_sampling
 otm.audit.adapters.otm_verifiers: kernel spectr_step speculative_loop
@@ -52,8 +52,8 @@ otm.decoding: AcceleratedDrafter Beams BestFirstDrafter Branching DecodingOption
 otm.drafts: IID DraftDistribution Greedy HubPairs Independent Joint Top WithoutReplacement
 otm.errors: CertificateError DownloadError EndpointError InvalidDistributionError
     InvalidDraftCountError InvalidDraftsError InvalidInputError InvalidParameterError
-    InvalidUniformsError MissingDependencyError NoSuchRowError ProblemTooLargeError SolverError
-    UnknownMethodError UnsupportedVersionError
+    InvalidUniformsError MissingDependencyError NoSuchRowError ProblemTooLargeError ProcessError
+    SolverError UnknownMethodError UnsupportedVersionError
 otm.gain: Candidate Estimate Latency Lenience LossySetting ModelPair OnlineGamma PairedMeans
     PlannedTree Recommendation Recording ScoreFiles Settings Setup Source Summary TopLogprobs
     Typical acceptance_from_divergence accepted_along_text best_gamma best_gamma_policy best_tree

@@ -265,6 +265,13 @@ class Adapter(ABC):
         """
         return [self.output(instance, Source(row)) for row in uniforms]
 
+    def close(self) -> None:
+        """Release what the runs have opened, such as a program; `lossless` calls this at its end.
+
+        By default there is nothing to release.  Later runs are allowed.
+        """
+        return
+
 
 def max_tokens(adapter: Adapter, instance: Instance) -> int:
     """Return the largest number of tokens that a run may return."""

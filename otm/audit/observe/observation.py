@@ -21,7 +21,7 @@ from otm.testing.sequences import continued_distribution, sequence_distribution
 ISOLATED = 2.0**-23
 """Largest probability of an outcome that counts as caused by one value of a 24-bit uniform."""
 
-TWICE_ISOLATED = 2.0**-40
+TWICE_ISOLATED = 2.0**-45
 """Smallest probability of an outcome from one isolated uniform; from two it is ≤ 2^−46."""
 
 MAX_RATIO = 4

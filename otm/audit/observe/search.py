@@ -9,6 +9,7 @@ from typing import TypeVar
 from otm.audit.adapters.base import Adapter, Instance
 from otm.audit.instances import pair, rows_of
 from otm.decoding.reading import Path
+from otm.errors import OTMError
 from otm.models.table import TableModel
 
 Seen = TypeVar("Seen")
@@ -51,6 +52,7 @@ def smallest_deviation(
     if not shapes:
         return None
     known: dict[str, Seen | None] = {}
+    errors: list[OTMError] = []
 
     @st.composite
     def models(draw: st.DrawFn, vocabulary: int, rows: int) -> TableModel:
@@ -70,11 +72,15 @@ def smallest_deviation(
 
     def holds(instance: Instance) -> bool:
         """Try an instance, unless it was tried before or the limit of instances is reached."""
-        if not adapter.supports(instance):
+        if errors or not adapter.supports(instance):
             return False
         key = key_of(instance)
         if key not in known and len(known) < examples + MAX_SHRINKING:
-            known[key] = deviation(instance)
+            try:
+                known[key] = deviation(instance)
+            except OTMError as error:
+                # Hypothesis would shrink the instance and make the error many times.
+                errors.append(error)
         return known.get(key) is not None
 
     settings = hypothesis.settings(
@@ -88,5 +94,7 @@ def smallest_deviation(
     try:
         found = hypothesis.find(instances(), holds, settings=settings, random=Random(seed))
     except hypothesis.errors.NoSuchExample:
-        return None
-    return known[key_of(found)]
+        found = None
+    if errors:
+        raise errors[0]
+    return None if found is None else known[key_of(found)]
