@@ -83,7 +83,7 @@ def process(
         requests contain this "temperature", by which the program must divide the logits.  A logit
         of −10^30 stands for probability 0.
     max_tokens : int, optional
-        Number of tokens of a text, as for `loop`.
+        Number of tokens of a text, as for `loop`.  A loop with fewer tokens is audited faster.
     end : int, optional
         Token that ends a text, as for `loop`.
     timeout : float, optional
@@ -120,7 +120,7 @@ def process(
     ...     print(json.dumps({"id": request["id"], "tokens": tokens}), flush=True)
     ... '''
     >>> verifier = process([sys.executable, "-c", program], name="accepts all")
-    >>> lossless(verifier, examples=0).verdict
+    >>> lossless(verifier, slow=True).verdict
     'not lossless'
     """
     arguments = _as_command(command)
