@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from otm._core.arithmetic import Probs, as_fractions
-from otm.audit.adapters.base import Instance
+from otm.audit.adapters.base import Adapter, Instance
+from otm.audit.adapters.processed import prepared
 from otm.decoding.reading import Path
 from otm.models.table import TableModel
 
@@ -102,9 +103,9 @@ FOR_SAMPLING = (
 """Instances for Monte Carlo, some from `larger_instances`; few, because each needs many runs."""
 
 
-def needed() -> set[Instance]:
+def needed(adapter: Adapter) -> set[Instance]:
     """Return the instances that a verdict "lossless" requires."""
-    return {INSTANCES[name] for name in NEEDED}
+    return {prepared(adapter, INSTANCES[name]) for name in NEEDED}
 
 
 GROUPS: dict[str, Callable[[Instance], bool]] = {

@@ -8,6 +8,7 @@ contexts.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
@@ -162,6 +163,52 @@ def ending(end: int) -> tuple[Instance, ...]:
     return tuple(
         Instance(target, draft, 2, prompt=(other,), length=4)
         for target, draft in (models, models[::-1])
+    )
+
+
+def stopping(stop: Sequence[Path]) -> tuple[Instance, ...]:
+    """Make two pairs of models for each stop sequence, which texts often contain or begin.
+
+    In one pair the prompt ends with the first token of the sequence.
+    """
+    made: list[Instance] = []
+    for end in stop:
+        other = next(token for token in (end[-1], 0, 1) if token != end[0])
+        size = max(*end, other) + 1
+        models = []
+        for weight in (Fraction(2), Fraction(1)):
+            table: Rows = {(): {end[0]: weight, other: Fraction(1)}}
+            for i, token in enumerate(end[1:], 1):
+                away = end[0] if token != end[0] else other
+                table[end[:i]] = {token: weight + 1, away: Fraction(2)}
+            models.append(_model(size, table))
+        for pair, before in zip((models, models[::-1]), (other, end[0]), strict=True):
+            made.append(
+                Instance(pair[0], pair[1], 2, prompt=(before,), length=max(len(end) + 1, 4))
+            )
+    return tuple(made)
+
+
+def dense(tokens: Iterable[int]) -> tuple[Instance, ...]:
+    """Make pairs of models in which some tokens and 0 and 1 are possible after every context.
+
+    Logits processors can exclude tokens of these models, and still leave others.
+    """
+    alphabet = sorted({0, 1, *tokens})
+    random = Random(len(alphabet))
+
+    def model() -> TableModel:
+        contexts: list[Path] = [(), *((token,) for token in alphabet)]
+        return _model(
+            alphabet[-1] + 1,
+            {after: {x: Fraction(random.randint(1, 6)) for x in alphabet} for after in contexts},
+        )
+
+    shapes = (((0,), 1, 3), ((1, 0), 2, 3), ((0, 1, 1), 3, 4), ((1,), 2, 5))
+    few = shapes if len(alphabet) == 2 else shapes[:2]
+    return tuple(
+        Instance(model(), model(), gamma, prompt=prompt, length=length)
+        for prompt, gamma, length in few
     )
 
 

@@ -12,6 +12,7 @@ from otm._core.numbers import as_integer, as_level, as_positive, as_real, check_
 from otm._core.optional import check_installed
 from otm.audit.adapters.base import Instance
 from otm.audit.adapters.choice import as_adapter
+from otm.audit.adapters.processed import prepared
 from otm.audit.compare import Comparison, compare
 from otm.audit.diagnose.diagnosis import NO_EXPLANATION, Explanation, explain
 from otm.audit.evidence import Sampled
@@ -145,7 +146,7 @@ def lossless(
         deadline=time.monotonic() + seconds,
         at_least=min(AT_LEAST, SHARE * seconds),
         slow=slow,
-        asked=frozenset(asked),
+        asked=frozenset(prepared(adapter, each) for each in asked),
     )
     if budget.examples and method != "Monte Carlo":
         # Check this before the audit runs the verifier.

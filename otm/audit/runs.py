@@ -19,6 +19,10 @@ import numpy.typing as npt
 
 from otm._core.display.text import shown
 from otm.audit.adapters.base import (
+    AFTER_END,
+    AFTER_STOP,
+    TOO_LONG,
+    TOO_SHORT,
     Adapter,
     Failure,
     Instance,
@@ -27,6 +31,7 @@ from otm.audit.adapters.base import (
     Source,
     max_tokens,
 )
+from otm.audit.adapters.processed import first_end
 from otm.audit.intercept.interception import InterceptedRng
 from otm.decoding.draft_tree import Randomness
 from otm.decoding.reading import Path
@@ -171,10 +176,7 @@ def _checked(adapter: Adapter, instance: Instance, output: Any) -> Outcome:
         return Failure(f"returned {text} of type {type(output).__name__}, not tokens")
     limit = max_tokens(adapter, instance)
     if not 0 < len(output) <= limit:
-        most = f"one run may return at most {limit}"
-        if adapter.loops:
-            most = f"max_tokens was {limit}: cut off the additional tokens"
-        return Failure(f"returned {len(output)} tokens; {most}" if output else "returned no token")
+        return _wrong_length(adapter, output, limit)
     for token in output:
         if isinstance(token, bool) or not isinstance(token, int | np.integer):
             text = _without_address(shown(token))
@@ -183,27 +185,62 @@ def _checked(adapter: Adapter, instance: Instance, output: Any) -> Outcome:
             size = instance.vocabulary
             return Failure(f"returned token {shown(token)}, but the vocabulary has {size} tokens")
     tokens = tuple(map(int, output))
-    wrong_end = _wrong_end(adapter, tokens, limit)
-    return tokens if wrong_end is None else Failure(wrong_end)
+    return _wrong_end(adapter, tokens, limit) or tokens
 
 
-def _wrong_end(adapter: Adapter, tokens: Path, limit: int) -> str | None:
-    """Describe what is wrong with the end of an output; return None if the end is right."""
-    end = adapter.end
-    if end is not None and end in tokens[:-1]:
-        after = len(tokens) - 1 - tokens.index(end)
-        tokens_after = f"{after} token{'s' if after > 1 else ''} after the end token {end}"
-        return f"returned {tokens_after}; no token may follow it"
-    if len(tokens) == limit or not (adapter.loops or adapter.whole) or end == tokens[-1]:
+def _wrong_length(adapter: Adapter, output: Sequence[Any], limit: int) -> Failure:
+    """Describe an output without tokens or with too many tokens."""
+    if not output:
+        return Failure("returned no token")
+    beginning = output[: limit + 1]
+    if all(isinstance(token, int | np.integer) for token in beginning):
+        # A text that goes on after its end is not too long if it is cut there.
+        after_end = _after_end(adapter, list(map(int, beginning)), len(output))
+        if after_end is not None:
+            return after_end
+    if adapter.loops:
+        most = f"max_tokens was {limit}: cut off the additional tokens"
+        return Failure(f"returned {len(output)} tokens; {most}", mistake=TOO_LONG)
+    return Failure(f"returned {len(output)} tokens; one run may return at most {limit}")
+
+
+def _after_end(adapter: Adapter, tokens: Sequence[int], count: int) -> Failure | None:
+    """Describe the tokens after the first end of a text of `count` tokens, if there are any."""
+    found = first_end(tokens, adapter.ends)
+    if found is None or found[0] == count:
         return None
-    if end is None:
-        return (
-            f"returned {len(tokens)} of {limit} tokens, but no end token was stated: if the loop "
-            "stops at one, give loop(…, end=token)"
+    length, end = found
+    after = f"returned {count - length} token{'s' if count - length > 1 else ''} after the"
+    if end == (adapter.end,):
+        return Failure(f"{after} end token {end[0]}; no token may follow it", mistake=AFTER_END)
+    return Failure(f"{after} stop sequence {end}; no token may follow it", mistake=AFTER_STOP)
+
+
+def _wrong_end(adapter: Adapter, tokens: Path, limit: int) -> Failure | None:
+    """Describe what is wrong with the end of an output; return None if the end is right."""
+    if (after_end := _after_end(adapter, tokens, len(tokens))) is not None:
+        return after_end
+    if len(tokens) == limit or not (adapter.loops or adapter.whole):
+        return None
+    if first_end(tokens, adapter.ends) is not None:
+        return None
+    short = f"returned {len(tokens)} of {limit} tokens,"
+    if not adapter.ends:
+        return Failure(
+            f"{short} but no end token was stated: if the loop stops at one, give "
+            "loop(…, end=token)",
+            mistake=TOO_SHORT,
         )
-    return (
-        f"returned {len(tokens)} of {limit} tokens, and the last one is not the end token {end}; "
-        "if the loop stops at other tokens too, let it stop only at this one here"
+    if adapter.stop:
+        return Failure(
+            f"{short} and ends neither with the end token nor with a stop sequence; if the loop "
+            "stops at other tokens too, let it stop only at these here",
+            mistake=TOO_SHORT,
+        )
+    return Failure(
+        f"{short} and the last one is not the end token {adapter.end}; if the loop stops at other "
+        "tokens too, let it stop only at this one here",
+        mistake=TOO_SHORT,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -14,6 +14,7 @@ import numpy.typing as npt
 from otm._core.display.progress import SILENT, Watch
 from otm._core.numbers import as_integer
 from otm.audit.adapters.base import Adapter, Instance
+from otm.audit.adapters.processed import prepared, supports
 from otm.audit.instances import FOR_SAMPLING, INSTANCES, NEEDED
 from otm.audit.larger_instances import MOST_DRAFTS, MOST_TOKENS, larger_instances, of_size
 from otm.errors import InvalidParameterError, ProblemTooLargeError
@@ -85,7 +86,7 @@ class InstanceChoice:
             instances = [*self.given, *more]
         if not instances or not all(isinstance(instance, Instance) for instance in instances):
             raise InvalidParameterError("`instances` must contain Instance objects, at least one")
-        taken = [instance for instance in instances if self.adapter.supports(instance)]
+        taken = self._ready(instances)
         if not taken:
             raise InvalidParameterError(
                 f"{self.adapter.name} supports none of the {len(instances)} instances; give others"
@@ -97,7 +98,12 @@ class InstanceChoice:
         if self.given is not None or self.slow:
             return ()
         chosen = (larger_instances()[name] for name in SAMPLED_TOO)
-        return [instance for instance in chosen if self.adapter.supports(instance)]
+        return self._ready(chosen)
+
+    def _ready(self, instances: Iterable[Instance]) -> list[Instance]:
+        """Keep the instances that the verifier supports, with the target that it must follow."""
+        adapter = self.adapter
+        return [prepared(adapter, each) for each in instances if supports(adapter, each)]
 
 
 def instances_of_size(

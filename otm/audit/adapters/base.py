@@ -8,6 +8,7 @@ distribution instead of sampling it.
 
 from __future__ import annotations
 
+import itertools
 from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
@@ -119,10 +120,18 @@ class Failure:
     text: str
     # Whether the run ended by an exception.
     crashed: bool = False
+    # Name of the known mistake that the end of the text shows, if any.
+    mistake: str = ""
 
 
 Outcome: TypeAlias = Path | Failure
 """Result of a run: its tokens, or a failure."""
+
+AFTER_END, AFTER_STOP = "end token overrun", "stop sequence overrun"
+"""Known mistakes: tokens stand behind the end token, or behind a stop sequence."""
+
+TOO_LONG, TOO_SHORT = "max_tokens overrun", "text too short"
+"""Known mistakes: a text has more than `max_tokens` tokens, or ends before its end."""
 
 Drafts: TypeAlias = Path | tuple[Path, ...] | Mapping[str, Path]
 """One chain or the drafts of one token; several chains; or the tokens and parents of a tree."""
@@ -162,6 +171,10 @@ class Adapter(ABC):
     end : int or None
         Token that ends a sequence: no token may follow it, and a sequence without it must have the
         largest allowed length.
+    stop : tuple of tuples of int
+        Stop sequences: a text ends with the first of them that occurs in the output.
+    processor : callable or None
+        Processor of the target's logits, as for `loop`.
     uses_global_rng : bool
         Whether the verifier draws from the global generators of Python, NumPy or torch; the audit
         may replace their draws by its own uniforms.
@@ -189,6 +202,8 @@ class Adapter(ABC):
     loops: bool = False
     whole: bool = False
     end: int | None = None
+    stop: tuple[Path, ...] = ()
+    processor: Any = None
     uses_global_rng: bool = False
     more: tuple[Instance, ...] = ()
 
@@ -233,15 +248,21 @@ class Adapter(ABC):
     def supports(self, instance: Instance) -> bool:
         """Return whether the verifier can run on an instance.
 
-        By default the verifier can run if the vocabulary contains `end`, and k is 1 or `several` is
-        True.
+        By default the verifier can run if the vocabulary contains the tokens of `end` and `stop`,
+        and k is 1 or `several` is True.
 
         Parameters
         ----------
         instance : Instance
             The models, γ and k.
         """
-        return (self.several or instance.k == 1) and (self.end or 0) < instance.vocabulary
+        largest = max(itertools.chain((0,), *self.ends))
+        return (self.several or instance.k == 1) and largest < instance.vocabulary
+
+    @property
+    def ends(self) -> tuple[Path, ...]:
+        """Sequences of tokens that end a text: the end token and the stop sequences."""
+        return (() if self.end is None else ((self.end,),)) + self.stop
 
     def outputs(self, instance: Instance, uniforms: npt.NDArray[np.float64]) -> Sequence[Path]:
         """Run many times; override this method if the verifier is faster on many runs at once.

@@ -15,6 +15,7 @@ from otm._core.arithmetic import Number, Probs, read_only
 from otm._core.probs.sampling import InverseCdf
 from otm._core.tensors import to_host
 from otm.audit.adapters.base import Adapter, Instance, Source
+from otm.audit.adapters.processed import raw
 from otm.decoding.draft_tree import Randomness
 from otm.decoding.reading import Path
 from otm.models.base import StatelessModel
@@ -88,10 +89,14 @@ class InFloats(StatelessModel):
 
 
 def models_for(instance: Instance, source: Randomness) -> tuple[StatelessModel, StatelessModel]:
-    """Return the target and draft model, in fractions for symbolic uniforms, else in floats."""
+    """Return the target and draft model, in fractions for symbolic uniforms, else in floats.
+
+    Neither model is processed: a loop with a processor applies it itself.
+    """
+    target = raw(instance.target)
     if is_exact(source):
-        return instance.target, instance.draft
-    return _in_floats(instance.target), _in_floats(instance.draft)
+        return target, instance.draft
+    return _in_floats(target), _in_floats(instance.draft)
 
 
 @lru_cache(maxsize=256)

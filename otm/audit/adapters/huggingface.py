@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from otm._core.optional import require
 from otm.audit.adapters.base import Adapter, Instance
 from otm.audit.adapters.causal_lm import causal_lm
 from otm.audit.adapters.functions import chain
+from otm.audit.adapters.processed import Processing, raw
 from otm.decoding.draft_tree import Randomness
 from otm.decoding.reading import Path
 
-__all__ = ["causal_lm", "generate", "speculative_sampling"]
+__all__ = ["causal_lm", "generate", "logits_processor", "speculative_sampling"]
 
 
 def speculative_sampling() -> Adapter:
@@ -72,7 +76,9 @@ def generate(**options: Any) -> Adapter:
     **options
         Options for `generate`, which makes γ drafts in a step and γ + 1 tokens in all.  The audit
         reports a text of fewer tokens as a mistake, unless an option may end the text early.  With
-        `eos_token_id` (0 or 1), a text of fewer than γ + 1 tokens must end with this token.
+        `eos_token_id` (0 or 1), a text of fewer than γ + 1 tokens must end with this token.  The
+        expected distribution includes `logits_processor` (a list of processors) and
+        `repetition_penalty`, but no other option that changes logits.
 
     Returns
     -------
@@ -86,9 +92,46 @@ def generate(**options: Any) -> Adapter:
     """
     require("transformers.generation")
     end = options.get("eos_token_id")
+    processors = list(options.get("logits_processor") or ())
+    if (penalty := options.get("repetition_penalty")) is not None:
+        processors.insert(0, require("transformers", "RepetitionPenaltyLogitsProcessor")(penalty))
     end = end if isinstance(end, int) else None
     may_end = ENDING - ({"eos_token_id"} if end is not None else set())
-    return _Generate(options, whole=not may_end & options.keys(), end=end)
+    processor = Processing(logits_processor(*processors)) if processors else None
+    return _Generate(options, whole=not may_end & options.keys(), end=end, processor=processor)
+
+
+def logits_processor(*processors: Any) -> Callable[[Path, Any], Any]:
+    """Turn processors of transformers into one processor for `otm.audit.loop`.
+
+    Parameters
+    ----------
+    *processors : callable
+        Functions of token ids [1, n] and logits [1, V], both tensors, that return logits [1, V];
+        such as `transformers.RepetitionPenaltyLogitsProcessor(2.0)`.  The first one acts first.
+
+    Returns
+    -------
+    callable
+        Function of tokens (n integers) and logits [V] that returns logits [V], a tensor.
+
+    Examples
+    --------
+    >>> from transformers import RepetitionPenaltyLogitsProcessor
+    >>> processor = logits_processor(RepetitionPenaltyLogitsProcessor(2.0))
+    >>> processor((1,), [-1.0, -1.0]).tolist()
+    [-1.0, -2.0]
+    """
+    import torch
+
+    def process(tokens: Path, logits: Any) -> Any:
+        ids = torch.tensor([list(tokens)], dtype=torch.int64)
+        scores = torch.as_tensor(np.array(logits, dtype=np.float64))[None]
+        for processor in processors:
+            scores = processor(ids, scores)
+        return scores[0]
+
+    return process
 
 
 ENDING = frozenset((
@@ -103,6 +146,7 @@ class _Generate(Adapter):
     options: dict[str, Any]
     whole: bool
     end: int | None
+    processor: Processing | None
     name = "transformers, generate with an assistant"
     repeatable = False
     exact = False
@@ -111,15 +155,17 @@ class _Generate(Adapter):
     def output(self, instance: Instance, source: Randomness) -> Path:
         import torch
 
-        target, draft = causal_lm(instance.target), causal_lm(instance.draft)
+        target, draft = causal_lm(raw(instance.target)), causal_lm(instance.draft)
         settings = draft.generation_config
         settings.num_assistant_tokens = instance.gamma
         settings.num_assistant_tokens_schedule = "constant"
         settings.assistant_confidence_threshold = 0.0
         prompt = torch.tensor([instance.prompt])
+        # If the padding token is not the end token, the assistant masks it in the prompt.
+        pad = self.end or 0
         options = {
             "do_sample": True, "top_k": 0, "max_new_tokens": instance.gamma + 1,
-            "eos_token_id": None, "pad_token_id": 0, **self.options,
+            "eos_token_id": None, "pad_token_id": pad, **self.options,
         }  # fmt: skip
         tokens = target.generate(
             prompt, attention_mask=torch.ones_like(prompt), assistant_model=draft, **options

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from otm._core.display.text import shown
 from otm._core.numbers import as_integer, as_positive
 from otm.audit.adapters.base import Instance, max_tokens
 from otm.audit.adapters.drafts import as_tokens, models_for
 from otm.audit.adapters.functions import FunctionAdapter, parameters_of
+from otm.audit.adapters.processed import Processing
 from otm.audit.instances import CHANGING
-from otm.audit.larger_instances import MOST_TOKENS, ending, with_token
+from otm.audit.larger_instances import MOST_TOKENS, dense, ending, stopping, with_token
 from otm.decoding.draft_tree import Randomness
 from otm.decoding.reading import Path
+from otm.errors import InvalidParameterError
 
 
 class loop(FunctionAdapter):
@@ -34,13 +37,25 @@ class loop(FunctionAdapter):
         Number of tokens of a text; by default 3 or 4, and 6 on some instances.
     end : int, optional
         Token that ends a text.  A text must have `max_tokens` tokens, or be shorter and end with
-        `end`; no token may follow `end`.  Without `end`, each text must have `max_tokens` tokens.
+        `end`; no token may follow `end`.  Without `end` and `stop`, each text must have
+        `max_tokens` tokens.
+    stop : sequence of sequences of int, optional
+        Stop sequences, such as ``((3, 1), (2,))``.  A text ends with the first of them that occurs
+        in the output, and contains it.  The tokens of the prompt do not count.
+    processor : callable, optional
+        Logits processor that the loop applies to the target, such as one of `otm.audit.processors`.
+        A function of the tokens so far (a tuple: prompt and output) and of the logits of the next
+        token, a float64 array [V]; it returns logits [V], −∞ for an excluded token.  With a
+        parameter `prompt_length`, the function also gets the length of the prompt.  The loop
+        gets models without the processor, and its text must have the processed distribution.  The
+        logits of the audit's models are the logarithms of their probabilities.
 
     Raises
     ------
     InvalidParameterError
-        If the function has other parameters, or they cannot be read; if `max_tokens` is below 1; or
-        if `end` is not a token.
+        If the function has other parameters, or they cannot be read; if `max_tokens` is below 1; if
+        `end` is not a token, or `stop` has an empty sequence or no sequences of tokens; if
+        `processor` is not callable; or, in the audit, if it returns anything but V logits.
     MissingDependencyError
         If the function has a parameter `generator`, and torch is not installed.
 
@@ -53,6 +68,24 @@ class loop(FunctionAdapter):
     ...     ).sequences[0]
     >>> loop(decode, max_tokens=2).max_tokens
     2
+
+    A loop that must not write token 1 samples from the processed rows of the target:
+
+    >>> import numpy as np
+    >>> from otm.audit import lossless, processors
+    >>> no_ones = processors.bad_words([(1,)])
+    >>> def decode(target, draft, prompt, gamma, max_tokens, uniforms):
+    ...     text = tuple(prompt)
+    ...     for _ in range(max_tokens):
+    ...         logits = np.log(target.probs(text).astype(float))
+    ...         weights = np.exp(no_ones(text, logits)).cumsum()
+    ...         token = np.searchsorted(weights, uniforms(1)[0] * weights[-1], side="right")
+    ...         text = (*text, int(token))
+    ...     return text[len(prompt) :]
+    >>> lossless(loop(decode, processor=no_ones), examples=0).verdict
+    'lossless on everything tried'
+    >>> lossless(loop(decode), examples=0).verdict
+    'not lossless'
     """
 
     before = 5
@@ -65,6 +98,8 @@ class loop(FunctionAdapter):
         name: str | None = None,
         max_tokens: int | None = None,
         end: int | None = None,
+        stop: Sequence[Sequence[int]] = (),
+        processor: Callable[..., Any] | None = None,
     ) -> None:
         super().__init__(function, name=name)
         self.max_tokens = None if max_tokens is None else as_positive(max_tokens, "max_tokens")
@@ -75,6 +110,12 @@ class loop(FunctionAdapter):
                 end, "end", 0, MOST_TOKENS - 1, advice="give a token of the audit's small models"
             )
             self.more = (*ending(self.end), *with_token(self.end), *self.more)
+        self.stop = _as_stop(stop)
+        self.more = (*stopping(self.stop), *self.more)
+        if processor is not None:
+            self.processor = Processing(processor)
+            tokens = {token for end in self.ends for token in end}
+            self.more = (*dense({*self.processor.tokens, *tokens}), *self.more)
 
     def output(self, instance: Instance, source: Randomness) -> Path:
         """Decode until the limit."""
@@ -86,3 +127,17 @@ class loop(FunctionAdapter):
         models = models_for(instance, source)
         options = {**drafts, "max_tokens": limit, **randomness}
         return as_tokens(self.function(*models, instance.prompt, **options))
+
+
+def _as_stop(stop: Any) -> tuple[Path, ...]:
+    """Check stop sequences: sequences of at least one token of the audit's models."""
+    advice = "give a tuple of token sequences, such as ((3, 1), (2,))"
+    if isinstance(stop, str) or not isinstance(stop, Sequence):
+        raise InvalidParameterError(f"stop = {shown(stop)}; {advice}")
+    for each in stop:
+        if isinstance(each, str) or not isinstance(each, Sequence) or not each:
+            raise InvalidParameterError(f"stop contains {shown(each)}; {advice}")
+    limit = MOST_TOKENS - 1
+    return tuple(
+        tuple(as_integer(token, "stop", 0, limit, advice=advice) for token in each) for each in stop
+    )

@@ -7,16 +7,19 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
+from typing import Any
 
 from otm._core.arithmetic import total
 from otm.audit.adapters.base import Adapter, Failure, Instance
 from otm.audit.diagnose.known_bugs import KNOWN_BUGS, KnownBug
 from otm.audit.diagnose.known_bugs.drafting import RANDOMNESS
+from otm.audit.diagnose.known_bugs.processing import ENDINGS, PROCESSED
 from otm.audit.diagnose.known_bugs.size_and_place import SIZED
 from otm.audit.diagnose.known_bugs.steps import Repeated, both
 from otm.audit.diagnose.known_bugs.verification import ACCEPTANCE, BONUS, RESIDUAL
 from otm.audit.diagnose.loop_diagnosis import AT_ZERO, accepts_at_zero, draws_twice
 from otm.audit.diagnose.mistake_sizes import parametrized_suspects
+from otm.audit.diagnose.processor_diagnosis import wrong_use
 from otm.audit.diagnose.self_drafting import SECOND_SAMPLE, samples_twice
 from otm.audit.evidence import Diagnosis, Nearest
 from otm.audit.observe.exact import observe_by_paths
@@ -36,6 +39,9 @@ ROUNDING = 1e-12
 
 NEAR, FEW = 2, 4
 """A mistake `NEAR` times nearer than the target is near; `FEW` pairs of models are compared."""
+
+SAMPLED, CLOSE = 0.05, 1e-6
+"""Tolerated excess of an output (TV): of frequencies, and of computed probabilities."""
 
 Same = Callable[[Observation, Observation], bool]
 """Predicate: can a verifier, observed on an instance, have a known mistake's distribution?"""
@@ -102,6 +108,8 @@ def diagnose(
     too.  For a loop, the function also tries the mistakes of a single step.  Raises `TimeIsUpError`
     after the time `until` of `time.monotonic`.
     """
+    if named := _diagnose_directly(observations, loop):
+        return named
     # Cheap observations rule out most mistakes early.
     observations = sorted(observations, key=_cost)
     bugs = _known_mistakes(loop)
@@ -134,15 +142,21 @@ def diagnose(
 
 
 def _known_mistakes(loop: Runner | None) -> list[tuple[KnownBug, Adapter]]:
-    """List the known mistakes; for a loop, only mistakes of loops."""
-    return [(bug, bug.verifier) for bug in KNOWN_BUGS if loop is None or bug.verifier.loops]
+    """List the known mistakes that are compared; for a loop, only mistakes of loops."""
+    return [
+        (bug, bug.verifier)
+        for bug in KNOWN_BUGS
+        if bug not in {*PROCESSED, *ENDINGS} and (loop is None or bug.verifier.loops)
+    ]
 
 
 def _step_mistakes(loop: Runner) -> list[tuple[KnownBug, Adapter]]:
     """Repeat each mistake of a single step in loops that draft less at the end, or cut the end."""
+    drafts = (False,) if loop.adapter.processor is None else (True, False)
     return [
-        (bug, _in_loop(bug.verifier, loop.adapter.max_tokens, cut))
+        (bug, _in_loop(bug.verifier, loop.adapter, cut, draft))
         for bug in KNOWN_BUGS
+        for draft in drafts
         for cut in (False, True)
         if not (bug.verifier.loops or bug.verifier.several or bug in SIZED)
     ]
@@ -230,10 +244,45 @@ def _as_diagnosis(bug: KnownBug) -> Diagnosis:
     return Diagnosis(bug.name, bug.mistake, bug.summary, tuple(bug.threads))
 
 
-@lru_cache(maxsize=1024)
-def _in_loop(verifier: Adapter, max_tokens: int | None, cut: bool) -> Adapter:
+def _in_loop(verifier: Adapter, loop: Adapter, cut: bool, drafts: bool) -> Adapter:
     """Repeat a verifier of one step as a loop may do."""
-    return Repeated(verifier, cut, max_tokens)
+    return _repeated(verifier, cut, loop.max_tokens, loop.end, loop.stop, loop.processor, drafts)
+
+
+@lru_cache(maxsize=1024)
+def _repeated(verifier: Adapter, *options: Any) -> Adapter:
+    return Repeated(verifier, *options)
+
+
+def _diagnose_directly(
+    observations: Sequence[Observation], loop: Runner | None
+) -> tuple[Diagnosis, ...]:
+    """Name a mistake that shows without comparison: at the end of texts, or of a processor."""
+    if loop is not None and (named := _diagnose_by_ends(observations)):
+        return named
+    use = wrong_use(observations)
+    return tuple(_as_diagnosis(bug) for bug in KNOWN_BUGS if bug.name == use)
+
+
+def _diagnose_by_ends(observations: Sequence[Observation]) -> tuple[Diagnosis, ...]:
+    """Name mistakes at the end of a text, if they alone explain the deviation.
+
+    Then all failures are such mistakes, and no other output is too frequent.
+    """
+    names: dict[str, float] = {}
+    for seen in observations:
+        for outcome, probability in seen.probs.items():
+            if isinstance(outcome, Failure):
+                if not outcome.mistake:
+                    return ()
+                names[outcome.mistake] = names.get(outcome.mistake, 0) + float(probability)
+        allowed = SAMPLED if seen.counts is not None else seen.error + CLOSE
+        more = (float(p - seen.target.get(path, 0)) for path, p in seen.sequences.items())
+        if sum(each for each in more if each > 0) > allowed:
+            return ()
+    named = {bug.name: bug for bug in KNOWN_BUGS if bug.name in names}
+    ranked = sorted(named, key=lambda name: -names[name])
+    return tuple(_as_diagnosis(named[name]) for name in ranked)
 
 
 def _explains(

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from otm.audit.adapters.base import Failure, Instance
+from otm.audit.adapters.processed import ProcessedModel
 from otm.audit.observe.observation import Observation
 from otm.audit.observe.run_cache import Cells, Recorded
 from otm.audit.runs import Runner
@@ -92,9 +93,14 @@ def _accepted_at_zero(source: Recorded, instance: Instance, output: Path) -> boo
     for place, token in enumerate(output):
         before = instance.prompt + output[:place]
         if instance.target.probs(before)[token] == 0:
+            target, models = instance.target, [instance.draft]
+            if isinstance(target, ProcessedModel):
+                # The loop may process its drafts too.
+                models.append(target.of(instance.draft))
             drawn = any(
-                _token(ends, uniform, instance.draft, before) == token
+                _token(ends, uniform, model, before) == token
                 for ends, uniform in source.draws
+                for model in models
             )
             return drawn and any(ends is None and coin < EDGE for ends, coin in source.draws)
     return False

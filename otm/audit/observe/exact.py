@@ -44,7 +44,7 @@ def exact_observer(runner: Runner, budget: AuditBudget) -> Callable[[Instance], 
             seen = observe_by_paths(runner, instance, budget.deadline)
             check_in_floats(runner, seen, rng, budget.deadline)
         except ProblemTooLargeError as error:
-            if instance not in needed():
+            if instance not in needed(runner.adapter):
                 raise
             raise UnsuitedError(f"a pair that a verdict needs is too large: {error}") from None
         return seen

@@ -11,6 +11,7 @@ import numpy as np
 from otm._core.display.progress import Progress, watching
 from otm.audit import formatting
 from otm.audit.adapters.base import Failure, Instance, Outcome
+from otm.audit.adapters.processed import prepared
 from otm.audit.instances import left_out, needed, rows_of
 from otm.audit.intercept.interception import InterceptedRng
 from otm.audit.observe.breakpoints import breakpoint_observer
@@ -120,7 +121,7 @@ def observe_each(
             return None
         budget.watch.tell("search, pair of models", len(searched) + 1)
         try:
-            searched.append(observe_one(instance))
+            searched.append(observe_one(prepared(runner.adapter, instance)))
         except (UnsuitedError, ProblemTooLargeError):
             return None
         seen = searched[-1]
@@ -137,7 +138,7 @@ def observe_each(
         smallest,
         searched,
         skipped=len(instances) - len(observations),
-        enough=not needed() & (set(instances) - set(seen_instances)),
+        enough=not needed(runner.adapter) & (set(instances) - set(seen_instances)),
         left_out=left_out(seen_instances, late)
         + (("pairs of the requested size",) if budget.asked & set(late) else ()),
         tolerance=budget.tolerance,

@@ -7,6 +7,7 @@ from random import Random
 from typing import TypeVar
 
 from otm.audit.adapters.base import Adapter, Instance
+from otm.audit.adapters.processed import supports
 from otm.audit.instances import pair, rows_of
 from otm.decoding.reading import Path
 from otm.errors import OTMError
@@ -47,7 +48,7 @@ def smallest_deviation(
     shapes = [
         (v, gamma, k)
         for v, gamma, k in SHAPES
-        if adapter.supports(pair([1] * v, [1] * v, gamma, k))
+        if supports(adapter, pair([1] * v, [1] * v, gamma, k))
     ]
     if not shapes:
         return None
@@ -72,7 +73,7 @@ def smallest_deviation(
 
     def holds(instance: Instance) -> bool:
         """Try an instance, unless it was tried before or the limit of instances is reached."""
-        if errors or not adapter.supports(instance):
+        if errors or not supports(adapter, instance):
             return False
         key = key_of(instance)
         if key not in known and len(known) < examples + MAX_SHRINKING:

@@ -18,6 +18,7 @@ import numpy as np
 from otm._core.arithmetic import Probs
 from otm._core.probs.distribution import residual_weights
 from otm.audit.adapters.base import Adapter, Instance, max_tokens
+from otm.audit.adapters.processed import ProcessedModel, first_end, prepared
 from otm.audit.diagnose.known_bugs.known_bug import KnownBug
 from otm.decoding.draft_tree import Randomness
 from otm.decoding.reading import Path
@@ -208,6 +209,12 @@ class Loop(Chain):
         return tokens
 
 
+def cut_at_end(tokens: Path, ends: tuple[Path, ...], limit: int) -> Path:
+    """Cut a text at its first end, and at the limit of tokens."""
+    found = first_end(tokens[:limit], ends)
+    return tokens[: limit if found is None else found[0]]
+
+
 @dataclass(frozen=True, eq=False)
 class Repeated(Adapter):
     """A loop over a verifier of one step, which drafts less at the end or cuts the end."""
@@ -216,6 +223,12 @@ class Repeated(Adapter):
     cut: bool
     # Number of tokens of the loop.
     max_tokens: int | None = None
+    end: int | None = None
+    stop: tuple[Path, ...] = ()
+    processor: Any = None
+    # Whether the processor applies to drafts too.
+    processes_drafts: bool = False
+    finish: Callable[[Path, tuple[Path, ...], int], Path] = cut_at_end
     loops = True
 
     @property
@@ -225,21 +238,25 @@ class Repeated(Adapter):
 
     def supports(self, instance: Instance) -> bool:
         """Whether the verifier supports the instance."""
-        return self.step.supports(instance)
+        return self.step.supports(instance) and super().supports(instance)
 
     def output(self, instance: Instance, source: Randomness) -> Path:
         """Decode a text: run the verifier step after step."""
+        instance = prepared(self, instance)
+        draft, target = instance.draft, instance.target
+        if self.processes_drafts and isinstance(target, ProcessedModel):
+            draft = target.of(draft)
         tokens: Path = ()
         for step in itertools.count():
             left = max_tokens(self, instance) - len(tokens)
-            if left <= 0:
+            if left <= 0 or first_end(tokens, self.ends) is not None:
                 break
             gamma = instance.gamma_at_step(step)
             gamma = gamma if self.cut else min(gamma, left - 1)
             prompt = instance.prompt + tokens
-            rest = dataclasses.replace(instance, prompt=prompt, gamma=gamma)
-            tokens += self.step.output(rest, source)[:left]
-        return tokens
+            rest = dataclasses.replace(instance, prompt=prompt, gamma=gamma, draft=draft)
+            tokens += self.step.output(rest, source)
+        return self.finish(tokens, self.ends, max_tokens(self, instance))
 
 
 def both(a: Adapter, b: Adapter) -> Chain | None:
