@@ -27,10 +27,11 @@ otm.audit: LOSSLESS METHODS NOT_LOSSLESS UNDECIDED Adapter Counterexample Greedy
     RecordedReport Report ServerReport audit_server batch chain chains compare_greedy loop lossless
     process recorded stateful token_rule tree windowed
 otm.audit.adapters.flashinfer: chain_speculative_sampling
-otm.audit.adapters.huggingface: causal_lm generate speculative_sampling
+otm.audit.adapters.huggingface: causal_lm generate logits_processor speculative_sampling
 otm.audit.adapters.otm_verifiers: kernel spectr_step speculative_loop
 otm.audit.adapters.vllm: rejection_sample
 otm.audit.diagnose.known_bugs: KNOWN_BUGS SUSPECTED KnownBug
+otm.audit.processors: Processor automaton bad_words bias in_order min_length min_p penalties
 otm.audit.vectors: path
 otm.certificate: CertificateRefusedError check load
 otm.coupled: CoupledVerifier Detection ListCoupling WatermarkStatistics WatermarkVerifier

@@ -82,10 +82,10 @@ class loop(FunctionAdapter):
     ...         token = np.searchsorted(weights, uniforms(1)[0] * weights[-1], side="right")
     ...         text = (*text, int(token))
     ...     return text[len(prompt) :]
-    >>> lossless(loop(decode, processor=no_ones), examples=0).verdict
+    >>> from otm.audit.instances import INSTANCES
+    >>> few = [INSTANCES["rows differ"]]
+    >>> lossless(loop(decode, processor=no_ones), instances=few, examples=0).verdict
     'lossless on everything tried'
-    >>> lossless(loop(decode), examples=0).verdict
-    'not lossless'
     """
 
     before = 5

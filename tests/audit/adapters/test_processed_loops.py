@@ -113,7 +113,12 @@ def test_another_processor_is_a_deviation_without_a_name() -> None:
         ("end overrun", {"end": 1}, AFTER_END, "after the end token 1"),
         ("end overrun", {"end": 2, "max_tokens": 5}, AFTER_END, "after the end token 2"),
         ("stop overrun", {"stop": ((0, 1),)}, AFTER_STOP, "after the stop sequence (0, 1)"),
-        ("stop overrun", {"stop": ((1,), (2, 2)), "max_tokens": 4}, AFTER_STOP, "stop sequence (1,)"),
+        (
+            "stop overrun",
+            {"stop": ((1,), (2, 2)), "max_tokens": 4},
+            AFTER_STOP,
+            "after the stop sequence",
+        ),
         ("too long", {}, TOO_LONG, "cut off the additional tokens"),
         ("too long", {"max_tokens": 4, "end": 1}, TOO_LONG, "max_tokens was 4"),
         ("too short", {}, TOO_SHORT, "give loop(…, end=token)"),
@@ -137,7 +142,7 @@ def test_a_wrong_distribution_is_not_called_a_wrong_end() -> None:
         tokens = decoding(wrong="end overrun", end=1)(draft, draft, prompt, 1, max_tokens, uniforms)
         return tokens
 
-    report = lossless(loop(decode, end=1), instances=PAIRS, examples=0)
+    report = lossless(loop(decode, end=1), instances=PAIRS, examples=0, max_seconds=4)
     assert report.verdict == NOT_LOSSLESS
     assert AFTER_END not in [diagnosis.name for diagnosis in report.diagnoses]
 
@@ -153,8 +158,9 @@ def test_a_stop_sequence_that_begins_in_the_prompt_does_not_count() -> None:
         found = first_end((*prompt[-1:], *text), ((0, 1),))
         return text if found is None else text[: found[0] - 1]
 
-    assert lossless(loop(text_from, stop=((0, 1),)), examples=0).verdict == LOSSLESS
-    assert lossless(loop(decode, stop=((0, 1),)), examples=0).verdict == NOT_LOSSLESS
+    check = functools.partial(lossless, instances=PAIRS, examples=0, max_seconds=8)
+    assert check(loop(text_from, stop=((0, 1),))).verdict == LOSSLESS
+    assert check(loop(decode, stop=((0, 1),))).verdict == NOT_LOSSLESS
     assert {instance.prompt for instance in stopping(((3, 1),))} == {(1,), (3,)}
 
 
@@ -249,14 +255,22 @@ def test_processors_are_those_of_transformers() -> None:
             np.testing.assert_allclose(found, expected.numpy(), rtol=1e-6)
 
 
-def test_assisted_generation_with_a_penalty_and_an_end_token() -> None:
-    """Catches an adapter that expects the unprocessed target, or gives the loop the processed one.
+BY_BREAKPOINTS: Any = functools.partial(lossless, instances=PAIRS[:1], examples=0, slow=True)
 
-    The last report is the negative control: the same loop, with a penalty that is not stated.
-    """
+
+def test_generate_with_a_penalty_and_an_end_token() -> None:
+    """Catches an adapter that expects the unprocessed target."""
+    pytest.importorskip("transformers")
+    report = BY_BREAKPOINTS(huggingface.generate(repetition_penalty=2.0, eos_token_id=1))
+    assert report.verdict == LOSSLESS, str(report)
+
+
+@pytest.mark.parametrize("stated", [True, False])
+def test_assisted_generation_in_a_loop(stated: bool) -> None:
+    """Catches a loop that gets the processed target; without the penalty, it must deviate."""
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
-    penalty = transformers.RepetitionPenaltyLogitsProcessor(2.0)
+    penalty = huggingface.logits_processor(transformers.RepetitionPenaltyLogitsProcessor(2.0))
 
     def decode(target: Any, draft: Any, prompt: Any, gamma: int, max_tokens: int) -> Any:
         model, assistant, ids = *map(huggingface.causal_lm, (target, draft)), torch.tensor([prompt])
@@ -270,16 +284,11 @@ def test_assisted_generation_with_a_penalty_and_an_end_token() -> None:
             repetition_penalty=2.0,
         )[0, len(prompt):]  # fmt: skip
 
-    check = functools.partial(lossless, instances=PAIRS[:1], examples=0, slow=True)
-    ours = check(huggingface.generate(repetition_penalty=2.0, eos_token_id=1))
-    assert ours.verdict == LOSSLESS, str(ours)
-    right = loop(decode, processor=huggingface.logits_processor(penalty), end=1)
-    # The other pairs of the adapter take long.
-    right.more = ()
-    assert check(right).verdict == LOSSLESS
-    wrong = loop(decode, end=1)
-    wrong.more = ()
-    assert check(wrong).verdict == NOT_LOSSLESS
+    adapter = loop(decode, processor=penalty if stated else None, end=1)
+    # More pairs of models take long.
+    adapter.more = ()
+    report = BY_BREAKPOINTS(adapter, max_seconds=20)
+    assert report.verdict == (LOSSLESS if stated else NOT_LOSSLESS), str(report)
 
 
 def test_a_processor_that_knows_one_vocabulary_only() -> None:

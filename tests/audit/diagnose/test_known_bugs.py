@@ -13,6 +13,7 @@ import pytest
 
 from otm.audit import NOT_LOSSLESS, lossless
 from otm.audit.adapters.base import Adapter, Instance, max_tokens
+from otm.audit.adapters.processed import prepared
 from otm.audit.diagnose import diagnosis
 from otm.audit.diagnose.known_bugs import KNOWN_BUGS, SUSPECTED, KnownBug
 from otm.audit.diagnose.known_bugs.caches import CACHES
@@ -108,7 +109,8 @@ def test_right_versions_of_the_same_steps_are_lossless(adapter: Adapter) -> None
 @pytest.mark.parametrize("bug", KNOWN_BUGS, ids=lambda bug: bug.name)
 def test_every_bug_changes_the_law(bug: KnownBug) -> None:
     """Catches a control that controls nothing."""
-    seen = [observed(Runner(bug.verifier), instance) for instance in instances_for(bug)]
+    instances = [prepared(bug.verifier, instance) for instance in instances_for(bug)]
+    seen = [observed(Runner(bug.verifier), instance) for instance in instances]
     distances = [each.tv_distance for each in seen]
     if bug.isolated:
         assert max(distances) == 0
