@@ -28,9 +28,6 @@ CLOSE = 1e-6
 UNCLEAR = 0.01
 """Rows with a larger tolerance are ignored: their prefixes are too rare."""
 
-SIGMAS = 5.0
-"""Tolerance of a frequency, in standard deviations."""
-
 
 @dataclass(frozen=True, eq=False)
 class Token:
@@ -147,12 +144,13 @@ def _tokens(seen: Observation) -> Iterator[Token]:
     instance, target = seen.instance, seen.instance.target
     if not isinstance(target, ProcessedModel) or any(isinstance(o, Failure) for o in seen.probs):
         return
+    if seen.counts is not None:
+        # Frequencies of a few thousand runs are too rough to tell the mixtures apart.
+        return
     drafted = min(*(instance.gammas or (instance.gamma,)), seen.length - 1)
     start = len(instance.prompt)
     for here in seen.prefixes():
         tolerance = CLOSE + seen.error / float(here.probability)
-        if seen.counts is not None:
-            tolerance += SIGMAS / (2 * np.sqrt(seen.runs * float(here.probability)))
         context: Path = instance.prompt + here.prefix
         if tolerance > UNCLEAR or target.has_ended(context):
             continue
