@@ -1,4 +1,4 @@
-"""Audits of servers of SmolLM2-135M: a real model, with a vocabulary of 49,152 tokens."""
+"""Audit servers of SmolLM2-135M, a real model with a vocabulary of 49,152 tokens."""
 
 import json
 import shutil
@@ -23,14 +23,14 @@ PROMPTS = (
 """Prompts with repetitions, in which n-grams find drafts."""
 
 SAMPLING = (SamplingParameters(), SamplingParameters(temperature=0.7))
-"""Without top-k: with n-grams and top-k, vLLM 0.32.0 on a CPU ends at a step without any draft."""
+"""No top-k: with it, vLLM 0.32.0 on a CPU stops with an error at a step without drafts."""
 
 
 def audit_real(folder: Path, requests: int) -> list[dict[str, Any]]:
-    """Audit vLLM's servers, and that of transformers with the model as it is and mended.
+    """Audit vLLM's servers, and the server of transformers with two settings of the model.
 
-    The model's settings do not name a sampling method; then the server of transformers takes
-    parameters of its own.
+    The model's own settings do not name a sampling method, so the server of transformers uses its
+    own parameters.  The neutral settings make it sample from the model.
     """
     subject = Subject(folder, None, PROMPTS, SAMPLING, SIZE)
     records = audit_all(subject, requests)

@@ -1,4 +1,4 @@
-"""Greedy texts in bfloat16 against `generate`, and whether rounding explains differences."""
+"""Compare greedy texts in bfloat16 with `generate`; check if rounding explains differences."""
 
 from collections import Counter
 from typing import Any

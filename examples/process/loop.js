@@ -1,5 +1,5 @@
 // A decoding loop: it drafts gamma tokens and verifies them, until it has max_tokens tokens.
-// The audit plays both models. Node's fs reads and writes one line at a time, without callbacks.
+// The audit plays both models. The loop waits for each answer, so it reads with fs.readSync.
 'use strict';
 const fs = require('fs');
 
@@ -26,7 +26,7 @@ function ask(message) {
   return read();
 }
 
-// The distributions after the last `rows` prefixes of the tokens.
+// Return the distributions after the last `rows` prefixes of the tokens, the shortest first.
 const rowsOf = (model, tokens, rows) => ask({ model, tokens, rows }).probs;
 const uniforms = (count) => ask({ uniforms: count }).uniforms;
 

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Read all numbers between the key and the end of its value; count rows by "],[" if asked. */
+/* Read the numbers in the value of a key; count its rows, unless `rows` is NULL. */
 static int read_numbers(const char *line, const char *key, double *out, int *rows) {
     const char *c = strstr(line, key) + strlen(key);
     int count = 0, depth = 0;
@@ -22,7 +22,7 @@ static int read_numbers(const char *line, const char *key, double *out, int *row
     return count;
 }
 
-/* Return the index of the cell of a cumulative sum that contains u times the sum. */
+/* Return the first index at which the cumulative sum exceeds u times the total. */
 static int sample(const double *weights, int size, double u) {
     double total = 0, sum = 0;
     int last = 0;
@@ -40,7 +40,7 @@ int main(void) {
     size_t room = 0;
     ssize_t length;
     while ((length = getline(&line, &room, stdin)) > 0) {
-        double *target = malloc(5 * length * sizeof *target); /* enough for every number */
+        double *target = malloc(5 * length * sizeof *target); /* room for five arrays of `length` numbers */
         double *draft = target + length, *tokens = draft + length, *uniforms = tokens + length;
         double *residual = uniforms + length;
         int rows, vocabulary = read_numbers(line, "\"target\":", target, &rows) / rows;

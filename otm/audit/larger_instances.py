@@ -167,7 +167,7 @@ def ending(end: int) -> tuple[Instance, ...]:
 
 
 def stopping(stop: Sequence[Path]) -> tuple[Instance, ...]:
-    """Make two pairs of models for each stop sequence, which texts often contain or begin.
+    """Make two pairs of models for each stop sequence; many texts contain it, or its beginning.
 
     In one pair the prompt ends with the first token of the sequence.
     """
@@ -190,7 +190,7 @@ def stopping(stop: Sequence[Path]) -> tuple[Instance, ...]:
 
 
 def dense(tokens: Iterable[int]) -> tuple[Instance, ...]:
-    """Make pairs of models in which some tokens and 0 and 1 are possible after every context.
+    """Make pairs of models in which the given tokens, 0 and 1 are possible after every context.
 
     Logits processors can exclude tokens of these models, and still leave others.
     """

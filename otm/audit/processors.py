@@ -1,8 +1,8 @@
-"""Logits processors for audits of loops: penalties, bias, min-p, bad words, lengths, automata.
+"""Logits processors for audits of loops, such as penalties, bias, min-p, bad words and grammars.
 
 Each function returns a `Processor`, which takes the tokens so far, the logits [V] of the next token
 and the length of the prompt.  Give the same processor to the loop and to `otm.audit.loop`.  Token
-ids outside a small vocabulary are ignored.
+ids outside the vocabulary of a model are ignored.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Processor:
         Function of the tokens (a tuple), logits [V] that it may change, and the prompt's length; it
         returns logits [V].
     tokens : tuple of int, optional
-        Tokens with a special role; the audit also uses models that contain these tokens.
+        Tokens with a special role; the audit adds models in which these tokens are possible.
 
     Examples
     --------
@@ -82,9 +82,9 @@ def penalties(
 ) -> Processor:
     """Penalise tokens that occur in the text.
 
-    If a token occurs in prompt or output, a positive logit is divided by `repetition`, and another
-    one is multiplied by it.  If a token occurs c > 0 times in the output, `presence` + c ·
-    `frequency` is then subtracted.
+    If a token occurs in the prompt or output, its logit is divided by `repetition` if it is
+    positive, and multiplied by it otherwise.  If a token occurs c > 0 times in the output,
+    `presence` + c · `frequency` is then subtracted.
 
     Parameters
     ----------
@@ -123,7 +123,7 @@ def penalties(
 
 
 def bias(values: Mapping[int, float]) -> Processor:
-    """Add a number to the logits of some tokens, as `logit_bias` of OpenAI and vLLM.
+    """Add a number to the logits of some tokens, as `logit_bias` of OpenAI and vLLM does.
 
     Parameters
     ----------
@@ -160,7 +160,7 @@ def bias(values: Mapping[int, float]) -> Processor:
 
 
 def min_p(p: float) -> Processor:
-    """Keep the tokens with at least p times the largest probability, as transformers and vLLM.
+    """Keep the tokens with at least p times the largest probability, as in transformers and vLLM.
 
     Parameters
     ----------
@@ -191,7 +191,7 @@ def min_p(p: float) -> Processor:
 
 
 def bad_words(words: Iterable[Sequence[int]]) -> Processor:
-    """Exclude the last token of each word where the tokens before it stand at the text's end.
+    """Exclude the last token of a word if the text so far ends with the word's other tokens.
 
     This is `bad_words_ids` of transformers and `bad_words` of vLLM.  Words may begin in the prompt.
 
@@ -229,7 +229,7 @@ def bad_words(words: Iterable[Sequence[int]]) -> Processor:
 
 
 def min_length(length: int, end: int) -> Processor:
-    """Exclude the end token until the output has some tokens.
+    """Exclude the end token while the output has fewer than `length` tokens.
 
     This is `min_new_tokens` of transformers and `min_tokens` of vLLM.
 
@@ -272,7 +272,7 @@ def automaton(
     accepting: Iterable[Any] = (),
     end: int | None = None,
 ) -> Processor:
-    """Allow only the tokens of a finite automaton that reads the output: a grammar.
+    """Allow only the tokens that a finite automaton allows after the output: a grammar.
 
     Grammars of vLLM (`structured_outputs`) and of other engines are masks of this kind.
 
@@ -285,13 +285,14 @@ def automaton(
     accepting : iterable, optional
         States in which the end token is allowed too.
     end : int, optional
-        The end token, which then has no transitions.
+        The end token; the automaton needs no transitions for it.
 
     Returns
     -------
     Processor
-        The processor.  After an output that the automaton does not allow, or that has ended, all
-        tokens are allowed: such a draft must be rejected, so the rows after it must have no effect.
+        The processor.  It allows all tokens after an output that the automaton does not allow, or
+        that has ended.  A loop must not use such a row: a draft before it is rejected, or the text
+        has ended.
 
     Raises
     ------
@@ -335,7 +336,7 @@ def in_order(*processors: Processor) -> Processor:
     Parameters
     ----------
     *processors : Processor
-        The processors, the first one first.
+        The processors; the first one acts first.
 
     Returns
     -------

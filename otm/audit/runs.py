@@ -194,7 +194,7 @@ def _wrong_length(adapter: Adapter, output: Sequence[Any], limit: int) -> Failur
         return Failure("returned no token")
     beginning = output[: limit + 1]
     if all(isinstance(token, int | np.integer) for token in beginning):
-        # A text that goes on after its end is not too long if it is cut there.
+        # A text that continues after its end would have the right length if it were cut there.
         after_end = _after_end(adapter, list(map(int, beginning)), len(output))
         if after_end is not None:
             return after_end
@@ -233,13 +233,13 @@ def _wrong_end(adapter: Adapter, tokens: Path, limit: int) -> Failure | None:
         )
     if adapter.stop:
         return Failure(
-            f"{short} and ends neither with the end token nor with a stop sequence; if the loop "
-            "stops at other tokens too, let it stop only at these here",
+            f"{short} and the last ones are not a stated end token or stop sequence; if the loop "
+            "stops at other tokens too, let it stop only at these in the audit",
             mistake=TOO_SHORT,
         )
     return Failure(
         f"{short} and the last one is not the end token {adapter.end}; if the loop stops at other "
-        "tokens too, let it stop only at this one here",
+        "tokens too, let it stop only at this one in the audit",
         mistake=TOO_SHORT,
     )
 

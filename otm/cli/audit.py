@@ -98,8 +98,8 @@ def audit(
     With --recorded, the command runs no verifier: FILE contains steps with the distributions of
     both models, in the format of docs/audit.md.
 
-    To audit a server, use otm audit server URL; a program in any language, otm audit process
-    COMMAND. See their --help.
+    For a server, use otm audit server URL. For a program in any language, use otm audit process
+    COMMAND. Both have --help.
 
     Exit status: 0 lossless on everything tried, 1 not lossless, 2 an error, 3 undecided, 70 a bug
     in OTM.

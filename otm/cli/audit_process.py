@@ -13,7 +13,7 @@ from otm.cli.output import JsonOption
 def audit_process(
     command: Annotated[
         list[str],
-        Argument(metavar="COMMAND", help="The program and its arguments; no shell reads them."),
+        Argument(metavar="COMMAND", help="The program and its arguments, without a shell."),
     ],
     *,
     kind: Annotated[str, Option(help="chain, chains (several chains) or loop.")] = "chain",
@@ -22,7 +22,7 @@ def audit_process(
     ] = "uniforms",
     temperature: Annotated[
         float | None,
-        Option(help="Send logits, which the program divides by this, in place of probabilities."),
+        Option(help="Send logits in place of probabilities; the program divides them by this."),
     ] = None,
     max_tokens: Annotated[
         int | None,
@@ -33,7 +33,7 @@ def audit_process(
         float, Option(help="Seconds to wait for an answer, or for a whole run of a loop.")
     ] = 10.0,
     start_timeout: Annotated[
-        float, Option(help="Seconds to wait for the first answer, if more.")
+        float, Option(help="Seconds to wait for the first answer, if more than --timeout.")
     ] = 30.0,
     examples: Annotated[
         int, Option(help="Number of pairs of models that Hypothesis generates.")
@@ -65,20 +65,22 @@ def audit_process(
 
     Options come before COMMAND; words after it belong to the program. The program reads one JSON
     request per line and writes one answer per line, in order, each flushed. It ends when its input
-    ends. Standard error is free for other text.
+    ends. It may write other text to standard error.
 
     \b
-    A chain gets rows [gamma + 1][V] and [gamma][V], drafts [gamma] and uniforms [gamma + 2], always
-    in this form without spaces, and returns the accepted drafts and one more token:
+    A verifier of a chain gets target rows [gamma + 1][V], draft rows [gamma][V], drafts [gamma] and
+    uniforms [gamma + 2], always in this form without spaces. It returns the accepted drafts and one
+    more token:
       {"id":7,"target":[[0.5,0.5],[0.2,0.8]],"draft":[[0.9,0.1]],"tokens":[0],"uniforms":[0.2,0.3,0.4]}
       {"id":7,"tokens":[0,1]}
 
     \b
-    A loop gets a prompt, and asks for rows and uniforms until it has exactly max_tokens tokens:
+    A loop gets a prompt, asks for rows and uniforms, and returns exactly max_tokens tokens, or
+    fewer if a text ends with --end:
       {"id":3,"prompt":[0],"gamma":2,"max_tokens":3,"vocabulary":2}
       {"model":"draft","tokens":[0]}                  the row after a text
       {"probs":[0.9,0.1]}
-      {"model":"target","tokens":[0,1,1],"rows":3}    the last 3 rows, of the target
+      {"model":"target","tokens":[0,1,1],"rows":3}    the last 3 rows of the target
       {"probs":[[0.5,0.5],[0.2,0.8],[0.3,0.7]]}
       {"uniforms":2}
       {"uniforms":[0.25,0.75]}
@@ -88,7 +90,7 @@ def audit_process(
     have a temperature, and the logit -1e30 stands for probability 0. With --randomness seed,
     requests have a seed and no uniforms.
 
-    Exit status: 0 lossless on everything tried, 1 not lossless, 2 an error (also of the program), 3
+    Exit status: 0 lossless on everything tried, 1 not lossless, 2 an error (also in the program), 3
     undecided, 70 a bug in OTM, 130 after Ctrl-C.
     """  # noqa: D301 - click reads \b as "do not wrap this paragraph"
     from otm.audit import lossless, process

@@ -128,10 +128,10 @@ Outcome: TypeAlias = Path | Failure
 """Result of a run: its tokens, or a failure."""
 
 AFTER_END, AFTER_STOP = "end token overrun", "stop sequence overrun"
-"""Known mistakes: tokens stand behind the end token, or behind a stop sequence."""
+"""Known mistakes: tokens follow the end token, or a stop sequence."""
 
 TOO_LONG, TOO_SHORT = "max_tokens overrun", "text too short"
-"""Known mistakes: a text has more than `max_tokens` tokens, or ends before its end."""
+"""Known mistakes: a text has more than `max_tokens` tokens, or fewer without an end."""
 
 Drafts: TypeAlias = Path | tuple[Path, ...] | Mapping[str, Path]
 """One chain or the drafts of one token; several chains; or the tokens and parents of a tree."""
@@ -287,7 +287,7 @@ class Adapter(ABC):
         return [self.output(instance, Source(row)) for row in uniforms]
 
     def close(self) -> None:
-        """Release what the runs have opened, such as a program; `lossless` calls this at its end.
+        """Release the resources of the runs, such as a program; `lossless` calls this at its end.
 
         By default there is nothing to release.  Later runs are allowed.
         """

@@ -44,17 +44,17 @@ class loop(FunctionAdapter):
         in the output, and contains it.  The tokens of the prompt do not count.
     processor : callable, optional
         Logits processor that the loop applies to the target, such as one of `otm.audit.processors`.
-        A function of the tokens so far (a tuple: prompt and output) and of the logits of the next
-        token, a float64 array [V]; it returns logits [V], −∞ for an excluded token.  With a
-        parameter `prompt_length`, the function also gets the length of the prompt.  The loop
-        gets models without the processor, and its text must have the processed distribution.  The
-        logits of the audit's models are the logarithms of their probabilities.
+        It takes the tokens so far (a tuple: prompt and output) and the logits of the next token, a
+        float64 array [V], and returns logits [V], −∞ for an excluded token.  If it has a
+        parameter `prompt_length`, it also gets the length of the prompt.  The loop gets models
+        without the processor, and its text must have the processed distribution.  The logits of the
+        audit's models are the logarithms of their probabilities.
 
     Raises
     ------
     InvalidParameterError
         If the function has other parameters, or they cannot be read; if `max_tokens` is below 1; if
-        `end` is not a token, or `stop` has an empty sequence or no sequences of tokens; if
+        `end` is not a token; if `stop` contains anything but sequences of at least one token; if
         `processor` is not callable; or, in the audit, if it returns anything but V logits.
     MissingDependencyError
         If the function has a parameter `generator`, and torch is not installed.

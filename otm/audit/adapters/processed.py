@@ -1,4 +1,4 @@
-"""Target models whose distributions a logits processor changes, as a right loop applies it."""
+"""Target models whose rows a logits processor changes: the expected output of a loop."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from otm.errors import InvalidParameterError
 from otm.models.table import TableModel
 
 BITS = 50
-"""Processed rows are rounded to multiples of 2^−`BITS`, so that fractions stay short."""
+"""Rows without simple fractions are rounded to multiples of 2^−`BITS`, to keep them short."""
 
 SIMPLE, EQUAL = 10_000, 1e-14
-"""A row is rounded to fractions with denominators up to `SIMPLE` if all differ by ≤ `EQUAL`."""
+"""Simple fractions have denominators up to `SIMPLE`, and change a probability by ≤ `EQUAL`."""
 
 MOST_CONTEXTS = 600
-"""Largest number of contexts of a pair of models that are checked for excluded rows."""
+"""Largest number of contexts of a pair of models in which rows are checked for possible tokens."""
 
 
 class Processing:
@@ -44,11 +44,11 @@ class Processing:
             self._takes_length = "prompt_length" in inspect.signature(function).parameters
         except (TypeError, ValueError):
             self._takes_length = False
-        # Tokens that the processor treats in a special way, if it states them.
+        # Tokens with a special role, if the processor states them.
         self.tokens: tuple[int, ...] = tuple(getattr(function, "tokens", ()))
 
     def __call__(self, tokens: Path, logits: npt.NDArray[Any], start: int) -> npt.NDArray[Any]:
-        """Return processed logits; raise if they are not V numbers."""
+        """Return processed logits; raise unless they are V numbers below +∞."""
         more = {"prompt_length": start} if self._takes_length else {}
         result = np.asarray(to_host(self._function(tokens, logits.copy(), **more)))
         if result.shape != logits.shape or result.dtype.kind not in "fiu":
@@ -79,7 +79,7 @@ class ProcessedModel(TableModel):
         return self.after(tuple(context), tuple(context))
 
     def after(self, context: Path, history: Path) -> Probs:
-        """Return the row after a context, processed by the tokens of another history."""
+        """Return the row after a context, processed as if the tokens so far were `history`."""
         row = self._row(context, history)
         return self.raw.probs(context) if row is None else row
 
@@ -88,11 +88,11 @@ class ProcessedModel(TableModel):
         return self._row(context, context) is None
 
     def has_ended(self, context: Path) -> bool:
-        """Whether the text has ended before the end of a context."""
+        """Whether the output in a context contains the end of a text."""
         return first_end(context[self._start :], self._ends) is not None
 
     def of(self, model: TableModel) -> ProcessedModel:
-        """Apply the same processor to another model; the result keeps its rows."""
+        """Apply the same processor to another model; the result is kept, with its rows."""
         if model not in self._others:
             self._others[model] = ProcessedModel(model, self._processing, self._start, self._ends)
         return self._others[model]
@@ -137,7 +137,7 @@ def first_end(tokens: Sequence[int], ends: Sequence[Path]) -> tuple[int, Path] |
 
 
 def prepared(adapter: Adapter, instance: Instance) -> Instance:
-    """Return an instance whose target has the distribution that a right loop must output."""
+    """Return an instance whose target has the distribution that a lossless loop must output."""
     if adapter.processor is None or isinstance(instance.target, ProcessedModel):
         return instance
     return _prepared(adapter.processor, adapter.ends, instance)
@@ -152,7 +152,7 @@ def _prepared(processor: Processing, ends: tuple[Path, ...], instance: Instance)
 def supports(adapter: Adapter, instance: Instance) -> bool:
     """Whether an adapter supports an instance, and its processor leaves a token in each row.
 
-    An index outside a small vocabulary means that the processor does not support the instance.
+    A processor that raises IndexError, in a small vocabulary, does not support the instance.
     """
     if not adapter.supports(instance):
         return False
@@ -167,7 +167,7 @@ def supports(adapter: Adapter, instance: Instance) -> bool:
 
 @lru_cache(maxsize=4096)
 def _leaves_tokens(instance: Instance, length: int) -> bool:
-    """Whether a token is possible in all rows that a loop may read; drafts may be processed."""
+    """Whether each row that a loop may read leaves a token possible; drafts may be processed."""
     target: Any = instance.target
     draft, reached, count = target.of(instance.draft), [instance.prompt], 0
     for _ in range(length):

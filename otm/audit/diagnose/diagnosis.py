@@ -41,7 +41,7 @@ NEAR, FEW = 2, 4
 """A mistake `NEAR` times nearer than the target is near; `FEW` pairs of models are compared."""
 
 SAMPLED, CLOSE = 0.05, 1e-6
-"""Tolerated excess of an output (TV): of frequencies, and of computed probabilities."""
+"""Tolerated excess of outputs (TV): for frequencies, and for computed probabilities."""
 
 Same = Callable[[Observation, Observation], bool]
 """Predicate: can a verifier, observed on an instance, have a known mistake's distribution?"""
@@ -142,7 +142,7 @@ def diagnose(
 
 
 def _known_mistakes(loop: Runner | None) -> list[tuple[KnownBug, Adapter]]:
-    """List the known mistakes that are compared; for a loop, only mistakes of loops."""
+    """List the known mistakes to compare with; for a loop, only mistakes of loops."""
     return [
         (bug, bug.verifier)
         for bug in KNOWN_BUGS
@@ -257,7 +257,7 @@ def _repeated(verifier: Adapter, *options: Any) -> Adapter:
 def _diagnose_directly(
     observations: Sequence[Observation], loop: Runner | None
 ) -> tuple[Diagnosis, ...]:
-    """Name a mistake that shows without comparison: at the end of texts, or of a processor."""
+    """Name a mistake without comparison: at the end of texts, or in the use of a processor."""
     if loop is not None and (named := _diagnose_by_ends(observations)):
         return named
     use = wrong_use(observations)

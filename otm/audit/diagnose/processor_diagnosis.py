@@ -2,8 +2,8 @@
 
 Loops draft in different ways, so the same mistake has different output distributions.  But after
 each prefix, the next token of a wrong loop follows a mixture of a few rows: the processed row, the
-unprocessed row, and rows that are processed by shorter histories.  The weights depend on how often
-a step ends before the token; the rows show the mistake.
+unprocessed row, and rows that are processed with shorter histories.  The weights depend on how
+often a step ends before the token; the rows show the mistake.
 """
 
 from __future__ import annotations
@@ -33,26 +33,26 @@ UNCLEAR = 0.01
 class Token:
     """Distribution of the token after a prefix, and the rows that it may come from."""
 
-    # The output, and the row that a right loop has.
+    # Row of the output, and row of a correct loop.
     output: Row
     processed: Row
     # Target row without the processor, and draft rows without and with it.
     raw: Row
     drafts: tuple[Row, Row]
-    # Target rows that are processed by each shorter history, the prompt first.
+    # Target rows processed with each shorter history, from the prompt on.
     stale: tuple[Row, ...]
     tolerance: float
-    # Number of tokens before this one, and number that a first step must draft.
+    # Number of output tokens before this one, and smallest number of drafts of a first step.
     place: int
     drafted: int
 
     def is_near(self, row: Row) -> bool:
-        """Whether the output has this row."""
+        """Whether the row of the output equals this row, within the tolerance."""
         return bool(abs(self.output - row).max() <= self.tolerance)
 
     @property
     def is_wrong(self) -> bool:
-        """Whether the output does not have the processed row."""
+        """Whether the row of the output differs from the processed row."""
         return not self.is_near(self.processed)
 
     def is_mixture(self, *rows: Row) -> bool:
@@ -69,7 +69,7 @@ class Token:
         return False
 
     def tested_raw(self, draft: Row) -> Row:
-        """Return the row if the raw row tests a draft, and the processed one replaces it."""
+        """Return the output if the raw row tests drafts, and the processed row replaces them."""
         accepted = np.minimum(self.raw, draft)
         rest = np.maximum(self.processed - draft, 0)
         rest = rest if rest.any() else self.processed
@@ -82,7 +82,7 @@ def _dropped(tokens: Sequence[Token]) -> bool:
 
 
 def _argmax(tokens: Sequence[Token]) -> bool:
-    """Whether each token is certain and one of the most probable ones; rounding decides ties."""
+    """Whether each token is certain and is a most probable one; rounding decides ties."""
     for token in tokens:
         chosen = token.output.argmax()
         tied = token.processed[chosen] >= token.processed.max() - CLOSE
@@ -92,7 +92,7 @@ def _argmax(tokens: Sequence[Token]) -> bool:
 
 
 def _bonus_alone(tokens: Sequence[Token]) -> bool:
-    """Whether the first drafts have raw rows, also if the target samples a token before them."""
+    """Whether the first drafts have raw rows; the target may sample one token before them."""
     mixed = all(token.is_mixture(token.raw) for token in tokens if token.is_wrong)
     return mixed and any(
         all(t.is_near(t.raw) for t in tokens if sampled <= t.place < t.drafted + sampled)
@@ -128,7 +128,7 @@ TESTS: dict[str, Callable[[Sequence[Token]], bool]] = {
     "processor applied once a step": _once_a_step,
     "processor missing in the test of drafts": _tested_raw,
 }
-"""Known mistakes by name, each with the predicate that recognizes it; the first one counts."""
+"""Known mistakes by name, each with the predicate that recognizes it; the first match counts."""
 
 
 def wrong_use(observations: Sequence[Observation]) -> str | None:
@@ -140,12 +140,12 @@ def wrong_use(observations: Sequence[Observation]) -> str | None:
 
 
 def _tokens(seen: Observation) -> Iterator[Token]:
-    """Yield the tokens whose processed and raw rows, or draft rows, may differ."""
+    """Yield the tokens of a processed target, except after rare prefixes and after ends."""
     instance, target = seen.instance, seen.instance.target
     if not isinstance(target, ProcessedModel) or any(isinstance(o, Failure) for o in seen.probs):
         return
     if seen.counts is not None:
-        # Frequencies of a few thousand runs are too rough to tell the mixtures apart.
+        # Frequencies of a few thousand runs are too rough to distinguish the mixtures.
         return
     drafted = min(*(instance.gammas or (instance.gamma,)), seen.length - 1)
     start = len(instance.prompt)

@@ -80,7 +80,7 @@ def smallest_deviation(
             try:
                 known[key] = deviation(instance)
             except OTMError as error:
-                # Hypothesis would shrink the instance and make the error many times.
+                # Hypothesis would shrink the instance and cause the error many times.
                 errors.append(error)
         return known.get(key) is not None
 

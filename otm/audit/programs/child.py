@@ -20,13 +20,13 @@ from collections.abc import Sequence
 from otm.errors import ProcessError
 
 PART = 2**16
-"""Number of bytes that are read at once, and above which waiting output is sent."""
+"""Number of bytes that are read at once; with more bytes unsent, a session reads answers first."""
 
 LONGEST_LINE = 2**26
 """Largest number of bytes of an answer."""
 
 LAST_BYTES, LAST_LINES = 4096, 5
-"""Largest part of standard error that is kept, and that a message shows."""
+"""Number of bytes of standard error that are kept, and number of lines that a message shows."""
 
 LONGEST_COMMAND = 80
 """Largest number of characters of a command in a message or report."""
@@ -36,7 +36,7 @@ GRACE = 1.0
 
 
 class EndOfAnswersError(Exception):
-    """A program has ended or sends no lines; the message says how."""
+    """A program can send no more answers; the message says why."""
 
 
 class Child:
@@ -56,7 +56,7 @@ class Child:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 bufsize=0,
-                # Ctrl-C reaches only the parent, and one signal ends the program's own children.
+                # Ctrl-C reaches only the parent, and one signal also ends the program's children.
                 start_new_session=True,
             )
         except (OSError, ValueError) as error:
@@ -85,13 +85,13 @@ class Child:
         return len(self._unsent)
 
     def write(self, line: bytes) -> None:
-        """Add a line to the output that waits; `read_line` sends it."""
+        """Queue a line; `read_line` sends it."""
         self._unsent += line
 
     def read_line(self, limit: float) -> bytes:
-        """Return the next line of the program, or raise after the time `limit`, in seconds.
+        """Return the next line of the program; wait at most `limit` seconds.
 
-        Raises `TimeoutError`, or `EndOfAnswersError` if the program has ended.
+        Raises `TimeoutError`, or `EndOfAnswersError` if no more lines can come.
         """
         if self._lines:
             return self._lines.popleft()
@@ -114,7 +114,7 @@ class Child:
         self._end()
 
     def _wait(self, seconds: float) -> None:
-        """Serve the pipes that become ready within a time."""
+        """Wait until a pipe is ready, or the time is over; then read or write."""
         for pipe, _ in self._poll.poll(seconds * 1000):
             if pipe == self._input:
                 self._send()
@@ -124,14 +124,14 @@ class Child:
                 self._poll.unregister(pipe)
 
     def _send(self) -> None:
-        """Write what the pipe can hold; ask to be called again for the rest."""
+        """Write as much as the pipe can hold; if bytes remain, wait for the pipe too."""
         while self._unsent:
             try:
                 del self._unsent[: os.write(self._input, self._unsent)]
             except BlockingIOError:
                 break
             except BrokenPipeError:
-                # The program reads no more, and the end of its output will say why.
+                # The program no longer reads; the end of its output will say why.
                 self._unsent.clear()
         if self._polls_input != bool(self._unsent):
             self._polls_input = not self._polls_input
@@ -200,7 +200,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         if process.returncode is None:
             _wait_for_end_of_output(process)
     finally:
-        # Do this after Ctrl-C too.  Nobody has waited for the process, so its number is not reused.
+        # Do this after Ctrl-C too.  Nobody has waited for the process, so its id is not reused.
         if process.returncode is None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)
@@ -211,7 +211,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _wait_for_end_of_output(process: subprocess.Popen[bytes]) -> None:
-    """Discard the output of a program until it ends, for `GRACE` seconds."""
+    """Discard the output of a program until it ends, for at most `GRACE` seconds."""
     deadline = time.monotonic() + GRACE
     poll, open_pipes = select.poll(), set[int]()
     for pipe in (process.stdout, process.stderr):

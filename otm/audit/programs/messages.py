@@ -1,4 +1,4 @@
-"""Requests to a program and its answers, as JSON objects, one a line."""
+"""Requests to a program and its answers, as JSON objects, one per line."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ LONGEST_REQUEST = 400
 
 
 def to_json(value: Any) -> str:
-    """Write numbers and lists; a float has the digits that give exactly this float again."""
+    """Return numbers and lists as JSON; each float has enough digits to be read back exactly."""
     return json.dumps(value, separators=(",", ":"), allow_nan=False)
 
 
 class Session:
     """Conversation with one program, which starts at the first request.
 
-    Each request is the inside of a JSON object, without its id.
+    Each request is the text between the braces of a JSON object, without the id.
     """
 
     def __init__(self, command: Sequence[str], timeout: float, start_timeout: float) -> None:
@@ -36,7 +36,7 @@ class Session:
         self._request = ""
 
     def ask(self, requests: Iterable[str]) -> list[Any]:
-        """Return the tokens that answer each request; send many before the first answer comes."""
+        """Return the tokens that answer each request; send many requests before reading answers."""
         child = self._started()
         waiting: deque[tuple[int, str]] = deque()
         answers: list[Any] = []
@@ -81,7 +81,7 @@ class Session:
 
     @contextlib.contextmanager
     def _closing_after_errors(self) -> Iterator[None]:
-        """End the program after an error, because late answers would fit no request."""
+        """End the program after an error, because a late answer would match no request."""
         try:
             yield
         except BaseException:
@@ -99,21 +99,21 @@ class Session:
         return self._timeout if self._answered else max(self._timeout, self._start_timeout)
 
     def _send(self, child: Child, request: str) -> tuple[int, str]:
-        """Give a request a number and add it to the output; return both."""
+        """Queue a request with a new number; return the number and the text."""
         self._requests += 1
         text = f'{{"id":{self._requests},{request}}}'
         child.write(text.encode() + b"\n")
         return self._requests, text
 
     def _receive(self, child: Child, limit: float, deadline: float | None = None) -> dict[str, Any]:
-        """Return the next message of the program, which has `limit` seconds, until `deadline`."""
+        """Return the program's next message; wait until `deadline`, by default `limit` seconds."""
         try:
             line = child.read_line(limit if deadline is None else deadline - time.monotonic())
         except TimeoutError:
             option = "timeout" if limit == self._timeout else "start-timeout"
             raise self.error(
                 f"did not answer within {limit:g} seconds; it must write one line for each request "
-                f"and flush it, or allow more (--{option})"
+                f"and flush it; if it needs more time, allow more (--{option})"
             ) from None
         except EndOfAnswersError as end:
             raise self.error(str(end)) from None
@@ -123,8 +123,8 @@ class Session:
             message = None
         if not isinstance(message, dict):
             raise self.error(
-                f"wrote {excerpt(line)}, which is not a JSON object; its standard output must have "
-                "nothing but answers, so write other text to standard error"
+                f"wrote {excerpt(line)}, which is not a JSON object; its standard output must "
+                "contain only answers, so write other text to standard error"
             )
         self._answered = True
         return message

@@ -55,7 +55,7 @@ def process(
 
     A verifier of K chains gets rows [K][γ + 1][V] and [K][γ][V], drafts [K][γ] and K γ + 2
     uniforms.  A loop gets a prompt, asks for rows and uniforms as often as it likes, and returns
-    exactly `max_tokens` tokens::
+    exactly `max_tokens` tokens, or fewer if a text ends with `end`::
 
         {"id":3,"prompt":[0],"gamma":2,"max_tokens":3,"vocabulary":2}
         {"model":"draft","tokens":[0]}               asks for the row after a text
@@ -66,13 +66,13 @@ def process(
         {"uniforms":[0.25,0.75]}
         {"id":3,"tokens":[1,0,1]}                    ends the run
 
-    Floats have the digits that give exactly the same float again.  docs/audit.md describes the
-    audit, which is our own design.
+    Each float has enough digits to be read back exactly.  docs/audit.md describes the audit, which
+    is our own design.
 
     Parameters
     ----------
     command : sequence of str
-        The program and its arguments.  No shell reads them.
+        The program and its arguments.  No shell interprets them.
     kind : str, optional
         "chain", "chains" (a verifier of several chains) or "loop".
     randomness : str, optional
@@ -87,18 +87,18 @@ def process(
     end : int, optional
         Token that ends a text, as for `loop`.
     timeout : float, optional
-        Largest number of seconds before an answer; a loop must end each run within this time.
+        Number of seconds to wait for an answer; a loop must end each run within this time.
     start_timeout : float, optional
-        Largest number of seconds before the first answer.
+        Number of seconds to wait for the first answer, if more than `timeout`.
     name : str, optional
         Name in reports; by default the command.
 
     Returns
     -------
     Adapter
-        A verifier for `lossless`.  The program starts at the first run, and `lossless` ends it.  A
-        program that does not start, ends early, is late or writes anything else than answers makes
-        `lossless` raise `ProcessError`.
+        A verifier for `lossless`.  The program starts at the first run, and `lossless` ends it.
+        `lossless` raises `ProcessError` if the program does not start, ends early, answers late, or
+        writes anything but answers.
 
     Raises
     ------

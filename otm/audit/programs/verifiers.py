@@ -28,7 +28,7 @@ IMPOSSIBLE = -1e30
 SHIFTS = {"target": (1.25, 0.5), "draft": (-0.75, 0.25)}
 """Constant that is added to the logits of row 0, and its increase from row to row.
 
-A program that omits the normalization of its softmax must not be right by chance.
+Without them, a program that does not normalise its softmax could be right by chance.
 """
 
 
@@ -111,10 +111,10 @@ class ProgramOfChains(ProgramAdapter):
 
 
 class SeededProgramOfChains(ProgramOfChains):
-    """A program that draws its own random numbers; many requests are on their way at once."""
+    """A program that draws its own random numbers; it gets many requests at once."""
 
     def outputs(self, instance: Instance, uniforms: npt.NDArray[np.float64]) -> Sequence[Path]:
-        """Draw drafts for each run, and send all requests before waiting for all answers."""
+        """Draw drafts for each run, and send many requests before reading the answers."""
         requests = (self._request(instance, Source(row)) for row in uniforms)
         return [_as_path(tokens) for tokens in self._session.ask(requests)]
 
@@ -137,7 +137,7 @@ class ProgramOfLoops(ProgramAdapter):
         self._row_text = lru_cache(maxsize=4096)(self._write_row)
 
     def output(self, instance: Instance, source: Randomness) -> Path:
-        """Let the program decode until the limit."""
+        """Let the program decode a text."""
         request = (
             f'"prompt":{to_json(instance.prompt)},"gamma":{instance.gamma},'
             f'"max_tokens":{max_tokens(self, instance)},"vocabulary":{instance.vocabulary}'
@@ -162,7 +162,7 @@ class ProgramOfLoops(ProgramAdapter):
         return _as_path(self._session.converse(request, reply))
 
     def _reply_with_rows(self, instance: Instance, message: dict[str, Any]) -> str:
-        """Return the rows after the last `rows` prefixes of the tokens, by default after all."""
+        """Return the rows after the last `rows` prefixes of the tokens; by default the last row."""
         model, tokens, rows = message["model"], message.get("tokens"), message.get("rows")
         count = 1 if rows is None else whole(rows)
         if (
@@ -174,7 +174,7 @@ class ProgramOfLoops(ProgramAdapter):
         ):
             raise self._session.error(
                 f'asked {shown(message)}; the model is "target" or "draft", the tokens are from 0 '
-                f'to {instance.vocabulary - 1}, and "rows", if any, is at most their number'
+                f'to {instance.vocabulary - 1}, and "rows", if given, is from 1 to their number'
             )
         texts = [
             self._row_text(instance, model, tuple(tokens[: len(tokens) - back]))

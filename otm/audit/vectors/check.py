@@ -139,7 +139,8 @@ def row_fault(given: Any, weights: Sequence[int], tolerance: float) -> str | Non
 def list_fault(name: str, given: Any, expected: Sequence[Any], tolerance: float) -> str | None:
     """Return what is wrong with a list of probabilities or of rows, or None.
 
-    Entries that are null in the file are not compared, and neither are surplus entries.
+    Entries that are null in the file are not compared, and neither are surplus entries of the
+    answer.
     """
     if not isinstance(given, list) or len(given) < len(expected):
         return f"{name}: {short(given)} is not a list of {len(expected)} entries"
@@ -197,7 +198,7 @@ def short(value: Any, width: int = 160) -> str:
 
 
 def report(vectors: Sequence[Vector], failed: Sequence[Failure], shown: int) -> str:
-    """Return the numbers for each rule, and the first failures of each rule."""
+    """Return the number of passed and failed problems of each rule, and its first failures."""
     lines = []
     for rule in dict.fromkeys(vector["rule"] for vector in vectors):
         of_rule = [vector for vector in vectors if vector["rule"] == rule]

@@ -13,7 +13,7 @@ from random import Random
 from typing import TypeVar
 
 PROBABILITIES, UNIFORMS, FACTOR = 1024, 4096, 16
-"""The integers of the file count parts of this size: 1/1024, 1/4096 and 1/16."""
+"""The integers of the file count parts of these sizes: 1/1024, 1/4096 and 1/16."""
 
 MARGIN = 5
 """Smallest distance of a uniform from a threshold that it does not equal: 5/4096 > 0.001."""
@@ -42,9 +42,9 @@ class Chooser:
 
 
 def row(chooser: Chooser, support: Sequence[int], size: int, parts: int) -> Row:
-    """Return a row of `size` tokens in whole parts; each token of the support has one or more."""
+    """Return a row of `size` tokens in whole parts; each token of the support has at least one."""
     support = support[: max(1, parts // 2)]
-    # Integers, because Python 3.12 sums floats in another way than 3.11.
+    # The weights are integers, because Python 3.12 sums floats differently from 3.11.
     weights = [(1 + chooser.below(30)) ** 2 for _ in support]
     spare = parts - len(support)
     counts = [1 + spare * weight // sum(weights) for weight in weights]
@@ -98,7 +98,7 @@ def is_short(value: Fraction) -> bool:
 
 
 def uniform(chooser: Chooser, threshold: Fraction) -> int:
-    """Return a uniform with a margin around the threshold, often close to it."""
+    """Return a uniform that is at least `MARGIN` from the threshold, and often close to it."""
     exact, near = threshold * UNIFORMS, 20 * MARGIN if chooser.unit() < 0.5 else UNIFORMS
     last, first = math.floor(exact - MARGIN), math.ceil(exact + MARGIN)
     low, high = max(0, last - near), min(UNIFORMS, first + near)

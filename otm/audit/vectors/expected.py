@@ -1,4 +1,4 @@
-"""Compute the answers of the test vectors in fractions, from the references of OTM."""
+"""Compute the answers of the test vectors in fractions, with OTM's reference implementations."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def row_of(probs: dict[int, Fraction], size: int) -> list[int] | None:
 
 
 def one_chain(verify: Callable[..., Any]) -> Callable[[Problem], Expected | None]:
-    """Return a function that computes the answer by a kernel that verifies one chain."""
+    """Return a function that computes the answer with a kernel for one chain."""
 
     def expected(problem: Problem) -> Expected | None:
         target = fractions(problem["target"], PROBABILITIES)
@@ -141,7 +141,7 @@ def walk_and_keep(problem: Problem) -> Expected | None:
     rows: list[list[int] | None] = []
     for token in [*problem["drafts"], None]:
         probability = Fraction(walk.keep_probability if walk.share else 0)
-        # At a weight of 1 and a residual mass of 0, the test is 0/0: the rule never comes here.
+        # At a weight of 1 and a residual mass of 0, the test is 0/0: the rule never reaches it.
         keep.append(None if walk.share == 1 and not probability else as_pair(probability))
         rows.append(None)
         if probability:
@@ -162,4 +162,4 @@ EXPECTED: dict[str, Callable[[Problem], Expected | None]] = {
     "recursive rejection": recursive_rejection,
     "walk and keep": walk_and_keep,
 }
-"""The function that computes the answer for each rule; None if its integers are too large."""
+"""The function that computes the answer for each rule, or None if an integer is too large."""

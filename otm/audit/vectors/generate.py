@@ -60,12 +60,12 @@ HEAD: dict[str, Any] = {
         "next: proportional to max(target - draft, 0) at the rejected draft, or the last target "
         "row.",
         "block": "Rows as for chain.  w_0 = 1, w_i = min(1, w_(i-1) target/draft) at draft i; Z_i "
-        "= sum of max(w_i target - draft, 0) over the rows after i drafts; h_i = Z_i / (Z_i + 1 - "
-        "w_i), and h_n = w_n for all n drafts.  The prefix of i drafts has the uniform with index "
-        "i - 1.  accepted: the largest i with u < h_i, or 0.  next: proportional to max(w_i target "
-        "- draft, 0), or the last target row.",
+        "= sum over tokens of max(w_i target - draft, 0) in the rows after i drafts; h_i = Z_i / "
+        "(Z_i + 1 - w_i), but h_n = w_n if n is the number of drafts.  The prefix of i drafts has "
+        "the uniform with index i - 1.  accepted: the largest i with u < h_i, or 0.  next: "
+        "proportional to max(w_i target - draft, 0), or the last target row.",
         "k-Seq": "One target row, one draft row, k drafts.  Accept the first draft x with u * "
-        "factor * draft[x] < target[x].  index: of the accepted draft, from 0, or -1.  next: after "
+        "factor * draft[x] < target[x].  index: number of this draft, from 0, or -1.  next: after "
         "k rejections, proportional to target - c * min(factor * draft, target), with b = sum of "
         "min(draft, target / factor) and c = (1 - (1 - b)^k) / (factor * b), or c = 0 if b = 0.",
         "recursive rejection": "One target row, one draft row, k drafts drawn with replacement.  "
@@ -81,7 +81,7 @@ HEAD: dict[str, Any] = {
         "is 0/0.  next: at each node that can be kept, proportional to S target[i] - S'.",
     },
 }
-"""Everything in the file but the problems."""
+"""Everything in the file except the problems."""
 
 
 def vectors(rule: str, count: int) -> Iterator[dict[str, Any]]:

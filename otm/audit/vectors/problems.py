@@ -1,7 +1,7 @@
 """Choose the problems of the test vectors: rows, drafts, and uniforms away from the thresholds.
 
-Each function takes the number of the problem among those of its rule (`turn`), and returns None if
-the random choices do not fit: if a residual mass is too small, or no uniform lies on a threshold.
+The function of a rule takes the problem's number within this rule (`turn`).  It returns None if the
+random choices do not fit: if a residual mass is too small, or a tie is needed but impossible.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def chain(chooser: Chooser, turn: int) -> Problem | None:
 def block_tests(
     target: Sequence[Row], draft: Sequence[Row], drafts: Sequence[int]
 ) -> tuple[list[Fraction], list[Fraction], list[Fraction]]:
-    """Return weights w_i, residual masses Z_i (w_γ at the end), and tests h_i: [γ + 1] each."""
+    """Return lists [γ + 1] of weights w_i, residual masses Z_i (the last is w_γ), and tests h_i."""
     weights, masses, tests = [Fraction(1)], [], []
     for t, d, x in zip(target, draft, drafts, strict=False):
         weights.append(ratio(weights[-1] * t[x], d[x]))
@@ -191,7 +191,7 @@ def recursive_rejection(chooser: Chooser, turn: int) -> Problem | None:
 
 
 def highest(target: Row, draft: Row, k: int) -> Row | None:
-    """Return the winner's row, if the draft of the largest target/draft among k drafts wins."""
+    """Return the winner's row if, of k drafts, the one with the largest target/draft wins."""
     order = sorted(
         (x for x in range(len(draft)) if draft[x]), key=lambda x: (Fraction(target[x], draft[x]), x)
     )
@@ -212,7 +212,7 @@ def walk_and_keep(chooser: Chooser, turn: int) -> Problem | None:
     agreeing = chooser.of((2, 3, 4))
     for _ in range(chooser.of((1, 2, 2, 3, 4))):
         rows = pair(chooser, size, parts)
-        # Of the drafts at a node, some agree with the winner and have drafts at the next node.
+        # Some drafts at a node agree with the winner, and continue at the next node.
         wins = highest(*rows, agreeing)
         if wins is None:
             return None

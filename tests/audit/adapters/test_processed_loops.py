@@ -122,7 +122,7 @@ def test_another_processor_is_a_deviation_without_a_name() -> None:
         ("too long", {}, TOO_LONG, "cut off the additional tokens"),
         ("too long", {"max_tokens": 4, "end": 1}, TOO_LONG, "max_tokens was 4"),
         ("too short", {}, TOO_SHORT, "give loop(…, end=token)"),
-        ("too short", {"stop": ((0, 1),), "max_tokens": 4}, TOO_SHORT, "nor with a stop sequence"),
+        ("too short", {"stop": ((0, 1),), "max_tokens": 4}, TOO_SHORT, "token or stop sequence"),
     ],
 )
 def test_wrong_ends_are_named(wrong: str, options: Any, name: str, text: str) -> None:

@@ -63,7 +63,7 @@ def test_errors_of_a_program(code: str, says: str, tmp_path: Path) -> None:
         ('model="draft"', "model=[]", 'the model is "target" or "draft"'),
         ('model="draft"', 'model="drafts"', 'the model is "target" or "draft"'),
         ("tokens=text, rows", "tokens=[5], rows", "the tokens are from 0 to 1"),
-        ("rows=gamma + 1", "rows=gamma + 9", '"rows", if any, is at most their number'),
+        ("rows=gamma + 1", "rows=gamma + 9", '"rows", if given, is from 1 to their number'),
         ("uniforms=2 * gamma + 1", "uniforms=0", '"uniforms": 3'),
         ("uniforms=2 * gamma + 1", "coins=1", '"uniforms": 3'),
         ('{"id": number, ', "{", '"uniforms": 3}, and ends with'),

@@ -1,4 +1,4 @@
-"""Bugs of loops that apply logits processors in wrong places, or end texts in wrong places.
+"""Bugs in loops that apply logits processors at wrong positions, or end texts at wrong positions.
 
 Each mistake of a processor is a verifier of one step on the processed target of the audit
 (`otm.audit.adapters.processed`); a loop repeats it.  `otm.audit.diagnose.processor_diagnosis`
@@ -24,7 +24,7 @@ from otm.audit.diagnose.known_bugs.steps import (
 from otm.decoding.reading import Path
 
 EXAMPLE = Processing(processors.penalties(repetition=2, presence=1))
-"""Processor of the known bugs when they stand alone."""
+"""Processor for audits of these bugs themselves (`otm audit --known-bugs`)."""
 
 
 class _TestedRows(Rows):
@@ -77,13 +77,13 @@ PROCESSED: tuple[KnownBug, ...] = tuple(
         (
             Chain("processor applied once a step", shown=_once_a_step),
             "processor with a stale history",
-            "All rows of a step are processed by the tokens before the step, without the drafts.",
+            "All rows of a step are processed with the tokens before the step, without the drafts.",
             ("sgl-project/sglang #33643", "sgl-project/sglang #28180", "sgl-project/sglang #22049"),
         ),
         (
             Chain("processor at the first position alone", shown=_first_alone),
             "processor missing at some positions",
-            "Only the first row of a step is processed; masks and lengths are ignored inside it.",
+            "Only the first row of a step is processed; masks and lengths are ignored at others.",
             ("vllm-project/vllm #44297",),
         ),
         (
@@ -95,7 +95,7 @@ PROCESSED: tuple[KnownBug, ...] = tuple(
         (
             Chain("processor missing in the test of drafts", shown=_tested_raw, residual=_replaced),
             "processor missing at some positions",
-            "Drafts are tested by unprocessed rows; replacements and bonus tokens are processed.",
+            "Unprocessed rows test drafts; replacements and bonus tokens come from processed rows.",
             (),
         ),
         (
@@ -112,16 +112,16 @@ PROCESSED: tuple[KnownBug, ...] = tuple(
         ),
     )
 )
-"""Mistakes of loops with a processor; the audit compares them only with such loops."""
+"""Mistakes of loops with a processor; the audit names them only for such loops."""
 
 
 def _kept(tokens: Path, ends: tuple[Path, ...], limit: int) -> Path:
-    """Keep the tokens of the last step behind the end of the text."""
+    """Keep the tokens of the last step after the end of the text."""
     return tokens[:limit]
 
 
 def _kept_at_limit(tokens: Path, ends: tuple[Path, ...], limit: int) -> Path:
-    """Keep the tokens of the last step behind the limit."""
+    """Keep the tokens of the last step beyond the limit."""
     found = first_end(tokens, ends)
     return tokens[: found[0]] if found else tokens
 
@@ -135,13 +135,13 @@ ENDINGS: tuple[KnownBug, ...] = tuple(
     KnownBug(Repeated(Chain(name), True, finish=finish, **options), mistake, summary, threads)
     for name, mistake, finish, options, summary, threads in (
         (
-            AFTER_END, "tokens behind the end", _kept, {"end": 1},
-            "An end token inside a block stops the loop, which keeps the tokens behind it.",
+            AFTER_END, "tokens after the end", _kept, {"end": 1},
+            "An end token inside a block stops the loop, which keeps the tokens after it.",
             ("huggingface/transformers #47912",),
         ),
         (
-            AFTER_STOP, "tokens behind the end", _kept, {"stop": ((0, 1),)},
-            "The text goes on behind the first stop sequence that it contains.",
+            AFTER_STOP, "tokens after the end", _kept, {"stop": ((0, 1),)},
+            "The text continues after the first stop sequence that it contains.",
             ("sgl-project/sglang #31599", "sgl-project/sglang #33758"),
         ),
         (
