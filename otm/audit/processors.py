@@ -7,6 +7,7 @@ ids outside the vocabulary of a model are ignored.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -146,8 +147,9 @@ def bias(values: Mapping[int, float]) -> Processor:
     [-1.0, -3.0]
     """
     checked: dict[int, float] = {}
-    for token, value in values.items():
-        number = value if str(value) == "-inf" else as_real(value, "a bias")
+    for token, value in _as_mapping(values, "values").items():
+        excluded = isinstance(value, float) and value == -math.inf
+        number = value if excluded else as_real(value, "a bias")
         checked[as_integer(token, "a token of the bias", 0)] = number
 
     def process(tokens: Path, logits: Logits, start: int) -> Logits:
@@ -215,7 +217,11 @@ def bad_words(words: Iterable[Sequence[int]]) -> Processor:
     >>> bad_words([(0, 1)])((1, 0), [-1.0, -1.0]).tolist()
     [-1.0, -inf]
     """
-    checked = [tuple(as_integer(x, "a token of a bad word", 0) for x in word) for word in words]
+    checked: list[Path] = []
+    for word in _as_sequence(words, "words"):
+        checked.append(
+            tuple(as_integer(x, "a token of a bad word", 0) for x in _as_sequence(word, "a word"))
+        )
     if () in checked:
         raise InvalidParameterError("a bad word is empty; give words of at least one token")
 
@@ -305,10 +311,13 @@ def automaton(
     >>> pairs((1, 0), [-1.0, -1.0], prompt_length=1).tolist()
     [-inf, -1.0]
     """
-    finals = frozenset(accepting)
+    finals = frozenset(_as_sequence(accepting, "accepting"))
     table = {
-        state: {as_integer(x, "a token of the automaton", 0): then for x, then in row.items()}
-        for state, row in transitions.items()
+        state: {
+            as_integer(x, "a token of the automaton", 0): then
+            for x, then in _as_mapping(row, f"transitions[{state!r}]").items()
+        }
+        for state, row in _as_mapping(transitions, "transitions").items()
     }
     if start not in table:
         raise InvalidParameterError(
@@ -343,11 +352,21 @@ def in_order(*processors: Processor) -> Processor:
     Processor
         The processor.
 
+    Raises
+    ------
+    InvalidParameterError
+        If an argument is not a Processor.
+
     Examples
     --------
     >>> in_order(bias({0: 1}), penalties(repetition=2))((0,), [-3.0, -1.0]).tolist()
     [-4.0, -1.0]
     """
+    for each in processors:
+        if not isinstance(each, Processor):
+            raise InvalidParameterError(
+                f"a processor is {shown(each)}; give objects of Processor, as Processor(function)"
+            )
 
     def process(tokens: Path, logits: Logits, start: int) -> Logits:
         for processor in processors:
@@ -355,3 +374,15 @@ def in_order(*processors: Processor) -> Processor:
         return logits
 
     return Processor(process, tuple(dict.fromkeys(x for p in processors for x in p.tokens)))
+
+
+def _as_mapping(value: Any, name: str) -> Mapping[Any, Any]:
+    if not isinstance(value, Mapping):
+        raise InvalidParameterError(f"{name} = {shown(value)}; give a mapping, such as a dict")
+    return value
+
+
+def _as_sequence(value: Any, name: str) -> Iterable[Any]:
+    if not isinstance(value, Iterable) or isinstance(value, str):
+        raise InvalidParameterError(f"{name} = {shown(value)}; give a sequence, such as a tuple")
+    return value

@@ -90,6 +90,11 @@ class InstanceChoice:
         if not taken:
             raise InvalidParameterError(
                 f"{self.adapter.name} supports none of the {len(instances)} instances; give others"
+                + (
+                    ", or a processor that leaves a token in each row and needs no large index"
+                    if self.adapter.processor is not None
+                    else ""
+                )
             )
         return taken
 

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from otm._core.arithmetic import Probs, read_only
 from otm._core.display.text import shown
+from otm._core.numbers import as_integer
 from otm._core.tensors import to_host
 from otm.audit.adapters.base import Adapter, Instance, max_tokens
 from otm.decoding.reading import Path
@@ -25,6 +26,9 @@ BITS = 50
 
 SIMPLE, EQUAL = 10_000, 1e-14
 """Simple fractions have denominators up to `SIMPLE`, and change a probability by ≤ `EQUAL`."""
+
+MOST_PROCESSED = 1_000
+"""Number of tokens of the largest model that a processor's own tokens may need."""
 
 MOST_CONTEXTS = 600
 """Largest number of contexts of a pair of models in which rows are checked for possible tokens."""
@@ -41,11 +45,31 @@ class Processing:
             )
         self._function = function
         try:
-            self._takes_length = "prompt_length" in inspect.signature(function).parameters
+            signature = inspect.signature(function)
         except (TypeError, ValueError):
             self._takes_length = False
+        else:
+            self._takes_length = "prompt_length" in signature.parameters
+            try:
+                signature.bind((), (), **({"prompt_length": 0} if self._takes_length else {}))
+            except TypeError as error:
+                raise InvalidParameterError(
+                    f"the processor cannot be called with tokens and logits: {error}; give a "
+                    "function of the tokens so far and the logits [V]"
+                ) from None
         # Tokens with a special role, if the processor states them.
-        self.tokens: tuple[int, ...] = tuple(getattr(function, "tokens", ()))
+        stated = getattr(function, "tokens", ())
+        if not isinstance(stated, Sequence) or isinstance(stated, str):
+            raise InvalidParameterError(
+                f"the processor's attribute `tokens` is {shown(stated)}; give a tuple of tokens"
+            )
+        self.tokens: tuple[int, ...] = tuple(
+            as_integer(
+                token, "a token of the processor", 0, MOST_PROCESSED - 1,
+                advice="as the audit's models are small; give a processor of small tokens",
+            )
+            for token in stated
+        )  # fmt: skip
 
     def __call__(self, tokens: Path, logits: npt.NDArray[Any], start: int) -> npt.NDArray[Any]:
         """Return processed logits; raise unless they are V numbers below +∞."""

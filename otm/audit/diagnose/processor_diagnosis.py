@@ -29,6 +29,10 @@ UNCLEAR = 0.01
 """Rows with a larger tolerance are ignored: their prefixes are too rare."""
 
 
+FEWEST = 4
+"""Smallest number of pairs of models that must show a mistake: a few pairs fit several mistakes."""
+
+
 @dataclass(frozen=True, eq=False)
 class Token:
     """Distribution of the token after a prefix, and the rows that it may come from."""
@@ -133,9 +137,10 @@ TESTS: dict[str, Callable[[Sequence[Token]], bool]] = {
 
 def wrong_use(observations: Sequence[Observation]) -> str | None:
     """Name the known mistake that all tokens of all observations show, or return None."""
-    tokens = [token for seen in observations for token in _tokens(seen)]
-    if not any(token.is_wrong for token in tokens):
+    by_pair = [list(_tokens(seen)) for seen in observations]
+    if sum(any(token.is_wrong for token in tokens) for tokens in by_pair) < FEWEST:
         return None
+    tokens = [token for of_pair in by_pair for token in of_pair]
     return next((name for name, holds in TESTS.items() if holds(tokens)), None)
 
 

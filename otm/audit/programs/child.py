@@ -31,6 +31,9 @@ LAST_BYTES, LAST_LINES = 4096, 5
 LONGEST_COMMAND = 80
 """Largest number of characters of a command in a message or report."""
 
+TICK = 0.25
+"""Seconds after which a wait looks whether the program has ended."""
+
 GRACE = 1.0
 """Seconds in which a program may end by itself after its input ends."""
 
@@ -100,8 +103,11 @@ class Child:
         while not self._lines:
             left = deadline - time.monotonic()
             if left <= 0:
-                raise TimeoutError
-            self._wait(left)
+                raise TimeoutError(excerpt(bytes(self._partial)) if self._partial else "")
+            ended = self._has_ended()
+            if not self._wait(min(left, TICK)) and ended:
+                # A child of the ended program holds its output, so that no end of output comes.
+                raise EndOfAnswersError(self._how_it_ended())
         return self._lines.popleft()
 
     def stderr_text(self) -> str:
@@ -113,15 +119,25 @@ class Child:
         """End the program; doing so twice is allowed."""
         self._end()
 
-    def _wait(self, seconds: float) -> None:
-        """Wait until a pipe is ready, or the time is over; then read or write."""
-        for pipe, _ in self._poll.poll(seconds * 1000):
+    def _has_ended(self) -> bool:
+        """Whether the program has ended; it is not waited for, so that `_end` can end its group."""
+        options = os.WEXITED | os.WNOHANG | os.WNOWAIT
+        try:
+            return os.waitid(os.P_PID, self._process.pid, options) is not None
+        except ChildProcessError:
+            return True
+
+    def _wait(self, seconds: float) -> bool:
+        """Wait until a pipe is ready, or the time is over; return whether one was ready."""
+        ready = self._poll.poll(seconds * 1000)
+        for pipe, _ in ready:
             if pipe == self._input:
                 self._send()
             elif pipe == self._output:
                 self._receive()
             elif not self._receive_errors():
                 self._poll.unregister(pipe)
+        return bool(ready)
 
     def _send(self) -> None:
         """Write as much as the pipe can hold; if bytes remain, wait for the pipe too."""
@@ -170,6 +186,9 @@ class Child:
             status = self._process.wait(GRACE)
         except subprocess.TimeoutExpired:
             return f"closed its standard output{unfinished}"
+        # Its children would stay; now that it has been waited for, `_end` does not end them.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
         with contextlib.suppress(BlockingIOError):
             while self._receive_errors():
                 pass

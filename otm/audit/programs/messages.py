@@ -109,11 +109,12 @@ class Session:
         """Return the program's next message; wait until `deadline`, by default `limit` seconds."""
         try:
             line = child.read_line(limit if deadline is None else deadline - time.monotonic())
-        except TimeoutError:
+        except TimeoutError as late:
             option = "timeout" if limit == self._timeout else "start-timeout"
+            partial = f" (it wrote {late} without a line end)" if str(late) else ""
             raise self.error(
-                f"did not answer within {limit:g} seconds; it must write one line for each request "
-                f"and flush it; if it needs more time, allow more (--{option})"
+                f"did not answer within {limit:g} seconds{partial}; it must write one line for "
+                f"each request and flush it; if it needs more time, allow more (--{option})"
             ) from None
         except EndOfAnswersError as end:
             raise self.error(str(end)) from None
@@ -132,8 +133,8 @@ class Session:
     def _tokens(self, message: dict[str, Any], number: int) -> Any:
         if message.get("id") != number:
             raise self.error(
-                f"answered with the id {shown(message.get('id'))} in place of {number}; copy the "
-                "id of each request, and answer each request once, in order"
+                f"answered {shown(message)} in place of id {number}; copy the id of each request, "
+                "and answer each request once, in order"
             )
         if not isinstance(message.get("tokens"), list):
             raise self.error(

@@ -127,7 +127,7 @@ def process(
     check_name("kind of program", kind, KINDS)
     check_name("randomness", randomness, RANDOMNESS)
     if temperature is not None:
-        temperature = as_real(temperature, "temperature", above=0)
+        temperature = as_real(temperature, "temperature", least=1e-3, most=1e3)
     if kind != "loop" and (max_tokens is not None or end is not None):
         raise InvalidParameterError(
             f"`max_tokens` and `end` are for loops, but the kind is {kind!r}; leave them out, or "

@@ -26,7 +26,7 @@ IMPOSSIBLE = -1e30
 """Logit of a token of probability 0, because JSON has no infinity; its exponential is 0."""
 
 SHIFTS = {"target": (1.25, 0.5), "draft": (-0.75, 0.25)}
-"""Constant that is added to the logits of row 0, and its increase from row to row.
+"""Constant that is added to the logits / temperature of row 0, and its increase by row.
 
 Without them, a program that does not normalise its softmax could be right by chance.
 """
@@ -54,7 +54,7 @@ class Rows:
         first, step = SHIFTS[model]
         with np.errstate(divide="ignore"):
             logits = self._temperature * np.log(probs)
-        logits += first + step * np.arange(probs.shape[-2])[:, None]
+        logits += self._temperature * (first + step * np.arange(probs.shape[-2])[:, None])
         return np.maximum(logits, IMPOSSIBLE).tolist()
 
 

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
@@ -29,6 +28,9 @@ FORMAT, VERSION = "otm-test-vectors", 1
 
 SHOWN = 5
 """Default number of failures that a report shows."""
+
+LARGEST = 1e300
+"""Numbers beyond this, which NaN fails to be within too, are not probabilities."""
 
 Vector = dict[str, Any]
 Answer = dict[str, Any]
@@ -52,7 +54,9 @@ def read_vectors(path: str) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise UnusableError(f"cannot read the test vectors in {path}: {error}") from None
     known = isinstance(document, dict) and document.get("format") == FORMAT
-    if not known or document.get("version") != VERSION or not {"rules", "problems"} <= {*document}:
+    sound = known and document.get("version") == VERSION
+    sound = sound and isinstance(document.get("rules"), dict)
+    if not sound or not isinstance(document.get("problems"), list):
         raise UnusableError(
             f"{path} is not a file of {FORMAT}, version {VERSION}: use the check.py that is beside "
             "your file of vectors"
@@ -82,7 +86,8 @@ def questions(vectors: Iterable[Vector]) -> str:
 def read_answers(text: str) -> dict[int, Answer]:
     """Return the answers by id, from one JSON object on each line."""
     answers: dict[int, Answer] = {}
-    for number, line in enumerate(text.splitlines(), start=1):
+    # Only "\n" ends a line: JSON strings may contain the other characters of `splitlines`.
+    for number, line in enumerate(text.removeprefix("\ufeff").split("\n"), start=1):
         if not line.strip():
             continue
         try:
@@ -98,6 +103,14 @@ def read_answers(text: str) -> dict[int, Answer]:
     return answers
 
 
+def read_text(path: str) -> str:
+    """Return the text of a file of answers."""
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UnusableError(f"cannot read the answers in {path}: {error}") from None
+
+
 def run(command: Sequence[str], problems: str, seconds: float) -> str:
     """Return the output of a program that reads the problems on its standard input."""
     try:
@@ -105,6 +118,8 @@ def run(command: Sequence[str], problems: str, seconds: float) -> str:
             command, input=problems, stdout=subprocess.PIPE, timeout=seconds,
             check=False, encoding="utf-8",
         )  # fmt: skip
+    except UnicodeDecodeError as error:
+        raise UnusableError(f"the output of {command[0]} is not UTF-8: {error}") from None
     except subprocess.TimeoutExpired:
         raise UnusableError(f"{command[0]} did not end within {seconds:g} seconds") from None
     except (OSError, ValueError) as error:
@@ -116,8 +131,8 @@ def run(command: Sequence[str], problems: str, seconds: float) -> str:
 
 def probability_fault(given: Any, expected: float, tolerance: float) -> str | None:
     """Return what is wrong with a probability, or None."""
-    if type(given) not in {int, float} or not math.isfinite(given):
-        return f"{given!r} is not a finite number; {expected:.6g} is expected"
+    if type(given) not in {int, float} or not -LARGEST <= given <= LARGEST:
+        return f"{short(given, 40)} is not a finite number; {expected:.6g} is expected"
     if abs(given - expected) > tolerance:
         return f"{given:.6g}, where {expected:.6g} is expected"
     return None
@@ -242,6 +257,10 @@ def parse(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     command = list(arguments[at + 1 :])
     if bool(command) + (options.answers is not None) + options.questions != 1:
         parser.error("give one of: a file of answers, -- and a command, or --questions")
+    if not 0 < options.timeout < 1e9:
+        parser.error(f"--timeout is {options.timeout}; it must be a number of seconds above 0")
+    if options.shown < 0:
+        parser.error(f"--shown is {options.shown}; it must be at least 0")
     if options.tolerance is not None and not 0 <= options.tolerance < 1:
         parser.error(f"--tolerance is {options.tolerance}; it must be at least 0 and less than 1")
     return options, command
@@ -260,10 +279,10 @@ def main(arguments: Sequence[str]) -> int:
         if command:
             text = run(command, questions(vectors), options.timeout)
         else:
-            text = Path(options.answers).read_text(encoding="utf-8")
+            text = read_text(options.answers)
         tolerance = document["tolerance"] if options.tolerance is None else options.tolerance
         failed = failures(vectors, read_answers(text), tolerance)
-    except (UnusableError, OSError, UnicodeDecodeError) as error:
+    except UnusableError as error:
         print(f"check.py: {error}", file=sys.stderr)
         return 2
     print(report(vectors, failed, options.shown))

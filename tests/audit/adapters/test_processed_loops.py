@@ -186,6 +186,9 @@ def test_processed_rows_are_exact_and_follow_the_history() -> None:
     ("options", "message"),
     [
         ({"processor": 3}, "processor = 3"),
+        ({"processor": processors.bias}, "cannot be called with tokens and logits"),
+        ({"processor": processors.bias({50_256: 1.0})}, "small tokens"),
+        ({"processor": processors.Processor(abs, tokens=5)}, "`tokens` is 5"),  # type: ignore[arg-type]
         ({"stop": "ab"}, "stop = 'ab'"),
         ({"stop": ((),)}, r"stop contains \(\)"),
         ({"stop": (3, 1)}, "stop contains 3"),
@@ -222,6 +225,12 @@ def test_results_that_are_no_logits_are_errors(processor: Any, message: str) -> 
         lambda: processors.bad_words([()]),
         lambda: processors.min_length(-1, 0),
         lambda: processors.automaton({0: {0: 0}}, start=1),
+        lambda: processors.automaton({0: [1]}),  # type: ignore[dict-item]
+        lambda: processors.automaton({0: {0: 0}}, accepting=5),  # type: ignore[arg-type]
+        lambda: processors.bias([1, 2]),  # type: ignore[arg-type]
+        lambda: processors.bias({1: "-inf"}),  # type: ignore[dict-item]
+        lambda: processors.bad_words([1, 2]),  # type: ignore[list-item]
+        lambda: processors.in_order(lambda tokens, logits: logits),  # type: ignore[arg-type]
     ],
 )
 def test_bad_numbers_of_processors_are_errors(make: Any) -> None:

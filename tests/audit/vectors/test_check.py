@@ -131,9 +131,10 @@ def test_a_wrong_answer_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[s
     changes: dict[str, dict[str, Any]] = {
         "accepted: true, where 1 is expected": {"accepted": True},
         "accepted: 2, where 1 is expected": {"accepted": 2},
-        "nan is not a finite number": {"next": [float("nan")] * size},
-        "False is not a finite number": {"next": [False] * size},
-        "'1' is not a finite number": {"next": ["1"] * size},
+        "NaN is not a finite number": {"next": [float("nan")] * size},
+        "false is not a finite number": {"next": [False] * size},
+        '"1" is not a finite number': {"next": ["1"] * size},
+        "00… is not a finite number": {"next": [10**400] * size},
         f"[1.0] is not a list of {size} probabilities": {"next": [1.0]},
         f"null is not a list of {size} probabilities": {"next": None},
     }
@@ -181,18 +182,31 @@ def test_bad_files_commands_and_options_are_an_error(
 ) -> None:
     other = tmp_path / "vectors.json"
     other.write_text('{"format": "otm-test-vectors", "version": 2}', encoding="utf-8")
+    bad = tmp_path / "bad.json"
+    bad.write_text('{"format": "otm-test-vectors", "version": 1, "rules": [], "problems": 5}')
+    latin = tmp_path / "latin"
+    latin.write_bytes(b"\xff")
     limited = [str(path()), "--timeout", "0.2", "--", sys.executable, "-c"]
     for arguments, message in (
         ([str(other), "a"], "is not a file of otm-test-vectors, version 1"),
         ([str(tmp_path / "none"), "a"], "cannot read the test vectors"),
         ([str(path()), str(tmp_path / "none")], "No such file"),
+        ([str(bad), "a"], "is not a file of otm-test-vectors"),
+        ([str(path()), str(latin)], "cannot read the answers in"),
         ([str(path()), "--rules", "chains", "a"], "unknown rule 'chains'; the file has: chain"),
         ([str(path()), "--", str(tmp_path / "none")], "cannot run"),
         ([*limited, "import time; time.sleep(9)"], "did not end within 0.2 seconds"),
     ):
         assert check.main(arguments) == 2
         assert message in capsys.readouterr().err
-    for options in ([], ["a", "--questions"], ["--tolerance", "2", "a"], ["a", "--", "b"]):
+    for options in (
+        [],
+        ["a", "--shown", "-1"],
+        ["a", "--timeout", "nan"],
+        ["a", "--questions"],
+        ["--tolerance", "2", "a"],
+        ["a", "--", "b"],
+    ):
         with pytest.raises(SystemExit, match="2"):
             check.main([str(path()), *options])
 
