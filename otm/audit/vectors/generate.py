@@ -61,9 +61,9 @@ HEAD: dict[str, Any] = {
         "row.",
         "block": "Rows as for chain.  w_0 = 1, w_i = min(1, w_(i-1) target/draft) at draft i; Z_i "
         "= sum over tokens of max(w_i target - draft, 0) in the rows after i drafts; h_i = Z_i / "
-        "(Z_i + 1 - w_i), but h_n = w_n if n is the number of drafts.  The prefix of i drafts has "
-        "the uniform with index i - 1.  accepted: the largest i with u < h_i, or 0.  next: "
-        "proportional to max(w_i target - draft, 0), or the last target row.",
+        "(Z_i + 1 - w_i), any number at 0/0, but h_n = w_n if n is the number of drafts.  The "
+        "prefix of i drafts has the uniform with index i - 1.  accepted: the largest i with u < "
+        "h_i, or 0.  next: proportional to max(w_i target - draft, 0), or the last target row.",
         "k-Seq": "One target row, one draft row, k drafts.  Accept the first draft x with u * "
         "factor * draft[x] < target[x].  index: number of this draft, from 0, or -1.  next: after "
         "k rejections, proportional to target - c * min(factor * draft, target), with b = sum of "
