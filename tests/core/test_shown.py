@@ -34,7 +34,7 @@ from tests.repo.test_public_api import NAMES
 
 LINES, CHARACTERS = 40, 2000
 
-FEW_FIELDS = {"KnownBug", "OnlineGamma", "Rule", "Budget"}
+FEW_FIELDS = {"KnownBug", "OnlineGamma", "Processor", "Rule", "Budget"}
 """Dataclasses with collections that hold a few words or numbers."""
 
 

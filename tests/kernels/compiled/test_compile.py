@@ -50,7 +50,7 @@ KERNELS: dict[str, dict[str, list[str]]] = {
     },
     "trees": {
         "tree, probabilities, certain, bf16, V = 128,256": TREE,
-        "tree, probabilities, sampled, fp64, V = 128,256": 2 * TREE,
+        "tree, probabilities, certain, fp64, V = 128,256": TREE,
         "tree, logits, sampled, fp32, V = 128,256": 2 * TREE_OF_LOGITS,
         "tree, logits, sampled, fp32, V = 1": 2 * TREE_OF_LOGITS,
     },
