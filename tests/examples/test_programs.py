@@ -89,6 +89,6 @@ def test_the_loop_in_javascript(old: str, new: str, says: str, tmp_path: Path) -
 
 def test_the_page_names_every_example() -> None:
     """Bug: an example that the page does not say how to run."""
-    page = read(f"{FOLDER}/README.md")
+    page = read(f"{FOLDER}/ABOUT.md")
     assert len(page.split()) <= 150
     assert all(path.name in page for path in (ROOT / FOLDER).glob("[!R.]*"))
