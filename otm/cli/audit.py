@@ -21,6 +21,22 @@ if TYPE_CHECKING:
 NOT_LOSSLESS = 1
 UNDECIDED = 3
 
+ExamplesOption = Annotated[int, Option(help="Number of pairs of models that Hypothesis generates.")]
+VocabularyOption = Annotated[
+    int | None, Option(help="Vocabulary size of additional pairs of models.")
+]
+GammaOption = Annotated[
+    int | None, Option(help="Number of drafts of a chain in additional pairs of models.")
+]
+PromptOption = Annotated[
+    str | None, Option(help='Prompt of additional pairs of models, such as "0,1,0".')
+]
+SeedOption = Annotated[int, Option(help="Seed of the audit's random numbers.")]
+SlowOption = Annotated[
+    bool, Option("--slow", help="For code that takes hundredths of a second or more per run.")
+]
+"""Options of the audits that run code: of a Python function, and of a program."""
+
 
 def audit(
     verifier: Annotated[
@@ -52,23 +68,15 @@ def audit(
         float | None,
         Option(help="Deviation (TV) that must be detected; 0.03 by default, 0.05 with --recorded."),
     ] = None,
-    examples: Annotated[
-        int, Option(help="Number of pairs of models that Hypothesis generates.")
-    ] = 50,
+    examples: ExamplesOption = 50,
     max_runs: Annotated[int, Option(help="Largest number of runs of the verifier.")] = 1_000_000,
     max_seconds: Annotated[
         float | None, Option(help="Approximate time limit in seconds; 40 by default.")
     ] = None,
-    vocabulary: Annotated[
-        int | None, Option(help="Vocabulary size of additional pairs of models.")
-    ] = None,
-    gamma: Annotated[
-        int | None, Option(help="Number of drafts of a chain in additional pairs of models.")
-    ] = None,
-    prompt: Annotated[
-        str | None, Option(help='Prompt of additional pairs of models, such as "0,1,0".')
-    ] = None,
-    seed: Annotated[int, Option(help="Seed of the audit's random numbers.")] = 0,
+    vocabulary: VocabularyOption = None,
+    gamma: GammaOption = None,
+    prompt: PromptOption = None,
+    seed: SeedOption = 0,
     recorded: Annotated[
         Path | None,
         Option(help="File of steps that an engine recorded; takes the place of a verifier."),
@@ -77,9 +85,7 @@ def audit(
         float | None,
         Option(help="With --recorded: largest relative error of a probability; default: by type."),
     ] = None,
-    slow: Annotated[
-        bool, Option("--slow", help="For code that takes hundredths of a second or more per run.")
-    ] = False,
+    slow: SlowOption = False,
     known_bugs: Annotated[
         bool, Option("--known-bugs", help="List the known bugs, or audit the named bug.")
     ] = False,

@@ -6,7 +6,16 @@ from typing import Annotated, Any
 
 from typer import Argument, Option
 
-from otm.cli.audit import print_report, prompt_tokens
+from otm.cli.audit import (
+    ExamplesOption,
+    GammaOption,
+    PromptOption,
+    SeedOption,
+    SlowOption,
+    VocabularyOption,
+    print_report,
+    prompt_tokens,
+)
 from otm.cli.output import JsonOption
 
 
@@ -35,9 +44,7 @@ def audit_process(
     start_timeout: Annotated[
         float, Option(help="Seconds to wait for the first answer, if more than --timeout.")
     ] = 30.0,
-    examples: Annotated[
-        int, Option(help="Number of pairs of models that Hypothesis generates.")
-    ] = 50,
+    examples: ExamplesOption = 50,
     delta: Annotated[
         float, Option(help="Deviation (TV) that must be detected with --randomness seed.")
     ] = 0.03,
@@ -46,19 +53,11 @@ def audit_process(
     ] = 1e-6,
     max_runs: Annotated[int, Option(help="Largest number of runs of the program.")] = 1_000_000,
     max_seconds: Annotated[float, Option(help="Approximate time limit in seconds.")] = 40.0,
-    vocabulary: Annotated[
-        int | None, Option(help="Vocabulary size of additional pairs of models.")
-    ] = None,
-    gamma: Annotated[
-        int | None, Option(help="Number of drafts of a chain in additional pairs of models.")
-    ] = None,
-    prompt: Annotated[
-        str | None, Option(help='Prompt of additional pairs of models, such as "0,1,0".')
-    ] = None,
-    seed: Annotated[int, Option(help="Seed of the audit's random numbers.")] = 0,
-    slow: Annotated[
-        bool, Option("--slow", help="For code that takes hundredths of a second or more per run.")
-    ] = False,
+    vocabulary: VocabularyOption = None,
+    gamma: GammaOption = None,
+    prompt: PromptOption = None,
+    seed: SeedOption = 0,
+    slow: SlowOption = False,
     json: JsonOption = False,
 ) -> int:
     """Find out whether a program in any language is lossless.

@@ -106,10 +106,8 @@ class loop(FunctionAdapter):
         self.has_policy = "policy" in parameters_of(function)
         self.more = CHANGING if self.has_policy else ()
         if end is not None:
-            self.end = as_integer(
-                end, "end", 0, MOST_TOKENS - 1, advice="give a token of the audit's small models"
-            )
-            self.more = (*ending(self.end), *with_token(self.end), *self.more)
+            self.end, more = as_end(end)
+            self.more = (*more, *self.more)
         self.stop = _as_stop(stop)
         self.more = (*stopping(self.stop), *self.more)
         if processor is not None:
@@ -127,6 +125,14 @@ class loop(FunctionAdapter):
         models = models_for(instance, source)
         options = {**drafts, "max_tokens": limit, **randomness}
         return as_tokens(self.function(*models, instance.prompt, **options))
+
+
+def as_end(end: Any) -> tuple[int, tuple[Instance, ...]]:
+    """Check an end token; return it, and pairs of models that contain it."""
+    token = as_integer(
+        end, "end", 0, MOST_TOKENS - 1, advice="give a token of the audit's small models"
+    )
+    return token, (*ending(token), *with_token(token))
 
 
 def _as_stop(stop: Any) -> tuple[Path, ...]:

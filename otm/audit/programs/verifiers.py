@@ -11,12 +11,12 @@ import numpy.typing as npt
 
 from otm._core.arithmetic import Probs
 from otm._core.display.text import shown
-from otm._core.numbers import as_integer, as_positive, whole
+from otm._core.numbers import as_positive, whole
 from otm.audit.adapters.base import Adapter, Drafts, Instance, Source, max_tokens
 from otm.audit.adapters.chains import PAIRS_OF_CHAINS
 from otm.audit.adapters.drafts import PADDING, chain_probs, draw_chain, probs_of
 from otm.audit.adapters.functions import LARGEST_SEED
-from otm.audit.larger_instances import MOST_TOKENS, ending, with_token
+from otm.audit.adapters.loops import as_end
 from otm.audit.programs.messages import Session, to_json
 from otm.audit.runs import MOST_UNIFORMS
 from otm.decoding.draft_tree import Randomness
@@ -130,10 +130,7 @@ class ProgramOfLoops(ProgramAdapter):
         super().__init__(*arguments, **options)
         self.max_tokens = None if max_tokens is None else as_positive(max_tokens, "max_tokens")
         if end is not None:
-            self.end = as_integer(
-                end, "end", 0, MOST_TOKENS - 1, advice="give a token of the audit's small models"
-            )
-            self.more = (*ending(self.end), *with_token(self.end))
+            self.end, self.more = as_end(end)
         self._row_text = lru_cache(maxsize=4096)(self._write_row)
 
     def output(self, instance: Instance, source: Randomness) -> Path:
