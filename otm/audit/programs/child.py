@@ -104,8 +104,7 @@ class Child:
             left = deadline - time.monotonic()
             if left <= 0:
                 raise TimeoutError(excerpt(bytes(self._partial)) if self._partial else "")
-            ended = self._has_ended()
-            if not self._wait(min(left, TICK)) and ended:
+            if not self._wait(min(left, TICK)) and self._has_ended() and not self._wait(0):
                 # A child of the ended program holds its output, so that no end of output comes.
                 raise EndOfAnswersError(self._how_it_ended())
         return self._lines.popleft()
