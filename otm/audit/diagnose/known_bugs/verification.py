@@ -13,6 +13,7 @@ from otm._core.arithmetic import Probs
 from otm._core.probs.distribution import residual_weights
 from otm.audit.adapters.base import Adapter, Instance
 from otm.audit.diagnose.known_bugs.in_rows import AllRows, from_aim, from_steps, replace_rejected
+from otm.audit.diagnose.known_bugs.known_bug import KnownBug
 from otm.audit.diagnose.known_bugs.steps import (
     Chain,
     Rows,
@@ -37,6 +38,18 @@ def _two_coins_in_rows(_: Chain, rows: AllRows) -> Probs:
     draft, target = rows.draft[0], rows.target[0]
     accepted = 1 - (1 - target) * (1 - rows.accepted)
     return replace_rejected(draft * accepted, rows.residual(0))
+
+
+def _second_sample(name: str, drawn: Callable[[Probs], Probs]) -> KnownBug:
+    return Chain(
+        name,
+        drawn=drawn,
+        accepts=lambda coin, draft, target, x: locate(target, coin) == x,
+        residual=lambda rows, i: rows.target[i],
+    ).as_bug(
+        mistake="two chances for a draft",
+        summary="A draft that differs from a sample of the target is replaced by another sample.",
+    )
 
 
 def _maximum(probs: Probs) -> Any:
@@ -122,15 +135,8 @@ ACCEPTANCE = (
         summary="A small draft probability is rounded to zero, and the draft is always accepted.",
         threads=("lablup/mlxcel #992",),
     ),
-    Chain(
-        "second sample after a mismatch",
-        drawn=greedy_probs,
-        accepts=lambda coin, draft, target, x: locate(target, coin) == x,
-        residual=lambda rows, i: rows.target[i],
-    ).as_bug(
-        mistake="two chances for a draft",
-        summary="A draft that differs from a sample of the target is replaced by another sample.",
-    ),
+    _second_sample("second sample after a mismatch", unchanged),
+    _second_sample("greedy drafts and a second sample after a mismatch", greedy_probs),
     Chain(
         "target row overwritten",
         # The comparison is coin < 0, because 0 has replaced t(x).
