@@ -133,7 +133,13 @@ class ProcessedModel(TableModel):
             return read_only(np.array(certain, dtype=object))
         with np.errstate(divide="ignore"):
             logits = np.log(self.raw.probs(context).astype(np.float64))
-        return _as_row(self._processing(history, logits, self._start))
+        found, again = (self._processing(history, logits, self._start) for _ in range(2))
+        if not np.array_equal(found, again):
+            raise InvalidParameterError(
+                f"the processor returned different logits for the same tokens {shown(history)}; "
+                "give one without randomness and without a state"
+            )
+        return _as_row(found)
 
 
 def _as_row(logits: npt.NDArray[np.float64]) -> Probs | None:

@@ -200,14 +200,18 @@ def test_bad_options_are_errors(options: Any, message: str) -> None:
         loop(decoding(), **options)
 
 
+NOISE = np.random.default_rng(0)
+
+
 @pytest.mark.parametrize(
     ("processor", "message"),
     [
         (lambda tokens, logits: logits[:-1], "must return one number for each token"),
         (lambda tokens, logits: logits * np.nan, "NaN"),
         (lambda tokens, logits: logits - np.inf, "supports none of"),
+        (lambda tokens, logits: logits + NOISE.random(logits.size), "different logits"),
     ],
-    ids=["shape", "NaN", "excludes all"],
+    ids=["shape", "NaN", "excludes all", "random"],
 )
 def test_results_that_are_no_logits_are_errors(processor: Any, message: str) -> None:
     """Catches a wrong processor of the user that would pass as a mistake of the loop."""
