@@ -2,10 +2,11 @@
 
 `lossless` takes a function, such as a rule for one token, a verifier of chains or a decoding loop,
 and returns a `Report`.  `process` lets it audit a program in any language.  `recorded` takes a file
-of steps that an engine recorded; it runs no code.  `audit_server` takes the address of a server.
-`compare_greedy` compares two texts without sampling.  The modules of `otm.audit.adapters` turn
-verifiers of other libraries into an `Adapter`.  `otm.audit.diagnose.known_bugs` lists the mistakes
-that a report can name.  `otm.audit.vectors` has test vectors for verifiers in other languages.
+of steps that an engine recorded; it runs no code.  `record_generate` records the steps of
+transformers.  `audit_server` takes the address of a server.  `compare_greedy` compares two texts
+without sampling.  The modules of `otm.audit.adapters` turn verifiers of other libraries into an
+`Adapter`.  `otm.audit.diagnose.known_bugs` lists the mistakes that a report can name.
+`otm.audit.vectors` has test vectors for verifiers in other languages.
 
 >>> from otm.audit import lossless
 >>> def verify(target_probs, draft_probs, draft_tokens, uniforms):
@@ -29,6 +30,7 @@ from otm.audit.observe.methods import METHODS
 from otm.audit.programs.process import process
 from otm.audit.report import LOSSLESS, NOT_LOSSLESS, UNDECIDED, Report
 from otm.audit.streams.recorded.audit import recorded
+from otm.audit.streams.recorded.generate import record_generate
 from otm.audit.streams.recorded.report import RecordedReport
 from otm.audit.streams.server.audit import audit_server
 from otm.audit.streams.server.report import ServerReport
@@ -53,6 +55,7 @@ __all__ = [
     "loop",
     "lossless",
     "process",
+    "record_generate",
     "recorded",
     "stateful",
     "token_rule",

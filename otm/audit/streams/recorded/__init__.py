@@ -1,4 +1,4 @@
-"""Audit steps that an engine recorded in a file: the steps, the test and the report.
+"""Audit steps that an engine recorded: the steps, the test and the report.
 
-Not here: how to record steps (docs/audit.md).
+`generate` records the steps of transformers.  Not here: how to record others (docs/audit.md).
 """
