@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 from typer import Argument, Option
@@ -90,7 +94,7 @@ def audit_process(
     requests have a seed and no uniforms.
 
     Exit status: 0 lossless on everything tried, 1 not lossless, 2 an error (also in the program), 3
-    undecided, 70 a bug in OTM, 130 after Ctrl-C.
+    undecided, 70 a bug in OTM, 130 after Ctrl-C or SIGTERM.
     """  # noqa: D301 - click reads \b as "do not wrap this paragraph"
     from otm.audit import lossless, process
 
@@ -104,17 +108,32 @@ def audit_process(
         timeout=timeout,
         start_timeout=start_timeout,
     )
-    report = lossless(
-        verifier,
-        examples=examples,
-        delta=delta,
-        false_alarms=false_alarms,
-        max_runs=max_runs,
-        max_seconds=max_seconds,
-        vocabulary=vocabulary,
-        gamma=gamma,
-        prompt=None if prompt is None else prompt_tokens(prompt),
-        seed=seed,
-        slow=slow,
-    )
+    with _sigterm_as_ctrl_c():
+        report = lossless(
+            verifier,
+            examples=examples,
+            delta=delta,
+            false_alarms=false_alarms,
+            max_runs=max_runs,
+            max_seconds=max_seconds,
+            vocabulary=vocabulary,
+            gamma=gamma,
+            prompt=None if prompt is None else prompt_tokens(prompt),
+            seed=seed,
+            slow=slow,
+        )
     return print_report(report, as_json=json)
+
+
+@contextmanager
+def _sigterm_as_ctrl_c() -> Iterator[None]:
+    """Let SIGTERM, as `timeout` sends it, also end the audited program."""
+    if threading.current_thread() is not threading.main_thread():
+        # Python sets signal handlers in the main thread alone.
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

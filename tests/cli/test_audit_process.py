@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -70,10 +69,10 @@ def test_the_names_of_the_command(capsys: pytest.CaptureFixture[str]) -> None:
         assert '{"id":7,"tokens":[0,1]}\n' in text
 
 
-@pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
 @pytest.mark.usefixtures("hears_ctrl_c")
-def test_ctrl_c_ends_the_program_too(tmp_path: Path) -> None:
-    """Bug: the program goes on after Ctrl-C, or writes its own traceback."""
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_signals_end_the_program_too(sent: signal.Signals, tmp_path: Path) -> None:
+    """Bug: the program goes on after Ctrl-C or `timeout`, or writes its own traceback."""
     code = "open(sys.argv[1], 'w').write(f'{os.getpid()}\\n')\nwhile True: time.sleep(1)"
     command = [*python(CHAIN, code), str(tmp_path / "pid")]
     words = [sys.executable, "-m", "otm", "audit", "process", *command]
@@ -81,7 +80,7 @@ def test_ctrl_c_ends_the_program_too(tmp_path: Path) -> None:
         pid = wait_for_pid(tmp_path / "pid", 60)
         # Give the audit time to send its first request.
         time.sleep(0.2)
-        otm.send_signal(signal.SIGINT)
+        otm.send_signal(sent)
         _, err = otm.communicate(timeout=60)
     assert otm.returncode == 130
     assert err.endswith("otm: interrupted\n")
