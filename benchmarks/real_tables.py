@@ -15,6 +15,8 @@ __all__ = [
     "rules",
     "speed",
     "texts",
+    "their_drafts",
+    "tokenizers",
 ]
 
 MODELS = ("smollm2", "gemma")
@@ -182,6 +184,64 @@ def pairs() -> str:
     )
     heading = ["method", "G", "distance (TV) of the counts", "outcome"]
     return markdown(heading, lines, f"\n{said}{signed(contents, 'pairs')}") if lines else ""
+
+
+def tokenizers() -> str:
+    """Return tokens per step and per second of each method for models with two tokenizers."""
+    if not (RESULTS / "real-two-tokenizers.json").exists():
+        return ""
+    content = record("real-two-tokenizers")
+    speeds = {}
+    lines = []
+    for row in content["rows"]:
+        pair = f"{row['draft']} for {row['target']}, T {row['temperature']:.0f}"
+        speeds[pair, row["method"]] = row["tokens per second"]["mean"]
+        same = row["same text as plain"]
+        lines.append(
+            [
+                f"{pair}: {row['method']}",
+                f"{row['tokens per step']['mean']:.2f}",
+                f"{row['tokens per second']['mean']:.2f}",
+                f"{row['tokens per second']['mean'] / speeds[pair, 'plain']:.2f}",
+                "" if same is None else f"{same} of {content['prompts']}",
+            ]
+        )
+    said = (
+        f"\n`python -m benchmarks.real.two_tokenizers`; {content['prompts']} prompts, "
+        f"{content['tokens']} tokens each, γ = {content['gamma']}, {content['threads']} thread, "
+        f"{content['cpu']}, {content['date']}, torch {content['versions']['torch']}, "
+        f"transformers {content['versions']['transformers']}.\n"
+    )
+    heading = ["draft for target: method", "tokens per step", "tokens/s", "times plain", "same"]
+    return markdown(heading, lines, said)
+
+
+def their_drafts() -> str:
+    """Return the audits of transformers with two tokenizers, as installed and mended."""
+    if not (RESULTS / "real-their-drafts.json").exists():
+        return ""
+    content = record("real-their-drafts")
+    lines = [
+        [
+            f"draft's logits {row['order']}",
+            report["verdict"],
+            f"{report['steps']}",
+            *(f"10^{report[part]['log10_e_value']:.1f}" for part in ("output", "drafts")),
+            f"{report['accepted'] / report['reached']:.2f}",
+            f"{report['expected_by_chain'] / report['reached']:.2f}",
+        ]
+        for row in content["rows"]
+        for report in [row["report"]]
+    ]
+    said = (
+        f"\n`python -m benchmarks.real.their_drafts`; {content['cpu']}, {content['date']}, "
+        f"transformers {content['versions']['transformers']}.\n"
+    )
+    heading = [
+        *("transformers", "verdict", "steps", "e-value of the output", "e-value of the drafts"),
+        *("accepted", "by its rows"),
+    ]
+    return markdown(heading, lines, said)
 
 
 def of_all(rows: list[Any]) -> list[Any]:

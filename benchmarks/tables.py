@@ -219,6 +219,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "real-rules": real_tables.rules,
     "real-speed": real_tables.speed,
     "real-texts": real_tables.texts,
+    "real-their-drafts": real_tables.their_drafts,
+    "real-tokenizers": real_tables.tokenizers,
     "report": report,
     "rows": rows,
     "sigmoid": sigmoid,

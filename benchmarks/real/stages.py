@@ -91,7 +91,7 @@ STAGES = {
         "tokens a step of SmolLM2 by rule", partial(efficiency, name="SmolLM2"), Size(10, 32)
     ),
     "speed-smollm2": Stage(
-        "tokens per second of SmolLM2 in bfloat16", partial(speed, name="SmolLM2"), Size(10, 48)
+        "tokens per second of SmolLM2 in bfloat16", partial(speed, name="SmolLM2"), Size(10, 40)
     ),
     "outside-smollm2": Stage(
         "time of a step outside of the models, SmolLM2",

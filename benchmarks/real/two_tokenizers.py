@@ -41,10 +41,7 @@ class Run(NamedTuple):
 def two_tokenizers(tokens: int, quick: bool = False) -> dict[str, Any]:
     """Measure tokens per step and tokens per second of each method, for both directions."""
     models = {name: load(name) for name in NAMES}
-    text = (Path(__file__).parent / "prompts.toml").read_text(encoding="utf-8")
-    frozen = tomllib.loads(text)
-    counts = {"chat": 1} if quick else COUNTS
-    prompts = [prompt for kind, count in counts.items() for prompt in frozen[kind][:count]]
+    prompts = frozen_prompts({"chat": 1} if quick else COUNTS)
     rows = []
     for target_name, draft_name in (NAMES, NAMES[::-1]):
         target, draft = models[target_name], models[draft_name]
@@ -52,7 +49,7 @@ def two_tokenizers(tokens: int, quick: bool = False) -> dict[str, Any]:
             methods = methods_of(target, draft, temperature)
             runs: dict[str, list[Run]] = {name: [] for name in methods}
             for number, prompt in enumerate(prompts):
-                ids = encode(target, prompt)
+                ids = text_of(target, prompt)
                 # every prompt begins with another method
                 order = [*methods][number % len(methods) :] + [*methods][: number % len(methods)]
                 for name in order:
@@ -82,13 +79,19 @@ def two_tokenizers(tokens: int, quick: bool = False) -> dict[str, Any]:
     return {"gamma": GAMMA, "tokens": tokens, "prompts": len(prompts), "rows": rows}
 
 
+def frozen_prompts(counts: dict[str, int] | None = None) -> list[str]:
+    """Return the first prompts of some kinds, by default ten prompts of four kinds."""
+    frozen = tomllib.loads((Path(__file__).parent / "prompts.toml").read_text(encoding="utf-8"))
+    return [prompt for kind, count in (counts or COUNTS).items() for prompt in frozen[kind][:count]]
+
+
 def ratio(runs: list[Run], of: Callable[[Run], float]) -> dict[str, Any]:
     """Return the mean over prompts of a number of each run, with its values."""
     values = [of(run) for run in runs]
     return {"mean": float(np.mean(values)), "values": values}
 
 
-def encode(target: HuggingFaceModel, prompt: str) -> Any:
+def text_of(target: HuggingFaceModel, prompt: str) -> Any:
     """Return the prompt as a tensor of tokens, through the chat template if there is one."""
     if target.tokenizer.chat_template is None:
         return target.tokenizer(prompt, return_tensors="pt").input_ids

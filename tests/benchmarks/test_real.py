@@ -189,3 +189,28 @@ def test_stages_have_records_of_their_own_names(
     assert program.is_done(path)
     monkeypatch.setattr(program, "code", lambda: "other code")
     assert not program.is_done(path)
+
+
+def test_their_tokens_are_sorted_inside_the_context_alone() -> None:
+    """Bug: an audit of the mended transformers that audits the installed one, or the reverse."""
+    from transformers.generation.candidate_generator import AssistantToTargetTranslator
+
+    from benchmarks.real.their_drafts import in_order
+
+    class Letters:
+        def __init__(self, letters: str) -> None:
+            self.vocabulary = {letter: ord(letter) - 97 for letter in letters}
+
+        def get_vocab(self) -> dict[str, int]:
+            return dict(self.vocabulary)
+
+        def __call__(self, text: str, **_: Any) -> dict[str, list[int]]:
+            return {"input_ids": []}
+
+    def order() -> list[int]:
+        made = AssistantToTargetTranslator(Letters("abcdef"), Letters("fbda"), 6)
+        return list(made.target_to_assistant_input_ids.values())
+
+    with in_order():
+        assert order() == [0, 1, 3, 5]
+    assert order() == [5, 1, 3, 0]
