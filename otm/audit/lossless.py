@@ -5,13 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 from otm._core.display.progress import Progress
 from otm._core.numbers import as_integer, as_level, as_positive, as_real, check_name
 from otm._core.optional import check_installed
 from otm.audit.adapters.base import Instance
+from otm.audit.adapters.batched_loops import loops
 from otm.audit.adapters.choice import as_adapter
+from otm.audit.adapters.neighbours import TwinRows
 from otm.audit.adapters.processed import prepared
 from otm.audit.compare import Comparison, compare
 from otm.audit.diagnose.diagnosis import NO_EXPLANATION, Explanation, explain
@@ -22,6 +25,7 @@ from otm.audit.observe.observation import Observed
 from otm.audit.report import Report
 from otm.audit.runs import isolated_rng_state
 from otm.audit.scope import AT_LEAST, SHARE, AuditBudget, InstanceChoice, instances_of_size
+from otm.errors import InvalidParameterError
 from otm.testing.statistics import LEAST_DELTA
 
 SECONDS = 40.0
@@ -61,14 +65,14 @@ def lossless(
     Parameters
     ----------
     verifier : callable, DeviceVerifier or Adapter
-        A function that `otm.audit.chain`, `token_rule`, `loop`, `chains`, `tree`, `batch`,
+        A function that `otm.audit.chain`, `token_rule`, `loop`, `loops`, `chains`, `tree`, `batch`,
         `stateful` or `windowed` accepts; a `DeviceVerifier` of `otm.decoding`, for an audit of one
         step; or an adapter, for example one that these functions return, or one for another
         library.
     kind : str, optional
-        "chain", "token", "loop", "chains", "tree", "batch", "stateful" or "windowed".  The kind may
-        be omitted for a function whose first parameters are `target_probs`, `draft_probs` and
-        `draft_tokens` (kind "chain"), and for a rule of `otm.coupling`.
+        "chain", "token", "loop", "loops", "chains", "tree", "batch", "stateful" or "windowed".  The
+        kind may be omitted for a function whose first parameters are `target_probs`, `draft_probs`
+        and `draft_tokens` (kind "chain"), and for a rule of `otm.coupling`.
     method : str, optional
         "exact paths", "breakpoints" or "Monte Carlo"; by default the first method that works.
     instances : sequence of Instance, optional
@@ -158,7 +162,28 @@ def lossless(
             comparison = compare(observed)
             example = comparison.example
             explanation = explain(observed, example, budget.until()) if example else NO_EXPLANATION
+        if example and not explanation.diagnoses and isinstance(adapter, loops):
+            explanation = _explain_one_row(adapter, observed, budget) or explanation
     return _report(observed, comparison, explanation)
+
+
+def _explain_one_row(several: loops, observed: Observed, budget: AuditBudget) -> Explanation | None:
+    """Explain a loop over several prompts by the texts of one prompt alone, if these deviate."""
+    pairs = [
+        o.instance for o in observed.observations if not isinstance(o.instance.target, TwinRows)
+    ]
+    if not pairs:
+        return None
+    choice = InstanceChoice(several.for_one_prompt(), pairs, (), budget.slow)
+    quick = replace(budget, examples=0, deadline=budget.until())
+    try:
+        alone = observe(choice, quick, (observed.method,), None)
+    except InvalidParameterError:
+        # The method does not work for one row.
+        return None
+    with isolated_rng_state(budget.seed):
+        example = compare(alone).example
+        return explain(alone, example, budget.until()) if example else None
 
 
 def _report(observed: Observed, comparison: Comparison, explanation: Explanation) -> Report:

@@ -51,8 +51,8 @@ def audit(
     kind: Annotated[
         str | None,
         Option(
-            help="chain, token, loop, chains, tree, batch, stateful or windowed; may be omitted "
-            "for a chain or a rule."
+            help="chain, token, loop, loops, chains, tree, batch, stateful or windowed; may be "
+            "omitted for a chain or a rule."
         ),
     ] = None,
     method: Annotated[

@@ -2,10 +2,10 @@
 
 Adapters of functions are classes: `chain(function)` makes an adapter.  `functions` has the shared
 code and the adapter of a verifier of one chain.  `token_rules`, `chains`, `trees`, `batches`,
-`state_and_window` and `loops` have the other adapters of functions.  `choice` selects the adapter
-of a user's function.  `huggingface`, `vllm` and `flashinfer` have the adapters of libraries; each
-imports its library when an adapter is made.  `otm_verifiers` has the adapters of OTM's own
-verifiers.
+`state_and_window`, `loops` and `batched_loops` have the other adapters of functions.  `choice`
+selects the adapter of a user's function.  `neighbours` has the other rows of a batch of prompts.
+`huggingface`, `vllm` and `flashinfer` have the adapters of libraries; each imports its library when
+an adapter is made.  `otm_verifiers` has the adapters of OTM's own verifiers.
 
 Not here: how the audit observes an adapter (`otm.audit.observe`).
 """

@@ -137,9 +137,9 @@ Drafts: TypeAlias = Path | tuple[Path, ...] | Mapping[str, Path]
 """One chain or the drafts of one token; several chains; or the tokens and parents of a tree."""
 
 
-def as_failure(text: str) -> Path:
+def as_failure(text: str, mistake: str = "") -> Path:
     """Return a failure in place of tokens, for a mistake that an adapter detects itself."""
-    return Failure(text)  # type: ignore[return-value]
+    return Failure(text, mistake=mistake)  # type: ignore[return-value]
 
 
 class Adapter(ABC):
@@ -206,6 +206,8 @@ class Adapter(ABC):
     processor: Any = None
     uses_global_rng: bool = False
     more: tuple[Instance, ...] = ()
+    # Number of tokens by which prompts of a batch exceed the prompt of an instance.
+    longer_prompts = 0
 
     @abstractmethod
     def output(self, instance: Instance, source: Randomness) -> Path:

@@ -9,6 +9,7 @@ from typing import Any
 from otm._core.display.text import shown
 from otm._core.numbers import check_name
 from otm.audit.adapters.base import Adapter
+from otm.audit.adapters.batched_loops import loops
 from otm.audit.adapters.batches import batch
 from otm.audit.adapters.chains import chains
 from otm.audit.adapters.functions import CHAIN, chain, count_required, parameters_of
@@ -24,6 +25,7 @@ KINDS: dict[str, Callable[..., Adapter]] = {
     "chain": chain,
     "token": token_rule,
     "loop": loop,
+    "loops": loops,
     "chains": chains,
     "tree": tree,
     "batch": batch,

@@ -29,6 +29,25 @@ def is_exact(source: Randomness) -> bool:
     return source(0).dtype == object
 
 
+class Replayable:
+    """A source that repeats its uniforms after `rewind`, and draws new ones after these."""
+
+    def __init__(self, source: Randomness) -> None:
+        self._source, self._taken, self._place = source, source(0), 0
+
+    def __call__(self, m: int) -> npt.NDArray[Any]:
+        """Return the next m uniforms."""
+        self._place += m
+        if self._place > len(self._taken):
+            new = self._source(self._place - len(self._taken))
+            self._taken = np.append(self._taken, new)
+        return self._taken[self._place - m : self._place].copy()
+
+    def rewind(self) -> None:
+        """Return to the first uniform."""
+        self._place = 0
+
+
 def locate_drafts(cdf: InverseCdf, uniforms: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
     """Draw drafts by uniforms; for symbolic uniforms, avoid the isolated values of `searchsorted`.
 
@@ -81,11 +100,12 @@ class InFloats(StatelessModel):
 
     def __init__(self, table: TableModel) -> None:
         self.vocabulary = table.vocabulary
-        self._table = table
+        self.longest_context = table._longest
+        self.in_fractions = table
 
     def probs(self, context: tuple[int, ...]) -> npt.NDArray[np.float64]:
         """Return the distribution of the token after a context, an array [V]."""
-        return probs_of(self._table, tuple(context), False)
+        return probs_of(self.in_fractions, tuple(context), False)
 
 
 def models_for(instance: Instance, source: Randomness) -> tuple[StatelessModel, StatelessModel]:

@@ -190,7 +190,8 @@ def supports(adapter: Adapter, instance: Instance) -> bool:
     if not isinstance(ready.target, ProcessedModel):
         return True
     try:
-        return _leaves_tokens(ready, max_tokens(adapter, instance) + instance.gamma)
+        longest = max_tokens(adapter, instance) + instance.gamma + adapter.longer_prompts
+        return _leaves_tokens(ready, longest)
     except IndexError:
         return False
 

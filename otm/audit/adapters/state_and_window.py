@@ -13,13 +13,18 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from otm._core.display.text import shown
 from otm._core.numbers import as_positive
 from otm.audit.adapters.base import Instance
 from otm.audit.adapters.batches import COINS, require_same
-from otm.audit.adapters.drafts import as_tokens, chain_probs, draw_chain, is_exact
+from otm.audit.adapters.drafts import (
+    Replayable,
+    as_tokens,
+    chain_probs,
+    draw_chain,
+    is_exact,
+)
 from otm.audit.adapters.functions import FunctionAdapter, chain
 from otm.audit.instances import INSTANCES
 from otm.decoding.draft_tree import Randomness
@@ -88,18 +93,12 @@ class stateful(FunctionAdapter):
         """Decode one sequence after two different ones; require the same output."""
         if not self.repeatable:
             return self._decode(instance, source)[0]
-        exact, taken = is_exact(source), source(0)
-
-        def recorded(m: int) -> npt.NDArray[Any]:
-            nonlocal taken
-            taken = np.append(taken, source(m))
-            return taken[len(taken) - m :].copy()
-
-        after: list[Path] = []
-        for coin, uniforms in zip(COINS, (recorded, None), strict=True):
+        exact = is_exact(source)
+        recorded, after = Replayable(source), list[Path]()
+        for coin in COINS:
             self._decode(instance, _constant(coin, exact))
-            again = uniforms or _replayed(taken, source)
-            after.append(self._decode(instance, again)[0])
+            recorded.rewind()
+            after.append(self._decode(instance, recorded)[0])
         text = "its output changes with the previous sequence: {} after one sequence, {} {}"
         return require_same(after[0], [(after[1], "after another sequence")], text)
 
@@ -146,20 +145,6 @@ def _make_verifier(new: Any) -> Any:
 def _constant(coin: Fraction, exact: bool) -> Randomness:
     """Return a source that repeats one uniform."""
     return lambda m: np.full(m, coin if exact else float(coin))
-
-
-def _replayed(taken: npt.NDArray[Any], source: Randomness) -> Randomness:
-    """Return a source that repeats earlier uniforms, then draws new ones."""
-    place = 0
-
-    def uniforms(m: int) -> npt.NDArray[Any]:
-        nonlocal taken, place
-        place += m
-        if place > len(taken):
-            taken = np.append(taken, source(place - len(taken)))
-        return taken[place - m : place].copy()
-
-    return uniforms
 
 
 class windowed(chain):

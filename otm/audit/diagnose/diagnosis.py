@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
@@ -11,9 +12,12 @@ from typing import Any
 
 from otm._core.arithmetic import total
 from otm.audit.adapters.base import Adapter, Failure, Instance
+from otm.audit.adapters.batched_loops import loops
+from otm.audit.adapters.neighbours import DEPENDENT, TwinRows
 from otm.audit.diagnose.known_bugs import KNOWN_BUGS, KnownBug
 from otm.audit.diagnose.known_bugs.drafting import RANDOMNESS
 from otm.audit.diagnose.known_bugs.processing import ENDINGS, PROCESSED
+from otm.audit.diagnose.known_bugs.rows import EARLIER, READS, ROWS, in_loop
 from otm.audit.diagnose.known_bugs.size_and_place import SIZED
 from otm.audit.diagnose.known_bugs.steps import Repeated, both
 from otm.audit.diagnose.known_bugs.verification import ACCEPTANCE, BONUS, RESIDUAL
@@ -26,7 +30,9 @@ from otm.audit.observe.exact import observe_by_paths
 from otm.audit.observe.observation import ISOLATED, Observation, Observed, UnsuitedError, distance
 from otm.audit.runs import Runner
 from otm.audit.scope import TimeIsUpError, check_time
+from otm.decoding.reading import Path
 from otm.errors import ProblemTooLargeError
+from otm.testing.sequences import sequence_distribution
 
 PAIRS, STEPS = 150, 1000
 """Largest costs of instances on which pairs of mistakes, or mistakes of one step, are tried."""
@@ -108,8 +114,9 @@ def diagnose(
     too.  For a loop, the function also tries the mistakes of a single step.  Raises `TimeIsUpError`
     after the time `until` of `time.monotonic`.
     """
-    if named := _diagnose_directly(observations, loop):
+    if (named := _diagnose_directly(observations, loop)) or _hidden(observations, loop):
         return named
+    observations = [o for o in observations if not isinstance(o.instance.target, TwinRows)]
     # Cheap observations rule out most mistakes early.
     observations = sorted(observations, key=_cost)
     bugs = _known_mistakes(loop)
@@ -129,16 +136,23 @@ def diagnose(
     shows = wrong or [seen for seen in observations if seen.impossible is not None]
     if loop is not None and shows and (len(ways) > 1 or not wrong):
         few = [seen for seen in [*shows, *observations] if _cost(seen) <= STEPS]
-        explained = ()
-        if _cost(shows[0]) <= STEPS:
-            explained = _fitting_mistakes(_step_mistakes(loop), few, ways[0], until)
-        if not explained:
-            explained = _diagnose_by_draws(loop, wrong, observations, until)
-        return explained
+        near = few if _cost(shows[0]) <= STEPS else []
+        return (
+            _fitting_mistakes(_mistakes_across_steps(loop), near, ways[0], until)
+            or _fitting_mistakes(_step_mistakes(loop), near, ways[0], until)
+            or _diagnose_by_draws(loop, wrong, observations, until)
+        )
     if loop is not None or len(ways) == 1 or not wrong or _cost(wrong[0]) > PAIRS:
         return ()
     pairs = [(bug, bug.verifier) for bug in _pairs()]
     return _fitting_mistakes(pairs, [wrong[0], *observations], ways[0], until)
+
+
+def _hidden(observations: Sequence[Observation], loop: Runner | None) -> bool:
+    """Whether failures of other rows hide the texts of the audited row."""
+    several = loop is not None and isinstance(loop.adapter, loops)
+    outcomes = (outcome for seen in observations for outcome in seen.probs)
+    return several and any(isinstance(outcome, Failure) for outcome in outcomes)
 
 
 def _known_mistakes(loop: Runner | None) -> list[tuple[KnownBug, Adapter]]:
@@ -146,7 +160,19 @@ def _known_mistakes(loop: Runner | None) -> list[tuple[KnownBug, Adapter]]:
     return [
         (bug, bug.verifier)
         for bug in KNOWN_BUGS
-        if bug not in {*PROCESSED, *ENDINGS} and (loop is None or bug.verifier.loops)
+        if bug not in {*PROCESSED, *ENDINGS, *ROWS, *EARLIER}
+        and (loop is None or bug.verifier.loops)
+    ]
+
+
+def _mistakes_across_steps(loop: Runner) -> list[tuple[KnownBug, Adapter]]:
+    """Make each mistake that reaches from step to step in loops with both kinds of ends."""
+    adapter = loop.adapter
+    return [
+        (bug, in_loop(READS[bug.name], cut, adapter.max_tokens, adapter.end, adapter.stop))
+        for bug in KNOWN_BUGS
+        for cut in (False, True)
+        if bug.name in READS and adapter.processor is None
     ]
 
 
@@ -258,10 +284,48 @@ def _diagnose_directly(
     observations: Sequence[Observation], loop: Runner | None
 ) -> tuple[Diagnosis, ...]:
     """Name a mistake without comparison: at the end of texts, or in the use of a processor."""
-    if loop is not None and (named := _diagnose_by_ends(observations)):
+    named = () if loop is None else _diagnose_by_rows(observations)
+    if loop is not None and (named := named or _diagnose_by_ends(observations)):
         return named
     use = wrong_use(observations)
     return tuple(_as_diagnosis(bug) for bug in KNOWN_BUGS if bug.name == use)
+
+
+def _diagnose_by_rows(observations: Sequence[Observation]) -> tuple[Diagnosis, ...]:
+    """Name the mistake of a batch that most runs show by a token or a text that no row can have.
+
+    Such a text proves the mistake, for any other outputs.
+    """
+    known = {bug.name: bug for bug in ROWS}
+    off = [seen for seen in observations if seen.deviates(CLOSE)]
+    if off and all(map(_dependent_twins, off)):
+        return (_as_diagnosis(known[DEPENDENT]),)
+    shown: Counter[str] = Counter()
+    for seen in observations:
+        for outcome, probability in seen.probs.items():
+            mistake = outcome.mistake if isinstance(outcome, Failure) else ""
+            if mistake in known and probability > ISOLATED:
+                shown[mistake] += float(probability)  # type: ignore[assignment]
+    # Any other mistake explains why a text changes with the other rows.
+    causes = {name: p for name, p in shown.items() if name != DEPENDENT} or shown
+    most = max(causes, key=causes.__getitem__, default=None)
+    return () if most is None else (_as_diagnosis(known[most]),)
+
+
+def _dependent_twins(seen: Observation) -> bool:
+    """Whether two texts of one prompt have the right distributions, but only one by one."""
+    target = seen.instance.target
+    if not isinstance(target, TwinRows) or seen.counts is not None:
+        return False
+    each = seen.length // 2
+    right = sequence_distribution(target.single, seen.instance.prompt, each)
+    for half in (slice(each), slice(each, None)):
+        found: dict[Path, Any] = {}
+        for text, probability in seen.sequences.items():
+            found[text[half]] = found.get(text[half], 0) + probability
+        if float(distance(found, right)) > seen.error + CLOSE:
+            return False
+    return True
 
 
 def _diagnose_by_ends(observations: Sequence[Observation]) -> tuple[Diagnosis, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from otm.audit import NOT_LOSSLESS, Instance, Report, loop, lossless
 from otm.audit.adapters.huggingface import causal_lm
 from otm.audit.instances import INSTANCES
-from otm.errors import InvalidParameterError
+from otm.errors import InvalidParameterError, UnknownMethodError
 from otm.models import TableModel
 
 pytestmark = pytest.mark.usefixtures("no_diagnosis")
@@ -106,8 +107,61 @@ def test_a_hole_in_the_cache_is_masked() -> None:
         )
 
     assert torch.allclose(probs(behind_a_hole(2))[0], read((0, 1, 2)))
-    with pytest.raises(InvalidParameterError, match=r"row 0 has positions \[0, 1, 3\]"):
-        behind_a_hole(3)
+    assert torch.allclose(probs(behind_a_hole(3))[0], read((0, 1, 2)).roll(1, -1))
+
+
+def test_positions_order_the_tokens() -> None:
+    """Catches a context in the order of the cache, and padding that absolute positions count."""
+    ids, positions = torch.tensor([[1, 0, 2]]), torch.tensor([[5, 4, 6]])
+    assert torch.allclose(probs(causal_lm(TABLE)(ids, position_ids=positions))[0, 1:],
+                          read((0, 1), (0, 1, 2)))  # fmt: skip
+    mask = torch.tensor([[0, 1, 1]])
+    for kind, shift in (("relative", 0), ("absolute", 1)):
+        lm = causal_lm(TABLE, positions=kind)
+        wrong = probs(lm(ids, attention_mask=mask))[0, -1]
+        assert torch.allclose(wrong, read((0, 2))[0].roll(shift))
+        right = lm(ids, attention_mask=mask, position_ids=torch.tensor([[0, 0, 1]]))
+        assert torch.allclose(probs(right)[0, -1], read((0, 2))[0])
+
+
+def test_a_state_does_not_forget() -> None:
+    """Catches a recurrent state that `crop` rewinds, a copy that shares it, and read padding."""
+    lm = causal_lm(TABLE, cache="recurrent")
+    cache = lm(
+        torch.tensor([[0, 1], [2, 0]]), attention_mask=torch.tensor([[0, 1], [1, 1]])
+    ).past_key_values
+    before = copy.deepcopy(cache)
+    new = torch.tensor([[2], [2]])
+    lm(new, past_key_values=cache)
+    crop(cache, 2)
+    assert cache.get_seq_length() == before.get_seq_length() == 2
+    seen = probs(lm(new - 1, past_key_values=cache, attention_mask=torch.ones(2, 3)))
+    assert torch.allclose(seen[:, 0], read((1, 2, 1), (2, 0, 2, 1)))
+    seen = probs(lm(new - 1, past_key_values=before))
+    assert torch.allclose(seen[:, 0], read((1, 1), (2, 0, 1)))
+
+
+def test_a_window_loses_its_oldest_tokens() -> None:
+    """Catches a rotating cache that `crop` restores, and one that is wrong without `crop`."""
+    lm = causal_lm(TABLE, cache="rotating")
+    cache = lm(torch.tensor([[0, 1, 2]])).past_key_values
+    before = copy.deepcopy(cache)
+    seen = probs(lm(torch.tensor([[2, 1]]), past_key_values=cache))
+    assert torch.allclose(seen[0], read((0, 1, 2, 2), (0, 1, 2, 2, 1)))
+    assert cache.get_seq_length() == 5
+    crop(cache, 3)
+    assert cache.get_seq_length() == 3
+    lost = probs(lm(torch.tensor([[0]]), past_key_values=cache))
+    assert torch.allclose(lost[0], read((2, 0)).roll(1, -1))
+    kept = probs(lm(torch.tensor([[0]]), past_key_values=before))
+    assert torch.allclose(kept[0], read((0, 1, 2, 0)))
+
+
+def test_unknown_kinds_are_refused() -> None:
+    with pytest.raises(UnknownMethodError, match="there are keys and values, recurrent, rotating"):
+        causal_lm(TABLE, cache="static")
+    with pytest.raises(UnknownMethodError, match="there are relative, absolute"):
+        causal_lm(TABLE, positions="learned")
 
 
 def test_what_else_a_call_may_ask_for() -> None:
@@ -138,7 +192,6 @@ IDS = {"input_ids": torch.tensor([[0, 1]])}
         (IDS | {"attention_mask": torch.ones(1, 3)}, r"it must have shape \[1, 2\]"),
         (IDS | {"attention_mask": torch.tensor([[0.0, -1e9]])}, "attention_mask must be 1"),
         (IDS | {"attention_mask": {"full_attention": None}}, "attention_mask is"),
-        (IDS | {"position_ids": torch.tensor([[0, 0]])}, "must be one more than the last"),
         (IDS | {"position_ids": torch.tensor([[0, 1, 2]])}, "position_ids has shape"),
         (IDS | {"cache_position": torch.tensor([1, 2])}, "cache_position"),
         (IDS | {"past_key_values": ((torch.zeros(1, 1, 1, 1),) * 2,)}, "give a DynamicCache"),

@@ -16,6 +16,7 @@ from otm.audit.diagnose.known_bugs.caches import CACHES
 from otm.audit.diagnose.known_bugs.drafting import BLOCKS, DRAFTING, LOCATING, RANDOMNESS, SEVERAL
 from otm.audit.diagnose.known_bugs.known_bug import KnownBug
 from otm.audit.diagnose.known_bugs.processing import ENDINGS, PROCESSED
+from otm.audit.diagnose.known_bugs.rows import EARLIER, ROWS
 from otm.audit.diagnose.known_bugs.size_and_place import SIZED, TREES
 from otm.audit.diagnose.known_bugs.verification import ACCEPTANCE, BONUS, RESIDUAL, SUSPECTED
 
@@ -23,6 +24,6 @@ __all__ = ["KNOWN_BUGS", "SUSPECTED", "KnownBug"]
 
 KNOWN_BUGS: tuple[KnownBug, ...] = (
     *ACCEPTANCE, *RESIDUAL, *BONUS, *DRAFTING, *RANDOMNESS, *LOCATING, *BLOCKS, *SEVERAL,
-    *SIZED, *CACHES, *TREES, *PROCESSED, *ENDINGS,
+    *SIZED, *CACHES, *TREES, *PROCESSED, *ENDINGS, *ROWS, *EARLIER,
 )  # fmt: skip
 """All known bugs, grouped by the step that is wrong."""

@@ -65,6 +65,16 @@ def _without_draft(rows: Rows, i: int) -> Probs:
     return _without(rows.tokens[i], rows.target[i])
 
 
+class _LateRejection(Chain):
+    def verify(self, rows: Rows, uniforms: Uniforms) -> Path:
+        tokens, kept = super().verify(rows, uniforms), len(rows.tokens)
+        i = len(tokens) - 1
+        if i + 1 >= kept:
+            last = self.draw_last(self.bonus(rows), uniforms.bonus)
+            return tokens if i == kept else (*rows.tokens, last)
+        return (*rows.tokens[: i + 1], self.draw_last(rows.residual(i + 1), uniforms.residual[i]))
+
+
 ACCEPTANCE = (
     Chain("u ≤ ratio", accepts=lambda coin, draft, target, x: coin * draft[x] <= target[x]).as_bug(
         mistake="u <= ratio",
@@ -137,6 +147,10 @@ ACCEPTANCE = (
     ),
     _second_sample("second sample after a mismatch", unchanged),
     _second_sample("greedy drafts and a second sample after a mismatch", greedy_probs),
+    _LateRejection("rejection one position late").as_bug(
+        mistake="rejected draft kept",
+        summary="The first rejected draft is kept, and the token after it is replaced.",
+    ),
     Chain(
         "target row overwritten",
         # The comparison is coin < 0, because 0 has replaced t(x).

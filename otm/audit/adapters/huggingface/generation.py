@@ -11,8 +11,8 @@ import numpy as np
 
 from otm._core.optional import require
 from otm.audit.adapters.base import Adapter, Instance
-from otm.audit.adapters.causal_lm import causal_lm
 from otm.audit.adapters.functions import chain
+from otm.audit.adapters.huggingface.table_model import causal_lm
 from otm.audit.adapters.processed import Processing, raw
 from otm.decoding.draft_tree import Randomness
 from otm.decoding.reading import Path
