@@ -16,6 +16,7 @@ without sampling.  The modules of `otm.audit.adapters` turn verifiers of other l
 """
 
 from otm.audit.adapters.base import Adapter, Instance
+from otm.audit.adapters.batched_loops import loops
 from otm.audit.adapters.batches import batch
 from otm.audit.adapters.chains import chains
 from otm.audit.adapters.functions import chain
@@ -34,6 +35,7 @@ from otm.audit.streams.recorded.generate import record_generate
 from otm.audit.streams.recorded.report import RecordedReport
 from otm.audit.streams.server.audit import audit_server
 from otm.audit.streams.server.report import ServerReport
+from otm.audit.streams.server.request_parameters import RequestParameters
 
 __all__ = [
     "LOSSLESS",
@@ -46,6 +48,7 @@ __all__ = [
     "Instance",
     "RecordedReport",
     "Report",
+    "RequestParameters",
     "ServerReport",
     "audit_server",
     "batch",
@@ -53,6 +56,7 @@ __all__ = [
     "chains",
     "compare_greedy",
     "loop",
+    "loops",
     "lossless",
     "process",
     "record_generate",

@@ -164,11 +164,9 @@ def compare_greedy(
     after = two[same : same + max(LENGTHS)]
     scores = list(_passes(model, start, one[:same], after))
     logits = np.array([_as_logits(row, model.returns_probs) for row in scores])
-    margin, rounding = _margin_and_rounding(logits, [one[same], two[same]])
+    margin, rounding = margin_and_rounding(logits, [one[same], two[same]])
     rounding = max(rounding, _unit(scores[0], logits))
-    verdict = EXPLAINED if margin <= rounding else UNDECIDED
-    if margin > CERTAIN * rounding:
-        verdict = NOT_EXPLAINED
+    verdict = verdict_of(margin, rounding)
     return GreedyComparison(verdict, same, one[same], two[same], margin, rounding, len(scores))
 
 
@@ -210,7 +208,14 @@ def _as_logits(scores: object, are_probs: bool) -> npt.NDArray[np.float64]:
         return np.log(values) if are_probs else values
 
 
-def _margin_and_rounding(logits: npt.NDArray[np.float64], tokens: list[int]) -> tuple[float, float]:
+def verdict_of(margin: float, rounding: float) -> str:
+    """Compare a margin with the rounding, as `compare_greedy` does."""
+    if margin > CERTAIN * rounding:
+        return NOT_EXPLAINED
+    return EXPLAINED if margin <= rounding else UNDECIDED
+
+
+def margin_and_rounding(logits: npt.NDArray[np.float64], tokens: list[int]) -> tuple[float, float]:
     """Return margin and rounding, as `compare_greedy` defines them, from logits [W, V]."""
     margin = float((logits.max(1) - logits[:, tokens].min(1)).min())
     top = np.argsort(-logits[0], kind="stable")[:TOP]

@@ -12,9 +12,12 @@ from typer import Argument, Option
 
 from otm._core.display.text import shown
 from otm._core.optional import check_installed, require
-from otm.cli.audit import print_report
+from otm.cli.audit import NOT_LOSSLESS, print_report
 from otm.cli.output import JsonOption
 from otm.errors import InvalidInputError
+
+WRONG_LOG_PROBS = 4
+"""Exit status if the tokens are not shown to be wrong, but the log-probabilities are."""
 
 BETWEEN = 30.0
 """Seconds between two lines of progress if standard error is not a terminal."""
@@ -74,12 +77,51 @@ def audit_server(
     top_p: Annotated[
         list[float] | None, Option(help="Top-p; repeat the option for several values.")
     ] = None,
+    min_p: Annotated[
+        list[float] | None, Option(help="Min-p, 0 to turn it off; repeat the option for several.")
+    ] = None,
+    frequency_penalty: Annotated[float, Option(help="Frequency penalty of all requests.")] = 0.0,
+    presence_penalty: Annotated[float, Option(help="Presence penalty of all requests.")] = 0.0,
+    repetition_penalty: Annotated[
+        float,
+        Option(help="Repetition penalty of all requests; it needs --model or --reference."),
+    ] = 1.0,
+    logit_bias: Annotated[
+        list[str] | None,
+        Option(
+            metavar="TOKEN=VALUE",
+            help="Number to add to the logit of a token id; repeat the option for several tokens.",
+        ),
+    ] = None,
+    min_tokens: Annotated[
+        int, Option(help="Number of tokens before an end token; it needs --end-token.")
+    ] = 0,
+    stop: Annotated[
+        list[str] | None,
+        Option(metavar="TEXT", help="Stop string of all requests. May be repeated."),
+    ] = None,
+    end_token: Annotated[
+        list[int] | None,
+        Option(
+            metavar="ID",
+            help="End token of the model; the audit then checks where texts end. Repeat the option "
+            "for all end tokens.",
+        ),
+    ] = None,
     leave_out: Annotated[
         list[str] | None,
         Option(
             metavar="NAME",
             help="Sampling parameter to omit from all requests, such as temperature, or all. The "
             "server's default is then compared with the value stated here. May be repeated.",
+        ),
+    ] = None,
+    generation_config: Annotated[
+        Path | None,
+        Option(
+            metavar="DIR|FILE",
+            help="The model's generation_config.json or its folder: the values that the server "
+            "should use for parameters that --leave-out names.",
         ),
     ] = None,
     concurrency: Annotated[
@@ -123,9 +165,11 @@ def audit_server(
     second server, or with a local model. The command reads an API key from the environment:
     OTM_API_KEY or else OPENAI_API_KEY.
 
-    Exit status: 0 lossless within the stated distance, 1 not lossless, 2 an error, 3 undecided, 70
-    a bug in OTM, 130 after Ctrl-C.
+    Exit status: 0 lossless within the stated distance, 1 not lossless, 2 an error, 3 undecided, 4
+    not shown to be not lossless, but with wrong log-probabilities, 70 a bug in OTM, 130 after
+    Ctrl-C.
     """
+    from otm.audit import RequestParameters
     from otm.audit import audit_server as audit
     from otm.audit.streams.server.audit import SAMPLING
     from otm.audit.streams.server.settings import PROMPTS, read_prompts
@@ -133,12 +177,23 @@ def audit_server(
 
     check_installed("httpx2")
     sampling: Any = SAMPLING
-    if temperature or top_k or top_p:
-        product = itertools.product(temperature or [1.0], top_k or [0], top_p or [1.0])
+    if temperature or top_k or top_p or min_p:
+        product = itertools.product(
+            temperature or [1.0], top_k or [0], top_p or [1.0], min_p or [0.0]
+        )
         sampling = [
-            SamplingParameters(temperature=t, top_k=k or None, top_p=None if p == 1 else p)
-            for t, k, p in product
+            SamplingParameters(t, top_k=k or None, top_p=None if p == 1 else p, min_p=m or None)
+            for t, k, p, m in product
         ]
+    request = RequestParameters(
+        frequency_penalty=frequency_penalty,
+        presence_penalty=presence_penalty,
+        repetition_penalty=repetition_penalty,
+        logit_bias=dict(map(_as_bias, logit_bias or ())),
+        min_tokens=min_tokens,
+        stop=stop or (),
+        end_tokens=end_token or (),
+    )
     texts = None if prompts is None else read_prompts(prompts)
     target = drafter = None
     tokenizer: Any = None
@@ -161,7 +216,9 @@ def audit_server(
         tokenizer=tokenizer if texts_alone else None,
         prompts=texts,
         sampling=sampling,
+        request=request,
         leave_out=leave_out or (),
+        generation_config=generation_config,
         concurrency=concurrency or (1, 8),
         max_tokens=max_tokens,
         requests=requests,
@@ -177,7 +234,20 @@ def audit_server(
         resume=resume,
         progress=None if sys.stderr.isatty() else PipedProgress(),
     )
-    return print_report(report, as_json=json)
+    status = print_report(report, as_json=json)
+    return WRONG_LOG_PROBS if report.wrong_log_probs and status != NOT_LOSSLESS else status
+
+
+def _as_bias(text: str) -> tuple[int, float]:
+    """Read TOKEN=VALUE."""
+    token, _, value = text.partition("=")
+    try:
+        return int(token), float(value)
+    except ValueError:
+        raise InvalidInputError(
+            f"--logit-bias {shown(text)} is not a token id and a number; give TOKEN=VALUE, such as "
+            "13=-2.5"
+        ) from None
 
 
 def _load(folder: Path) -> tuple[Any, Any]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from otm.audit import RequestParameters
 from otm.cli import audit_server as command
 from otm.cli import main
 
@@ -56,3 +57,38 @@ def test_parameters_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     assert given["leave_out"] == ["temperature", "top_p"]
     assert [parameters.top_p for parameters in given["sampling"]] == [0.8]
     assert given["progress"] is not None
+
+
+def test_request_parameters_reach_the_audit(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Bugs: an option that does not reach the audit; a bias that cannot be read, and a trace."""
+    pytest.importorskip("httpx2")
+    given: dict[str, Any] = {}
+
+    def audit(url: str, **options: Any) -> Any:
+        given.update(options)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("otm.audit.audit_server", audit)
+    options = {
+        "--frequency-penalty": "0.5",
+        "--presence-penalty": "-0.5",
+        "--repetition-penalty": "1.1",
+        "--min-p": "0.1",
+        "--logit-bias": "13=-2.5",
+        "--min-tokens": "2",
+        "--end-token": "7",
+    }
+    words = [word for pair in options.items() for word in pair]
+    assert main(["audit", "server", "http://m", *words]) == 130
+    expected = RequestParameters(0.5, -0.5, 1.1, {13: -2.5}, min_tokens=2, end_tokens=7)
+    assert given["request"] == expected
+    assert [parameters.min_p for parameters in given["sampling"]] == [0.1]
+    stops = ["--stop", "a", "--stop", "b", "--leave-out", "all", "--generation-config", "x"]
+    assert main(["audit", "server", "http://m", *stops]) == 130
+    assert given["request"].stop == ("a", "b")
+    assert str(given["generation_config"]) == "x"
+    capsys.readouterr()
+    assert main(["audit", "server", "http://m", "--logit-bias", "13"]) == 2
+    assert "TOKEN=VALUE" in capsys.readouterr().err

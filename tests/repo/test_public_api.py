@@ -24,8 +24,9 @@ NAMES = table("""
 otm: BlockCertificate BlockSolution Certificate ComparedRule Comparison Interval OTMError Problem
     Solution SparseProbs alpha compare solve solve_block
 otm.audit: LOSSLESS METHODS NOT_LOSSLESS UNDECIDED Adapter Counterexample GreedyComparison Instance
-    RecordedReport Report ServerReport audit_server batch chain chains compare_greedy loop lossless
-    process recorded stateful token_rule tree windowed
+    RecordedReport Report RequestParameters ServerReport audit_server batch chain chains
+    compare_greedy loop loops lossless process record_generate recorded stateful token_rule tree
+    windowed
 otm.audit.adapters.flashinfer: chain_speculative_sampling
 otm.audit.adapters.huggingface: causal_lm generate logits_processor speculative_sampling
 otm.audit.adapters.otm_verifiers: kernel spectr_step speculative_loop

@@ -1,4 +1,7 @@
-"""Audit an OpenAI-compatible server: requests, answers, evidence, and the report.
+"""Audit an OpenAI-compatible server: settings, requests, answers, and the report.
+
+`distributions` has the distributions of tokens, `evidence` the test and the mistakes that it names,
+`checks` the results beside the verdict, and `simulated` servers for examples and tests.
 
 Not here: the same test on steps that an engine recorded (`otm.audit.streams.recorded`).
 

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from otm._core.display.text import shown
 from otm._core.listed_tokens import IMPOSSIBLE, TOKEN_ID, UNCLEAR, is_unclear
-from otm.audit.streams.server.token_probs import TokenProbs
+from otm._core.numbers import whole
+from otm.audit.streams.server.distributions.token_probs import TokenProbs
 from otm.errors import EndpointError
 
 Prompt: TypeAlias = str | tuple[int, ...]
@@ -48,6 +49,18 @@ class Encoded(tuple[int, ...]):
 
 
 @dataclass(frozen=True)
+class Ending:
+    """The text of an answer, and why it ended there, in the words of the server."""
+
+    text: str
+    finish_reason: str | None
+    # Stop string or end token, if the server names it, as vLLM and SGLang do.
+    stop_reason: str | int | None = None
+    # Number of sampled tokens that the server states.
+    sampled: int | None = None
+
+
+@dataclass(frozen=True)
 class Completion:
     """The tokens that a server sampled, and its list of log-probabilities for each token."""
 
@@ -57,28 +70,27 @@ class Completion:
     # For each token: its distribution, or None if the token does not count.  Empty for pairs of
     # servers.
     rows: tuple[TokenProbs | None, ...] = ()
+    # None if the answer has no text.
+    ending: Ending | None = None
+    # For each token: its log-probability beside the list; None or missing if there is none.
+    own: tuple[float | None, ...] = ()
 
 
 def read_completion(
-    answer: Any, tokens: int, *, chat: bool, listed: int, same_spelling: bool
+    answer: Any,
+    tokens: int,
+    *,
+    chat: bool,
+    listed: int,
+    same_spelling: bool,
+    endings: bool = False,
 ) -> Completion:
     """Read an answer; raise unless it is a sampled text with its log-probabilities.
 
     With `same_spelling`, raise if a sampled token is spelled differently from the tokens of its
-    list.
+    list.  With `endings`, also read the text and why it ended.
     """
-    try:
-        logprobs = answer["choices"][0]["logprobs"]
-        names, lists, own = _from_chat(logprobs) if chat else _from_lists(logprobs)
-        completion = completion_from(names, lists)
-        own = [_log_prob(each) for each in own]
-    except (LookupError, TypeError, AttributeError, ValueError, OverflowError):
-        hint = "" if chat else "; if the server accepts only chats, use --chat"
-        raise EndpointError(
-            f"the server's answer has no log-probabilities in the format of OpenAI's interface: "
-            f"{shown(answer)}; the server must return `logprobs`, for which some servers need an "
-            f"option, such as --logits_all true of llama-cpp-python{hint}"
-        ) from None
+    completion = _read_lists(answer, chat=chat)
     surplus = len(completion.tokens) - tokens
     if surplus > (MOST_SURPLUS if any(map(is_unclear, completion.tokens)) else 0):
         raise EndpointError(
@@ -96,8 +108,56 @@ def read_completion(
             "the server's lists of log-probabilities are empty; request shorter lists with "
             "--logprobs 5, or compare with a second server (--reference) or a model (--model)"
         )
-    completion = Completion(completion.tokens[:tokens], completion.lists[:tokens])
-    return _with_sampled(completion, own, same_spelling=same_spelling)
+    completion = Completion(
+        completion.tokens[:tokens], completion.lists[:tokens], own=completion.own[:tokens]
+    )
+    completion = _with_sampled(completion, same_spelling=same_spelling)
+    return replace(completion, ending=_ending(answer)) if endings else completion
+
+
+def _ending(answer: Any) -> Ending | None:
+    """Read the text of an answer and why it ended; None if there is no text."""
+    choice, usage = answer["choices"][0], answer.get("usage")
+    text = choice.get("text")
+    if text is None and isinstance(message := choice.get("message"), dict):
+        text = message.get("content")
+    stop = choice.get("stop_reason", choice.get("matched_stop"))
+    sampled = usage.get("completion_tokens") if isinstance(usage, dict) else None
+    return ending_from([text, choice.get("finish_reason"), stop, sampled])
+
+
+def ending_from(parts: Any) -> Ending | None:
+    """Check the text of an answer and its reasons; None if the text is not a string."""
+    text, finish, stop, sampled = parts
+    if not isinstance(text, str):
+        return None
+    return Ending(
+        text,
+        finish if isinstance(finish, str) else None,
+        stop if isinstance(stop, str) else whole(stop),
+        whole(sampled),
+    )
+
+
+def read_prompt(answer: Any) -> Completion:
+    """Read an answer that begins with the tokens of the prompt, with their lists."""
+    return _with_sampled(_read_lists(answer, chat=False), same_spelling=False)
+
+
+def _read_lists(answer: Any, *, chat: bool) -> Completion:
+    """Read tokens, lists, and the log-probabilities beside the lists."""
+    try:
+        logprobs = answer["choices"][0]["logprobs"]
+        names, lists, own = _from_chat(logprobs) if chat else _from_lists(logprobs)
+        completion = completion_from(names, lists)
+        return replace(completion, own=tuple(_log_prob(each) for each in own))
+    except (LookupError, TypeError, AttributeError, ValueError, OverflowError):
+        hint = "" if chat else "; if the server accepts only chats, use --chat"
+        raise EndpointError(
+            f"the server's answer has no log-probabilities in the format of OpenAI's interface: "
+            f"{shown(answer)}; the server must return `logprobs`, for which some servers need an "
+            f"option, such as --logits_all true of llama-cpp-python{hint}"
+        ) from None
 
 
 def read_text(answer: Any, tokens: int, tokenizer: Any) -> Completion:
@@ -153,7 +213,9 @@ def _from_lists(logprobs: Any) -> tuple[Any, list[Any], list[Any]]:
     """Read the lists of `/v1/completions`."""
     tokens, lists = logprobs["tokens"], logprobs["top_logprobs"]
     own = logprobs.get("token_logprobs") or [None] * len(tokens)
-    return tokens, [entries.items() for entries in lists], own[: len(tokens)]
+    # A missing list is an empty list, whose position does not count.
+    pairs = [() if entries is None else entries.items() for entries in lists]
+    return tokens, pairs, own[: len(tokens)]
 
 
 def _from_chat(logprobs: Any) -> tuple[list[Any], list[Any], list[Any]]:
@@ -172,11 +234,9 @@ def _name(entry: Any) -> Any:
     return token if encoded == token.encode() else f"bytes:{encoded.hex()}"
 
 
-def _with_sampled(
-    completion: Completion, own: Sequence[float | None], *, same_spelling: bool
-) -> Completion:
+def _with_sampled(completion: Completion, *, same_spelling: bool) -> Completion:
     """Add the sampled token to each list that has only the most probable tokens."""
-    lists = []
+    lists, own = [], completion.own
     for place, (token, entries) in enumerate(zip(completion.tokens, completion.lists, strict=True)):
         log = own[place] if place < len(own) else None
         if token in entries or not entries:
@@ -186,7 +246,7 @@ def _with_sampled(
             _check_spelling(token, log, entries)
         added = IMPOSSIBLE if log is None else min(log, *entries.values())
         lists.append({**entries, token: added})
-    return Completion(completion.tokens, tuple(lists))
+    return replace(completion, lists=tuple(lists))
 
 
 def _check_spelling(token: str, log: float | None, entries: dict[str, float]) -> None:

@@ -5,22 +5,40 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import Any
 
 from otm._core.display.progress import Progress, watching
-from otm._core.files.paths import as_path
+from otm._core.files.paths import AnyPath, as_path
 from otm._core.numbers import as_integer, as_level, as_real
-from otm.audit.streams.server import probes as extra
-from otm.audit.streams.server.answers import Completion, Encoded, Prompt
+from otm.audit.streams.server.answers import Encoded, Prompt
+from otm.audit.streams.server.blocks import Mixture
+from otm.audit.streams.server.checks.greedy_texts import compare_greedy_texts
+from otm.audit.streams.server.checks.kept_answers import AnswerSample, ListFormat
+from otm.audit.streams.server.checks.prompt_lists import ListFindings, check_log_probs
+from otm.audit.streams.server.checks.prompt_reader import PromptReader
+from otm.audit.streams.server.checks.seeds import accepts, repeat_seeds
 from otm.audit.streams.server.client import Access, Client
-from otm.audit.streams.server.findings import Limits
+from otm.audit.streams.server.distributions.references import ModelProbs, OwnLists, ProbsOf
+from otm.audit.streams.server.evidence.findings import Limits
 from otm.audit.streams.server.journal import Journal, digest_of
-from otm.audit.streams.server.references import OwnLists, ProbsOf, probs_from_model
+from otm.audit.streams.server.probes import acceptance_between, possible_acceptance
 from otm.audit.streams.server.report import ServerReport
 from otm.audit.streams.server.request_loop import Run
-from otm.audit.streams.server.settings import Setting, as_omitted, as_prompts, as_settings
+from otm.audit.streams.server.request_parameters import (
+    NO_PARAMETERS,
+    Against,
+    RequestParameters,
+    check_request,
+)
+from otm.audit.streams.server.settings import (
+    Setting,
+    as_omitted,
+    as_prompts,
+    as_settings,
+    with_defaults,
+)
 from otm.decoding import SamplingParameters
 from otm.errors import InvalidInputError
 from otm.models import LanguageModel
@@ -57,7 +75,9 @@ def audit_server(
     requests: int = 2000,
     tv: float = 0.05,
     false_alarms: float = 1e-6,
+    request: RequestParameters = NO_PARAMETERS,
     leave_out: Sequence[str] = (),
+    generation_config: AnyPath | Mapping[str, Any] | None = None,
     processed: bool = False,
     rounding: float | None = None,
     name: str | None = None,
@@ -98,23 +118,35 @@ def audit_server(
         Prompts to continue: texts, or token ids, which a model without a tokenizer needs; by
         default eight short texts.
     sampling : sequence of SamplingParameters, optional
-        Temperatures, top-k and top-p to test; greedy texts are compared separately.
+        Temperatures, top-k, top-p and min-p to test; greedy texts are compared separately.
     concurrency : sequence of int, optional
         Numbers of simultaneous requests; each is combined with each entry of `sampling`.
     max_tokens : int, optional
         Number of tokens of each answer.
     requests : int, optional
-        Largest number of requests with sampled tokens; greedy texts and seeds need up to 16 more.
+        Largest number of requests with sampled tokens; the `probes` need up to 350 more.
     tv : float, optional
         Distance that must be excluded for the verdict "lossless on everything tried".
     false_alarms : float, optional
         Bound on the probability that a correct server is called not lossless.
+    request : RequestParameters, optional
+        Penalties, bias, stop strings and end tokens that all requests have.  With the server's own
+        lists, penalties and biases need token ids.  The distribution given that the token is on the
+        list is exact.  With top-k, top-p or min-p, a token counts only if no unlisted token can be
+        more probable after the change.  A repetition penalty needs a model that returns logits, or
+        a second server.  The audit checks endings if `request` has stop strings or end tokens; a
+        wrong ending is a certain counterexample.
     leave_out : sequence of str, optional
         Sampling parameters to omit from all requests, such as "temperature".  The audit compares
         the server's own values of omitted parameters with those of `sampling`, whose default
         becomes temperature 1.
+    generation_config : str, Path or mapping, optional
+        The model's `generation_config.json`, its folder, or its content.  It states the values that
+        the server should use for the omitted temperature, top-k, top-p, min-p and repetition
+        penalty; missing values are neutral, as in vLLM.
     processed : bool, optional
-        Whether the server lists log-probabilities after temperature, top-k and top-p.
+        Whether the server lists log-probabilities after all sampling parameters.  The audit then
+        cannot see a parameter that is missing from both lists and tokens.
     rounding : float, optional
         Allowed mean error of a class's probability: by default 0.001, with a model 0.01.
     name : str, optional
@@ -131,7 +163,8 @@ def audit_server(
         File of answers.  The audit first reads the earlier answers of the same audit from the file,
         then adds new answers.
     probes : bool, optional
-        Whether to try greedy texts and seeds.
+        Whether to try greedy texts and seeds, to check log-probabilities, and to send blocks of
+        different requests if `concurrency` has a number above 1.
     progress : callable, optional
         As for `lossless`.
     transport : httpx2.BaseTransport, optional
@@ -165,27 +198,21 @@ def audit_server(
     >>> audit_server("http://simulated", transport=wrong).verdict
     'not lossless'
     """
-    if reference is not None and model is not None:
-        raise InvalidInputError("both a reference and a model are given; give only one of them")
-    if draft is not None and model is None:
-        raise InvalidInputError("a draft requires a model; give both")
-    if tokenizer is not None and (model is None or chat):
-        raise InvalidInputError(
-            "a tokenizer requires a model and cannot be used with chats; leave the tokenizer out"
-        )
-    if processed and (reference is not None or model is not None):
-        raise InvalidInputError("`processed` requires the server's own log-probabilities")
+    references = Against(reference is not None, model, tokenizer is not None, processed)
+    _check_references(references, draft, chat=chat)
     least = 0 if reference is not None else 2
     listed = as_integer(logprobs, "logprobs", max(least, 1), 1000)
     omitted = as_omitted(leave_out)
     if omitted and sampling is SAMPLING:
         sampling = SAMPLING[:1]
+    if generation_config is not None:
+        sampling, request = with_defaults(sampling, request, generation_config, omitted)
     settings = as_settings(sampling, concurrency, omitted)
+    length = as_integer(max_tokens, "max_tokens", 1, 10_000)
+    check_request(request, references, length)
     texts = as_prompts(prompts, chat=chat, ids=model is not None and tokenizer is None)
     if tokenizer is not None:
-        if not all(isinstance(text, str) for text in texts):
-            raise InvalidInputError("with a tokenizer, all prompts must be texts")
-        texts = tuple(Encoded.of(str(text), tokenizer) for text in texts)
+        texts = _encoded(texts, tokenizer)
     limits = Limits(
         as_integer(requests, "requests", 1),
         as_real(tv, "tv", above=0, below=1),
@@ -194,10 +221,8 @@ def audit_server(
     usual = DEFAULT_ROUNDING if model is None else MODEL_ROUNDING
     drift = usual if rounding is None else as_real(rounding, "rounding", least=0, below=0.5)
     alone = reference is None and model is None
-    own = OwnLists(listed, processed=processed, chat=chat) if alone else None
-    probs_of: ProbsOf | None = own if model is None else probs_from_model(model)
-    length = as_integer(max_tokens, "max_tokens", 1, 10_000)
-    run = Run(texts, settings, limits, length, listed, probs_of, drift)
+    own = OwnLists(listed, processed=processed, chat=chat, request=request) if alone else None
+    probs_of: ProbsOf | None = own if model is None else ModelProbs(model, request)
     access = Access(
         timeout=as_real(timeout, "timeout", above=0),
         retries=as_integer(retries, "retries", 0, 20),
@@ -206,43 +231,45 @@ def audit_server(
         tokenizer=tokenizer,
         own_lists=alone,
         leave_out=omitted,
+        request=request,
     )
-    possible: list[float] = []
-
-    def on_answer(prompt: Prompt, answer: Completion, setting: Setting) -> None:
-        if model is not None and draft is not None and len(possible) < MAX_ANSWERS * length:
-            possible.extend(
-                extra.possible_acceptance((model, draft), prompt, answer, setting.parameters)
-            )
-
+    form = ListFormat(listed, chat, processed)
+    seen = AnswerSample()
     with contextlib.ExitStack() as stack:
         watch = stack.enter_context(watching(progress, "server"))
-        clients = []
-        for address in (url,) if reference is None else (url, reference):
-            client = Client(address, name, access, transport)
-            stack.callback(client.close)
-            clients.append(client)
+        addresses = (url,) if reference is None else (url, reference)
+        clients = [_open(stack, address, name, access, transport) for address in addresses]
+        # The ends of texts and the penalties are checked in blocks of one setting.
+        mixed = probes and reference is None and not request.stated
+        mixture = _mixture(clients[0], texts[0], settings, own) if mixed else None
+        run = Run(
+            texts, settings, limits, length, listed, probs_of, drift, request, omitted, mixture
+        )
         journal = Journal(
             None if resume is None else as_path(resume), _digest(run, access, clients)
         )
         stack.callback(journal.close)
         before = clients[0].metrics()
         run.work(
-            clients, journal, lambda done: watch.tell("request", done, limits.requests), on_answer
+            clients, journal, lambda done: watch.tell("request", done, limits.requests), seen.add
         )
         after = clients[0].metrics()
-        same = None
-        if probes and "temperature" not in omitted:
-            same = extra.compare_greedy_texts(clients, model, texts, length)
-        again = extra.repeat_seeds(clients[0], texts, length) if probes else None
-    allowed = math.fsum(possible) / len(possible) if possible else None
+        greedy, seeds, lists = None, None, ListFindings()
+        if probes:
+            readers = [PromptReader(client, texts) for client in clients]
+            changes = NO_PARAMETERS if processed else request
+            greedy = compare_greedy_texts(readers, model, length, changes)
+            seeds = repeat_seeds(clients[0], texts, length)
+            lists = check_log_probs(readers, seen, form, own, (model, draft))
     shows = run.findings
+    verdict, reasons = lists.verdict(shows)
+    possible = possible_acceptance((model, draft), texts, seen.of(0)[:MAX_ANSWERS], request)
     return ServerReport(
         server=clients[0].url,
         model=clients[0].model,
-        verdict=shows.verdict,
-        reasons=shows.reasons(),
-        against=_describe_reference(clients, model, listed, omitted, processed=processed),
+        verdict=verdict,
+        reasons=reasons,
+        against=_describe_reference(clients, model, listed, run, processed=processed),
         requests=run.requests,
         tokens=shows.count,
         left_out=shows.left_out,
@@ -260,10 +287,51 @@ def audit_server(
         rejected=clients[0].rejected,
         settings=run.setting_results(),
         most_deviant=run.most_deviant(),
-        greedy=same,
-        seeds=again,
-        acceptance=extra.acceptance_between(before, after, allowed),
+        endings=None if shows.endings is None else shows.endings.counts,
+        log_probs=tuple(lists.checks),
+        greedy=greedy,
+        seeds=seeds,
+        acceptance=acceptance_between(before, after, possible),
     )
+
+
+def _check_references(against: Against, draft: LanguageModel | None, *, chat: bool) -> None:
+    if against.server and against.model is not None:
+        raise InvalidInputError("both a reference and a model are given; give only one of them")
+    if draft is not None and against.model is None:
+        raise InvalidInputError("a draft requires a model; give both")
+    if against.texts and (against.model is None or chat):
+        raise InvalidInputError(
+            "a tokenizer requires a model and cannot be used with chats; leave the tokenizer out"
+        )
+
+
+def _encoded(texts: Sequence[Prompt], tokenizer: Any) -> tuple[Encoded, ...]:
+    if not all(isinstance(text, str) for text in texts):
+        raise InvalidInputError("with a tokenizer, all prompts must be texts")
+    return tuple(Encoded.of(str(text), tokenizer) for text in texts)
+
+
+def _open(
+    stack: contextlib.ExitStack, address: str, name: str | None, access: Access, transport: Any
+) -> Client:
+    """Open a client that is closed with the stack."""
+    client = Client(address, name, access, transport)
+    stack.callback(client.close)
+    return client
+
+
+def _mixture(
+    client: Client, prompt: Prompt, settings: Sequence[Setting], own: OwnLists | None
+) -> Mixture | None:
+    """Choose the contents of mixed blocks that the server accepts; None without concurrency."""
+    if max(setting.concurrency for setting in settings) < 2:
+        return None
+    vary = "temperature" not in client.access.leave_out
+    # Lists after temperature have another form for greedy requests.
+    before = own is None or not own.processed
+    greedy = vary and before and accepts(client, prompt, 0.0, None)
+    return Mixture.of(settings, vary=vary, greedy=greedy, seeds=accepts(client, prompt, 1.0, 0))
 
 
 def _digest(run: Run, access: Access, clients: Sequence[Client]) -> str:
@@ -274,6 +342,8 @@ def _digest(run: Run, access: Access, clients: Sequence[Client]) -> str:
         [
             *(servers, settings, run.prompts, run.tokens, run.block),
             *(access.chat, access.logprobs, sorted(access.leave_out)),
+            {name: vars(run.request)[name] for name in run.request.stated},
+            None if run.mixture is None else dataclasses.asdict(run.mixture),
         ]
     )
 
@@ -282,7 +352,7 @@ def _describe_reference(
     clients: Sequence[Client],
     model: LanguageModel | None,
     listed: int,
-    omitted: Sequence[str],
+    run: Run,
     *,
     processed: bool,
 ) -> str:
@@ -293,4 +363,6 @@ def _describe_reference(
     else:
         when = "after" if processed else "before"
         found = f"its own log-probabilities, the {listed} largest {when} temperature and truncation"
-    return f"{found}; requests leave out {', '.join(omitted)}" if omitted else found
+    if run.request.stated:
+        found += f"; with {run.request}"
+    return f"{found}; requests leave out {', '.join(run.omitted)}" if run.omitted else found

@@ -15,7 +15,19 @@ from urllib.parse import urlsplit
 
 from otm._core.files.paths import parse_json
 from otm._core.optional import require
-from otm.audit.streams.server.answers import Completion, Encoded, Prompt, read_completion, read_text
+from otm.audit.streams.server.answers import (
+    Completion,
+    Encoded,
+    Prompt,
+    read_completion,
+    read_prompt,
+    read_text,
+)
+from otm.audit.streams.server.request_parameters import (
+    NO_PARAMETERS,
+    RequestParameters,
+    request_fields,
+)
 from otm.decoding import SamplingParameters
 from otm.errors import EndpointError, InvalidInputError
 
@@ -72,6 +84,7 @@ class Access:
     own_lists: bool = True
     # Sampling parameters that all requests omit.
     leave_out: Collection[str] = ()
+    request: RequestParameters = NO_PARAMETERS
 
 
 def check_url(url: str) -> str:
@@ -100,9 +113,12 @@ class Client:
         self.url = check_url(url)
         self._httpx = require("httpx2")
         self._closed = threading.Event()
-        self._access = access
+        self.access = access
+        extras = EXTRAS | {"repeat_penalty": access.request.repetition_penalty}
+        # A server that ignores end tokens would not show where its texts end.
+        omitted = {*access.leave_out, *(["ignore_eos"] if access.request.end_tokens else [])}
         self._extras: dict[str, Any] = {
-            name: value for name, value in EXTRAS.items() if name not in access.leave_out
+            name: value for name, value in extras.items() if name not in omitted
         }
         self.retried = 0
         key = next((os.environ[name] for name in KEYS if os.environ.get(name)), None)
@@ -140,29 +156,51 @@ class Client:
             body["top_p"] = parameters.top_p
         if parameters.top_k is not None:
             body["top_k"] = parameters.top_k
+        if parameters.min_p is not None:
+            body["min_p"] = parameters.min_p
+        body |= request_fields(self.access.request)
         if seed is not None:
             body["seed"] = seed
-        if self._access.chat:
+        if self.access.chat:
             body["messages"] = [{"role": "user", "content": prompt}]
-            body |= {"logprobs": True, "top_logprobs": self._access.logprobs}
+            body |= {"logprobs": True, "top_logprobs": self.access.logprobs}
         elif isinstance(prompt, Encoded):
             body["prompt"] = prompt.text
         else:
             body["prompt"] = prompt if isinstance(prompt, str) else list(prompt)
-            body["logprobs"] = self._access.logprobs
-        for name in self._access.leave_out:
+            body["logprobs"] = self.access.logprobs
+        for name in self.access.leave_out:
             body.pop(name, None)
-        path = "/v1/chat/completions" if self._access.chat else "/v1/completions"
+        path = "/v1/chat/completions" if self.access.chat else "/v1/completions"
         content = self._send_accepted(path, body)
-        if self._access.tokenizer is not None:
-            return read_text(self._json(content), tokens, self._access.tokenizer)
+        if self.access.tokenizer is not None:
+            return read_text(self._json(content), tokens, self.access.tokenizer)
         return read_completion(
             self._json(content),
             tokens,
-            chat=self._access.chat,
-            listed=self._access.logprobs,
-            same_spelling=self._access.own_lists,
+            chat=self.access.chat,
+            listed=self.access.logprobs,
+            same_spelling=self.access.own_lists,
+            endings=self.access.request.checks_endings,
         )
+
+    def prompt_lists(self, prompt: Prompt) -> Completion | None:
+        """Request the tokens and lists of a prompt (`echo`), and one token after it.
+
+        Return None if the server does not support this.
+        """
+        if self.access.chat or isinstance(prompt, Encoded):
+            return None
+        body = {"model": self.model, "max_tokens": 1, **NEUTRAL, "temperature": 1.0, "echo": True}
+        body["prompt"] = prompt if isinstance(prompt, str) else list(prompt)
+        body["logprobs"] = self.access.logprobs
+        for name in self.access.leave_out:
+            body.pop(name, None)
+        try:
+            found = read_prompt(self._json(self._send_accepted("/v1/completions", body)))
+        except EndpointError:
+            return None
+        return found if len(found.tokens) > 1 else None
 
     def _send_accepted(self, path: str, body: dict[str, Any]) -> bytes:
         """Send a request with all extras that the server accepts; return the content."""
@@ -180,7 +218,7 @@ class Client:
     @property
     def rejected(self) -> tuple[str, ...]:
         """Sampling parameters that the server rejects, so that it uses its own values."""
-        own = {*self._extras, *self._access.leave_out}
+        own = {*self._extras, *self.access.leave_out}
         return tuple(name for name in SAMPLING_EXTRAS if name not in own)
 
     def metrics(self) -> str | None:
@@ -224,8 +262,8 @@ class Client:
         if "model" in said and ("exist" in said or "not found" in said or "unknown" in said):
             return "give the model's name on the server with --name NAME"
         if "chat" in said or status in (404, 405):
-            other = "leave out --chat" if self._access.chat else "use --chat"
-            accepted = "texts" if self._access.chat else "chats"
+            other = "leave out --chat" if self.access.chat else "use --chat"
+            accepted = "texts" if self.access.chat else "chats"
             return f"if the server accepts only {accepted}, {other}"
         return ""
 
@@ -264,15 +302,15 @@ class Client:
     def _send(self, method: str, path: str, body: dict[str, Any] | None) -> tuple[int, bytes]:
         """Send a request, with retries after temporary failures; return status and content."""
         problem = "was closed"
-        for attempt in range(self._access.retries + 1):
+        for attempt in range(self.access.retries + 1):
             if attempt:
                 self.retried += 1
-                if self._closed.wait(self._access.pause * 2 ** (attempt - 1)):
+                if self._closed.wait(self.access.pause * 2 ** (attempt - 1)):
                     break
             try:
                 status, content = self._once(method, path, body)
             except self._httpx.TimeoutException:
-                problem = f"does not answer within {self._access.timeout:g} s"
+                problem = f"does not answer within {self.access.timeout:g} s"
             except (self._httpx.NetworkError, self._httpx.ProtocolError) as error:
                 problem = f"cannot be reached or closes the connection ({type(error).__name__})"
             except (self._httpx.HTTPError, self._httpx.InvalidURL) as error:
@@ -282,13 +320,13 @@ class Client:
                     return status, content
                 problem = f"answers {status}"
         raise EndpointError(
-            f"the server {problem} at {path}, after {self._access.retries + 1} attempts; increase "
+            f"the server {problem} at {path}, after {self.access.retries + 1} attempts; increase "
             "the timeout or the number of retries, or try again later"
         )
 
     def _once(self, method: str, path: str, body: dict[str, Any] | None) -> tuple[int, bytes]:
         """Send a request once, and read the answer up to a limit of bytes and of time."""
-        until = time.monotonic() + self._access.timeout
+        until = time.monotonic() + self.access.timeout
         with self._http.stream(method, self.url + path, json=body) as response:
             if response.headers.get("Content-Encoding", "identity") != "identity":
                 raise EndpointError("the server compresses its answers, which the request forbids")

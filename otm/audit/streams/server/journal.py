@@ -5,14 +5,15 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import deque
+from dataclasses import astuple, replace
 from pathlib import Path
 from typing import IO, Any
 
 from otm._core.files.paths import check_writable, file_label, parse_json
-from otm.audit.streams.server.answers import Completion, completion_from
+from otm.audit.streams.server.answers import Completion, completion_from, ending_from
 from otm.errors import EndpointError, InvalidInputError
 
-FORMAT = "otm server audit 2"
+FORMAT = "otm server audit 3"
 
 
 def digest_of(plan: Any) -> str:
@@ -64,10 +65,12 @@ class Journal:
         for number, line in enumerate(lines[1:], 2):
             where = f"line {number} of {label}"
             try:
-                server, tokens, lists = parse_json(line, where)
-                self._stored[bool(server)].append(
-                    completion_from(tokens, [pairs.items() for pairs in lists])
-                )
+                server, tokens, lists, own, *ending = parse_json(line, where)
+                answer = completion_from(tokens, [pairs.items() for pairs in lists])
+                own = tuple(None if log is None else float(log) for log in own)
+                if ending:
+                    answer = replace(answer, ending=ending_from(*ending))
+                self._stored[bool(server)].append(replace(answer, own=own))
             except (ValueError, TypeError, AttributeError, OverflowError):
                 raise InvalidInputError(
                     f"{where} is damaged; remove it and all lines after it"
@@ -83,7 +86,10 @@ class Journal:
         """Append a server's answer to the file."""
         if self._file is None:
             return
-        line = json.dumps([server, answer.tokens, answer.lists], allow_nan=False)
+        ending = [] if answer.ending is None else [astuple(answer.ending)]
+        line = json.dumps(
+            [server, answer.tokens, answer.lists, answer.own, *ending], allow_nan=False
+        )
         self._file.write(line.encode() + b"\n")
         try:
             self._file.flush()

@@ -9,8 +9,12 @@ from dataclasses import dataclass
 from otm._core.display.text import shown, text_table
 from otm.audit.report import LOSSLESS, NOT_LOSSLESS, BaseReport, power_text
 from otm.audit.streams.e_process import MISSED
-from otm.audit.streams.server.earlier_answers import Repeats, SameLists
-from otm.audit.streams.server.probes import Acceptance, Agreement
+from otm.audit.streams.server.checks.greedy_texts import GreedyTexts
+from otm.audit.streams.server.checks.list_checks import NOT_CONSISTENT, ListCheck
+from otm.audit.streams.server.checks.seeds import SeededTexts
+from otm.audit.streams.server.evidence.earlier_answers import Repeats, SameLists
+from otm.audit.streams.server.evidence.endings import EndingCounts
+from otm.audit.streams.server.probes import Acceptance
 
 
 @dataclass(frozen=True)
@@ -91,10 +95,18 @@ class ServerReport(BaseReport):
         Deviation of each setting.
     most_deviant : DeviantPrompt or None
         The most deviant prompt with its most deviant token, for every verdict.
-    greedy : Agreement or None
-        Number of greedy texts that agree with the reference.
-    seeds : Agreement or None
-        Number of texts that are equal when requested again with the same seed.
+    endings : EndingCounts or None
+        Number of texts by ending, and the first wrong ending; None unless the audit checks endings.
+    log_probs : tuple of ListCheck
+        A verdict for each property of the log-probabilities: "consistent", "not consistent" or "not
+        checked".  A wrong log-probability is not a wrong token, so these verdicts are separate from
+        `verdict`.  If lists of prompts show that the lists of the tokens are wrong, `verdict` is
+        "undecided", or "not lossless" if the tokens also deviate from the lists of prompts.
+    greedy : GreedyTexts or None
+        Number of greedy texts that agree with the reference, and the reasons of differences.
+    seeds : SeededTexts or None
+        Whether texts are equal when requested again with the same seed, alone and beside other
+        requests.
     acceptance : Acceptance or None
         Drafts accepted during the audit, if the server's metrics contain them.
 
@@ -131,9 +143,16 @@ class ServerReport(BaseReport):
     rejected: tuple[str, ...]
     settings: tuple[SettingResult, ...]
     most_deviant: DeviantPrompt | None
-    greedy: Agreement | None
-    seeds: Agreement | None
+    endings: EndingCounts | None
+    log_probs: tuple[ListCheck, ...]
+    greedy: GreedyTexts | None
+    seeds: SeededTexts | None
     acceptance: Acceptance | None
+
+    @property
+    def wrong_log_probs(self) -> bool:
+        """Whether a check found wrong log-probabilities."""
+        return any(check.verdict == NOT_CONSISTENT for check in self.log_probs)
 
     def _lines(self) -> Iterator[str]:
         yield f"{shown(self.model)} at {self.server}: {self.verdict}{self._scope()}"
@@ -171,10 +190,19 @@ class ServerReport(BaseReport):
                 f"    token {shown(worst.token)}: {worst.seen:,} seen, "
                 f"{worst.expected:,.1f} expected"
             )
+        if self.log_probs:
+            yield f"  log-probabilities: {'wrong' if self.wrong_log_probs else 'no contradiction'}"
+        yield from (f"    {check}" for check in self.log_probs)
         for what, texts in ("greedy texts", self.greedy), ("texts with the same seed", self.seeds):
             if texts is not None:
-                first = f"; {texts.first}" if texts.first else ""
-                yield f"  {what}: {texts.same} of {texts.texts} the same{first} (no verdict)"
+                yield f"  {what}: {texts} (no verdict)"
+        if self.endings is not None:
+            seen = self.endings
+            yield (
+                f"  endings of {seen.texts:,} texts: {seen.at_end:,} at an end token, "
+                f"{seen.at_stop:,} at a stop string, {seen.full:,} at max_tokens, "
+                f"{seen.unclear:,} unclear"
+            )
         yield from self._acceptance()
         if self.retried:
             yield f"  retries: {self.retried:,}"
@@ -190,6 +218,8 @@ class ServerReport(BaseReport):
         requests = f"{self.requests:,} {'request' if self.requests == 1 else 'requests'}"
         if self.verdict == LOSSLESS:
             return f", at most {self.tv_bound:.3g} (TV) from its reference after {requests}"
+        if self.endings is not None and self.endings.violation is not None:
+            return f", shown by a text with a wrong ending after {requests}"
         if self.verdict == NOT_LOSSLESS:
             return f", shown by an e-value of {power_text(self.log10_e_value)} after {requests}"
         return f" after {requests}"

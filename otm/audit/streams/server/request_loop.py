@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import math
-import threading
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from otm._core.listed_tokens import is_unclear
-from otm.audit.report import UNDECIDED
 from otm.audit.streams.server.answers import Completion, Prompt
+from otm.audit.streams.server.blocks import Block, Mixture, Request, plan_blocks
 from otm.audit.streams.server.client import Client
-from otm.audit.streams.server.findings import Findings, Limits
-from otm.audit.streams.server.group_evidence import Group
-from otm.audit.streams.server.journal import Journal
-from otm.audit.streams.server.references import (
+from otm.audit.streams.server.distributions.references import (
     COUNTED_SINGLY,
     OTHERS,
     OwnLists,
@@ -23,9 +20,16 @@ from otm.audit.streams.server.references import (
     count_pairs,
     count_tokens,
 )
+from otm.audit.streams.server.distributions.token_probs import TokenProbs
+from otm.audit.streams.server.evidence.endings import EndingCheck
+from otm.audit.streams.server.evidence.findings import Findings, Limits
+from otm.audit.streams.server.evidence.group_evidence import Group
+from otm.audit.streams.server.evidence.parameter_mistakes import ParameterBets
+from otm.audit.streams.server.journal import Journal
 from otm.audit.streams.server.report import DeviantPrompt, SettingResult
+from otm.audit.streams.server.request_parameters import NO_PARAMETERS, RequestParameters
 from otm.audit.streams.server.settings import Setting, as_text
-from otm.audit.streams.server.token_probs import TokenProbs
+from otm.audit.streams.server.simultaneous import ask_in_threads
 from otm.errors import EndpointError
 
 PAIRED = 32
@@ -33,36 +37,6 @@ PAIRED = 32
 
 MOST_ROWS = 2**12
 """Number of distributions that are stored before they are added up."""
-
-
-def ask_in_threads(
-    ask: Callable[[], Completion], number: int
-) -> tuple[list[Completion], BaseException | None]:
-    """Send `number` requests at once; return the answers before the first error, and the error.
-
-    Python would wait for the threads of a pool after Ctrl-C; it does not wait for daemon threads.
-    """
-    if number == 1:
-        return [ask()], None
-    found: list[Completion | BaseException | None] = [None] * number
-
-    def one(place: int) -> None:
-        try:
-            found[place] = ask()
-        except BaseException as error:
-            found[place] = error
-
-    threads = [threading.Thread(target=one, args=(i,), daemon=True) for i in range(number)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    answers: list[Completion] = []
-    for result in found:
-        if not isinstance(result, Completion):
-            return answers, result
-        answers.append(result)
-    return answers, None
 
 
 @dataclass(eq=False)
@@ -78,6 +52,11 @@ class Run:
     # None for a comparison with the second server.
     probs_of: ProbsOf | None
     drift: float
+    request: RequestParameters = NO_PARAMETERS
+    # Sampling parameters that requests leave out.
+    omitted: tuple[str, ...] = ()
+    # Contents of mixed blocks; None if there are none.
+    mixture: Mixture | None = None
     requests: int = 0
     findings: Findings = field(init=False)
     # Observed counts of tokens, by prompt and token.
@@ -90,95 +69,128 @@ class Run:
     _rows: Counter[tuple[int, TokenProbs]] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
-        sizes = {"prompt": len(self.prompts), "setting": len(self.settings), "place": self.tokens}
-        least = min(1.0, *(setting.parameters.temperature for setting in self.settings))
-        self.findings = Findings(self.limits, self.probs_of, sizes, self.drift, least)
+        mixed = () if self.mixture is None else self.mixture.parameters
+        sizes = {
+            "prompt": len(self.prompts),
+            "setting": len(self.settings) + bool(mixed),
+            "place": self.tokens,
+        }
+        parameters = [setting.parameters for setting in self.settings]
+        temperatures = [each.temperature for each in (*parameters, *mixed)]
+        least = min(1.0, *(each for each in temperatures if each > 0))
+        checked = EndingCheck(self.request, self.tokens) if self.request.checks_endings else None
+        self.findings = Findings(
+            *(self.limits, self.probs_of, sizes, self.drift, least),
+            mixed=[each.temperature for each in mixed],
+            request=self.request,
+            omitted=self.omitted,
+            endings=checked,
+            bets=self._bets(),
+        )
+
+    def _bets(self) -> ParameterBets | None:
+        """Return bets on mistakes in request parameters, if their effect is known."""
+        processed = isinstance(self.probs_of, OwnLists) and self.probs_of.processed
+        if self.probs_of is None or processed or not self.request.changes_logits:
+            return None
+        sampling = [setting.parameters for setting in self.settings]
+        return ParameterBets(self.request, sampling, self.probs_of)
 
     @property
     def block(self) -> int:
-        """Number of requests of a block to each server, for one prompt and setting."""
+        """Number of requests of a block to each server."""
         largest = max(setting.concurrency for setting in self.settings)
         return largest if self.probs_of is not None else max(PAIRED, largest)
-
-    def blocks(self) -> Iterator[tuple[int, int]]:
-        """Yield the setting and the prompt of each block: all pairs in turn."""
-        while True:
-            for prompt in range(len(self.prompts)):
-                for setting in range(len(self.settings)):
-                    yield setting, prompt
 
     def work(
         self,
         clients: Sequence[Client],
         journal: Journal,
         report_requests: Callable[[int], None],
-        on_answer: Callable[[Prompt, Completion, Setting], None],
+        on_answer: Callable[[int, Request, Completion], None],
     ) -> None:
         """Sample until the verdict is clear or the limit of requests is reached."""
-        for setting, prompt in self.blocks():
+        plan = plan_blocks(self.settings, len(self.prompts), self.tokens, self.block, self.mixture)
+        for planned in plan:
             left = (self.limits.requests - self.requests) // len(clients)
             count = min(self.block, left)
             # The last block of pairs must be complete, because a resumed audit would pair
             # differently.
             cut = self.probs_of is None and 0 < count < self.block and self.requests > 0
-            if count < 1 or cut or self.findings.verdict != UNDECIDED:
+            if count < 1 or cut or self.findings.finished:
                 break
+            block = replace(planned, requests=planned.requests[:count])
             answers: list[list[Completion]] = []
             for server in range(len(clients)):
-                answers.append(self._ask(clients, server, journal, (setting, prompt), count))
+                answers.append(self._ask(clients, server, journal, block))
                 self.requests += count
                 report_requests(self.requests)
-            self.add(setting, prompt, answers)
-            for answer in answers[0]:
-                on_answer(self.prompts[prompt], answer, self.settings[setting])
+            self.add(block, answers)
+            for server, texts in enumerate(answers):
+                for request, answer in zip(block.requests, texts, strict=True):
+                    on_answer(server, request, answer)
 
     def _ask(
-        self,
-        clients: Sequence[Client],
-        server: int,
-        journal: Journal,
-        block: tuple[int, int],
-        count: int,
+        self, clients: Sequence[Client], server: int, journal: Journal, block: Block
     ) -> list[Completion]:
         """Read answers from the file first; then send requests, and store each readable answer."""
-        setting, prompt = self.settings[block[0]], self.prompts[block[1]]
+        requests = block.requests
 
-        def read(answer: Completion) -> Completion:
+        def ask(request: Request) -> Completion:
+            prompt = self.prompts[request.prompt]
+            return clients[server].sample(prompt, request.parameters, request.tokens, request.seed)
+
+        def read(answer: Completion, request: Request) -> Completion:
             if self.probs_of is None:
                 return answer
-            return replace(answer, rows=tuple(self.probs_of(prompt, answer, setting.parameters)))
+            rows = self.probs_of(self.prompts[request.prompt], answer, request.law)
+            if self.findings.endings is not None:
+                rows = [self.findings.endings.countable(row) for row in rows]
+            return replace(answer, rows=tuple(rows))
 
-        answers = [read(answer) for answer in journal.take(server, count)]
-        while len(answers) < count:
-            number = min(setting.concurrency, count - len(answers))
-            new, error = ask_in_threads(
-                lambda: clients[server].sample(prompt, setting.parameters, self.tokens), number
-            )
+        stored = journal.take(server, len(requests))
+        answers = [read(*pair) for pair in zip(stored, requests, strict=False)]
+        while len(answers) < len(requests):
+            sent = requests[len(answers) : len(answers) + block.concurrency]
+            new, error = ask_in_threads([functools.partial(ask, request) for request in sent])
             self._check_lengths(new)
-            for answer in new:
+            for answer, request in zip(new, sent, strict=False):
                 # Do not store an answer that raises an error, because each resumed audit would
                 # raise it.
-                answers.append(read(answer))
+                answers.append(read(answer, request))
                 journal.keep(server, answer)
             if error is not None:
                 raise error
         return answers
 
-    def add(self, setting: int, prompt: int, answers: Sequence[Sequence[Completion]]) -> None:
+    def add(self, block: Block, answers: Sequence[Sequence[Completion]]) -> None:
         """Add the evidence of a block."""
-        parameters = self.settings[setting].parameters
+        requests, checked = block.requests, self.findings.endings
         if self.probs_of is None:
-            counted = count_pairs(answers[0], answers[1], parameters, self.listed)
+            first, ends = requests[0], frozenset[str]() if checked is None else checked.end_names
+            counted = count_pairs(
+                answers[0], answers[1], first.parameters, self.listed, dropped=ends
+            )
+            for token in counted:
+                token.prompt = first.prompt
         else:
-            text = self.prompts[prompt]
-            counted = [token for answer in answers[0] for token in count_tokens(text, answer)]
-        self.findings.add(setting, prompt, parameters, answers[0], counted)
+            counted = [
+                token
+                for request, answer in zip(requests, answers[0], strict=True)
+                for token in count_tokens(self.prompts[request.prompt], answer, request.prompt)
+            ]
+        for request, answer in zip(requests, answers[0], strict=True):
+            self.findings.bet(self.prompts[request.prompt], request.law, answer)
+        self.findings.add(block, answers[0], counted)
+        if checked is not None:
+            for request, answer in zip(requests, answers[0], strict=True):
+                checked.add(as_text(self.prompts[request.prompt]), answer)
         for token in counted:
-            self.seen[prompt, token.token] += 1
+            self.seen[token.prompt, token.token] += 1
             if token.sampled is None:
-                self.expected[prompt, token.other] += 1
+                self.expected[token.prompt, token.other] += 1
             else:
-                self._rows[prompt, token.sampled.row] += 1
+                self._rows[token.prompt, token.sampled.row] += 1
         if len(self._rows) > MOST_ROWS:
             self._add_expected()
 
@@ -214,7 +226,10 @@ class Run:
     def setting_results(self) -> tuple[SettingResult, ...]:
         """Summarise the evidence of each setting."""
         evidence, results = self.findings.evidence, []
-        for number, setting in enumerate(self.settings):
+        names: list[object] = [*self.settings]
+        if self.mixture is not None:
+            names.append(f"mixed block, {self.mixture.concurrency} at a time")
+        for number, setting in enumerate(names):
             group: Group = ("setting", number)
             if (tally := evidence.tallies.get(group)) is not None:
                 worst, log_e = float(tally.deviations.max()), evidence.log_e_value_of(group)

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from otm._core.display.text import shown
-from otm._core.files.paths import AnyPath, file_label, parse_json, read_whole
+from otm._core.files.paths import (
+    AnyPath,
+    as_path,
+    file_label,
+    parse_json,
+    read_json,
+    read_whole,
+)
 from otm._core.numbers import as_integer, check_name
 from otm.audit.streams.server.answers import Prompt
+from otm.audit.streams.server.request_parameters import RequestParameters
 from otm.decoding import SamplingParameters
+from otm.decoding.generation_config import FILE
 from otm.errors import InvalidInputError, InvalidParameterError
 
 PROMPTS: tuple[Prompt, ...] = (
@@ -39,7 +48,7 @@ class Setting:
 
     def __str__(self) -> str:
         values = vars(self.parameters)
-        names = {"temperature": "temperature", "top_k": "top-k", "top_p": "top-p"}
+        names = {"temperature": "temperature", "top_k": "top-k", "top_p": "top-p", "min_p": "min-p"}
         parts = [f"{text} {values[name]:g}" for name, text in names.items() if values[name]]
         return ", ".join([*parts, f"{self.concurrency} at a time"])
 
@@ -59,6 +68,70 @@ def as_omitted(leave_out: Sequence[str]) -> tuple[str, ...]:
     return tuple(check_name("parameter to leave out", name, OMITTED) for name in names)
 
 
+STATED_DEFAULTS = {
+    "temperature": 1.0,
+    "top_k": 0,
+    "top_p": 1.0,
+    "min_p": 0.0,
+    "repetition_penalty": 1.0,
+}
+"""Default parameters that vLLM reads from a generation configuration, with their neutral values."""
+
+
+def with_defaults(
+    sampling: Sequence[SamplingParameters],
+    request: RequestParameters,
+    config: AnyPath | Mapping[str, Any],
+    omitted: Collection[str],
+) -> tuple[tuple[SamplingParameters, ...], RequestParameters]:
+    """Set the omitted parameters to the values of a generation configuration.
+
+    Missing values are neutral, and other entries of the configuration have no effect, as in vLLM.
+    """
+    if not isinstance(config, Mapping):
+        place = as_path(config, "of a folder, or of a file generation_config.json")
+        config = read_json(place / FILE if place.is_dir() else place)
+    if not isinstance(config, Mapping):
+        raise InvalidInputError(
+            f"the generation configuration is {shown(config)}; it must be a JSON object"
+        )
+    used = {name: neutral for name, neutral in STATED_DEFAULTS.items() if name in omitted}
+    if not used:
+        raise InvalidInputError(
+            "a generation configuration states the server's own values of omitted parameters; name "
+            "these parameters with leave_out (--leave-out all)"
+        )
+    if config.get("do_sample") is False and "temperature" in used:
+        raise InvalidInputError(
+            "the generation configuration has do_sample = false, which some servers ignore; state "
+            "the temperature that the server should use instead of this file"
+        )
+    values = {
+        name: neutral if config.get(name) is None else config[name]
+        for name, neutral in used.items()
+    }
+    stated = [
+        name
+        for name in used
+        if name in request.stated
+        or any(getattr(parameters, name, None) not in (None, used[name]) for parameters in sampling)
+    ]
+    if stated:
+        raise InvalidInputError(
+            f"{', '.join(stated)}: both stated and read from the generation configuration; state "
+            "only parameters that requests do not omit"
+        )
+    repetition = values.pop("repetition_penalty", None)
+    if repetition is not None:
+        request = replace(request, repetition_penalty=repetition)
+    # The value that keeps all tokens is None.
+    changed: dict[str, Any] = {
+        name: None if name != "temperature" and value == used[name] else value
+        for name, value in values.items()
+    }
+    return tuple(dict.fromkeys(replace(each, **changed) for each in sampling)), request
+
+
 def as_settings(
     sampling: Sequence[SamplingParameters], concurrency: Sequence[int], omitted: Sequence[str] = ()
 ) -> tuple[Setting, ...]:
@@ -71,12 +144,12 @@ def as_settings(
             raise InvalidParameterError(
                 f"`sampling` contains {shown(parameters)}; it must contain SamplingParameters"
             )
-        if parameters.temperature == 0 or parameters.min_p is not None:
+        if parameters.temperature == 0:
             raise InvalidParameterError(
                 f"`sampling` contains {parameters}; the temperature must be above 0 (greedy texts "
-                "are compared separately), and min_p is not supported"
+                "are compared separately)"
             )
-    for name in {"temperature", "top_k", "top_p"}.intersection(omitted):
+    for name in {"temperature", "top_k", "top_p", "min_p"}.intersection(omitted):
         if len({getattr(parameters, name) for parameters in sampling}) > 1:
             raise InvalidParameterError(
                 f"`sampling` has several values of {name}, but requests omit {name}; give only "

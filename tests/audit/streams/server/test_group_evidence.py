@@ -8,7 +8,8 @@ import math
 import numpy as np
 import pytest
 
-from otm.audit.streams.server.group_evidence import (
+from otm.audit.streams.server.distributions.lists import probs_from_logits
+from otm.audit.streams.server.evidence.group_evidence import (
     CLASS_COUNT,
     EVERYWHERE,
     FAMILY_COUNT,
@@ -16,7 +17,6 @@ from otm.audit.streams.server.group_evidence import (
     GroupEvidence,
     Tally,
 )
-from otm.audit.streams.server.lists import probs_from_logits
 from otm.decoding import SamplingParameters
 
 LEVEL = 0.05

@@ -8,9 +8,9 @@ import math
 import numpy as np
 import pytest
 
-from otm.audit.streams.server.group_evidence import CLASS_COUNT, FAMILY_COUNT
-from otm.audit.streams.server.lists import probs_from_list, probs_from_logits
-from otm.audit.streams.server.token_probs import TokenProbs
+from otm.audit.streams.server.distributions.lists import probs_from_list, probs_from_logits
+from otm.audit.streams.server.distributions.token_probs import TokenProbs
+from otm.audit.streams.server.evidence.group_evidence import CLASS_COUNT, FAMILY_COUNT
 from otm.decoding import SamplingParameters
 from otm.errors import EndpointError
 

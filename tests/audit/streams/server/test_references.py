@@ -12,7 +12,7 @@ pytest.importorskip("httpx2")
 
 from otm.audit import audit_server
 from otm.audit.streams.server.answers import Completion, read_completion
-from otm.audit.streams.server.references import OwnLists
+from otm.audit.streams.server.distributions.references import OwnLists
 from otm.decoding import SamplingParameters
 from otm.errors import EndpointError
 from tests.audit.streams.server.servers import URL, Place, audit, serve, usual

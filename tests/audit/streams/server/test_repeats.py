@@ -11,9 +11,9 @@ import pytest
 pytest.importorskip("httpx2")
 
 from otm.audit.streams.server.answers import Completion
-from otm.audit.streams.server.earlier_answers import Copies
-from otm.audit.streams.server.lists import probs_from_list
-from otm.audit.streams.server.token_probs import TokenProbs
+from otm.audit.streams.server.distributions.lists import probs_from_list
+from otm.audit.streams.server.distributions.token_probs import TokenProbs
+from otm.audit.streams.server.evidence.earlier_answers import Copies
 from otm.decoding import SamplingParameters
 from tests.audit.streams.server.servers import Place, V, asked, audit, serve
 

@@ -10,20 +10,26 @@ or after top-k with fewer tokens than the list.
 
 Several tokens may have the same string, for example incomplete characters; a list of strings may
 then have fewer entries than tokens.  `_used_strings` determines which strings of a list are used.
+
+Penalties and biases add known numbers to the logits of a few known tokens (`_with_changes`).  So
+the distribution, given that the token is on the list, is still exact without truncation.  Top-k,
+top-p and min-p need the most probable tokens after the change.  These are the listed tokens above
+the largest value that any unlisted token may have after the change; other tokens do not count,
+unless truncation certainly removes them.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from otm._core.listed_tokens import IMPOSSIBLE, TOKEN_ID, is_unclear
 from otm.audit.streams.e_process import Floats
-from otm.audit.streams.server.token_probs import TokenProbs
+from otm.audit.streams.server.distributions.token_probs import TokenProbs
 from otm.decoding import SamplingParameters
 from otm.errors import EndpointError
 
@@ -36,8 +42,11 @@ WHOLE_LIST_GAP = 1e-3
 LARGEST_EXCESS = 0.02
 """Allowed excess of a list's total probability over 1; logs in bfloat16 are up to 0.8 % off."""
 
-TOP_P_MARGIN = 1e-4
-"""Margin around top-p: a sum of probabilities within it may be above or below top-p."""
+EDGE_MARGIN = 1e-4
+"""Margin around top-p and min-p: values within it may be above or below the threshold."""
+
+CHANGED_MARGIN = 1e-4
+"""Margin between two changed logits; closer logits may be in either order on the server."""
 
 
 class UsedEntries(NamedTuple):
@@ -53,6 +62,12 @@ class UsedEntries(NamedTuple):
     hidden: int
     # Tokens that do not count.
     dropped: frozenset[str]
+    # Whether the probabilities of all tokens, with those that are not used, sum to 1.
+    normalized: bool = True
+    # Largest difference between two values whose order is unknown.
+    slack: float = 0.0
+    # Tokens whose logits were changed.
+    changed: frozenset[str] = frozenset()
 
 
 def probs_from_list(
@@ -64,11 +79,13 @@ def probs_from_list(
     processed: bool = False,
     chat: bool = False,
     error: float = 0.0,
+    changes: Mapping[str, float] | None = None,
 ) -> TokenProbs | None:
     """Return a distribution from N log-probabilities; None if the position does not count.
 
     The list contains the sampled `token`.  In `processed` lists, temperature and truncation are
-    already applied; `error` is the largest rounding error of a log-probability.
+    already applied; `error` is the largest rounding error of a log-probability.  `changes` are
+    numbers that the server adds to the logits of some token ids.
     """
     if token not in entries:
         return None
@@ -86,8 +103,13 @@ def probs_from_list(
         if by_id
         else _used_strings(entries, listed, token, chat=chat, flat=parameters.temperature > 1)
     )
-    if used is None or (used.hidden and parameters.top_p not in (None, 1)):
+    if used is None or (
+        used.hidden and (parameters.top_p not in (None, 1) or parameters.min_p is not None)
+    ):
         return None
+    if changes and by_id:
+        floor = IMPOSSIBLE if used.whole else min(sorted(logs)[-listed:])
+        used = _with_changes(used, changes, floor, parameters, error)
     row = _adjusted(used, parameters, error)
     if row.rest > 0 and not used.rest_counts:
         row = row.without_rest()
@@ -148,53 +170,109 @@ def _used_strings(
     return UsedEntries(list(top), logs, whole, rest_counts, hidden, frozenset(dropped))
 
 
-def probs_from_logits(logits: Floats, parameters: SamplingParameters) -> TokenProbs | None:
-    """Return the distribution of a local model, whose tokens are represented by their ids."""
+def _with_changes(
+    used: UsedEntries,
+    changes: Mapping[str, float],
+    floor: float,
+    parameters: SamplingParameters,
+    error: float,
+) -> UsedEntries:
+    """Add numbers to log-probabilities of token ids; no other token has more than `floor`.
+
+    The sum of all probabilities is known if no changed token is missing from the list.
+    """
+    added = np.array([changes.get(token, 0.0) for token in used.tokens])
+    logs = np.maximum(used.logs + added, IMPOSSIBLE)
+    missing = [] if used.whole else [changes[token] for token in {*changes}.difference(used.tokens)]
+    others = 0.0 if used.whole else max(1.0 - float(np.exp(used.logs).sum()), 0.0)
+    tokens, slack = used.tokens, CHANGED_MARGIN + 2 * error
+    total = others + float(np.exp(logs).sum())
+    if not used.whole and _truncates(parameters):
+        kept = logs > floor + max([0.0, *missing]) + slack
+        logs = logs[kept]
+        tokens = [token for token, keep in zip(tokens, kept, strict=True) if keep]
+    logs = logs - math.log(total or 1.0)
+    return used._replace(
+        tokens=tokens,
+        logs=logs,
+        normalized=not missing,
+        slack=slack,
+        changed=frozenset(changes),
+    )
+
+
+def _truncates(parameters: SamplingParameters) -> bool:
+    """Whether which tokens are possible depends on their probabilities."""
+    top_p, min_p = parameters.top_p, parameters.min_p
+    return parameters.top_k is not None or (top_p or 1) < 1 or (min_p or 0) > 0
+
+
+def probs_from_logits(
+    logits: Floats, parameters: SamplingParameters, changed: Sequence[int] = ()
+) -> TokenProbs | None:
+    """Return the distribution of a local model, whose tokens are represented by their ids.
+
+    `changed` are the tokens whose logits a penalty or a bias changed.
+    """
     logs = logits - logits.max()
-    logs = logs - np.log(np.exp(logs).sum())
+    logs = np.maximum(logs - np.log(np.exp(logs).sum()), IMPOSSIBLE)
     order = np.argsort(-logs, kind="stable")
     tokens = [f"{TOKEN_ID}{token}" for token in order]
-    return _adjusted(UsedEntries(tokens, logs[order], True, True, 0, frozenset()), parameters, 0.0)
+    used = UsedEntries(
+        *(tokens, logs[order], True, True, 0, frozenset()),
+        changed=frozenset(f"{TOKEN_ID}{token}" for token in changed),
+    )
+    return _adjusted(used, parameters, 0.0)
 
 
 def _adjusted(used: UsedEntries, parameters: SamplingParameters, error: float) -> TokenProbs:
     """Apply sampling parameters to listed log-probabilities.
 
-    Tokens at the edge of top-k or top-p do not count, because it is unknown whether they stay.
-    Servers choose differently among equal tokens, and `error` hides which tokens are equal.
+    Min-p acts before top-k and top-p, as in vLLM.  Tokens at the edge of min-p, top-k or top-p do
+    not count, because it is unknown whether they stay.  Servers choose differently among equal
+    tokens, and `error` hides which tokens are equal.
     """
     pairs = sorted(zip((-used.logs).tolist(), used.tokens, strict=True))
     tokens, whole = [token for _, token in pairs], used.whole
     logs = -np.array([log for log, _ in pairs])
     weights = np.exp((logs - logs.max(initial=-np.inf)) / parameters.temperature)
-    top_k, top_p = parameters.top_k, parameters.top_p
+    top_k, top_p, min_p = parameters.top_k, parameters.top_p, parameters.min_p
     sure, out = np.ones((2, len(tokens)), dtype=bool)
     out[:] = False
     # None if the residual mass is unknown.
     rest: float | None = 0.0 if whole else None
-    if not whole and parameters.temperature == 1 and top_k is None and tokens:
+    known = used.normalized and parameters.temperature == 1 and top_k is None
+    if not whole and known and tokens:
         rest = max(math.exp(-logs[0]) - float(weights.sum()), 0.0)
+    if min_p and tokens:
+        # The weights are relative to the largest one; the most probable token always stays.
+        inexact = 2 * error + used.slack
+        close = EDGE_MARGIN + inexact / min(parameters.temperature, 1.0)
+        sure, out = weights > min_p * (1 + close), weights < min_p * (1 - close)
+        sure[0] |= len(tokens) == 1 or logs[0] - logs[1] > inexact
+        rest = 0.0 if whole or out.any() else None
     if top_k is not None and top_k < len(tokens):
-        sure, out, rest = logs > logs[top_k], logs < logs[top_k], 0.0
-        if logs[top_k - 1] > logs[top_k]:
-            out = ~sure
+        sure &= logs > logs[top_k] + used.slack
+        out |= logs < logs[top_k - 1] - used.slack
+        rest = 0.0
     if top_k is not None and used.hidden:
         sure = sure & (np.arange(len(tokens)) < top_k - used.hidden)
     if top_p is not None and top_p < 1 and tokens:
-        close = TOP_P_MARGIN + error / min(parameters.temperature, 1.0)
+        close = EDGE_MARGIN + error / min(parameters.temperature, 1.0)
         least = float(weights[sure].sum()) + (rest or 0.0)
         most = math.inf if rest is None else float(weights[~out].sum()) + rest
         # Mass before each token, and before the unlisted tokens.
         before = np.append(0.0, np.cumsum(np.where(out, 0, weights)))
         low, high, bottom, alone = before[:-1], before[:-1], before[-1], True
-        falls = logs[1:] - logs[:-1] < -2 * error
+        inexact = 2 * error + used.slack
+        falls = logs[1:] - logs[:-1] < -inexact
         if not falls.all():
             # Use the mass before the first and before the last of several equal tokens.
             new = np.append(True, falls)
             starts = np.flatnonzero(new)
             group = np.cumsum(new) - 1
             low, high = low[starts[group]], high[np.append(starts[1:], len(tokens))[group] - 1]
-            bottom, alone = low[-1] if error else bottom, starts.size > 1 and starts[1] == 1
+            bottom, alone = low[-1] if inexact else bottom, starts.size > 1 and starts[1] == 1
         sure &= high < least * (top_p - close)
         out |= low > most * (top_p + close)
         if rest:
@@ -208,4 +286,5 @@ def _adjusted(used: UsedEntries, parameters: SamplingParameters, error: float) -
         (rest or 0.0) / (total or 1.0),
         rest is not None,
         frozenset(token for token, out_of in zip(tokens, sure | out, strict=True) if not out_of),
+        used.changed,
     )

@@ -11,7 +11,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 
 from otm.audit.streams.e_process import Floats
-from otm.audit.streams.server.group_evidence import CLASS_COUNT, FAMILY_COUNT
+from otm.audit.streams.server.evidence.group_evidence import CLASS_COUNT, FAMILY_COUNT
 
 TINY = 1e-300
 """Lower limit of a probability before its logarithm is computed."""
@@ -30,6 +30,8 @@ class TokenProbs:
     rest_counts: bool
     # Tokens that do not count if they are sampled.
     unseen: frozenset[str]
+    # Tokens whose logits a penalty or a bias changed; they have classes of their own.
+    changed: frozenset[str] = frozenset()
 
     @cached_property
     def places(self) -> dict[str, int]:
@@ -39,15 +41,18 @@ class TokenProbs:
     @cached_property
     def classes(self) -> tuple[list[int], list[int]]:
         """Class of each token in both families."""
-        return merged_classes(self.tokens)
+        return merged_classes(self.tokens, self.changed)
 
     @cached_property
     def merged_probs(self) -> Floats:
         """Probabilities of the classes [F, C], as from `merge_other(self)`, but faster."""
         merged = np.zeros((FAMILY_COUNT, CLASS_COUNT))
         ranked = self.probs[: CLASS_COUNT - 1]
-        merged[0, : ranked.size] = ranked
-        merged[0, -1] = self.probs[CLASS_COUNT - 1 :].sum()
+        if self.changed:
+            merged[0] = np.bincount(self.classes[0], self.probs, CLASS_COUNT)
+        else:
+            merged[0, : ranked.size] = ranked
+            merged[0, -1] = self.probs[CLASS_COUNT - 1 :].sum()
         merged[1] = np.bincount(self.classes[1], self.probs, CLASS_COUNT)
         merged[:, -1] += self.rest
         return merged
@@ -115,13 +120,25 @@ class TokenProbs:
             self.rest / (total or 1.0),
             self.rest_counts and total > 0,
             self.unseen | frozenset(dropped),
+            self.changed,
         )
 
 
-def merged_classes(tokens: tuple[str, ...]) -> tuple[list[int], list[int]]:
-    """Return the classes of listed tokens, by rank and by hash; the last class has the others."""
+def merged_classes(
+    tokens: tuple[str, ...], changed: Collection[str] = ()
+) -> tuple[list[int], list[int]]:
+    """Return the classes of listed tokens, by rank and by hash; the last class has the others.
+
+    If penalties or biases changed some tokens, these share the last half of the ranks.
+    """
     last = CLASS_COUNT - 1
-    return [min(rank, last) for rank in range(len(tokens))], [bucket(token) for token in tokens]
+    ranks, again = iter(range(len(tokens))), iter(range(len(tokens)))
+    first = last if not changed else last // 2 + 1
+    by_rank = [
+        min(first + next(again), last - 1) if token in changed else min(next(ranks), first)
+        for token in tokens
+    ]
+    return by_rank, [bucket(token) for token in tokens]
 
 
 @lru_cache(maxsize=2**18)

@@ -25,8 +25,13 @@ import numpy as np
 from otm._core.listed_tokens import is_unclear
 from otm.audit.streams.e_process import EProcess, Floats
 from otm.audit.streams.server.answers import Completion
-from otm.audit.streams.server.group_evidence import CLASS_COUNT, FAMILY_COUNT, Group, GroupEvidence
-from otm.audit.streams.server.token_probs import TokenProbs
+from otm.audit.streams.server.distributions.token_probs import TokenProbs
+from otm.audit.streams.server.evidence.group_evidence import (
+    CLASS_COUNT,
+    FAMILY_COUNT,
+    Group,
+    GroupEvidence,
+)
 from otm.decoding import SamplingParameters
 
 STEADY = 0.05

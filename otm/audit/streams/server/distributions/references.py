@@ -7,9 +7,9 @@ tokens, and each token has its deviation from the reference.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Protocol
 
 import numpy as np
 
@@ -17,10 +17,16 @@ from otm._core.listed_tokens import IMPOSSIBLE, TOKEN_ID, is_unclear
 from otm._core.tensors import to_host
 from otm.audit.streams.e_process import Floats
 from otm.audit.streams.server.answers import Completion, Prompt
-from otm.audit.streams.server.group_evidence import CLASS_COUNT, FAMILY_COUNT
-from otm.audit.streams.server.lists import probs_from_list, probs_from_logits
-from otm.audit.streams.server.suspects import SampledToken
-from otm.audit.streams.server.token_probs import TokenProbs, bucket, merged_classes
+from otm.audit.streams.server.distributions.lists import probs_from_list, probs_from_logits
+from otm.audit.streams.server.distributions.token_probs import TokenProbs, bucket, merged_classes
+from otm.audit.streams.server.evidence.group_evidence import CLASS_COUNT, FAMILY_COUNT
+from otm.audit.streams.server.evidence.suspects import SampledToken
+from otm.audit.streams.server.request_parameters import (
+    LARGEST_ID,
+    NO_PARAMETERS,
+    RequestParameters,
+    logit_changes,
+)
 from otm.decoding import SamplingParameters
 from otm.errors import EndpointError, InvalidInputError
 from otm.models import LanguageModel
@@ -29,6 +35,9 @@ COUNTED_SINGLY = 20
 """Number of the most probable tokens of a position that the report counts one by one."""
 
 OTHERS = "(others)"
+
+MOST_DIGITS = len(str(LARGEST_ID))
+"""Largest number of digits of a token id."""
 
 FEWEST_NUMBERS = 20
 """Smallest number of log-probabilities that determines the rounding."""
@@ -51,10 +60,28 @@ class CountedToken:
     other: str = ""
     # None for pairs.
     sampled: SampledToken | None = None
+    # Number of the prompt.
+    prompt: int = 0
 
 
-ProbsOf: TypeAlias = Callable[[Prompt, Completion, SamplingParameters], list[TokenProbs | None]]
-"""Function that returns the distribution of each token of an answer."""
+class ProbsOf(Protocol):
+    """The distribution of each token of an answer; None for a token that does not count."""
+
+    def __call__(
+        self,
+        prompt: Prompt,
+        answer: Completion,
+        parameters: SamplingParameters,
+        request: RequestParameters | None = None,
+        lag: int = 0,
+    ) -> list[TokenProbs | None]:
+        """Return the distributions.
+
+        By default with the request parameters of the audit; penalties do not see the last `lag`
+        tokens before each token.
+        """
+        ...
+
 
 MOST_KEPT_LISTS = 2**11
 """Number of lists whose distributions are cached for equal lists of other answers."""
@@ -63,23 +90,37 @@ MOST_KEPT_LISTS = 2**11
 class OwnLists:
     """Distributions from the lists of the server, and the rounding of these lists."""
 
-    def __init__(self, listed: int, *, processed: bool, chat: bool) -> None:
-        self.listed, self._processed, self._chat = listed, processed, chat
+    def __init__(
+        self,
+        listed: int,
+        *,
+        processed: bool,
+        chat: bool,
+        request: RequestParameters = NO_PARAMETERS,
+    ) -> None:
+        self.listed, self.processed, self._chat = listed, processed, chat
+        self.request = request
         self._cache: dict[Hashable, TokenProbs | None] = {}
         # Decimals of all numbers so far; None if the numbers are not rounded.
         self.decimals: int | None = 0
         self._numbers = 0
 
     def __call__(
-        self, prompt: Prompt, answer: Completion, parameters: SamplingParameters
+        self,
+        prompt: Prompt,
+        answer: Completion,
+        parameters: SamplingParameters,
+        request: RequestParameters | None = None,
+        lag: int = 0,
     ) -> list[TokenProbs | None]:
         """Return the distribution of each token of an answer; None if the token does not count."""
         if self.decimals is not None:
             self._count_decimals(answer)
-        return [
-            self._probs(entries, token, parameters)
-            for token, entries in zip(answer.tokens, answer.lists, strict=True)
-        ]
+        changes = listed_changes(answer, self.request if request is None else request, lag)
+        if self.processed:
+            changes = [{}] * len(answer.tokens)
+        places = zip(answer.tokens, answer.lists, changes, strict=True)
+        return [self._probs(at, token, parameters, change) for token, at, change in places]
 
     @property
     def rounded_to(self) -> int | None:
@@ -92,10 +133,15 @@ class OwnLists:
         return 0.0 if self.decimals is None else 0.5 * 10.0**-self.decimals
 
     def _probs(
-        self, entries: dict[str, float], token: str, parameters: SamplingParameters
+        self,
+        entries: dict[str, float],
+        token: str,
+        parameters: SamplingParameters,
+        changes: dict[str, float],
     ) -> TokenProbs | None:
         # The sampled string decides whether a position counts.
-        key = (frozenset(entries.items()), parameters, token.startswith(TOKEN_ID) or token)
+        by_id = token.startswith(TOKEN_ID) or token
+        key = (frozenset(entries.items()), parameters, by_id, frozenset(changes.items()))
         if key not in self._cache:
             if len(self._cache) >= MOST_KEPT_LISTS:
                 self._cache.clear()
@@ -104,9 +150,10 @@ class OwnLists:
                 self.listed,
                 parameters,
                 token,
-                processed=self._processed,
+                processed=self.processed,
                 chat=self._chat,
                 error=self.error,
+                changes=changes,
             )
         return self._cache[key]
 
@@ -130,26 +177,69 @@ class OwnLists:
             self.decimals = self.decimals + 1 if self.decimals < MOST_DECIMALS else None
 
 
-def probs_from_model(model: LanguageModel) -> ProbsOf:
-    """Return a reference that computes distributions by a local model on the same tokens."""
+def listed_changes(
+    answer: Completion, request: RequestParameters, lag: int = 0
+) -> list[dict[str, float]]:
+    """Return the numbers that the server adds to the logits of tokens, at each token."""
+    if not request.changes_logits:
+        return [{}] * len(answer.tokens)
+    ids = token_ids(answer)
+    outputs = (ids[: max(place - lag, 0)] for place in range(len(ids)))
+    return [
+        {f"{TOKEN_ID}{token}": value for token, value in logit_changes(request, output).items()}
+        for output in outputs
+    ]
 
-    def probs(
-        prompt: Prompt, answer: Completion, parameters: SamplingParameters
+
+class ModelProbs:
+    """Distributions that a local model computes after the same tokens."""
+
+    def __init__(self, model: LanguageModel, request: RequestParameters = NO_PARAMETERS) -> None:
+        self.model, self.request = model, request
+
+    def __call__(
+        self,
+        prompt: Prompt,
+        answer: Completion,
+        parameters: SamplingParameters,
+        request: RequestParameters | None = None,
+        lag: int = 0,
     ) -> list[TokenProbs | None]:
-        return [probs_from_logits(row, parameters) for row in model_logits(model, prompt, answer)]
+        """Return the distribution of each token of an answer."""
+        raw = model_logits(self.model, prompt, answer)
+        rows = changed_logits(
+            raw, prompt, answer, self.request if request is None else request, lag
+        )
+        pairs = zip(rows, raw, strict=True)
+        return [
+            probs_from_logits(row, parameters, np.flatnonzero(row != before).tolist())
+            for row, before in pairs
+        ]
 
-    return probs
+
+def changed_logits(
+    rows: Floats, prompt: Prompt, answer: Completion, request: RequestParameters, lag: int = 0
+) -> Floats:
+    """Apply the request parameters to the logits of a model at the tokens of an answer: [n, V]."""
+    if not request.changes_logits:
+        return rows
+    ids = [*(int(token) for token in prompt), *token_ids(answer)]
+    ends = (max(len(prompt), len(prompt) + place - lag) for place in range(len(rows)))
+    changed = [
+        request.processor(ids[:end], row, len(prompt)) for end, row in zip(ends, rows, strict=True)
+    ]
+    return np.array(changed).reshape(rows.shape)
 
 
 def token_ids(answer: Completion) -> list[int]:
     """Parse the token ids of an answer."""
     ids = [token.removeprefix(TOKEN_ID) for token in answer.tokens]
     if not all(token.startswith(TOKEN_ID) for token in answer.tokens) or not all(
-        text.isdecimal() and len(text) < 10 for text in ids
+        text.isdecimal() and len(text) <= MOST_DIGITS for text in ids
     ):
         raise EndpointError(
-            "the server does not return token ids (`return_tokens_as_token_ids`), which a "
-            "comparison with a model needs"
+            "the server does not return token ids (`return_tokens_as_token_ids`), which "
+            "penalties, biases, end tokens and a comparison with a model need"
         )
     return [int(text) for text in ids]
 
@@ -172,16 +262,23 @@ def model_logits(model: LanguageModel, prompt: Prompt, answer: Completion) -> Fl
     return rows
 
 
-def count_tokens(prompt: Prompt, answer: Completion) -> list[CountedToken]:
-    """Compare each counted token of an answer with its distribution."""
+def count_tokens(prompt: Prompt, answer: Completion, number: int = 0) -> list[CountedToken]:
+    """Compare each counted token of an answer to prompt `number` with its distribution."""
     counted = []
     for place, (token, row) in enumerate(zip(answer.tokens, answer.rows, strict=True)):
         if row is None or row.of(token) is None:
             continue
-        sampled = SampledToken(row, token, prompt, answer.tokens[:place])
+        sampled = SampledToken(row, token, prompt, answer, place)
         shown = token if row.places.get(token, COUNTED_SINGLY) < COUNTED_SINGLY else OTHERS
         counted.append(
-            CountedToken(place, row.deviation(token), row.greedy_distance, shown, sampled=sampled)
+            CountedToken(
+                place,
+                row.deviation(token),
+                row.greedy_distance,
+                shown,
+                sampled=sampled,
+                prompt=number,
+            )
         )
     return counted
 
@@ -202,8 +299,12 @@ def count_pairs(
     others: Sequence[Completion],
     parameters: SamplingParameters,
     listed: int,
+    *,
+    dropped: Collection[str] = (),
 ) -> list[CountedToken]:
     """Pair the tokens of two servers after the same text, in order of arrival.
+
+    Tokens in `dropped` have no partner, because one of the servers may omit them.
 
     Pairs never cross blocks: a token that an earlier block left unpaired is known already, and a
     pair with this token would bias the test.
@@ -214,6 +315,8 @@ def count_pairs(
         for text in texts:
             for place, token in enumerate(text.tokens):
                 node = text.tokens[:place]
+                if token in dropped:
+                    continue
                 nodes[node][which].append(token)
                 if node not in known:
                     known[node] = _ranked(text.lists[place], listed, parameters, token)

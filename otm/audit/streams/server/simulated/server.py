@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -47,8 +48,7 @@ def simulated_server(
     as "top_k", or accepts a share `accepted` of the drafts of a uniform draft model without a test.
     If `key` is stated, requests must have this key.
     """
-    httpx = require("httpx2")
-    rng, lock = np.random.default_rng(seed), threading.Lock()
+    rng = np.random.default_rng(seed)
     # Number of drafts, and of accepted drafts.
     counts = np.zeros(2, dtype=np.int64)
 
@@ -75,19 +75,49 @@ def simulated_server(
             else:
                 token = locate(np.arange(VOCABULARY), probs, own.random())
             counts[:] += 1, drafted
-            logs = logits - np.logaddexp.reduce(logits)
-            top = np.argsort(-logs, kind="stable")[: body.get("top_logprobs", body["logprobs"])]
-            # Like vLLM, list the sampled token first, then the most probable tokens.
-            lists.append({f"{TOKEN_ID}{i}": float(logs[i]) for i in (token, *top)})
+            lists.append(list_of(logits, token, body))
             tokens += (token,)
-        names = [f"{TOKEN_ID}{token}" for token in tokens]
-        if "messages" not in body:
-            return {"tokens": names, "top_logprobs": lists}
-        content = []
-        for written, entries in zip(names, lists, strict=True):
-            tops = [{"token": name, "logprob": log} for name, log in entries.items()]
-            content.append({"token": written, "logprob": entries[written], "top_logprobs": tops})
-        return {"content": content}
+        return {"logprobs": logprobs_of(tokens, lists, body)}
+
+    def metrics() -> str:
+        names = ("drafts", "draft_tokens", "accepted_tokens")
+        values = zip(names, (counts[0], *counts), strict=True)
+        return "\n".join(f"vllm:spec_decode_num_{n}_total{{}} {float(v)}" for n, v in values)
+
+    return transport_of(sample, metrics, key)
+
+
+def list_of(logits: Floats, token: int, body: dict[str, Any]) -> dict[str, float]:
+    """List the log-probability of the sampled token, then the most probable tokens, as in vLLM."""
+    logs = logits - np.logaddexp.reduce(logits)
+    top = np.argsort(-logs, kind="stable")[: body.get("top_logprobs", body["logprobs"])]
+    return {f"{TOKEN_ID}{i}": float(logs[i]) for i in (token, *top)}
+
+
+def logprobs_of(
+    tokens: Sequence[int], lists: Sequence[dict[str, float]], body: dict[str, Any]
+) -> dict[str, Any]:
+    """Return the log-probabilities in the format of completions or chats."""
+    names = [f"{TOKEN_ID}{token}" for token in tokens]
+    if "messages" not in body:
+        return {"tokens": names, "top_logprobs": lists}
+    content = []
+    for written, entries in zip(names, lists, strict=True):
+        tops = [{"token": name, "logprob": log} for name, log in entries.items()]
+        content.append({"token": written, "logprob": entries[written], "top_logprobs": tops})
+    return {"content": content}
+
+
+def transport_of(
+    sample: Callable[[dict[str, Any]], dict[str, Any]],
+    metrics: Callable[[], str] = str,
+    key: str | None = None,
+) -> Any:
+    """Make an httpx2 transport from a function that returns the choice for a request's body.
+
+    A choice may have "usage", which belongs to the whole answer.
+    """
+    httpx, lock = require("httpx2"), threading.Lock()
 
     def answer(request: Any) -> Any:
         if key is not None and request.headers.get("Authorization") != f"Bearer {key}":
@@ -95,12 +125,9 @@ def simulated_server(
         if request.url.path == "/v1/models":
             return httpx.Response(200, json={"data": [{"id": "simulated"}]})
         if request.url.path == "/metrics":
-            names = ("drafts", "draft_tokens", "accepted_tokens")
-            values = zip(names, (counts[0], *counts), strict=True)
-            text = "\n".join(f"vllm:spec_decode_num_{n}_total{{}} {float(v)}" for n, v in values)
-            return httpx.Response(200, text=text + "\n")
+            return httpx.Response(200, text=metrics() + "\n")
         with lock:
-            logprobs = sample(json.loads(request.content))
-        return httpx.Response(200, json={"choices": [{"logprobs": logprobs}]})
+            choice = sample(json.loads(request.content))
+        return httpx.Response(200, json={"usage": choice.pop("usage", {}), "choices": [choice]})
 
     return httpx.MockTransport(answer)

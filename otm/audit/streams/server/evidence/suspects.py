@@ -16,9 +16,9 @@ import numpy as np
 from otm._core.listed_tokens import TOKEN_ID
 from otm.audit.diagnose.known_bugs.steps import greedy_probs
 from otm.audit.streams.e_process import Bools, Floats
-from otm.audit.streams.server.answers import Prompt
-from otm.audit.streams.server.earlier_answers import Repeats
-from otm.audit.streams.server.token_probs import TokenProbs
+from otm.audit.streams.server.answers import Completion, Prompt
+from otm.audit.streams.server.distributions.token_probs import TokenProbs
+from otm.audit.streams.server.evidence.earlier_answers import Repeats
 
 MOST_EXAMINED = 3_000
 """Largest number of tokens that are examined."""
@@ -28,6 +28,11 @@ LEAST_GAIN = 7.0
 
 SHARE = 0.6
 """Smallest ratio to the best log-likelihood gain at which another mistake is named too."""
+
+NO_SAMPLING = "no sampling"
+"""Name of the mistake of a server that decodes greedily."""
+NEARLY = 0.75
+"""Smallest ratio to the best log-likelihood gain at which mixed-up requests are named instead."""
 
 MISTAKEN = 0.98
 """Probability that the mistake affects a token; below 1, so that no single token decides."""
@@ -40,13 +45,15 @@ class SampledToken:
     row: TokenProbs
     token: str
     prompt: Prompt
-    before: tuple[str, ...]
+    answer: Completion
+    # Number of tokens of the answer before this one.
+    place: int
 
     @property
     def again(self) -> Bools:
         """Whether each listed token occurs in the prompt or the text so far: bool array [n]."""
         told = self.prompt if isinstance(self.prompt, str) else ""
-        known = {*self.before}
+        known = {*self.answer.tokens[: self.place]}
         if not isinstance(self.prompt, str):
             known |= {f"{TOKEN_ID}{token}" for token in self.prompt}
         return np.array(
@@ -55,9 +62,18 @@ class SampledToken:
 
 
 def find_suspects(
-    sampled: Sequence[SampledToken], repeats: Repeats | None, level: float
+    sampled: Sequence[SampledToken],
+    repeats: Repeats | None,
+    level: float,
+    mixed: Sequence[tuple[float, str]] = (),
+    parameter: tuple[float, str] | None = None,
 ) -> list[str]:
-    """Describe the mistakes that best explain the tokens of the most deviant setting."""
+    """Describe the mistakes that best explain the tokens of the most deviant setting.
+
+    `mixed` has log-likelihood gains and descriptions of mistakes that mix up requests.
+    `parameter` is a mistake in stated parameters with its log-likelihood gain.  If no other mistake
+    is clearly more probable, only this mistake is named.
+    """
     texts = []
     often = repeats is not None and repeats.repeated >= 2 * repeats.expected + 0.9
     if repeats is not None and often and repeats.log10_e_value > -math.log10(level) / 2:
@@ -80,13 +96,20 @@ def find_suspects(
             "a parameter without effect: the sampling parameters or the lists exclude "
             f"{excluded:,} of {len(sampled):,} tokens"
         )
+    stated = [] if parameter is None or parameter[0] < LEAST_GAIN else [parameter]
     if not listed:
-        return texts + found
+        return texts + ([stated[0][1]] if stated else found)
     table = _Table(listed)
     gains = sorted((table.explain(mistake) for mistake in MISTAKES), reverse=True)
+    if stated and stated[0][0] >= gains[0][0] - LEAST_GAIN / 2:
+        return [*texts, stated[0][1]]
+    gain, cause = max(mixed, default=(0.0, ""))
+    if gain >= max(LEAST_GAIN, NEARLY * gains[0][0]):
+        # Such a mistake also explains other temperatures and tokens outside a truncation.
+        return [*texts, cause]
     limit = max(LEAST_GAIN, SHARE * gains[0][0])
     named = [text for gain, text in gains if gain >= limit]
-    greedy = [text for text in named if text.startswith("no sampling")]
+    greedy = [text for text in named if text.startswith(NO_SAMPLING)]
     return greedy or texts + found + named
 
 
@@ -138,7 +161,7 @@ class SamplingMistake:
 
 MISTAKES = (
     SamplingMistake(
-        "no sampling: {seen:,} of {count:,} tokens are the most likely of their lists, as in "
+        NO_SAMPLING + ": {seen:,} of {count:,} tokens are the most likely of their lists, as in "
         "greedy decoding, {expected:,.1f} expected",
         (1,),
         lambda table, _: greedy_probs(table.probs),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,11 +11,31 @@ import numpy as np
 
 from otm.audit.report import LOSSLESS, NOT_LOSSLESS, UNDECIDED
 from otm.audit.streams.e_process import MISSED, EProcess
-from otm.audit.streams.server.answers import Completion
-from otm.audit.streams.server.earlier_answers import FEWEST_COMPARED, STEADY, Copies, SameText
-from otm.audit.streams.server.group_evidence import EVERYWHERE, Group, GroupEvidence
-from otm.audit.streams.server.references import CountedToken, OwnLists, ProbsOf
-from otm.audit.streams.server.suspects import MOST_EXAMINED, SampledToken, find_suspects
+from otm.audit.streams.server.answers import Completion, Prompt
+from otm.audit.streams.server.blocks import Block, Request
+from otm.audit.streams.server.distributions.references import CountedToken, OwnLists, ProbsOf
+from otm.audit.streams.server.evidence.earlier_answers import (
+    FEWEST_COMPARED,
+    STEADY,
+    Copies,
+    SameText,
+)
+from otm.audit.streams.server.evidence.endings import EndingCheck, EndingViolation
+from otm.audit.streams.server.evidence.group_evidence import EVERYWHERE, Group, GroupEvidence
+from otm.audit.streams.server.evidence.neighbours import MixedUp
+from otm.audit.streams.server.evidence.parameter_mistakes import (
+    ParameterBets,
+    Stated,
+    Suspect,
+    find_parameter_suspect,
+)
+from otm.audit.streams.server.evidence.suspects import (
+    MOST_EXAMINED,
+    NO_SAMPLING,
+    SampledToken,
+    find_suspects,
+)
+from otm.audit.streams.server.request_parameters import NO_PARAMETERS, RequestParameters
 from otm.decoding import SamplingParameters
 
 LEFT_OUT = 0.25
@@ -23,11 +44,29 @@ LEFT_OUT = 0.25
 OFF_LISTS = 0.5
 """Largest share of tokens that may be excluded or be on no list in a verdict "lossless"."""
 
+NAMED = 1_000
+"""Number of tokens that tell mistakes in stated parameters apart after a verdict "not lossless"."""
+
 GREEDY = 0.05
 """For "lossless", the distance of greedy decoding must exceed this value or the audit's bound."""
 
-SHARES = {"own": 0.8, "same text": 0.1, "copies": 0.1}
-"""Weights of the e-values: tokens against their own lists, against earlier lists, and copies."""
+DEVIATES = math.log(100)
+"""Logarithm of the e-value above which a setting deviates by itself."""
+
+SHARES = {"own": 0.8, "same text": 0.1, "copies": 0.1, "mixed up": 0.1, "parameters": 0.2}
+"""Weights of the e-values, relative to the sum of those in use.
+
+They are of tokens against their own lists, against earlier lists, of copies, of requests that are
+mixed up, and of mistakes in request parameters.
+"""
+
+
+def _alike(request: Request) -> tuple[int, SamplingParameters]:
+    return request.prompt, request.law
+
+
+def _groups_of(token: CountedToken, setting: int) -> list[Group]:
+    return [("prompt", token.prompt), ("setting", setting), ("place", token.place)]
 
 
 @dataclass(frozen=True)
@@ -49,8 +88,18 @@ class Findings:
         sizes: dict[str, int],
         drift: float,
         least_temperature: float,
+        *,
+        mixed: Sequence[float] = (),
+        request: RequestParameters = NO_PARAMETERS,
+        omitted: Sequence[str] = (),
+        endings: EndingCheck | None = None,
+        bets: ParameterBets | None = None,
     ) -> None:
-        """Start without answers; `sizes` has numbers of groups, `probs_of` is None for pairs."""
+        """Start without answers; `sizes` has numbers of groups, `probs_of` is None for pairs.
+
+        `mixed` has the temperatures of mixed blocks, if there are such blocks.
+        """
+        self.request, self.omitted, self.endings = request, omitted, endings
         self.limits, self.drift, self._least = limits, drift, least_temperature
         self.probs_of = probs_of
         self.evidence = GroupEvidence(
@@ -64,35 +113,56 @@ class Findings:
             self._parts["same text"] = self.same_text.evidence
         if self.copies is not None:
             self._parts["copies"] = self.copies.evidence
+        self.mixed_up = MixedUp(drift, mixed) if mixed else None
+        if self.mixed_up is not None:
+            self._parts["mixed up"] = self.mixed_up.evidence
+        self.bets = bets
+        if bets is not None:
+            self._parts["parameters"] = bets
         self.mixture = EProcess([SHARES[name] for name in self._parts], -math.log(limits.level))
         self.left_out = 0
         # Sums over the tokens that count; the last sums the probabilities of unlisted tokens.
         self._greedy_distance, self._entropy, self._others = 0.0, 0.0, 0.0
+        # Numbers of simultaneous requests, by setting.
+        self._settings: dict[int, int] = {}
         # Tokens by setting, for the search for suspects.
         self._sampled: dict[int, list[SampledToken]] = {}
+        self._parameters: dict[int, SamplingParameters] = {}
+
+    def bet(self, prompt: Prompt, parameters: SamplingParameters, answer: Completion) -> None:
+        """Bet on mistakes in the request parameters."""
+        if self.bets is not None:
+            self.bets.drift = max(self.drift, self.error)
+            self.bets.add(prompt, answer, parameters)
 
     def add(
         self,
-        setting: int,
-        prompt: int,
-        parameters: SamplingParameters,
+        block: Block,
         answers: Sequence[Completion],
         counted: Sequence[CountedToken],
     ) -> None:
         """Add the answers of a block, and their tokens that count."""
         drift = max(self.drift, self.error)
-        if self.copies is not None:
-            self.copies.drift = drift
-            for answer in answers:
-                self.copies.add((prompt, parameters), answer)
-        if self.same_text is not None:
-            self.same_text.add(prompt, parameters, answers, self.error)
+        if self.mixed_up is not None:
+            self.mixed_up.drift = drift
+            self.mixed_up.add(block, answers)
+        pairs = zip(block.requests, answers, strict=True)
+        for (prompt, law), alike in itertools.groupby(pairs, lambda pair: _alike(pair[0])):
+            texts = [answer for _, answer in alike]
+            if self.copies is not None:
+                self.copies.drift = drift
+                for answer in texts:
+                    self.copies.add((prompt, law), answer)
+            if self.same_text is not None:
+                self.same_text.add(prompt, law, texts, self.error)
         self.left_out += sum(len(answer.tokens) for answer in answers) - len(counted)
-        groups: list[Group] = [("prompt", prompt), ("setting", setting)]
         self.evidence.drift = drift
-        self.evidence.add((token.deviation, [*groups, ("place", token.place)]) for token in counted)
+        self.evidence.add((each.deviation, _groups_of(each, block.setting)) for each in counted)
         self.mixture.update(np.array([part.log_e_value for part in self._parts.values()]))
-        kept = self._sampled.setdefault(setting, [])
+        kept = self._sampled.setdefault(block.setting, [])
+        if len({*map(_alike, block.requests)}) == 1:
+            self._settings[block.setting] = block.concurrency
+            self._parameters[block.setting] = block.requests[0].law
         for token in counted:
             self._greedy_distance += token.greedy_distance
             if token.sampled is not None:
@@ -104,9 +174,22 @@ class Findings:
     @property
     def verdict(self) -> str:
         """Verdict from the answers so far."""
-        if self.mixture.decided:
+        if self.mixture.decided or self.violation is not None:
             return NOT_LOSSLESS
         return UNDECIDED if self.missing() else LOSSLESS
+
+    @property
+    def finished(self) -> bool:
+        """Whether no more requests are needed, for the verdict and for naming a mistake."""
+        many = self.count >= NAMED or self.violation is not None
+        if self.bets is None and not self.omitted:
+            many |= not any(parameters.min_p for parameters in self._parameters.values())
+        return self.verdict != UNDECIDED and (self.verdict != NOT_LOSSLESS or many)
+
+    @property
+    def violation(self) -> EndingViolation | None:
+        """The first text with a wrong ending."""
+        return None if self.endings is None else self.endings.counts.violation
 
     @property
     def error(self) -> float:
@@ -174,15 +257,16 @@ class Findings:
                 f"lists after the same text differ by {same.mean_distance:.3g} (mean TV), more "
                 f"than the allowed {STEADY:g}"
             )
-        return found
+        return found + ([] if self.endings is None else self.endings.missing())
 
     def reasons(self) -> tuple[str, ...]:
         """List the reasons for a verdict other than "lossless"."""
         verdict = self.verdict
         if verdict == NOT_LOSSLESS:
-            return tuple(self.suspects()) or (
-                "no mistake that the audit knows explains the tokens",
-            )
+            found = [] if self.violation is None else [str(self.violation)]
+            if self.mixture.decided:
+                found += self.suspects()
+            return tuple(found) or ("no mistake that the audit knows explains the tokens",)
         return tuple(self.missing()) if verdict == UNDECIDED else ()
 
     def suspects(self) -> list[str]:
@@ -203,8 +287,37 @@ class Findings:
         if self._sampled and (not found or own >= limit):
             log_of = self.evidence.log_e_value_of
             worst = max(self._sampled, key=lambda number: log_of(("setting", number)))
-            found += find_suspects(self._sampled[worst], repeats, self.limits.level)
+            named = find_suspects(
+                self._sampled[worst],
+                repeats,
+                self.limits.level,
+                mixed=self._mixed_causes(),
+                parameter=self._parameter_suspect(worst),
+            )
+            unset = "; the server decodes greedily if requests leave out the temperature"
+            greedy = "temperature" in self.omitted
+            found += [
+                text + unset if greedy and text.startswith(NO_SAMPLING) else text for text in named
+            ]
         return found
+
+    def _parameter_suspect(self, setting: int) -> Suspect | None:
+        """Return the mistake in stated parameters that best explains the tokens of a setting."""
+        if self.probs_of is None or setting not in self._parameters:
+            return None
+        stated = Stated(self._parameters[setting], self.request, self.omitted)
+        return find_parameter_suspect(self._sampled[setting], stated, self.probs_of)
+
+    def _mixed_causes(self) -> list[tuple[float, str]]:
+        """Return mistakes that mix up requests, unless other requests deviate too."""
+        if self.mixed_up is None:
+            return []
+        log_of = self.evidence.log_e_value_of
+        deviate = [number for number in self._settings if log_of(("setting", number)) > DEVIATES]
+        if any(self._settings[number] == 1 for number in deviate):
+            return []
+        # In these blocks, all requests have one temperature.
+        return self.mixed_up.explain()[-1 if deviate else 0 :]
 
     @property
     def much_left_out(self) -> bool:

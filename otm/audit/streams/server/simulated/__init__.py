@@ -1,0 +1,5 @@
+"""Simulated servers, right or wrong, for audits without a network."""
+
+from otm.audit.streams.server.simulated.server import simulated_server
+
+__all__ = ["simulated_server"]

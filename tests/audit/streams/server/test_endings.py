@@ -1,0 +1,186 @@
+"""Where texts end: every form of a right server passes, and every wrong ending is shown."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+pytest.importorskip("httpx2")
+
+from otm.audit import RequestParameters
+from otm.audit.adapters.base import AFTER_END, AFTER_STOP, TOO_SHORT
+from otm.audit.streams.server.answers import Completion, Ending
+from otm.audit.streams.server.distributions.lists import probs_from_list
+from otm.audit.streams.server.evidence.endings import AT_CAP, EARLY_END, WRONG_REASON, EndingCheck
+from otm.audit.streams.server.simulated.steps import ENDINGS, step_server
+from otm.decoding import SamplingParameters
+from otm.errors import InvalidInputError
+from tests.audit.streams.server.servers import URL, audit
+
+END = 5
+
+
+def answer(
+    tokens: str, text: str = "", finish: str | None = "length", stop: Any = None, **more: Any
+) -> Completion:
+    """Make an answer from one digit per token, or from words if `words`."""
+    names = (
+        tuple(tokens.split(",")) if more.get("words") else tuple(f"token_id:{x}" for x in tokens)
+    )
+    return Completion(names, ({},) * len(names), ending=Ending(text, finish, stop, len(names)))
+
+
+ENDS, LATER_ENDS = RequestParameters(end_tokens=5), RequestParameters(end_tokens=5, min_tokens=2)
+STOPS = RequestParameters(stop=["##"])
+TWO = RequestParameters(stop=["\n\n", "\n"])
+
+RIGHT: dict[str, tuple[RequestParameters, list[Completion], str]] = {
+    "end listed": (ENDS, [answer("15", finish="stop"), answer("1235", finish="stop")], "at_end"),
+    "end at the limit": (ENDS, [answer("1235")], "at_end"),
+    "end omitted": (ENDS, [answer("12", finish="stop"), answer("1", finish="stop")], "at_end"),
+    "end named": (ENDS, [answer("125", finish="stop", stop=5)], "at_end"),
+    "full": (ENDS, [answer("1234")], "full"),
+    "after min_tokens": (LATER_ENDS, [answer("125", finish="stop")], "at_end"),
+    "excluded": (STOPS, [answer("123", "a", "stop", "##")], "at_stop"),
+    "included": (STOPS, [answer("123", "a##", "stop", "##")], "at_stop"),
+    "longer stop": (TWO, [answer("12", "a\n\n", "stop", "\n\n")], "at_stop"),
+    "overhang of a word": (STOPS, [answer("a,#,#b", "a##b", "stop", words=True)], "unclear"),
+    "whole last token": (STOPS, [answer("123", "a##b", "stop")], "unclear"),
+    "other end token": (ENDS, [answer("127", finish="stop", stop=7)], "unclear"),
+    "full context": (ENDS, [answer("12"), answer("12")], "unclear"),
+    "cancelled": (ENDS, [answer("12", finish="abort"), answer("1234")], "unclear"),
+    "other stop in one token": (
+        RequestParameters(stop=["##", "%"]),
+        [answer("12", "a", "stop", "%"), answer("12", "a##b", "stop", "%")],
+        "unclear",
+    ),
+}
+
+
+@pytest.mark.parametrize("form", RIGHT)
+def test_no_form_of_a_right_server_is_wrong(form: str) -> None:
+    """Bug: a right server that omits end tokens, or returns whole tokens, is "not lossless"."""
+    request, answers, kind = RIGHT[form]
+    check = EndingCheck(request, 4)
+    for each in answers:
+        check.add("p", each)
+    assert check.counts.violation is None
+    counts = dataclasses.asdict(check.counts)
+    assert counts[kind] >= 1
+    assert counts["texts"] == len(answers)
+    assert sum(counts[name] for name in ("at_end", "at_stop", "full", "unclear")) == len(answers)
+
+
+WRONG: dict[str, tuple[str, RequestParameters, list[Completion]]] = {
+    "behind the end": (AFTER_END, ENDS, [answer("1523")]),
+    "two ends": (AFTER_END, ENDS, [answer("155", finish="stop")]),
+    "early": (EARLY_END, LATER_ENDS, [answer("15", finish="stop")]),
+    "early, omitted": (EARLY_END, LATER_ENDS, [answer("1", finish="stop")]),
+    "reason": (WRONG_REASON, ENDS, [answer("15")]),
+    "short": (TOO_SHORT, ENDS, [answer("12"), answer("123")]),
+    "short, later": (TOO_SHORT, ENDS, [answer("1234"), answer("12")]),
+    "behind a stop": (
+        AFTER_STOP,
+        STOPS,
+        [answer("123", "a##b", "stop"), answer("12", "a", "stop", "##")],
+    ),
+    "behind a stop, words": (AFTER_STOP, STOPS, [answer("a,##,b,c", "a##bc", "stop", words=True)]),
+    "at the limit": (AT_CAP, STOPS, [answer("12", "a", "stop", "##"), answer("1234", "a##bc")]),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_wrong_endings_are_shown_with_their_tokens(case: str) -> None:
+    mistake, request, answers = WRONG[case]
+    check = EndingCheck(request, 4)
+    for each in answers:
+        check.add("p", each)
+    found = check.counts.violation
+    assert found is not None
+    assert found.mistake == mistake
+    assert found.tokens in [each.tokens for each in answers]
+    assert "prompt p" in str(found)
+
+
+def test_end_tokens_count_only_once_the_server_lists_them() -> None:
+    """Bug: a right server that omits end tokens seems to avoid them."""
+    logs = {f"token_id:{i}": log for i, log in ((5, -0.7), (1, -1.2), (2, -1.6))}
+    row = probs_from_list(logs, 9, SamplingParameters(), "token_id:1")
+    check = EndingCheck(ENDS, 4)
+    without = check.countable(row)
+    assert without is not None
+    assert without.of("token_id:5") is None
+    check.add("p", answer("15", finish="stop"))
+    assert check.countable(row) is row
+    stops = EndingCheck(STOPS, 4)
+    assert stops.countable(row) is None
+    hidden = dataclasses.replace(
+        answer("12", "a", "stop", "##"), ending=Ending("a", "stop", "##", 3)
+    )
+    stops.add("p", hidden)
+    assert stops.countable(row) is None  # a token of the stop string is missing
+    stops.add("p", answer("123", "a", "stop", "##"))
+    assert stops.countable(row) is row
+
+
+@pytest.mark.parametrize("mistake", ENDINGS)
+@pytest.mark.parametrize("vocabulary", [20, 60])
+def test_wrong_servers_are_found(mistake: str, vocabulary: int) -> None:
+    """Bug: an engine that keeps tokens behind an end inside a block passes."""
+    stops = mistake in (AFTER_STOP, AT_CAP)
+    request = RequestParameters(stop="w5 ") if stops else RequestParameters(end_tokens=END)
+    server = step_server(mistake, vocabulary=vocabulary, end=0 if stops else END)
+    report = audit(server, request=request, max_tokens=10, requests=400, concurrency=[1], tv=0.02)
+    assert report.verdict == "not lossless"
+    assert report.reasons[0].startswith(mistake)
+    assert len(report.reasons) == 1
+    assert "shown by a text with a wrong ending" in str(report)
+    assert report.endings is not None
+    assert report.endings.violation is not None
+    assert report.endings.violation.tokens
+
+
+FORMS: list[dict[str, Any]] = [
+    {"end_tokens": END, "server": {}},
+    {"end_tokens": END, "server": {"lists_end": False}},
+    {"end_tokens": END, "min_tokens": 2, "server": {}},
+    {"stop": "w5 ", "server": {"end": 0}},
+    {"stop": "w5 ", "server": {"end": 0, "keeps_stop": True}},
+]
+
+
+@pytest.mark.parametrize("form", FORMS, ids=str)
+def test_right_servers_are_lossless(form: dict[str, Any], tmp_path: Any) -> None:
+    """Also from the file of a resumed audit.  Bug: an ending that the file does not keep."""
+    options = dict(form)
+    server = {"vocabulary": 20, "end": END, **options.pop("server")}
+    given: dict[str, Any] = {
+        "request": RequestParameters(**options),
+        **{"max_tokens": 10, "tv": 0.3, "concurrency": [1], "resume": tmp_path / "answers"},
+    }
+    report = audit(step_server(**server), **given)
+    assert report.verdict == "lossless on everything tried", report
+    assert report.endings is not None
+    assert max(report.endings.at_end, report.endings.at_stop) >= 20
+    assert report.endings.unclear == 0
+    assert "endings of" in str(report)
+    again = audit(step_server("dropped top_k", **server), **given)
+    assert again.endings == report.endings
+
+
+def test_too_few_endings_are_undecided() -> None:
+    """Bug: "lossless" of endings that no text had."""
+    request = RequestParameters(end_tokens=49)
+    report = audit(
+        step_server(end=49, gamma=2), request=request, requests=60, tv=0.5, concurrency=[4]
+    )
+    assert report.verdict == "undecided"
+    assert any("ended at an end token" in reason for reason in report.reasons)
+
+
+def test_endings_need_tokens() -> None:
+    """A text alone does not show them, and two servers may differ in what they list."""
+    with pytest.raises(InvalidInputError, match="stop strings cannot be used with a second server"):
+        audit(step_server(), reference=URL, request=STOPS)
