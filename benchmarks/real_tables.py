@@ -217,7 +217,7 @@ def tokenizers() -> str:
 
 
 def their_drafts() -> str:
-    """Return the audits of transformers with two tokenizers, as installed and mended."""
+    """Return the audits of transformers with two tokenizers, as installed and repaired."""
     if not (RESULTS / "real-their-drafts.json").exists():
         return ""
     content = record("real-their-drafts")

@@ -3,7 +3,7 @@
     python -m benchmarks.real.their_drafts [--quick] [--save]
 
 Gemma drafts for SmolLM2 at temperature 1, by shared tokens.  The first audit is of transformers as
-it is installed.  Version 5.23.0 reads the draft's logits in the order in which the tokenizer lists
+installed.  Version 5.23.0 reads the draft's logits in the order in which the tokenizer lists
 its tokens, and writes them in the order of their ids; the second audit sorts both by id.
 """
 
@@ -55,7 +55,7 @@ def in_order() -> Iterator[None]:
         to_target, to_draft = original(self)
         return to_target, dict(sorted(to_draft.items(), key=lambda pair: pair[1]))
 
-    # transformers keeps the map of each pair of tokenizers
+    # transformers caches the map of each pair of tokenizers, so start with an empty cache.
     cache = mock.patch.object(theirs.AssistantVocabTranslatorCache, "_cache", WeakKeyDictionary())
     with cache, mock.patch.object(translator, name, ordered):
         yield

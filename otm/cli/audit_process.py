@@ -127,9 +127,9 @@ def audit_process(
 
 @contextmanager
 def _sigterm_as_ctrl_c() -> Iterator[None]:
-    """Let SIGTERM, as `timeout` sends it, also end the audited program."""
+    """Let SIGTERM, which `timeout` sends, end the audited program too."""
     if threading.current_thread() is not threading.main_thread():
-        # Python sets signal handlers in the main thread alone.
+        # Python allows signal handlers only in the main thread.
         yield
         return
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)

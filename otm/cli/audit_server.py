@@ -17,7 +17,7 @@ from otm.cli.output import JsonOption
 from otm.errors import InvalidInputError
 
 WRONG_LOG_PROBS = 4
-"""Exit status if the tokens are not shown to be wrong, but the log-probabilities are."""
+"""Exit status for wrong log-probabilities, unless the tokens are "not lossless" too."""
 
 BETWEEN = 30.0
 """Seconds between two lines of progress if standard error is not a terminal."""
@@ -94,7 +94,7 @@ def audit_server(
         ),
     ] = None,
     min_tokens: Annotated[
-        int, Option(help="Number of tokens before an end token; it needs --end-token.")
+        int, Option(help="Smallest number of tokens before an end token; it needs --end-token.")
     ] = 0,
     stop: Annotated[
         list[str] | None,
@@ -166,8 +166,7 @@ def audit_server(
     OTM_API_KEY or else OPENAI_API_KEY.
 
     Exit status: 0 lossless within the stated distance, 1 not lossless, 2 an error, 3 undecided, 4
-    not shown to be not lossless, but with wrong log-probabilities, 70 a bug in OTM, 130 after
-    Ctrl-C.
+    wrong log-probabilities without the verdict "not lossless", 70 a bug in OTM, 130 after Ctrl-C.
     """
     from otm.audit import RequestParameters
     from otm.audit import audit_server as audit

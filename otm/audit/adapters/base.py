@@ -206,7 +206,7 @@ class Adapter(ABC):
     processor: Any = None
     uses_global_rng: bool = False
     more: tuple[Instance, ...] = ()
-    # Number of tokens by which prompts of a batch exceed the prompt of an instance.
+    # Largest number of tokens by which prompts of a batch exceed the prompt of an instance.
     longer_prompts = 0
 
     @abstractmethod

@@ -37,7 +37,7 @@ from otm.decoding.reading import Path
 
 @dataclass(frozen=True)
 class _Prompt:
-    """A neighbour that continues another prompt by the audited models; its text is not known."""
+    """A neighbour that continues another prompt with the audited models; its text is not known."""
 
     prompt: Path
 
@@ -50,9 +50,9 @@ class loops(loop):
     """Audit a decoding loop f(target, draft, prompts, gamma, max_tokens, uniforms) over prompts.
 
     The audit decodes the prompt of its models beside two other prompts of other lengths.  The text
-    of each row must follow the target, and must not depend on the other rows.  The other rows use
-    tokens of their own, and only one text is possible for each of them.  Therefore each run also
-    shows whether these rows get the right tokens, and whether a row reads another row, padding or
+    of each row must follow the target, and must not depend on the other rows.  Each other row
+    uses tokens of its own, and only one text is possible for it.  Therefore each run also shows
+    whether these rows get the right tokens, and whether a row reads another row, padding or
     rejected drafts.
 
     Parameters
@@ -61,10 +61,10 @@ class loops(loop):
         Function of the target model, the draft model, a list of prompts, `gamma` and `max_tokens`
         (both passed by name), and `uniforms`, a list with one source of uniforms for each prompt.
         The function returns the new tokens of each prompt, at most `max_tokens`: a list, or an
-        array that −1 pads on the right.  In place of `uniforms`, the function may have another
+        array padded with −1 on the right.  In place of `uniforms`, the function may have another
         randomness parameter, as for `chain`, with one generator or seed for the batch.
         `model.probs(contexts)` returns the distributions [B, V] of the next token after B contexts
-        of any lengths; the distribution [V] after a single context.  For loops that call
+        of any lengths, or the distribution [V] after a single context.  For loops that call
         transformers models with padding, masks, positions and caches, convert each model by
         `otm.audit.adapters.huggingface.causal_lm`; its `config.pad_token_id` is a token for
         padding.
@@ -76,8 +76,8 @@ class loops(loop):
     Raises
     ------
     InvalidParameterError
-        If the function has other parameters, or they cannot be read; or for the reasons that `loop`
-        names.
+        If the function has other parameters, or its parameters cannot be read; also for the reasons
+        that `loop` names.
     MissingDependencyError
         If the function has a parameter `generator`, and torch is not installed.
 
@@ -94,7 +94,7 @@ class loops(loop):
     >>> lossless(loops(decode, max_tokens=2), instances=few, examples=0).verdict
     'lossless on everything tried'
 
-    A loop that ends all texts with the first one:
+    This wrong loop ends all texts where the first text ends:
 
     >>> def stops(target, draft, prompts, gamma, max_tokens, uniforms):
     ...     texts = decode(target, draft, prompts, gamma, max_tokens, uniforms)
@@ -115,7 +115,7 @@ class loops(loop):
             self.more = (*twins(INSTANCES["rows differ"], self.max_tokens or 4), *self.more)
 
     def output(self, instance: Instance, source: Randomness) -> Path:
-        """Decode the prompt alone and in batches; require the same text, and right neighbours."""
+        """Decode the prompt alone and in batches; require equal texts, and right other rows."""
         rows = self._neighbours(instance)
         if not self.repeatable:
             # A run is then one batch, because the same uniforms cannot be used twice.  It is small,
@@ -197,7 +197,7 @@ class loops(loop):
         source: Randomness,
         own: int = 0,
     ) -> Any:
-        """Call the function; return the list of texts, or a value that is not one, or a failure."""
+        """Call the function; return the list of texts, any other value, or a failure."""
         exact = is_exact(source)
         models = models_of_rows(instance, certain, exact)
         if self.repeatable:

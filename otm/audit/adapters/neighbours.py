@@ -1,4 +1,4 @@
-"""Rows beside the audited row of a batch, and models that recognize what each row must not read.
+"""Rows beside the audited row of a batch, and models that recognize wrong contexts of a row.
 
 The audited row uses the tokens 0 to V − 1.  Each neighbour has tokens of its own, and only one
 token is possible after each of its contexts.  Its text is therefore known.  In a context that
@@ -43,7 +43,7 @@ SHOWN = {
     MIXED: "after a context with padding, or with tokens of several rows",
     STALE: "after a context with rejected drafts, or with tokens in a wrong order",
     POSITIONS: "after a context whose positions do not count its tokens",
-    LOST: "after a context that a rotating cache has lost in part",
+    LOST: "after a context whose first tokens a rotating cache has lost",
 }
 """Faults of a context, in the order of their special tokens."""
 
@@ -53,7 +53,7 @@ NEIGHBOURS, CYCLE = 2, 3
 
 @dataclass(frozen=True)
 class Ends:
-    """Where texts end: after some tokens, or at a number of tokens."""
+    """The ends of texts: after certain tokens, or at a number of tokens."""
 
     tokens: tuple[Path, ...]
     limit: int
@@ -66,12 +66,12 @@ class Ends:
 
 @dataclass(frozen=True)
 class Neighbour:
-    """A row with known text: its tokens repeat in turn, and its draft model is sometimes wrong."""
+    """A row with known text, a cycle of tokens, and with a draft model that is sometimes wrong."""
 
-    # Number in the batch, and the first token of its own.
+    # Number in the batch, and the first of its own tokens.
     number: int
     first: int
-    # Tokens that end its text after the last token of a turn; none if it does not end.
+    # Tokens that end its text after the last token of a cycle; empty if it does not end.
     end: Path = ()
 
     @property
@@ -81,7 +81,7 @@ class Neighbour:
 
     @property
     def wrong(self) -> int:
-        """Token that only the draft model gives."""
+        """Token that only the draft model proposes."""
         return self.first + CYCLE
 
     def follows(self, context: Path) -> int | str:
@@ -101,7 +101,7 @@ class Neighbour:
         return self.end[0] if self.end and text[-1] == self.wrong - 1 else self._next(text[-1])
 
     def drafted(self, context: Path) -> int:
-        """Return the draft model's token, which is wrong once in each turn."""
+        """Return the draft model's token, which is wrong once in each cycle."""
         token = self.follows(context)
         if isinstance(token, str):
             return self.first
@@ -189,7 +189,7 @@ class TwinRows(TableModel):
 
 
 def twins(instance: Instance, length: int) -> tuple[Instance, ...]:
-    """Make the instance of two texts with `length` tokens together; none if `length` is odd."""
+    """Make the instance of two texts with `length` tokens in total; none if `length` is odd."""
     both = TwinRows(instance.target, instance.prompt, length // 2)
     return () if length % 2 else (replace(instance, target=both, length=length),)
 
@@ -207,7 +207,7 @@ def models_of_rows(
 
 
 def neighbours_of(instance: Instance, ends: tuple[Path, ...]) -> tuple[Neighbour, ...]:
-    """Make the neighbours of an instance's row; the last one ends its text early, if texts end."""
+    """Make the neighbours of an instance's row; the last text ends early if there are ends."""
     own = instance.vocabulary
     return tuple(
         Neighbour(j, own + j * (CYCLE + 1), ends[0] if ends and j == NEIGHBOURS - 1 else ())
@@ -218,7 +218,7 @@ def neighbours_of(instance: Instance, ends: tuple[Path, ...]) -> tuple[Neighbour
 def fault_of(
     text: Path, row: Neighbour | None, model: RowsModel, ends: Ends, some_complete: bool
 ) -> Failure | None:
-    """Describe what is wrong with the text of a row; return None if nothing is.
+    """Describe the fault in the text of a row; return None if there is none.
 
     `row` is None for the audited row, whose text is not known.  `some_complete` is whether another
     row is complete, and may have stopped this row.

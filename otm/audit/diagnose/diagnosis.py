@@ -166,7 +166,7 @@ def _known_mistakes(loop: Runner | None) -> list[tuple[KnownBug, Adapter]]:
 
 
 def _mistakes_across_steps(loop: Runner) -> list[tuple[KnownBug, Adapter]]:
-    """Make each mistake that reaches from step to step in loops with both kinds of ends."""
+    """Make loops with each mistake across steps, which cut the text at the end or draft less."""
     adapter = loop.adapter
     return [
         (bug, in_loop(READS[bug.name], cut, adapter.max_tokens, adapter.end, adapter.stop))
@@ -294,7 +294,7 @@ def _diagnose_directly(
 def _diagnose_by_rows(observations: Sequence[Observation]) -> tuple[Diagnosis, ...]:
     """Name the mistake of a batch that most runs show by a token or a text that no row can have.
 
-    Such a text proves the mistake, for any other outputs.
+    Such a text proves the mistake, no matter what the other outputs are.
     """
     known = {bug.name: bug for bug in ROWS}
     off = [seen for seen in observations if seen.deviates(CLOSE)]
@@ -313,7 +313,7 @@ def _diagnose_by_rows(observations: Sequence[Observation]) -> tuple[Diagnosis, .
 
 
 def _dependent_twins(seen: Observation) -> bool:
-    """Whether two texts of one prompt have the right distributions, but only one by one."""
+    """Whether each of two texts of one prompt has the right distribution by itself."""
     target = seen.instance.target
     if not isinstance(target, TwinRows) or seen.counts is not None:
         return False

@@ -110,7 +110,7 @@ def contexts_of_row(
 
 
 def _consecutive(read: Sequence[tuple[int, int]], from_zero: bool) -> bool:
-    """Whether positions count the tokens, from 0 or from any number."""
+    """Whether positions number the tokens one after the other, from 0 or from any number."""
     if not read:
         return True
     start = 0 if from_zero else read[0][0]

@@ -17,7 +17,7 @@ def as_keys(numbers: Any) -> Any:
 
 
 def error(text: str) -> InvalidParameterError:
-    """Build the error of a call."""
+    """Build the error for an unsupported call."""
     return InvalidParameterError(f"causal_lm: {text}")
 
 

@@ -76,13 +76,13 @@ def causal_lm(model: StatelessModel, *, cache: str = ALL, positions: str = "rela
     MissingDependencyError
         If transformers is not installed.
     UnknownMethodError
-        If `cache` or `positions` is not a name of this list.
+        If `cache` or `positions` is not one of the names above.
 
     Notes
     -----
-    If the positions of a row do not count its unmasked tokens, or a rotating cache has lost a token
-    of the window, the logits are wrong: those of a special token for the models of
-    `otm.audit.loops`, and those of the right row, shifted by one token, for other models.  A call
+    If the positions of a row do not number its unmasked tokens in turn, or a rotating cache has
+    lost a token of the window, the logits are wrong.  With the models of `otm.audit.loops` a
+    special token is then certain; with other models the right row is shifted by one token.  A call
     raises `InvalidParameterError` for arguments that the model does not support, such as
     `inputs_embeds`, a mask with four dimensions, or a static cache.
 
@@ -192,7 +192,7 @@ def _model_class() -> Any:
             held, tokens = past_key_values, input_ids
             positions = read_positions(position_ids, batch, past, new)
             if self.kind == RECURRENT and mask is not None:
-                # A state never reads the masked tokens, and later masks cannot change it.
+                # The state does not read masked tokens, and later masks cannot change the state.
                 tokens = torch.where(mask[:, past:], tokens, -1)
             # Models of transformers return a cache by default.
             if held is None:

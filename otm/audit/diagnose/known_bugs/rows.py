@@ -27,7 +27,7 @@ END = 1
 
 @dataclass(frozen=True)
 class Batch:
-    """The prompts and texts of a batch in a step, and what each row remembers of earlier steps."""
+    """The prompts and texts of a batch in a step, and the memory of earlier steps of each row."""
 
     prompts: list[Path]
     texts: list[Path]
@@ -39,7 +39,7 @@ class Batch:
 
 
 Reads = Callable[[Batch, int, Instance, Rows], Rows]
-"""Function of a batch, a row, its step and its right rows that returns the rows of the step."""
+"""Function that returns the rows of a step, from a batch, a row, its step and its right rows."""
 
 
 def decoding(
@@ -52,7 +52,7 @@ def decoding(
 ) -> Callable[..., Any]:
     """Make a loop of chain verification over several prompts; without arguments it is right.
 
-    The loop drafts less at the end of the texts, or cuts the end.
+    Near the limit the loop drafts fewer tokens; with `cut` it cuts the text instead.
     """
 
     def decode(  # noqa: PLR0917
@@ -173,7 +173,7 @@ ROWS: tuple[KnownBug, ...] = tuple(
         ),
         (
             LOST, decoding(_cropped), {}, "state not rewound",
-            "A rotating cache is cropped, although it has overwritten the tokens before.",
+            "A rotating cache is cropped, although it has overwritten earlier tokens.",
             (),
         ),
         (
@@ -212,14 +212,14 @@ EARLIER: tuple[KnownBug, ...] = tuple(
 READS: dict[str, Reads] = {
     EARLIER[0].name: _target_before, EARLIER[1].name: _draft_before, STALE: _all_read,
 }  # fmt: skip
-"""How the mistakes that reach from step to step read their rows; other loops may make them too."""
+"""Functions that read the rows for mistakes across steps, which other loops may make too."""
 
 
 @lru_cache(maxsize=1024)
 def in_loop(
     reads: Reads, cut: bool, limit: int | None, end: int | None, stop: tuple[Path, ...]
 ) -> Adapter:
-    """Make a mistake that reaches from step to step in a loop over one prompt."""
+    """Make a loop over one prompt with a mistake across steps."""
     ends = (() if end is None else ((end,),)) + stop
     decode = for_one_prompt(decoding(reads, cut=cut, ends=ends))
     return loop(decode, max_tokens=limit, end=end, stop=stop)

@@ -20,8 +20,8 @@ def record_generate(max_steps: int = 100) -> Iterator[list[dict[str, Any]]]:
     """Record the steps of `generate(assistant_model=…, do_sample=True)` of transformers.
 
     Inside the context, each call of transformers' rule adds a step to the list: the distributions
-    of both models that the rule used, the drafts, and the output.  So `otm.audit.recorded` audits
-    real models, tokenizers and sampling parameters in place.  Texts do not change.
+    of both models that the rule used, the drafts, and the output.  `otm.audit.recorded` audits
+    these steps, with your models, tokenizers and sampling parameters.  Texts do not change.
 
     Parameters
     ----------
@@ -47,8 +47,8 @@ def record_generate(max_steps: int = 100) -> Iterator[list[dict[str, Any]]]:
 
     Notes
     -----
-    The rows show what the rule verified.  An error before it, such as a wrong attention mask of the
-    target, is not found.
+    The rows show what the rule verified.  The audit cannot find an earlier error, such as a wrong
+    attention mask of the target.
 
     Examples
     --------
@@ -81,7 +81,7 @@ def record_generate(max_steps: int = 100) -> Iterator[list[dict[str, Any]]]:
         **options: Any,
     ) -> Any:
         given = candidate_input_ids, candidate_logits, candidate_length, new_logits
-        # The rule may write into its arguments, so rows are read before it.
+        # The rule may write into its arguments, so the rows are copied before the call.
         step = None if len(steps) >= limit or not candidate_length else {
             "target_probs": _rows(new_logits),
             "draft_probs": _rows(candidate_logits),

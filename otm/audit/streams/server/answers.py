@@ -72,7 +72,7 @@ class Completion:
     rows: tuple[TokenProbs | None, ...] = ()
     # None if the answer has no text.
     ending: Ending | None = None
-    # For each token: its log-probability beside the list; None or missing if there is none.
+    # Log-probability of each sampled token, stated apart from the list; None if it is missing.
     own: tuple[float | None, ...] = ()
 
 

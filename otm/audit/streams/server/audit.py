@@ -239,7 +239,7 @@ def audit_server(
         watch = stack.enter_context(watching(progress, "server"))
         addresses = (url,) if reference is None else (url, reference)
         clients = [_open(stack, address, name, access, transport) for address in addresses]
-        # The ends of texts and the penalties are checked in blocks of one setting.
+        # Only blocks of one setting check the ends of texts and the penalties.
         mixed = probes and reference is None and not request.stated
         mixture = _mixture(clients[0], texts[0], settings, own) if mixed else None
         run = Run(

@@ -1,7 +1,7 @@
 """The plan of an audit: blocks of one prompt and setting, and blocks of different requests.
 
-In a mixed block, requests with other prompts, lengths, temperatures and seeds run beside each
-other, so that a server can mix them up.  Each answer is compared with its own distribution.  The
+In a mixed block, requests with other prompts, lengths, temperatures and seeds run at the same
+time, so that a server can mix them up.  Each answer is compared with its own distribution.  The
 plan is fixed before the first answer, so the evidence stays valid (docs/theory/server-audit.md).
 """
 
@@ -23,7 +23,7 @@ GREEDY = SamplingParameters(temperature=0)
 """Parameters of a greedy request."""
 
 PER_MIXED = 2
-"""Number of settings for each mixed block."""
+"""Number of settings for which a prompt gets one mixed block."""
 
 PLAN_SEED = 16_2026
 """Seed of the plan of mixed blocks."""

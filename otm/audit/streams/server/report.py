@@ -103,7 +103,7 @@ class ServerReport(BaseReport):
         `verdict`.  If lists of prompts show that the lists of the tokens are wrong, `verdict` is
         "undecided", or "not lossless" if the tokens also deviate from the lists of prompts.
     greedy : GreedyTexts or None
-        Number of greedy texts that agree with the reference, and the reasons of differences.
+        Number of greedy texts that agree with the reference, and the reasons for differences.
     seeds : SeededTexts or None
         Whether texts are equal when requested again with the same seed, alone and beside other
         requests.
@@ -195,7 +195,7 @@ class ServerReport(BaseReport):
         yield from (f"    {check}" for check in self.log_probs)
         for what, texts in ("greedy texts", self.greedy), ("texts with the same seed", self.seeds):
             if texts is not None:
-                yield f"  {what}: {texts} (no verdict)"
+                yield f"  {what}: {texts} (not part of the verdict)"
         if self.endings is not None:
             seen = self.endings
             yield (

@@ -19,7 +19,7 @@ LARGEST_PENALTY = 2.0
 """Largest absolute frequency or presence penalty that servers accept."""
 
 LARGEST_BIAS = 100.0
-"""Largest absolute bias that servers accept; vLLM cuts larger values to it."""
+"""Largest absolute bias that servers accept; vLLM replaces larger values by it."""
 
 LARGEST_ID = 10**7 - 1
 """Largest token id; tables of all tokens up to it fit into memory."""
@@ -149,7 +149,7 @@ class RequestParameters:
 
 
 def without(request: RequestParameters, names: Collection[str]) -> RequestParameters:
-    """Return the parameters with neutral values of some of them."""
+    """Return the parameters, with some of them set to their neutral values."""
     neutral = vars(NO_PARAMETERS)
     return replace(
         request, **{name: neutral[name] for name in {*names}.intersection(request.stated)}
@@ -191,7 +191,7 @@ def _as_stop(stop: Any) -> tuple[str, ...]:
 
 
 class Against(NamedTuple):
-    """Reference of an audit: a second server, a local model, or neither for the server's lists."""
+    """Reference of an audit: a second server, a local model, or else the server's own lists."""
 
     server: bool
     model: LanguageModel | None

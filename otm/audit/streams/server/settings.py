@@ -98,8 +98,8 @@ def with_defaults(
     used = {name: neutral for name, neutral in STATED_DEFAULTS.items() if name in omitted}
     if not used:
         raise InvalidInputError(
-            "a generation configuration states the server's own values of omitted parameters; name "
-            "these parameters with leave_out (--leave-out all)"
+            "a generation configuration states the server's own values for omitted parameters; "
+            "name these parameters with leave_out (--leave-out all)"
         )
     if config.get("do_sample") is False and "temperature" in used:
         raise InvalidInputError(

@@ -13,7 +13,7 @@ def ask_in_threads(
 ) -> tuple[list[Completion], BaseException | None]:
     """Send all requests at once; return the answers before the first error, and the error.
 
-    Python would wait for the threads of a pool after Ctrl-C; it does not wait for daemon threads.
+    After Ctrl-C Python waits for the threads of a pool, but not for daemon threads.
     """
     if len(asks) == 1:
         return [asks[0]()], None

@@ -48,16 +48,16 @@ BESIDE = 7
 """Number of other requests beside a repeated request."""
 
 MOST_UNEVEN = 1.0
-"""Rounding above which lists after the same text explain nothing, because they are wrong."""
+"""Rounding above which the lists must be wrong, so that they explain no difference."""
 
 
 @dataclass(frozen=True)
 class GreedyTexts:
-    """Greedy texts and the reasons of their differences; they do not affect the verdict."""
+    """Greedy texts and the reasons for their differences; they do not affect the verdict."""
 
     same: int
     texts: int
-    # Description of the first difference that rounding does not explain, or else of the first.
+    # Description of the first difference, preferably of one that rounding does not explain.
     first: str = ""
     # Numbers of differences that rounding explains, and does not explain.
     explained: int = 0
@@ -153,7 +153,7 @@ def _from_server(one: Completion, other: Completion) -> tuple[int, tuple[str, st
 def _from_lists(
     answer: Completion, request: RequestParameters
 ) -> tuple[int, tuple[str, str] | None] | None:
-    """Return the place of the first token that is not the most probable of its list, and both."""
+    """Return the place of the first token that is not its list's most probable, and both."""
     changes = listed_changes(answer, request)
     places = enumerate(zip(answer.tokens, answer.lists, changes, strict=True))
     for place, (token, at, change) in places:

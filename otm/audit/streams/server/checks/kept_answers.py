@@ -1,4 +1,4 @@
-"""Answers that are kept for checks of their lists, and the difference between two lists."""
+"""A sample of answers for checks of their lists, and the difference between two lists."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Name the mistake that put a wrong list at a position.
 
-A wrong list is searched among the lists of nearby positions and of other answers, and compared with
-the right list at the request's temperature.
+The module looks for a wrong list among the lists of nearby positions and of other answers, and
+compares it with the right list at the request's temperature.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ MATCH = 0.25
 """Largest difference between two lists that count as the same."""
 
 MOST_SEARCHED = 64
-"""Number of wrong lists that are searched for."""
+"""Largest number of wrong lists whose cause is searched."""
 
 FARTHEST = 6
 """Largest distance of positions whose lists are compared."""
 
 FEWEST_TOKENS = 3
-"""Smallest number of tokens that shows a temperature."""
+"""Smallest number of common tokens from which a temperature can be recognized."""
 
 
 def find_cause(wrong: Sequence[Pair], kept: Sequence[KeptAnswer], listed: int) -> str:
@@ -62,8 +62,8 @@ def find_cause(wrong: Sequence[Pair], kept: Sequence[KeptAnswer], listed: int) -
         return f"{drafts:,} of {total:,} wrong lists are those of the draft model"
     if wrong[0].lists and not (temperatures or shifts or neighbours):
         return (
-            "the wrong lists are those of no other position, request or temperature, as if of the "
-            "draft model"
+            "the wrong lists match no other position, request or temperature, as if of the draft "
+            "model"
         )
     return ""
 
@@ -80,7 +80,7 @@ def _shift(pair: Pair, listed: int) -> int:
 
 
 def _has_temperature(pair: Pair) -> bool:
-    """Whether one list is the other at the temperature of its request."""
+    """Whether the two lists differ only by the temperatures of their requests."""
     own, other = pair.kept.request.parameters.temperature, pair.temperature
     if own in (0, other) or other == 0:
         return False

@@ -90,7 +90,7 @@ def allowed_difference(sizes: Sequence[float], *roundings: float) -> float:
 
 
 def check_answers(kept: Sequence[KeptAnswer], form: ListFormat) -> list[ListCheck]:
-    """Check the lists of answers with themselves and with lists after the same text."""
+    """Check each list by itself, and compare lists after the same text."""
     if not any(any(each.answer.lists) for each in kept):
         return [ListCheck("lists", NOT_CHECKED, 0, "the server returned no lists")]
     return [
@@ -109,7 +109,7 @@ def check_answers(kept: Sequence[KeptAnswer], form: ListFormat) -> list[ListChec
 def _check_each(
     kept: Iterable[KeptAnswer], name: str, find: Callable[[Completion, int], str | None], cause: str
 ) -> ListCheck:
-    """Check every position by a function that describes a counterexample."""
+    """Check every position; `find` returns a counterexample, "", or None if unchecked."""
     count, wrong, first = 0, 0, ""
     for each in kept:
         for place in range(len(each.answer.tokens)):
@@ -126,7 +126,7 @@ def _check_each(
 
 
 def where(each: KeptAnswer, place: int) -> str:
-    """Describe a position for people."""
+    """Describe a position for a message."""
     return f"prompt {each.request.prompt}, token {place}"
 
 
@@ -157,7 +157,7 @@ def _too_large(answer: Completion, place: int) -> str | None:
 
 
 def _unsorted(answer: Completion, place: int) -> str | None:
-    """Describe an array that is not sorted, where the sampled token may have any place."""
+    """Describe an array that is not sorted; the sampled token may have any place."""
     entries = answer.lists[place]
     logs = [log for token, log in entries.items() if token != answer.tokens[place]]
     for one, two in itertools.pairwise(logs):
@@ -189,7 +189,7 @@ def compare_pairs(
     other: str = "in another answer",
     kept: Sequence[KeptAnswer] = (),
 ) -> ListCheck:
-    """Compare all pairs of lists, and describe the first that differ."""
+    """Compare the lists of each pair, and describe the first pair that differs."""
     if not pairs:
         return ListCheck(name, NOT_CHECKED, 0, "no two lists follow the same text")
     found = [difference(each.entries, each.other, form.listed) for each in pairs]

@@ -82,7 +82,10 @@ def check_prompts(
     form: ListFormat,
     what: str,
 ) -> tuple[ListCheck, list[ReadAnswer]]:
-    """Compare chosen answers with their lists as prompts; search wrong lists among all answers."""
+    """Compare lists of chosen answers with lists of the same texts as prompts.
+
+    Causes of wrong lists are searched among all answers.
+    """
     found = [(kept, reader.read(kept)) for kept in chosen if kept.answer.tokens]
     read = [ReadAnswer(kept, *lists) for kept, lists in found if lists is not None]
     pairs = [
@@ -95,7 +98,7 @@ def check_prompts(
     if not pairs:
         why = "the server does not return lists of prompts (`echo`)"
         if reader.supported and found:
-            why = "the texts have other tokens as prompts"
+            why = "the server splits the texts into other tokens as prompts"
         return ListCheck(name, NOT_CHECKED, 0, why), read
     rounding = min(_repeated_difference(reader, read[:REPEATED], form.listed), MOST_ROUNDING)
     return compare_pairs(name, pairs, form, rounding, other=f"in {what}", kept=answers), read
@@ -132,8 +135,8 @@ class ListFindings:
     def verdict(self, findings: Findings) -> tuple[str, tuple[str, ...]]:
         """Return the verdict about the tokens, and the reasons.
 
-        Tokens that were compared with wrong lists are compared with the lists of prompts too.  They
-        are not lossless only if they deviate from both, and else undecided.
+        If the tokens were compared with wrong lists, they are compared with the lists of prompts
+        too.  The verdict is then "not lossless" if they deviate from both, otherwise "undecided".
         """
         if self.counted is None:
             return findings.verdict, findings.reasons()
@@ -155,9 +158,9 @@ def check_log_probs(
     own: OwnLists | None,
     models: tuple[LanguageModel | None, LanguageModel | None],
 ) -> ListFindings:
-    """Check the log-probabilities of the first server in every possible way.
+    """Check the log-probabilities of the first server in all ways that the references allow.
 
-    `own` has the distributions that the tokens were compared with, if these are the server's lists.
+    `own` has the distributions of the tokens, if these came from the server's lists.
     """
     answers, prompts = seen.of(0), readers[0].prompts
     form = form if own is None else replace(form, error=own.error)
@@ -213,7 +216,7 @@ def _compare_model(
     chosen: Sequence[KeptAnswer],
     form: ListFormat,
 ) -> ListCheck:
-    """Compare lists with those of a local model."""
+    """Compare the lists of answers with those of a local model."""
     name, pairs = "lists of the local model", []
     try:
         for each in chosen:

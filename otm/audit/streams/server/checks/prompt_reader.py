@@ -12,7 +12,7 @@ from otm.audit.streams.server.distributions.references import token_ids
 
 
 class PromptReader:
-    """Lists that a server returns for the text of an answer, as a prompt."""
+    """Reads the lists that a server returns if the text of an answer is a prompt."""
 
     def __init__(self, client: Client, prompts: Sequence[Prompt]) -> None:
         self.client, self.prompts = client, prompts
@@ -28,7 +28,7 @@ class PromptReader:
         return () if found is None else found.tokens[:-1]
 
     def text(self, prompt: int, tokens: Sequence[str]) -> Prompt | None:
-        """Return a prompt that continues another one; None if its tokens may be others."""
+        """Append tokens to a prompt; None if the server may split the text differently."""
         known = self.prompts[prompt]
         start: Sequence[str] = [f"{TOKEN_ID}{token}" for token in known]
         if isinstance(known, str):

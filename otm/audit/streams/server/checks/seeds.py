@@ -1,11 +1,12 @@
 """Check whether a seed gives the same text alone, beside other requests, and in another order.
 
 Few servers promise this, so the result does not affect the verdict.  A sampled token may change if
-rounding changes its distribution.  A sampler that compares a uniform with cumulative probabilities
-takes another token with probability Σ |F(x) − G(x)| at both ends of each token, where F and G are
-the two cumulative distributions; one that adds noise to each logit, with at most twice their
-distance (TV).  The texts are identical up to ties if the number of differences is plausible under
-the largest of these.  Rounding may exchange two unlisted tokens more often, so these do not count.
+rounding changes its distribution.  Let F and G be the cumulative distributions before and after
+rounding.  A sampler that compares a uniform with cumulative probabilities takes another token with
+probability at most 2 Σ |F(x) − G(x)|, because each token has two ends.  A sampler that adds noise
+to each logit does so with probability at most twice the total variation distance.  The texts are
+identical up to ties if the number of differences is plausible under the larger bound.  Rounding may
+exchange two unlisted tokens more often, so these differences do not count.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ PLAIN = SamplingParameters()
 
 @dataclass(frozen=True)
 class SeededTexts:
-    """Texts of the same seed that are equal; they do not affect the verdict."""
+    """Numbers of texts of the same seed and of equal ones; they do not affect the verdict."""
 
     same: int
     texts: int
@@ -82,14 +83,14 @@ class _Tally:
     texts: int = 0
     # Prompts and places of all differences.
     places: list[tuple[Prompt, int]] = field(default_factory=list)
-    # Number of differences with a listed token, of these between requests sent alone, and the
-    # number that rounding explains.
+    # Number of differences that count, of those among them without other requests, and the
+    # expected number from rounding.
     counted: int = 0
     alone: int = 0
     expected: float = 0.0
     # Log-probabilities of texts that are equal to a simultaneous text with another seed.
     equal: list[float] = field(default_factory=list)
-    # Whether such a text came with another seed and without other requests too.
+    # Whether the first such text also occurs with another seed and without other requests.
     constant: bool = False
 
     def compare(self, prompt: Prompt, first: Completion, other: Completion, *, alone: bool) -> None:
@@ -131,7 +132,7 @@ class _Tally:
 
 def repeat_seeds(client: Client, prompts: Sequence[Prompt], tokens: int) -> SeededTexts | None:
     """Request each text alone, again, and in two orders of eight simultaneous requests."""
-    # Lists have no probabilities of texts at an unknown temperature.
+    # At an unknown temperature, lists do not give the probability of a text.
     known = "temperature" not in client.access.leave_out
     tally = _Tally()
     tried = prompts[:MOST_PROMPTS]
@@ -175,7 +176,7 @@ def _beside(
 
 
 def _counts(first: Completion, other: Completion, place: int) -> bool:
-    """Whether the lists show how often rounding exchanges two tokens: they have one of them."""
+    """Whether a difference counts: a token is on the other list, or rounding cannot explain it."""
     if place >= min(len(first.lists), len(other.lists)):
         return True
     one, two = first.lists[place], other.lists[place]

@@ -11,8 +11,8 @@ or after top-k with fewer tokens than the list.
 Several tokens may have the same string, for example incomplete characters; a list of strings may
 then have fewer entries than tokens.  `_used_strings` determines which strings of a list are used.
 
-Penalties and biases add known numbers to the logits of a few known tokens (`_with_changes`).  So
-the distribution, given that the token is on the list, is still exact without truncation.  Top-k,
+Penalties and biases add known numbers to the logits of a few known tokens (`_with_changes`).  So,
+without truncation, the distribution given that the token is on the list is still exact.  Top-k,
 top-p and min-p need the most probable tokens after the change.  These are the listed tokens above
 the largest value that any unlisted token may have after the change; other tokens do not count,
 unless truncation certainly removes them.
@@ -62,7 +62,7 @@ class UsedEntries(NamedTuple):
     hidden: int
     # Tokens that do not count.
     dropped: frozenset[str]
-    # Whether the probabilities of all tokens, with those that are not used, sum to 1.
+    # Whether the probabilities of all tokens, including unused ones, sum to 1.
     normalized: bool = True
     # Largest difference between two values whose order is unknown.
     slack: float = 0.0
@@ -202,7 +202,7 @@ def _with_changes(
 
 
 def _truncates(parameters: SamplingParameters) -> bool:
-    """Whether which tokens are possible depends on their probabilities."""
+    """Whether top-k, top-p or min-p excludes tokens."""
     top_p, min_p = parameters.top_p, parameters.min_p
     return parameters.top_k is not None or (top_p or 1) < 1 or (min_p or 0) > 0
 

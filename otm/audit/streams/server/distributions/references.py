@@ -77,8 +77,8 @@ class ProbsOf(Protocol):
     ) -> list[TokenProbs | None]:
         """Return the distributions.
 
-        By default with the request parameters of the audit; penalties do not see the last `lag`
-        tokens before each token.
+        By default `request` has the request parameters of the audit.  Penalties do not see the last
+        `lag` tokens before each token.
         """
         ...
 

@@ -5,15 +5,15 @@ audit calls a text wrong only if no form explains it:
 
 - A server lists the end token as the last token, as vLLM and SGLang do, or omits it.
 - A server excludes the stop string from the text, includes it, or returns the whole last token.  So
-  text behind a stop string is a violation if it is longer than the last token, or if the server is
-  known to cut texts at stop strings: it named a stop string that the text does not contain.
+  text after a stop string is a violation if it is at least as long as the last token, or if the
+  server is known to cut texts at stop strings: it named a stop string that is not in the text.
 - With several stop strings in the last token, a server may name any of them.
 - A text shorter than `max_tokens` with finish_reason "length" may have filled the context.  This is
   a violation only if another text after the same prompt is longer.
 
 The audit counts an end token as sampled only after the server has listed one, and tokens of
 requests with stop strings only after a stopped text had as many tokens as the server's `usage`
-says.  Both depend on earlier answers alone, so that the e-value stays valid.
+says.  Both conditions depend on earlier answers alone, so the e-value stays valid.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class EndingCheck:
         # Whether the server cuts texts at stop strings.
         self._cuts = False
         self._why_unclear = ""
-        # Violations unless another form explains them, and the longest text of each prompt.
+        # Possible violations, which another form may explain, and the longest text of each prompt.
         self._unless_uncut: EndingViolation | None = None
         self._unless_full: dict[str, EndingViolation] = {}
         self._longest: dict[str, int] = {}
@@ -134,7 +134,7 @@ class EndingCheck:
         return "unclear"
 
     def _kind(self, prompt: str, answer: Completion) -> str:
-        """Return the kind of the ending, a name of a field of `EndingCounts`; note violations."""
+        """Return the kind of the ending, a field name of `EndingCounts`; note violations."""
         ending, number = answer.ending or NO_ENDING, len(answer.tokens)
         tokens = enumerate(answer.tokens)
         first = next((place for place, token in tokens if token in self.end_names), None)

@@ -45,7 +45,7 @@ OFF_LISTS = 0.5
 """Largest share of tokens that may be excluded or be on no list in a verdict "lossless"."""
 
 NAMED = 1_000
-"""Number of tokens that tell mistakes in stated parameters apart after a verdict "not lossless"."""
+"""Number of tokens, after "not lossless", that distinguishes mistakes in stated parameters."""
 
 GREEDY = 0.05
 """For "lossless", the distance of greedy decoding must exceed this value or the audit's bound."""
@@ -56,8 +56,8 @@ DEVIATES = math.log(100)
 SHARES = {"own": 0.8, "same text": 0.1, "copies": 0.1, "mixed up": 0.1, "parameters": 0.2}
 """Weights of the e-values, relative to the sum of those in use.
 
-They are of tokens against their own lists, against earlier lists, of copies, of requests that are
-mixed up, and of mistakes in request parameters.
+The e-values compare tokens with their own lists, compare them with earlier lists, and test for
+copies, for requests that are mixed up, and for mistakes in request parameters.
 """
 
 

@@ -1,11 +1,11 @@
 """Evidence that a server mixes up simultaneous requests: their temperatures, or their rows.
 
-The factor of a batch is a likelihood ratio.  With probability π, all requests have the temperature
-of one of them, or a token has the distribution of another request at about the same place.  Only
-rows of earlier requests of the batch are used, which are known before the token.  So for a correct
-server the mean of each factor, given all before, is at most 1, as for repeated texts
-(docs/theory/server-audit.md).  Each likelihood ratio pays for a relative error of the
-probabilities.
+The factor of a batch is a likelihood ratio.  Its alternative: with probability π, all requests have
+the temperature of one of them, or a token has the distribution of another request at about the same
+place.  Only rows of earlier requests of the batch are used, which are known before the token.  So
+for a correct server the mean of each factor, given all earlier tokens, is at most 1, as for
+repeated texts (docs/theory/server-audit.md).  Each likelihood ratio is reduced to allow for a
+relative error of the probabilities.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SHARE = 0.6
 """Largest ratio of the gain of another cause at which a cause is named."""
 
 FACTORS = 0.7, 0.8, 0.9, 1.1, 1.25, 1.5
-"""Factors of all temperatures, another mistake that changes mixed blocks."""
+"""Factors by which a server may multiply all temperatures, which also changes mixed blocks."""
 
 RARE = 1e-3
 """Least probability of a token in the search for the cause, so that no single token decides."""
@@ -56,8 +56,8 @@ class MixedUp:
         # The same for another cause: the requested temperatures, multiplied by a factor.
         self._scaled = np.zeros(len(FACTORS))
         self._common, self._rows = np.zeros(RATES.size), np.zeros((2, RATES.size))
-        # Rows of the last batch, which explain tokens as well as those of this one if requests are
-        # not mixed up.
+        # Answers of the last batch.  Unless requests are mixed up, their rows explain tokens as
+        # well as the rows of this batch do.
         self._before: Sequence[Completion] = ()
         self._batches = self._tokens = self._exchanged = 0
 
@@ -178,7 +178,7 @@ def _safe_ratio(token: str, row: TokenProbs, own: float, choice: float) -> float
 def _ratio(
     token: str, row: TokenProbs, entries: Mapping[str, float], own: float, choice: float
 ) -> float:
-    """Return the log-likelihood ratio of another temperature, without truncation if excluded."""
+    """Return the log-likelihood ratio of another temperature; ignore truncation if it excludes."""
     if token in row.places or row.rest > 0 or token not in entries:
         return _safe_ratio(token, row, own, choice)
     logs = np.array([*entries.values()])

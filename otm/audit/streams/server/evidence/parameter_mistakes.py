@@ -7,8 +7,8 @@ updated once a step.
 Let p be the stated and q the mistaken distribution of a token, both given that the token counts
 under both.  The mean of 1 − w + w q/p under p is at most 1, so the product over tokens is an
 e-value for each mistake and share w.  If p is wrong by at most r in total variation, the mean
-exceeds 1 by at most w r (max q/p − min q/p), which each token pays.  Ratios are cut at
-`LARGEST_RATIO`, which makes the mean smaller.
+exceeds 1 by at most w r (max q/p − min q/p), so each factor is divided by 1 plus this number.
+Ratios are capped at `LARGEST_RATIO`, which makes the mean smaller.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Suspect(NamedTuple):
 
 @dataclass(frozen=True)
 class Stated:
-    """The parameters of a setting: of sampling and of the request, and those left out."""
+    """The sampling and request parameters of a setting, and the names of omitted ones."""
 
     sampling: SamplingParameters
     request: RequestParameters
@@ -73,7 +73,7 @@ class Stated:
         )
 
     def without(self, names: Sequence[str]) -> Stated:
-        """Return the parameters with neutral values of some of them."""
+        """Return the parameters, with some of them set to their neutral values."""
         neutral = vars(SamplingParameters())
         changed = {name: neutral[name] for name in names if name in neutral}
         sampling = replace(self.sampling, **changed)
@@ -96,7 +96,7 @@ class Mistake(NamedTuple):
 
 
 def mistakes_in(names: Sequence[str]) -> list[Mistake]:
-    """List the mistakes in these parameters, alone and if a server misses several together."""
+    """List the mistakes: a server ignores one or several parameters, or penalties lag behind."""
     request = tuple(name for name in names if name not in vars(SamplingParameters()))
     processors = (*request, *(["min_p"] if "min_p" in names else []))
     groups = [*((name,) for name in names), request, processors, tuple(names)]

@@ -1,4 +1,4 @@
-"""A simulated server that decodes simultaneous requests together, with drafts and one known fault.
+"""A simulated server that decodes simultaneous requests together, with drafts and perhaps a fault.
 
 It answers `echo`, so that the lists of a prompt can be compared with those of an answer.
 """
@@ -174,7 +174,7 @@ class BatchingEngine:
         drafted: tuple[int, ...],
         count: int,
     ) -> list[Floats]:
-        """Return the logits whose lists are sent, with the server's fault in some steps."""
+        """Return the logits of the lists that are sent, in some steps with the server's fault."""
         logits = logits[:count]
         if self.fault is None or not self.strikes():
             return logits
