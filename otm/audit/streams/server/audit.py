@@ -164,7 +164,8 @@ def audit_server(
         then adds new answers.
     probes : bool, optional
         Whether to try greedy texts and seeds, to check log-probabilities, and to send blocks of
-        different requests if `concurrency` has a number above 1.
+        different requests.  Such blocks need a `concurrency` above 1, and neither `reference` nor
+        `request`.
     progress : callable, optional
         As for `lossless`.
     transport : httpx2.BaseTransport, optional

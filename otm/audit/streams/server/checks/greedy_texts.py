@@ -1,7 +1,7 @@
 """Compare greedy texts of a server with a reference, and decide whether rounding explains them.
 
-At the first different token, the lists of all requests with the same text before it give the margin
-and the rounding, as in `otm.audit.compare_greedy`: the request alone, beside other requests, and
+At the first different token, lists after the same text give the margin and the rounding, as in
+`otm.audit.compare_greedy`.  These lists come from the request alone, beside other requests, and
 with the text before the token as a prompt.
 """
 

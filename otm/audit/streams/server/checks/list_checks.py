@@ -3,9 +3,9 @@
 A wrong log-probability is not a wrong sample, so these checks have verdicts of their own.  Two
 lists after the same text are compared by the logarithms of their probable tokens.  The allowed
 difference is four times the rounding.  The rounding is the largest of these numbers: 1/16, one unit
-of the logits, the decimals of the lists, the median difference, and the difference between lists of
-the same prompt; the last two are at most 1/4.  Logits in bfloat16 have units of 1/8 if they are
-between 16 and 32.
+of the logits, the decimals of the lists, the median difference, and the difference between
+repeated lists of the same prompt; the last two are at most 1/4.  Logits in bfloat16 have units of
+1/8 if they are between 16 and 32.
 """
 
 from __future__ import annotations
