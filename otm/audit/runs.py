@@ -233,8 +233,8 @@ def _wrong_end(adapter: Adapter, tokens: Path, limit: int) -> Failure | None:
         )
     if adapter.stop:
         return Failure(
-            f"{short} and the last ones are not a stated end token or stop sequence; if the loop "
-            "stops at other tokens too, let it stop only at these in the audit",
+            f"{short} and the last ones are not a stated end token or stop sequence; let the loop "
+            "stop only at these in the audit, and at no stop sequence that begins in the prompt",
             mistake=TOO_SHORT,
         )
     return Failure(

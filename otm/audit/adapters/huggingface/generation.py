@@ -17,8 +17,6 @@ from otm.audit.adapters.processed import Processing, raw
 from otm.decoding.draft_tree import Randomness
 from otm.decoding.reading import Path
 
-__all__ = ["causal_lm", "generate", "logits_processor", "speculative_sampling"]
-
 
 def speculative_sampling() -> Adapter:
     """Audit `transformers.generation.utils._speculative_sampling`, the rule of assisted generation.

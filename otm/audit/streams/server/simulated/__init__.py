@@ -1,5 +1,3 @@
 """Simulated servers, right or wrong, for audits without a network."""
 
-from otm.audit.streams.server.simulated.server import simulated_server
-
-__all__ = ["simulated_server"]
+from otm.audit.streams.server.simulated.server import simulated_server as simulated_server
