@@ -18,8 +18,9 @@ from benchmarks.engines.engine import (
     transformers_server,
     vllm_server,
 )
-from otm.audit import audit_server
+from otm.audit import LOSSLESS, NOT_LOSSLESS, audit_server
 from otm.decoding import SamplingParameters
+from otm.errors import EndpointError
 
 TOKENS = 8
 REQUESTS = 2_000
@@ -138,18 +139,22 @@ def audit_transformers(
 
 
 def audited(server: str, address: str, *, lossless: bool, **options: Any) -> dict[str, Any]:
-    """Audit a server, print the report, and return the record with its time in seconds."""
+    """Audit a server, print the report, and return the record with its time in seconds.
+
+    If the server stops answering, the record has the error, so that other servers keep theirs.
+    """
     start = time.monotonic()
-    report = audit_server(address, max_tokens=TOKENS, tv=TV, **options)
-    seconds = time.monotonic() - start
-    print(f"\n{server} ({seconds:.0f} s)\n{report}", flush=True)
-    right = report.verdict == ("lossless on everything tried" if lossless else "not lossless")
-    return {
-        "server": server,
-        "right": right,
-        "seconds": {"audit": seconds},
-        "report": report.to_dict(),
-    }
+    record: dict[str, Any] = {"server": server, "right": False}
+    try:
+        report = audit_server(address, max_tokens=TOKENS, tv=TV, **options)
+    except EndpointError as error:
+        record["error"] = shows = str(error)
+    else:
+        record["right"] = report.verdict == (LOSSLESS if lossless else NOT_LOSSLESS)
+        record["report"], shows = report.to_dict(), str(report)
+    record["seconds"] = {"audit": time.monotonic() - start}
+    print(f"\n{server} ({record['seconds']['audit']:.0f} s)\n{shows}", flush=True)
+    return record
 
 
 def accepted_per_step(

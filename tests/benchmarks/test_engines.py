@@ -112,6 +112,14 @@ def test_the_record_of_the_real_model_has_a_file_of_its_own(
     assert "real" not in json.loads((tmp_path / "vllm.json").read_text(encoding="utf-8"))
 
 
+def test_a_server_that_stops_answering_has_a_record(capsys: pytest.CaptureFixture[str]) -> None:
+    """Catches an error of the last server that loses the records of all."""
+    record = audits.audited("gone", "http://127.0.0.1:9", lossless=True, retries=0)
+    assert (record["server"], record["right"]) == ("gone", False)
+    assert "cannot be reached" in record["error"]
+    assert record["error"] in capsys.readouterr().out
+
+
 def test_names_of_requirements() -> None:
     """Catches a package that is left out by half of its name, or torch that comes back in."""
     for line in ("torchvision; platform_machine != 's390x'", "Torchaudio==2.0", "torch>=2"):
