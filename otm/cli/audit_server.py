@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -188,7 +189,7 @@ def audit_server(
         frequency_penalty=frequency_penalty,
         presence_penalty=presence_penalty,
         repetition_penalty=repetition_penalty,
-        logit_bias=dict(map(_as_bias, logit_bias or ())),
+        logit_bias=_as_biases(logit_bias or ()),
         min_tokens=min_tokens,
         stop=stop or (),
         end_tokens=end_token or (),
@@ -235,6 +236,15 @@ def audit_server(
     )
     status = print_report(report, as_json=json)
     return WRONG_LOG_PROBS if report.wrong_log_probs and status != NOT_LOSSLESS else status
+
+
+def _as_biases(texts: Sequence[str]) -> dict[int, float]:
+    """Read several TOKEN=VALUE."""
+    pairs = [_as_bias(text) for text in texts]
+    tokens = [token for token, _ in pairs]
+    if again := [token for token in tokens if tokens.count(token) > 1]:
+        raise InvalidInputError(f"--logit-bias states token {again[0]} twice; state it once")
+    return dict(pairs)
 
 
 def _as_bias(text: str) -> tuple[int, float]:

@@ -92,3 +92,6 @@ def test_request_parameters_reach_the_audit(
     capsys.readouterr()
     assert main(["audit", "server", "http://m", "--logit-bias", "13"]) == 2
     assert "TOKEN=VALUE" in capsys.readouterr().err
+    twice = ["--logit-bias", "3=1", "--logit-bias", "3=2"]
+    assert main(["audit", "server", "http://m", *twice]) == 2
+    assert "token 3 twice" in capsys.readouterr().err

@@ -30,6 +30,7 @@ from otm.audit.streams.server.request_parameters import (
     NO_PARAMETERS,
     Against,
     RequestParameters,
+    as_request,
     check_request,
 )
 from otm.audit.streams.server.settings import (
@@ -203,7 +204,7 @@ def audit_server(
     _check_references(references, draft, chat=chat)
     least = 0 if reference is not None else 2
     listed = as_integer(logprobs, "logprobs", max(least, 1), 1000)
-    omitted = as_omitted(leave_out)
+    omitted, request = as_omitted(leave_out), as_request(request)
     if omitted and sampling is SAMPLING:
         sampling = SAMPLING[:1]
     if generation_config is not None:

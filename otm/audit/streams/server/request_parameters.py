@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from otm._core.display.text import shown
-from otm._core.numbers import as_integer, as_real
+from otm._core.numbers import as_integer, as_real, whole
 from otm.audit.processors import Processor, bias, in_order, min_length, penalties
 from otm.errors import InvalidInputError, InvalidParameterError
 from otm.models import LanguageModel
@@ -99,9 +99,9 @@ class RequestParameters:
         }
         checked["min_tokens"] = as_integer(self.min_tokens, "min_tokens", 0)
         checked["stop"] = _as_stop(self.stop)
-        ends = [self.end_tokens] if isinstance(self.end_tokens, int) else self.end_tokens
         checked["end_tokens"] = tuple(
-            as_integer(token, "an end token", 0, LARGEST_ID) for token in ends
+            as_integer(token, "an end token", 0, LARGEST_ID)
+            for token in _as_items(self.end_tokens, "end_tokens", "one token id or several")
         )
         if self.min_tokens and not self.end_tokens:
             raise InvalidParameterError(
@@ -178,9 +178,18 @@ def logit_changes(request: RequestParameters, output: Sequence[int]) -> dict[int
     return {token: float(shifted[token]) for token in ids if shifted[token]}
 
 
+def _as_items(value: Any, name: str, expected: str) -> list[Any]:
+    """Return one value or several as a list."""
+    if isinstance(value, str) or whole(value) is not None:
+        return [value]
+    if not isinstance(value, Iterable):
+        raise InvalidParameterError(f"{name} = {shown(value)}; give {expected}")
+    return list(value)
+
+
 def _as_stop(stop: Any) -> tuple[str, ...]:
     """Check stop strings: texts of valid Unicode, not empty and not too long."""
-    strings = [stop] if isinstance(stop, str) else list(stop)
+    strings = _as_items(stop, "stop", "one text or several")
     for text in strings:
         valid = isinstance(text, str) and text.encode(errors="ignore").decode() == text
         if not valid or not 0 < len(text) <= LONGEST_STOP:
@@ -201,13 +210,18 @@ class Against(NamedTuple):
     processed: bool
 
 
-def check_request(request: RequestParameters, against: Against, max_tokens: int) -> None:
-    """Raise if the audit cannot check the parameters against its reference."""
+def as_request(request: Any) -> RequestParameters:
+    """Return request parameters, or raise."""
     if not isinstance(request, RequestParameters):
         raise InvalidParameterError(
             f"request = {shown(request)}; give a RequestParameters, such as "
             "RequestParameters(frequency_penalty=0.5)"
         )
+    return request
+
+
+def check_request(request: RequestParameters, against: Against, max_tokens: int) -> None:
+    """Raise if the audit cannot check the parameters against its reference."""
     if request.min_tokens > max_tokens:
         raise InvalidParameterError(
             f"min_tokens = {request.min_tokens} is above max_tokens = {max_tokens}; increase "

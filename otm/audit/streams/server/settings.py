@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -62,8 +62,12 @@ OMITTED = (
 
 def as_omitted(leave_out: Sequence[str]) -> tuple[str, ...]:
     """Check names of parameters that all requests omit; "all" stands for all of them."""
+    if not isinstance(leave_out, Iterable):
+        raise InvalidParameterError(
+            f'leave_out = {shown(leave_out)}; give names of parameters, such as ("temperature",)'
+        )
     names = [leave_out] if isinstance(leave_out, str) else list(leave_out)
-    if names == ["all"]:
+    if "all" in names:
         return OMITTED
     return tuple(check_name("parameter to leave out", name, OMITTED) for name in names)
 
@@ -100,6 +104,11 @@ def with_defaults(
         raise InvalidInputError(
             "a generation configuration states the server's own values for omitted parameters; "
             "name these parameters with leave_out (--leave-out all)"
+        )
+    if not isinstance(config.get("do_sample"), bool | None):
+        raise InvalidInputError(
+            f"the generation configuration has do_sample = {shown(config['do_sample'])}; it must "
+            "be true or false"
         )
     if config.get("do_sample") is False and "temperature" in used:
         raise InvalidInputError(

@@ -13,8 +13,15 @@ import numpy as np
 import pytest
 
 from otm.audit import ServerReport, audit_server
-from otm.audit.streams.server.checks.kept_answers import difference
-from otm.audit.streams.server.checks.list_checks import CONSISTENT, NOT_CHECKED, unit_of
+from otm.audit.streams.server.answers import Completion
+from otm.audit.streams.server.blocks import Request
+from otm.audit.streams.server.checks.kept_answers import KeptAnswer, ListFormat, difference
+from otm.audit.streams.server.checks.list_checks import (
+    CONSISTENT,
+    NOT_CHECKED,
+    check_answers,
+    unit_of,
+)
 from otm.audit.streams.server.simulated.batches import BatchingEngine, batching_server
 from otm.cli import main
 from otm.decoding import SamplingParameters
@@ -154,13 +161,25 @@ def test_a_sampled_token_with_two_values_is_found() -> None:
     assert [check.name for check in wrong] == ["sampled token on its list, with the same value"]
 
 
+def test_rounded_values_may_sum_to_more_than_one() -> None:
+    """Bug: lists with one decimal "do not belong to a distribution"."""
+    entries = {"a": -0.6, "b": -0.7, "c": -5.0}  # up to 0.05 too large
+    answer = Completion(("a",), (entries,), own=(-0.6,))
+    kept = [KeptAnswer(0, Request(0, SamplingParameters(), 1), answer)]
+    for error, verdict in ((0.05, "consistent"), (0.0, "not consistent")):
+        checks = check_answers(kept, ListFormat(3, error=error))
+        assert {check.name: check.verdict for check in checks}["lists of a distribution"] == verdict
+
+
 def test_differences_of_lists_by_hand() -> None:
     """Bugs: a missing token that counts as impossible; a rare token that decides."""
     one = {"a": -0.5, "b": -1.5, "c": -3.0}
     assert difference(one, {"a": -0.5, "b": -1.5, "c": -2.6}, 3).size == pytest.approx(0.4)
     # "c" may be as probable as the last token of the other list
     assert difference(one, {"a": -0.5, "b": -1.5, "d": -3.0}, 3).size == 0
-    assert difference(one, {"a": -0.5, "c": -3.0, "d": -3.2}, 3).size == pytest.approx(1.7)
+    assert difference(one, {"a": -0.5, "c": -3.0, "d": -3.2}, 3).size == pytest.approx(1.5)
+    # a sampled token may have replaced "c", as in chats of vLLM
+    assert difference(one, {"a": -0.5, "b": -1.5, "z": -7.0}, 3).size == 0
     assert difference({"a": -0.1, "b": -6.0}, {"a": -0.1, "b": -9.0}, 2).size == 0
     assert unit_of({str(i): -i / 8 - 0.3 for i in range(9)}) == 1 / 8
     assert unit_of({str(i): -math.sqrt(i) for i in range(9)}) == 0

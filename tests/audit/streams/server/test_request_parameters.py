@@ -14,7 +14,7 @@ pytest.importorskip("httpx2")
 import httpx2
 
 from otm.audit import RequestParameters, audit_server
-from otm.audit.streams.server.settings import with_defaults
+from otm.audit.streams.server.settings import OMITTED, as_omitted, with_defaults
 from otm.audit.streams.server.simulated.steps import step_server
 from otm.decoding import SamplingParameters
 from otm.errors import EndpointError, InvalidInputError, InvalidParameterError, OTMError
@@ -87,12 +87,22 @@ def test_greedy_texts_are_those_after_the_penalty() -> None:
         {"stop": ["a", 1]},
         {"stop": "\ud800"},
         {"end_tokens": [-1]},
+        {"stop": 5},
+        {"stop": None},
+        {"end_tokens": 1.5},
+        {"end_tokens": None},
     ],
     ids=str,
 )
 def test_wrong_parameters(given: dict[str, Any]) -> None:
     with pytest.raises(InvalidParameterError):
         RequestParameters(**given)
+
+
+def test_ids_of_arrays_and_names_beside_all() -> None:
+    """Bugs: a token id of NumPy that cannot be iterated; "all" beside a name that it contains."""
+    assert RequestParameters(end_tokens=np.int64(5)).end_tokens == (5,)
+    assert as_omitted(["all", "top_k"]) == OMITTED
 
 
 REPETITION = RequestParameters(repetition_penalty=1.2)
@@ -102,6 +112,12 @@ REPETITION = RequestParameters(repetition_penalty=1.2)
     ("options", "said"),
     [
         ({"request": {"stop": "a"}}, "give a RequestParameters"),
+        (
+            {"request": None, "leave_out": "all", "generation_config": {}},
+            "give a RequestParameters",
+        ),
+        ({"leave_out": None}, "give names of parameters"),
+        ({"generation_config": {"do_sample": "no"}, "leave_out": ["all"]}, "true or false"),
         ({"request": RequestParameters(min_tokens=9, end_tokens=0)}, "above max_tokens = 8"),
         ({"request": REPETITION}, "counts tokens of the prompt"),
         ({"request": REPETITION, "prompts": [[1, 2]]}, "only log-probabilities"),

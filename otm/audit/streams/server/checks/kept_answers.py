@@ -82,7 +82,7 @@ class Difference:
 def difference(first: Mapping[str, float], second: Mapping[str, float], listed: int) -> Difference:
     """Compare the probable tokens of two lists.
 
-    A token that is missing from a list is at most as probable as the list's N-th token.
+    A token that is missing from a list of more than N is at most as probable as its N-th token.
     """
     lowest = [_lowest(entries, listed) for entries in (first, second)]
     worst = Difference()
@@ -99,10 +99,16 @@ def difference(first: Mapping[str, float], second: Mapping[str, float], listed: 
 
 
 def _lowest(entries: Mapping[str, float], listed: int) -> float:
-    """Return the N-th largest value, or the largest that an unlisted token can have."""
-    if len(entries) >= listed:
-        return sorted(entries.values())[-listed]
-    return math.log(max(1 - math.fsum(map(math.exp, entries.values())), LARGEST_EXCESS))
+    """Return the largest value that an unlisted token can have.
+
+    In a list of N tokens, the sampled token may have replaced the N-th most probable one.
+    """
+    values = sorted(entries.values())
+    if len(values) > listed:
+        return values[-listed]
+    if len(values) == listed:
+        return values[1] if listed > 1 else 0.0
+    return math.log(max(1 - math.fsum(map(math.exp, values)), LARGEST_EXCESS))
 
 
 def _size(found: Difference) -> float:

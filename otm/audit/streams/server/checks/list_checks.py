@@ -10,6 +10,7 @@ repeated lists of the same prompt; the last two are at most 1/4.  Logits in bflo
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
@@ -93,6 +94,7 @@ def check_answers(kept: Sequence[KeptAnswer], form: ListFormat) -> list[ListChec
     """Check each list by itself, and compare lists after the same text."""
     if not any(any(each.answer.lists) for each in kept):
         return [ListCheck("lists", NOT_CHECKED, 0, "the server returned no lists")]
+    fault = functools.partial(_unsorted if form.chat else _too_large, error=form.error)
     return [
         _check_each(
             kept,
@@ -101,7 +103,7 @@ def check_answers(kept: Sequence[KeptAnswer], form: ListFormat) -> list[ListChec
             "some tokens have no list, as if they were bonus tokens",
         ),
         _check_each(kept, "sampled token on its list, with the same value", _other_value, ""),
-        _check_each(kept, "lists of a distribution", _unsorted if form.chat else _too_large, ""),
+        _check_each(kept, "lists of a distribution", fault, ""),
         _check_same_text(kept, form),
     ]
 
@@ -149,21 +151,22 @@ def _other_value(answer: Completion, place: int) -> str | None:
     return f"{shown(token)} has {own:.4g}, but {entries[token]:.4g} on its list"
 
 
-def _too_large(answer: Completion, place: int) -> str | None:
-    """Describe a list whose probabilities sum to more than 1."""
+def _too_large(answer: Completion, place: int, error: float) -> str | None:
+    """Describe a list whose probabilities sum to more than 1, with values wrong by `error`."""
     entries = answer.lists[place]
     total = math.fsum(map(math.exp, entries.values()))
-    return "" if total <= 1 + LARGEST_EXCESS else f"the probabilities sum to {total:.4g}"
+    largest = (1 + LARGEST_EXCESS) * math.exp(error)
+    return "" if total <= largest else f"the probabilities sum to {total:.4g}"
 
 
-def _unsorted(answer: Completion, place: int) -> str | None:
+def _unsorted(answer: Completion, place: int, error: float) -> str | None:
     """Describe an array that is not sorted; the sampled token may have any place."""
     entries = answer.lists[place]
     logs = [log for token, log in entries.items() if token != answer.tokens[place]]
     for one, two in itertools.pairwise(logs):
         if two > one + MARGIN:
             return f"{two:.4g} stands below {one:.4g}"
-    return _too_large(answer, place)
+    return _too_large(answer, place, error)
 
 
 def _check_same_text(kept: Sequence[KeptAnswer], form: ListFormat) -> ListCheck:
