@@ -12,7 +12,7 @@ import httpx2
 import numpy as np
 import pytest
 
-from otm.audit import ServerReport, audit_server
+from otm.audit import UNDECIDED, ServerReport, audit_server
 from otm.audit.streams.server.answers import Completion
 from otm.audit.streams.server.blocks import Request
 from otm.audit.streams.server.checks.kept_answers import KeptAnswer, ListFormat, difference
@@ -159,6 +159,19 @@ def test_a_sampled_token_with_two_values_is_found() -> None:
     report = report_of(httpx2.MockTransport(shifted), requests=8)
     wrong = [check for check in report.log_probs if check.verdict == "not consistent"]
     assert [check.name for check in wrong] == ["sampled token on its list, with the same value"]
+
+
+def test_lists_after_temperature_are_no_mistake_of_the_tokens() -> None:
+    """Bug: "not lossless, temperature 0.6" for a right server that lists processed values."""
+
+    def after(at: Place, token: int) -> dict[int, float]:
+        logits = at.logits / at.body["temperature"] if at.body["temperature"] else at.logits
+        return usual(Place(logits=logits, body=at.body), token)
+
+    report = report_of(serve(lists=after), requests=600)
+    assert report.verdict == UNDECIDED
+    assert "--processed" in report.reasons[0]
+    assert report.wrong_log_probs
 
 
 def test_rounded_values_may_sum_to_more_than_one() -> None:

@@ -18,6 +18,9 @@ from otm.audit.streams.server.checks.kept_answers import (
     difference,
 )
 
+AFTER_TEMPERATURE = "lists are after temperature"
+"""Part of the cause that says that the audit expected other lists."""
+
 MATCH = 0.25
 """Largest difference between two lists that count as the same."""
 
@@ -49,7 +52,7 @@ def find_cause(wrong: Sequence[Pair], kept: Sequence[KeptAnswer], listed: int) -
             neighbours += 1
     total = len(wrong)
     if 2 * temperatures > total:
-        return f"{temperatures:,} of {total:,} lists are after temperature, the others before"
+        return f"{temperatures:,} of {total:,} {AFTER_TEMPERATURE}, the others before"
     if 2 * sum(shifts.values()) > total:
         most = shifts.most_common(1)[0][0]
         return (

@@ -23,6 +23,7 @@ from otm.audit.streams.server.checks.kept_answers import (
     Pair,
     difference,
 )
+from otm.audit.streams.server.checks.list_causes import AFTER_TEMPERATURE
 from otm.audit.streams.server.checks.list_checks import (
     MOST_ROUNDING,
     NOT_CHECKED,
@@ -131,13 +132,21 @@ class ListFindings:
     checks: Sequence[ListCheck] = ()
     # Tokens, each with its prompt's list, if the server's own lists are wrong.
     counted: Sequence[CountedToken] | None = None
+    # Whether tokens were compared with lists after temperature as if they were before it.
+    after_temperature: bool = False
 
     def verdict(self, findings: Findings) -> tuple[str, tuple[str, ...]]:
         """Return the verdict about the tokens, and the reasons.
 
         If the tokens were compared with wrong lists, they are compared with the lists of prompts
         too.  The verdict is then "not lossless" if they deviate from both, otherwise "undecided".
+        It is also "undecided" if the lists have another temperature than the audit expected.
         """
+        if self.after_temperature and findings.verdict == NOT_LOSSLESS:
+            return UNDECIDED, (
+                "the server's lists are after temperature, but the audit expected lists before it: "
+                "say so with --processed (processed=True)",
+            )
         if self.counted is None:
             return findings.verdict, findings.reasons()
         evidence = GroupEvidence({}, drift=max(findings.drift, findings.error))
@@ -182,7 +191,11 @@ def check_log_probs(
     target, draft = models
     if target is not None:
         checks.append(_compare_model(target, draft, prompts, chosen, form))
-    if own is None or found.verdict != NOT_CONSISTENT:
+    if own is None:
+        return ListFindings(checks)
+    if not form.processed and any(AFTER_TEMPERATURE in check.cause for check in checks):
+        return ListFindings(checks, after_temperature=True)
+    if found.verdict != NOT_CONSISTENT:
         return ListFindings(checks)
     fresh = OwnLists(form.listed, processed=form.processed, chat=form.chat)
     counted = [each.count_tokens(fresh, prompts[each.kept.request.prompt]) for each in read]
