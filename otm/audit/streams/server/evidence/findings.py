@@ -21,6 +21,7 @@ from otm.audit.streams.server.evidence.earlier_answers import (
     SameText,
 )
 from otm.audit.streams.server.evidence.endings import EndingCheck, EndingViolation
+from otm.audit.streams.server.evidence.excluded import ExcludedTokens
 from otm.audit.streams.server.evidence.group_evidence import EVERYWHERE, Group, GroupEvidence
 from otm.audit.streams.server.evidence.neighbours import MixedUp
 from otm.audit.streams.server.evidence.parameter_mistakes import (
@@ -53,11 +54,14 @@ GREEDY = 0.05
 DEVIATES = math.log(100)
 """Logarithm of the e-value above which a setting deviates by itself."""
 
-SHARES = {"own": 0.8, "same text": 0.1, "copies": 0.1, "mixed up": 0.1, "parameters": 0.2}
+SHARES = {
+    **{"own": 0.8, "same text": 0.1, "copies": 0.1, "mixed up": 0.1},
+    **{"excluded": 0.1, "parameters": 0.2},
+}
 """Weights of the e-values, relative to the sum of those in use.
 
-The e-values compare tokens with their own lists, compare them with earlier lists, and test for
-copies, for requests that are mixed up, and for mistakes in request parameters.
+They are of tokens against their own lists, against earlier lists, of copies, of requests that are
+mixed up, of excluded tokens, and of mistakes in request parameters.
 """
 
 
@@ -116,6 +120,9 @@ class Findings:
         self.mixed_up = MixedUp(drift, mixed) if mixed else None
         if self.mixed_up is not None:
             self._parts["mixed up"] = self.mixed_up.evidence
+        self.excluded = None if probs_of is None else ExcludedTokens()
+        if self.excluded is not None:
+            self._parts["excluded"] = self.excluded
         self.bets = bets
         if bets is not None:
             self._parts["parameters"] = bets
@@ -158,6 +165,9 @@ class Findings:
         self.left_out += sum(len(answer.tokens) for answer in answers) - len(counted)
         self.evidence.drift = drift
         self.evidence.add((each.deviation, _groups_of(each, block.setting)) for each in counted)
+        if self.excluded is not None:
+            rows = [(each.sampled.row, each.sampled.token) for each in counted if each.sampled]
+            self.excluded.add(rows, drift)
         self.mixture.update(np.array([part.log_e_value for part in self._parts.values()]))
         kept = self._sampled.setdefault(block.setting, [])
         if len({*map(_alike, block.requests)}) == 1:
@@ -182,7 +192,9 @@ class Findings:
     def finished(self) -> bool:
         """Whether no more requests are needed, for the verdict and for naming a mistake."""
         many = self.count >= NAMED or self.violation is not None
-        if self.bets is None and not self.omitted:
+        # A few excluded tokens decide long before they show which parameter is missing.
+        excluded = self.excluded is not None and self.excluded.largest > DEVIATES
+        if self.bets is None and not self.omitted and not excluded:
             many |= not any(parameters.min_p for parameters in self._parameters.values())
         return self.verdict != UNDECIDED and (self.verdict != NOT_LOSSLESS or many)
 
