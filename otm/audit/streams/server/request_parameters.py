@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from otm._core.display.reprs import ShortRepr
 from otm._core.display.text import shown
 from otm._core.numbers import as_integer, as_real, whole
 from otm.audit.processors import Processor, bias, in_order, min_length, penalties
@@ -32,7 +33,7 @@ LONGEST_STOP = 200
 
 
 @dataclass(frozen=True)
-class RequestParameters:
+class RequestParameters(ShortRepr):
     """Parameters that all requests of an audit have, beside temperature and truncation.
 
     The order is that of vLLM (docstring of `vllm.v1.sample.sampler.Sampler`): `min_tokens`,
