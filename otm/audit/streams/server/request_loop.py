@@ -19,6 +19,7 @@ from otm.audit.streams.server.distributions.references import (
     ProbsOf,
     count_pairs,
     count_tokens,
+    token_ids,
 )
 from otm.audit.streams.server.distributions.token_probs import TokenProbs
 from otm.audit.streams.server.evidence.endings import EndingCheck
@@ -141,6 +142,9 @@ class Run:
             return clients[server].sample(prompt, request.parameters, request.tokens, request.seed)
 
         def read(answer: Completion, request: Request) -> Completion:
+            if self.request.end_tokens:
+                # Strings do not show which tokens are end tokens.
+                token_ids(answer)
             if self.probs_of is None:
                 return answer
             rows = self.probs_of(self.prompts[request.prompt], answer, request.law)
@@ -182,9 +186,8 @@ class Run:
         for request, answer in zip(requests, answers[0], strict=True):
             self.findings.bet(self.prompts[request.prompt], request.law, answer)
         self.findings.add(block, answers[0], counted)
-        if checked is not None:
-            for request, answer in zip(requests, answers[0], strict=True):
-                checked.add(as_text(self.prompts[request.prompt]), answer)
+        for request, answer in zip(requests, answers[0], strict=True):
+            self.findings.check_ending(as_text(self.prompts[request.prompt]), answer)
         for token in counted:
             self.seen[token.prompt, token.token] += 1
             if token.sampled is None:

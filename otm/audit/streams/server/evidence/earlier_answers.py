@@ -129,6 +129,10 @@ class SameText:
                 text = known
         self.evidence.add(compared)
 
+    def forget_lists(self) -> None:
+        """Forget all first lists, because later lists are not comparable with them."""
+        self._first.clear()
+
     def summary(self) -> SameLists:
         """Summarise for the report."""
         return SameLists(self.tokens, self.mean_distance, self.evidence.largest / math.log(10))

@@ -9,16 +9,20 @@ audit calls a text wrong only if no form explains it:
   server is known to cut texts at stop strings: it named a stop string that is not in the text.
 - With several stop strings in the last token, a server may name any of them.
 - A text shorter than `max_tokens` with finish_reason "length" may have filled the context.  This is
-  a violation only if another text after the same prompt is longer.
+  a violation only if another text after the same prompt is longer.  The server may also have
+  omitted the end token or stop string at the length limit.
 
-The audit counts an end token as sampled only after the server has listed one, and tokens of
-requests with stop strings only after a stopped text had as many tokens as the server's `usage`
-says.  Both conditions depend on earlier answers alone, so the e-value stays valid.
+The audit counts an end token only after the server has listed it where it stopped.  The audit
+counts tokens of requests with stop strings only after a text with a stop string had `max_tokens`
+tokens: a server that omits tokens of stop strings returns fewer.  `usage` does not show this,
+because it may count the returned tokens.  Both conditions depend on earlier answers alone, so the
+e-value stays valid.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections import Counter
+from dataclasses import dataclass
 
 from otm._core.display.text import shown
 from otm._core.listed_tokens import TOKEN_ID, is_unclear
@@ -77,38 +81,60 @@ class EndingCheck:
 
     def __init__(self, request: RequestParameters, max_tokens: int) -> None:
         self.request, self.max_tokens = request, max_tokens
-        self.counts = EndingCounts(0, 0, 0, 0, 0, None)
+        self.violation: EndingViolation | None = None
         self.end_names = frozenset(f"{TOKEN_ID}{token}" for token in request.end_tokens)
-        # Whether the server has listed an end token, and all tokens of a stopped text.
-        self._lists_ends, self._lists_stops = False, False
+        # End tokens that the server has not yet listed where it stopped.
+        self.unlisted = self.end_names
+        # Whether the server has listed, or omitted, tokens of a stop string, or named one.
+        self._lists_stops, self._omits_stops, self._names_stops = False, False, False
         # Whether the server cuts texts at stop strings.
         self._cuts = False
+        # Number of texts by kind, a field name of `EndingCounts`.
+        self._kinds: Counter[str] = Counter()
+        # Number of texts that stopped, but show neither an end token nor a stop string.
+        self._unnamed = 0
         self._why_unclear = ""
         # Possible violations, which another form may explain, and the longest text of each prompt.
         self._unless_uncut: EndingViolation | None = None
         self._unless_full: dict[str, EndingViolation] = {}
         self._longest: dict[str, int] = {}
 
+    @property
+    def counts(self) -> EndingCounts:
+        """Number of texts by ending so far."""
+        kinds = self._kinds + Counter({self._kind_of_unnamed(): self._unnamed})
+        return EndingCounts(
+            kinds.total(),
+            *(kinds[name] for name in ("at_end", "at_stop", "full", "unclear")),
+            self.violation,
+        )
+
+    @property
+    def hides_tokens(self) -> bool:
+        """Whether the server may omit tokens of stop strings, so that no token counts."""
+        return bool(self.request.stop) and (self._omits_stops or not self._lists_stops)
+
     def countable(self, row: TokenProbs | None) -> TokenProbs | None:
         """Return the distribution without tokens that the server may omit from its answers."""
-        if row is None or (self.request.stop and not self._lists_stops):
+        if row is None or self.hides_tokens:
             return None
-        return row if self._lists_ends or not self.end_names else row.without(self.end_names)
+        return row.without(self.unlisted) if self.unlisted else row
 
     def add(self, prompt: str, answer: Completion) -> None:
         """Check one text."""
         kind = self._kind(prompt, answer)
         self._longest[prompt] = max(self._longest.get(prompt, 0), len(answer.tokens))
-        self.counts = replace(
-            self.counts, texts=self.counts.texts + 1, **{kind: getattr(self.counts, kind) + 1}
-        )
-        found = self.counts.violation
+        if kind is None:
+            self._unnamed += 1
+        else:
+            self._kinds[kind] += 1
+        found = self.violation
         if found is None and self._cuts:
             found = self._unless_uncut
         short = self._unless_full.get(prompt)
         if found is None and short is not None and len(short.tokens) < self._longest[prompt]:
             found = short
-        self.counts = replace(self.counts, violation=found)
+        self.violation = found
 
     def missing(self) -> list[str]:
         """List the unmet conditions of the verdict "lossless"."""
@@ -124,8 +150,18 @@ class EndingCheck:
             if stated and count < FEWEST_ENDS
         ]
         if counts.unclear:
+            why = self._why_unclear or self._why_unnamed()
+            found.append(f"the endings of {counts.unclear:,} texts are unclear: {why}")
+        if self._omits_stops:
             found.append(
-                f"the endings of {counts.unclear:,} texts are unclear: {self._why_unclear}"
+                "the server omits tokens of stop strings, so that the distribution of the other "
+                "tokens is unknown and no token counts: leave out stop (--stop)"
+            )
+        elif self.hides_tokens:
+            found.append(
+                "the server may omit tokens of stop strings, so that no token counts: reduce "
+                "max_tokens (--max-tokens), so that stop strings end at the last token, and let "
+                "the server name the stop string (`stop_reason`) or include it in the text"
             )
         return found
 
@@ -133,9 +169,10 @@ class EndingCheck:
         self._why_unclear = self._why_unclear or why
         return "unclear"
 
-    def _kind(self, prompt: str, answer: Completion) -> str:
-        """Return the kind of the ending, a field name of `EndingCounts`; note violations."""
+    def _kind(self, prompt: str, answer: Completion) -> str | None:
+        """Return the kind of the ending; None for an unnamed stop; note violations."""
         ending, number = answer.ending or NO_ENDING, len(answer.tokens)
+        self._names_stops |= ending.stop_reason in self.request.stop
         tokens = enumerate(answer.tokens)
         first = next((place for place, token in tokens if token in self.end_names), None)
         place = number if first is None else first
@@ -152,8 +189,22 @@ class EndingCheck:
             return self._kind_with_stop(prompt, answer, until)
         if ending.finish_reason == "stop":
             return self._kind_of_stop(ending, number)
+        return self._kind_without_ending(prompt, answer)
+
+    def _kind_without_ending(self, prompt: str, answer: Completion) -> str:
+        """Return the kind of a text that did not stop; note a text that may be too short."""
+        ending, number = answer.ending or NO_ENDING, len(answer.tokens)
         if number >= self.max_tokens:
             return "full"
+        if ending.finish_reason == "length" and self._may_omit_last(ending, number):
+            omits_end = ending.sampled == self.max_tokens == number + 1 and self.unlisted
+            if omits_end and not self.request.stop:
+                return "at_end"
+            return self._unclear(
+                f"a text has {number} of {self.max_tokens} tokens and finish_reason 'length', as "
+                "if the server omitted an end token or a stop string at the length limit; let the "
+                "server list all tokens"
+            )
         if ending.finish_reason == "length" and not any(map(is_unclear, answer.tokens)):
             why = f"the text has {number} of {self.max_tokens} tokens and no ending"
             self._unless_full.setdefault(prompt, _violation(TOO_SHORT, prompt, answer, why))
@@ -163,11 +214,19 @@ class EndingCheck:
             "cancelled; use shorter prompts or a smaller max_tokens"
         )
 
+    def _may_omit_last(self, ending: Ending, number: int) -> bool:
+        """Whether the server may omit tokens of an ending at the length limit."""
+        end = bool(self.unlisted) and number >= self.request.min_tokens
+        return (
+            ending.sampled == self.max_tokens
+            or self.hides_tokens
+            or (end and number == self.max_tokens - 1)
+        )
+
     def _certain(self, mistake: str, prompt: str, answer: Completion, why: str) -> None:
         """Note a violation; only the first one is kept."""
-        if self.counts.violation is None:
-            found = _violation(mistake, prompt, answer, why)
-            self.counts = replace(self.counts, violation=found)
+        if self.violation is None:
+            self.violation = _violation(mistake, prompt, answer, why)
 
     def _check_end(self, prompt: str, answer: Completion, first: int) -> None:
         """Note a violation if the first end token is not the end, or has a wrong reason."""
@@ -181,7 +240,9 @@ class EndingCheck:
                 'but finish_reason is "length"'
             )
             self._certain(WRONG_REASON, prompt, answer, why)
-        self._lists_ends |= not behind
+        # At the length limit, a server may list an end token that it omits elsewhere.
+        if not behind and (ending.finish_reason == "stop" or first + 1 < self.max_tokens):
+            self.unlisted -= {answer.tokens[first]}
 
     def _kind_with_stop(self, prompt: str, answer: Completion, until: int) -> str:
         """Return the kind of a text with a stop string; note a violation if text follows it."""
@@ -224,33 +285,46 @@ class EndingCheck:
         named = ending.stop_reason in stops
         return ending.finish_reason == "stop" and len(self.request.stop) > 1 and not named
 
-    def _kind_of_stop(self, ending: Ending, number: int) -> str:
+    def _kind_of_stop(self, ending: Ending, number: int) -> str | None:
         """Return the kind of an ending that shows neither an end token nor a stop string."""
-        if ending.stop_reason in self.request.stop:
+        named = ending.stop_reason
+        if named in self.request.stop:
             self._cuts = True
             self._note_listed(ending, number)
             return "at_stop"
-        if (
-            isinstance(ending.stop_reason, int)
-            and ending.stop_reason not in self.request.end_tokens
-        ):
+        if isinstance(named, int):
+            if named in self.request.end_tokens:
+                return "at_end"
             return self._unclear(
-                f"a text stopped at token {ending.stop_reason}, which is not stated; state all end "
-                "tokens (--end-token)"
+                f"a text stopped at token {named}, which is not stated; state all end tokens "
+                "(--end-token)"
             )
-        if self.end_names and not self.request.stop and not self._lists_ends:
-            return "at_end"
-        if self.request.stop and not self.end_names:
-            self._note_listed(ending, number)
-            return "at_stop"
-        return self._unclear(
+        return None
+
+    def _kind_of_unnamed(self) -> str:
+        """Return the kind of texts that stopped without a listed end token or named stop string."""
+        may_end = bool(self.unlisted)
+        may_stop = bool(self.request.stop) and not self._names_stops
+        if may_end == may_stop:
+            return "unclear"
+        return "at_end" if may_end else "at_stop"
+
+    def _why_unnamed(self) -> str:
+        """Return the reason why texts that stopped without a name are unclear."""
+        if self.unlisted:
+            return (
+                "the server neither lists end tokens nor names stop strings; audit end_tokens and "
+                "stop one after the other"
+            )
+        return (
             "a text stopped without a listed end token or stop string; state all end tokens "
             "(--end-token)"
         )
 
     def _note_listed(self, ending: Ending, number: int) -> None:
-        """Note that the server lists all tokens of stopped texts."""
-        self._lists_stops |= ending.sampled == number
+        """Note whether the server lists all tokens of a text that stopped at a stop string."""
+        self._omits_stops |= not number or (ending.sampled or 0) > number
+        self._lists_stops |= ending.finish_reason == "stop" and number >= self.max_tokens
 
 
 def _violation(mistake: str, prompt: str, answer: Completion, why: str) -> EndingViolation:

@@ -181,6 +181,16 @@ class Findings:
                 if len(kept) < MOST_EXAMINED:
                     kept.append(token.sampled)
 
+    def check_ending(self, prompt: str, answer: Completion) -> None:
+        """Check the ending of a text, after its block was added."""
+        if self.endings is None:
+            return
+        before = self.endings.unlisted
+        self.endings.add(prompt, answer)
+        if self.same_text is not None and self.endings.unlisted != before:
+            # Earlier lists leave out more end tokens.
+            self.same_text.forget_lists()
+
     @property
     def verdict(self) -> str:
         """Verdict from the answers so far."""
@@ -201,7 +211,7 @@ class Findings:
     @property
     def violation(self) -> EndingViolation | None:
         """The first text with a wrong ending."""
-        return None if self.endings is None else self.endings.counts.violation
+        return None if self.endings is None else self.endings.violation
 
     @property
     def error(self) -> float:
@@ -231,6 +241,9 @@ class Findings:
 
     def missing(self) -> list[str]:
         """List the unmet conditions of the verdict "lossless"."""
+        if self.endings is not None and self.endings.hides_tokens:
+            # The other conditions need tokens that count.
+            return self.endings.missing()
         found, bound = [], self.bound
         if not bound <= self.limits.tv:
             found.append(
