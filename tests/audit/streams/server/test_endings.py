@@ -169,6 +169,13 @@ HIDDEN = {
     "length": [answer("1234", "a##")],
     "more sampled": [answer("12", "a", "stop", "##", sampled=3), STOPPED],
     "no token": [answer("", "", "stop", "##"), STOPPED],
+    "part of a word": [answer("a,b,c,d##", "abcd", "stop", words=True)],
+}
+
+LISTED = {
+    "named": STOPPED,
+    "in the text": answer("1234", "a##", "stop", sampled=None),
+    "in the tokens": answer("a,b,#,#", "ab", "stop", words=True),
 }
 
 
@@ -181,10 +188,17 @@ def test_no_token_counts_while_a_server_may_omit_tokens_of_stop_strings(case: st
         check.add("p", each)
     assert check.countable(row) is None
     assert any("omit" in reason for reason in check.missing())
-    right = EndingCheck(STOPS, 4)
-    right.add("p", STOPPED)
-    assert right.countable(row) is row
-    assert not any("omit" in reason for reason in right.missing())
+
+
+@pytest.mark.parametrize("case", LISTED)
+def test_tokens_count_after_a_text_lists_its_stop_string(case: str) -> None:
+    """Bug: no request with stop strings is ever compared."""
+    row = probs_from_list(LOGS, 9, PLAIN[0], "token_id:1")
+    check = EndingCheck(STOPS, 4)
+    check.add("p", LISTED[case])
+    assert check.counts.at_stop == 1
+    assert check.countable(row) is row
+    assert not any("omit" in reason for reason in check.missing())
 
 
 class Omitting(StepServer):

@@ -14,9 +14,9 @@ audit calls a text wrong only if no form explains it:
 
 The audit counts an end token only after the server has listed it where it stopped.  The audit
 counts tokens of requests with stop strings only after a text with a stop string had `max_tokens`
-tokens: a server that omits tokens of stop strings returns fewer.  `usage` does not show this,
-because it may count the returned tokens.  Both conditions depend on earlier answers alone, so the
-e-value stays valid.
+tokens: a server that omits tokens of stop strings returns fewer.  `usage` does not show whether
+tokens are missing, because it may count the returned tokens.  Both conditions depend on earlier
+answers alone, so the e-value stays valid.
 """
 
 from __future__ import annotations
@@ -104,9 +104,12 @@ class EndingCheck:
         """Number of texts by ending so far."""
         kinds = self._kinds + Counter({self._kind_of_unnamed(): self._unnamed})
         return EndingCounts(
-            kinds.total(),
-            *(kinds[name] for name in ("at_end", "at_stop", "full", "unclear")),
-            self.violation,
+            texts=kinds.total(),
+            at_end=kinds["at_end"],
+            at_stop=kinds["at_stop"],
+            full=kinds["full"],
+            unclear=kinds["unclear"],
+            violation=self.violation,
         )
 
     @property
@@ -188,7 +191,7 @@ class EndingCheck:
         if until is not None:
             return self._kind_with_stop(prompt, answer, until)
         if ending.finish_reason == "stop":
-            return self._kind_of_stop(ending, number)
+            return self._kind_of_stop(answer, ending)
         return self._kind_without_ending(prompt, answer)
 
     def _kind_without_ending(self, prompt: str, answer: Completion) -> str:
@@ -285,12 +288,12 @@ class EndingCheck:
         named = ending.stop_reason in stops
         return ending.finish_reason == "stop" and len(self.request.stop) > 1 and not named
 
-    def _kind_of_stop(self, ending: Ending, number: int) -> str | None:
+    def _kind_of_stop(self, answer: Completion, ending: Ending) -> str | None:
         """Return the kind of an ending that shows neither an end token nor a stop string."""
         named = ending.stop_reason
-        if named in self.request.stop:
+        if named in self.request.stop or self._shows_stop(answer, ending):
             self._cuts = True
-            self._note_listed(ending, number)
+            self._note_listed(ending, len(answer.tokens))
             return "at_stop"
         if isinstance(named, int):
             if named in self.request.end_tokens:
@@ -300,6 +303,15 @@ class EndingCheck:
                 "(--end-token)"
             )
         return None
+
+    def _shows_stop(self, answer: Completion, ending: Ending) -> bool:
+        """Whether tokens, given as strings, contain a stop string that ends behind the text."""
+        if any(token.startswith(TOKEN_ID) for token in answer.tokens):
+            return False
+        text = "".join(answer.tokens)
+        # A server that omits tokens behind the text may list one that the text contains in part.
+        behind = len("".join(answer.tokens[:-1])) >= len(ending.text)
+        return behind and any(stop in text for stop in self.request.stop)
 
     def _kind_of_unnamed(self) -> str:
         """Return the kind of texts that stopped without a listed end token or named stop string."""
