@@ -46,6 +46,11 @@ RIGHT: dict[str, tuple[RequestParameters, list[Completion], str]] = {
     "end omitted at the limit": (ENDS, [answer("123", sampled=4), answer("1234")], "at_end"),
     "end omitted, unknown": (ENDS, [answer("123"), answer("1234")], "unclear"),
     "end omitted, no usage": (ENDS, [answer("123", sampled=None), answer("1234")], "unclear"),
+    "end omitted before min_tokens": (
+        RequestParameters(end_tokens=5, min_tokens=4),
+        [answer("123", sampled=4), answer("1234")],
+        "unclear",
+    ),
     "stop omitted at the limit": (STOPS, [answer("12", "a"), answer("1234", "b")], "unclear"),
     "unnamed stop, then named": (
         BOTH,

@@ -200,11 +200,11 @@ class EndingCheck:
         if number >= self.max_tokens:
             return "full"
         if ending.finish_reason == "length" and self._may_omit_last(ending, number):
-            omits_end = ending.sampled == self.max_tokens == number + 1 and self.unlisted
-            if omits_end and not self.request.stop:
+            all_sampled = ending.sampled == self.max_tokens
+            if all_sampled and self._may_omit_end(number) and not self.request.stop:
                 return "at_end"
             return self._unclear(
-                f"a text has {number} of {self.max_tokens} tokens and finish_reason 'length', as "
+                f'a text has {number} of {self.max_tokens} tokens and finish_reason "length", as '
                 "if the server omitted an end token or a stop string at the length limit; let the "
                 "server list all tokens"
             )
@@ -219,12 +219,13 @@ class EndingCheck:
 
     def _may_omit_last(self, ending: Ending, number: int) -> bool:
         """Whether the server may omit tokens of an ending at the length limit."""
-        end = bool(self.unlisted) and number >= self.request.min_tokens
-        return (
-            ending.sampled == self.max_tokens
-            or self.hides_tokens
-            or (end and number == self.max_tokens - 1)
-        )
+        all_sampled = ending.sampled == self.max_tokens
+        return all_sampled or self.hides_tokens or self._may_omit_end(number)
+
+    def _may_omit_end(self, number: int) -> bool:
+        """Whether the last of `max_tokens` tokens may be an end token that the server omits."""
+        last = number == self.max_tokens - 1 and number >= self.request.min_tokens
+        return last and bool(self.unlisted)
 
     def _certain(self, mistake: str, prompt: str, answer: Completion, why: str) -> None:
         """Note a violation; only the first one is kept."""
