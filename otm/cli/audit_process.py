@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import signal
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Annotated, Any
 
 from typer import Argument, Option
 
+from otm._core.display.interrupts import sigterm_as_ctrl_c
 from otm.cli.audit import (
     ExamplesOption,
     GammaOption,
@@ -108,7 +105,8 @@ def audit_process(
         timeout=timeout,
         start_timeout=start_timeout,
     )
-    with _sigterm_as_ctrl_c():
+    # Either signal also ends the audited program.
+    with sigterm_as_ctrl_c():
         report = lossless(
             verifier,
             examples=examples,
@@ -123,17 +121,3 @@ def audit_process(
             slow=slow,
         )
     return print_report(report, as_json=json)
-
-
-@contextmanager
-def _sigterm_as_ctrl_c() -> Iterator[None]:
-    """Let SIGTERM, which `timeout` sends, end the audited program too."""
-    if threading.current_thread() is not threading.main_thread():
-        # Python allows signal handlers only in the main thread.
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

@@ -5,20 +5,31 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
 
 
-@contextmanager
-def ignore_sigint() -> Iterator[None]:
+def ignore_sigint() -> AbstractContextManager[None]:
     """Ignore Ctrl-C inside the context; processes started in it ignore Ctrl-C permanently.
 
     The parent process ends its children.  A child that received Ctrl-C would write a traceback.
     """
+    return _handled(signal.SIGINT, signal.SIG_IGN)
+
+
+def sigterm_as_ctrl_c() -> AbstractContextManager[None]:
+    """Handle SIGTERM, which `timeout` sends, like Ctrl-C inside the context."""
+    return _handled(signal.SIGTERM, signal.default_int_handler)
+
+
+@contextmanager
+def _handled(number: signal.Signals, handler: Any) -> Iterator[None]:
+    """Use another signal handler inside the context."""
     if threading.current_thread() is not threading.main_thread():
-        yield  # Only the main thread can set the handler, and only there does Ctrl-C arrive.
+        yield  # Only the main thread can set a handler, and only there does the signal arrive.
         return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    before = signal.signal(number, handler)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.signal(number, before)
