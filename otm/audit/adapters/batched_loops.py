@@ -205,10 +205,9 @@ class loops(loop):
             randomness: dict[str, Any] = {"uniforms": sources}
         else:
             randomness = self._random(source, 0)
-        drafts = (
-            {"policy": instance.gamma_at_step} if self.has_policy else {"gamma": instance.gamma}
+        result = self.function(
+            *models, prompts, **self._drafts(instance), max_tokens=limit, **randomness
         )
-        result = self.function(*models, prompts, **drafts, max_tokens=limit, **randomness)
         return _texts(result, models[0], len(prompts))
 
     def _ends(self, instance: Instance) -> Ends:

@@ -119,12 +119,13 @@ class loop(FunctionAdapter):
         """Decode until the limit."""
         randomness = {"uniforms": source} if self.repeatable else self._random(source, 0)
         limit = max_tokens(self, instance)
-        drafts = (
-            {"policy": instance.gamma_at_step} if self.has_policy else {"gamma": instance.gamma}
-        )
         models = models_for(instance, source)
-        options = {**drafts, "max_tokens": limit, **randomness}
+        options = {**self._drafts(instance), "max_tokens": limit, **randomness}
         return as_tokens(self.function(*models, instance.prompt, **options))
+
+    def _drafts(self, instance: Instance) -> dict[str, Any]:
+        """Return the argument that states the numbers of drafts."""
+        return {"policy": instance.gamma_at_step} if self.has_policy else {"gamma": instance.gamma}
 
 
 def as_end(end: Any) -> tuple[int, tuple[Instance, ...]]:

@@ -19,6 +19,9 @@ from otm.decoding import SamplingParameters
 TEMPERATURES = 0.6, 1.4
 """Temperatures of mixed blocks, in addition to those of the settings."""
 
+PLAIN = SamplingParameters()
+"""Parameters of a request at temperature 1, without truncation."""
+
 GREEDY = SamplingParameters(temperature=0)
 """Parameters of a greedy request."""
 

@@ -16,6 +16,7 @@ import numpy as np
 from otm._core.listed_tokens import TOKEN_ID
 from otm.audit.report import NOT_LOSSLESS, UNDECIDED
 from otm.audit.streams.server.answers import Completion, Prompt
+from otm.audit.streams.server.blocks import PLAIN
 from otm.audit.streams.server.checks.kept_answers import (
     AnswerSample,
     KeptAnswer,
@@ -43,7 +44,6 @@ from otm.audit.streams.server.distributions.references import (
 from otm.audit.streams.server.evidence.findings import Findings
 from otm.audit.streams.server.evidence.group_evidence import GroupEvidence
 from otm.audit.streams.server.simultaneous import ask_in_threads
-from otm.decoding import SamplingParameters
 from otm.errors import EndpointError
 from otm.models import LanguageModel
 
@@ -55,8 +55,6 @@ REPEATED = 8
 
 ORDER_SEED = 2_026
 """Seed of the choice of answers."""
-
-PLAIN = SamplingParameters()
 
 
 @dataclass(frozen=True)

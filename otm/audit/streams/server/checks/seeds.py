@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from otm.audit.streams.server.answers import Completion, Prompt
+from otm.audit.streams.server.blocks import PLAIN
 from otm.audit.streams.server.checks.greedy_texts import MOST_PROMPTS, first_difference
 from otm.audit.streams.server.client import Client
 from otm.audit.streams.server.settings import as_text
@@ -44,8 +45,6 @@ NEIGHBOURS = (1, 2, None)
 
 APART = 100
 """Difference of the seeds of other blocks."""
-
-PLAIN = SamplingParameters()
 
 
 @dataclass(frozen=True)
