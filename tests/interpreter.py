@@ -7,6 +7,7 @@ time.  So are casts and broadcasts that change nothing.  No operation on values 
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -20,6 +21,7 @@ def quicken() -> None:
     if not hasattr(interpreter, "_LangPatchScope") or isinstance(patch, partial):
         return
     interpreter._patch_lang = partial(patch_once, interpreter, patch)
+    interpreter._patch_builtin = partial(patch_known, interpreter, {})
     interpreter._get_np_dtype = partial(type_once, {}, interpreter._get_np_dtype)
     keep_shapes(interpreter.tl.core)
     keep_pairs(type(interpreter.interpreter_semantic))
@@ -31,6 +33,28 @@ def patch_once(interpreter: Any, patch: Callable[[Any], Any], function: Any) -> 
     if any(language.core.is_builtin(module.arange) for module in (language, language.core)):
         return patch(function)
     return interpreter._LangPatchScope()  # nothing to restore
+
+
+def patch_known(interpreter: Any, known: dict[Any, Any], owner: Any, _: Any, scope: Any) -> None:
+    """Patch the operations of a class or a module, which are looked for once."""
+    if owner not in known:
+        members = inspect.getmembers(owner, interpreter.tl.core.is_builtin)
+        known[owner] = [(name, interpreted(interpreter, member)) for name, member in members]
+    for name, operation in known[owner]:
+        scope.set_attr(owner, name, operation)
+
+
+def interpreted(interpreter: Any, member: Any) -> Callable[..., Any]:
+    """Give an operation the interpreter's semantics, as Triton does for each launch anew."""
+    semantic, arange = interpreter.interpreter_semantic, interpreter.tl.core.arange
+    # this wrapper only asks whether there are semantics
+    call = member.__wrapped__ if member.__code__ is arange.__code__ else member
+
+    def operation(*args: Any, **named: Any) -> Any:
+        named["_semantic"] = semantic
+        return call(*args, **named)
+
+    return operation
 
 
 def type_once(known: dict[str, Any], find: Callable[[Any], Any], of: Any) -> Any:
@@ -72,17 +96,34 @@ def keep_shapes(core: Any) -> None:
 UNMIXED = {"int1", "int32", "int64", "fp32", "fp64"}
 """Number types that Triton does not convert if both operands have the same one."""
 
+TAKES = {int: UNMIXED - {"int1"}, float: {"fp32", "fp64"}}
+"""Number types that Triton converts a number of Python to, if the other operand has one of them."""
+
 
 def keep_pairs(semantic: Any) -> None:
-    """Leave two tensors of one type and shape as they are: to cast or broadcast returns them."""
-    check = semantic.binary_op_type_checking_impl
+    """Leave operands of one type as they are, and make each constant beside a tensor once."""
+    check, broadcast = semantic.binary_op_type_checking_impl, semantic.broadcast_impl_value
+    constants: dict[tuple[str, str], Any] = {}
+
+    def constant(self: Any, value: Any, kind: Any) -> Any:
+        key = (kind.name, repr(value))  # which tells 0 from 0.0 and from -0.0
+        if key not in constants:
+            made = self.scalar_constant(value, kind.scalar)
+            constants[key] = self.splat(made, kind.shape) if kind.is_block() else made
+            constants[key].handle.data.flags.writeable = False
+        return constants[key]
 
     def of_pair(self: Any, lhs: Any, rhs: Any, *rules: Any, **named: Any) -> Any:
-        kind = getattr(lhs, "type", None)
-        if kind is not None and kind.scalar.name in UNMIXED:
-            other = getattr(rhs, "type", None)
-            if other is not None and kind.name == other.name:
-                return lhs, rhs
+        left, right = getattr(lhs, "type", None), getattr(rhs, "type", None)
+        if left is not None and right is not None:
+            if left.scalar.name == right.scalar.name and left.scalar.name in UNMIXED:
+                return (lhs, rhs) if left.name == right.name else broadcast(self, lhs, rhs)
+        elif (rules[2:] or (True,))[0] and named.get("arithmetic_check", True):
+            kind, value = (right, lhs) if left is None else (left, rhs)
+            taken = kind is not None and kind.scalar.name in TAKES.get(type(value), ())
+            if taken and (type(value) is float or -(2**31) <= value < 2**31):
+                made = constant(self, value, kind)
+                return (made, rhs) if left is None else (lhs, made)
         return check(self, lhs, rhs, *rules, **named)
 
     semantic.binary_op_type_checking_impl = of_pair

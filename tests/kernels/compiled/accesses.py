@@ -80,7 +80,7 @@ class Launch:
     def check_written(self, values: npt.NDArray[Any]) -> None:
         """Record a fault if some loaded numbers of several bytes were never written."""
         size = values.dtype.itemsize
-        if size > 1 and (values.view(np.uint8).reshape(-1, size) == UNWRITTEN).all(1).any():
+        if size > 1 and (values.view(f"u{size}") == int.from_bytes([UNWRITTEN] * size)).any():
             self.faults.append(f"{self.kernel}: load of {self.accesses[-1].argument}, unwritten")
 
     def read_again(self, *names: str) -> int:
@@ -167,10 +167,16 @@ def recorded(*, forget: bool = False) -> Iterator[list[Launch]]:
     load, store = builder.create_masked_load, builder.create_masked_store
     add, barrier = builder.create_atomic_rmw, builder.create_barrier
 
+    def where(mask: Any, data: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        if data.shape != mask.data.shape:  # to broadcast takes longer than all else
+            data, used = np.broadcast_arrays(data, mask.data)
+        else:
+            used = mask.data
+        return data[used.astype(bool, copy=False)]
+
     def record(kind: str, pointers: Any, mask: Any) -> None:
-        addresses, used = np.broadcast_arrays(pointers.data, mask.data)
         itemsize = pointers.get_element_ty().primitive_bitwidth // 8
-        launches[-1].record(kind, addresses[used.astype(bool)], itemsize)
+        launches[-1].record(kind, where(mask, pointers.data), itemsize)
 
     def recorded_run(self: Any, *values: Any, **constants: Any) -> None:
         bound = inspect.signature(self.fn).bind_partial(*values)
@@ -189,8 +195,7 @@ def recorded(*, forget: bool = False) -> Iterator[list[Launch]]:
     def recorded_load(self: Any, pointers: Any, mask: Any, *rest: Any) -> Any:
         record("load", pointers, mask)
         loaded = load(self, pointers, mask, *rest)
-        values, used = np.broadcast_arrays(loaded.data, mask.data)
-        launches[-1].check_written(values[used.astype(bool)])
+        launches[-1].check_written(where(mask, loaded.data))
         return loaded
 
     def recorded_store(self: Any, pointers: Any, value: Any, mask: Any, *rest: Any) -> Any:
