@@ -89,7 +89,7 @@ def main() -> None:
     parser.add_argument("--seed", default=SEED, metavar="NAME", help="seed of the random sizes")
     options = options_of(parser)
     mutants = drawn(options.seed, each=1 if options.quick else None)
-    mutants, right = (mutants[::4], RIGHT[:1]) if options.quick else (mutants, RIGHT)
+    mutants, right = (mutants[:1], RIGHT[:1]) if options.quick else (mutants, RIGHT)
     audited(Chain())  # the first audit loads modules and is not timed
     rows = []
     for mutant in mutants:

@@ -61,10 +61,10 @@ def trace(
         if event != "call":
             return
         module = frame.f_globals.get("__name__", "")
-        callers = [name for name in stack if name.startswith("otm.")]
         stack.append(module)
         if not module.startswith("otm."):
             return
+        callers = [name for name in stack[:-1] if name.startswith("otm.")]
         file = Path(frame.f_code.co_filename)
         if file.is_relative_to(PACKAGE):  # generated functions have no file
             found.files.add(file.relative_to(PACKAGE))

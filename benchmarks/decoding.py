@@ -40,18 +40,18 @@ def run(*, quick: bool) -> dict[str, Any]:
     results = machine("numpy", "torch", "transformers")
     for layers in (2,) if quick else LAYERS:
         print(f"overhead, random weights, {layers} layers, V = 50,257, top-k 1,000")
-        results[f"overhead_{layers}"] = overhead_of_random_pair(layers, 4 if quick else 150)
+        results[f"overhead_{layers}"] = overhead_of_random_pair(layers, 2 if quick else 150)
     print("overhead, shipped pair")
-    results["overhead_shipped"] = overhead_of_shipped_pair(4 if quick else 400)
+    results["overhead_shipped"] = overhead_of_shipped_pair(2 if quick else 400)
     print("efficiency")
-    results["efficiency"] = efficiency(*((2, 4) if quick else (32, 64)))
+    results["efficiency"] = efficiency(*((2, 2) if quick else (32, 64)))
     print("speed")
-    results["speed"] = speed(*((4, 1, 3) if quick else (300, 3, 50)))
+    results["speed"] = speed(*((2, 1, 3) if quick else (300, 3, 50)))
     if importlib.util.find_spec("transformers"):
         from benchmarks.loops.peers import against_transformers
 
         print("against transformers, tokens per second")
-        results["transformers"] = against_transformers(*((4, 1, 2) if quick else (128, 7, 16)))
+        results["transformers"] = against_transformers(*((2, 1, 2) if quick else (128, 7, 16)))
     return results
 
 

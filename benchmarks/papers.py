@@ -57,7 +57,7 @@ def run(*, quick: bool) -> dict[str, Any]:
     torch.set_num_threads(1)
     results = machine("numpy", "torch")
     target = load("target")
-    turns, tokens, runs, deeper = (2, 4, 2, 2) if quick else (24, 128, 100, DEEPER)
+    turns, tokens, runs, deeper = (2, 2, 2, 2) if quick else (24, 128, 100, DEEPER)
     rates = acceptance_rates(turns, tokens)
     for name, model in {"shipped": target, "deepened": deepened(target, deeper)}.items():
         print(f"{name}: speed on the axes of SpecTr's Table 1")

@@ -7,7 +7,6 @@ time.  So are casts and broadcasts that change nothing.  No operation on values 
 
 from __future__ import annotations
 
-import inspect
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -21,31 +20,24 @@ def quicken() -> None:
     if not hasattr(interpreter, "_LangPatchScope") or isinstance(patch, partial):
         return
     interpreter._patch_lang = partial(patch_once, interpreter, patch)
-    interpreter._patch_builtin = partial(patch_known, interpreter, {})
+    interpreter._patch_attr = partial(patch_operation, interpreter)
     interpreter._get_np_dtype = partial(type_once, {}, interpreter._get_np_dtype)
     keep_shapes(interpreter.tl.core)
     keep_pairs(type(interpreter.interpreter_semantic))
 
 
 def patch_once(interpreter: Any, patch: Callable[[Any], Any], function: Any) -> Any:
-    """Patch the language unless it is: the interpreter asks again in each call of a helper."""
+    """Patch the language unless it is, for good: the interpreter asks in each call of a helper."""
     language = interpreter.tl
     if any(language.core.is_builtin(module.arange) for module in (language, language.core)):
-        return patch(function)
+        patch(function)
     return interpreter._LangPatchScope()  # nothing to restore
 
 
-def patch_known(interpreter: Any, known: dict[Any, Any], owner: Any, _: Any, scope: Any) -> None:
-    """Patch the operations of a class or a module, which are looked for once."""
-    if owner not in known:
-        members = inspect.getmembers(owner, interpreter.tl.core.is_builtin)
-        known[owner] = [(name, interpreted(interpreter, member)) for name, member in members]
-    for name, operation in known[owner]:
-        scope.set_attr(owner, name, operation)
-
-
-def interpreted(interpreter: Any, member: Any) -> Callable[..., Any]:
-    """Give an operation the interpreter's semantics, as Triton does for each launch anew."""
+def patch_operation(
+    interpreter: Any, owner: Any, name: str, member: Any, _: Any, scope: Any
+) -> None:
+    """Give an operation the interpreter's semantics, without a look at the arguments."""
     semantic, arange = interpreter.interpreter_semantic, interpreter.tl.core.arange
     # this wrapper only asks whether there are semantics
     call = member.__wrapped__ if member.__code__ is arange.__code__ else member
@@ -54,7 +46,7 @@ def interpreted(interpreter: Any, member: Any) -> Callable[..., Any]:
         named["_semantic"] = semantic
         return call(*args, **named)
 
-    return operation
+    scope.set_attr(owner, name, operation)
 
 
 def type_once(known: dict[str, Any], find: Callable[[Any], Any], of: Any) -> Any:

@@ -369,9 +369,10 @@ def test_work_out_of_proportion_to_the_file_is_refused(
 def test_the_limit_of_the_work_grows_with_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bug: a limit for all files, which large vocabularies exceed."""
     rng = np.random.default_rng(1)
-    weights = np.exp(rng.normal(scale=3, size=(2, 20_000)))
-    draft, target = weights / weights.sum(axis=1, keepdims=True)
-    for k in (2, 64, 100_000):
+    usual, awkward = (np.exp(rng.normal(scale=3, size=(2, 20_000))) for _ in range(2))
+    awkward[:, ::1000] = 5e-324  # which makes all others integers of a thousand bits
+    for weights, k in ((usual, 2), (awkward, 64), (usual, 100_000)):
+        draft, target = weights / weights.sum(axis=1, keepdims=True)
         document = otm.solve(draft, target, k).certificate.to_document()
         monkeypatch.setattr(certificate, "BASE_WORK", 0)
         certificate.check(document)
@@ -381,14 +382,13 @@ def test_the_limit_of_the_work_grows_with_the_file(monkeypatch: pytest.MonkeyPat
         monkeypatch.undo()
 
 
-@pytest.mark.parametrize("k", [64, 100_000])
-def test_certificates_of_large_vocabularies_are_within_the_limit(k: int) -> None:
+def test_certificates_of_large_vocabularies_are_within_the_limit() -> None:
     rng = np.random.default_rng(2)
     noise = rng.normal(scale=3, size=150_000)
     weights = np.exp([noise + rng.normal(size=noise.size), noise])
-    weights[:, ::1000] = 5e-324  # which makes all others integers of a thousand bits
+    weights[:, ::1000] = 5e-324
     draft, target = weights / weights.sum(axis=1, keepdims=True)
-    certificate.check(otm.solve(draft, target, k).certificate.to_document())
+    certificate.check(otm.solve(draft, target, 100_000).certificate.to_document())
 
 
 @pytest.mark.parametrize(("n", "k"), [(2, 300_000), (10, 4000), (300, 1000)])
@@ -559,12 +559,12 @@ def subsets(n: int) -> Iterator[list[int]]:
 
 def brute_force_alpha(draft: list[int], target: list[int], k: int) -> Fraction:
     """Return the least q(H) + 1 − p(H)^k over all sets H."""
-    return min(
-        Fraction(sum(target[x] for x in H), sum(target))
-        + 1
-        - Fraction(sum(draft[x] for x in H), sum(draft)) ** k
+    of_draft, of_target = sum(draft) ** k, sum(target)
+    least = min(  # in whole numbers, of which Σq · (Σp)^k are 1
+        sum(target[x] for x in H) * of_draft - sum(draft[x] for x in H) ** k * of_target
         for H in subsets(len(draft))
     )
+    return 1 + Fraction(least, of_target * of_draft)
 
 
 def can_be_accepted(draft: list[int], target: list[int], k: int, cap: Fraction) -> bool:

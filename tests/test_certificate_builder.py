@@ -110,7 +110,8 @@ def test_float_certificates_hold_and_are_narrow(n: int, k: int) -> None:
         assert proof.upper >= solution.alpha * (1 - 1e-15)
         assert proof.gap <= 1e-12 * solution.alpha + 1e-300
         in_floats += proof._holds_in_floats()
-        if n < 1000 or (i < 2 and k < 10):
+        # long ones: also in test_the_fast_check_accepts_nothing_that_the_exact_one_refuses
+        if n < 100 or i < 2:
             assert holds_exactly(proof)
         proof.check()
     assert in_floats >= 11
@@ -231,7 +232,7 @@ def test_huge_k_does_not_turn_rounding_of_sums_into_acceptance() -> None:
     assert not proof._holds_in_floats()
 
 
-@pytest.mark.parametrize("k", [1, 2, 3, 4, 5, 6, 7, 8])
+@pytest.mark.parametrize("k", [1, 2, 8])
 @pytest.mark.parametrize("exact", [True, False])
 def test_saved_certificates_come_back_as_they_were(k: int, exact: bool, tmp_path: Path) -> None:
     """Catches distributions that are normalised once more on reading, and so become others."""

@@ -339,7 +339,8 @@ def refuse_changes(build: PlanBuilder, exact: bool) -> None:
     drafted = plan.drafts.draw(np.full(plan.drafts.uniforms_per_draw, F(1, 2)))
     plan.select(drafted, np.full(plan.uniforms_per_selection, F(1, 2)))
     assert plan.acceptance <= plan.output_distribution().sum() + 1e-12
-    for copied in (plan, copy.deepcopy(plan), pickle.loads(pickle.dumps(plan))):
+    assert writable_arrays(plan, "plan", {}) == []  # and now its copies hold what it caches
+    for copied in (copy.deepcopy(plan), pickle.loads(pickle.dumps(plan))):
         assert writable_arrays(copied, "plan", {}) == []
 
 

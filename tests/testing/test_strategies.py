@@ -29,6 +29,9 @@ from otm.testing.strategies import (
     uniforms,
 )
 
+# a kind is what its name says by how it is made, which no rare draw changes
+fewer = settings(max_examples=settings.default.max_examples // 4)
+
 TINY = 2.0**-1022  # the smallest normal float
 
 
@@ -69,6 +72,7 @@ def support(law: Probs) -> set[int]:
 
 @pytest.mark.parametrize("exact", [False, True])
 @pytest.mark.parametrize("kind", DISTRIBUTION_KINDS)
+@fewer
 @given(data=st.data())
 def test_every_kind_of_law_is_what_its_name_says(
     kind: str, exact: bool, data: st.DataObject
@@ -95,6 +99,7 @@ def test_laws_keep_to_the_bounds_of_their_size(data: st.DataObject) -> None:
 
 @pytest.mark.parametrize("exact", [False, True])
 @pytest.mark.parametrize("kind", PAIR_KINDS)
+@fewer
 @given(data=st.data())
 def test_every_kind_of_pair_is_what_its_name_says(
     kind: str, exact: bool, data: st.DataObject
@@ -184,6 +189,7 @@ IS_BLOCK_OF_KIND: dict[str, Callable[[Block], bool]] = {
 
 @pytest.mark.parametrize("exact", [False, True])
 @pytest.mark.parametrize("kind", BLOCK_KINDS)
+@fewer
 @given(data=st.data())
 def test_every_kind_of_block_is_what_its_name_says(
     kind: str, exact: bool, data: st.DataObject
@@ -214,7 +220,7 @@ def test_blocks_reach_what_breaks_rules(holds: Callable[[Block], bool]) -> None:
     find(blocks(exact=True), holds, settings=settings(max_examples=2_000, phases=[Phase.generate]))
 
 
-@settings(max_examples=settings.default.max_examples // 4)
+@fewer
 @given(blocks(max_ways=16), blocks(exact=True, max_ways=16))
 def test_the_loops_and_the_audit_take_blocks(floats: Block, exact: Block) -> None:
     """Bug: tables that a loop cannot read, or an end token that is none."""

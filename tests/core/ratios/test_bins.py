@@ -104,12 +104,13 @@ def test_tokens_of_single_bins_and_below_them(
         if not wide.size:
             break
         beyond = min(int(np.searchsorted(bins.least[wide], MOST)), wide.size - 1)
-        which = [0, -1, beyond, wide.size // 2][step % 4]
-        bins = bins.split(wide[[which]])  # and then parts of its parts
+        split = int(wide[[0, -1, beyond, wide.size // 2][step % 4]])
+        bins = bins.split([split])  # and then parts of its parts
         check_masses(bins)
         expected = np.searchsorted(bins.least, ratio[p > 0], side="right") - 1
         assert (bins.place(ratio[p > 0]) == expected).all()
-        for size in {*range(0, bins.least.size, 50), bins.least.size - 1}:
+        last = bins.least.size - 1
+        for size in {*range(0, last, max(50, last // 8)), last, split, min(split + 1, last)}:
             expected = np.flatnonzero((ratio < bins.least[size]) & (p > 0))
             assert bins.tokens_below(size).tolist() == expected.tolist()
     assert bins.tokens_below(bins.least.size).tolist() == np.flatnonzero(p).tolist()

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import math
 import random
+import sys
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -307,9 +310,15 @@ TINY = benchmark.QUICK._replace(
 )
 
 
-def test_the_benchmark_writes_what_the_figures_read() -> None:
+def test_the_benchmark_writes_what_the_figures_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Bug: a record lacks an entry that a figure reads; a γ that the heuristic does not give."""
-    record = benchmark.run(TINY, CPU)
+    monkeypatch.setattr(benchmark, "QUICK", TINY)
+    options = ["--quick", "--device", "cpu", "--output", str(tmp_path)]
+    monkeypatch.setattr(sys, "argv", ["profiles", *options])
+    benchmark.main()
+    record = json.loads((tmp_path / "profiles-cpu.json").read_text(encoding="utf-8"))
     assert record["gate"]["passed"] == ["baseline", "exact"]
     for module in MEASURED:
         table = module([record])

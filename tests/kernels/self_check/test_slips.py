@@ -8,6 +8,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
+from importlib.util import cache_from_source
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -194,27 +195,35 @@ TRITON = re.compile(
 """What a copy of the kernels imports from itself: the modules that need Triton."""
 
 
-def slipped(slip: Slip, folder: Path, name: str) -> None:
-    """Write a copy of the kernels with a slip, as a package of a name."""
-    copy = folder / name
+@pytest.fixture(scope="module")
+def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Write a copy of the kernels, as a package of another name."""
+    copy = tmp_path_factory.mktemp("kernels") / "kernels_with_a_slip"
     shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
     (copy / "__init__.py").write_text("", encoding="utf-8")
     for file in copy.rglob("*.py"):
         source = file.read_text(encoding="utf-8")
-        if file == copy / f"{slip.file}.py":
-            assert source.count(slip.right) == 1, source.count(slip.right)
-            source = source.replace(slip.right, slip.wrong)
-        file.write_text(TRITON.sub(f"{name}.", source), encoding="utf-8")
+        file.write_text(TRITON.sub(f"{copy.name}.", source), encoding="utf-8")
+    return copy
+
+
+def write(file: Path, source: str) -> None:
+    """Write a module that Python may have compiled before."""
+    file.write_text(source, encoding="utf-8")
+    Path(cache_from_source(str(file))).unlink(missing_ok=True)
 
 
 @pytest.fixture
-def reason_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Slip], str]]:
+def reason_of(copied: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Slip], str]]:
     """Reason of the self-check of a call, whose kernels have a slip."""
-    name = f"kernels_{tmp_path.name}".replace("-", "_")
+    name, right = copied.name, dict[Path, str]()
 
     def check(slip: Slip) -> str:
-        slipped(slip, tmp_path, name)
-        monkeypatch.syspath_prepend(tmp_path)
+        file = copied / f"{slip.file}.py"
+        source = right[file] = file.read_text(encoding="utf-8")
+        assert source.count(slip.right) == 1, source.count(slip.right)
+        write(file, source.replace(slip.right, slip.wrong))
+        monkeypatch.syspath_prepend(copied.parent)
         # four sequences at a time: most slips show soon
         monkeypatch.setattr(chain_cases, "MOST_ENTRIES", 620)
         for module in (runtime, importlib.import_module(f"{name}.common.runtime")):
@@ -236,6 +245,8 @@ def reason_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Calla
         return self_check.run_check(call_of(slip)).reason
 
     yield check
+    for file, source in right.items():
+        write(file, source)
     for module in [x for x in sys.modules if x.partition(".")[0] == name]:
         del sys.modules[module]
 

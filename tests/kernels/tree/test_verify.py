@@ -36,8 +36,8 @@ from tests.kernels.compiled.accesses import recorded  # noqa: E402
 
 F = Fraction
 
-SIZES = [1, 8, 9, 40]
-"""Sizes within a block, block sizes ± 1, and five blocks, which Triton pads to eight."""
+SIZES = [1, 8, 9, 20]
+"""Within a block, a full one, one token more, and three blocks, which Triton pads to four."""
 
 
 class Trees(NamedTuple):
