@@ -99,8 +99,10 @@ def by_flow(table: Table, target: Law) -> float:
     """Solve the program over what each drafted tree sends to each of its nodes."""
     nodes = sorted(frozenset[Path]().union(*table), key=lambda path: (len(path), path))
     pairs = [(i, path) for i, tree in enumerate(table) for path in tree]
-    through = np.array([[path[: len(y)] == y for _, path in pairs] for y in nodes], dtype=float)
     place = {path: i for i, path in enumerate(nodes)}
+    through = np.zeros((len(nodes), len(pairs)))
+    for j, (_, path) in enumerate(pairs):
+        through[[place[path[:depth]] for depth in range(1, len(path) + 1)], j] = 1
     rows, limits = [], []
     for path in nodes:
         share = float(target(path[:-1])[path[-1]])
@@ -109,8 +111,9 @@ def by_flow(table: Table, target: Law) -> float:
             row -= share * through[place[path[:-1]]]
         rows.append(row)
         limits.append(share if len(path) == 1 else 0)
+    tree_of_pair = np.array([i for i, _ in pairs])
     for i, chance in enumerate(table.values()):
-        rows.append(np.array([float(i == j) for j, _ in pairs]))
+        rows.append((tree_of_pair == i).astype(float))
         limits.append(float(chance))
     return _maximum(
         np.array([float(len(path)) for _, path in pairs]), np.array(rows), np.array(limits)

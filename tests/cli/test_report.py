@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +24,8 @@ SMALL = ["-k", "2", "--rule", "optimal", "--rule", "k-Seq", "--gamma", "2", "--w
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    # tests/gain/reports looks at the pictures, which take longer than all else
+    monkeypatch.setattr(import_module("otm.gain.reports.report"), "pictures", lambda _: {})
     rng = np.random.default_rng(0)
     target = rng.normal(size=(20, 6)).astype(np.float32)
     np.save("target.npy", target)

@@ -108,7 +108,7 @@ names = [name for name in dir(otm) if name in {sorted({package(name) for name in
 for name in names:
     assert getattr(otm, name) is getattr(otm, name), name
 assert {{"audit", "coupled", "gain", "kernels", "rules", "testing"}} <= set(names), names
-assert otm.audit.lossless and otm.kernels.self_checks and otm.__all__
+assert otm.audit.lossless and otm.kernels.verify_probs and otm.__all__
 assert set(otm.coupling.__all__) <= set(dir(otm.coupling))
 assert not hasattr(otm, "missing")
 """

@@ -284,6 +284,15 @@ def test_accesses_out_of_place_are_seen(case: str, faults: list[str]) -> None:
         assert any(fault in x for x in found), found
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.int32, torch.bfloat16])
+def test_memory_that_nobody_wrote_is_seen(dtype: Any) -> None:
+    with recorded() as launches:
+        for source in (torch.empty(8, dtype=dtype), apart(torch.ones(8, dtype=dtype))):
+            add_one[(2,)](source, apart(torch.ones(8, dtype=dtype)), 8, 4, "right")
+    assert launches[0].faults == ["add_one: load of source, unwritten"] * 2
+    assert launches[1].faults == []
+
+
 def test_a_gap_between_rows_is_no_part_of_them() -> None:
     source, target = apart(torch.ones(2, 3), gap=1), apart(torch.ones(8))
     with recorded() as launches:
