@@ -10,6 +10,7 @@ import re
 import runpy
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -100,10 +101,11 @@ def shown_by(cells: list[str], monkeypatch: pytest.MonkeyPatch) -> list[list[dic
     """Run cells in a kernel of this process, which has loaded torch, and return what each shows."""
     kernels = pytest.importorskip("ipykernel.inprocess.manager")
     plt = pytest.importorskip("matplotlib.pyplot")
+    no_history = pytest.importorskip("traitlets.config").Config(HistoryManager={"enabled": False})
     monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])  # a kernel has its own
     monkeypatch.setenv("PYDEVD_DISABLE_FILE_VALIDATION", "1")
     monkeypatch.chdir(ROOT)
-    backend, manager = plt.get_backend(), kernels.InProcessKernelManager()
+    backend, manager = plt.get_backend(), kernels.InProcessKernelManager(config=no_history)
     manager.start_kernel()
     client, shown = manager.client(), []
     client.start_channels()
@@ -117,7 +119,11 @@ def shown_by(cells: list[str], monkeypatch: pytest.MonkeyPatch) -> list[list[dic
             kinds = {"display_data", "execute_result"}
             shown.append([x["content"]["data"] for x in messages if x["msg_type"] in kinds])
         plt.switch_backend(backend)
-    manager.kernel.iopub_thread.stop()
+    thread = manager.kernel.iopub_thread
+    thread.io_loop.add_callback(thread._event_pipe_gc_task.cancel)
+    while not thread._event_pipe_gc_task.done():  # a warning of it could come in a later test
+        time.sleep(0.01)
+    thread.stop()
     type(manager.kernel.shell).clear_instance()
     return shown[1:]
 
