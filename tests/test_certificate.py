@@ -560,7 +560,7 @@ def subsets(n: int) -> Iterator[list[int]]:
 def brute_force_alpha(draft: list[int], target: list[int], k: int) -> Fraction:
     """Return the least q(H) + 1 − p(H)^k over all sets H."""
     of_draft, of_target = sum(draft) ** k, sum(target)
-    least = min(  # in whole numbers, of which Σq · (Σp)^k are 1
+    least = min(  # in whole numbers; Σq · (Σp)^k stands for 1
         sum(target[x] for x in H) * of_draft - sum(draft[x] for x in H) ** k * of_target
         for H in subsets(len(draft))
     )
