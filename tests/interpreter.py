@@ -22,6 +22,7 @@ def quicken() -> None:
     interpreter._patch_lang = partial(patch_once, interpreter, patch)
     interpreter._patch_attr = partial(patch_operation, interpreter)
     interpreter._get_np_dtype = partial(type_once, {}, interpreter._get_np_dtype)
+    interpreter._validate_np_data_size = partial(size_once, {}, interpreter._validate_np_data_size)
     keep_shapes(interpreter.tl.core)
     keep_pairs(type(interpreter.interpreter_semantic))
 
@@ -55,6 +56,16 @@ def type_once(known: dict[str, Any], find: Callable[[Any], Any], of: Any) -> Any
     if name not in known:
         known[name] = find(of)
     return known[name]
+
+
+def size_once(
+    known: dict[tuple[int, str], bool], fits: Callable[[Any, Any], bool], array: Any, of: Any
+) -> bool:
+    """Ask once whether numbers of NumPy are as long as those of a type may be."""
+    key = array.itemsize, of.name
+    if key not in known:
+        known[key] = fits(array, of)
+    return known[key]
 
 
 def keep_shapes(core: Any) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
-from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ import pytest
 
 from otm.coupled import ListCoupling, decode_coupled
 from otm.coupled.rounds import CoupledVerifier
-from otm.decoding import ModelDrafter, PromptLookup, SamplingParameters, stream
+from otm.decoding import ModelDrafter, PromptLookup, SamplingParameters
 from otm.decoding.reading import Path
 from otm.errors import InvalidDraftCountError, InvalidParameterError
 from otm.models import TableModel
@@ -123,11 +122,11 @@ class Accepted:
     gamma: int
 
     def __call__(self, rng: np.random.Generator, draws: int) -> npt.NDArray[np.int64]:
-        drafter, verifier = ModelDrafter(DRAFT, self.k), CoupledVerifier(self.k)
-        options: Any = {"gamma": self.gamma, "max_tokens": 3, "seed": int(rng.integers(2**63))}
-        # `decode_coupled` would decode the rest of the texts too
-        steps = islice(stream(TARGET, [PROMPT] * draws, drafter, verifier, **options), draws)
-        return np.array([step.accepted for step in steps if step.call == 0])
+        seed = int(rng.integers(2**63))
+        run = decode_coupled(
+            TARGET, DRAFT, [PROMPT] * draws, k=self.k, gamma=self.gamma, max_tokens=3, seed=seed
+        )
+        return np.array([step.accepted for step in run.steps if step.call == 0])
 
 
 @pytest.mark.parametrize("k", [1, 3])

@@ -24,7 +24,7 @@ from otm.rules import names  # noqa: E402
 
 SEVERAL = names("kernel", several=True, backend="triton")
 TYPES = [torch.float32, torch.bfloat16, torch.float16]
-SHAPES = {1: (2, 1), 2: (2, 1), 3: (3, 1), 5: (3, 2), 7: (1, 1), 9: (2, 1), 17: (2, 0)}
+SHAPES = {1: (2, 1), 3: (3, 1), 5: (3, 2), 7: (1, 1), 9: (2, 1), 17: (2, 0)}
 """K and γ, by V: one token, blocks of four and of eight ± 1, three blocks, padded to four."""
 
 TEMPERATURES = torch.tensor([0.0, 0.7, 1.0, 1e-8, 2.0])

@@ -76,6 +76,10 @@ class Trees(NamedTuple):
 
 
 KINDS = ("certain", "sampled", "both")
+OF_KERNELS = pytest.mark.parametrize(
+    ("size", "kind"), [*((size, "both") for size in SIZES), *itertools.product([1, 9], KINDS[:2])]
+)
+"""All sizes with both kinds of drafts in a tree; with one kind a block and a part of another."""
 
 
 def draw_trees(seed: int, size: int, kind: str = "certain", nodes: int = 6) -> Trees:
@@ -355,8 +359,7 @@ def test_long_rows_on_a_cpu_are_read_one_by_one(dtype: Any, kind: str) -> None:
 
 
 @pytest.mark.usefixtures("small_blocks")
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("size", SIZES)
+@OF_KERNELS
 def test_triton_decides_as_the_definition(size: int, kind: str, device: str) -> None:
     """Also with rows apart in memory; no access beyond a row, none of another program's."""
     for seed in range(2):
@@ -371,8 +374,7 @@ def test_triton_decides_as_the_definition(size: int, kind: str, device: str) -> 
     same(found, half.wide().verified(validate=False))
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("size", SIZES)
+@OF_KERNELS
 def test_triton_decides_from_logits_as_its_softmax_says(
     size: int, kind: str, device: str, small_blocks: int
 ) -> None:
