@@ -119,6 +119,7 @@ def shown_by(cells: list[str], monkeypatch: pytest.MonkeyPatch) -> list[list[dic
             kinds = {"display_data", "execute_result"}
             shown.append([x["content"]["data"] for x in messages if x["msg_type"] in kinds])
         plt.switch_backend(backend)
+        plt.uninstall_repl_displayhook()
     thread = manager.kernel.iopub_thread
     thread.io_loop.add_callback(thread._event_pipe_gc_task.cancel)
     while not thread._event_pipe_gc_task.done():  # a warning of it could come in a later test
