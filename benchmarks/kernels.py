@@ -82,7 +82,7 @@ QUICK = Plan(
     ("first", "typical"),
     TYPES[:1],
     Effort(3, 2, 8, 2**22),
-    2**13,
+    2**12,
     1_500,
     (4,),
 )

@@ -3,7 +3,7 @@
 import ast
 import inspect
 import warnings
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
@@ -93,8 +93,8 @@ def function(value: Any) -> FunctionType | None:
     return value if isinstance(value, FunctionType) else None
 
 
-def mutants_of(module: ModuleType) -> Iterator[Mutant]:
-    """Yield all changes to the functions of a module; other code stays unchanged."""
+def mutants_of(module: ModuleType, names: Container[str] | None = None) -> Iterator[Mutant]:
+    """Yield all changes to the functions of a module, or to those of some names."""
     tree = ast.parse(inspect.getsource(module))
     parts = {node: part for part in tree.body for node in ast.walk(part)}
     starts = {f.__code__.co_firstlineno: (name, f) for name, f in functions_of(module).items()}
@@ -105,7 +105,7 @@ def mutants_of(module: ModuleType) -> Iterator[Mutant]:
         name, plain = starts.get(first, ("", None))
         if plain is None:  # an overload, or an inner function, which changes with the outer one
             continue
-        if name in ESTIMATES.get(module.__name__, ()):
+        if name in ESTIMATES.get(module.__name__, ()) or (names is not None and name not in names):
             continue
         seen = set()
         for line, before, after in _changes(node):
