@@ -111,7 +111,7 @@ def test_float_certificates_hold_and_are_narrow(n: int, k: int) -> None:
         assert proof.gap <= 1e-12 * solution.alpha + 1e-300
         in_floats += proof._holds_in_floats()
         # long ones: also in test_the_fast_check_accepts_nothing_that_the_exact_one_refuses
-        if n < 100 or i < 2:
+        if n < 100 or (i < 2 and (n < 1000 or k < 10)):
             assert holds_exactly(proof)
         proof.check()
     assert in_floats >= 11
