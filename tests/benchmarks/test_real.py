@@ -158,7 +158,7 @@ def test_pairs_reject_the_wrong_verifier_alone(tiny: Real, monkeypatch: pytest.M
     monkeypatch.setattr(pairs, "tree_rules", lambda: ("walk and keep",))
     monkeypatch.setitem(pairs.MAIN, "SmolLM2", "n-grams")
     monkeypatch.setitem(pairs.DRAFTS, "SmolLM2", ("n-grams",))
-    rows = pairs.pairs(tiny, texts=400)["rows"]
+    rows = pairs.pairs(tiny, texts=800)["rows"]
     assert [row["method"] for row in rows if not row["accepted"]] == [rows[-1]["method"]]
 
 
